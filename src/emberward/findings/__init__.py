@@ -1,0 +1,25 @@
+"""What we conclude: findings, the closed lists of words they use, and the errors that carry them.
+
+A floor-0 room: standard library only.
+"""
+
+from emberward.findings._catalogue import CATALOGUE, CodeEntry, require_code
+from emberward.findings._error import ConfigError, EmberwardError
+from emberward.findings._finding import CycleMember, Finding, FindingPhase, exit_code_of
+from emberward.findings._words import Cause, Certainty, Kind, Severity
+
+__all__ = [
+    "CATALOGUE",
+    "Cause",
+    "Certainty",
+    "CodeEntry",
+    "ConfigError",
+    "CycleMember",
+    "EmberwardError",
+    "Finding",
+    "FindingPhase",
+    "Kind",
+    "Severity",
+    "exit_code_of",
+    "require_code",
+]

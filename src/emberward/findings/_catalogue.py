@@ -1,0 +1,70 @@
+"""Every finding code with its title. Each has a runbook section in ``docs/findings.md`` and a message under test.
+
+Letters: C configuration, D data, K checkpoint, L launch, M match, R rank (a run in progress).
+"""
+
+from dataclasses import dataclass
+
+from emberward.findings._words import Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeEntry:
+    """One row of the catalogue."""
+
+    code: str
+    title: str
+    kind: Kind
+
+
+def _rows(kind: Kind, rows: dict[str, str]) -> dict[str, CodeEntry]:
+    return {code: CodeEntry(code=code, title=title, kind=kind) for code, title in rows.items()}
+
+
+CATALOGUE: dict[str, CodeEntry] = {
+    **_rows(
+        Kind.CONFIG,
+        {
+            "C101": "unknown key",
+            "C102": "wrong type",
+            "C103": "value out of range",
+            "C104": "impossible layout",
+            "C105": "batch sums do not fit",
+            "C106": "recipe cannot be read",
+            "C107": "another run's folder",
+            "C108": "kill switch is set",
+            "C109": "schedule does not pair",
+            "D101": "data cannot be read",
+            "D102": "data changed since the run began",
+            "L101": "ranks differ before the start",
+        },
+    ),
+    **_rows(Kind.CRASH, {"L102": "a rank died", "L103": "the launcher could not start the ranks"}),
+    **_rows(
+        Kind.RESOURCE,
+        {
+            "K101": "checkpoint is damaged",
+            "K102": "checkpoint does not fit the model",
+            "K103": "checkpoint could not be written",
+        },
+    ),
+    **_rows(
+        Kind.MISMATCH,
+        {
+            "M101": "collectives differ in operation",
+            "M102": "collectives differ in shape, dtype or root",
+        },
+    ),
+    **_rows(Kind.MISSING, {"M103": "a call is missing or extra", "M105": "a send or receive has no partner"}),
+    **_rows(Kind.DEADLOCK, {"M104": "deadlock"}),
+    **_rows(Kind.EDGE, {"M106": "an edge carries no tensor"}),
+    **_rows(Kind.ORDER_HAZARD, {"M107": "no order between communicators that share a device"}),
+    **_rows(Kind.SPIKE, {"R101": "loss or gradients are not finite"}),
+}
+
+
+def require_code(code: str) -> CodeEntry:
+    """The catalogue's row for `code`. Raises KeyError naming the code when there is none."""
+    if code not in CATALOGUE:
+        raise KeyError(f"finding code {code} is not in the catalogue")
+    return CATALOGUE[code]

@@ -1,0 +1,18 @@
+"""Where tensors live: meshes, axes, and how each axis holds a tensor. A floor-0 room: standard library only."""
+
+from emberward.layout._layout import Box, Broadcast, Layout, Partial, Placement, Split, chunk, local_box, local_shape
+from emberward.layout._mesh import Axis, Mesh
+
+__all__ = [
+    "Axis",
+    "Box",
+    "Broadcast",
+    "Layout",
+    "Mesh",
+    "Partial",
+    "Placement",
+    "Split",
+    "chunk",
+    "local_box",
+    "local_shape",
+]
