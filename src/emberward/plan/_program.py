@@ -1,0 +1,243 @@
+"""Programs: what one rank does in one step, as events. The executor runs exactly this list.
+
+[Note: program]
+A schedule orders forwards and backwards; a program adds the sends, receives and waits between stages and is made of
+events, so that what runs, what is proved, what is recorded and what is drawn are one value.
+
+- `Compute` carries the action's text as its name (``1F0``); the collectives inside a stage are its own business.
+- Each edge between stages carries its tensor: `Send.tensor` and `Recv.tensor` name the action whose result travels.
+- Every ordered pair of ranks is a channel: one FIFO lane, in the sender's order. A receiver therefore posts receives
+  in that order, even if it needs a later one first. On NCCL a channel is a stream, where another order dead-locks
+  (pytorch#172668); with tags on gloo another order would be legal but buys nothing.
+- A receive is posted one compute early, so that the transfer runs beside that compute; the host waits for it right
+  before the compute that needs it.
+- The send of a forward's result is waited for at the backward of the same micro-batch: the peer has answered by then,
+  so that the wait costs nothing and memory stays bounded by the schedule. Other sends are waited for at the end.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from emberward.events import (
+    Body,
+    Collective,
+    Compute,
+    Event,
+    Group,
+    Lane,
+    LaneKind,
+    Observer,
+    Phase,
+    Recv,
+    Ref,
+    Send,
+    Stage,
+    Trace,
+    TraceBuilder,
+    Wait,
+    describe,
+)
+from emberward.plan._schedule import Action, Schedule, Work
+
+HOST = Lane(kind=LaneKind.HOST, label="main")
+_STAGE = {Work.FORWARD: Stage.FORWARD, Work.BACKWARD: Stage.BACKWARD}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipe:
+    """One pipeline: global ranks by pipeline rank, and the groups its channels use.
+
+    `down` carries what goes to a higher pipeline rank, `up` to a lower one, so that each ordered pair of ranks has
+    its own communicator. `numel` and `dtype` describe what travels between stages (local part, one micro-batch).
+    """
+
+    ranks: tuple[int, ...]
+    down: Group
+    up: Group
+    numel: int | None = None
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+
+    @classmethod
+    def over(cls, ranks: Sequence[int], *, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> "Pipe":
+        """A pipeline over `ranks` with the groups that the engine creates for it (indices 1 and 2)."""
+        numel = None
+        if shape is not None:
+            numel = 1
+            for length in shape:
+                numel *= length
+        members = tuple(ranks)
+        return cls(
+            ranks=members,
+            down=Group(ranks=members, index=1, label="pp_down"),
+            up=Group(ranks=members, index=2, label="pp_up"),
+            numel=numel,
+            dtype=dtype,
+            shape=shape,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """A result that travels: made by `source`, needed by `target`, between two pipeline ranks."""
+
+    source: Action
+    target: Action
+    sender: int
+    receiver: int
+
+
+def _edge_after(schedule: Schedule, action: Action) -> _Edge | None:
+    """The edge that carries `action`'s result to another rank; None when it stays or leaves nothing."""
+    step = 1 if action.work is Work.FORWARD else -1
+    stage = action.stage + step
+    if not 0 <= stage < schedule.num_stages:
+        return None
+    sender, receiver = schedule.rank_of(action.stage), schedule.rank_of(stage)
+    return None if sender == receiver else _Edge(action, Action(stage, action.work, action.mb), sender, receiver)
+
+
+def _channels(schedule: Schedule) -> dict[tuple[int, int], list[_Edge]]:
+    """Edges of each ordered pair of pipeline ranks in the order in which the sender makes them."""
+    channels: dict[tuple[int, int], list[_Edge]] = {}
+    for order in schedule.orders:
+        for action in order:
+            edge = _edge_after(schedule, action)
+            if edge is not None:
+                channels.setdefault((edge.sender, edge.receiver), []).append(edge)
+    return channels
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes one rank's program."""
+
+    rank: int
+    pipe: Pipe
+    pp_rank: int
+    builder: TraceBuilder
+    last_host: Ref | None = None
+    channels: dict[tuple[int, int], list[_Edge]] = field(default_factory=dict)
+    posted: dict[tuple[int, int], int] = field(default_factory=dict)
+    receives: dict[Action, Ref] = field(default_factory=dict)
+    sends: dict[Action, Ref] = field(default_factory=dict)
+
+    def host(self, body: Body, phase: Phase) -> None:
+        self.last_host = self.builder.add(self.rank, HOST, body, phase=phase).ref
+
+    def channel(self, sender: int, receiver: int, make: Callable[[Group], Body], phase: Phase) -> Ref:
+        group = self.pipe.down if sender < receiver else self.pipe.up
+        # Index 0 is left to collectives; each ordered pair has its own lane.
+        lane = Lane(
+            kind=LaneKind.COMM, index=1 + sender * len(self.pipe.ranks) + receiver, label=f"pp{sender}>{receiver}"
+        )
+        after = () if self.last_host is None else (self.last_host,)
+        return self.builder.add(self.rank, lane, make(group), after=after, phase=phase).ref
+
+    def post_receives_until(self, target: Action) -> None:
+        """Posts the receives of the channel that feeds `target`, in the sender's order, up to `target`'s own."""
+        if target in self.receives:
+            return
+        for (sender, receiver), edges in self.channels.items():
+            if receiver != self.pp_rank or all(edge.target != target for edge in edges):
+                continue
+            done = False
+            while not done:
+                edge = edges[self.posted.get((sender, receiver), 0)]
+                self.posted[(sender, receiver)] = self.posted.get((sender, receiver), 0) + 1
+                self.receives[edge.target] = self.channel(
+                    sender,
+                    receiver,
+                    lambda group, edge=edge, sender=sender: self._recv(group, edge, sender),
+                    _phase(edge.target),
+                )
+                done = edge.target == target
+
+    def _recv(self, group: Group, edge: _Edge, sender: int) -> Recv:
+        pipe = self.pipe
+        return Recv(
+            peer=pipe.ranks[sender],
+            group=group,
+            tag=_tag(edge.source),
+            dtype=pipe.dtype,
+            numel=pipe.numel,
+            shape=pipe.shape,
+            tensor=str(edge.source),
+        )
+
+    def send(self, edge: _Edge) -> None:
+        pipe = self.pipe
+        self.sends[edge.source] = self.channel(
+            edge.sender,
+            edge.receiver,
+            lambda group: Send(
+                peer=pipe.ranks[edge.receiver],
+                group=group,
+                tag=_tag(edge.source),
+                dtype=pipe.dtype,
+                numel=pipe.numel,
+                shape=pipe.shape,
+                tensor=str(edge.source),
+            ),
+            _phase(edge.source),
+        )
+
+
+def _phase(action: Action) -> Phase:
+    return Phase(micro_batch=action.mb, stage=_STAGE[action.work])
+
+
+def _tag(source: Action) -> int:
+    """One tag for each kind of edge, so that a forward's result is never taken for a gradient."""
+    return 2 * source.stage + (0 if source.work is Work.FORWARD else 1)
+
+
+def pipeline_program(schedule: Schedule, pipe: Pipe, pp_rank: int, *, tail: Sequence[Body] = ()) -> tuple[Event, ...]:
+    """The program of `pp_rank`: its schedule with sends, receives and waits, then `tail` on the host's lane.
+
+    `tail` holds what ends a step on every rank (gradient collectives, optimizer). See [Note: program].
+    """
+    rank = pipe.ranks[pp_rank]
+    builder = TraceBuilder(world_size=max(pipe.ranks) + 1, observer=Observer.PLAN)
+    builder.observe(rank)
+    writer = _Writer(rank=rank, pipe=pipe, pp_rank=pp_rank, builder=builder, channels=_channels(schedule))
+    order = schedule.orders[pp_rank]
+    for index, action in enumerate(order):
+        for ahead in order[index : index + 2]:
+            writer.post_receives_until(ahead)
+        if action in writer.receives:
+            writer.host(Wait(on=writer.receives[action]), _phase(action))
+        if action.work is Work.BACKWARD:
+            sent = writer.sends.pop(Action(action.stage, Work.FORWARD, action.mb), None)
+            if sent is not None:
+                writer.host(Wait(on=sent), _phase(action))
+        writer.host(Compute(name=str(action)), _phase(action))
+        edge = _edge_after(schedule, action)
+        if edge is not None:
+            writer.send(edge)
+    for ref in writer.sends.values():
+        writer.host(Wait(on=ref), Phase())
+    for body in tail:
+        writer.host(body, Phase(stage=Stage.OPTIMIZER))
+    return builder.build().events[rank]
+
+
+def pipeline_trace(schedule: Schedule, pipe: Pipe) -> Trace:
+    """The programs of all ranks of one pipeline as a trace that can be judged or written."""
+    return Trace(
+        world_size=max(pipe.ranks) + 1,
+        events={pipe.ranks[pp]: pipeline_program(schedule, pipe, pp) for pp in range(schedule.num_ranks)},
+        observer=Observer.PLAN,
+    )
+
+
+def program_text(program: Sequence[Event]) -> str:
+    """One line an event, e.g. ``pp0>1  send to 1 tag 0 (0F0)``; what `from host` waits show as ``main  wait ...``."""
+    width = max((len(str(event.lane)) for event in program), default=0)
+    return "\n".join(f"{str(event.lane):<{width}}  {_line(event.body)}" for event in program)
+
+
+def _line(body: Body) -> str:
+    if isinstance(body, Collective) and body.tensor is not None:
+        return f"{describe(body)} ({body.tensor})"
+    return describe(body)
