@@ -1,0 +1,45 @@
+# Two commands are all a fresh machine needs: `make train` and `make test`. Both do their own set-up into .venv.
+#
+#   make train                       train the tiny BLOOM-style preset on 8 ranks (about 3.5 GB of memory)
+#   make train RANKS=2               the same on 2 ranks (or 1), for small machines
+#   make train ARGS="steps=50"       any recipe key, or another recipe: RECIPE=my_recipe.py
+#   make train FRESH=1 | RESUME=1    a new run, or the last one; without either, an unfinished equal run is resumed
+#   make test  [ARGS="-k layout"]    every test
+#   make check                       lint, format, types, import floors
+#   make clean                       remove caches and the environment; runs/ stays
+#
+# TORCH='torch==2.12.0' TORCH_INDEX=URL choose another torch; PYTHON=python3.12 another interpreter.
+
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+    $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+endif
+RANKS ?= 8
+RECIPE ?= bloom_tiny
+VENV := .venv
+SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
+    $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
+
+.PHONY: train test check setup setup-train clean
+
+train: setup-train
+	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
+
+test: setup
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(ARGS)
+
+check: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy src/emberward tools
+	$(VENV)/bin/lint-imports
+
+setup-train:
+	$(SETUP) --extras train
+
+setup:
+	$(SETUP) --extras train,test,check
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './runs/*' -prune -exec rm -rf {} +
