@@ -115,9 +115,9 @@ def read_stamp(path: Path) -> dict[str, object] | None:
 
 
 def run_pip(python: Path, arguments: list[str], log: Path) -> None:
-    """Runs pip to its end, telling the lines that matter and a sign of life each HEARTBEAT_S. Ends the program on error.
+    """Runs pip to its end and tells the lines that matter, with a sign of life each HEARTBEAT_S.
 
-    All that pip says goes to `log`.
+    All that pip says goes to `log`. Ends the program when pip fails.
     """
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar", "off", *arguments]
     lines: queue.Queue[str | None] = queue.Queue(maxsize=10_000)
@@ -177,7 +177,10 @@ def make_venv(venv: Path) -> Path:
 
 
 def install(venv: Path, extras: set[str], *, torch: str | None, torch_index: str | None) -> None:
-    """Brings `venv` to hold the project (editable), `extras` and one torch. See [Note: one torch]. Blocks for minutes."""
+    """Brings `venv` to hold the project (editable), `extras` and one torch; blocks for minutes.
+
+    See [Note: one torch].
+    """
     python, log = make_venv(venv), venv / "setup.log"
     constraints = venv / "constraints.txt"
     site = venv / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
@@ -211,8 +214,6 @@ def main() -> None:
     parser.add_argument("--torch", default=None, help="another torch, as pip spells it: torch==2.12.0")
     parser.add_argument("--torch-index", default=None, help="package index to take that torch from")
     args = parser.parse_args()
-    if sys.version_info < (3, 11):
-        stop(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}; try make PYTHON=python3.11")
     extras = {extra for extra in args.extras.split(",") if extra}
     deciding = ["pyproject.toml", "constraints.txt", "tools/setup_env.py"]
     choices = [args.torch or "", args.torch_index or "", f"{sys.version_info[:2]}", str(ROOT)]
