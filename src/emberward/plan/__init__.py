@@ -1,6 +1,9 @@
 """Plan a step before it runs: schedules, programs, stages, batches. No torch."""
 
+from emberward.plan._batch import BatchPlan, solve_batch
+from emberward.plan._learning_rate import RatePlan, learning_rate
 from emberward.plan._program import HOST, Pipe, pipeline_program, pipeline_trace, program_text
+from emberward.plan._ramp import Ramp, RampPhase
 from emberward.plan._schedule import (
     SCHEDULES,
     Action,
@@ -20,7 +23,11 @@ __all__ = [
     "HOST",
     "SCHEDULES",
     "Action",
+    "BatchPlan",
     "Pipe",
+    "Ramp",
+    "RampPhase",
+    "RatePlan",
     "Schedule",
     "Work",
     "balance",
@@ -28,11 +35,13 @@ __all__ = [
     "forward_only",
     "gpipe",
     "interleaved",
+    "learning_rate",
     "one_f_one_b",
     "pipeline_program",
     "pipeline_trace",
     "program_text",
     "require_complete",
     "schedule_from_csv",
+    "solve_batch",
     "stage_layers",
 ]
