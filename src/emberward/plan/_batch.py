@@ -73,7 +73,8 @@ class BatchPlan:
             lines.append(
                 f"ramp-up {ramp.start:,} + {num_increments:,} x {ramp.increment:,} = {self.global_batch:,}, "
                 f"one increment each {ramp.samples / num_increments:,.1f} samples: "
-                f"accumulation {self.accumulation_at(0):,} to {self.accumulation:,}, full after {last.first_step:,} steps and {last.first_sample:,} samples"
+                f"accumulation {self.accumulation_at(0):,} to {self.accumulation:,}, "
+                f"full after {last.first_step:,} steps and {last.first_sample:,} samples"
             )
         return "\n".join(lines)
 

@@ -1,7 +1,8 @@
 """The recipe: everything that decides a run, as one tree of frozen values.
 
-Every field is a key a person can set (``layout.tp=2``). Docstrings of the classes are the reference of the keys.
-None means "work it out"; what was worked out is printed and written to ``config.resolved.yaml``.
+Every field is a key a person can set (``layout.tp=2``). The docstrings of the classes and of their fields are the
+reference of the keys (docs/configuration.md is made from them). None means "work it out" unless the field says
+otherwise; what was worked out is printed and written to ``config.resolved.yaml``.
 """
 
 from dataclasses import dataclass, field
@@ -41,172 +42,202 @@ class Device(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """The network.
-
-    `hidden` is the width of the residual stream, `ffn_hidden` of the feed-forward layer (None: 4 x hidden).
-    `vocab_size` None takes the tokenizer's, padded up to a multiple of 64 x tp. `init_std` None is
-    sqrt(0.3333 / hidden), as BLOOM-176B (BigScience chronicles of the 176B training, 2022).
-    """
+    """The network."""
 
     family: Family = Family.BLOOM
+    """Which network."""
     num_layers: int = 4
+    """Number of decoder blocks."""
     hidden: int = 128
+    """Width of the residual stream; a multiple of `num_heads`."""
     num_heads: int = 4
+    """Attention heads of a block; a multiple of `layout.tp`."""
     ffn_hidden: int | None = None
+    """Width of the feed-forward layer, a multiple of `layout.tp`. Null: 4 x hidden."""
     vocab_size: int | None = None
+    """Rows of the embedding, a multiple of `layout.tp`. Null: the tokenizer's, padded up to a multiple of 64 x tp."""
     seq_len: int = 128
+    """Tokens of a sample; a multiple of `layout.tp` with sequence parallel."""
     layer_norm_eps: float = 1e-5
+    """What the layer norms add to the variance."""
     init_std: float | None = None
+    """Standard deviation of the first weights. Null: sqrt(0.3333 / hidden), as BLOOM-176B (BigScience 2022)."""
     recompute: bool = False
+    """Forget activations in forward and compute them again in backward: less memory, a third more work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutConfig:
-    """Who does what: world = dp x tp x pp.
-
-    `dp` None takes what the number of ranks leaves. `dp_replicate` > 1 is HSDP: dp_replicate groups that each shard
-    over dp / dp_replicate ranks. `stages_per_rank` is the number of model chunks a pipeline rank holds (interleaved
-    schedules need > 1). `stage_layers` gives the number of layers of each stage by hand; None balances by cost.
-    """
+    """Who does what: number of ranks = dp x tp x pp."""
 
     dp: int | None = None
+    """Data-parallel size. Null: what tp and pp leave of the ranks."""
     tp: int = 1
+    """Tensor-parallel size: ranks that share each matrix."""
     pp: int = 1
+    """Pipeline-parallel size: ranks that share the layers."""
     zero: ZeroStage = ZeroStage.OPTIMIZER
+    """What is sharded over dp (ZeRO): 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters."""
     dp_replicate: int = 1
+    """HSDP: this many groups, each sharded over dp / dp_replicate ranks. 1 shards over all of dp."""
     sequence_parallel: bool = True
+    """Split norms and residuals along the sequence over tp. Without tp it changes nothing."""
     stages_per_rank: int = 1
+    """Model chunks a pipeline rank holds. The interleaved schedule needs more than 1, 1f1b exactly 1."""
     stage_layers: tuple[int, ...] | None = None
+    """Number of layers of each of the pp x stages_per_rank stages. Null: balanced by cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RampUp:
-    """Batch ramp-up: begins at `start` samples, adds `increment` at even intervals over `samples` consumed samples.
-
-    As Megatron's ``--rampup-batch-size START INCREMENT SAMPLES``.
-    """
+    """Batch ramp-up, as Megatron's ``--rampup-batch-size START INCREMENT SAMPLES``. Also as three numbers."""
 
     start: int
+    """Global batch at the first step."""
     increment: int
+    """What each increment adds to the global batch."""
     samples: int
+    """Consumed samples over which the increments are spread evenly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchConfig:
-    """global_batch = micro_batch x accumulation x dp, in samples; any two of the four give the rest (dp in layout)."""
+    """global_batch = micro_batch x accumulation x dp, in samples. With dp known, one or two of the three are enough."""
 
     global_batch: int | None = None
+    """Samples of a step over all ranks. Null: worked out."""
     micro_batch: int | None = None
+    """Samples that a rank computes at once. Null: worked out, 1 where nothing asks for more."""
     accumulation: int | None = None
+    """Micro-batches of a step. Null: worked out, 1 where nothing asks for more."""
     ramp_up: RampUp | None = None
+    """Begin with a smaller global batch. Null: no ramp-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimConfig:
-    """AdamW. The learning rate rises linearly over `warmup_samples`, then falls by a cosine to `lr_min` at
-    `decay_samples` (None: the end of the run). `clip` None turns clipping off. Weight decay spares vectors
-    (norms and biases)."""
+    """AdamW. Weight decay spares vectors (norms and biases)."""
 
     lr: float = 3e-3
+    """Learning rate at the end of the warm-up."""
     lr_min: float = 3e-4
+    """Learning rate at and after `decay_samples`."""
     warmup_samples: int = 0
+    """Samples over which the learning rate rises linearly from 0."""
     decay_samples: int | None = None
+    """Consumed samples at which the cosine has come down to `lr_min`. Null: the end of the run."""
     betas: tuple[float, float] = (0.9, 0.95)
+    """Decay of the first and second moments."""
     eps: float = 1e-8
+    """What is added to the root of the second moment."""
     weight_decay: float = 0.1
+    """Decoupled weight decay."""
     clip: float | None = 1.0
+    """Largest norm of the whole gradient; larger ones are scaled down. Null: no clipping."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrecisionConfig:
-    """`compute` chooses the number type; `loss_scale` is the first scale of fp16's dynamic loss scaler."""
+    """Number types."""
 
     compute: ComputeType = ComputeType.FP32
+    """Number type of matrix products and activations; master weights and accumulation are always float32."""
     loss_scale: float = 65536.0
+    """First scale of fp16's dynamic loss scaler; used with fp16 alone."""
     loss_scale_window: int = 1000
+    """Steps without overflow after which fp16's loss scale doubles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One body of text. `path` is ``stdlib``, a text file or folder, or a Megatron prefix (PREFIX.bin + PREFIX.idx).
-
-    `weight` is its share of the samples of a blend, relative to the other sources.
-    """
+    """One body of text. A text alone is its path, with weight 1."""
 
     path: str
+    """``stdlib``, a text file or folder, or a Megatron prefix (PREFIX.bin + PREFIX.idx)."""
     weight: float = 1.0
+    """Share of the samples of a blend, relative to the other sources."""
     name: str | None = None
+    """What tables and plots call it. Null: made from the path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
-    """`train` is blended by weight. `tokenizer` is ``byte`` or the path of a Hugging Face tokenizer.json.
-
-    `held_out` is the share of documents (by hash of their content's name) kept from training for evaluation.
-    `cache` is the folder for prepared .bin/.idx files; None is ``.emberward/data`` in the current folder.
-    `prefetch` is the number of batches a rank's loader thread holds ready.
-    """
+    """Text for training."""
 
     train: tuple[Source, ...] = (Source(path="stdlib"),)
+    """Sources, blended by weight. Also as paths: ``data.train=a.txt,b.txt``."""
     tokenizer: str = "byte"
+    """``byte``, or the path of a Hugging Face tokenizer.json."""
     held_out: float = 0.05
+    """Share of documents (chosen by hash of their content's name) kept from training for evaluation."""
     cache: str | None = None
+    """Folder for prepared .bin and .idx files. Null: ``.emberward/data`` in the current folder."""
     prefetch: int = 2
+    """Batches that a rank's loader thread holds ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalConfig:
-    """Evaluates each `interval` steps and at the end on `sets`; empty means the held-out parts of the train data.
-
-    `samples` bounds the samples of each set; `micro_batch` None takes batch.micro_batch. interval None: only at the
-    end; 0 is not a legal interval.
-    """
+    """Evaluation on named sets."""
 
     interval: int | None = None
+    """Steps between evaluations. Null: only at the end."""
     samples: int = 64
+    """Most samples taken of each set."""
     micro_batch: int | None = None
+    """Samples that a rank evaluates at once. Null: batch.micro_batch."""
     sets: tuple[Source, ...] = ()
+    """Sets to evaluate on. Empty: the held-out parts of the train data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveConfig:
-    """Saves each `interval` steps (None: only at the end) and keeps the last `keep` saves (None: all)."""
+    """Checkpoints."""
 
     interval: int | None = None
+    """Steps between saves. Null: only at the end."""
     keep: int | None = 2
+    """Saves that are kept, the newest. Null: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """`interval` is the number of steps between lines. Sinks beside metrics.jsonl are off unless named.
-
-    `events` records the events of the first so many steps of each attempt into events/rank*.jsonl.
-    `tensorboard` and `wandb` turn those sinks on; `prometheus_port` serves rank 0's metrics on 127.0.0.1.
-    """
+    """What is shown and recorded. Sinks beside metrics.jsonl are off unless named."""
 
     interval: int = 1
+    """Steps between lines."""
     events: int = 1
+    """Steps of each attempt whose events are recorded into events/rank*.jsonl."""
     tensorboard: bool = False
+    """Write TensorBoard event files."""
     wandb: str | None = None
+    """Weights & Biases project to log to. Null: off."""
     prometheus_port: int | None = None
+    """Port on 127.0.0.1 where rank 0 serves its metrics. Null: off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A run. `steps` or `train_samples` ends it; `schedule` is gpipe, 1f1b, interleaved, or the path of a CSV.
-
-    `sample_prompt` is continued by `sample_tokens` tokens at the end of the run (0 turns that off).
-    """
+    """A run. `steps` or `train_samples` ends it."""
 
     name: str = "run"
+    """Name of the run's folder."""
     seed: int = 1234
+    """Seed of the first weights and of the order of the data."""
     steps: int | None = None
+    """Steps of the run. Null: what train_samples gives."""
     train_samples: int | None = None
+    """Samples of the run; a part of a step at the end is left out. Null: what steps gives."""
     schedule: str = "1f1b"
+    """Pipeline schedule: ``gpipe``, ``1f1b``, ``interleaved``, or the path of a CSV in torch's format."""
     device: Device = Device.AUTO
+    """Where ranks compute; ``auto`` takes CUDA when each local rank has a device of its own, else the CPU."""
     timeout_s: float = 300.0
+    """Seconds after which a collective that does not end is given up."""
     sample_prompt: str = "def "
+    """Text that is continued at the end of the run."""
     sample_tokens: int = 200
+    """Tokens by which the prompt is continued. 0 turns that off."""
     model: ModelConfig = field(default_factory=ModelConfig)
     layout: LayoutConfig = field(default_factory=LayoutConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
