@@ -15,7 +15,7 @@ events, so that what runs, what is proved, what is recorded and what is drawn ar
   so that the wait costs nothing and memory stays bounded by the schedule. Other sends are waited for at the end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from emberward.events import (
@@ -125,62 +125,51 @@ class _Writer:
     def host(self, body: Body, phase: Phase) -> None:
         self.last_host = self.builder.add(self.rank, HOST, body, phase=phase).ref
 
-    def channel(self, sender: int, receiver: int, make: Callable[[Group], Body], phase: Phase) -> Ref:
-        group = self.pipe.down if sender < receiver else self.pipe.up
+    def transfer(self, sender: int, receiver: int, body: Send | Recv, phase: Phase) -> Ref:
         # Index 0 is left to collectives; each ordered pair has its own lane.
-        lane = Lane(
-            kind=LaneKind.COMM, index=1 + sender * len(self.pipe.ranks) + receiver, label=f"pp{sender}>{receiver}"
-        )
+        index = 1 + sender * len(self.pipe.ranks) + receiver
+        lane = Lane(kind=LaneKind.COMM, index=index, label=f"pp{sender}>{receiver}")
         after = () if self.last_host is None else (self.last_host,)
-        return self.builder.add(self.rank, lane, make(group), after=after, phase=phase).ref
+        return self.builder.add(self.rank, lane, body, after=after, phase=phase).ref
+
+    def group(self, sender: int, receiver: int) -> Group:
+        return self.pipe.down if sender < receiver else self.pipe.up
 
     def post_receives_until(self, target: Action) -> None:
         """Posts the receives of the channel that feeds `target`, in the sender's order, up to `target`'s own."""
-        if target in self.receives:
-            return
         for (sender, receiver), edges in self.channels.items():
             if receiver != self.pp_rank or all(edge.target != target for edge in edges):
                 continue
-            done = False
-            while not done:
+            while target not in self.receives:
                 edge = edges[self.posted.get((sender, receiver), 0)]
                 self.posted[(sender, receiver)] = self.posted.get((sender, receiver), 0) + 1
-                self.receives[edge.target] = self.channel(
-                    sender,
-                    receiver,
-                    lambda group, edge=edge, sender=sender: self._recv(group, edge, sender),
-                    _phase(edge.target),
-                )
-                done = edge.target == target
+                self.receives[edge.target] = self.recv(edge)
 
-    def _recv(self, group: Group, edge: _Edge, sender: int) -> Recv:
+    def recv(self, edge: _Edge) -> Ref:
         pipe = self.pipe
-        return Recv(
-            peer=pipe.ranks[sender],
-            group=group,
+        body = Recv(
+            peer=pipe.ranks[edge.sender],
+            group=self.group(edge.sender, edge.receiver),
             tag=_tag(edge.source),
             dtype=pipe.dtype,
             numel=pipe.numel,
             shape=pipe.shape,
             tensor=str(edge.source),
         )
+        return self.transfer(edge.sender, edge.receiver, body, _phase(edge.target))
 
     def send(self, edge: _Edge) -> None:
         pipe = self.pipe
-        self.sends[edge.source] = self.channel(
-            edge.sender,
-            edge.receiver,
-            lambda group: Send(
-                peer=pipe.ranks[edge.receiver],
-                group=group,
-                tag=_tag(edge.source),
-                dtype=pipe.dtype,
-                numel=pipe.numel,
-                shape=pipe.shape,
-                tensor=str(edge.source),
-            ),
-            _phase(edge.source),
+        body = Send(
+            peer=pipe.ranks[edge.receiver],
+            group=self.group(edge.sender, edge.receiver),
+            tag=_tag(edge.source),
+            dtype=pipe.dtype,
+            numel=pipe.numel,
+            shape=pipe.shape,
+            tensor=str(edge.source),
         )
+        self.sends[edge.source] = self.transfer(edge.sender, edge.receiver, body, _phase(edge.source))
 
 
 def _phase(action: Action) -> Phase:
@@ -234,7 +223,7 @@ def pipeline_trace(schedule: Schedule, pipe: Pipe) -> Trace:
 def program_text(program: Sequence[Event]) -> str:
     """One line an event, e.g. ``pp0>1  send to 1 tag 0 (0F0)``; what `from host` waits show as ``main  wait ...``."""
     width = max((len(str(event.lane)) for event in program), default=0)
-    return "\n".join(f"{str(event.lane):<{width}}  {_line(event.body)}" for event in program)
+    return "\n".join(f"{event.lane!s:<{width}}  {_line(event.body)}" for event in program)
 
 
 def _line(body: Body) -> str:

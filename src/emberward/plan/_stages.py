@@ -1,5 +1,6 @@
 """Which layers lie on which pipeline stage."""
 
+import itertools
 from collections.abc import Sequence
 
 
@@ -31,7 +32,7 @@ def balance(costs: Sequence[float], num_stages: int) -> tuple[int, ...]:
         bounds.append(cut[bounds[-1]])
     bounds.append(0)
     bounds.reverse()
-    return tuple(stop - start for start, stop in zip(bounds, bounds[1:], strict=False))
+    return tuple(stop - start for start, stop in itertools.pairwise(bounds))
 
 
 def stage_layers(

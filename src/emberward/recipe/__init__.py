@@ -1,5 +1,6 @@
 """What a run shall be: recipes, where each value came from, and every check that needs no rank."""
 
+from emberward.recipe._derive import layers_of_stages, mesh_of, schedule_of
 from emberward.recipe._recipe import (
     BatchConfig,
     ComputeType,
@@ -36,4 +37,7 @@ __all__ = [
     "SaveConfig",
     "Source",
     "ZeroStage",
+    "layers_of_stages",
+    "mesh_of",
+    "schedule_of",
 ]

@@ -1,0 +1,390 @@
+"""The engine: one rank's share of a model, and what can be done with it: a step, an evaluation, a sample, a save."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+try:
+    from emberward.checkpoint import Shard
+except ImportError:
+    Shard = None
+from emberward.engine._bloom import BloomShape, BloomStage
+from emberward.engine._executor import Executor, Feed
+from emberward.engine._gradients import (
+    StepTotals,
+    reduce_replicated,
+    reduce_tied,
+    scale_gradients,
+    sum_totals,
+)
+from emberward.engine._optimizer import LocalAdamW, LossScale
+from emberward.engine._shard import (
+    COMPUTE_DTYPE,
+    ParameterPart,
+    fsdp_modules,
+    initialise,
+    materialise,
+    parameter_parts,
+    shard_stage,
+)
+from emberward.engine._tensor_parallel import TensorAxis, parallelize_bloom, token_losses
+from emberward.engine._world import World
+from emberward.events import Body, Collective, CollectiveOp, Compute, Event, ReduceOp, Sink
+from emberward.layout import Axis
+from emberward.plan import Pipe, Schedule, forward_only, pipeline_program
+from emberward.recipe import Recipe, ZeroStage, layers_of_stages, schedule_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatch:
+    """Token ids, labels and weights [B, S]; a weight of 0 leaves the token out of the loss."""
+
+    tokens: Tensor
+    labels: Tensor
+    weights: Tensor
+
+
+def shape_of(recipe: Recipe) -> BloomShape:
+    """The model's sizes from a resolved recipe."""
+    model = recipe.model
+    assert model.ffn_hidden is not None and model.vocab_size is not None and model.init_std is not None
+    return BloomShape(
+        num_layers=model.num_layers,
+        hidden=model.hidden,
+        num_heads=model.num_heads,
+        ffn_hidden=model.ffn_hidden,
+        vocab_size=model.vocab_size,
+        seq_len=model.seq_len,
+        layer_norm_eps=model.layer_norm_eps,
+        init_std=model.init_std,
+        recompute=model.recompute,
+    )
+
+
+class Engine:
+    """This rank's stages with their optimizer. Every method but the properties must be called by all ranks together,
+    in the same order, and blocks until its collectives are done."""
+
+    def __init__(self, recipe: Recipe, world: World) -> None:
+        self.recipe = recipe
+        self.world = world
+        self.shape = shape_of(recipe)
+        self.axis: TensorAxis | None = world.tensor_axis(sequence_parallel=recipe.layout.sequence_parallel)
+        self._layers = layers_of_stages(recipe)
+        self._stages = self._build_stages()
+        self.parts: list[ParameterPart] = parameter_parts(
+            list(self._stages.values()), world, sequence_parallel=recipe.layout.sequence_parallel
+        )
+        initialise(self.parts, self.shape, seed=recipe.seed)
+        self.optimizer = LocalAdamW(self.parts, recipe.optim)
+        self.loss_scale = LossScale.first(recipe.precision)
+        self._dtype = COMPUTE_DTYPE[recipe.precision.compute]
+        self._executor = Executor(
+            self._stages,
+            len(self._layers),
+            world,
+            transfer_shape=self._transfer_shape(recipe.batch.micro_batch or 1),
+            transfer_dtype=self._dtype,
+        )
+        self._programs: dict[tuple[str, int, int], tuple[Event, ...]] = {}
+
+    def _build_stages(self) -> dict[int, BloomStage]:
+        recipe, world = self.recipe, self.world
+        stages = {}
+        for index in range(world.at(Axis.PP), len(self._layers), recipe.layout.pp):
+            is_last = index == len(self._layers) - 1
+            with torch.device("meta"):
+                stage = BloomStage(self.shape, self._layers[index], is_first=index == 0, is_last=is_last)
+            if self.axis is not None:
+                parallelize_bloom(stage, self.axis)
+            shard_stage(stage, world, zero=recipe.layout.zero, compute=recipe.precision.compute)
+            materialise(stage, world.device)
+            stages[index] = stage
+        return stages
+
+    def _transfer_shape(self, batch: int) -> tuple[int, ...]:
+        """Shape [B, T, H] of what travels between stages."""
+        is_split = self.axis is not None and self.axis.sequence_parallel
+        length = self.shape.seq_len // (self.axis.size if is_split and self.axis is not None else 1)
+        return batch, length, self.shape.hidden
+
+    @property
+    def is_loss_rank(self) -> bool:
+        """Whether this rank's sums of losses count: last stage, tp rank 0."""
+        return self.world.at(Axis.PP) == self.world.size(Axis.PP) - 1 and self.world.at(Axis.TP) == 0
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether this rank reads data at all: it holds the first or the last stage."""
+        return 0 in self._stages or len(self._layers) - 1 in self._stages
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of the whole model. Does not communicate."""
+        with torch.device("meta"):
+            whole = BloomStage(self.shape, range(self.shape.num_layers), is_first=True, is_last=True)
+        return sum(param.numel() for param in whole.parameters())
+
+    # -- programs ----------------------------------------------------------------------------------------------------
+
+    def train_program(self, num_mb: int) -> tuple[Event, ...]:
+        """This rank's program for a step of `num_mb` micro-batches. Does not communicate."""
+        batch = self.recipe.batch.micro_batch or 1
+        key = ("train", num_mb, batch)
+        if key not in self._programs:
+            schedule = schedule_of(self.recipe, num_mb)
+            self._programs[key] = self._program(schedule, batch, self._tail())
+        return self._programs[key]
+
+    def _eval_program(self, num_mb: int, batch: int) -> tuple[Event, ...]:
+        key = ("eval", num_mb, batch)
+        if key not in self._programs:
+            layout = self.recipe.layout
+            self._programs[key] = self._program(forward_only(layout.pp, num_mb, layout.stages_per_rank), batch, ())
+        return self._programs[key]
+
+    def _program(self, schedule: Schedule, batch: int, tail: Sequence[Body]) -> tuple[Event, ...]:
+        dtype = str(self._dtype).removeprefix("torch.")
+        pipe = Pipe.over(self.world.pipe_ranks, dtype=dtype, shape=self._transfer_shape(batch))
+        return pipeline_program(schedule, pipe, self.world.at(Axis.PP), tail=tail)
+
+    def _tail(self) -> list[Body]:
+        """What ends a step on every rank, in this order: see `_gradients.py`."""
+        tail: list[Body] = []
+        for tensor, channel, parts in self._reductions():
+            tail.append(
+                Collective(
+                    op=CollectiveOp.ALL_REDUCE,
+                    group=self.world.channels[channel].group,
+                    dtype="float32",
+                    numel=sum(part.local.numel() for part in parts),
+                    reduce_op=ReduceOp.SUM,
+                    tensor=tensor,
+                )
+            )
+        tail.append(
+            Collective(
+                op=CollectiveOp.ALL_REDUCE,
+                group=self.world.channels["world"].group,
+                dtype="float64",
+                numel=6,
+                reduce_op=ReduceOp.SUM,
+                tensor="step_totals",
+            )
+        )
+        tail.append(Compute(name="optimizer"))
+        return tail
+
+    def _reductions(self) -> Iterator[tuple[str, str, list[ParameterPart]]]:
+        """(tensor, channel, parts) of the gradient sums that follow the last backward."""
+        partial = [part for part in self.parts if part.is_tp_partial]
+        if partial:
+            yield "grads_of_tp_replicas", Axis.TP.value, partial
+        tied = [part for part in self.parts if part.is_tied]
+        if tied:
+            yield "grads_of_tied_ends", "tied", tied
+
+    # -- a step ------------------------------------------------------------------------------------------------------
+
+    def train_step(
+        self,
+        micro_batches: Sequence[MicroBatch],
+        *,
+        lr: float,
+        step: int,
+        is_stopping: bool = False,
+        sink: Sink | None = None,
+        before_update: Callable[[], None] | None = None,
+    ) -> StepTotals:
+        """Runs one step and updates the parameters, unless a gradient was not finite; returns its totals.
+
+        Every rank passes as many micro-batches; a rank that needs no tokens may pass empty tensors.
+        `before_update` is called with the final, clipped gradients in place (tests and tools look at them there).
+        """
+        nominal = float(len(micro_batches) * self.world.dp_size * self._tokens_of(self.recipe.batch.micro_batch or 1))
+        sums: list[tuple[Tensor, Tensor]] = []
+        totals: list[StepTotals] = []
+
+        def loss(mb: int, logits: Tensor) -> Tensor:
+            loss_sum, count = self._loss_sums(logits, micro_batches[mb])
+            sums.append((loss_sum.detach(), count))
+            return loss_sum * (self.loss_scale.scale / nominal)
+
+        def gather_totals() -> None:
+            loss_sum, count = self._own_sums(sums)
+            totals.append(
+                sum_totals(
+                    self.parts,
+                    self.world,
+                    loss_sum=loss_sum,
+                    num_tokens=count,
+                    nominal_tokens=nominal,
+                    loss_scale=self.loss_scale.scale,
+                    is_stopping=is_stopping,
+                )
+            )
+
+        feed = Feed(
+            tokens=[each.tokens for each in micro_batches],
+            loss=loss,
+            work={
+                "grads_of_tp_replicas": lambda: reduce_replicated(self.parts, self.world),
+                "grads_of_tied_ends": lambda: reduce_tied(self.parts, self.world),
+                "step_totals": gather_totals,
+                "optimizer": lambda: self._update(totals[0], nominal, lr, before_update),
+            },
+            before_backward=self._before_backward,
+        )
+        try:
+            self._executor.run(self.train_program(len(micro_batches)), feed, step=step, sink=sink)
+        finally:
+            for part in self.parts:
+                part.param.grad = None
+        return totals[0]
+
+    def _tokens_of(self, batch: int) -> int:
+        return batch * self.shape.seq_len
+
+    def _loss_sums(self, logits: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Sum of the weighted token losses in nats, and the sum of the weights."""
+        losses = token_losses(logits, batch.labels, self.axis)
+        return (losses * batch.weights).sum(), batch.weights.sum()
+
+    def _own_sums(self, sums: Sequence[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+        if not self.is_loss_rank or not sums:
+            return 0.0, 0.0
+        losses = torch.stack([loss for loss, _ in sums]).double().sum()
+        counts = torch.stack([count for _, count in sums]).double().sum()
+        return float(losses), float(counts)
+
+    def _update(self, totals: StepTotals, nominal: float, lr: float, before_update: Callable[[], None] | None) -> None:
+        if totals.is_finite and totals.num_tokens:
+            scale_gradients(
+                self.parts,
+                totals,
+                nominal_tokens=nominal,
+                loss_scale=self.loss_scale.scale,
+                clip=self.recipe.optim.clip,
+            )
+            if before_update is not None:
+                before_update()
+            self.optimizer.step(lr)
+        self.loss_scale = self.loss_scale.after(is_finite=totals.is_finite)
+
+    def _before_backward(self, stage: int, mb: int, is_last: bool) -> None:
+        """When FSDP2 reduces and frees. See `_shard.py` [Note: ZeRO by FSDP2]."""
+        root = next(fsdp_modules(self._stages[stage]), None)
+        if root is None:
+            return
+        zero = self.recipe.layout.zero
+        root.set_requires_gradient_sync(is_last or zero >= ZeroStage.GRADIENTS)
+        root.set_requires_all_reduce(is_last)
+        root.set_reshard_after_backward(is_last or zero is ZeroStage.PARAMETERS)
+        root.set_is_last_backward(is_last)
+
+    # -- without gradients -------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def evaluate(
+        self, micro_batches: Sequence[MicroBatch], *, sink: Sink | None = None, name: str = ""
+    ) -> tuple[float, float]:
+        """(sum of losses in nats, number of tokens) over the micro-batches of all dp ranks, the same on every rank.
+
+        Every rank passes as many micro-batches of one size; padding has weight 0.
+        """
+        sums: list[tuple[Tensor, Tensor]] = []
+
+        def loss(mb: int, logits: Tensor) -> Tensor:
+            sums.append(self._loss_sums(logits, micro_batches[mb]))
+            return logits
+
+        self._forward([each.tokens for each in micro_batches], loss, sink=sink)
+        totals = torch.tensor(self._own_sums(sums), dtype=torch.float64, device=self.world.device)
+        dist.all_reduce(totals, group=self.world.channels["world"].handle)
+        loss_sum, count = totals.tolist()
+        return loss_sum, count
+
+    def _forward(
+        self, tokens: Sequence[Tensor], loss: Callable[[int, Tensor], Tensor], *, sink: Sink | None = None
+    ) -> None:
+        batch = tokens[0].shape[0]
+        program = self._eval_program(len(tokens), batch)
+        feed = Feed(tokens=tokens, loss=loss)
+        self._executor.run(program, feed, sink=sink, transfer_shape=self._transfer_shape(batch))
+        for stage in self._stages.values():
+            for module in fsdp_modules(stage):
+                module.reshard()
+
+    @torch.no_grad()
+    def logits(self, tokens: Tensor) -> Tensor | None:
+        """Logits [B, S, V] of the whole vocabulary on the ranks of the last stage, None elsewhere."""
+        found: list[Tensor] = []
+
+        def keep(mb: int, logits_BSV: Tensor) -> Tensor:
+            if self.axis is not None:
+                parts = [torch.empty_like(logits_BSV) for _ in range(self.axis.size)]
+                dist.all_gather(parts, logits_BSV.contiguous(), group=self.axis.group)
+                logits_BSV = torch.cat(parts, dim=-1)
+            found.append(logits_BSV)
+            return logits_BSV
+
+        self._forward([tokens], keep)
+        return found[0] if found else None
+
+    @torch.no_grad()
+    def generate(self, prompt: Sequence[int], num_tokens: int, *, seed: int, temperature: float = 0.8) -> list[int]:
+        """`prompt` continued by `num_tokens` sampled tokens, the same on every rank."""
+        generator = torch.Generator().manual_seed(seed)
+        length = self.shape.seq_len
+        source = self.world.mesh.rank_at({Axis.PP: self.world.size(Axis.PP) - 1})
+        ids = list(prompt) or [0]
+        for _ in range(num_tokens):
+            window = ids[-length:]
+            tokens = torch.zeros((1, length), dtype=torch.int64, device=self.world.device)
+            tokens[0, : len(window)] = torch.tensor(window)
+            logits = self.logits(tokens)
+            picked = torch.zeros(1, dtype=torch.int64, device=self.world.device)
+            if logits is not None:
+                weights = torch.softmax(logits[0, len(window) - 1].float().cpu() / temperature, dim=-1)
+                picked[0] = torch.multinomial(weights, 1, generator=generator)[0]
+            dist.broadcast(picked, src=source, group=self.world.channels["world"].handle)
+            ids.append(int(picked))
+        return ids
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def shards(self, *, owned_only: bool) -> list[Shard]:
+        """Parameters and moments as pieces of logical tensors, sharing storage with the engine's own.
+
+        With `owned_only` every element of the model is in exactly one rank's list: for a save. Without: for a load.
+        """
+        parts = {part.name: part for part in self.parts if part.is_owner or not owned_only}
+        pieces = [self._shard(f"model/{part.name}", part, part.local) for part in parts.values()]
+        for moment, part, tensor in self.optimizer.moments():
+            if part.name in parts:
+                pieces.append(self._shard(f"optim/{moment}/{part.name}", part, tensor))
+        return pieces
+
+    @staticmethod
+    def _shard(name: str, part: ParameterPart, tensor: Tensor) -> Shard:
+        return Shard(name=name, global_shape=part.shape, box=part.box, tensor=tensor)
+
+    def state(self) -> Mapping[str, float | int]:
+        """The scalars of the engine's state, the same on every rank."""
+        return {
+            "num_updates": self.optimizer.num_updates,
+            "loss_scale": self.loss_scale.scale,
+            "loss_scale_num_good": self.loss_scale.num_good,
+        }
+
+    def load_state(self, state: Mapping[str, float | int]) -> None:
+        """Takes back what `state` gave; parameters and moments were filled through `shards`."""
+        self.optimizer.set_num_updates(int(state["num_updates"]))
+        self.loss_scale = LossScale(
+            scale=float(state["loss_scale"]),
+            window=self.loss_scale.window,
+            num_good=int(state["loss_scale_num_good"]),
+        )

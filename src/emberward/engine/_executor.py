@@ -1,0 +1,204 @@
+"""Runs a program: the one place where a list of events becomes work.
+
+It runs what the list says in the order in which it says it. Swap two entries and something else happens, and is
+recorded so. See `emberward.plan` [Note: program].
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from emberward.engine._world import World
+from emberward.events import Barrier, Collective, Compute, Event, Phase, Recv, Ref, Send, Sink, State, Wait
+from emberward.plan import Action, Work
+
+LossFunction = Callable[[int, Tensor], Tensor]
+"""What the last stage does with (micro-batch, its output): gives the contribution to the step's loss, a scalar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """What a run of a program needs from outside.
+
+    `tokens` gives the first stage's input of each micro-batch [B, S]; `loss` is called on the last stage. `work` gives
+    the callables behind the program's other computes and collectives, by compute name or collective tensor.
+    `before_backward(stage, mb, is_last)` is told before each backward, for gradient synchronisation.
+    """
+
+    tokens: Sequence[Tensor] | None
+    loss: LossFunction | None
+    work: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    before_backward: Callable[[int, int, bool], None] | None = None
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A transfer under way. The tensor is kept alive until it has arrived or left."""
+
+    work: dist.Work
+    tensor: Tensor | None
+
+
+class Executor:
+    """Runs programs over this rank's stages. Not thread-safe; one program at a time."""
+
+    def __init__(
+        self,
+        stages: Mapping[int, nn.Module],
+        num_stages: int,
+        world: World,
+        *,
+        transfer_shape: tuple[int, ...],
+        transfer_dtype: torch.dtype,
+    ) -> None:
+        self._stages = stages
+        self._num_stages = num_stages
+        self._world = world
+        self._transfer_shape = transfer_shape
+        self._transfer_dtype = transfer_dtype
+        self._in_flight: dict[Ref, _Flight] = {}
+        self._values: dict[str, Tensor] = {}
+        self._saved: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
+
+    def run(
+        self,
+        program: Iterable[Event],
+        feed: Feed,
+        *,
+        step: int | None = None,
+        sink: Sink | None = None,
+        transfer_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        """Runs `program` to its end. All ranks of the pipeline must run theirs; blocks in waits and collectives.
+
+        `sink` gets each event with its times, numbered by `step`. After an exception the run is lost: what was in
+        flight is dropped and the error goes on to the caller.
+        """
+        events = list(program)
+        last_backward = _last_backwards(events)
+        shape = transfer_shape or self._transfer_shape
+        try:
+            for event in events:
+                started_ns = time.monotonic_ns() if sink is not None else 0
+                self._do(event, feed, last_backward, shape)
+                if sink is not None:
+                    _record(sink, event, step, started_ns)
+        finally:
+            self._in_flight.clear()
+            self._values.clear()
+            self._saved.clear()
+
+    def _do(self, event: Event, feed: Feed, last_backward: Mapping[int, int], shape: tuple[int, ...]) -> None:
+        match event.body:
+            case Compute(name=name) if name in feed.work:
+                feed.work[name]()
+            case Compute(name=name):
+                self._compute(Action.from_text(name), feed, last_backward)
+            case Send() as body:
+                self._send(event.ref, body)
+            case Recv() as body:
+                self._recv(event.ref, body, shape)
+            case Wait(on=ref):
+                flight = self._in_flight.pop(ref)
+                flight.work.wait()
+            case Collective(tensor=str(tensor)):
+                feed.work[tensor]()
+            case Barrier(group=group):
+                dist.barrier(group=self._handle(group.label))
+            case other:
+                raise TypeError(f"a program of the engine cannot hold {other}")
+
+    def _handle(self, label: str | None) -> dist.ProcessGroup:
+        assert label is not None, "groups of the engine have labels"
+        return self._world.channels[label].handle
+
+    def _send(self, ref: Ref, body: Send) -> None:
+        assert body.tensor is not None and body.group is not None, f"an edge without its tensor: {body}"
+        tensor = self._values.pop(body.tensor).contiguous()
+        work = dist.isend(tensor, body.peer, group=self._handle(body.group.label), tag=body.tag or 0)
+        assert work is not None, "this rank is not in the group it sends through"
+        self._in_flight[ref] = _Flight(work, tensor)
+
+    def _recv(self, ref: Ref, body: Recv, shape: tuple[int, ...]) -> None:
+        assert body.tensor is not None and body.group is not None, f"an edge without its tensor: {body}"
+        tensor = torch.empty(shape, dtype=self._transfer_dtype, device=self._world.device)
+        work = dist.irecv(tensor, body.peer, group=self._handle(body.group.label), tag=body.tag or 0)
+        assert work is not None, "this rank is not in the group it receives through"
+        self._in_flight[ref] = _Flight(work, tensor)
+        self._values[body.tensor] = tensor
+
+    def _compute(self, action: Action, feed: Feed, last_backward: Mapping[int, int]) -> None:
+        if action.work is Work.FORWARD:
+            self._forward(action, feed)
+        else:
+            is_last = last_backward[action.stage] == action.mb
+            if feed.before_backward is not None:
+                feed.before_backward(action.stage, action.mb, is_last)
+            self._backward(action)
+        self._drop_what_left()
+
+    def _forward(self, action: Action, feed: Feed) -> None:
+        stage, mb = action.stage, action.mb
+        received: Tensor | None = None
+        if stage == 0:
+            assert feed.tokens is not None, "the first stage needs tokens"
+            x = feed.tokens[mb]
+        else:
+            received = x = self._values.pop(str(Action(stage - 1, Work.FORWARD, mb)))
+            if torch.is_grad_enabled():
+                x.requires_grad_()
+        output = self._stages[stage](x)
+        if stage == self._num_stages - 1:
+            assert feed.loss is not None, "the last stage needs a loss"
+            output = feed.loss(mb, output)
+        else:
+            self._values[str(action)] = output.detach()
+        if torch.is_grad_enabled():
+            self._saved[(stage, mb)] = (received, output)
+
+    def _backward(self, action: Action) -> None:
+        stage, mb = action.stage, action.mb
+        x, output = self._saved.pop((stage, mb))
+        grad = None if stage == self._num_stages - 1 else self._values.pop(str(Action(stage + 1, Work.BACKWARD, mb)))
+        torch.autograd.backward((output,), None if grad is None else (grad,))
+        if x is not None:
+            assert x.grad is not None, f"stage {stage} gave its input no gradient"
+            self._values[str(action)] = x.grad
+
+    def _drop_what_left(self) -> None:
+        """Frees tensors whose transfer has ended, so that memory does not wait for the step's end."""
+        for flight in self._in_flight.values():
+            if flight.tensor is not None and flight.work.is_completed():
+                flight.tensor = None
+
+
+def _last_backwards(events: Sequence[Event]) -> dict[int, int]:
+    """The micro-batch of each stage's last backward."""
+    last: dict[int, int] = {}
+    for event in events:
+        if isinstance(event.body, Compute) and event.body.name[:1].isdigit():
+            action = Action.from_text(event.body.name)
+            if action.work is Work.BACKWARD:
+                last[action.stage] = action.mb
+    return last
+
+
+def _record(sink: Sink, event: Event, step: int | None, started_ns: int) -> None:
+    phase = Phase(step=step, micro_batch=event.phase.micro_batch, stage=event.phase.stage, name=event.phase.name)
+    # A posted transfer is not complete yet: its Wait says when it was.
+    is_posted = isinstance(event.body, Send | Recv)
+    sink.put(
+        dataclasses.replace(
+            event,
+            phase=phase,
+            issued_ns=started_ns,
+            started_ns=None if is_posted else started_ns,
+            completed_ns=None if is_posted else time.monotonic_ns(),
+            state=State.ISSUED if is_posted else State.COMPLETED,
+        )
+    )

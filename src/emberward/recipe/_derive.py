@@ -1,0 +1,72 @@
+"""What a resolved recipe implies, as values of the lower rooms: mesh, schedule, stages."""
+
+from pathlib import Path
+
+from emberward.findings import ConfigError
+from emberward.layout import Axis, Mesh
+from emberward.plan import SCHEDULES, Schedule, schedule_from_csv, stage_layers
+from emberward.recipe._recipe import LayoutConfig, Recipe, ZeroStage
+
+
+def mesh_of(layout: LayoutConfig) -> Mesh:
+    """The mesh of a layout whose dp is known. ZeRO-0 keeps whole copies: all of dp replicates, nothing is sharded."""
+    assert layout.dp is not None, "the layout is not resolved"
+    replicate = layout.dp if layout.zero is ZeroStage.NONE else layout.dp_replicate
+    return Mesh(
+        axes=(
+            (Axis.PP, layout.pp),
+            (Axis.DP_REPLICATE, replicate),
+            (Axis.DP_SHARD, layout.dp // replicate),
+            (Axis.TP, layout.tp),
+        )
+    )
+
+
+def schedule_of(recipe: Recipe, num_mb: int) -> Schedule:
+    """The schedule of a step of `num_mb` micro-batches. Raises ConfigError C104 or C109 when it does not fit."""
+    layout = recipe.layout
+    make = SCHEDULES.get(recipe.schedule)
+    if make is not None:
+        return make(layout.pp, num_mb, layout.stages_per_rank)
+    path = Path(recipe.schedule)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"schedule {recipe.schedule!r} is neither a known schedule nor a readable CSV",
+            code="C109",
+            where="schedule",
+            expected=f"one of {', '.join(SCHEDULES)}, or the path of a CSV",
+            found=error.strerror,
+        ) from error
+    schedule = schedule_from_csv(text, name=path.name)
+    found = (schedule.num_ranks, schedule.num_stages, schedule.num_mb)
+    expected = (layout.pp, layout.pp * layout.stages_per_rank, num_mb)
+    if found != expected:
+        raise ConfigError(
+            f"schedule {path.name} does not fit the layout",
+            code="C109",
+            where=str(path),
+            expected="{} pipeline ranks, {} stages, {} micro-batches".format(*expected),
+            found="{} pipeline ranks, {} stages, {} micro-batches".format(*found),
+        )
+    return schedule
+
+
+def layers_of_stages(recipe: Recipe) -> tuple[range, ...]:
+    """The layers of each stage, ascending: by hand where the recipe says so, else balanced by cost.
+
+    The embedding and the head each cost vocab x hidden parameters, a layer 12 x hidden^2.
+    """
+    model, layout = recipe.model, recipe.layout
+    num_stages = layout.pp * layout.stages_per_rank
+    counts = layout.stage_layers
+    if counts is None:
+        assert model.vocab_size is not None, "the recipe is not resolved"
+        edge = model.vocab_size / (12 * model.hidden)
+        counts = stage_layers(model.num_layers, num_stages, first_cost=edge, last_cost=edge)
+    ranges, first = [], 0
+    for count in counts:
+        ranges.append(range(first, first + count))
+        first += count
+    return tuple(ranges)

@@ -1,0 +1,111 @@
+"""One set of rank processes that stays alive and runs many cases: starting torch costs seconds, a case does not.
+
+A case is a module-level function ``f(rank, world_size, **arguments)`` that runs on ranks 0..n-1 with the default gloo
+group initialised for exactly n ranks, and returns something that pickles.
+"""
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+CASE_TIMEOUT_S = 120.0
+
+
+class RankError(AssertionError):
+    """A rank raised; carries all tracebacks."""
+
+
+def _serve(rank: int, pipe: Connection) -> None:
+    """A rank's loop: initialises the group for each case, runs it, answers."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import warnings
+
+    import torch
+    import torch.distributed as dist
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    while (message := pipe.recv()) is not None:
+        module, name, world_size, store, arguments = message
+        try:
+            dist.init_process_group(
+                "gloo",
+                init_method=f"file://{store}",
+                rank=rank,
+                world_size=world_size,
+                timeout=timedelta(seconds=CASE_TIMEOUT_S / 2),
+            )
+            case = getattr(importlib.import_module(module), name)
+            pipe.send((True, case(rank, world_size, **arguments)))
+        except BaseException:  # noqa: BLE001 (a rank's every failure is the test's to show)
+            pipe.send((False, traceback.format_exc()))
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
+
+
+class RankPool:
+    """Processes for up to `num_ranks` ranks, started when first needed."""
+
+    def __init__(self, num_ranks: int, folder: Path) -> None:
+        self._num_ranks = num_ranks
+        self._folder = folder
+        self._ranks: list[tuple[Any, Connection]] = []
+        self._num_cases = 0
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        for rank in range(self._num_ranks):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(rank, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._ranks.append((process, ours))
+
+    def run(self, case: Callable[..., Any], world_size: int, **arguments: Any) -> list[Any]:
+        """What `case` returned on each rank. Raises RankError with every traceback when one failed."""
+        if not self._ranks:
+            self._start()
+        self._num_cases += 1
+        store = self._folder / f"store-{self._num_cases}"
+        used = self._ranks[:world_size]
+        for _, pipe in used:
+            pipe.send((case.__module__, case.__name__, world_size, str(store), arguments))
+        answers: dict[int, Any] = {}
+        failures: list[str] = []
+        waiting = {pipe: rank for rank, (_, pipe) in enumerate(used)}
+        while waiting:
+            ready = wait(list(waiting), timeout=CASE_TIMEOUT_S)
+            if not ready:
+                self.close()
+                raise RankError(f"ranks {sorted(waiting.values())} did not answer; others: {failures}")
+            for pipe in ready:
+                assert isinstance(pipe, Connection)
+                rank = waiting.pop(pipe)
+                is_right, answer = pipe.recv()
+                if is_right:
+                    answers[rank] = answer
+                else:
+                    failures.append(f"rank {rank}:\n{answer}")
+        if failures:
+            raise RankError("\n".join(failures))
+        return [answers[rank] for rank in range(world_size)]
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for process, pipe in self._ranks:
+            with contextlib.suppress(OSError):
+                pipe.send(None)
+            process.join(timeout=5)
+            if process.is_alive():
+                process.kill()
+                process.join(timeout=5)
+        self._ranks = []
