@@ -27,6 +27,10 @@ from torch.nn import functional as F
 
 from emberward.engine._bloom import Attention, BloomStage, Head
 
+# torch 2.13 renames these and warns at the old names; 2.11 has the old ones alone.
+all_gather_flat = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_flat = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorAxis:
@@ -43,7 +47,7 @@ def _gather(x: Tensor, group: dist.ProcessGroup, dim: int) -> Tensor:
     """All parts of `x` along `dim`, in order. Blocks until all ranks of the group have called."""
     size = dist.get_world_size(group)
     parts = x.new_empty((size, *x.shape))
-    dist.all_gather_into_tensor(parts.view(size * x.shape[0], *x.shape[1:]), x.contiguous(), group=group)
+    all_gather_flat(parts.view(size * x.shape[0], *x.shape[1:]), x.contiguous(), group=group)
     return torch.cat(parts.unbind(0), dim=dim)
 
 
@@ -52,7 +56,7 @@ def _reduce_scatter(x: Tensor, group: dist.ProcessGroup, dim: int) -> Tensor:
     size = dist.get_world_size(group)
     parts = torch.stack(x.chunk(size, dim=dim))
     mine = torch.empty_like(parts[0])
-    dist.reduce_scatter_tensor(mine, parts.view(size * mine.shape[0], *mine.shape[1:]), group=group)
+    reduce_scatter_flat(mine, parts.view(size * mine.shape[0], *mine.shape[1:]), group=group)
     return mine
 
 
