@@ -34,15 +34,27 @@ CATALOGUE: dict[str, CodeEntry] = {
             "C107": "another run's folder",
             "C108": "kill switch is set",
             "C109": "schedule does not pair",
+            "C110": "an optional package is missing",
+            "C111": "the run is in use",
             "D101": "data cannot be read",
             "D102": "data changed since the run began",
             "L101": "ranks differ before the start",
+            "M108": "the trace contradicts itself",
         },
     ),
-    **_rows(Kind.CRASH, {"L102": "a rank died", "L103": "the launcher could not start the ranks"}),
+    **_rows(
+        Kind.CRASH,
+        {
+            "L102": "a rank died",
+            "L103": "the launcher could not start the ranks",
+            "L105": "the launch ended without a result",
+        },
+    ),
+    **_rows(Kind.HANG, {"D103": "the data loader gave no batch in time", "L104": "ranks did not stop in time"}),
     **_rows(
         Kind.RESOURCE,
         {
+            "D104": "prepared data cannot be written",
             "K101": "checkpoint is damaged",
             "K102": "checkpoint does not fit the model",
             "K103": "checkpoint could not be written",
@@ -59,6 +71,7 @@ CATALOGUE: dict[str, CodeEntry] = {
     **_rows(Kind.DEADLOCK, {"M104": "deadlock"}),
     **_rows(Kind.EDGE, {"M106": "an edge carries no tensor"}),
     **_rows(Kind.ORDER_HAZARD, {"M107": "no order between communicators that share a device"}),
+    **_rows(Kind.RESOURCE, {"R102": "a metrics sink failed"}),
     **_rows(Kind.SPIKE, {"R101": "loss or gradients are not finite"}),
 }
 

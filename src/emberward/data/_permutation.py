@@ -1,0 +1,72 @@
+"""A keyed shuffle of range(n) whose every entry can be worked out alone, in constant memory."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+MASK64 = (1 << 64) - 1
+# Constants of splitmix64: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", figure 16.
+GOLDEN = 0x9E3779B97F4A7C15
+MIX1 = 0xBF58476D1CE4E5B9
+MIX2 = 0x94D049BB133111EB
+NUM_ROUNDS = 6
+
+
+def mix64(value: int) -> int:
+    """The splitmix64 finaliser of `value`, in [0, 2**64)."""
+    value = (value + GOLDEN) & MASK64
+    value = ((value ^ (value >> 30)) * MIX1) & MASK64
+    value = ((value ^ (value >> 27)) * MIX2) & MASK64
+    return value ^ (value >> 31)
+
+
+def mix64_array(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`mix64` of each entry."""
+    values = values + np.uint64(GOLDEN)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(MIX1)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(MIX2)
+    return values ^ (values >> np.uint64(31))
+
+
+def key_of(*parts: int) -> int:
+    """One 64-bit key out of several integers; their order counts."""
+    key = 0
+    for part in parts:
+        key = mix64(key ^ (part & MASK64))
+    return key
+
+
+def permute(positions: NDArray[np.int64], *, size: int, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Where each position in [0, size) goes under the permutation of range(size) that its key names.
+
+    `positions` and `keys` are 1-D of one length: entry j is permuted under keys[j].
+
+    A Feistel network (Luby, Rackoff 1988) over the smallest power of two that holds `size`, walked on until it falls
+    below `size` (Black, Rogaway 2002, "Ciphers with arbitrary finite domains", section 3). Each walk ends: it stays on
+    a cycle through its start, which is below `size`. Less than two networks a position are run on average.
+    """
+    if size == 1:
+        return np.zeros_like(positions)
+    bits = max(2, (size - 1).bit_length())
+    result = positions.astype(np.uint64)
+    open_ = np.arange(len(result))
+    for _ in range(1 << bits):
+        result[open_] = _feistel(result[open_], keys[open_], bits)
+        open_ = open_[result[open_] >= size]
+        if len(open_) == 0:
+            break
+    return result.astype(np.int64)
+
+
+def _feistel(values: NDArray[np.uint64], keys: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    """A bijection of [0, 2**bits) for each key. The halves may differ by one bit: each round changes one half only."""
+    right_bits = np.uint64(bits // 2)
+    left_mask = np.uint64((1 << (bits - bits // 2)) - 1)
+    right_mask = np.uint64((1 << (bits // 2)) - 1)
+    left, right = values >> right_bits, values & right_mask
+    for round_ in range(NUM_ROUNDS):
+        round_keys = keys + np.uint64(round_ * GOLDEN & MASK64)
+        if round_ % 2 == 0:
+            left = (left ^ mix64_array(right ^ round_keys)) & left_mask
+        else:
+            right = (right ^ mix64_array(left ^ round_keys)) & right_mask
+    return (left << right_bits) | right
