@@ -1,6 +1,9 @@
 """What a run shall be: recipes, where each value came from, and every check that needs no rank."""
 
 from emberward.recipe._derive import layers_of_stages, mesh_of, schedule_of
+from emberward.recipe._difference import Difference, differences
+from emberward.recipe._layouts import layouts_for
+from emberward.recipe._load import Loaded, load_recipe
 from emberward.recipe._recipe import (
     BatchConfig,
     ComputeType,
@@ -19,25 +22,41 @@ from emberward.recipe._recipe import (
     Source,
     ZeroStage,
 )
+from emberward.recipe._reference import configuration_reference, with_reference, write_reference
+from emberward.recipe._resolve import Resolved, resolve
+from emberward.recipe._resolved_file import read_resolved, recipe_yaml, write_resolved
 
 __all__ = [
     "BatchConfig",
     "ComputeType",
     "DataConfig",
     "Device",
+    "Difference",
     "EvalConfig",
     "Family",
     "LayoutConfig",
+    "Loaded",
     "LogConfig",
     "ModelConfig",
     "OptimConfig",
     "PrecisionConfig",
     "RampUp",
     "Recipe",
+    "Resolved",
     "SaveConfig",
     "Source",
     "ZeroStage",
+    "configuration_reference",
+    "differences",
     "layers_of_stages",
+    "layouts_for",
+    "load_recipe",
     "mesh_of",
+    "read_resolved",
+    "recipe_yaml",
+    "resolve",
     "schedule_of",
+    "with_reference",
+    "write_reference",
+    "write_resolved",
 ]
