@@ -58,6 +58,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "K101": "checkpoint is damaged",
             "K102": "checkpoint does not fit the model",
             "K103": "checkpoint could not be written",
+            "K104": "an old checkpoint could not be removed",
         },
     ),
     **_rows(

@@ -1,0 +1,287 @@
+"""The protocol of a save: every rank writes aside, rank 0 makes it whole with one rename, and all of them agree.
+
+[Note: order of a save]
+1. Rank 0 clears what crashes left (if nobody writes), and makes ``.step-S.N.tmp``.               agree
+2. Every rank writes its data file and its index there and fsyncs both.                           agree
+3. Rank 0 merges the indexes into the manifest, fsyncs it, removes the indexes, fsyncs the folder;
+   renames a save of the same step aside, renames the folder to its own name, fsyncs the shelf;
+   then writes the pointer aside, fsyncs, renames and fsyncs the shelf.                           agree
+4. Rank 0 removes the save it replaced, and old saves beyond `keep`.
+Until the rename of step 3 no name of a whole save has been touched; after it the new save is whole. Between the two
+renames of step 3 the old save bears its ``.old`` name, under which readers find it. Every step ends in an agreement,
+so that an error on one rank is an error on all and none waits for a rank that has given up.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from emberward.checkpoint._boxes import find_overlap, volume
+from emberward.checkpoint._digest import add_digests
+from emberward.checkpoint._format import FormatProblem, Manifest, TensorEntry, manifest_to_bytes
+from emberward.checkpoint._names import LOCK, MANIFEST, Aside, aside_name, rank_index_name, step_name
+from emberward.checkpoint._part import Part
+from emberward.checkpoint._problems import not_written
+from emberward.checkpoint._shelf import clean_leftovers, next_attempt, next_serial, prune, write_pointer
+from emberward.checkpoint._storage import Hold, Storage, remove_folder, write_new
+from emberward.checkpoint._writer import RankIndex, read_rank_index, write_rank
+from emberward.findings import Cause, Certainty, EmberwardError, Finding, Kind, Severity
+
+Agree = Callable[[bool], bool]
+"""Tells every rank whether all of them passed True. Each rank must call it the same number of times; it blocks until
+all have, for as long as the caller's own limit. With torch: an all-reduce (min) of one number over a host group."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A whole save. `written_bytes` is this rank's own data; `notices` tell of old saves that could not be removed."""
+
+    path: Path
+    step: int
+    written_bytes: int
+    notices: tuple[Finding, ...] = ()
+
+
+def alone(is_well: bool) -> bool:
+    """The agreement of a run of one rank."""
+    return is_well
+
+
+def save_parts(
+    shelf: Path,
+    *,
+    step: int,
+    parts: Callable[[], Sequence[Part]],
+    meta: Mapping[str, Any],
+    rank: int,
+    world_size: int,
+    agree: Agree,
+    keep: int | None,
+    storage: Storage,
+) -> Saved:
+    """The save, whole and pointed to, on every rank; or K103 on every rank, with the saves before it untouched.
+
+    All ranks must call it, each with the parts it alone owns: together they tile each tensor. `parts` is called once,
+    when they are to be written. It blocks until the data is on the disk and all agree. `meta` of rank 0 is kept.
+    See [Note: order of a save].
+    """
+    if step < 0 or not 0 <= rank < world_size or (keep is not None and keep < 1):
+        raise ValueError(f"save of step {step} by rank {rank} of {world_size}, keeping {keep}")
+    aside, locks = _Aside(), list[Hold]()
+    crew = _Crew(rank=rank, agree=agree, shelf=shelf, storage=storage, aside=aside)
+    leads = rank == 0
+    try:
+        crew.together(lambda: _open_aside(storage, shelf, step, aside, locks) if leads else None)
+        index = crew.together(lambda: _write_share(storage, shelf, step, parts(), rank, aside, locks))
+        replaced = crew.together(lambda: _commit(storage, shelf, aside.path, step, meta, world_size) if leads else None)
+    finally:
+        for lock in locks:
+            lock.close()
+    return Saved(
+        path=shelf / step_name(step),
+        step=step,
+        written_bytes=0 if index.file is None else index.file.size_bytes,
+        notices=_tidy(storage, shelf, replaced, keep) if leads else (),
+    )
+
+
+class _Aside:
+    """The folder in which this save is written, once it is known."""
+
+    _path: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        assert self._path is not None, "step 1 of a save makes the folder"
+        return self._path
+
+    def set(self, path: Path) -> None:
+        self._path = path
+
+    def is_known(self) -> bool:
+        return self._path is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Crew:
+    """This rank, and how it learns whether all are well."""
+
+    rank: int
+    agree: Agree
+    shelf: Path
+    storage: Storage
+    aside: _Aside
+
+    def together(self, work: Callable[[], _T]) -> _T:
+        """The result of this rank's work once every rank's has succeeded. Raises on all ranks when one fails."""
+        try:
+            result = work()
+        except BaseException as error:  # also Ctrl-C: the others wait in agree until this rank answers
+            self.agree(False)
+            self._discard()
+            if isinstance(error, OSError):
+                raise not_written(error, where=self.shelf, rank=self.rank) from error
+            raise
+        if not self.agree(True):
+            self._discard()
+            raise EmberwardError(
+                "another rank could not write its part of the checkpoint",
+                code="K103",
+                where=str(self.shelf),
+                found=f"rank {self.rank} itself is well",
+                next="read the error of the rank that failed; the saves before this one are untouched",
+                cause=Cause.CHECKPOINT_IO,
+            )
+        return result
+
+    def _discard(self) -> None:
+        """Frees the disk of the half-save: all ranks have stopped writing. What stays, the next save removes."""
+        if self.rank == 0 and self.aside.is_known():
+            with contextlib.suppress(OSError):
+                remove_folder(self.storage, self.aside.path)
+
+
+def _open_aside(storage: Storage, shelf: Path, step: int, aside: _Aside, locks: list[Hold]) -> None:
+    missing = [folder for folder in (shelf, *shelf.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        storage.mkdir(folder)
+        storage.fsync_folder(folder.parent)
+    clean_leftovers(shelf, storage=storage)
+    locks.append(storage.hold(shelf / LOCK))
+    path = shelf / aside_name(step, next_attempt(storage, shelf, step), Aside.WRITING)
+    storage.mkdir(path)
+    aside.set(path)
+
+
+def _write_share(
+    storage: Storage, shelf: Path, step: int, parts: Sequence[Part], rank: int, aside: _Aside, locks: list[Hold]
+) -> RankIndex:
+    if not aside.is_known():
+        locks.append(storage.hold(shelf / LOCK))
+        newest = next_attempt(storage, shelf, step) - 1
+        aside.set(shelf / aside_name(step, newest, Aside.WRITING))
+    return write_rank(storage, aside.path, parts, step=step, rank=rank)
+
+
+def _commit(
+    storage: Storage, shelf: Path, aside: Path, step: int, meta: Mapping[str, Any], world_size: int
+) -> Path | None:
+    """Where the save of the same step stands that this one has replaced, None when there was none."""
+    indexes = [_require_index(aside, rank) for rank in range(world_size)]
+    manifest = Manifest(
+        step=step,
+        serial=next_serial(shelf),
+        world_size=world_size,
+        meta=meta,
+        files=tuple(index.file for index in indexes if index.file is not None),
+        tensors=merge_tensors(indexes),
+    )
+    write_new(storage, aside / MANIFEST, manifest_to_bytes(manifest))
+    for rank in range(world_size):
+        storage.remove(aside / rank_index_name(rank))
+    storage.fsync_folder(aside)
+    final, replaced = shelf / step_name(step), None
+    if final.exists():
+        replaced = shelf / aside_name(step, next_attempt(storage, shelf, step), Aside.REPLACED)
+        storage.rename(final, replaced)
+    storage.rename(aside, final)
+    storage.fsync_folder(shelf)
+    write_pointer(storage, shelf, final.name)
+    return replaced
+
+
+def _require_index(aside: Path, rank: int) -> RankIndex:
+    try:
+        return read_rank_index(aside, rank)
+    except FormatProblem as error:
+        raise EmberwardError(
+            f"what rank {rank} says that it wrote cannot be read back",
+            code="K103",
+            where=str(aside / rank_index_name(rank)),
+            found=str(error),
+            next="check that all hosts see one file system here",
+            cause=Cause.CHECKPOINT_IO,
+            ranks=(rank,),
+        ) from error
+
+
+def merge_tensors(indexes: Sequence[RankIndex]) -> dict[str, TensorEntry]:
+    """The tensors of all ranks by name, digests added. Raises K103 when the pieces of one do not tile it exactly."""
+    shares: dict[str, list[tuple[int, TensorEntry]]] = {}
+    for index in indexes:
+        for name, entry in index.tensors.items():
+            shares.setdefault(name, []).append((index.rank, entry))
+    merged = {}
+    for name, given in sorted(shares.items()):
+        first_rank, first = given[0]
+        for rank, entry in given:
+            if (entry.dtype, entry.shape) != (first.dtype, first.shape):
+                raise _not_one_tensor(
+                    f"ranks {first_rank} and {rank} disagree about tensor {name}",
+                    expected=f"{first.dtype} {first.shape}",
+                    found=f"{entry.dtype} {entry.shape}",
+                    ranks=(first_rank, rank),
+                )
+        placed = [(rank, piece) for rank, entry in given for piece in entry.pieces]
+        overlap = find_overlap([piece.box for _, piece in placed])
+        if overlap is not None:
+            (a_rank, a), (b_rank, b) = placed[overlap[0]], placed[overlap[1]]
+            raise _not_one_tensor(
+                f"ranks {a_rank} and {b_rank} both give a part of tensor {name}",
+                expected="each element from one rank",
+                found=f"{a.key} and {b.key}",
+                ranks=(a_rank, b_rank),
+            )
+        num_given = sum(volume(piece.box) for _, piece in placed)
+        if num_given != math.prod(first.shape):
+            raise _not_one_tensor(
+                f"no rank gives a part of tensor {name}",
+                expected=f"{math.prod(first.shape)} elements of shape {first.shape}",
+                found=f"{num_given} elements: " + ", ".join(piece.key for _, piece in placed[:8]),
+                ranks=(),
+            )
+        merged[name] = TensorEntry(
+            dtype=first.dtype,
+            shape=first.shape,
+            digest=add_digests(entry.digest for _, entry in given),
+            pieces=tuple(piece for _, piece in placed),
+        )
+    return merged
+
+
+def _not_one_tensor(what: str, *, expected: str, found: str, ranks: tuple[int, ...]) -> EmberwardError:
+    return EmberwardError(
+        what,
+        code="K103",
+        expected=expected,
+        found=found,
+        next="this is a mistake in what the ranks were asked to save; the saves before it are untouched",
+        ranks=ranks,
+    )
+
+
+def _tidy(storage: Storage, shelf: Path, replaced: Path | None, keep: int | None) -> tuple[Finding, ...]:
+    """Removes the replaced save and old ones. The new save is whole, so trouble here is told and does not raise."""
+    try:
+        if replaced is not None:
+            remove_folder(storage, replaced)
+        if keep is not None:
+            prune(shelf, keep, storage=storage)
+    except OSError as error:
+        return (
+            Finding(
+                code="K104",
+                severity=Severity.WARNING,
+                kind=Kind.RESOURCE,
+                cause=Cause.CHECKPOINT_IO,
+                certainty=Certainty.OBSERVED,
+                message=f"the checkpoint is saved, but an old one could not be removed: {error}",
+                next=f"check the file system of {shelf}; the next save tries again",
+            ),
+        )
+    return ()

@@ -1,0 +1,216 @@
+"""The shelf: a run's folder of saves. What is on it, which save to resume from, and what a crash left behind."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberward.checkpoint._format import FormatProblem, Manifest, manifest_from_bytes
+from emberward.checkpoint._names import (
+    LOCK,
+    MANIFEST,
+    POINTER,
+    POINTER_ASIDE,
+    Aside,
+    aside_name,
+    aside_of,
+    step_name,
+    step_of,
+)
+from emberward.checkpoint._storage import DISK, Storage, remove_folder, write_new
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+
+_HEAD_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """A save on the shelf. `problem` says why it cannot be believed; None when it is whole by names and sizes.
+
+    `manifest` is None when it cannot be read.
+    """
+
+    path: Path
+    step: int
+    manifest: Manifest | None
+    problem: str | None
+
+    @property
+    def serial(self) -> int | None:
+        """Its place in the order in which the shelf's saves were made, None when the manifest is lost."""
+        return None if self.manifest is None else self.manifest.serial
+
+    @property
+    def age_key(self) -> tuple[bool, int, int]:
+        """Sorts saves in the order they were made; those that lost their manifest come first, by step."""
+        serial = self.serial
+        return (serial is not None, 0 if serial is None else serial, self.step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest:
+    """The save to resume from, None when there is none; `findings` say what was passed over."""
+
+    path: Path | None
+    findings: tuple[Finding, ...]
+
+
+def look_at(checkpoint: Path, step: int) -> Save:
+    """The save in the folder, judged by its manifest and the sizes of its files; no data is read."""
+    try:
+        manifest = manifest_from_bytes((checkpoint / MANIFEST).read_bytes())
+    except OSError as error:
+        return Save(path=checkpoint, step=step, manifest=None, problem=f"{MANIFEST}: {error.strerror}")
+    except FormatProblem as error:
+        return Save(path=checkpoint, step=step, manifest=None, problem=f"{MANIFEST}: {error}")
+    problem = None if manifest.step == step else f"{MANIFEST} is of step {manifest.step}"
+    for file in manifest.files:
+        try:
+            size_bytes = (checkpoint / file.name).stat().st_size
+        except OSError as error:
+            problem = problem or f"{file.name}: {error.strerror}"
+        else:
+            if size_bytes != file.size_bytes:
+                problem = problem or f"{file.name}: {size_bytes} bytes of {file.size_bytes}"
+    return Save(path=checkpoint, step=step, manifest=manifest, problem=problem)
+
+
+def list_saves(shelf: Path) -> tuple[Save, ...]:
+    """Every save on the shelf, whole or not, in the order they were made. Reads manifests, no data.
+
+    A save that was set aside for one of the same step counts while no folder bears its step's name: a crash came
+    between the two renames.
+    """
+    names = sorted(entry.name for entry in shelf.iterdir()) if shelf.is_dir() else []
+    saves = [look_at(shelf / name, step) for name in names if (step := step_of(name)) is not None]
+    present = {save.step for save in saves}
+    for name in names:
+        aside = aside_of(name)
+        if aside is not None and aside[2] is Aside.REPLACED and aside[0] not in present:
+            saves.append(look_at(shelf / name, aside[0]))
+    return tuple(sorted(saves, key=lambda save: save.age_key))
+
+
+def whole_saves(shelf: Path) -> tuple[Save, ...]:
+    """The saves that are whole, in the order they were made."""
+    return tuple(save for save in list_saves(shelf) if save.problem is None)
+
+
+def read_pointer(shelf: Path) -> str | None:
+    """The name in ``latest`` when it is a save's name, None when the pointer is missing or damaged."""
+    try:
+        name = (shelf / POINTER).read_bytes().decode("ascii").removesuffix("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return None if step_of(name) is None else name
+
+
+def write_pointer(storage: Storage, shelf: Path, name: str) -> None:
+    """Points ``latest`` at a save and returns when that is on the disk."""
+    aside = shelf / POINTER_ASIDE
+    if POINTER_ASIDE in storage.listdir(shelf):
+        storage.remove(aside)
+    write_new(storage, aside, f"{name}\n".encode())
+    storage.rename(aside, shelf / POINTER)
+    storage.fsync_folder(shelf)
+
+
+def find_latest(shelf: Path) -> Latest:
+    """The save that ``latest`` names, or the newest whole one when that save or the pointer is lost or damaged.
+
+    Any rank may call it; it reads manifests, no data. A finding tells of each fallback.
+    """
+    name = read_pointer(shelf)
+    step = None if name is None else step_of(name)
+    if name is not None and step is not None and look_at(shelf / name, step).problem is None:
+        return Latest(path=shelf / name, findings=())
+    saves = list_saves(shelf)
+    if not saves and name is None:
+        return Latest(path=None, findings=())
+    whole = [save for save in saves if save.problem is None]
+    chosen = next((save for save in whole if save.step == step), whole[-1] if whole else None)
+    if chosen is not None and chosen.step == step:
+        return Latest(path=chosen.path, findings=())
+    return Latest(path=None if chosen is None else chosen.path, findings=(_fallback(shelf, name, chosen),))
+
+
+def _fallback(shelf: Path, name: str | None, newest: Save | None) -> Finding:
+    if name is None:
+        trouble = f"{shelf / POINTER} is missing or damaged"
+    else:
+        broken = next((save for save in list_saves(shelf) if save.path.name == name), None)
+        trouble = f"{shelf / name} is {'gone' if broken is None else f'damaged ({broken.problem})'}"
+    return Finding(
+        code="K101",
+        severity=Severity.WARNING if newest is not None else Severity.ERROR,
+        kind=Kind.RESOURCE,
+        cause=Cause.CORRUPT_FILE,
+        certainty=Certainty.OBSERVED,
+        message=trouble + (f"; the newest whole save is {newest.path.name}" if newest else "; no whole save is left"),
+        next=f"emberward checkpoint verify {newest.path if newest else shelf}",
+    )
+
+
+def latest(shelf: Path) -> Path | None:
+    """The save to resume from, None when there is none. See `find_latest`, which also says what was passed over."""
+    return find_latest(shelf).path
+
+
+def next_serial(shelf: Path) -> int:
+    """One more than the largest serial on the shelf, counted from 1. Reads only the first line or two of manifests.
+
+    What it reads is not proved: a damaged number can only leave a gap, or name a serial that a damaged save bore.
+    """
+    serials = [0]
+    for entry in shelf.iterdir():
+        if step_of(entry.name) is not None and (entry / MANIFEST).is_file():
+            with (entry / MANIFEST).open("rb") as file:
+                match = re.search(rb'"serial": (\d+)', file.read(_HEAD_BYTES))
+            serials.append(0 if match is None else int(match[1]))
+    return 1 + max(serials)
+
+
+def next_attempt(storage: Storage, shelf: Path, step: int) -> int:
+    """The first attempt number that no folder of `step` bears yet, counted from 1."""
+    return 1 + max((aside[1] for aside in _asides(storage, shelf) if aside[0] == step), default=0)
+
+
+def _asides(storage: Storage, shelf: Path) -> list[tuple[int, int, Aside]]:
+    return [aside for name in storage.listdir(shelf) if (aside := aside_of(name)) is not None]
+
+
+def clean_leftovers(shelf: Path, *, storage: Storage = DISK) -> tuple[str, ...]:
+    """Names of the folders it removed or put back: what crashed saves left behind. One process may call it at a time.
+
+    Does nothing while any rank of any process holds the shelf's lock, or where the file system has no locks. A whole
+    save that was set aside is put back when its step's name is free, and removed only when a whole save bears it.
+    Raises OSError when the file system does.
+    """
+    if storage.is_held(shelf / LOCK) is not False:
+        return ()
+    done = []
+    for step, attempt, why in _asides(storage, shelf):
+        path, final = shelf / aside_name(step, attempt, why), shelf / step_name(step)
+        if why is Aside.REPLACED and not final.exists():
+            storage.rename(path, final)
+            storage.fsync_folder(shelf)
+        elif why is Aside.REPLACED and look_at(final, step).problem is not None:
+            continue
+        else:
+            remove_folder(storage, path)
+        done.append(path.name)
+    return tuple(done)
+
+
+def prune(shelf: Path, keep: int, *, storage: Storage = DISK) -> tuple[str, ...]:
+    """Names of the saves it removed: all whole ones but the `keep` made last; never the one ``latest`` names.
+
+    Each is renamed aside first, so that a save half deleted never bears a save's name. Damaged saves are left alone.
+    """
+    pointed = read_pointer(shelf)
+    victims = [save for save in whole_saves(shelf)[:-keep] if save.path.name != pointed]
+    for save in victims:
+        aside = shelf / aside_name(save.step, next_attempt(storage, shelf, save.step), Aside.DELETING)
+        storage.rename(save.path, aside)
+        storage.fsync_folder(shelf)
+        remove_folder(storage, aside)
+    return tuple(save.path.name for save in victims)

@@ -1,0 +1,173 @@
+"""The few operations by which a save changes the disk, small enough that a test can fail each of them in turn."""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from typing import IO, Protocol
+
+
+class WritableFile(Protocol):
+    """A new file that is being written."""
+
+    def write(self, data: memoryview) -> int:
+        """The number of bytes taken, which may be fewer than offered. Blocks."""
+        ...
+
+    def fsync(self) -> None:
+        """Returns when the bytes written are on the disk. Blocks."""
+        ...
+
+    def close(self) -> None:
+        """Closes without fsync."""
+        ...
+
+
+class Hold(Protocol):
+    """A lock that is held until it is closed or the process ends, however it ends."""
+
+    def close(self) -> None:
+        """Gives the lock up."""
+        ...
+
+
+class Storage(Protocol):
+    """All that a save does to a file system. Each method raises OSError as the system does."""
+
+    def mkdir(self, path: Path) -> None:
+        """Makes one folder; FileExistsError when it is there."""
+        ...
+
+    def create(self, path: Path) -> WritableFile:
+        """Makes a new file; FileExistsError when it is there."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Renames in one indivisible act; a file in the target's place is replaced, a folder in use is not."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Removes a file."""
+        ...
+
+    def rmdir(self, path: Path) -> None:
+        """Removes an empty folder."""
+        ...
+
+    def fsync_folder(self, path: Path) -> None:
+        """Returns when the folder's list of names is on the disk. Blocks."""
+        ...
+
+    def listdir(self, path: Path) -> list[str]:
+        """Names in a folder, sorted; empty when the folder does not exist."""
+        ...
+
+    def hold(self, path: Path) -> Hold:
+        """A shared lock on the file, made when missing. Never waits: those who share it do not exclude each other."""
+        ...
+
+    def is_held(self, path: Path) -> bool | None:
+        """Whether anyone holds the lock; None where the file system cannot tell."""
+        ...
+
+
+class _DiskFile:
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, data: memoryview) -> int:
+        return self._file.write(data)
+
+    def fsync(self) -> None:
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Disk:
+    """The machine's file system, by POSIX calls. Locks are flock's: they end with the process, also by SIGKILL."""
+
+    def mkdir(self, path: Path) -> None:
+        """Makes one folder."""
+        path.mkdir()
+
+    def create(self, path: Path) -> WritableFile:
+        """Makes a new file, unbuffered, so that each write is one system call."""
+        return _DiskFile(path.open("xb", buffering=0))
+
+    def rename(self, source: Path, target: Path) -> None:
+        """rename(2)."""
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        """unlink(2)."""
+        path.unlink()
+
+    def rmdir(self, path: Path) -> None:
+        """rmdir(2)."""
+        path.rmdir()
+
+    def fsync_folder(self, path: Path) -> None:
+        """fsync(2) of the folder: without it a new name may be lost with the power (fsync(2), NOTES)."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def listdir(self, path: Path) -> list[str]:
+        """Names, sorted."""
+        return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+
+    def hold(self, path: Path) -> Hold:
+        """A shared flock. Where flock is not supported the file is held open without a lock."""
+        file = path.open("ab")
+        with contextlib.suppress(
+            OSError
+        ):  # is_held answers None there, so that a live writer's folder is never cleaned
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return file
+
+    def is_held(self, path: Path) -> bool | None:
+        """Tries an exclusive flock and gives it up at once."""
+        if not path.exists():
+            return False
+        with path.open("ab") as file:
+            try:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return None
+        return False
+
+
+DISK = Disk()
+
+
+def write_all(file: WritableFile, data: memoryview | bytes) -> None:
+    """Writes every byte, however few each call takes. Raises OSError when a call takes none."""
+    rest = memoryview(data)
+    while len(rest) > 0:
+        taken = file.write(rest)
+        if taken <= 0:
+            raise OSError("the file system took no byte of a write")
+        rest = rest[taken:]
+
+
+def write_new(storage: Storage, path: Path, data: bytes) -> None:
+    """Writes a new small file and returns when its bytes, though not its name, are on the disk."""
+    file = storage.create(path)
+    try:
+        write_all(file, data)
+        file.fsync()
+    finally:
+        file.close()
+
+
+def remove_folder(storage: Storage, path: Path) -> None:
+    """Removes a folder of files, one level deep, as all of ours are."""
+    for name in storage.listdir(path):
+        storage.remove(path / name)
+    storage.rmdir(path)
