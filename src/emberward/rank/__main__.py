@@ -1,0 +1,82 @@
+"""A rank's program: ``python -m emberward.rank --run FOLDER``, started by torchrun or srun, one process a rank."""
+
+import argparse
+import os
+import socket
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from emberward.findings import EmberwardError
+from emberward.rank._place import Place, read_place
+from emberward.report import RunFolder, write_json
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m emberward.rank", description=__doc__)
+    parser.add_argument("--run", type=Path, help="folder of a run that the launcher prepared")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders lie (with RECIPE)")
+    parser.add_argument("--fresh", action="store_true", help="start anew (with RECIPE)")
+    parser.add_argument("recipe", nargs="?", help="recipe, when started by plain torchrun or srun")
+    parser.add_argument("overrides", nargs="*", help="a.b=c")
+    return parser.parse_args(arguments)
+
+
+def _redirect(path: Path) -> None:
+    """Sends this process's standard output and error, native code's too, to `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(descriptor, stream.fileno())
+    os.close(descriptor)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+
+def _write_failure(folder: RunFolder, place: Place, error: BaseException) -> None:
+    folder.failures.mkdir(parents=True, exist_ok=True)
+    finding = error.to_finding().to_json() if isinstance(error, EmberwardError) else None
+    write_json(
+        folder.failure_file(place.rank),
+        {
+            "rank": place.rank,
+            "host": place.host,
+            "time_unix": time.time(),
+            "type": type(error).__name__,
+            "message": str(error),
+            "traceback": "".join(traceback.format_exception(error)),
+            "finding": finding,
+        },
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs this rank to its end and returns its exit code."""
+    options = _parse(arguments)
+    place = read_place(os.environ, host=socket.gethostname())
+    folder = None if options.run is None else RunFolder(path=options.run)
+    if folder is not None:
+        _redirect(folder.rank_log(place.rank))
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
+    try:
+        # Torch is imported only now: the log already takes what its import has to say.
+        from emberward.rank._session import run_rank
+
+        return run_rank(place, folder, options)
+    except BaseException as error:  # noqa: BLE001 (whatever ends a rank is written down, then the rank ends)
+        traceback.print_exception(error)
+        if folder is not None:
+            _write_failure(folder, place, error)
+        sys.stderr.flush()
+        return error.exit_code if isinstance(error, EmberwardError) else 1
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: threads of a communicator that waits for a dead peer would keep the process for its timeout.
+    os._exit(code)

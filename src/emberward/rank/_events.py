@@ -1,0 +1,59 @@
+"""Writes the recorded events of the first steps into the run's folder."""
+
+import dataclasses
+from pathlib import Path
+
+from emberward.events import Event, Lane, Observer, Ref, Trace, Wait, write_trace
+
+
+class StepRecorder:
+    """Keeps the events of the first `num_steps` steps of an attempt, then writes them as one trace and keeps no more.
+
+    Positions in a lane go on from step to step: the trace is one program run several times.
+    """
+
+    def __init__(self, path: Path, *, rank: int, world_size: int, num_steps: int) -> None:
+        self._path = path
+        self._rank = rank
+        self._world_size = world_size
+        self._num_left = num_steps
+        self._events: list[Event] = []
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the next step is to be recorded."""
+        return self._num_left > 0
+
+    def put(self, event: Event) -> None:
+        """Takes one event of the step under way."""
+        self._events.append(event)
+
+    def end_step(self) -> None:
+        """Counts a step; after the last one writes the file, whole or not at all."""
+        self._num_left -= 1
+        if self._num_left == 0:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            trace = Trace(
+                world_size=self._world_size, events={self._rank: renumber(self._events)}, observer=Observer.LIVE
+            )
+            write_trace(trace, self._path)
+            self._events = []
+
+
+def renumber(events: list[Event]) -> tuple[Event, ...]:
+    """Events of consecutive programs as one: each program's positions begin at 0 and are shifted past the last's."""
+    first: dict[Lane, int] = {}
+    seen: dict[Lane, int] = {}
+    out = []
+    for event in events:
+        lane = event.lane
+        if event.position == 0 and lane in seen:
+            first[lane] = seen[lane]
+        shifted = first.get(lane, 0) + event.position
+        seen[lane] = shifted + 1
+        body = event.body
+        if isinstance(body, Wait):
+            body = Wait(on=Ref(lane=body.on.lane, position=first.get(body.on.lane, 0) + body.on.position))
+        after = tuple(Ref(lane=ref.lane, position=first.get(ref.lane, 0) + ref.position) for ref in event.after)
+        out.append(dataclasses.replace(event, position=shifted, body=body, after=after))
+    return tuple(out)

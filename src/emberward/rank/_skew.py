@@ -1,0 +1,99 @@
+"""What every rank must share before the first step: versions, code, configuration, data."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+import emberward
+from emberward.findings import Cause, EmberwardError
+
+
+class Store(Protocol):
+    """The part of torch's rendezvous store that is needed."""
+
+    def set(self, key: str, value: str) -> None:
+        """Puts `value` under `key`."""
+
+    def get(self, key: str) -> bytes:
+        """The value under `key`; blocks until there is one or the store's time is up."""
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        """Blocks until all `keys` are there. Raises after `timeout`."""
+
+
+def fingerprint(*, torch_version: str, config_digest: str, data_digest: str) -> dict[str, str]:
+    """What this rank brings, by name. The code's digest covers every source file of the package."""
+    root = Path(emberward.__file__).parent
+    code = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        code.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return {
+        "emberward": emberward.__version__,
+        "emberward code": code.hexdigest()[:16],
+        "python": platform.python_version(),
+        "torch": torch_version,
+        "configuration": config_digest[:16],
+        "data": data_digest[:16],
+    }
+
+
+def require_equal_fingerprints(
+    store: Store, mine: Mapping[str, str], *, rank: int, host: str, world_size: int, timeout_s: float
+) -> None:
+    """Raises EmberwardError L101 on every rank, naming field, ranks and values, unless all ranks bring the same.
+
+    All ranks must call. Blocks until every rank's fingerprint is there, at most `timeout_s`; a rank that never comes
+    is named as well. Rank 0 compares and the others read its verdict, so that the cost is two messages a rank.
+    """
+    store.set(f"fingerprint/{rank}", json.dumps({"host": host, "values": dict(mine)}))
+    if rank == 0:
+        store.set("fingerprint/verdict", json.dumps(_compare(store, world_size, timeout_s)))
+    store.wait(["fingerprint/verdict"], timedelta(seconds=timeout_s + 10))
+    verdict = json.loads(store.get("fingerprint/verdict"))
+    if verdict is not None:
+        raise EmberwardError(
+            verdict["what"],
+            code="L101",
+            where=verdict["where"],
+            expected=verdict["expected"],
+            found=verdict["found"],
+            next="start every rank with the same installation, recipe and data",
+            cause=Cause.VERSION_SKEW,
+            ranks=tuple(verdict["ranks"]),
+        )
+
+
+def _compare(store: Store, world_size: int, timeout_s: float) -> dict[str, object] | None:
+    """The verdict on all fingerprints: None when they are equal. The values of most ranks are taken for right."""
+    everyone: list[tuple[str, dict[str, str]]] = []
+    for rank in range(world_size):
+        try:
+            store.wait([f"fingerprint/{rank}"], timedelta(seconds=timeout_s))
+        except RuntimeError:
+            return {
+                "what": f"rank {rank} did not come to the start",
+                "where": f"rank {rank}",
+                "expected": f"{world_size} ranks within {timeout_s:.0f} s",
+                "found": f"ranks 0 to {rank - 1}",
+                "ranks": [rank],
+            }
+        data = json.loads(store.get(f"fingerprint/{rank}"))
+        everyone.append((data["host"], data["values"]))
+    for name in everyone[0][1]:
+        values = [values.get(name, "nothing") for _, values in everyone]
+        usual = max(values, key=values.count)
+        odd = [rank for rank, value in enumerate(values) if value != usual]
+        if odd:
+            hosts = sorted({everyone[rank][0] for rank in odd})
+            return {
+                "what": f"ranks differ in {name}",
+                "where": f"rank {', '.join(map(str, odd))} on {', '.join(hosts)}",
+                "expected": f"{usual}, as {len(values) - len(odd)} of {world_size} ranks have",
+                "found": ", ".join(sorted({values[rank] for rank in odd})),
+                "ranks": odd,
+            }
+    return None

@@ -1,0 +1,375 @@
+"""The training loop: steps, evaluations, saves and the end, the same decisions on every rank.
+
+[Note: what ranks agree on]
+Every decision that leads to a collective is a function of values that all ranks share: the step number, the recipe,
+and the totals of the step's one all-reduce, which carries the count of ranks that were asked to stop. No rank acts on
+a file, a clock or a signal of its own.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from emberward import checkpoint
+from emberward.data import Batch, EvalSet, PrefetchLoader, TrainData, eval_batches, open_tokenizer, step_indices
+from emberward.engine import Engine, MicroBatch, StepTotals, World
+from emberward.findings import EmberwardError
+from emberward.perf import hardware_tflops, mfu, model_flops_per_token
+from emberward.plan import BatchPlan, learning_rate
+from emberward.rank._events import StepRecorder
+from emberward.rank._signals import StopRequest
+from emberward.recipe import Recipe
+from emberward.report import RunFolder, Sinks, append_line, write_json
+
+PROGRESS_INTERVAL_S = 0.5
+EMPTY = torch.empty((0, 0), dtype=torch.int64)
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+@dataclass(slots=True, kw_only=True)
+class Position:
+    """How far a run has come. `step` counts finished steps."""
+
+    step: int = 0
+    consumed_samples: int = 0
+    consumed_tokens: int = 0
+    num_skipped: int = 0
+
+
+class Trainer:
+    """One rank's part in a run. Every method must be called by all ranks together.
+
+    `sinks` is set on the one rank that writes metrics, after `resume` has said from which step on.
+    """
+
+    def __init__(
+        self,
+        *,
+        recipe: Recipe,
+        batch: BatchPlan,
+        engine: Engine,
+        train: TrainData,
+        evals: Mapping[str, EvalSet],
+        folder: RunFolder,
+        stop: StopRequest,
+        data_digest: str,
+        peak_tflops: float | None,
+    ) -> None:
+        self.recipe = recipe
+        self.batch = batch
+        self.engine = engine
+        self.position = Position()
+        self._train = train
+        self._evals = evals
+        self._folder = folder
+        self.sinks: Sinks | None = None
+        self._stop = stop
+        self._data_digest = data_digest
+        self._peak_tflops = peak_tflops
+        self._last_progress_s = 0.0
+        self._losses: list[float] = []
+        self._last_evals: dict[str, dict[str, float]] = {}
+        self._saved_step: int | None = None
+        self._train_seconds = 0.0
+        self._train_tokens = 0
+        world = engine.world
+        self._recorder = StepRecorder(
+            folder.events / f"rank{world.rank:05d}.jsonl",
+            rank=world.rank,
+            world_size=world.mesh.size,
+            num_steps=recipe.log.events,
+        )
+
+    @property
+    def world(self) -> World:
+        """Where this rank sits."""
+        return self.engine.world
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        assert self.recipe.steps is not None, "the recipe is not resolved"
+        return self.recipe.steps
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Trains from `position` to the end or until a stop is agreed on; saves at the end of either. Blocks."""
+        started_s = time.monotonic()
+        outcome = Outcome.DONE
+        with PrefetchLoader(self._fetch, self._steps_to_do(), depth=self.recipe.data.prefetch) as loader:
+            while self.position.step < self.steps:
+                totals = self._one_step(loader)
+                if self._is_due(self.recipe.evaluation.interval) and self.position.step < self.steps:
+                    self._evaluate()
+                if totals.num_stops:
+                    outcome = Outcome.STOPPED
+                    break
+                if self._is_due(self.recipe.save.interval) and self.position.step < self.steps:
+                    self.save()
+        if outcome is Outcome.DONE:
+            self._evaluate()
+        self.save()
+        self._finish(outcome, time.monotonic() - started_s)
+        return outcome
+
+    def _is_due(self, interval: int | None) -> bool:
+        return interval is not None and self.position.step % interval == 0
+
+    def _steps_to_do(self) -> Iterator[Sequence[int]]:
+        """The sample numbers of this rank's part of each step to come, one list a step."""
+        consumed = self.position.consumed_samples
+        for _ in range(self.position.step, self.steps):
+            size = self.batch.batch_at(consumed)
+            ranges = step_indices(
+                consumed_samples=consumed,
+                global_batch=size,
+                micro_batch=self.batch.micro_batch,
+                dp=self.batch.dp,
+                dp_rank=self.world.dp_rank,
+            )
+            yield [index for indices in ranges for index in indices]
+            consumed += size
+
+    def _fetch(self, indices: Sequence[int]) -> Batch | None:
+        """The samples, or None on a rank that needs no tokens."""
+        return self._train.batch(indices) if self.engine.needs_tokens else None
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def _one_step(self, loader: Iterator[Batch | None]) -> StepTotals:
+        started_s = time.perf_counter()
+        position = self.position
+        size = self.batch.batch_at(position.consumed_samples)
+        num_mb = self.batch.accumulation_at(position.consumed_samples)
+        micro_batches = self._cut(next(loader), num_mb)
+        data_s = time.perf_counter() - started_s
+        lr = learning_rate(self.recipe.optim, position.consumed_samples + size, self._total_samples)
+        recorder = self._recorder if self._recorder.is_recording else None
+        totals = self.engine.train_step(
+            micro_batches, lr=lr, step=position.step, is_stopping=self._stop.is_set, sink=recorder
+        )
+        if recorder is not None:
+            recorder.end_step()
+        position.step += 1
+        position.consumed_samples += size
+        position.consumed_tokens += size * self.recipe.model.seq_len
+        position.num_skipped += not totals.is_finite
+        step_s = time.perf_counter() - started_s
+        self._train_seconds += step_s
+        self._train_tokens += size * self.recipe.model.seq_len
+        self._log(totals, size=size, lr=lr, step_s=step_s, data_s=data_s)
+        return totals
+
+    @property
+    def _total_samples(self) -> int:
+        assert self.recipe.train_samples is not None, "the recipe is not resolved"
+        return self.recipe.train_samples
+
+    def _cut(self, batch: Batch | None, num_mb: int) -> list[MicroBatch]:
+        if batch is None:
+            return [MicroBatch(tokens=EMPTY, labels=EMPTY, weights=EMPTY)] * num_mb
+        device = self.world.device
+        tokens = torch.from_numpy(batch.tokens).to(device)
+        weights = torch.from_numpy(batch.mask).to(device)
+        return [
+            MicroBatch(tokens=rows[:, :-1].contiguous(), labels=rows[:, 1:].contiguous(), weights=weight)
+            for rows, weight in zip(tokens.chunk(num_mb), weights.chunk(num_mb), strict=True)
+        ]
+
+    def _log(self, totals: StepTotals, *, size: int, lr: float, step_s: float, data_s: float) -> None:
+        position, model = self.position, self.recipe.model
+        assert model.vocab_size is not None
+        self._losses.append(totals.loss)
+        if self.sinks is None:
+            return
+        tokens_per_s = size * model.seq_len / step_s
+        sizes: dict[str, Any] = {
+            "num_layers": model.num_layers,
+            "hidden": model.hidden,
+            "seq_len": model.seq_len,
+            "vocab_size": model.vocab_size,
+            "ffn_hidden": model.ffn_hidden,
+        }
+        num_ranks = self.world.mesh.size
+        self.sinks.log(
+            position.step,
+            {
+                "steps": self.steps,
+                "consumed_samples": position.consumed_samples,
+                "consumed_tokens": position.consumed_tokens,
+                "loss": totals.loss,
+                "grad_norm": totals.grad_norm,
+                "num_zeros": totals.num_zeros,
+                "lr": lr,
+                "global_batch_size": size,
+                "loss_scale": self.engine.loss_scale.scale,
+                "step_s": step_s,
+                "data_s": data_s,
+                "samples_per_s": size / step_s,
+                "tokens_per_s": tokens_per_s,
+                "tflops": hardware_tflops(
+                    **sizes, global_batch=size, step_s=step_s, num_ranks=num_ranks, recompute=model.recompute
+                ),
+                "mfu": mfu(
+                    flops_per_token=model_flops_per_token(**sizes),
+                    tokens_per_s=tokens_per_s,
+                    num_ranks=num_ranks,
+                    peak_tflops=self._peak_tflops,
+                ),
+                "skipped": int(not totals.is_finite),
+                "nan": int(not totals.is_finite),
+            },
+        )
+        self._say("train")
+
+    def _say(self, phase: str, detail: str | None = None) -> None:
+        """Tells watchers what the ranks do now; at most each half second while training."""
+        if self.world.rank != 0:
+            return
+        now_s = time.monotonic()
+        if phase == "train" and now_s - self._last_progress_s < PROGRESS_INTERVAL_S:
+            return
+        self._last_progress_s = now_s
+        write_json(
+            self._folder.progress,
+            {
+                "phase": phase,
+                "step": self.position.step,
+                "steps": self.steps,
+                "detail": detail,
+                "time_unix": time.time(),
+            },
+        )
+
+    # -- evaluation, save, end ---------------------------------------------------------------------------------------
+
+    def _evaluate(self) -> None:
+        """Evaluates every set; all ranks run as many micro-batches, so that all end together."""
+        started_s = time.perf_counter()
+        size = self.recipe.evaluation.micro_batch or self.batch.micro_batch
+        found: dict[str, dict[str, float]] = {}
+        for number, (name, data) in enumerate(self._evals.items(), start=1):
+            self._say("eval", f"{name} ({number}/{len(self._evals)})")
+            plan = eval_batches(data.num_samples, self.batch.dp, size)
+            rows = plan.of_rank(self.world.dp_rank)
+            if not rows:
+                continue
+            micro_batches = [self._cut(data.batch(indices), 1)[0] for indices in rows]
+            loss_sum, count = self.engine.evaluate(micro_batches)
+            found[name] = {"loss": loss_sum / count if count else float("nan"), "tokens": count}
+        self._last_evals = found
+        if self.world.rank == 0:
+            seconds = time.perf_counter() - started_s
+            append_line(self._folder.evals, {"step": self.position.step, "sets": found, "seconds": seconds})
+        self._say("train")
+
+    def save(self) -> None:
+        """Saves the run at its position, unless that very save was made already. Blocks until it is whole."""
+        if self._saved_step == self.position.step:
+            return
+        self._say("save", f"step {self.position.step}")
+        checkpoint.save(
+            self._folder.checkpoints,
+            step=self.position.step,
+            shards=self.engine.shards(owned_only=True),
+            meta={
+                "consumed_samples": self.position.consumed_samples,
+                "consumed_tokens": self.position.consumed_tokens,
+                "num_skipped": self.position.num_skipped,
+                "engine": dict(self.engine.state()),
+                "data_digest": self._data_digest,
+                "torch": torch.__version__,
+            },
+            rank=self.world.rank,
+            world_size=self.world.mesh.size,
+            agree=self._agree,
+            keep=self.recipe.save.keep,
+        )
+        self._saved_step = self.position.step
+        self._say("train")
+
+    def resume(self) -> bool:
+        """Takes up the newest whole save, if there is one; says whether it did. Blocks; reads files.
+
+        Raises EmberwardError D102 when the data is not what the save was trained on.
+        """
+        path = checkpoint.latest(self._folder.checkpoints)
+        if path is None:
+            return False
+        manifest = checkpoint.read_manifest(path)
+        meta = manifest.meta
+        if meta["data_digest"] != self._data_digest:
+            raise EmberwardError(
+                "the data changed since the run began",
+                code="D102",
+                where=str(path),
+                expected=f"data {meta['data_digest'][:16]}",
+                found=f"data {self._data_digest[:16]}",
+                next="restore the old data, or start anew with --fresh",
+            )
+        checkpoint.load(path, self.engine.shards(owned_only=False))
+        self.engine.load_state(meta["engine"])
+        self.position = Position(
+            step=manifest.step,
+            consumed_samples=meta["consumed_samples"],
+            consumed_tokens=meta["consumed_tokens"],
+            num_skipped=meta["num_skipped"],
+        )
+        self._saved_step = manifest.step
+        return True
+
+    def _agree(self, is_right: bool) -> bool:
+        """Whether `is_right` on every rank. All ranks must call; blocks."""
+        vote = torch.tensor([0 if is_right else 1], device=self.world.device)
+        dist.all_reduce(vote, group=self.world.channels["world"].handle)
+        return int(vote) == 0
+
+    def _finish(self, outcome: Outcome, seconds: float) -> None:
+        """Writes how the attempt ended; rank 0 does, after all have generated the sample together."""
+        sample: str | None = None
+        if outcome is Outcome.DONE and self.recipe.sample_tokens:
+            self._say("sample")
+            sample = self._sample()
+        if self.world.rank != 0:
+            return
+        write_json(
+            self._folder.summary,
+            {
+                "outcome": outcome.value,
+                "step": self.position.step,
+                "steps": self.steps,
+                "loss_first": self._losses[0] if self._losses else None,
+                "loss_last": self._losses[-1] if self._losses else None,
+                "evals": self._last_evals,
+                "tokens_per_s": self._train_tokens / self._train_seconds if self._train_seconds else None,
+                "seconds": seconds,
+                "num_parameters": self.engine.num_parameters,
+                "sample_prompt": self.recipe.sample_prompt if sample is not None else None,
+                "sample": sample,
+                "checkpoint": str(checkpoint.latest(self._folder.checkpoints)),
+                "ranks": self._everyone(),
+            },
+        )
+        self._say("done")
+
+    def _sample(self) -> str:
+        tokenizer = open_tokenizer(self.recipe.data.tokenizer)
+        prompt = [int(token) for token in tokenizer.encode(self.recipe.sample_prompt)]
+        ids = self.engine.generate(prompt, self.recipe.sample_tokens, seed=self.recipe.seed)
+        return tokenizer.decode(ids[len(prompt) :])
+
+    def _everyone(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(self._folder.ranks.glob("rank*.json"))]
