@@ -86,19 +86,19 @@ def flat_span(box: Box, shape: Sequence[int]) -> tuple[int, int]:
 
 
 def find_overlap(boxes: Sequence[Box]) -> tuple[int, int] | None:
-    """Positions in `boxes` of two that share an element, None when all are disjoint.
+    """Positions in `boxes`, ascending, of two that share an element; None when all are disjoint.
 
     Sorted by their first dim, so that only neighbours are compared: n log n for boxes that split the first dim.
     """
     full = sorted((box, index) for index, box in enumerate(boxes) if volume(box) > 0)
     if full and not full[0][0]:
-        return (full[0][1], full[1][1]) if len(full) > 1 else None
+        return (0, 1) if len(full) > 1 else None  # without dims, every box is the one element
     starts = [box[0][0] for box, _ in full]
     for at, (box, index) in enumerate(full):
         end = bisect_left(starts, box[0][1], lo=at + 1)
         for other, other_index in itertools.islice(full, at + 1, end):
             if intersect(box, other) is not None:
-                return index, other_index
+                return min(index, other_index), max(index, other_index)
     return None
 
 

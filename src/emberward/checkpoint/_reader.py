@@ -206,7 +206,9 @@ def read_blocks(
 
 def _run_errand(checkpoint: Path, file: FileIO, errand: _Errand) -> None:
     part, piece = errand.part, errand.piece
-    target = part.bits[relative_slices(errand.common, part.box)]
+    target = part.bits[
+        (..., *relative_slices(errand.common, part.box))
+    ]  # the dots keep a view of an array without dims
     if errand.common == piece.box and target.flags.c_contiguous:
         raw = target.reshape(-1).view(np.uint8).data
         for block in range(len(piece.crc32)):

@@ -1,0 +1,115 @@
+"""An error on one rank is an error on every rank: none hangs, none believes in a save that is not whole."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from unit.checkpoint.checkpoint_ranks import blank, cut, is_bit_equal, random_bits, require_saved, save_all
+from emberward.checkpoint import Shard, latest, load
+from emberward.findings import EmberwardError
+
+WHOLE = random_bits(torch.float32, (6, 4), 1)
+TOP, MIDDLE, BOTTOM = ((0, 2), (0, 4)), ((2, 4), (0, 4)), ((4, 6), (0, 4))
+
+
+def good_ranks():
+    return [[cut("w", WHOLE, TOP)], [cut("w", WHOLE, MIDDLE)], [cut("w", WHOLE, BOTTOM)]]
+
+
+def require_all_raise(shelf: Path, results, culprit: int) -> EmberwardError | Exception:
+    """Every rank raised, the ranks beside the culprit K103, and nothing is left of the save."""
+    assert all(isinstance(result, Exception) for result in results), results
+    for rank, result in enumerate(results):
+        if rank != culprit:
+            assert isinstance(result, EmberwardError) and result.code == "K103", result
+    assert latest(shelf) is None
+    assert [p.name for p in shelf.iterdir()] == [".lock"]
+    return results[culprit]
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+def test_a_shard_that_cannot_be_saved_fails_all_ranks(tmp_path, culprit):
+    shards = good_ranks()
+    shards[culprit].append(Shard(name="v", global_shape=(4, 2), box=((0, 4), (0, 2)), tensor=torch.zeros(2, 4).t()))
+    error = require_all_raise(tmp_path, save_all(tmp_path, shards), culprit)
+    assert isinstance(error, ValueError) and "contiguous" in str(error)
+    require_saved(save_all(tmp_path, good_ranks()))
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "found"),
+    [
+        (lambda s: s[1].clear(), "no rank gives a part of tensor w", "16 elements"),
+        (lambda s: s[1].append(cut("w", WHOLE, ((0, 1), (0, 1)))), "ranks 0 and 1 both give a part of tensor w", "w["),
+        (
+            lambda s: s[2].__setitem__(0, cut("w", WHOLE.double(), BOTTOM)),
+            "ranks 0 and 2 disagree about tensor w",
+            "F64 (6, 4)",
+        ),
+    ],
+)
+def test_parts_that_do_not_make_a_tensor_are_refused_by_name(tmp_path, change, what, found):
+    shards = good_ranks()
+    change(shards)
+    error = require_all_raise(tmp_path, save_all(tmp_path, shards), culprit=0)
+    assert isinstance(error, EmberwardError) and error.what == what and found in str(error.found)
+
+
+def test_meta_that_is_not_json_fails_all_ranks(tmp_path):
+    error = require_all_raise(tmp_path, save_all(tmp_path, good_ranks(), meta={"x": {1, 2}}), culprit=0)
+    assert isinstance(error, TypeError)
+
+
+def test_the_same_part_given_twice_by_one_rank_is_refused(tmp_path):
+    shards = good_ranks()
+    shards[1] *= 2
+    error = require_all_raise(tmp_path, save_all(tmp_path, shards), culprit=1)
+    assert isinstance(error, ValueError) and "twice" in str(error)
+
+
+CHILD = """
+import sys
+from pathlib import Path
+import torch, torch.distributed as dist
+from emberward.checkpoint import Shard, save
+rank, world = int(sys.argv[1]), 2
+shelf, store = Path(sys.argv[2]), sys.argv[3]
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+def agree(is_well):
+    vote = torch.tensor([int(is_well)])
+    dist.all_reduce(vote, op=dist.ReduceOp.MIN)
+    return bool(vote.item())
+whole = torch.arange(20, dtype=torch.float32).reshape(5, 4)
+start, stop = ((0, 3), (3, 5))[rank]
+shard = Shard(name="w", global_shape=(5, 4), box=((start, stop), (0, 4)), tensor=whole[start:stop])
+for step in (1, 2):
+    save(shelf, step=step, shards=[shard], meta={"step": step}, rank=rank, world_size=world, agree=agree, keep=1)
+dist.destroy_process_group()
+"""
+
+
+def test_two_real_processes_save_together(tmp_path):
+    shelf = tmp_path / "deep" / "checkpoints"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", CHILD, str(rank), str(shelf), str(tmp_path / "store")],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for child in children:
+        _, errors = child.communicate(timeout=120)
+        assert child.returncode == 0, errors
+    path = latest(shelf)
+    assert path == shelf / "step-00000002"
+    assert sorted(p.name for p in shelf.iterdir()) == [".lock", "latest", "step-00000002"]
+    whole = torch.arange(20, dtype=torch.float32).reshape(5, 4)
+    shard = blank("w", whole, ((0, 5), (0, 4)))
+    load(path, [shard])
+    assert is_bit_equal(shard.tensor, whole)
