@@ -1,4 +1,4 @@
-"""A rank's program: ``python -m emberward.rank --run FOLDER``, started by torchrun or srun, one process a rank."""
+"""A rank's program: ``python -m emberward.rank --folder FOLDER``, started by torchrun or srun, one process a rank."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ from emberward.report import RunFolder, write_json
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m emberward.rank", description=__doc__)
-    parser.add_argument("--run", type=Path, help="folder of a run that the launcher prepared")
+    parser.add_argument("--folder", type=Path, help="folder of a run that the launcher prepared")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders lie (with RECIPE)")
     parser.add_argument("--fresh", action="store_true", help="start anew (with RECIPE)")
     parser.add_argument("recipe", nargs="?", help="recipe, when started by plain torchrun or srun")
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs this rank to its end and returns its exit code."""
     options = _parse(arguments)
     place = read_place(os.environ, host=socket.gethostname())
-    folder = None if options.run is None else RunFolder(path=options.run)
+    folder = None if options.folder is None else RunFolder(path=options.folder)
     if folder is not None:
         _redirect(folder.rank_log(place.rank))
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore
-from torch.distributed import Store, TCPStore
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from emberward.data import Manifest, open_eval, open_train, read_manifest
 from emberward.engine import Engine, World, build_world
