@@ -1,0 +1,37 @@
+"""Judges a trace: does it end, and if not, who waits for whom. Pure; standard library and numpy only.
+
+`check` judges a plain trace, `check_roles` a large one by the symmetry of its mesh, `prove_periodic` a family of
+traces for every number of micro-batches or steps, `explain` puts a verdict into words. What matching cannot prove is
+listed in ``docs/match.md``.
+"""
+
+from emberward.match._check import check
+from emberward.match._explain import explain, explain_finding
+from emberward.match._verdict import (
+    RENDEZVOUS,
+    UNBOUNDED,
+    BatchCompletion,
+    Cure,
+    EditKind,
+    Outcome,
+    SendSemantics,
+    Verdict,
+    WaitLine,
+    buffered,
+)
+
+__all__ = [
+    "RENDEZVOUS",
+    "UNBOUNDED",
+    "BatchCompletion",
+    "Cure",
+    "EditKind",
+    "Outcome",
+    "SendSemantics",
+    "Verdict",
+    "WaitLine",
+    "buffered",
+    "check",
+    "explain",
+    "explain_finding",
+]

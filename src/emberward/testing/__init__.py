@@ -1,0 +1,23 @@
+"""The workshop, public: real replays of traces, random programs, known disasters and their fixed twins."""
+
+from emberward.testing._campaign import Campaign, Disagreement, judge_and_replay, run_campaign
+from emberward.testing._known import Known, boxing_zeros_edge, known_disasters, launch_queue, oneflow_swin
+from emberward.testing._programs import random_program, right_program
+from emberward.testing._replay import Replay, Replayer, ThreadReplayer
+
+__all__ = [
+    "Campaign",
+    "Disagreement",
+    "Known",
+    "Replay",
+    "Replayer",
+    "ThreadReplayer",
+    "boxing_zeros_edge",
+    "judge_and_replay",
+    "known_disasters",
+    "launch_queue",
+    "oneflow_swin",
+    "random_program",
+    "right_program",
+    "run_campaign",
+]
