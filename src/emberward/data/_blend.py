@@ -2,7 +2,7 @@
 
 import heapq
 from fractions import Fraction
-from math import ceil, gcd, isfinite
+from math import gcd, isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,5 +122,17 @@ def _integer_parts(weights: tuple[float, ...]) -> tuple[int, ...]:
     for share in shares:
         common = common * share.denominator // gcd(common, share.denominator)
         if common > MAX_PERIOD:
-            return tuple(max(1, ceil(share * MAX_PERIOD - Fraction(1, 2))) for share in shares)
+            return _rounded(shares)
     return tuple(int(share * common) for share in shares)
+
+
+def _rounded(shares: list[Fraction]) -> tuple[int, ...]:
+    """Parts of MAX_PERIOD by largest remainder; none is 0, which the largest part pays for."""
+    parts = [max(1, int(share * MAX_PERIOD)) for share in shares]
+    rest = MAX_PERIOD - sum(parts)
+    if rest < 0:
+        parts[parts.index(max(parts))] += rest
+    by_remainder = sorted(range(len(parts)), key=lambda source: parts[source] - shares[source] * MAX_PERIOD)
+    for source in by_remainder[: max(rest, 0)]:
+        parts[source] += 1
+    return tuple(parts)

@@ -264,11 +264,11 @@ def _text_problem(path: Path) -> str | None:
             while chunk := stream.read(_CHUNK_BYTES):
                 if b"\0" in chunk:
                     return f"a zero byte at {offset + chunk.index(0):,}: a binary file"
-                decoder.decode(chunk)
                 offset += len(chunk)
+                decoder.decode(chunk)
             decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        return f"not UTF-8 near byte {max(0, offset + error.start):,}"
+        return f"not UTF-8 from byte {offset - len(error.object) + error.start:,} on"
     except OSError as error:
         return error.strerror or str(error)
     return None

@@ -159,7 +159,7 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of `ids`; special tokens and ids past the vocabulary are left out."""
-        known = [int(token) for token in ids if 0 <= int(token) < self.size]
+        known = [int(token) for token in ids if 0 <= int(token) < self.size and int(token) != self.eod]
         return str(self._inner.decode(known, skip_special_tokens=True))
 
 

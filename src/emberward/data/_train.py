@@ -123,7 +123,7 @@ def step_indices(
     """The sample numbers of each micro-batch of one step, for one rank of dp.
 
     All ranks together get consumed_samples ... consumed_samples + global_batch - 1, each once, whatever dp is:
-    micro-batch a of dp rank r begins at consumed_samples + (a x dp + r) x micro_batch, as megatron-core's sampler
+    micro-batch a of dp rank r begins at consumed_samples + (a x dp + r) x micro_batch, as Megatron-LM's sampler
     (``megatron/training/datasets/data_samplers.py``, MegatronPretrainingSampler). `global_batch` must be a multiple of
     micro_batch x dp.
     """
