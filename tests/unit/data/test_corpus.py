@@ -5,12 +5,13 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from emberward.data import IndexedWriter
 from emberward.data._corpus import FEW_DOCUMENTS, TextCorpus, cut_stream, cut_text, find_corpus, iter_units
 from emberward.data._split import MIN_HELD_OUT_BYTES, hold_out
 from emberward.findings import ConfigError
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 TEXTS = st.text(alphabet="ab \n\u00e4\u20ac\U0001f600", max_size=400)
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from emberward.data import IndexedWriter, eval_batches, open_eval, prepare
-from emberward.findings import ConfigError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from emberward.data import IndexedWriter, eval_batches, open_eval, prepare
+from emberward.findings import ConfigError
 
 # 29 sets of uneven length, as the BLOOM run had; some shorter than one global micro-batch, one empty.
 SETS = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 29, 31, 32, 33, 41, 57, 63, 64, 65, 97, 101, 127, 128, 200]

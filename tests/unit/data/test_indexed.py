@@ -152,7 +152,9 @@ def test_any_documents_come_back(tmp_path_factory, documents, data):
     reader.require_whole()
     flat = [token for document in documents for sequence in document for token in sequence]
     assert (reader.num_documents, reader.num_tokens) == (len(documents), len(flat))
-    assert [reader.document(i).tolist() for i in range(len(documents))] == [sum(d, []) for d in documents]
+    assert [reader.document(i).tolist() for i in range(len(documents))] == [
+        [token for sequence in document for token in sequence] for document in documents
+    ]
     starts = np.cumsum([0] + [sum(map(len, document)) for document in documents])
     assert reader.document_starts().tolist() == starts.tolist()
     start = data.draw(st.integers(0, len(flat)))

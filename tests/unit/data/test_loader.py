@@ -7,10 +7,11 @@ import time
 
 import numpy as np
 import pytest
-from emberward.data import Batch, PrefetchLoader
-from emberward.findings import Cause, EmberwardError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from emberward.data import Batch, PrefetchLoader
+from emberward.findings import Cause, EmberwardError
 
 BOUND_S = 20.0
 

@@ -5,11 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from emberward.data import Blend, TrainData, open_train, prepare, step_indices
 from emberward.data._permutation import key_of, mix64, mix64_array, permute
 from emberward.findings import ConfigError
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def shuffled(size: int, key: int) -> list[int]:
