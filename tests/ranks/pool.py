@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 CASE_TIMEOUT_S = 120.0
+AFTERMATH_S = 5.0
 
 
 class RankError(AssertionError):
@@ -83,10 +84,11 @@ class RankPool:
         failures: list[str] = []
         waiting = {pipe: rank for rank, (_, pipe) in enumerate(used)}
         while waiting:
-            ready = wait(list(waiting), timeout=CASE_TIMEOUT_S)
+            # Once a rank has failed the others may wait for it in a collective: they get a moment to fail as well.
+            ready = wait(list(waiting), timeout=AFTERMATH_S if failures else CASE_TIMEOUT_S)
             if not ready:
                 self.close()
-                raise RankError(f"ranks {sorted(waiting.values())} did not answer; others: {failures}")
+                raise RankError(f"ranks {sorted(waiting.values())} did not answer\n" + "\n".join(failures))
             for pipe in ready:
                 assert isinstance(pipe, Connection)
                 rank = waiting.pop(pipe)

@@ -113,14 +113,14 @@ class Trainer:
             while self.position.step < self.steps:
                 totals = self._one_step(loader)
                 if self._is_due(self.recipe.evaluation.interval) and self.position.step < self.steps:
-                    self._evaluate()
+                    self.evaluate()
                 if totals.num_stops:
                     outcome = Outcome.STOPPED
                     break
                 if self._is_due(self.recipe.save.interval) and self.position.step < self.steps:
                     self.save()
         if outcome is Outcome.DONE:
-            self._evaluate()
+            self.evaluate()
         self.save()
         self._finish(outcome, time.monotonic() - started_s)
         return outcome
@@ -256,14 +256,17 @@ class Trainer:
 
     # -- evaluation, save, end ---------------------------------------------------------------------------------------
 
-    def _evaluate(self) -> None:
-        """Evaluates every set; all ranks run as many micro-batches, so that all end together."""
+    def evaluate(self) -> dict[str, dict[str, float]]:
+        """Mean loss in nats and number of tokens of every set, by name, the same on every rank; blocks.
+
+        All ranks run as many micro-batches, padded with weight 0, so that all end together.
+        """
         started_s = time.perf_counter()
-        size = self.recipe.evaluation.micro_batch or self.batch.micro_batch
+        size = self.recipe.evaluation.micro_batch or self.recipe.batch.micro_batch or 1
         found: dict[str, dict[str, float]] = {}
         for number, (name, data) in enumerate(self._evals.items(), start=1):
             self._say("eval", f"{name} ({number}/{len(self._evals)})")
-            plan = eval_batches(data.num_samples, self.batch.dp, size)
+            plan = eval_batches(data.num_samples, self.world.dp_size, size)
             rows = plan.of_rank(self.world.dp_rank)
             if not rows:
                 continue
@@ -275,6 +278,7 @@ class Trainer:
             seconds = time.perf_counter() - started_s
             append_line(self._folder.evals, {"step": self.position.step, "sets": found, "seconds": seconds})
         self._say("train")
+        return found
 
     def save(self) -> None:
         """Saves the run at its position, unless that very save was made already. Blocks until it is whole."""

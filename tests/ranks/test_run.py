@@ -1,0 +1,120 @@
+"""Real runs under torchrun: killed, stopped, resumed, refused."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from emberward.checkpoint import latest, verify
+from ranks.runs import curve, logs, make_run, metrics, start, write_text
+
+RANKS, STEPS = 2, 12
+OPTIONS = (f"steps={STEPS}", "layout.dp=1", "layout.tp=1", "layout.pp=2", "save.interval=3", "evaluation.interval=5")
+
+
+def pid_of(path, rank: int) -> int:
+    return json.loads((path / "ranks" / f"rank{rank:05d}.json").read_text())["pid"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return write_text(tmp_path_factory.mktemp("data") / "text")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory, text):
+    """A run that nobody interrupts."""
+    path = make_run(tmp_path_factory.mktemp("runs") / "straight", RANKS, *OPTIONS, text=text)
+    assert start(path, RANKS).wait(timeout=120) == 0, logs(path)
+    return path
+
+
+def test_a_run_learns_evaluates_saves_and_says_so(straight):
+    lines = metrics(straight)
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    assert lines[-1]["loss"] < lines[0]["loss"] - 0.3
+    assert lines[-1]["consumed_samples"] == 8 * STEPS
+    summary = json.loads((straight / "summary.json").read_text())
+    assert summary["outcome"] == "done"
+    assert len(summary["ranks"]) == RANKS
+    assert summary["sample"] is not None
+    evals = [json.loads(line) for line in (straight / "evals.jsonl").read_text().splitlines()]
+    assert [each["step"] for each in evals] == [5, 10, STEPS]
+    assert verify(latest(straight / "checkpoints")) == ()
+    assert (straight / "events" / "rank00001.jsonl").exists()
+
+
+def test_a_killed_rank_ends_the_attempt_and_the_resumed_curve_is_bitwise_the_same(tmp_path, text, straight, wait_until):
+    path = make_run(tmp_path / "killed", RANKS, *OPTIONS, text=text)
+    first = start(path, RANKS)
+    wait_until(lambda: len(metrics(path)) >= 7 or first.poll() is not None, "step 7")
+    os.kill(pid_of(path, 1), signal.SIGKILL)
+    assert first.wait(timeout=60) != 0
+    assert not (path / "summary.json").exists()
+    done = len(metrics(path))
+    assert 7 <= done < STEPS
+    saved = json.loads((latest(path / "checkpoints") / "manifest.json").read_text())["step"]
+    assert saved in (6, 9)
+    assert start(path, RANKS).wait(timeout=120) == 0, logs(path)
+    assert curve(path) == curve(straight)
+
+
+def test_sigterm_to_one_rank_saves_and_stops_all_and_the_rest_is_bitwise_the_same(tmp_path, text, straight, wait_until):
+    path = make_run(tmp_path / "stopped", RANKS, *OPTIONS, text=text)
+    first = start(path, RANKS)
+    wait_until(lambda: len(metrics(path)) >= 4 or first.poll() is not None, "step 4")
+    os.kill(pid_of(path, 1), signal.SIGTERM)
+    assert first.wait(timeout=60) == 0, logs(path)
+    summary = json.loads((path / "summary.json").read_text())
+    assert summary["outcome"] == "stopped"
+    assert latest(path / "checkpoints").name == f"step-{summary['step']:08d}"
+    assert start(path, RANKS).wait(timeout=120) == 0, logs(path)
+    assert curve(path) == curve(straight)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start_by_hand(path, rank: int, port: int) -> subprocess.Popen[bytes]:
+    """One rank with torchrun's variables, without an agent."""
+    environment = {
+        **os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "emberward.rank", "--folder", str(path)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_another_config_on_one_rank_is_named_before_the_start(tmp_path, text):
+    paths = [
+        make_run(tmp_path / f"rank{rank}", RANKS, *OPTIONS, f"optim.lr={lr}", text=text)
+        for rank, lr in enumerate(("1e-3", "2e-3"))
+    ]
+    port = free_port()
+    ranks = [start_by_hand(path, rank, port) for rank, path in enumerate(paths)]
+    assert [process.wait(timeout=60) for process in ranks] == [1, 1]
+    for rank, path in enumerate(paths):
+        failure = json.loads((path / "failures" / f"rank{rank:05d}.json").read_text())
+        assert failure["finding"]["code"] == "L101"
+        assert failure["finding"]["cause"] == "version_skew"
+        assert "ranks differ in configuration" in failure["message"]
+        assert metrics(path) == []
+
+
+def test_changed_data_is_refused_on_resume(tmp_path, text, wait_until):
+    path = make_run(tmp_path / "data", RANKS, *OPTIONS, "steps=4", text=text)
+    assert start(path, RANKS).wait(timeout=120) == 0, logs(path)
+    before = curve(path)
+    other = make_run(tmp_path / "other", RANKS, *OPTIONS, "steps=8", text=write_text(tmp_path / "new" / "text", 9))
+    for name in ("data.json", "config.resolved.yaml"):
+        (path / name).write_text((other / name).read_text())
+    assert start(path, RANKS).wait(timeout=120) != 0
+    assert "D102 the data changed since the run began" in logs(path)
+    assert curve(path) == before
