@@ -65,7 +65,10 @@ def step_of(name: str) -> int | None:
 def aside_of(name: str) -> tuple[int, int, Aside] | None:
     """Step, attempt and reason of a folder that stands aside, None for any other name."""
     match = _ASIDE.fullmatch(name)
-    return None if match is None else (int(match[1]), int(match[2]), Aside(match[3]))
+    if match is None:
+        return None
+    aside = int(match[1]), int(match[2]), Aside(match[3])
+    return aside if name == aside_name(*aside) else None
 
 
 def step_of_folder(checkpoint: Path) -> int | None:

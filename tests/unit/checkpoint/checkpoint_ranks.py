@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+
 from emberward.checkpoint import DISK, Saved, Shard, Storage, save
 from emberward.layout import Box
 

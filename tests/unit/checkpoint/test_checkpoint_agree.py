@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from unit.checkpoint.checkpoint_ranks import blank, cut, is_bit_equal, random_bits, require_saved, save_all
+
 from emberward.checkpoint import Shard, latest, load
 from emberward.findings import EmberwardError
 

@@ -5,7 +5,11 @@ import zlib
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
 from unit.checkpoint.checkpoint_ranks import blank, cut, is_bit_equal, random_bits, require_saved, save_all, spread
+
 from emberward.checkpoint import (
     Shard,
     add_digests,
@@ -17,9 +21,6 @@ from emberward.checkpoint import (
     verify,
 )
 from emberward.findings import EmberwardError
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from safetensors.torch import load_file
 
 DTYPES = [
     torch.float32,

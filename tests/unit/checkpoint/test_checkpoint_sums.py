@@ -5,11 +5,12 @@ import zlib
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from emberward.checkpoint._boxes import find_overlap, flat_boxes, flat_span, intersect, volume, whole_box
 from emberward.checkpoint._crc import BLOCK_BYTES, combine_crc32
 from emberward.checkpoint._digest import add_digests, partial_digest, weights
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 MASK = (1 << 64) - 1
 shapes = st.lists(st.integers(0, 5), max_size=4).map(tuple)
