@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from collections.abc import Mapping
 from enum import Enum, IntEnum
 from typing import Any, get_args, get_origin
@@ -12,7 +13,10 @@ from emberward.recipe._node import Entry, Listing, Node, Scalar, Table, found_te
 from emberward.recipe._schema import choices, fields_of, is_section, type_text, without_none
 
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*(_[0-9]+)*|0x[0-9a-f]+|0o[0-7]+|0b[01]+)", re.IGNORECASE)
-_DECIMAL = re.compile(r"[+-]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(e[+-]?[0-9]+)?", re.IGNORECASE)
+# Python refuses to read texts of more than 4,300 digits; no number of a recipe is anywhere near.
+_MAX_DIGITS = 400
+_DIGITS = r"[0-9]+(?:_[0-9]+)*"
+_DECIMAL = re.compile(rf"[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:e[+-]?[0-9]+)?", re.IGNORECASE)
 BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NULLS = ("null", "none")
 
@@ -56,7 +60,7 @@ def _wrong_type(name: str, hint: Any, node: Node, next: str | None = None) -> Co
 def _int(name: str, hint: Any, node: Scalar) -> int:
     value = node.value
     if node.is_plain and isinstance(value, str):
-        if _INTEGER.fullmatch(value):
+        if _INTEGER.fullmatch(value) and len(value) <= _MAX_DIGITS:
             return int(value, 0)
         raise _wrong_type(name, hint, node, _integer_advice(name, value))
     if isinstance(value, int) and not isinstance(value, bool):
@@ -79,7 +83,7 @@ def _float(name: str, hint: Any, node: Scalar) -> float:
         if not _DECIMAL.fullmatch(value) or not math.isfinite(float(value)):
             raise _wrong_type(name, hint, node)
         return float(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
         return float(value)
     raise _wrong_type(name, hint, node, _number_advice(value))
 

@@ -45,7 +45,7 @@ def yaml_table(text: str, name: str) -> Table:
         mark = error.problem_mark or error.context_mark
         where = name if mark is None else f"{name}:{mark.line + 1}"
         raise unreadable("the YAML cannot be read", where=where, found=error.problem) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise unreadable("the YAML cannot be read", where=name, found=str(error).splitlines()[0]) from error
     if root is None:
         return Table(entries=(), where=name)
@@ -61,8 +61,8 @@ def yaml_value(text: str, where: str) -> Node:
     """The node of one YAML value of an override; every part has the place `where`. Raises ConfigError C106."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else str(error)
+    except (yaml.YAMLError, RecursionError) as error:
+        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else str(error).splitlines()[0]
         raise unreadable(f"the value {text} cannot be read", where=where, found=problem) from error
     if root is None:
         return Scalar(value=None, where=where)
@@ -115,7 +115,11 @@ def toml_table(text: str, name: str) -> Table:
         line = re.search(r"line (\d+)", place)
         where = f"{name}:{line[1]}" if line else f"{name}:{len(text.splitlines()) or 1}"
         raise unreadable("the TOML cannot be read", where=where, found=problem) from error
-    lines = dict(_toml_lines(text))
+    except RecursionError as error:
+        raise unreadable("the TOML cannot be read", where=name, found=str(error)) from error
+    lines: dict[tuple[str, ...], int] = {}
+    for path, number in _toml_lines(text):
+        lines.setdefault(path, number)
     return _toml_node(data, (), name, lines, f"{name}:1")
 
 

@@ -6,7 +6,7 @@ from emberward.findings import ConfigError
 from emberward.recipe._coerce import coerce
 from emberward.recipe._document import unreadable
 from emberward.recipe._foreign import foreign
-from emberward.recipe._names import closest_keys
+from emberward.recipe._names import closest, closest_keys
 from emberward.recipe._node import Entry, Listing, Node, Scalar, Table, found_text, node_of
 from emberward.recipe._origins import DEFAULT
 from emberward.recipe._recipe import Recipe
@@ -169,15 +169,20 @@ def _unknown_key(name: str, written: str, entry: Entry) -> ConfigError:
             found=f"a key of {meant.project}",
             next=advice or meant.ours,
         )
-    near = closest_keys(name)
+    near = closest(name, sections()) if isinstance(entry.node, Table) else []
+    near = near or closest_keys(name)
     return ConfigError(
         f"unknown key {written}",
         code="C101",
         where=entry.where,
         expected="a key of the recipe",
-        found=written,
+        found=_as_override(written, entry.node),
         next=f"did you mean {' or '.join(near)}?" if near else _REFERENCE,
     )
+
+
+def _as_override(name: str, node: Node) -> str:
+    return f"{name}={node.value}" if isinstance(node, Scalar) and node.value is not None else name
 
 
 def _leaves_of(name: str, entry: Entry) -> list[tuple[str, Entry]]:

@@ -12,7 +12,7 @@ from emberward.recipe._draft import Draft
 from emberward.recipe._names import closest
 from emberward.recipe._node import Node, Scalar, Table
 from emberward.recipe._origins import COMMAND_LINE, PRESET
-from emberward.recipe._python import origins_of, recipe_of_file, recipe_of_module
+from emberward.recipe._python import recipe_of_file, recipe_of_module, recipe_of_preset
 from emberward.recipe._recipe import Recipe
 from emberward.recipe._schema import keys, sections, without_none
 from emberward.recipe.presets import PRESETS
@@ -47,8 +47,7 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Loaded:
 
 def _load_base(name: str, draft: Draft) -> None:
     if name in PRESETS:
-        recipe = PRESETS[name]()
-        draft.take(recipe, origins_of(recipe, f"{PRESET}{name}", {}))
+        draft.take(*recipe_of_preset(PRESETS[name], f"{PRESET}{name}"))
         return
     head, colon, function = name.rpartition(":")
     path = Path(name)

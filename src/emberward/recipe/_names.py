@@ -5,6 +5,9 @@ from collections.abc import Iterable
 
 from emberward.recipe._schema import keys
 
+_LEAST_LIKENESS = 0.65
+_SPREAD = 0.1
+
 
 def closest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     """Up to `most` of `known` that `name` may have meant, the nearest first."""
@@ -13,14 +16,22 @@ def closest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
 
 
 def closest_keys(name: str, *, most: int = 3) -> list[str]:
-    """Up to `most` keys that `name` may have meant: the same last word in another section, then near spellings."""
-    *sections, last = name.split(".")
-    by_last: dict[str, list[str]] = {}
+    """Up to `most` keys that `name` may have meant, the nearest first; only those about as near as the nearest.
+
+    The last word counts three times as much as the section, so that ``hiden`` and ``optim.hidden`` find model.hidden.
+    """
+    section, _, last = name.lower().rpartition(".")
+    scores = {}
     for key in keys():
-        by_last.setdefault(key.rpartition(".")[2], []).append(key)
-    same = sorted(by_last.get(last, []), key=lambda key: -difflib.SequenceMatcher(None, name, key).ratio())
-    near = closest(name, keys()) if sections else []
-    near_last = [key for word in closest(last, by_last) for key in by_last[word]]
-    if sections:
-        near_last = [key for key in near_last if key.startswith(f"{sections[0]}.")] + near_last
-    return list(dict.fromkeys([*same, *near, *near_last]))[:most]
+        key_section, _, key_last = key.rpartition(".")
+        score = _likeness(last, key_last)
+        if section:
+            score = 0.75 * score + 0.25 * _likeness(section, key_section)
+        scores[key] = score
+    best = max(scores.values())
+    near = [key for key, score in scores.items() if score >= max(_LEAST_LIKENESS, best - _SPREAD)]
+    return sorted(near, key=lambda key: -scores[key])[:most]
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()

@@ -45,7 +45,7 @@ def recipe_of_module(module_name: str, function: str) -> tuple[Recipe, dict[str,
         raise unreadable(
             "no such module", where=name, expected=f"an installed module, or {path} in this folder", found=error.name
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise unreadable("the recipe's module cannot be imported", where=name, found=_one_line(error)) from error
     path_text = getattr(module, "__file__", None)
     shown = name if path_text is None else shown_path(Path(path_text))
@@ -70,8 +70,8 @@ def _run_file(path: Path, text: str, shown: str) -> types.ModuleType:
             where=f"{shown}:{error.lineno or 1}",
             found=f"{error.msg}" + (f": {error.text.strip()}" if error.text else ""),
         ) from error
-    except ValueError as error:
-        raise unreadable("the recipe is not valid Python", where=shown, found=str(error)) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise unreadable("the recipe is not valid Python", where=shown, found=_one_line(error)) from error
     module = types.ModuleType(f"emberward_recipe_{re.sub(r'[^0-9A-Za-z_]', '_', str(path))}")
     module.__file__ = str(path)
     # Dataclasses that the file defines look their module up by name.
@@ -184,6 +184,15 @@ def _failed(what: str, error: BaseException, shown: str, filename: str) -> Confi
     return unreadable(what, where=where, found=_one_line(error))
 
 
+def recipe_of_preset(function: Callable[[], Recipe], origin: str) -> tuple[Recipe, dict[str, str]]:
+    """The recipe of a preset, and `origin` for each key that the preset sets."""
+    text = Path(inspect.getfile(function)).read_text(encoding="utf-8")
+    recipe = function()
+    return recipe, origins_of(
+        recipe, origin, dict.fromkeys(lines_of_keys(text, function.__code__.co_firstlineno), origin)
+    )
+
+
 def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
 
@@ -219,5 +228,5 @@ def _keyword_lines(node: ast.expr | None, prefix: str, named: dict[str, ast.expr
             continue
         name = join(prefix, keyword.arg)
         inner = _keyword_lines(keyword.value, name, named, depth=depth + 1) if name in sections() else {}
-        found |= inner or {name: keyword.value.lineno if keyword.lineno is None else keyword.lineno}
+        found |= inner or {name: keyword.lineno}
     return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from emberward.findings import ConfigError
 from emberward.plan import SCHEDULES
 from emberward.recipe._names import closest
+from emberward.recipe._origins import blame, cited
 from emberward.recipe._recipe import Recipe, Source
 from emberward.recipe._schema import leaves
 
@@ -79,7 +80,7 @@ RANGES: Mapping[str, Range] = {
     "optim.clip": _POSITIVE,
     "precision.loss_scale": _POSITIVE,
     "precision.loss_scale_window": _COUNT,
-    "data.held_out": Range(at_least=0, below=1),
+    "data.held_out": Range(at_least=0, at_most=0.5),
     "data.prefetch": _COUNT,
     "evaluation.interval": _COUNT,
     "evaluation.samples": _COUNT,
@@ -120,8 +121,13 @@ def require_ranges(recipe: Recipe, origins: Mapping[str, str]) -> None:
             "data.train", origins, expected="at least one source", found="none", next="data.train=stdlib"
         )
     if recipe.optim.lr_min > recipe.optim.lr:
-        raise out_of_range(
-            "optim.lr_min", origins, expected=f"at most optim.lr={recipe.optim.lr}", found=f"{recipe.optim.lr_min}"
+        raise ConfigError(
+            "the learning rate would rise in its decay",
+            code="C103",
+            where=blame(origins, "optim.lr", "optim.lr_min"),
+            expected="optim.lr_min at most optim.lr",
+            found=cited(recipe, origins, "optim.lr", "optim.lr_min"),
+            next=f"optim.lr_min={recipe.optim.lr / 10:g}",
         )
 
 

@@ -169,7 +169,7 @@ class DataConfig:
     tokenizer: str = "byte"
     """``byte``, or the path of a Hugging Face tokenizer.json."""
     held_out: float = 0.05
-    """Share of documents (chosen by hash of their content's name) kept from training for evaluation."""
+    """Share of documents (chosen by hash of their text) kept from training for evaluation."""
     cache: str | None = None
     """Folder for prepared .bin and .idx files. Null: ``.emberward/data`` in the current folder."""
     prefetch: int = 2

@@ -45,10 +45,9 @@ def resolve(loaded: Loaded, *, num_ranks: int, tokenizer_size: int) -> Resolved:
         )
     _work_out_model(draft, tokenizer_size)
     _work_out_dp(draft, num_ranks)
-    batch = _work_out_batch(draft)
+    batch = _work_out_batch(draft, loaded.name)
     _work_out_end(draft, batch, loaded.name)
     recipe = draft.recipe()
-    _require_optim(recipe, draft.origins)
     _require_schedule(recipe, draft.origins, batch)
     return Resolved(
         recipe=recipe,
@@ -95,7 +94,7 @@ def _work_out_dp(draft: Draft, num_ranks: int) -> None:
     require_layout(draft.recipe(), draft.origins, num_ranks=num_ranks)
 
 
-def _work_out_batch(draft: Draft) -> BatchPlan:
+def _work_out_batch(draft: Draft, recipe_name: str) -> BatchPlan:
     recipe = draft.recipe()
     batch, dp = recipe.batch, recipe.layout.dp
     given = {
@@ -118,9 +117,9 @@ def _work_out_batch(draft: Draft) -> BatchPlan:
         raise ConfigError(
             error.what,
             code=error.code,
-            where=blame(draft.origins, *(names or given)),
+            where=blame(draft.origins, *names) if names else recipe_name,
             expected=error.expected,
-            found=f"{error.found}: {cited(recipe, draft.origins, *names, 'layout.dp')}",
+            found=f"{error.found}; {cited(recipe, draft.origins, *names, 'layout.dp')}",
             next=error.next,
         ) from error
     reason = plan.explain().splitlines()[0]
@@ -173,20 +172,6 @@ def _work_out_end(draft: Draft, batch: BatchPlan, recipe_name: str) -> None:
     _fill(draft, "optim.decay_samples", end, f"the end of the run after {recipe.steps:,} steps")
 
 
-def _require_optim(recipe: Recipe, origins: Mapping[str, str]) -> None:
-    optim = recipe.optim
-    assert optim.decay_samples is not None
-    if optim.warmup_samples >= optim.decay_samples:
-        raise ConfigError(
-            "the warm-up is longer than the decay",
-            code="C103",
-            where=blame(origins, "optim.warmup_samples", "optim.decay_samples"),
-            expected=f"optim.warmup_samples below {optim.decay_samples:,}",
-            found=cited(recipe, origins, "optim.warmup_samples", "optim.decay_samples"),
-            next=f"optim.warmup_samples={optim.decay_samples // 10}",
-        )
-
-
 def _require_schedule(recipe: Recipe, origins: Mapping[str, str], batch: BatchPlan) -> None:
     """Raises ConfigError C105 or C109 unless the schedule can run every batch of the run."""
     pp = recipe.layout.pp
@@ -224,12 +209,18 @@ def _notes(recipe: Recipe, batch: BatchPlan) -> Iterator[str]:
     if layout.pp > 1 and fewest < 2 * layout.pp:
         idle = bubble_fraction(num_ranks=layout.pp, num_mb=fewest, stages_per_rank=layout.stages_per_rank)
         yield (
-            f"{fewest} micro-batches for {layout.pp} pipeline ranks: the pipeline idles {100 * idle:.0f}% of a step; "
-            f"{2 * layout.pp} or more are better"
+            f"{fewest} micro-batch{'es' if fewest > 1 else ''} for {layout.pp} pipeline ranks: "
+            f"the pipeline idles {100 * idle:.0f}% of a step; {2 * layout.pp} or more are better"
         )
     assert recipe.steps is not None and recipe.train_samples is not None
     left = recipe.train_samples - batch.samples_after(recipe.steps)
     if left:
         yield f"the last {left:,} of train_samples {recipe.train_samples:,} are left out: they do not fill a step"
+    warmup_samples, decay_samples = recipe.optim.warmup_samples, recipe.optim.decay_samples
+    if decay_samples is not None and warmup_samples >= decay_samples:
+        yield (
+            f"the learning rate only rises: optim.warmup_samples {warmup_samples:,} are not below "
+            f"optim.decay_samples {decay_samples:,}"
+        )
     if not recipe.evaluation.sets and recipe.data.held_out == 0:
         yield "nothing to evaluate on: data.held_out is 0 and evaluation.sets is empty"
