@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from emberward.data._blend import Blend
 from emberward.data._tokenizer import TokenizerIdentity, TokenizerKind
 from emberward.findings import Cause, ConfigError
 
@@ -57,10 +58,8 @@ class Stream:
     files: tuple[FileRecord, ...]
 
     def content(self) -> dict[str, object]:
-        """The part that counts for a digest: names, numbers and digests, no place on a disk."""
+        """The part that counts for a digest: numbers and digests, neither name, weight nor place on a disk."""
         return {
-            "name": self.name,
-            "weight": self.weight,
             "num_tokens": self.num_tokens,
             "num_documents": self.num_documents,
             "files": [[record.size_bytes, record.sha256, record.method.value] for record in self.files],
@@ -86,13 +85,24 @@ class Manifest:
 
     @property
     def train_digest(self) -> str:
-        """sha256 of all that decides the training samples: tokenizer, sources, weights, contents."""
-        return _digest({"tokenizer": self.tokenizer.content(), "train": [stream.content() for stream in self.train]})
+        """sha256 of all that decides the training samples: tokenizer, order of the sources, weights, contents."""
+        return _digest({"tokenizer": self.tokenizer.content(), "train": self._train_content()})
 
     @property
     def digest(self) -> str:
-        """sha256 of the training data and the evaluation sets."""
-        return _digest({"train": self.train_digest, "evaluation": [stream.content() for stream in self.evaluation]})
+        """sha256 of the training data and the evaluation sets, with all their names."""
+        return _digest(
+            {
+                "train": self.train_digest,
+                "names": [stream.name for stream in self.train],
+                "evaluation": [[stream.name, stream.weight, stream.content()] for stream in self.evaluation],
+            }
+        )
+
+    def _train_content(self) -> list[list[object]]:
+        """Share and content of each training source. Weights 7 and 3 give the same samples as 0.7 and 0.3."""
+        shares = Blend(tuple(stream.weight for stream in self.train)).weights
+        return [[str(share), stream.content()] for share, stream in zip(shares, self.train, strict=True)]
 
     def resolve(self, path: str) -> Path:
         """The place of a path of this manifest."""
@@ -194,18 +204,19 @@ def verify_manifest(manifest: Manifest) -> None:
 def require_same_data(*, before: Manifest, now: Manifest) -> None:
     """Raise D102 when a run that began with `before` would go on with other training data in `now`.
 
-    Evaluation sets may change; `before.digest == now.digest` tells whether they did.
+    Evaluation sets and the names of sources may change; `before.digest == now.digest` tells whether they did.
     """
     if before.train_digest == now.train_digest:
         return
     if before.tokenizer.content() != now.tokenizer.content():
         what, old, new = "the tokenizer is another one", str(before.tokenizer.content()), str(now.tokenizer.content())
-    elif [s.name for s in before.train] != [s.name for s in now.train]:
+    elif len(before.train) != len(now.train):
         what = "the training sources are others"
         old, new = (", ".join(s.name for s in manifest.train) for manifest in (before, now))
     else:
-        pairs = zip(before.train, now.train, strict=True)
-        a, b = next((a, b) for a, b in pairs if a.content() != b.content())
+        pairs = zip(before._train_content(), now._train_content(), strict=True)
+        place = next(place for place, (old, new) in enumerate(pairs) if old != new)
+        a, b = before.train[place], now.train[place]
         what, old, new = f"source {a.name} is not what it was", _describe(a), _describe(b)
     raise ConfigError(
         f"{what}; going on would mix two kinds of data in one run",

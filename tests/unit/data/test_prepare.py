@@ -165,29 +165,39 @@ def test_changed_text_never_mixes(cache, text):
     ("arguments", "what"),
     [
         ({"held_out": 0.2}, "source book is not what it was"),
-        ({"weight": 2.0}, "source book is not what it was"),
-        ({"name": "novel"}, "the training sources are others"),
+        ({"more": True}, "the training sources are others"),
     ],
 )
 def test_other_settings_are_other_data(cache, text, arguments, what):
     before = prepare_(cache, text)
-    now = prepare_(
-        cache,
-        (str(text), arguments.get("weight", 1.0), arguments.get("name")),
-        held_out=arguments.get("held_out", 0.1),
-    )
+    source = (str(text), arguments.get("weight", 1.0), None)
+    now = prepare_(cache, *[source] * (2 if "more" in arguments else 1), held_out=arguments.get("held_out", 0.1))
     with pytest.raises(ConfigError, match=f"D102 {what}"):
         require_same_data(before=before, now=now)
 
 
+def test_another_share_is_other_data_and_another_scale_is_not(cache, text, tmp_path):
+    (tmp_path / "second.txt").write_text("Words.\n\n" * 50 + "More.\n\n" * 50)
+    second = str(tmp_path / "second.txt")
+    before = prepare_(cache, (str(text), 0.7, None), (second, 0.3, None))
+    require_same_data(before=before, now=prepare_(cache, (str(text), 7, None), (second, 3, None)))
+    with pytest.raises(ConfigError, match="D102 source book is not what it was") as caught:
+        require_same_data(before=before, now=prepare_(cache, (str(text), 0.6, None), (second, 0.3, None)))
+    assert "weight 0.7" in (caught.value.expected or "")
+    assert "weight 0.6" in (caught.value.found or "")
+
+
 def test_same_data_at_another_place_is_the_same(cache, text, tmp_path):
-    """Look-alike: the text and the cache lie elsewhere, and another evaluation set is asked for."""
+    """Look-alikes: text and cache lie elsewhere; the source has another name; another evaluation set is asked for."""
     other = tmp_path / "other" / "book.txt"
     other.parent.mkdir()
     other.write_bytes(text.read_bytes())
     before, now = prepare_(cache, text), prepare_(tmp_path / "cache2", other)
     assert now.digest == before.digest
     require_same_data(before=before, now=now)
+    renamed = prepare_(cache, (str(text), 1.0, "novel"))
+    assert (renamed.train[0].name, renamed.evaluation[0].name) == ("novel", "novel")
+    require_same_data(before=before, now=renamed)
     other.with_name("set.txt").write_text("evaluate this")
     with_set = prepare_(cache, text, evaluation=[(str(other.with_name("set.txt")), 1.0, None)])
     assert with_set.digest != before.digest
@@ -213,7 +223,7 @@ def test_manifest_comes_back_from_its_file(cache, text, tmp_path):
     [
         (lambda data: data.update(schema=9), "D101", "the data manifest has an unknown schema"),
         (lambda data: data["train"][0].pop("name"), "D101", "the data manifest cannot be read"),
-        (lambda data: data["train"][0].update(weight=3.0), "D102", "the data manifest was changed by hand"),
+        (lambda data: data["train"][0].update(num_tokens=3), "D102", "the data manifest was changed by hand"),
     ],
 )
 def test_manifest_that_is_wrong(cache, text, change, code, what):
