@@ -46,6 +46,7 @@ def small_recipe(
     compute: str = "fp32",
     clip: float | None = 0.5,
     recompute: bool = False,
+    stage_layers: tuple[int, ...] | None = None,
 ) -> Recipe:
     """A resolved recipe of a four-layer model over 16 samples a step."""
     return Recipe(
@@ -68,6 +69,7 @@ def small_recipe(
             dp_replicate=dp_replicate,
             stages_per_rank=stages_per_rank,
             sequence_parallel=sequence_parallel,
+            stage_layers=stage_layers,
         ),
         batch=BatchConfig(global_batch=BATCH, micro_batch=BATCH // (dp * accumulation), accumulation=accumulation),
         optim=OptimConfig(lr=LR, clip=clip, weight_decay=0.1),

@@ -13,7 +13,16 @@ from emberward.checkpoint import latest, verify
 from ranks.runs import curve, logs, make_run, metrics, start, write_text
 
 RANKS, STEPS = 2, 12
-OPTIONS = (f"steps={STEPS}", "layout.dp=1", "layout.tp=1", "layout.pp=2", "save.interval=3", "evaluation.interval=5")
+RAMP = "batch.ramp_up={start: 4, increment: 2, samples: 24}"
+OPTIONS = (
+    RAMP,
+    f"steps={STEPS}",
+    "layout.dp=1",
+    "layout.tp=1",
+    "layout.pp=2",
+    "save.interval=3",
+    "evaluation.interval=5",
+)
 
 
 def pid_of(path, rank: int) -> int:
@@ -37,7 +46,8 @@ def test_a_run_learns_evaluates_saves_and_says_so(straight):
     lines = metrics(straight)
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     assert lines[-1]["loss"] < lines[0]["loss"] - 0.3
-    assert lines[-1]["consumed_samples"] == 8 * STEPS
+    assert [line["global_batch_size"] for line in lines] == [4, 4, 4, 6, 6, *[8] * (STEPS - 5)]
+    assert lines[-1]["consumed_samples"] == 12 + 12 + 8 * (STEPS - 5)
     summary = json.loads((straight / "summary.json").read_text())
     assert summary["outcome"] == "done"
     assert len(summary["ranks"]) == RANKS
