@@ -14,7 +14,8 @@ from emberward.recipe._origins import WORKED_OUT, blame, cited
 from emberward.recipe._ranges import out_of_range, require_ranges
 from emberward.recipe._recipe import Recipe
 
-_VOCAB_MULTIPLE = 64
+_VOCAB_MULTIPLE = 128
+"""Padding that any usual tp divides, so that a run keeps its embedding when its layout changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +70,9 @@ def _work_out_model(draft: Draft, tokenizer_size: int) -> None:
     recipe = draft.recipe()
     model, tp = recipe.model, recipe.layout.tp
     _fill(draft, "model.ffn_hidden", 4 * model.hidden, "4 x hidden")
-    unit = _VOCAB_MULTIPLE * tp
+    unit = math.lcm(_VOCAB_MULTIPLE, tp)
     padded = -(-tokenizer_size // unit) * unit
-    reason = f"the tokenizer's {tokenizer_size}, padded to a multiple of {_VOCAB_MULTIPLE} x tp {tp}"
+    reason = f"the tokenizer's {tokenizer_size}, padded to a multiple of {unit}"
     _fill(draft, "model.vocab_size", padded, reason)
     # BLOOM-176B: init-method-std 0.0048 = sqrt(0.3333 / 14336) (bigscience tr11-176B-ml, chronicles.md).
     _fill(draft, "model.init_std", math.sqrt(0.3333 / model.hidden), "sqrt(0.3333 / hidden)")

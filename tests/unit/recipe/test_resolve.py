@@ -23,7 +23,7 @@ def test_everything_that_can_be_is_worked_out_and_says_from_what():
     assert origins["batch.accumulation"] == ("worked out from global_batch 32 = micro_batch 4 x accumulation 4 x dp 2")
     assert recipe.model.ffn_hidden == 512
     assert recipe.model.vocab_size == 384
-    assert origins["model.vocab_size"] == "worked out from the tokenizer's 257, padded to a multiple of 64 x tp 2"
+    assert origins["model.vocab_size"] == "worked out from the tokenizer's 257, padded to a multiple of 128"
     assert recipe.model.init_std == math.sqrt(0.3333 / 128)
     assert recipe.train_samples == 32 * recipe.steps
     assert origins["train_samples"] == f"worked out from steps {recipe.steps}"

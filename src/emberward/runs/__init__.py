@@ -1,0 +1,8 @@
+"""Which folder a start uses: a run that goes on, or a new one; never a mix. No torch.
+
+The launcher and ranks that plain torchrun or srun started decide by the same code.
+"""
+
+from emberward.runs._choose import Intent, Start, begin, choose_run, recipe_digest
+
+__all__ = ["Intent", "Start", "begin", "choose_run", "recipe_digest"]

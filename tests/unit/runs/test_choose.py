@@ -1,0 +1,95 @@
+"""Resume or start anew, never a mix."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emberward.findings import ConfigError
+from emberward.recipe import load_recipe, resolve
+from emberward.runs import Intent, begin, choose_run
+
+
+def recipe(*overrides: str, ranks: int = 8):
+    return resolve(load_recipe("bloom_tiny", list(overrides)), num_ranks=ranks, tokenizer_size=257)
+
+
+def choose(runs: Path, resolved, intent=Intent.AUTO, *, run_id=None, new_id="new"):
+    return choose_run(runs, resolved, intent=intent, run_id=run_id, new_id=new_id)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A shelf with one unfinished run, ``first``."""
+    start = choose(tmp_path, recipe(), new_id="first")
+    begin(start, recipe(), tmp_path / "manifest.json")
+    return tmp_path
+
+
+def finish(runs: Path, run_id: str) -> None:
+    (runs / "bloom_tiny" / run_id / "summary.json").write_text(json.dumps({"outcome": "done"}))
+
+
+def test_the_first_start_is_new(tmp_path):
+    start = choose(tmp_path, recipe())
+    assert (start.is_resume, start.folder.path) == (False, tmp_path / "bloom_tiny" / "new")
+    assert not start.folder.path.exists()
+
+
+def test_an_unfinished_run_goes_on_and_says_so(runs):
+    start = choose(runs, recipe())
+    assert (start.is_resume, start.folder.id, start.why) == (True, "first", "resumes bloom_tiny/first")
+
+
+def test_what_does_not_change_the_curve_may_change(runs):
+    assert choose(runs, recipe("save.interval=7", "log.tensorboard=true")).is_resume
+
+
+def test_another_recipe_is_refused_by_the_keys_that_differ(runs):
+    with pytest.raises(ConfigError) as caught:
+        choose(runs, recipe("optim.lr=2e-3", "seed=7"))
+    text = str(caught.value)
+    assert caught.value.code == "C107"
+    assert "run bloom_tiny/first is not finished and has another recipe" in text
+    assert "seed 1234" in text
+    assert "optim.lr 0.003" in text
+    assert "--resume" not in text
+
+
+def test_another_layout_needs_to_be_asked_for(runs):
+    other = recipe("layout.dp=4", "layout.tp=1")
+    with pytest.raises(ConfigError, match="--resume to go on all the same"):
+        choose(runs, other)
+    start = choose(runs, other, Intent.RESUME)
+    assert start.is_resume
+    assert "layout.tp 2 -> 1" in start.why
+
+
+def test_a_resume_never_takes_another_learning_rate(runs):
+    with pytest.raises(ConfigError, match=r"optim\.lr"):
+        choose(runs, recipe("optim.lr=2e-3"), Intent.RESUME)
+
+
+def test_a_finished_run_is_left_alone_unless_its_steps_grow(runs):
+    finish(runs, "first")
+    start = choose(runs, recipe())
+    assert (start.is_resume, start.folder.id) == (False, "new")
+    assert "bloom_tiny/first is done already" in start.why
+    assert choose(runs, recipe("steps=999"), Intent.RESUME).folder.id == "first"
+
+
+def test_fresh_is_always_new(runs):
+    assert choose(runs, recipe("optim.lr=2e-3"), Intent.FRESH).folder.id == "new"
+
+
+def test_a_run_is_resumed_by_name(runs):
+    begin(choose(runs, recipe("seed=9"), Intent.FRESH, new_id="second"), recipe("seed=9"), runs / "manifest.json")
+    assert choose(runs, recipe(), Intent.RESUME, run_id="first").folder.id == "first"
+    with pytest.raises(ConfigError, match=r"there is no run 'third' to resume") as caught:
+        choose(runs, recipe(), Intent.RESUME, run_id="third")
+    assert caught.value.expected == "one of first, second"
+
+
+def test_nothing_to_resume_is_said(tmp_path):
+    with pytest.raises(ConfigError, match="there is no run to resume"):
+        choose(tmp_path, recipe(), Intent.RESUME)
