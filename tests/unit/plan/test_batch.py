@@ -211,6 +211,12 @@ def test_phases_are_the_step_by_step_ramp(start, increment, num_increments, samp
         consumed += batch
 
 
+def test_the_ramp_keeps_megatron_s_rounding():
+    # int(9 / (9 / 7)) is 6: after exactly 9 samples one increment is still to come; after 10 it is there.
+    plan = solve_batch(global_batch=8, micro_batch=1, dp=1, ramp_up=RampUp(start=1, increment=1, samples=9))
+    assert (plan.batch_at(9), plan.batch_at(10)) == (7, 8)
+
+
 def test_a_ramp_of_billions_of_steps_is_quick():
     plan = solve_batch(global_batch=3, micro_batch=1, dp=1, ramp_up=RampUp(start=1, increment=1, samples=4_000_000_000))
     assert [phase.num_steps for phase in plan.phases()] == [2_000_000_000, 1_000_000_000, None]

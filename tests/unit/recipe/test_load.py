@@ -307,7 +307,9 @@ def test_a_ramp_up_is_three_numbers_or_null(override, value):
 
 def test_a_ramp_up_is_turned_off_and_on_again():
     on, off = "batch.ramp_up=8,8,1000", "batch.ramp_up=none"
-    assert load_recipe("bloom_tiny", [on, off]).recipe == bloom_tiny()
+    unset = load_recipe("bloom_tiny", [on, off])
+    assert unset.recipe == bloom_tiny()
+    assert {key for key in unset.origins if "ramp_up" in key} == {"batch.ramp_up"}
     loaded = load_recipe("bloom_tiny", [off, on, "batch.ramp_up.start=16"])
     assert loaded.recipe.batch.ramp_up == RampUp(start=16, increment=8, samples=1000)
     assert "batch.ramp_up" not in loaded.origins
@@ -357,6 +359,18 @@ def test_every_number_that_python_writes_is_read_back(number):
 @given(st.integers())
 def test_every_whole_number_that_python_writes_is_read_back(number):
     assert load_recipe("bloom_tiny", [f"seed={number}"]).recipe.seed == number
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("Yes", True), ("on", True), ("false", False), ("no", False), ("OFF", False)]
+)
+def test_a_flag_takes_the_words_of_yaml(text, value):
+    assert load_recipe("bloom_tiny", ["--layout.sequence-parallel", text]).recipe.layout.sequence_parallel is value
+
+
+def test_none_in_quotes_is_a_text_where_a_text_may_stand(tmp_path):
+    loaded = load_recipe(written(tmp_path, "q.yaml", 'log: {wandb: "none"}\noptim: {clip: "none"}\n'))
+    assert (loaded.recipe.log.wandb, loaded.recipe.optim.clip) == ("none", None)
 
 
 def test_the_last_of_two_overrides_wins():

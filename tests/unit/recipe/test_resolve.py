@@ -106,6 +106,10 @@ def test_what_only_looks_wrong_passes(overrides):
     assert resolved(*overrides).num_ranks == 8
 
 
+def test_an_embedding_as_small_as_the_tokenizer_passes():
+    assert resolved("model.vocab_size=258", tokenizer_size=258).recipe.model.vocab_size == 258
+
+
 def test_a_csv_of_the_right_shape_passes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", encoding="utf-8")
