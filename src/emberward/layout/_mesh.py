@@ -75,11 +75,11 @@ class Mesh:
 
     def group(self, rank: int, *axes: Axis) -> tuple[int, ...]:
         """Ranks that differ from `rank` only along `axes`, ascending; (rank,) when the mesh has none of them."""
-        own = self.coordinates(rank)
-        fixed = {axis: coordinate for axis, coordinate in own.items() if axis not in axes}
-        return tuple(
-            other for other in self.ranks if all(self.coordinates(other)[axis] == at for axis, at in fixed.items())
-        )
+        found = [0]
+        for (axis, size), coordinate in zip(self.axes, self.coordinates(rank).values(), strict=True):
+            along = range(size) if axis in axes else (coordinate,)
+            found = [base * size + at for base in found for at in along]
+        return tuple(self.first_rank + other for other in found)
 
     def groups(self, *axes: Axis) -> Iterator[tuple[int, ...]]:
         """Every group along `axes`, in order of its first rank; each rank is in exactly one."""

@@ -6,7 +6,9 @@ listed in ``docs/match.md``.
 """
 
 from emberward.match._check import check
+from emberward.match._check_roles import check_roles
 from emberward.match._explain import explain, explain_finding
+from emberward.match._roles import RoleBuilder, RoleTrace
 from emberward.match._verdict import (
     RENDEZVOUS,
     UNBOUNDED,
@@ -27,11 +29,14 @@ __all__ = [
     "Cure",
     "EditKind",
     "Outcome",
+    "RoleBuilder",
+    "RoleTrace",
     "SendSemantics",
     "Verdict",
     "WaitLine",
     "buffered",
     "check",
+    "check_roles",
     "explain",
     "explain_finding",
 ]

@@ -202,7 +202,7 @@ def _row(table: Table, label: str, meeting: Meeting, party: Party, index: int) -
     calls = meeting.calls[party]
     if index >= len(calls):
         return (label, f"call {index + 1} of {meeting.group}", "ends before this call", "", "")
-    event = table.events[calls[index]]
+    event = table.standing(calls[index])
     return (
         label,
         f"call {index + 1} of {meeting.group}",
@@ -279,8 +279,10 @@ def _count_text(table: Table, fault: CallFault, who: str, others: str) -> tuple[
     if fault.is_open_end and not is_extra:
         return cause, f"{who} has not made call {departure.index + 1} of {group}, which {others} made"
     if is_extra:
-        return cause, f"{who} make{s} {count} of {group} that {others} never make"
-    return cause, f"{who} skip{s} {count} of {group} that {others} make"
+        never = "never makes" if len(fault.other_ranks) == 1 else "never make"
+        return cause, f"{who} make{s} {count} of {group} that {others} {never}"
+    make = "makes" if len(fault.other_ranks) == 1 else "make"
+    return cause, f"{who} skip{s} {count} of {group} that {others} {make}"
 
 
 def _site(table: Table, fault: CallFault) -> str | None:

@@ -40,6 +40,10 @@ class TraceSubject:
         """The events of `rank`."""
         return self.trace.events[rank]
 
+    def stands_for_itself(self, rank: int) -> bool:
+        """Every rank of a plain trace does."""
+        return rank in self.trace.events
+
     def edited(
         self, programs: Mapping[int, tuple[Event, ...]], raised_credit: tuple[int, str] | None
     ) -> "TraceSubject":
@@ -227,14 +231,18 @@ def _bounded(findings: list[Finding]) -> tuple[Finding, ...]:
     return (*findings[:MAX_FINDINGS], notice)
 
 
-def trace_assumptions(trace: Trace, batches: BatchCompletion) -> tuple[str, ...]:
-    """What a verdict about `trace` takes for granted besides the sends."""
+def assumption_texts(batches: BatchCompletion) -> tuple[str, ...]:
+    """What every verdict takes for granted besides the sends."""
     ends = "with its batch" if batches is BatchCompletion.TOGETHER else "with its partner"
-    found = [
+    return (
         "calls of one group, channel or credit are issued in the trace's order",
         f"a wait on a batched call ends {ends}",
         "lanes run at the same time",
-    ]
+    )
+
+
+def _trace_assumptions(trace: Trace, batches: BatchCompletion) -> tuple[str, ...]:
+    found = list(assumption_texts(batches))
     if trace.unknown_ranks:
         found.append(f"{len(trace.unknown_ranks)} unobserved ranks make every call that others expect of them")
     return (*found, *trace.assumptions)
@@ -265,4 +273,4 @@ def check(
         with_cure=with_cure,
         with_hazards=with_hazards,
     )
-    return judge.verdict(trace_assumptions(trace, batches), trace.unknown_ranks)
+    return judge.verdict(_trace_assumptions(trace, batches), trace.unknown_ranks)

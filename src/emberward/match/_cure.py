@@ -15,8 +15,8 @@ from emberward.match._words import brief_text, op_text, phase_text, plural, rank
 
 MAX_CANDIDATES = 32
 """Most changes that are tried for one verdict."""
-MAX_JUDGED_EVENTS = 3_000_000
-"""Most events that are simulated while changes are tried."""
+MAX_JUDGED_EVENTS = 400_000
+"""Most events that are simulated while changes are tried, beyond the first change."""
 MAX_DISTANCE = 16
 """Most ops of a lane across which a call is moved forward."""
 
@@ -28,6 +28,9 @@ class Subject(Protocol):
 
     def program(self, rank: int) -> tuple[Event, ...]:
         """The program of `rank`."""
+
+    def stands_for_itself(self, rank: int) -> bool:
+        """Whether calls of other ranks can be put into the program of `rank` as they are."""
 
     def edited(self, programs: Mapping[int, tuple[Event, ...]], raised_credit: tuple[int, str] | None) -> "Subject":
         """The same with other programs, and with one more unit of a credit on one rank."""
@@ -49,7 +52,7 @@ def first_cure(
     candidates: Iterator[Candidate], subject: Subject, passes: Callable[[Subject], bool], num_events: int
 ) -> Cure | None:
     """The first candidate that `passes`, within MAX_CANDIDATES and MAX_JUDGED_EVENTS; None when there is none."""
-    limit = min(MAX_CANDIDATES, MAX_JUDGED_EVENTS // max(1, num_events))
+    limit = min(MAX_CANDIDATES, max(1, MAX_JUDGED_EVENTS // max(1, num_events)))
     for _, candidate in zip(range(limit), candidates, strict=False):
         if passes(subject.edited(candidate.programs, candidate.raised_credit)):
             return candidate.cure
@@ -118,7 +121,7 @@ def _swap(table: Table, rank: int, head: int, awaited: int, subject: Subject) ->
     rest = [item for item in items if item.event not in movers]
     first = min(i for i, item in enumerate(rest) if item.event in passed)
     order = rest[:first] + moving + rest[first:]
-    text = f"rank {rank}: {_short(table.events[awaited])} before {_short(table.events[head])}"
+    text = f"rank {rank}: {_short(table.at(rank, awaited))} before {_short(table.at(rank, head))}"
     yield Candidate(Cure(kind=EditKind.SWAP, ranks=(rank,), text=text), {rank: program_of(order, rank)})
 
 
@@ -136,7 +139,7 @@ def _batch(table: Table, rank: int, head: int, awaited: int, subject: Subject) -
         if item.event in chosen and isinstance(body, Send | Recv):
             item = replace(item, body=replace(body, batch=fresh))
         items.append(item)
-    text = f"rank {rank}: issue {_short(table.events[head])} and {_short(table.events[awaited])} as one batch"
+    text = f"rank {rank}: issue {_short(table.at(rank, head))} and {_short(table.at(rank, awaited))} as one batch"
     yield Candidate(Cure(kind=EditKind.BATCH, ranks=(rank,), text=text), {rank: program_of(items, rank)})
 
 
@@ -163,7 +166,7 @@ def _own_lane(table: Table, rank: int, head: int, awaited: int, subject: Subject
 
 def fault_candidates(table: Table, fault: CallFault, subject: Subject) -> Iterator[Candidate]:
     """Yields the change that gives the odd ranks the others' calls; none where no majority tells who is odd."""
-    if fault.is_tied or fault.is_open_end:
+    if fault.is_tied or fault.is_open_end or not all(map(subject.stands_for_itself, fault.odd_ranks)):
         return
     meeting, departure = table.meetings[fault.meeting], fault.departure
     parties = {rank: party for rank, party in meeting.members if party is not None}
@@ -177,13 +180,13 @@ def fault_candidates(table: Table, fault: CallFault, subject: Subject) -> Iterat
             case DepartureKind.EXTRA:
                 items = [item for item in items if item.event not in here]
             case DepartureKind.MISSING:
-                added = [table.events[e] for e in reference]
+                added = [table.at(fault.other_ranks[0], e) for e in reference]
                 new = [Item(event=event, lane=event.lane, body=event.body, is_new=True) for event in added]
                 following = own[departure.index] if departure.index < len(own) else None
                 at = next((i for i, item in enumerate(items) if item.event == following), len(items))
                 items = items[:at] + new + items[at:]
             case DepartureKind.DIFFERENT:
-                body = table.events[reference[0]].body
+                body = table.at(fault.other_ranks[0], reference[0]).body
                 items = [replace(item, body=body) if item.event == here[0] else item for item in items]
         programs[rank] = program_of(items, rank)
     who = ranks_text(fault.odd_ranks)
@@ -194,5 +197,8 @@ def fault_candidates(table: Table, fault: CallFault, subject: Subject) -> Iterat
         case DepartureKind.MISSING:
             kind, text = EditKind.ADD_CALL, f"{who}: add the {count} of {meeting.group}"
         case DepartureKind.DIFFERENT:
-            kind, text = EditKind.SAME_CALL, f"{who}: call {op_text(table.events[reference[0]])} here too"
+            kind, text = (
+                EditKind.SAME_CALL,
+                f"{who}: call {op_text(table.at(fault.other_ranks[0], reference[0]))} here too",
+            )
     yield Candidate(Cure(kind=kind, ranks=fault.odd_ranks, text=text), programs)

@@ -10,7 +10,7 @@ from emberward.match._words import certainty_of, columns, op_text, phase_of, pha
 
 
 def _row(table: Table, e: int) -> tuple[str, ...]:
-    event = table.events[e]
+    event = table.standing(e)
     return (f"rank {event.rank}", op_text(event), phase_text(event.phase), site_text(event) or "")
 
 
@@ -28,11 +28,11 @@ def unmatched(table: Table, observer: Observer, *, is_complete: bool) -> Iterato
             continue
         surplus, verb, lacking = (sends, "send", "receive") if len(sends) > len(recvs) else (recvs, "receive", "send")
         first = min(len(sends), len(recvs))
-        event = table.events[surplus[first]]
+        event = table.standing(surplus[first])
         body = event.body
         if not isinstance(body, Send | Recv):
             raise TypeError(f"a channel holds sends and receives, found {body}")
-        peer = table.linker.peer(event.rank, body)
+        peer = body.peer
         if table.linker.node_of(peer) is None:
             continue
         count = len(surplus) - first
@@ -112,10 +112,10 @@ def edges_without_tensor(table: Table) -> Iterator[Finding]:
     seen: set[tuple[int, str, str | None]] = set()
     for channel in table.channels:
         for e in (*channel.sends, *channel.recvs):
-            event = table.events[e]
-            body = event.body
-            if not isinstance(body, Send | Recv) or body.tensor is not None:
+            bare = table.events[e].body
+            if not isinstance(bare, Send | Recv) or bare.tensor is not None:
                 continue
+            event = table.standing(e)
             name = event.phase.name
             source, destination = channel.source, channel.destination
             edge = f"from rank {source} to rank {destination}"
@@ -123,7 +123,7 @@ def edges_without_tensor(table: Table) -> Iterator[Finding]:
             if key in seen:
                 continue
             seen.add(key)
-            verb = "send" if isinstance(body, Send) else "receive"
+            verb = "send" if isinstance(bare, Send) else "receive"
             yield Finding(
                 code="M106",
                 severity=Severity.ERROR,
@@ -141,7 +141,7 @@ def edges_without_tensor(table: Table) -> Iterator[Finding]:
 
 def problem_finding(table: Table, problem: Problem, observer: Observer) -> Finding:
     """M108: the trace contradicts itself."""
-    event = table.events[problem.event]
+    event = table.standing(problem.event)
     return Finding(
         code="M108",
         severity=Severity.ERROR,

@@ -185,7 +185,7 @@ def _order_finding(table: Table, cycle: Sequence[Order], observer: Observer) -> 
     rows, members = [], []
     ranks = [table.linker.rank_of(node) for node, _, _ in cycle]
     for i, (rank, (_, a, b)) in enumerate(zip(ranks, cycle, strict=True)):
-        first, second = table.events[a], table.events[b]
+        first, second = table.at(rank, a), table.at(rank, b)
         rows.append(
             (
                 f"rank {rank}",
@@ -219,7 +219,7 @@ def _order_finding(table: Table, cycle: Sequence[Order], observer: Observer) -> 
 
 
 def _race_finding(table: Table, x: int, y: int, observer: Observer) -> Finding:
-    left, right = table.events[x], table.events[y]
+    left, right = table.standing(x), table.standing(y)
     rows = columns(
         [
             (f"lane {event.lane}", op_text(event), phase_text(event.phase), site_text(event) or "")

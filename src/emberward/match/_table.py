@@ -16,7 +16,7 @@ state). Where two lanes could issue in another order, M107 says so.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from emberward.events import (
     Acquire,
@@ -97,10 +97,45 @@ class Problem:
     text: str
 
 
-class Linker:
-    """Tells a compiler who meets whom. This one is for plain traces, where a node is a rank."""
+class Linker(Protocol):
+    """Tells a compiler who meets whom."""
 
-    is_plain = True
+    @property
+    def is_plain(self) -> bool:
+        """Every node is one rank."""
+
+    def rank_of(self, node: int) -> int:
+        """A rank of the node: the one that stands for it."""
+
+    def size_of(self, node: int) -> int:
+        """How many ranks the node stands for."""
+
+    def node_of(self, rank: int) -> int | None:
+        """The node that steps `rank`; None when it was not observed."""
+
+    def meeting(self, node: int, body: Collective | Barrier | GroupCreate) -> tuple[Hashable, int]:
+        """The key of the meeting that `body` calls, and the slot by which `node` takes part."""
+
+    def members(self, rank: int, body: Collective | Barrier | GroupCreate) -> Sequence[tuple[int, Party | None]]:
+        """Every rank that must call with `rank`, with its party; None for one that was not observed."""
+
+    def channel(self, node: int, body: Send | Recv) -> Hashable:
+        """The key that a send and its receives share."""
+
+    def peer(self, rank: int, body: Send | Recv) -> int:
+        """The global rank at the other end, for `rank`."""
+
+    def event_at(self, rank: int, event: Event) -> Event:
+        """The node's event as `rank` runs it."""
+
+
+class TraceLinker:
+    """The linker of a plain trace, where a node is a rank."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Every node is one rank."""
+        return True
 
     def __init__(self, trace: Trace) -> None:
         self._ranks = sorted(trace.events)
@@ -150,6 +185,11 @@ class Linker:
         del rank
         return body.peer
 
+    def event_at(self, rank: int, event: Event) -> Event:
+        """The event itself."""
+        del rank
+        return event
+
 
 class Table:
     """A compiled trace. Lists run over event ids or unit ids; a unit is one event, or one batch issued as one call."""
@@ -188,6 +228,14 @@ class Table:
         """Events that only an unobserved rank can serve: they complete when they start."""
         self.problems: list[Problem] = []
         self.node_events: list[range] = []
+
+    def at(self, rank: int, e: int) -> Event:
+        """The event as `rank` runs it."""
+        return self.linker.event_at(rank, self.events[e])
+
+    def standing(self, e: int) -> Event:
+        """The event as the standing rank of its node runs it."""
+        return self.at(self.linker.rank_of(self.node[e]), e)
 
     @property
     def is_plain(self) -> bool:
@@ -312,7 +360,9 @@ class _Compiler:
             m = self._meetings[(is_creation, key)] = len(table.meetings)
             members = table.linker.members(table.linker.rank_of(node), body)
             calls: dict[Party, list[int]] = {party: [] for _, party in members if party is not None}
-            table.meetings.append(Meeting(group=body.group, is_creation=is_creation, calls=calls, members=members))
+            own = table.standing(e).body
+            group = own.group if isinstance(own, Collective | Barrier | GroupCreate) else body.group
+            table.meetings.append(Meeting(group=group, is_creation=is_creation, calls=calls, members=members))
         calls_here = table.meetings[m].calls.get((node, slot))
         if calls_here is None:
             table.problems.append(Problem(e, f"calls {body.group}, of which its rank is no member"))
@@ -402,5 +452,5 @@ def compile_trace(trace: Trace, batches: BatchCompletion) -> Table:
 
     programs = [trace.events[rank] for rank in sorted(trace.events)]
     return compile_programs(
-        programs, Linker(trace), batches=batches, capacity=capacity, is_world_known=not trace.unknown_ranks
+        programs, TraceLinker(trace), batches=batches, capacity=capacity, is_world_known=not trace.unknown_ranks
     )

@@ -199,6 +199,8 @@ def smallest_cycle(graph: WaitGraph) -> list[tuple[Head, WaitEdge]]:
     Within SEARCH_BUDGET the shortest through any standing rank; beyond it, the first cycle found by walking.
     """
     starts = graph.heads()
+    if not _has_cycle(graph, starts):
+        return []
     spent, limit = 0, 1
     while limit <= 2 * max(1, len(starts)) and spent < SEARCH_BUDGET:
         best: list[tuple[Head, WaitEdge]] = []
@@ -214,6 +216,33 @@ def smallest_cycle(graph: WaitGraph) -> list[tuple[Head, WaitEdge]]:
             return _turned(best)
         limit *= 2
     return _turned(_walk(graph, starts))
+
+
+def _has_cycle(graph: WaitGraph, starts: list[Head]) -> bool:
+    """Whether any head waits for itself in the end. Judged on nodes: a cycle of classes is one of ranks, since every
+    rank of a class has an edge to some rank of the next and there are finitely many ranks. Linear in waits."""
+    node_of = graph.table.linker.node_of
+    state: dict[int, bool] = {}
+    for start in starts:
+        if start[1] in state:
+            continue
+        stack = [(start[1], iter(graph.edges(start)))]
+        state[start[1]] = True
+        while stack:
+            e, edges = stack[-1]
+            edge = next(edges, None)
+            if edge is None:
+                state[e] = False
+                stack.pop()
+            elif (is_open := state.get(edge.head)) is None:
+                node = node_of(edge.rank)
+                if node is None:
+                    raise ValueError(f"rank {edge.rank} waits and has no node")
+                state[edge.head] = True
+                stack.append((edge.head, iter(graph.edges((graph.table.linker.rank_of(node), edge.head)))))
+            elif is_open:
+                return True
+    return False
 
 
 def _cycle_through(graph: WaitGraph, start: Head, depth: int) -> tuple[list[tuple[Head, WaitEdge]], int]:

@@ -24,8 +24,8 @@ def witness_of(graph: WaitGraph, cycle: Cycle) -> tuple[WaitLine, ...]:
     table = graph.table
     lines = []
     for (rank, e), edge in cycle:
-        event, awaited = table.events[e], table.events[edge.awaited]
-        behind = None if edge.head == edge.awaited else brief_text(table.events[edge.head])
+        event, awaited = table.at(rank, e), table.at(edge.rank, edge.awaited)
+        behind = None if edge.head == edge.awaited else brief_text(table.at(edge.rank, edge.head))
         lines.append(
             WaitLine(
                 rank=rank,
@@ -175,7 +175,7 @@ def _num_stuck_ranks(graph: WaitGraph) -> int:
 
 def leaf_finding(table: Table, leaf: Leaf, observer: Observer, cure: Cure | None) -> Finding:
     """M103 or M104 for a wait that nothing can end."""
-    event = table.events[leaf.event]
+    event = table.at(leaf.rank, leaf.event)
     row = columns(
         [
             (

@@ -189,8 +189,8 @@ def deferred_recv(*, is_fixed: bool) -> Trace:
     builder.add(1, HOST, recv_f1, phase=_stage(0), site=_at(31))
     builder.add(0, HOST, send_f1, phase=_stage(1), site=_at(30))
     builder.add(0, HOST, recv_f0, phase=_stage(0), site=_at(31))
-    calls = [(recv_f1, 1, 31), (send_f0, 0, 30)] if is_fixed else [(send_f0, 0, 30), (recv_f1, 1, 31)]
-    for body, mb, line in calls:
+    calls: list[tuple[Send | Recv, int, int]] = [(send_f0, 0, 30), (recv_f1, 1, 31)]
+    for body, mb, line in reversed(calls) if is_fixed else calls:
         builder.add(1, HOST, body, phase=_stage(mb), site=_at(line))
     return builder.build()
 
