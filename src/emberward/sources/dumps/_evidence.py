@@ -1,0 +1,60 @@
+"""Everything that was read about one incident, before anybody judges it."""
+
+from dataclasses import dataclass, field
+
+from emberward.events import Trace
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps._flight import RankFlight
+from emberward.sources.dumps._frames import ProcessStacks
+from emberward.sources.dumps._logs import LogFact
+from emberward.sources.dumps._ras import RasReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """A rank that ended or crashed, as its own failure file or a log tells."""
+
+    rank: int | None
+    cause: Cause
+    text: str
+    path: str
+    site: str | None = None
+    pid: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Evidence:
+    """One incident's dumps, stacks, logs and reports, joined by rank. `problems` are findings about the files."""
+
+    label: str
+    flights: dict[int, RankFlight] = field(default_factory=dict)
+    stacks: list[ProcessStacks] = field(default_factory=list)
+    facts: list[LogFact] = field(default_factory=list)
+    deaths: list[Death] = field(default_factory=list)
+    ras: list[RasReport] = field(default_factory=list)
+    traces: list[Trace] = field(default_factory=list)
+    prior: list[Finding] = field(default_factory=list)
+    problems: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    num_files: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was found that tells about a hang."""
+        return not (
+            self.flights or self.stacks or self.facts or self.deaths or self.ras or self.traces or self.prior
+        )
+
+
+def file_problem(path: str, what: str, *, found: str, next_step: str, cause: Cause = Cause.CORRUPT_FILE) -> Finding:
+    """A warning (H108) about a file that could not be used."""
+    return Finding(
+        code="H108",
+        severity=Severity.WARNING,
+        kind=Kind.RESOURCE,
+        cause=cause,
+        certainty=Certainty.OBSERVED,
+        message=f"{path}: {what}",
+        evidence=(f"found     {found}",),
+        next=next_step,
+    )

@@ -1,0 +1,125 @@
+"""Stacks as values: processes, their threads, their frames, whatever tool printed them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+_STDLIB_FILES = frozenset(
+    f"{name}.py"
+    for name in (
+        "threading queue selectors socket subprocess contextlib functools runpy socketserver ssl codecs tempfile shutil "
+        "gzip weakref _weakrefset copy pickle connection popen_fork popen_spawn_posix synchronize managers pathlib "
+        "_bootstrap process resource_tracker pool thread base_events"
+    ).split()
+)
+_LIBRARY_DIRS = ("torch", "numpy", "multiprocessing", "concurrent", "asyncio", "importlib", "json", "logging", "encodings")
+
+
+class StackSource(StrEnum):
+    """The tool that printed a stack."""
+
+    PY_SPY = "py-spy"
+    FAULTHANDLER = "faulthandler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One call of a stack. `line` is None for native frames."""
+
+    function: str
+    file: str
+    line: int | None = None
+
+    @property
+    def site(self) -> str:
+        """``file:line``, as short as people say it."""
+        name = short_path(self.file)
+        return name if self.line is None else f"{name}:{self.line}"
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the frame is C or C++."""
+        return not self.file.endswith(".py") and not self.file.startswith("<") and ".py:" not in self.file
+
+    @property
+    def is_library(self) -> bool:
+        """Whether the frame belongs to Python's library or to torch: not a line that a user wrote."""
+        path = PurePosixPath(self.file)
+        parts = path.parts
+        if self.is_native or self.file.startswith("<frozen"):
+            return True
+        if any(part.startswith("python3.") for part in parts[:-1]) and "site-packages" not in parts:
+            return True
+        package = parts[parts.index("site-packages") + 1] if "site-packages" in parts[:-1] else parts[0]
+        if len(parts) > 1 and package in _LIBRARY_DIRS:
+            return True
+        return len(parts) == 1 and self.file in _STDLIB_FILES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadStack:
+    """One thread: frames innermost first. `is_active` is the tool's own guess, None when it made none."""
+
+    name: str | None
+    frames: tuple[Frame, ...]
+    os_thread_id: int | None = None
+    thread_ident: int | None = None
+    is_active: bool | None = None
+    has_gil: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStacks:
+    """One process. `rank` and `host` are None when nothing in the evidence tells them; `section` counts the separate
+    looks found in one document."""
+
+    pid: int | None
+    threads: tuple[ThreadStack, ...]
+    path: str
+    source: StackSource
+    rank: int | None = None
+    host: str | None = None
+    parent_pid: int | None = None
+    command: str | None = None
+    section: int = 0
+
+    @property
+    def main(self) -> ThreadStack | None:
+        """The main thread, as far as it can be told."""
+        for thread in self.threads:
+            if thread.name == "MainThread":
+                return thread
+        for thread in self.threads:
+            if thread.os_thread_id is not None and thread.os_thread_id == self.pid:
+                return thread
+        for thread in self.threads:
+            if any(frame.function == "<module>" for frame in thread.frames):
+                return thread
+        return self.threads[-1] if self.threads else None
+
+    @property
+    def who(self) -> str:
+        """How people call it: its rank, else its process."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return "a process without a number" if self.pid is None else f"process {self.pid}"
+
+
+def short_path(path: str) -> str:
+    """The path below site-packages or the library folder, else its last two parts."""
+    parts = PurePosixPath(path).parts
+    for marker in ("site-packages", "dist-packages"):
+        if marker in parts[:-1]:
+            return "/".join(parts[parts.index(marker) + 1 :])
+    for index, part in enumerate(parts[:-1]):
+        if part.startswith("python3.") and index > 0:
+            return "/".join(parts[index + 1 :])
+    return parts[-1] if path.startswith("/") else path
+
+
+def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
+    """The innermost frame that is neither native, nor Python's library, nor torch; None when there is none."""
+    for frame in frames:
+        if not frame.is_library:
+            return frame
+    return None

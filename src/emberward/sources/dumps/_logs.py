@@ -1,0 +1,184 @@
+"""Reads what torch's watchdog, its desync report and the launcher leave in logs.
+
+Grammar: torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp and TraceUtils.h, 1.13 to 2.13;
+torch/distributed/elastic/multiprocessing/errors/__init__.py, 2.13.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+MAX_FACTS = 10_000
+"""Most facts that are kept from one log."""
+
+_WORK = re.compile(
+    r"(?P<backend>NCCL|Gloo|UCC|XCCL|HCCL|MCCL)?\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)"
+    r"(?:, NumelIn=(?P<numel_in>\d+))?(?:, NumelOut=(?P<numel_out>\d+))?(?:, Timeout\(ms\)=(?P<timeout>\d+))?\)"
+    r"(?: ran for (?P<ran>\d+) milliseconds)?"
+)
+_RANK = re.compile(r"\[(?:PG .*? )?[Rr]ank (\d+)\]|\[rank(\d+)\]|\bon rank (\d+)\b")
+_GROUP = re.compile(r"\[PG (?:ID )?(?P<id>\S+)(?: PG GUID (?P<guid>[^\]]*?))? Rank \d+\]")
+_LAST = re.compile(r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)")
+_DESYNC = re.compile(r"\[(?P<ranks>[\d, ]+)\] (?P<what>finished|joined but didn't finish) collective #(?P<seq>\d+)"
+                     r"(?:, but didn't join collective #(?P<next>\d+))?")
+_NEVER = re.compile(r"ranks \[(?P<ranks>[\d, ]+)\] are the lagging ranks")
+_EXIT = re.compile(r"\brank\s*: (?P<rank>\d+)|\bexitcode\s*: (?P<code>-?\d+)|\blocal_rank: (?P<local>\d+)")
+_SIGNAL = re.compile(r"Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID (?P<pid>\d+)")
+_HEARTBEAT = re.compile(r"watchdog thread got stuck for (\d+) seconds|Heartbeat monitor timed out")
+_IB = re.compile(r"NET/IB\s*:.*(?:error (?P<code>\d+)|port error)")
+_PEER = re.compile(r"from peer (?P<peer>\d[\w.:]*)")
+_TRACE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
+_PREFIX = re.compile(r"^\[(?:rank|default)(\d+)\]:?", re.IGNORECASE)
+_DEATHS = (
+    ("out_of_memory", re.compile(r"CUDA out of memory|OutOfMemoryError|DefaultCPUAllocator: can't allocate|\bMemoryError\b")),
+    ("disk_full", re.compile(r"No space left on device|Errno 28")),
+    ("segfault", re.compile(r"Fatal Python error: Segmentation fault|SIGSEGV|Segmentation fault")),
+    ("exception", re.compile(r"^(?:\[\w+\]:?\s*)?(?:[\w.]+\.)?\w*(?:Error|Exception): \S")),
+)
+_PEER_LOST = re.compile(r"Connection (?:reset|closed|refused)|Broken pipe|DistNetworkError|NCCL communicator was aborted"
+                        r"|Timed out waiting|timed out|DistBackendError|ChildFailedError|ProcessGroupNCCL|gloo/transport",
+                        re.IGNORECASE)
+
+
+class LogFactKind(StrEnum):
+    """What a line of a log says."""
+
+    TIMEOUT = "timeout"
+    LAST_WORK = "last_work"
+    FINISHED_NOT_JOINED = "finished_not_joined"
+    JOINED_NOT_FINISHED = "joined_not_finished"
+    NEVER_JOINED = "never_joined"
+    HEARTBEAT_LOST = "heartbeat_lost"
+    DEATH = "death"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFact:
+    """One fact. `rank` is None when the line names none. `seq` counts a group's calls from 1."""
+
+    kind: LogFactKind
+    path: str
+    line: int
+    text: str
+    rank: int | None = None
+    ranks: tuple[int, ...] = ()
+    group: str | None = None
+    seq: int | None = None
+    completed: int | None = None
+    op: str | None = None
+    numel: int | None = None
+    timeout_ms: int | None = None
+    ran_ms: int | None = None
+    word: str | None = None
+    pid: int | None = None
+    site: str | None = None
+
+
+@dataclass(slots=True)
+class LogDocument:
+    """The facts of one log, in its order."""
+
+    facts: list[LogFact] = field(default_factory=list)
+    num_lines: int = 0
+
+
+def looks_like_log(text: str) -> bool:
+    """Whether the text holds a line of the grammar above."""
+    head = text[:2_000_000]
+    return any(pattern.search(head) for pattern in (_WORK, _DESYNC, _NEVER, _LAST, _SIGNAL, _HEARTBEAT, _IB)) or any(
+        re.search(pattern.pattern, head, re.MULTILINE) for _, pattern in _DEATHS
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(item) for item in re.findall(r"\d+", text))
+
+
+class _LogReader:
+    def __init__(self, path: str, rank: int | None) -> None:
+        self.path, self.file_rank = path, rank
+        self.document = LogDocument()
+        self.site: str | None = None
+        self.exit_rank: int | None = None
+
+    def add(self, kind: LogFactKind, number: int, text: str, **facts: object) -> None:
+        """Keeps one fact, while there is room."""
+        if len(self.document.facts) < MAX_FACTS:
+            fact = LogFact(kind=kind, path=self.path, line=number, text=text.strip()[:400], **facts)  # type: ignore[arg-type]
+            self.document.facts.append(fact)
+
+    def line(self, number: int, text: str) -> None:
+        """Takes one line."""
+        frame = _TRACE_FRAME.search(text)
+        if frame is not None:
+            if "site-packages" not in frame["file"] and "/lib/python" not in frame["file"]:
+                self.site = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
+            return
+        found = _RANK.search(text) or _PREFIX.search(text)
+        rank = self.file_rank
+        if found is not None:
+            rank = int(next(group for group in found.groups() if group is not None))
+        group = _GROUP.search(text)
+        self._watchdog(number, text, rank, None if group is None else group["guid"] or group["id"])
+        self._launcher(number, text, rank)
+
+    def _watchdog(self, number: int, text: str, rank: int | None, group: str | None) -> None:
+        for work in _WORK.finditer(text):
+            self.add(
+                LogFactKind.TIMEOUT,
+                number,
+                text,
+                rank=rank,
+                group=group,
+                seq=int(work["seq"]),
+                op=work["op"],
+                numel=None if work["numel_in"] is None else int(work["numel_in"]),
+                timeout_ms=None if work["timeout"] is None else int(work["timeout"]),
+                ran_ms=None if work["ran"] is None else int(work["ran"]),
+            )
+        last = _LAST.search(text)
+        if last is not None:
+            enqueued, completed = int(last["enqueued"]), int(last["completed"])
+            self.add(LogFactKind.LAST_WORK, number, text, rank=rank, group=group, seq=enqueued, completed=completed)
+        for desync in _DESYNC.finditer(text):
+            kind = LogFactKind.FINISHED_NOT_JOINED if desync["what"] == "finished" else LogFactKind.JOINED_NOT_FINISHED
+            self.add(kind, number, text, ranks=_numbers(desync["ranks"]), seq=int(desync["seq"]))
+        never = _NEVER.search(text)
+        if never is not None:
+            self.add(LogFactKind.NEVER_JOINED, number, text, ranks=_numbers(never["ranks"]))
+        if _HEARTBEAT.search(text):
+            self.add(LogFactKind.HEARTBEAT_LOST, number, text, rank=rank)
+        network = _IB.search(text)
+        if network is not None:
+            peer = _PEER.search(text)
+            self.add(LogFactKind.NETWORK, number, text, rank=rank, word=None if peer is None else peer["peer"])
+
+    def _launcher(self, number: int, text: str, rank: int | None) -> None:
+        for found in _EXIT.finditer(text):
+            if found["rank"] is not None:
+                self.exit_rank = int(found["rank"])
+        signal = _SIGNAL.search(text)
+        if signal is not None:
+            word = {"SIGSEGV": "segfault", "SIGKILL": "killed", "SIGSTOP": "stopped"}.get(signal["name"], "killed")
+            if signal["name"] not in ("SIGTERM", "SIGINT"):
+                who = self.exit_rank if self.exit_rank is not None else rank
+                self.add(LogFactKind.DEATH, number, text, rank=who, word=word, pid=int(signal["pid"]))
+            return
+        if _PEER_LOST.search(text):
+            return
+        for word, pattern in _DEATHS:
+            if pattern.search(text):
+                self.add(LogFactKind.DEATH, number, text, rank=rank, word=word, site=self.site)
+                self.site = None
+                return
+
+
+def read_log(text: str, *, path: str, rank: int | None = None) -> LogDocument:
+    """The facts in a log. `rank`: whose log it is, when the file's name tells. Lines are counted from 1."""
+    reader = _LogReader(path, rank)
+    number = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        reader.line(number, line[:4000])
+    reader.document.num_lines = number
+    return reader.document

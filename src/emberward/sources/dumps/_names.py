@@ -1,0 +1,42 @@
+"""Rank and host from a file's name, and what kind of number it is."""
+
+import re
+from pathlib import Path
+
+_RANK_WORD = re.compile(r"(?:^|[^a-z0-9])(?:global[_-]?)?rank[_.=-]?(\d{1,6})(?![0-9])", re.IGNORECASE)
+_TAIL = re.compile(r"^(?P<prefix>.*?[a-z_.-])?(?P<rank>\d{1,6})$", re.IGNORECASE)
+_SUFFIXES = frozenset(
+    ".json .pickle .pkl .txt .log .out .err .pyspy .stack .stacks .trace .dump .faulthandler .fr .bin".split()
+)
+
+
+def _stem(name: str) -> str:
+    while Path(name).suffix.lower() in _SUFFIXES and Path(name).stem:
+        name = Path(name).stem
+    return name
+
+
+def rank_of_name(name: str) -> int | None:
+    """The rank in a file's name: ``rank_3``, ``_dump_3``, ``nccl_trace_rank_3``, ``node7_3``, ``json_3.json``.
+
+    A word "rank" wins over a trailing number. None when the name holds neither.
+    Source of the default names: torch/csrc/distributed/c10d/FlightRecorder.hpp 2.13 (prefix + rank), and
+    github.com/pytorch/pytorch issue 140879 (host_rank).
+    """
+    stem = _stem(name)
+    word = _RANK_WORD.search(stem)
+    if word is not None:
+        return int(word.group(1))
+    tail = _TAIL.match(stem)
+    return None if tail is None else int(tail.group("rank"))
+
+
+def host_of_name(name: str) -> str | None:
+    """The host in a name of the form ``trace-HOST.out`` or ``HOST_RANK``; None for the tools' own prefixes."""
+    stem = _stem(name)
+    if stem.lower().startswith("trace-"):
+        return stem[len("trace-") :] or None
+    tail = re.match(r"^(?P<host>[A-Za-z][A-Za-z0-9.-]*[0-9])_(?:rank_?)?\d+$", stem)
+    if tail is None or tail.group("host").lower().startswith(("rank", "json", "dump")):
+        return None
+    return tail.group("host")
