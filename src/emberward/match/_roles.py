@@ -30,6 +30,8 @@ class Along:
         """The coordinates meant, ascending, for a rank at `coordinate` of an axis of `size`."""
         if self.fixed is not None:
             return self.fixed
+        if self.offsets is not None and len(self.offsets) == size:
+            return self.offsets
         return tuple(sorted((coordinate + offset) % size for offset in self.offsets or ()))
 
 

@@ -124,6 +124,9 @@ class Symmetry:
             return [np.full(count, self._set_id((i, u)), dtype=np.int64) for i, u in enumerate(used)]
         columns = []
         for i, (along, size) in enumerate(zip(place.axes, self._sizes, strict=True)):
+            if along.fixed is not None or len(along.offsets or ()) == size:
+                columns.append(np.full(count, self._set_id((i, along.at(0, size))), dtype=np.int64))
+                continue
             table = np.asarray([self._set_id((i, along.at(c, size))) for c in range(size)], dtype=np.int64)
             columns.append(table[self._coordinates[i][role.ranks]])
         return columns

@@ -85,6 +85,8 @@ class WaitGraph:
                 event = table.events[events[0]]
                 self._front[(table.node[events[0]], event.lane)] = unit
         self._edges: dict[Head, list[WaitEdge]] = {}
+        self._met: dict[tuple[int, int], tuple[list[tuple[int, int]], tuple[int, ...]]] = {}
+        """What a concrete call of a group lacks; by the identity of its member list, which the linker keeps."""
 
     def heads(self) -> list[Head]:
         """The heads of every node's standing rank, in the table's order."""
@@ -157,10 +159,15 @@ class WaitGraph:
         self, rank: int, e: int, body: Collective | Barrier | GroupCreate
     ) -> tuple[list[tuple[int, int]], Leaf | None]:
         table, k = self.table, self.table.number[e]
+        members = table.linker.members(rank, body)
+        known = self._met.get((id(members), table.arg[e]))
+        if known is not None:
+            needs, missing_ranks = known
+            return needs, Leaf(LeafKind.NO_PARTNER, rank, e, missing_ranks) if missing_ranks else None
         meeting = table.meetings[table.instance_meeting[table.arg[e]]]
         found: list[tuple[int, int]] = []
         missing: list[int] = []
-        for other, party in table.linker.members(rank, body):
+        for other, party in members:
             if party is None:
                 continue
             calls = meeting.calls.get(party, [])
@@ -168,7 +175,16 @@ class WaitGraph:
                 missing.append(other)
             elif not self.run.started[calls[k]]:
                 found.append((other, calls[k]))
+        self._met[(id(members), table.arg[e])] = (found, tuple(missing))
         return found, Leaf(LeafKind.NO_PARTNER, rank, e, tuple(missing)) if missing else None
+
+    def concrete_call(self, head: Head) -> tuple[int, int] | None:
+        """A key that all started heads of one concrete call of a group share; None for other heads."""
+        rank, e = head
+        body = self.table.events[e].body
+        if not self.run.started[e] or not isinstance(body, Collective | Barrier | GroupCreate):
+            return None
+        return id(self.table.linker.members(rank, body)), self.table.arg[e]
 
     def edges(self, head: Head) -> list[WaitEdge]:
         """The waits of `head` for other heads; none where a fault already explains it."""
@@ -249,17 +265,17 @@ def _cycle_through(graph: WaitGraph, start: Head, depth: int) -> tuple[list[tupl
     """(the shortest cycle through `start` of at most `depth` heads, waits followed)."""
     came_from: dict[Head, tuple[Head, WaitEdge]] = {}
     queue: deque[tuple[Head, int]] = deque([(start, 0)])
-    expanded: set[int] = set()
+    expanded: set[tuple[int, int]] = set()
     cost = 0
     while queue:
         head, distance = queue.popleft()
         if distance >= depth:
             break
-        if graph.run.started[head[1]] and graph.table.step[head[1]] is Step.MEET and distance > 0:
-            instance = graph.table.arg[head[1]]
-            if instance in expanded and graph.table.is_plain:
+        call = graph.concrete_call(head)
+        if call is not None and distance > 0:
+            if call in expanded:
                 continue
-            expanded.add(instance)
+            expanded.add(call)
         for edge in graph.edges(head):
             cost += 1
             following = (edge.rank, edge.head)
