@@ -17,7 +17,7 @@ from emberward.checkpoint._describe import (
 from emberward.checkpoint._digest import add_digests
 from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
 from emberward.checkpoint._reader import read_manifest
-from emberward.checkpoint._save import Agree, Saved, alone
+from emberward.checkpoint._save import Agree, Saved, alone, rehearse
 from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, prune
 from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
 from emberward.checkpoint._verify import digest_findings, verify
@@ -66,6 +66,7 @@ __all__ = [
     "load",
     "prune",
     "read_manifest",
+    "rehearse",
     "save",
     "verify",
 ]

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -205,16 +206,29 @@ def read_blocks(
 
 
 def _run_errand(checkpoint: Path, file: FileIO, errand: _Errand) -> None:
-    part, piece = errand.part, errand.piece
-    target = part.bits[
-        (..., *relative_slices(errand.common, part.box))
-    ]  # the dots keep a view of an array without dims
-    if errand.common == piece.box and target.flags.c_contiguous:
+    part, piece, item_bytes = errand.part, errand.piece, errand.part.dtype.item_bytes
+    where: tuple[Any, ...] = (..., *relative_slices(errand.common, part.box))  # dots: a view even of one without dims
+    target = part.bits[where]
+    first, last = flat_span(relative_box(errand.common, piece.box), box_shape(piece.box))
+    if last - first == target.size and target.flags.c_contiguous:
         raw = target.reshape(-1).view(np.uint8).data
-        for block in range(len(piece.crc32)):
-            read_block(checkpoint, file, piece, block, raw[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES])
+        _read_range(checkpoint, file, piece, volume(piece.box) * item_bytes, first * item_bytes, raw)
         return
-    for box, bits in read_blocks(checkpoint, file, piece, part.dtype.item_bytes, errand.common):
+    for box, bits in read_blocks(checkpoint, file, piece, item_bytes, errand.common):
         common = intersect(box, errand.common)
         if common is not None:
             part.bits[relative_slices(common, part.box)] = bits[relative_slices(common, box)]
+
+
+def _read_range(checkpoint: Path, file: FileIO, piece: Piece, piece_bytes: int, begin: int, into: memoryview) -> None:
+    """Fills `into` with the piece's bytes from `begin` on: whole blocks in place, the two ends through a buffer."""
+    end = begin + len(into)
+    for block in range(begin // BLOCK_BYTES, -(-end // BLOCK_BYTES)):
+        low, high = block * BLOCK_BYTES, min((block + 1) * BLOCK_BYTES, piece_bytes)
+        if begin <= low and high <= end:
+            read_block(checkpoint, file, piece, block, into[low - begin : high - begin])
+            continue
+        buffer = memoryview(bytearray(high - low))
+        read_block(checkpoint, file, piece, block, buffer)
+        from_byte, to_byte = max(begin, low), min(end, high)
+        into[from_byte - begin : to_byte - begin] = buffer[from_byte - low : to_byte - low]

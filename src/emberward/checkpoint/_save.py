@@ -34,6 +34,9 @@ Agree = Callable[[bool], bool]
 """Tells every rank whether all of them passed True. Each rank must call it the same number of times; it blocks until
 all have, for as long as the caller's own limit. With torch: an all-reduce (min) of one number over a host group."""
 
+NUM_AGREEMENTS = 3
+"""Agreements of a save that goes well. See [Note: order of a save]."""
+
 _T = TypeVar("_T")
 
 
@@ -88,6 +91,14 @@ def save_parts(
         written_bytes=0 if index.file is None else index.file.size_bytes,
         notices=_tidy(storage, shelf, replaced, keep) if leads else (),
     )
+
+
+def rehearse(*, agree: Agree) -> bool:
+    """Whether all ranks agreed: makes the agreements of a save that goes well, and touches no disk.
+
+    For a dry run: what `save_parts` communicates, no more and no less. See [Note: order of a save].
+    """
+    return all([agree(True) for _ in range(NUM_AGREEMENTS)])
 
 
 class _Aside:

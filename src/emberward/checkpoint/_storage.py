@@ -3,8 +3,9 @@
 import contextlib
 import fcntl
 import os
+from io import FileIO
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 
 class WritableFile(Protocol):
@@ -72,14 +73,25 @@ class Storage(Protocol):
 
 
 class _DiskFile:
-    def __init__(self, file: IO[bytes]) -> None:
+    """Names itself in its errors, as the system does not for calls on an open file."""
+
+    def __init__(self, file: FileIO, path: Path) -> None:
         self._file = file
+        self._path = path
 
     def write(self, data: memoryview) -> int:
-        return self._file.write(data)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
 
     def fsync(self) -> None:
-        os.fsync(self._file.fileno())
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
 
     def close(self) -> None:
         self._file.close()
@@ -94,7 +106,7 @@ class Disk:
 
     def create(self, path: Path) -> WritableFile:
         """Makes a new file, unbuffered, so that each write is one system call."""
-        return _DiskFile(path.open("xb", buffering=0))
+        return _DiskFile(FileIO(path, "x"), path)
 
     def rename(self, source: Path, target: Path) -> None:
         """rename(2)."""

@@ -1,6 +1,7 @@
 """One rank's share of a save: its data file, and the index that says what is in it."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,12 @@ def _write_data(storage: Storage, folder: Path, parts: Sequence[Part], *, step: 
                 for block, block_crc in enumerate(crcs):
                     crc = combine_crc32(crc, block_crc, min(BLOCK_BYTES, part.bits.nbytes - block * BLOCK_BYTES))
                 pieces[part.name].append(Piece(file=name, key=part.key, box=part.box, offset=offset, crc32=crcs))
-                shares[part.name].append(partial_digest(part.bits, part.box))
                 offset += part.bits.nbytes
-            file.fsync()
+            with ThreadPoolExecutor(max_workers=1) as flusher:  # the disk works while the digests are taken
+                flushed = flusher.submit(file.fsync)
+                for part in full:
+                    shares[part.name].append(partial_digest(part.bits, part.box))
+                flushed.result()
         finally:
             file.close()
         entry = FileEntry(name=name, size_bytes=offset, crc32=crc, header_bytes=len(header), header_crc32=crc32(header))

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from unit.checkpoint.checkpoint_storages import Fault, FaultyStorage, Plan
 
-from emberward.checkpoint import alone, latest, read_manifest, verify
+from emberward.checkpoint import alone, find_latest, read_manifest, verify
 from emberward.checkpoint._format import DType
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._reader import read_parts
@@ -57,8 +57,10 @@ def save_once(shelf: Path, step: int, seed: int, storage: Storage = DISK, keep: 
 
 def require_parts(shelf: Path) -> int:
     """The seed of the save that a resume would take, after every bit of it was found right."""
-    path = latest(shelf)
+    found = find_latest(shelf)
+    path = found.path
     assert path is not None, f"no save is left: {sorted(p.name for p in shelf.iterdir())}"
+    assert found.findings == (), "a crash is no damage: the pointer is always right"
     assert verify(path) == ()
     manifest = read_manifest(path)
     seed = manifest.meta["seed"]

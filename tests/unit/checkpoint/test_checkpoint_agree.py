@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from unit.checkpoint.checkpoint_ranks import blank, cut, is_bit_equal, random_bits, require_saved, save_all
+from unit.checkpoint.checkpoint_storages import Fault, FaultyStorage, Plan
 
 from emberward.checkpoint import Shard, latest, load
 from emberward.findings import EmberwardError
@@ -69,6 +70,41 @@ def test_the_same_part_given_twice_by_one_rank_is_refused(tmp_path):
     shards[1] *= 2
     error = require_all_raise(tmp_path, save_all(tmp_path, shards), culprit=1)
     assert isinstance(error, ValueError) and "twice" in str(error)
+
+
+def test_messages_of_a_disk_that_is_full(tmp_path):
+    plan = Plan(Fault.FULL, at=2, rank=1)
+    results = save_all(tmp_path, good_ranks(), storage_of=lambda rank: FaultyStorage(plan, rank))
+    texts = [str(result).replace(str(tmp_path), "checkpoints") for result in results]
+    assert texts[1] == (
+        "K103 rank 1 could not write the checkpoint\n"
+        "  where     write 160 bytes of rank-00001.safetensors\n"
+        "  found     No space left on device\n"
+        "  next      free space where checkpoints lies, then start again: it resumes from the save before"
+    )
+    assert texts[2] == (
+        "K103 another rank could not write its part of the checkpoint\n"
+        "  where     checkpoints\n"
+        "  found     rank 2 itself is well\n"
+        "  next      read the error of the rank that failed; the saves before this one are untouched"
+    )
+    assert [result.ranks for result in results] == [(), (1,), ()]
+
+
+def test_message_of_an_old_save_that_cannot_be_removed(tmp_path):
+    require_saved(save_all(tmp_path, good_ranks(), step=1))
+    plan = Plan(Fault.ERROR, at=0)
+    require_saved(save_all(tmp_path, good_ranks(), step=2, storage_of=lambda rank: FaultyStorage(plan, rank)))
+    plan = Plan(Fault.ERROR, at=plan.counts[0] + 1)
+    results = save_all(tmp_path, good_ranks(), step=3, keep=1, storage_of=lambda rank: FaultyStorage(plan, rank))
+    assert require_saved(results) == latest(tmp_path) == tmp_path / "step-00000003"
+    (notice,) = results[0].notices
+    assert (notice.code, notice.severity.value) == ("K104", "warning")
+    assert notice.message.replace(str(tmp_path), "checkpoints") == (
+        "the checkpoint is saved, but an old one could not be removed: [Errno 5] Input/output error: "
+        "'rename step-00000001 to .step-00000001.0001.gone'"
+    )
+    assert notice.next == f"check the file system of {tmp_path}; the next save tries again"
 
 
 CHILD = """

@@ -18,7 +18,7 @@ from unit.checkpoint.checkpoint_child import require_parts, save_once
 from unit.checkpoint.checkpoint_ranks import blank, is_bit_equal, random_bits, save_all, spread
 from unit.checkpoint.checkpoint_storages import Fault, FaultyStorage, Plan, PowerCut, PowerLossStorage
 
-from emberward.checkpoint import Saved, clean_leftovers, latest, load, read_manifest, verify
+from emberward.checkpoint import Saved, clean_leftovers, find_latest, load, read_manifest, verify
 from emberward.findings import EmberwardError
 
 NUM_RANKS = 2
@@ -43,8 +43,10 @@ def put(shelf: Path, step: int, seed: int, plan: Plan | None = None) -> list[Sav
 
 def require_whole(shelf: Path) -> int:
     """The seed of the save that a resume would take, after every bit of it was found right."""
-    path = latest(shelf)
+    found = find_latest(shelf)
+    path = found.path
     assert path is not None, f"no save is left: {sorted(p.name for p in shelf.iterdir())}"
+    assert found.findings == (), "a crash is no damage: the pointer is always right"
     assert verify(path) == ()
     seed = read_manifest(path).meta["seed"]
     for name, whole in tensors(seed).items():
@@ -175,7 +177,7 @@ from emberward.findings import EmberwardError
 try:
     save_once(Path(sys.argv[1]), 20, 2)
 except EmberwardError as error:
-    print(error.code, error.cause)
+    print(error.code, error.cause, Path(error.where).name)
 """
 
 
@@ -186,7 +188,7 @@ def test_the_kernel_refuses_to_write_on(tmp_path, limit_bytes):
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     command = [sys.executable, "-c", LIMITED, str(tmp_path), str(limit_bytes)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout.strip(), done.returncode) == ("K103 disk_full", 0), done.stderr
+    assert (done.stdout.strip(), done.returncode) == ("K103 disk_full rank-00000.safetensors", 0), done.stderr
     assert require_parts(tmp_path) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "latest", "step-00000010"]
 
