@@ -1,0 +1,88 @@
+"""The program: its verbs, and what every verb does with an error."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emberward import __version__
+from emberward.cli._checkpoint import checkpoint_app
+from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._report import report_run, watch_run
+from emberward.cli._train import TrainOptions, train
+from emberward.runs import Intent
+
+app = typer.Typer(
+    name="emberward",
+    help="Train large models across many accelerators, and prove, watch and explain every step.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(checkpoint_app, name="checkpoint")
+
+RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders lie.")]
+
+
+@app.command(
+    "train",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": True},
+)
+def train_verb(
+    context: typer.Context,
+    recipe: Annotated[str, typer.Argument(help="A preset, file.py[:function], module:function, .yaml or .toml.")],
+    ranks: Annotated[int | None, typer.Option("--ranks", help="Number of ranks on this machine.")] = None,
+    runs: RunsOption = Path("runs"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start a new run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last run, or with --run-id's.")] = False,
+    run_id: Annotated[str | None, typer.Option("--run-id", help="Which run to resume.")] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="Check and show everything, start nothing.")] = False,
+    grace_s: Annotated[float, typer.Option("--grace-s", help="Seconds that ranks have to save after a stop.")] = 120.0,
+    is_json: JsonOption = False,
+) -> None:
+    """Check, launch, supervise, resume by itself, end with a summary. Overrides: a.b=c or --a.b c."""
+    intent = Intent.FRESH if fresh else Intent.RESUME if resume or run_id else Intent.AUTO
+    options = TrainOptions(
+        recipe=recipe,
+        overrides=tuple(context.args),
+        num_ranks=ranks,
+        runs=runs,
+        intent=intent,
+        run_id=run_id,
+        is_dry=dry,
+        grace_s=grace_s,
+        environment=dict(os.environ),
+    )
+    guarded(lambda screen: train(options, screen), is_json=is_json)
+
+
+@app.command("report")
+def report_verb(run: Annotated[Path, typer.Argument(help="A run's folder.")], is_json: JsonOption = False) -> None:
+    """Summary of a run, from its folder alone."""
+    guarded(lambda screen: report_run(run, screen), is_json=is_json)
+
+
+@app.command("watch")
+def watch_verb(run: Annotated[Path, typer.Argument(help="A run's folder.")], is_json: JsonOption = False) -> None:
+    """Live view of a run, from its folder alone; ends when the run does."""
+    guarded(lambda screen: watch_run(run, screen), is_json=is_json)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"emberward {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Nothing of its own: the verbs do the work."""
+
+
+def main() -> None:
+    """The console program."""
+    app(prog_name="emberward", args=sys.argv[1:])

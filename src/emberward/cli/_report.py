@@ -1,0 +1,82 @@
+"""``emberward report`` and ``emberward watch``: a run from its folder alone."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from rich.live import Live
+from rich.text import Text
+
+from emberward.cli._console import Screen
+from emberward.findings import ConfigError, exit_code_of
+from emberward.report import ProgressReader, RunFolder, progress_text, read_json, read_run, run_json, run_text
+
+POLL_S = 0.5
+
+
+def open_folder(path: Path) -> RunFolder:
+    """The run in `path`, or the newest run below it. Raises ConfigError C107 when there is none."""
+    if (path / "config.resolved.yaml").exists():
+        return RunFolder(path=path.absolute())
+    below = sorted(path.glob("**/config.resolved.yaml"), key=lambda found: found.stat().st_mtime)
+    if below:
+        return RunFolder(path=below[-1].parent.absolute())
+    raise ConfigError(
+        "this is no run's folder",
+        code="C107",
+        where=str(path),
+        expected="a folder with config.resolved.yaml, as runs/NAME/ID",
+        found="none" if path.exists() else "no such folder",
+        next="emberward train bloom_tiny",
+    )
+
+
+def report_run(path: Path, screen: Screen) -> int:
+    """Prints the run's summary; 1 when it holds an error finding."""
+    report = read_run(open_folder(path))
+    if screen.is_json:
+        screen.document(report.findings, **run_json(report))
+    else:
+        screen.say(run_text(report))
+    return exit_code_of(report.findings)
+
+
+def watch_run(path: Path, screen: Screen) -> int:
+    """Shows the run's progress until it ends; blocks. Plain lines when not on a terminal, one JSON object a line."""
+    folder = open_folder(path)
+    reader = ProgressReader(folder)
+    live = Live(Text(""), console=screen.console, refresh_per_second=4) if screen.is_live else None
+    last = ""
+    if live is not None:
+        live.start()
+    try:
+        while True:
+            progress, _ = reader.poll(now_unix=time.time())
+            age = "" if progress.age_s is None else f"  last word {progress.age_s:.0f} s ago"
+            text = progress_text(progress)
+            if live is not None:
+                live.update(Text(text + age))
+            elif screen.is_json and text != last:
+                sys.stdout.write(
+                    json.dumps({"schema": 1, "findings": [], "progress": text, "step": progress.step}) + "\n"
+                )
+                sys.stdout.flush()
+            elif text != last:
+                screen.say(text + age)
+            last = text
+            if read_json(folder.summary) is not None or _has_ended(folder):
+                break
+            time.sleep(POLL_S)
+    finally:
+        if live is not None:
+            live.stop()
+    report = read_run(folder)
+    if not screen.is_json:
+        screen.say(run_text(report))
+    return exit_code_of(report.findings)
+
+
+def _has_ended(folder: RunFolder) -> bool:
+    report = read_run(folder)
+    return report.outcome is not None

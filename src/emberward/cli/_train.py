@@ -1,0 +1,208 @@
+"""``emberward train``: from a recipe's name to the summary of a run."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.live import Live
+from rich.text import Text
+
+from emberward.cli._console import Screen, Told
+from emberward.data import Manifest, open_tokenizer, prepare, verify_manifest
+from emberward.findings import ConfigError
+from emberward.layout import Axis
+from emberward.recipe import Loaded, Recipe, Resolved, layouts_for, load_recipe, mesh_of, resolve
+from emberward.report import (
+    Progress,
+    RunFolder,
+    layout_lines,
+    progress_text,
+    read_run,
+    require_sinks,
+    run_json,
+    run_text,
+    step_line,
+)
+from emberward.runs import Intent, Start, begin, choose_run, recipe_digest
+from emberward.supervise import LaunchPlan, LaunchResult, Outcome, absolute, agent_command, launch
+
+_GIVEN = ("preset ", "default")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """What the person asked for."""
+
+    recipe: str
+    overrides: tuple[str, ...]
+    num_ranks: int | None
+    runs: Path
+    intent: Intent
+    run_id: str | None
+    is_dry: bool
+    grace_s: float
+    environment: Mapping[str, str]
+
+
+def train(options: TrainOptions, screen: Screen) -> int:
+    """The exit code of a training on this machine; blocks until it ends."""
+    loaded, num_ranks, notes = fit_ranks(load_recipe(options.recipe, options.overrides), options)
+    tokenizer = open_tokenizer(loaded.recipe.data.tokenizer)
+    resolved = resolve(loaded, num_ranks=num_ranks, tokenizer_size=tokenizer.size)
+    recipe = resolved.recipe
+    require_sinks(
+        tensorboard=recipe.log.tensorboard, wandb=recipe.log.wandb, prometheus_port=recipe.log.prometheus_port
+    )
+    for line in (*resolved.batch.explain().splitlines(), *notes, *resolved.notes):
+        screen.say(line)
+    start = choose_run(absolute(options.runs), resolved, intent=options.intent, run_id=options.run_id, new_id=_new_id())
+    manifest = prepare_data(recipe, screen)
+    if options.is_dry:
+        _say_layout(resolved, screen)
+        screen.say(f"nothing was started; a start now: {start.why}")
+        screen.document([], start=start.why, folder=str(start.folder.path), num_ranks=num_ranks)
+        return 0
+    screen.say(start.why)
+    screen.say(f"folder {start.folder.path}")
+    assert manifest.path is not None
+    begin(start, resolved, manifest.path)
+    result = _launch(start, resolved, options, screen)
+    return _end(start, resolved, result, options, screen)
+
+
+def fit_ranks(loaded: Loaded, options: TrainOptions) -> tuple[Loaded, int, list[str]]:
+    """The recipe for the wanted number of ranks, that number, and what a person should know of it.
+
+    A preset's own layout gives way to the number of ranks; a layout that the person wrote does not (C104 later).
+    """
+    layout = loaded.recipe.layout
+    own = None if layout.dp is None else layout.dp * layout.tp * layout.pp
+    if options.num_ranks is None:
+        if own is None:
+            raise ConfigError(
+                "the number of ranks is not known",
+                code="C104",
+                where="layout.dp",
+                expected="--ranks N, or layout.dp with layout.tp and layout.pp",
+                found="neither",
+                next=f"emberward train {options.recipe} --ranks {layout.tp * layout.pp}",
+            )
+        return loaded, own, []
+    written = [key for key in ("layout.dp", "layout.tp", "layout.pp") if not _is_given(loaded.origins, key)]
+    if own in (None, options.num_ranks) or written:
+        return loaded, options.num_ranks, []
+    nearest = layouts_for(loaded.recipe, options.num_ranks, most=1)
+    if not nearest:
+        return loaded, options.num_ranks, []
+    found = nearest[0]
+    changes = [f"layout.dp={found.dp}", f"layout.tp={found.tp}", f"layout.pp={found.pp}"]
+    note = f"{options.num_ranks} ranks instead of the recipe's {own}: {' '.join(changes)}"
+    return load_recipe(options.recipe, (*changes, *options.overrides)), options.num_ranks, [note]
+
+
+def _is_given(origins: Mapping[str, str], key: str) -> bool:
+    """Whether `key` is as the preset or the defaults have it, and not something the person wrote."""
+    return origins.get(key, "default").startswith(_GIVEN)
+
+
+def prepare_data(recipe: Recipe, screen: Screen) -> Manifest:
+    """The prepared data of a recipe, made now unless it was before."""
+    manifest = prepare(
+        train=[(source.path, source.weight, source.name) for source in recipe.data.train],
+        evaluation=[(source.path, source.weight, source.name) for source in recipe.evaluation.sets],
+        tokenizer=recipe.data.tokenizer,
+        held_out=recipe.data.held_out,
+        cache=absolute(Path(recipe.data.cache or ".emberward/data")),
+        progress=Told(screen),
+    )
+    verify_manifest(manifest)
+    names = ", ".join(stream.name for stream in manifest.evaluation)
+    screen.say(f"data {', '.join(stream.name for stream in manifest.train)}; held out for evaluation: {names}")
+    for note in manifest.notes:
+        screen.say(f"data: {note}")
+    return manifest
+
+
+def _new_id() -> str:
+    return f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def planned_ranks(resolved: Resolved, host: str) -> list[dict[str, Any]]:
+    """Who will sit where, as the ranks themselves will say it."""
+    mesh = mesh_of(resolved.recipe.layout)
+    shard = mesh.axis_size(Axis.DP_SHARD)
+    rows = []
+    for rank in mesh.ranks:
+        at = mesh.coordinates(rank)
+        dp = at[Axis.DP_REPLICATE] * shard + at[Axis.DP_SHARD]
+        rows.append({"rank": rank, "host": host, "coordinates": {"pp": at[Axis.PP], "dp": dp, "tp": at[Axis.TP]}})
+    return rows
+
+
+def _say_layout(resolved: Resolved, screen: Screen) -> None:
+    for line in layout_lines(planned_ranks(resolved, "this machine")):
+        screen.say(f"  {line}")
+
+
+class _Shown:
+    """Shows a run while it goes: one live line on a terminal, else one plain line each log interval."""
+
+    def __init__(self, recipe: Recipe, screen: Screen, live: Live | None) -> None:
+        self._interval = recipe.log.interval
+        self._steps = recipe.steps or 0
+        self._screen = screen
+        self._live = live
+        self._last_phase: str | None = None
+
+    def __call__(self, progress: Progress, steps: Sequence[Mapping[str, Any]]) -> None:
+        if self._live is not None:
+            self._live.update(Text(progress_text(progress)))
+            return
+        for metrics in steps:
+            if metrics["step"] % self._interval == 0:
+                self._screen.say(step_line(metrics, steps=self._steps))
+        if progress.phase != self._last_phase and progress.phase not in (None, "train"):
+            self._screen.say(progress_text(progress))
+        self._last_phase = progress.phase
+
+
+def _launch(start: Start, resolved: Resolved, options: TrainOptions, screen: Screen) -> LaunchResult:
+    folder = start.folder
+    plan = LaunchPlan(
+        folder=folder,
+        num_ranks=resolved.num_ranks,
+        command=agent_command(folder=folder, num_ranks=resolved.num_ranks, attempt=_attempt(folder)),
+        environment=options.environment,
+        why=start.why,
+        config=recipe_digest(resolved),
+        grace_s=options.grace_s,
+    )
+    if not screen.is_live:
+        return launch(plan, on_progress=_Shown(resolved.recipe, screen, None))
+    with Live(Text("starting"), console=screen.console, refresh_per_second=5, transient=True) as live:
+        return launch(plan, on_progress=_Shown(resolved.recipe, screen, live))
+
+
+def _attempt(folder: RunFolder) -> int:
+    return read_run(folder).num_attempts + 1
+
+
+def _end(start: Start, resolved: Resolved, result: LaunchResult, options: TrainOptions, screen: Screen) -> int:
+    report = read_run(start.folder)
+    again = " ".join(["emberward train", options.recipe, *options.overrides])
+    if result.outcome is Outcome.DONE:
+        more = f"{again} --resume steps={2 * (resolved.recipe.steps or 0)}"
+        if resolved.recipe.optim.decay_samples is not None:
+            more = f"{again} --fresh"
+        commands = [f"emberward report {start.folder.path}", f"emberward checkpoint ls {start.folder.path}", more]
+    else:
+        commands = [f"{again}   (resumes)", f"emberward report {start.folder.path}"]
+    screen.say("")
+    screen.say(run_text(report, next_commands=commands))
+    if result.death is not None:
+        screen.say(result.death)
+    screen.document(result.findings, **run_json(report), exit_code=result.exit_code)
+    return result.exit_code

@@ -1,0 +1,48 @@
+"""Show people what we know: a run's folder read back, a step's line, a run's summary, and the sinks of its metrics.
+
+Floor 5. No torch. The web page and the terminal are fed from here; nothing here prints.
+"""
+
+from emberward.report._folder import RunFolder
+from emberward.report._progress import (
+    Progress,
+    ProgressReader,
+    count_text,
+    duration_text,
+    eta_s,
+    progress_text,
+)
+from emberward.report._read import LineTail, read_json, read_lines, tail_text
+from emberward.report._run_report import RunReport, layout_lines, printable, read_run, run_json, run_text, table
+from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, require_sinks
+from emberward.report._step_line import step_line
+from emberward.report._write import append_line, write_json
+
+__all__ = [
+    "JsonlSink",
+    "LineTail",
+    "MetricsSink",
+    "Progress",
+    "ProgressReader",
+    "RunFolder",
+    "RunReport",
+    "Sinks",
+    "append_line",
+    "count_text",
+    "duration_text",
+    "eta_s",
+    "layout_lines",
+    "open_sinks",
+    "printable",
+    "progress_text",
+    "read_json",
+    "read_lines",
+    "read_run",
+    "require_sinks",
+    "run_json",
+    "run_text",
+    "step_line",
+    "table",
+    "tail_text",
+    "write_json",
+]

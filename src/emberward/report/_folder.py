@@ -1,0 +1,118 @@
+"""Where everything of a run lies. The files and their keys are described in ``docs/runs.md``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """The paths inside one run's folder, ``runs/<name>/<id>/``. Makes and reads nothing."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The run's id: the folder's own name."""
+        return self.path.name
+
+    @property
+    def name(self) -> str:
+        """The run's name: the folder above the id."""
+        return self.path.parent.name
+
+    @property
+    def config(self) -> Path:
+        """The resolved recipe; each value with its origin."""
+        return self.path / "config.resolved.yaml"
+
+    @property
+    def data(self) -> Path:
+        """Where the prepared data's manifest lies."""
+        return self.path / "data.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One object a step, by rank 0."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def evals(self) -> Path:
+        """One object an evaluation, by rank 0."""
+        return self.path / "evals.jsonl"
+
+    @property
+    def progress(self) -> Path:
+        """What rank 0 does now."""
+        return self.path / "progress.json"
+
+    @property
+    def summary(self) -> Path:
+        """How the last attempt ended; absent while a run is going or after it broke."""
+        return self.path / "summary.json"
+
+    @property
+    def findings(self) -> Path:
+        """One finding a line, appended when seen."""
+        return self.path / "findings.jsonl"
+
+    @property
+    def attempts(self) -> Path:
+        """Two lines an attempt: its start and its end."""
+        return self.path / "attempts.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the launcher while it runs."""
+        return self.path / "launch.lock"
+
+    @property
+    def ranks(self) -> Path:
+        """Who the ranks of this attempt are, one file each."""
+        return self.path / "ranks"
+
+    @property
+    def failures(self) -> Path:
+        """The exceptions that ended ranks of this attempt, one file each."""
+        return self.path / "failures"
+
+    @property
+    def logs(self) -> Path:
+        """Output of the ranks and of the launch agent."""
+        return self.path / "logs"
+
+    @property
+    def agent_log(self) -> Path:
+        """Output of the launch agent."""
+        return self.logs / "agent.log"
+
+    @property
+    def early_logs(self) -> Path:
+        """What ranks wrote before they opened logs of their own."""
+        return self.logs / "launch"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Saves, one folder each."""
+        return self.path / "checkpoints"
+
+    @property
+    def events(self) -> Path:
+        """Recorded events, one file a rank."""
+        return self.path / "events"
+
+    @property
+    def tensorboard(self) -> Path:
+        """TensorBoard's event files, when that sink is on."""
+        return self.path / "tensorboard"
+
+    def rank_file(self, rank: int) -> Path:
+        """Who `rank` is."""
+        return self.ranks / f"rank{rank:05d}.json"
+
+    def rank_log(self, rank: int) -> Path:
+        """Standard output and error of `rank`."""
+        return self.logs / f"rank{rank:05d}.log"
+
+    def failure_file(self, rank: int) -> Path:
+        """The exception that ended `rank`."""
+        return self.failures / f"rank{rank:05d}.json"

@@ -1,0 +1,125 @@
+"""Where a run stands now: what its folder says, as one value that is shown live."""
+
+import statistics
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from emberward.report._folder import RunFolder
+from emberward.report._read import LineTail, read_json
+
+NUM_RECENT_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A run at one moment. Absent facts are None.
+
+    `phase` is setup, train, eval, save, sample or done; `age_s` is the time since rank 0 last said anything.
+    """
+
+    phase: str | None = None
+    detail: str | None = None
+    step: int | None = None
+    steps: int | None = None
+    loss: float | None = None
+    tokens_per_s: float | None = None
+    step_s: float | None = None
+    eta_s: float | None = None
+    age_s: float | None = None
+
+
+def eta_s(*, step: int, steps: int, recent_step_s: Collection[float]) -> float | None:
+    """Seconds until `steps` at the median of the recent step times, without saves and evals; None before a step."""
+    if not recent_step_s:
+        return None
+    return max(steps - step, 0) * statistics.median(recent_step_s)
+
+
+def duration_text(seconds: float) -> str:
+    """``42 s``, ``3:07`` (minutes) or ``2:03:07`` (hours)."""
+    whole = round(seconds)
+    minutes, rest = divmod(whole, 60)
+    if minutes == 0:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def count_text(value: float) -> str:
+    """A count that fits a line: 950, 12.3k, 4.5M, 2.0G."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:.1f}{unit}"
+    return f"{value:.0f}"
+
+
+def progress_text(progress: Progress) -> str:
+    """One line for people: step, loss, speed, time left, and the phase when it is not training."""
+    parts = []
+    if progress.step is not None:
+        parts.append(f"step {progress.step}" + ("" if progress.steps is None else f"/{progress.steps}"))
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4f}")
+    if progress.tokens_per_s is not None:
+        parts.append(f"{count_text(progress.tokens_per_s)} tok/s")
+    if progress.step_s is not None:
+        parts.append(f"{progress.step_s:.2f} s/step")
+    if progress.eta_s is not None:
+        parts.append(f"ETA {duration_text(progress.eta_s)}")
+    if progress.phase not in (None, "train"):
+        parts.append(str(progress.phase) + (f": {progress.detail}" if progress.detail else ""))
+    return "  ".join(parts) or "starting"
+
+
+class ProgressReader:
+    """Reads a run's folder again and again. Believes whole lines only.
+
+    Steps up to `after_step`, and steps that were given before, are not given again: a run that resumes cuts its metrics
+    back to the save's step and writes the rest anew.
+    """
+
+    def __init__(self, folder: RunFolder, *, from_end: bool = False, after_step: int | None = None) -> None:
+        self._folder = folder
+        self._tail = LineTail(folder.metrics, from_end=from_end)
+        self._given = after_step
+        self._recent_s: deque[float] = deque(maxlen=NUM_RECENT_STEPS)
+        self._last: dict[str, Any] = {}
+
+    def poll(self, *, now_unix: float) -> tuple[Progress, list[dict[str, Any]]]:
+        """Where the run stands, and the objects of the steps since the last call. Reads two files; does not wait."""
+        new = [metrics for metrics in self._tail.poll() if self._is_new(metrics)]
+        for metrics in new:
+            if isinstance(metrics.get("step_s"), int | float):
+                self._recent_s.append(metrics["step_s"])
+        if new:
+            self._last = new[-1]
+        said = read_json(self._folder.progress) or {}
+        step = self._last.get("step", said.get("step"))
+        steps = said.get("steps")
+        left_s = None
+        if isinstance(step, int) and isinstance(steps, int):
+            left_s = eta_s(step=step, steps=steps, recent_step_s=self._recent_s)
+        said_unix = said.get("time_unix")
+        return (
+            Progress(
+                phase=said.get("phase"),
+                detail=said.get("detail"),
+                step=step,
+                steps=steps,
+                loss=self._last.get("loss"),
+                tokens_per_s=self._last.get("tokens_per_s"),
+                step_s=statistics.median(self._recent_s) if self._recent_s else None,
+                eta_s=left_s,
+                age_s=None if said_unix is None else max(now_unix - said_unix, 0.0),
+            ),
+            new,
+        )
+
+    def _is_new(self, metrics: dict[str, Any]) -> bool:
+        step = metrics.get("step")
+        if not isinstance(step, int) or (self._given is not None and step <= self._given):
+            return False
+        self._given = step
+        return True

@@ -1,0 +1,201 @@
+"""A run as one value, read from its folder alone, and that value as text and as JSON."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emberward.findings import Finding
+from emberward.report._folder import RunFolder
+from emberward.report._progress import duration_text
+from emberward.report._read import JsonObject, read_json, read_lines
+
+MAX_LAYOUT_ROWS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a run's folder says. Absent facts are None.
+
+    `outcome` is that of the last attempt: done, stopped, failed or killed; None while it runs or when its launcher died
+    before it could write one. `seconds` and `lost_s` are sums over all attempts. Losses are in nats a token.
+    """
+
+    folder: RunFolder
+    outcome: str | None
+    step: int | None
+    steps: int | None
+    first_step: int | None
+    loss_first: float | None
+    loss_last: float | None
+    evals: Mapping[str, Mapping[str, float]]
+    eval_step: int | None
+    tokens_per_s: float | None
+    step_s: float | None
+    seconds: float
+    lost_s: float
+    num_attempts: int
+    checkpoint: str | None
+    sample_prompt: str | None
+    sample: str | None
+    ranks: tuple[JsonObject, ...]
+    findings: tuple[Finding, ...]
+
+
+def _median(lines: Sequence[JsonObject], key: str) -> float | None:
+    values = [line[key] for line in lines if isinstance(line.get(key), int | float)]
+    return statistics.median(values) if values else None
+
+
+def _findings(folder: RunFolder) -> tuple[Finding, ...]:
+    found = []
+    for line in read_lines(folder.findings):
+        try:
+            found.append(Finding.from_json(line))
+        except (KeyError, TypeError, ValueError):
+            continue
+    return tuple(found)
+
+
+def _ranks(folder: RunFolder, summary: JsonObject) -> tuple[JsonObject, ...]:
+    if isinstance(summary.get("ranks"), list):
+        return tuple(summary["ranks"])
+    files = sorted(folder.ranks.glob("rank*.json"))
+    return tuple(rank for file in files if (rank := read_json(file)) is not None)
+
+
+def read_run(folder: RunFolder) -> RunReport:
+    """The report of the run in `folder`; a folder that lacks files gives a report that lacks facts. Reads only.
+
+    A step that was done twice, before and after a resume, counts as it was done last.
+    """
+    summary = read_json(folder.summary) or {}
+    said = read_json(folder.progress) or {}
+    by_step = {line["step"]: line for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)}
+    steps = [by_step[step] for step in sorted(by_step)]
+    evals = list(read_lines(folder.evals))
+    ends = [line for line in read_lines(folder.attempts) if line.get("event") == "end"]
+    starts = [line for line in read_lines(folder.attempts) if line.get("event") == "start"]
+    ended = bool(ends) and ends[-1].get("attempt") == starts[-1].get("attempt") if starts else False
+    last_eval = evals[-1] if evals else {}
+    return RunReport(
+        folder=folder,
+        outcome=ends[-1].get("outcome") if ended else summary.get("outcome"),
+        step=steps[-1]["step"] if steps else summary.get("step"),
+        steps=said.get("steps"),
+        first_step=steps[0]["step"] if steps else None,
+        loss_first=steps[0].get("loss") if steps else summary.get("loss_first"),
+        loss_last=steps[-1].get("loss") if steps else summary.get("loss_last"),
+        evals=summary.get("evals") or last_eval.get("sets") or {},
+        eval_step=last_eval.get("step"),
+        tokens_per_s=_median(steps, "tokens_per_s") or summary.get("tokens_per_s"),
+        step_s=_median(steps, "step_s"),
+        seconds=sum(end.get("hours") or 0.0 for end in ends) * 3600,
+        lost_s=sum(end.get("hours_lost") or 0.0 for end in ends) * 3600,
+        num_attempts=len(starts),
+        checkpoint=summary.get("checkpoint"),
+        sample_prompt=summary.get("sample_prompt"),
+        sample=summary.get("sample"),
+        ranks=_ranks(folder, summary),
+        findings=_findings(folder),
+    )
+
+
+def run_json(report: RunReport) -> JsonObject:
+    """The report as it stands in a command's JSON document, without its findings."""
+    return {
+        "run": str(report.folder.path),
+        "name": report.folder.name,
+        "id": report.folder.id,
+        "outcome": report.outcome,
+        "step": report.step,
+        "steps": report.steps,
+        "loss_first": report.loss_first,
+        "loss_last": report.loss_last,
+        "evals": {name: dict(values) for name, values in report.evals.items()},
+        "tokens_per_s": report.tokens_per_s,
+        "step_s": report.step_s,
+        "hours": report.seconds / 3600,
+        "hours_lost": report.lost_s / 3600,
+        "attempts": report.num_attempts,
+        "checkpoint": report.checkpoint,
+        "sample_prompt": report.sample_prompt,
+        "sample": report.sample,
+        "ranks": list(report.ranks),
+    }
+
+
+def printable(text: str) -> str:
+    """`text` with every control character but newline and tab shown as an escape: a model may write anything."""
+    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table, columns aligned to the right except the last, which is aligned to the left."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = []
+    for row in [header, *rows]:
+        cells = [cell.rjust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+        lines.append("  ".join([*cells, row[-1]]))
+    return lines
+
+
+def layout_lines(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The layout table: rank, coordinates on each axis, host; at most MAX_LAYOUT_ROWS ranks, the rest counted."""
+    if not ranks:
+        return []
+    ordered = sorted(ranks, key=lambda rank: rank.get("rank", 0))
+    axes = list(ordered[0].get("coordinates") or {})
+    rows = []
+    for rank in ordered[:MAX_LAYOUT_ROWS]:
+        at = rank.get("coordinates") or {}
+        rows.append(
+            [str(rank.get("rank")), *(str(at.get(axis, "")) for axis in axes), str(rank.get("host", "unknown"))]
+        )
+    lines = table(["rank", *axes, "host"], rows)
+    if len(ordered) > MAX_LAYOUT_ROWS:
+        lines.append(f"and {len(ordered) - MAX_LAYOUT_ROWS} more ranks, in {len(ordered)} files of ranks/")
+    return lines
+
+
+def _head(report: RunReport) -> str:
+    state = report.outcome or "no end recorded: it runs, or its launcher died"
+    where = "" if report.step is None else f" at step {report.step}"
+    of = "" if report.steps is None or report.step is None else f" of {report.steps}"
+    return f"{report.folder.name} {report.folder.id}: {state}{where}{of}"
+
+
+def _facts(report: RunReport) -> list[tuple[str, str]]:
+    facts = []
+    if report.loss_first is not None and report.loss_last is not None:
+        span = f"steps {report.first_step} to {report.step}"
+        facts.append(("loss", f"{report.loss_first:.4f} -> {report.loss_last:.4f} nats a token ({span})"))
+    for name, values in report.evals.items():
+        tokens = f"over {values['tokens']:,.0f} tokens" if "tokens" in values else ""
+        facts.append(("evaluation", f"{name}: {values.get('loss', float('nan')):.4f} {tokens}".rstrip()))
+    if report.tokens_per_s is not None:
+        each = "" if report.step_s is None else f", {report.step_s:.3f} s a step (medians)"
+        facts.append(("speed", f"{report.tokens_per_s:,.0f} tokens/s{each}"))
+    if report.num_attempts:
+        attempts = "1 attempt" if report.num_attempts == 1 else f"{report.num_attempts} attempts"
+        lost = f", {report.lost_s / 3600:.3f} h lost since a save" if report.lost_s else ""
+        facts.append(("hours", f"{report.seconds / 3600:.3f} h ({duration_text(report.seconds)}) in {attempts}{lost}"))
+    if report.checkpoint is not None:
+        facts.append(("saved", report.checkpoint))
+    return facts
+
+
+def run_text(report: RunReport, *, next_commands: Sequence[str] = ()) -> str:
+    """The summary of a run for people: layout table, figures, findings, sample, folder, commands to try next."""
+    lines = [_head(report), ""]
+    lines += [f"  {line}" for line in layout_lines(report.ranks)]
+    if report.ranks:
+        lines.append("")
+    lines += [f"  {label:<11} {value}" for label, value in _facts(report)]
+    lines += [f"  {finding.severity.value:<11} {finding.code} {finding.message}" for finding in report.findings]
+    if report.sample is not None:
+        text = printable((report.sample_prompt or "") + report.sample)
+        lines += ["  sample", *(f"    | {line}" for line in text.split("\n"))]
+    lines.append(f"  {'folder':<11} {report.folder.path}")
+    lines += [f"  {'next' if i == 0 else '':<11} {command}" for i, command in enumerate(next_commands)]
+    return "\n".join(lines)

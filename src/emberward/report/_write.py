@@ -1,0 +1,27 @@
+"""Writing into a run's folder so that no reader ever believes half a file."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes the object aside, then renames it over `path`. Not synced to disk: for what a restart does not need."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside.write_text(json.dumps(value), encoding="utf-8")
+    aside.replace(path)
+
+
+def append_line(path: Path, value: Mapping[str, Any]) -> None:
+    """Appends the object as one whole line and syncs it to disk; a line that a crash cut is closed first."""
+    data = json.dumps(value).encode() + b"\n"
+    with path.open("ab+") as file:
+        if size := file.seek(0, os.SEEK_END):
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                data = b"\n" + data
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
