@@ -1,5 +1,6 @@
 """Where tensors live: meshes, axes, and how each axis holds a tensor. A floor-0 room: standard library only."""
 
+from emberward.layout._decoder import Decoder, DecoderTensor
 from emberward.layout._layout import Box, Broadcast, Layout, Partial, Placement, Split, chunk, local_box, local_shape
 from emberward.layout._mesh import Axis, Mesh
 
@@ -7,6 +8,8 @@ __all__ = [
     "Axis",
     "Box",
     "Broadcast",
+    "Decoder",
+    "DecoderTensor",
     "Layout",
     "Mesh",
     "Partial",
