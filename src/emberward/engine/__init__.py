@@ -5,7 +5,7 @@ from emberward.engine._bloom_hf import export_hf, hf_config, hf_name, parameter_
 from emberward.engine._engine import Engine, MicroBatch, shape_of
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import StepTotals
-from emberward.engine._world import Channel, World, build_world
+from emberward.engine._world import Channel, HostRead, PhaseMark, World, build_world, host_values
 
 __all__ = [
     "BloomShape",
@@ -13,13 +13,16 @@ __all__ = [
     "Engine",
     "Executor",
     "Feed",
+    "HostRead",
     "MicroBatch",
+    "PhaseMark",
     "StepTotals",
     "World",
     "build_world",
     "export_hf",
     "hf_config",
     "hf_name",
+    "host_values",
     "parameter_shapes",
     "shape_of",
 ]

@@ -258,7 +258,8 @@ class Engine:
             return 0.0, 0.0
         losses = torch.stack([loss for loss, _ in sums]).double().sum()
         counts = torch.stack([count for _, count in sums]).double().sum()
-        return float(losses), float(counts)
+        loss_sum, count = self.world.read("own_sums", torch.stack([losses, counts]))
+        return loss_sum, count
 
     def _update(self, totals: StepTotals, nominal: float, lr: float, before_update: Callable[[], None] | None) -> None:
         if totals.is_finite and totals.num_tokens:
@@ -304,7 +305,7 @@ class Engine:
         self._forward([each.tokens for each in micro_batches], loss, sink=sink)
         totals = torch.tensor(self._own_sums(sums), dtype=torch.float64, device=self.world.device)
         dist.all_reduce(totals, group=self.world.channels["world"].handle)
-        loss_sum, count = totals.tolist()
+        loss_sum, count = self.world.read("eval_totals", totals)
         return loss_sum, count
 
     def _forward(
@@ -351,7 +352,7 @@ class Engine:
                 weights = torch.softmax(logits[0, len(window) - 1].float().cpu() / temperature, dim=-1)
                 picked[0] = torch.multinomial(weights, 1, generator=generator)[0]
             dist.broadcast(picked, src=source, group=self.world.channels["world"].handle)
-            ids.append(int(picked))
+            ids.append(int(self.world.read("sampled_token", picked)[0]))
         return ids
 
     # -- state -------------------------------------------------------------------------------------------------------

@@ -82,12 +82,17 @@ class Executor:
         events = list(program)
         last_backward = _last_backwards(events)
         shape = transfer_shape or self._transfer_shape
+        mark = self._world.mark
         try:
             for event in events:
+                if mark is not None:
+                    mark(dataclasses.replace(event.phase, step=step))
                 started_ns = time.monotonic_ns() if sink is not None else 0
                 self._do(event, feed, last_backward, shape)
                 if sink is not None:
                     _record(sink, event, step, started_ns)
+            if mark is not None:
+                mark(Phase(step=step))
         finally:
             self._in_flight.clear()
             self._values.clear()

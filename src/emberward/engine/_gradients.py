@@ -88,8 +88,9 @@ def sum_totals(
     squares, zeros = 0.0, 0.0
     if owned:
         norms = torch.stack(torch._foreach_norm(owned)).double()
-        squares = float(norms.square().sum())
-        zeros = float(sum(grad.numel() - int(torch.count_nonzero(grad)) for grad in owned))
+        num_nonzero = torch.stack([torch.count_nonzero(grad) for grad in owned]).sum().double()
+        squares, nonzeros = world.read("own_gradients", torch.stack([norms.square().sum(), num_nonzero]))
+        zeros = sum(grad.numel() for grad in owned) - nonzeros
     is_finite = math.isfinite(squares) and math.isfinite(loss_sum)
     mine = [
         squares if is_finite else 0.0,
@@ -101,7 +102,7 @@ def sum_totals(
     ]
     totals = torch.tensor(mine, dtype=torch.float64, device=world.device)
     dist.all_reduce(totals, group=world.channels["world"].handle)
-    squares, loss_sum, num_tokens, zeros, bad, stops = totals.tolist()
+    squares, loss_sum, num_tokens, zeros, bad, stops = world.read("step_totals", totals)
     to_mean = nominal_tokens / num_tokens / loss_scale if num_tokens else 0.0
     return StepTotals(
         loss_sum=loss_sum,

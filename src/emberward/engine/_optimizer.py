@@ -33,6 +33,7 @@ class LocalAdamW:
             eps=config.eps,
             fused=True,
         )
+        self._num_updates = 0
         self._make_state()
 
     def _pairs(self) -> Iterator[tuple[nn.Parameter, ParameterPart]]:
@@ -53,6 +54,7 @@ class LocalAdamW:
         for group in self._adamw.param_groups:
             group["lr"] = lr
         self._adamw.step()
+        self._num_updates += 1
         for param in self._locals:
             param.grad = None
 
@@ -65,10 +67,11 @@ class LocalAdamW:
     @property
     def num_updates(self) -> int:
         """Updates made so far."""
-        return int(self._adamw.state[self._locals[0]]["step"]) if self._locals else 0
+        return self._num_updates
 
     def set_num_updates(self, count: int) -> None:
         """Says how many updates the moments have seen, after a load."""
+        self._num_updates = count
         for param in self._locals:
             self._adamw.state[param]["step"].fill_(float(count))
 

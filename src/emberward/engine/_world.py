@@ -6,16 +6,17 @@
 device mesh is built from them. The creation order is part of a group's identity in events.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from emberward.engine._tensor_parallel import TensorAxis
-from emberward.events import Group
+from emberward.events import Group, Phase
 from emberward.layout import Axis, Mesh
 
 DP_AXES = (Axis.DP_REPLICATE, Axis.DP_SHARD)
@@ -34,11 +35,27 @@ class Channel:
         return len(self.group.ranks)
 
 
+HostRead = Callable[[str, Tensor], list[float]]
+"""Gives the host a small tensor's values, flat; the name says what is decided by them."""
+
+PhaseMark = Callable[[Phase], None]
+"""Is told which part of a program begins."""
+
+
+def host_values(name: str, tensor: Tensor) -> list[float]:
+    """The tensor's values, flat. Blocks until the device has them."""
+    del name
+    found: list[float] = tensor.reshape(-1).tolist()
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """This rank's place: mesh, coordinates, device and communicators by name.
 
     Names: ``world``, ``tied`` (first and last stage of one pipeline), ``pp_down``, ``pp_up`` and each axis' own.
+    Every value on which the host decides goes through `read`, so that a dry run, whose tensors hold no values, can
+    declare it. `mark` follows the phases of programs, None when nobody listens.
     """
 
     rank: int
@@ -47,6 +64,8 @@ class World:
     coordinates: Mapping[Axis, int]
     channels: Mapping[str, Channel]
     device_mesh: DeviceMesh
+    read: HostRead = host_values
+    mark: PhaseMark | None = None
 
     def size(self, axis: Axis) -> int:
         """Number of ranks along `axis`."""
@@ -89,7 +108,7 @@ def _make(members: list[tuple[int, ...]], rank: int, index: int, label: str, tim
     """Makes one group for each of `members` and gives the one that `rank` is in. All ranks must call; blocks."""
     mine: Channel | None = None
     for ranks in members:
-        handle = dist.new_group(list(ranks), timeout=timeout)
+        handle = dist.new_group(list(ranks), timeout=timeout, group_desc=label)
         if rank in ranks:
             mine = Channel(group=Group(ranks=ranks, index=index, label=label), handle=handle)
     assert mine is not None, f"rank {rank} is in no {label} group"

@@ -7,8 +7,9 @@ a file, a clock or a signal of its own.
 """
 
 import json
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -19,15 +20,17 @@ import torch.distributed as dist
 from emberward import checkpoint
 from emberward.data import Batch, EvalSet, PrefetchLoader, TrainData, eval_batches, open_tokenizer, step_indices
 from emberward.engine import Engine, MicroBatch, StepTotals, World
+from emberward.events import Phase, Stage
 from emberward.findings import EmberwardError
-from emberward.perf import hardware_tflops, mfu, model_flops_per_token
 from emberward.plan import BatchPlan, learning_rate
 from emberward.rank._events import StepRecorder
+from emberward.rank._metrics import rates
 from emberward.rank._signals import StopRequest
 from emberward.recipe import Recipe
-from emberward.report import RunFolder, Sinks, append_line, write_json
+from emberward.report import RunFolder, Sinks, append_line, step_line, write_json
 
 PROGRESS_INTERVAL_S = 0.5
+_STAGES = {"eval": Stage.EVAL, "save": Stage.SAVE, "sample": Stage.EXIT, "done": Stage.EXIT}
 EMPTY = torch.empty((0, 0), dtype=torch.int64)
 
 
@@ -51,7 +54,8 @@ class Position:
 class Trainer:
     """One rank's part in a run. Every method must be called by all ranks together.
 
-    `sinks` is set on the one rank that writes metrics, after `resume` has said from which step on.
+    `sinks` is set on the one rank that writes metrics, after `resume` has said from which step on. `save` writes a
+    checkpoint, as `checkpoint.save` does; `is_heard` also writes each step's line to standard output; `enter` is told the phases of the run; a dry run gives its own.
     """
 
     def __init__(
@@ -66,6 +70,8 @@ class Trainer:
         stop: StopRequest,
         data_digest: str,
         peak_tflops: float | None,
+        save: Callable[..., object] = checkpoint.save,
+        enter: Callable[[Phase], None] | None = None,
     ) -> None:
         self.recipe = recipe
         self.batch = batch
@@ -75,9 +81,12 @@ class Trainer:
         self._evals = evals
         self._folder = folder
         self.sinks: Sinks | None = None
+        self.is_heard = False
         self._stop = stop
         self._data_digest = data_digest
         self._peak_tflops = peak_tflops
+        self._write_save = save
+        self._enter = enter
         self._last_progress_s = 0.0
         self._losses: list[float] = []
         self._last_evals: dict[str, dict[str, float]] = {}
@@ -152,6 +161,8 @@ class Trainer:
     def _one_step(self, loader: Iterator[Batch | None]) -> StepTotals:
         started_s = time.perf_counter()
         position = self.position
+        if self._enter is not None:
+            self._enter(Phase(step=position.step))
         size = self.batch.batch_at(position.consumed_samples)
         num_mb = self.batch.accumulation_at(position.consumed_samples)
         micro_batches = self._cut(next(loader), num_mb)
@@ -190,53 +201,42 @@ class Trainer:
         ]
 
     def _log(self, totals: StepTotals, *, size: int, lr: float, step_s: float, data_s: float) -> None:
-        position, model = self.position, self.recipe.model
-        assert model.vocab_size is not None
+        position = self.position
         self._losses.append(totals.loss)
         if self.sinks is None:
             return
-        tokens_per_s = size * model.seq_len / step_s
-        sizes: dict[str, Any] = {
-            "num_layers": model.num_layers,
-            "hidden": model.hidden,
-            "seq_len": model.seq_len,
-            "vocab_size": model.vocab_size,
-            "ffn_hidden": model.ffn_hidden,
+        metrics = {
+            "steps": self.steps,
+            "consumed_samples": position.consumed_samples,
+            "consumed_tokens": position.consumed_tokens,
+            "loss": totals.loss,
+            "grad_norm": totals.grad_norm,
+            "num_zeros": totals.num_zeros,
+            "lr": lr,
+            "global_batch_size": size,
+            "loss_scale": self.engine.loss_scale.scale,
+            "step_s": step_s,
+            "data_s": data_s,
+            **rates(
+                self.recipe,
+                global_batch=size,
+                step_s=step_s,
+                num_ranks=self.world.mesh.size,
+                peak_tflops=self._peak_tflops,
+            ),
+            "skipped": int(not totals.is_finite),
+            "nan": int(not totals.is_finite),
         }
-        num_ranks = self.world.mesh.size
-        self.sinks.log(
-            position.step,
-            {
-                "steps": self.steps,
-                "consumed_samples": position.consumed_samples,
-                "consumed_tokens": position.consumed_tokens,
-                "loss": totals.loss,
-                "grad_norm": totals.grad_norm,
-                "num_zeros": totals.num_zeros,
-                "lr": lr,
-                "global_batch_size": size,
-                "loss_scale": self.engine.loss_scale.scale,
-                "step_s": step_s,
-                "data_s": data_s,
-                "samples_per_s": size / step_s,
-                "tokens_per_s": tokens_per_s,
-                "tflops": hardware_tflops(
-                    **sizes, global_batch=size, step_s=step_s, num_ranks=num_ranks, recompute=model.recompute
-                ),
-                "mfu": mfu(
-                    flops_per_token=model_flops_per_token(**sizes),
-                    tokens_per_s=tokens_per_s,
-                    num_ranks=num_ranks,
-                    peak_tflops=self._peak_tflops,
-                ),
-                "skipped": int(not totals.is_finite),
-                "nan": int(not totals.is_finite),
-            },
-        )
+        self.sinks.log(position.step, metrics)
+        if self.is_heard:
+            line = step_line({"step": position.step, **metrics}, steps=self.steps)
+            sys.stdout.write(line + "\n")
         self._say("train")
 
     def _say(self, phase: str, detail: str | None = None) -> None:
         """Tells watchers what the ranks do now; at most each half second while training."""
+        if self._enter is not None:
+            self._enter(Phase(step=self.position.step, stage=_STAGES.get(phase), name=detail))
         if self.world.rank != 0:
             return
         now_s = time.monotonic()
@@ -285,7 +285,7 @@ class Trainer:
         if self._saved_step == self.position.step:
             return
         self._say("save", f"step {self.position.step}")
-        checkpoint.save(
+        self._write_save(
             self._folder.checkpoints,
             step=self.position.step,
             shards=self.engine.shards(owned_only=True),
@@ -339,7 +339,7 @@ class Trainer:
         """Whether `is_right` on every rank. All ranks must call; blocks."""
         vote = torch.tensor([0 if is_right else 1], device=self.world.device)
         dist.all_reduce(vote, group=self.world.channels["world"].handle)
-        return int(vote) == 0
+        return self.world.read("vote", vote)[0] == 0
 
     def _finish(self, outcome: Outcome, seconds: float) -> None:
         """Writes how the attempt ended; rank 0 does, after all have generated the sample together."""

@@ -1,0 +1,141 @@
+"""A short run of the real engine and trainer that passes through every phase of a long one.
+
+[Note: what a rehearsal covers]
+Two steps with the recipe's first accumulation, evaluation of every set after the first and at the end, a save after
+the first and at the end, the sample, and the end; then a second start that is asked to stop after one step and saves.
+Where a batch ramp-up has other accumulations, one step with the largest. Later steps repeat these: what decides
+whether a phase comes is the step number and totals that all ranks share (`_trainer.py` [Note: what ranks agree on]).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from emberward.data import Batch, EvalSet, TrainData
+from emberward.engine import Engine, World
+from emberward.events import Phase
+from emberward.plan import BatchPlan
+from emberward.rank._signals import StopRequest
+from emberward.rank._trainer import Outcome, Position, Trainer
+from emberward.recipe import Recipe
+from emberward.report import RunFolder
+
+NUM_STEPS = 2
+NUM_SAMPLE_TOKENS = 2
+
+
+class BlankText:
+    """Samples of zeros, for training and evaluation alike: as many as one asks for, and no file."""
+
+    def __init__(self, *, seq_len: int, num_samples: int) -> None:
+        self.seq_len = seq_len
+        self.num_samples = num_samples
+
+    def batch(self, indices: Sequence[int | None]) -> Batch:
+        """Samples of zeros: tokens [len(indices), S + 1], mask [len(indices), S] of ones, zeros for None."""
+        tokens = np.zeros((len(indices), self.seq_len + 1), dtype=np.int64)
+        mask = np.ones((len(indices), self.seq_len), dtype=np.float32)
+        for row, index in enumerate(indices):
+            if index is None:
+                mask[row] = 0.0
+        return Batch(tokens=tokens, mask=mask)
+
+
+class PhaseMarker:
+    """Joins the trainer's phases (which evaluation set, which save) with those of the programs that run inside."""
+
+    def __init__(self, sink: Callable[[Phase], None]) -> None:
+        self._sink = sink
+        self._outer = Phase()
+
+    def enter(self, phase: Phase) -> None:
+        """A phase of the run begins."""
+        self._outer = phase
+        self._sink(phase)
+
+    def inner(self, phase: Phase) -> None:
+        """A phase of a program begins, inside the run's."""
+        outer = self._outer
+        stage = phase.stage if outer.stage is None else outer.stage
+        self._sink(Phase(step=outer.step, micro_batch=phase.micro_batch, stage=stage, name=outer.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What a rehearsal plays: a shortened recipe, its batches, and the number of samples of each evaluation set."""
+
+    recipe: Recipe
+    batch: BatchPlan
+    eval_samples: Mapping[str, int]
+    last_accumulation_at: int | None
+    """Consumed samples at which the largest accumulation begins; None when there is one alone."""
+
+
+def script_of(recipe: Recipe, batch: BatchPlan, eval_samples: Mapping[str, int]) -> Script:
+    """The rehearsal of a resolved recipe. See [Note: what a rehearsal covers]."""
+    short = replace(
+        recipe,
+        steps=NUM_STEPS,
+        sample_tokens=min(recipe.sample_tokens, NUM_SAMPLE_TOKENS),
+        evaluation=replace(recipe.evaluation, interval=None if recipe.evaluation.interval is None else 1),
+        save=replace(recipe.save, interval=None if recipe.save.interval is None else 1),
+        log=replace(recipe.log, events=0),
+    )
+    largest, at = batch.accumulation_at(0), None
+    for phase in batch.phases():
+        if batch.accumulation_at(phase.first_sample) > largest:
+            largest, at = batch.accumulation_at(phase.first_sample), phase.first_sample
+    return Script(recipe=short, batch=batch, eval_samples=dict(eval_samples), last_accumulation_at=at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where a rehearsal plays: this rank's world, its scratch folder, and what stands in for the outside.
+
+    `save` writes a checkpoint; `stop` is asked before each part whether this rank is told to stop in it.
+    """
+
+    world: World
+    folder: RunFolder
+    enter: Callable[[Phase], None]
+    save: Callable[..., object]
+    before_part: Callable[[str, StopRequest], None]
+
+
+def play(script: Script, stage: Stage) -> list[Outcome]:
+    """Plays every part and returns how each ended. All ranks must call; blocks."""
+    engine = Engine(script.recipe, stage.world)
+    outcomes = [_part(script, stage, engine, "to the end", Position())]
+    if script.last_accumulation_at is not None:
+        last = Position(step=NUM_STEPS - 1, consumed_samples=script.last_accumulation_at)
+        outcomes.append(_part(script, stage, engine, "largest batch", last))
+    outcomes.append(_part(script, stage, engine, "asked to stop", Position()))
+    return outcomes
+
+
+def _part(script: Script, stage: Stage, engine: Engine, name: str, position: Position) -> Outcome:
+    recipe = script.recipe
+    blank = BlankText(seq_len=recipe.model.seq_len, num_samples=0)
+    evals = {
+        name: cast(EvalSet, BlankText(seq_len=recipe.model.seq_len, num_samples=count))
+        for name, count in script.eval_samples.items()
+    }
+    stop = StopRequest()
+    trainer = Trainer(
+        recipe=recipe,
+        batch=script.batch,
+        engine=engine,
+        train=cast(TrainData, blank),
+        evals=evals,
+        folder=stage.folder,
+        stop=stop,
+        data_digest="",
+        peak_tflops=None,
+        save=stage.save,
+        enter=stage.enter,
+    )
+    trainer.position = position
+    stage.before_part(name, stop)
+    return trainer.run()

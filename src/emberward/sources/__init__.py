@@ -1,0 +1,12 @@
+"""Observe a step: what a process calls, written down in the vocabulary of `emberward.events`.
+
+This face needs no torch. Modules that do: `recorder` (records the calls of this process) and `fake_world` (a group
+without peers).
+"""
+
+from emberward.sources._compare import Difference, first_difference
+from emberward.sources._groups import GroupTable
+from emberward.sources._site import SiteFinder
+from emberward.sources._tape import Call, Tape, Transport
+
+__all__ = ["Call", "Difference", "GroupTable", "SiteFinder", "Tape", "Transport", "first_difference"]

@@ -1,0 +1,198 @@
+"""What a call of torch's ProcessGroup means in the vocabulary. Needs torch.
+
+Method names and signatures are those of torch 2.11 to 2.13 (torch/csrc/distributed/c10d/init.cpp); 2.13 renames the
+flat ones (``_allgather_base`` to ``all_gather_single`` and so on).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import ReduceOp as TorchReduceOp
+
+from emberward.events import Barrier, Body, Collective, CollectiveOp, Group, Recv, ReduceOp, Send
+
+_REDUCE_OPS = {
+    "SUM": ReduceOp.SUM,
+    "AVG": ReduceOp.AVG,
+    "PRODUCT": ReduceOp.PRODUCT,
+    "MIN": ReduceOp.MIN,
+    "MAX": ReduceOp.MAX,
+    "BAND": ReduceOp.BAND,
+    "BOR": ReduceOp.BOR,
+    "BXOR": ReduceOp.BXOR,
+    "PREMUL_SUM": ReduceOp.PREMUL_SUM,
+}
+
+Arguments = Sequence[Any]
+Make = Callable[[Group, Arguments], list[Body]]
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors of an argument that may be one tensor, a list, or a list of lists."""
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for item in value for tensor in _tensors(item)] if value is not None else []
+
+
+def _reduce_op(options: Any) -> ReduceOp:
+    found = getattr(options, "reduceOp", options)
+    for name, word in _REDUCE_OPS.items():
+        if found == getattr(TorchReduceOp, name):
+            return word
+    return ReduceOp.PREMUL_SUM if "PREMUL" in str(found) else ReduceOp.SUM
+
+
+def _option(arguments: Arguments, position: int) -> Any:
+    return arguments[position] if len(arguments) > position else None
+
+
+def _root(group: Group, options: Any) -> int:
+    group_rank = options if isinstance(options, int) else getattr(options, "rootRank", 0)
+    return group.ranks[group_rank]
+
+
+def _collective(
+    op: CollectiveOp,
+    group: Group,
+    given: Sequence[Tensor],
+    taken: Sequence[Tensor] | None = None,
+    *,
+    root: int | None = None,
+    reduce_op: ReduceOp | None = None,
+) -> Collective:
+    """The call on `given` (what this rank puts in); `taken` is what it gets where that has another size."""
+    first = next(iter(given or taken or ()), None)
+    numel = sum(tensor.numel() for tensor in given)
+    out = None if taken is None else sum(tensor.numel() for tensor in taken)
+    return Collective(
+        op=op,
+        group=group,
+        dtype=None if first is None else _dtype(first),
+        numel=numel,
+        root=root,
+        reduce_op=reduce_op,
+        out_numel=None if out == numel else out,
+        shape=tuple(given[0].shape) if len(given) == 1 else None,
+    )
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _allreduce(group: Group, arguments: Arguments) -> list[Body]:
+    return [
+        _collective(CollectiveOp.ALL_REDUCE, group, _tensors(arguments[0]), reduce_op=_reduce_op(_option(arguments, 1)))
+    ]
+
+
+def _broadcast(group: Group, arguments: Arguments) -> list[Body]:
+    root = _root(group, _option(arguments, 1))
+    return [_collective(CollectiveOp.BROADCAST, group, _tensors(arguments[0]), root=root)]
+
+
+def _reduce(group: Group, arguments: Arguments) -> list[Body]:
+    options = _option(arguments, 1)
+    root = _root(group, options)
+    return [_collective(CollectiveOp.REDUCE, group, _tensors(arguments[0]), root=root, reduce_op=_reduce_op(options))]
+
+
+def _gathers(group: Group, arguments: Arguments) -> list[Body]:
+    return [_collective(CollectiveOp.ALL_GATHER, group, _tensors(arguments[1]), _tensors(arguments[0]))]
+
+
+def _reduce_scatters(group: Group, arguments: Arguments) -> list[Body]:
+    op = _reduce_op(_option(arguments, 2))
+    given, taken = _tensors(arguments[1]), _tensors(arguments[0])
+    return [_collective(CollectiveOp.REDUCE_SCATTER, group, given, taken, reduce_op=op)]
+
+
+def _gather(group: Group, arguments: Arguments) -> list[Body]:
+    root = _root(group, _option(arguments, 2))
+    return [_collective(CollectiveOp.GATHER, group, _tensors(arguments[1]), root=root)]
+
+
+def _scatter(group: Group, arguments: Arguments) -> list[Body]:
+    root = _root(group, _option(arguments, 2))
+    given, taken = _tensors(arguments[1]), _tensors(arguments[0])
+    return [_collective(CollectiveOp.SCATTER, group, given, taken, root=root)]
+
+
+def _all_to_all(group: Group, arguments: Arguments) -> list[Body]:
+    return [_collective(CollectiveOp.ALL_TO_ALL, group, _tensors(arguments[1]), _tensors(arguments[0]))]
+
+
+def _barrier(group: Group, arguments: Arguments) -> list[Body]:
+    del arguments
+    return [Barrier(group=group)]
+
+
+def _send(group: Group, arguments: Arguments) -> list[Body]:
+    return [_transfer(Send, group, tensor, arguments[1], _option(arguments, 2)) for tensor in _tensors(arguments[0])]
+
+
+def _recv(group: Group, arguments: Arguments) -> list[Body]:
+    return [_transfer(Recv, group, tensor, arguments[1], _option(arguments, 2)) for tensor in _tensors(arguments[0])]
+
+
+def _transfer(kind: type[Send] | type[Recv], group: Group, tensor: Tensor, peer: int, tag: int | None) -> Send | Recv:
+    return kind(
+        peer=group.ranks[peer],
+        group=group,
+        tag=tag or 0,
+        dtype=_dtype(tensor),
+        numel=tensor.numel(),
+        shape=tuple(tensor.shape),
+    )
+
+
+METHODS: Mapping[str, tuple[Make, int | None]] = {
+    "allreduce": (_allreduce, 1),
+    "allreduce_coalesced": (_allreduce, 1),
+    "broadcast": (_broadcast, 1),
+    "reduce": (_reduce, 1),
+    "allgather": (_gathers, 2),
+    "allgather_coalesced": (_gathers, 2),
+    "all_gather_single": (_gathers, 2),
+    "all_gather_single_coalesced": (_gathers, 2),
+    "allgather_into_tensor_coalesced": (_gathers, 2),
+    "_allgather_base": (_gathers, 2),
+    "reduce_scatter": (_reduce_scatters, 2),
+    "reduce_scatter_single": (_reduce_scatters, 2),
+    "reduce_scatter_single_coalesced": (_reduce_scatters, 2),
+    "reduce_scatter_tensor_coalesced": (_reduce_scatters, 2),
+    "_reduce_scatter_base": (_reduce_scatters, 2),
+    "gather": (_gather, 2),
+    "scatter": (_scatter, 2),
+    "alltoall": (_all_to_all, 2),
+    "all_to_all_single": (_all_to_all, 4),
+    "alltoall_base": (_all_to_all, 4),
+    "barrier": (_barrier, 0),
+    "monitored_barrier": (_barrier, None),
+    "send": (_send, None),
+    "recv": (_recv, None),
+}
+"""For each method: what makes its bodies, and the position of its options after `self`, None when it has none."""
+
+
+def bodies_of(method: str, group: Group, arguments: Arguments, named: Mapping[str, Any]) -> tuple[list[Body], bool]:
+    """The bodies of ``pg.method(*arguments, **named)`` and whether the call blocks the host until it is done.
+
+    `named` may hold the options alone. A send or receive never blocks here: its wait says what it does.
+    """
+    make, position = METHODS[method]
+    values = list(arguments)
+    options = named.get("opts")
+    if options is not None and position is not None:
+        values += [None] * (position - len(values)) + [options]
+    bodies = make(group, values)
+    found = options if options is not None or position is None else _option(values, position)
+    is_blocking = method == "monitored_barrier" or getattr(found, "asyncOp", True) is False
+    return bodies, is_blocking
+
+
+def is_tensor_of(device: torch.device, tensors: Sequence[Tensor]) -> bool:
+    """Whether all `tensors` lie on `device`'s type."""
+    return all(tensor.device.type == device.type for tensor in tensors)

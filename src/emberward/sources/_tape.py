@@ -1,0 +1,196 @@
+"""One rank's calls in the order in which its threads made them, and the events that follow from them.
+
+[Note: what becomes an event]
+A call that blocks the host, or whose wait is the thread's very next act, sits on the host's lane. Any other call sits
+on a communicator's lane, with `after` naming the thread's last host event before it; the wait for it is a `Wait` on
+the lane of the thread that waits. A second wait for the same call waits for nothing and leaves no event.
+
+[Note: lanes of transfers]
+On NCCL a single send or receive runs on a stream that the two ranks share, in both directions, and a batch runs on
+the group's own stream (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, pointToPoint, torch 2.13). On gloo each
+(direction, peer, tag) is a queue of its own, batch or not.
+"""
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from emberward.events import (
+    Barrier,
+    Body,
+    Collective,
+    Event,
+    GroupCreate,
+    HostSync,
+    Lane,
+    LaneKind,
+    Phase,
+    Recv,
+    Ref,
+    Send,
+    Site,
+    Wait,
+)
+
+
+class Transport(StrEnum):
+    """Which rules say what shares a lane. See [Note: lanes of transfers]."""
+
+    GLOO = "gloo"
+    NCCL = "nccl"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call on a tape, to be named when it is waited for."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    thread: int
+    site: Site | None
+    phase: Phase
+    body: Body | None
+    is_blocking: bool
+    waited: int | None
+    """The note of the call that this note waits for; None when this note is a call."""
+
+
+class Tape:
+    """Collects the calls of rank `rank`. Threads may share it; no method blocks or raises for what is recorded."""
+
+    def __init__(self, rank: int, *, find_site: Callable[[], Site | None], transport: Transport) -> None:
+        self.rank = rank
+        self.transport = transport
+        self._find_site = find_site
+        self._phase = Phase()
+        self._notes: list[_Note] = []
+        self._waited: set[int] = set()
+        self._threads: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self._num_batches = 0
+
+    def __len__(self) -> int:
+        return len(self._notes)
+
+    def mark(self, phase: Phase) -> None:
+        """What follows belongs to `phase`."""
+        self._phase = phase
+
+    def next_batch(self) -> int:
+        """The number of the next batch of sends and receives."""
+        with self._lock:
+            self._num_batches += 1
+            return self._num_batches - 1
+
+    def call(self, body: Body, *, is_blocking: bool) -> Call:
+        """Takes a call that the current thread makes now; gives what names it in `wait`."""
+        return Call(self._note(body, is_blocking=is_blocking, waited=None))
+
+    def wait(self, call: Call) -> None:
+        """Takes the current thread's wait for `call`. See [Note: what becomes an event]."""
+        if call.number not in self._waited and not self._notes[call.number].is_blocking:
+            self._waited.add(call.number)
+            self._note(None, is_blocking=True, waited=call.number)
+
+    def last_site(self) -> Site | None:
+        """Where the last call was made."""
+        return self._notes[-1].site if self._notes else None
+
+    def _note(self, body: Body | None, *, is_blocking: bool, waited: int | None) -> int:
+        site = self._find_site()
+        with self._lock:
+            thread = self._threads.setdefault(threading.get_ident(), len(self._threads))
+            self._notes.append(_Note(thread, site, self._phase, body, is_blocking, waited))
+            return len(self._notes) - 1
+
+    def events(self) -> tuple[Event, ...]:
+        """Everything so far as events."""
+        notes = list(self._notes)
+        following: dict[int, _Note] = {}
+        last: dict[int, int] = {}
+        for number, note in enumerate(notes):
+            if note.thread in last:
+                following[last[note.thread]] = note
+            last[note.thread] = number
+        writer = _Writer(self.rank, self.transport)
+        for number, note in enumerate(notes):
+            writer.write(number, note, following.get(number))
+        return tuple(writer.out)
+
+
+class _Writer:
+    """Turns notes into events, one after the other."""
+
+    def __init__(self, rank: int, transport: Transport) -> None:
+        self.rank = rank
+        self.transport = transport
+        self.out: list[Event] = []
+        self._refs: dict[int, Ref] = {}
+        self._folded: set[int] = set()
+        self._heads: dict[Lane, int] = {}
+        self._last_host: dict[int, Ref] = {}
+        self._lanes: dict[Hashable, Lane] = {}
+
+    def write(self, number: int, note: _Note, following: _Note | None) -> None:
+        """Appends the event of a note, if it has one."""
+        if note.waited is not None:
+            if note.waited not in self._folded:
+                self._put(self._host(note.thread), Wait(on=self._refs[note.waited]), note, after=())
+            return
+        body = note.body
+        assert body is not None, "a note that waits for nothing is a call"
+        is_next = following is not None and following.waited == number and _batch_of(body) is None
+        if note.is_blocking or is_next:
+            self._folded.add(number)
+            self._refs[number] = self._put(self._host(note.thread), body, note, after=())
+        else:
+            before = self._last_host.get(note.thread)
+            after = () if before is None else (before,)
+            self._refs[number] = self._put(self._comm(body), body, note, after=after)
+
+    def _put(self, lane: Lane, body: Body, note: _Note, *, after: tuple[Ref, ...]) -> Ref:
+        position = self._heads.get(lane, 0)
+        self._heads[lane] = position + 1
+        event = Event(
+            rank=self.rank, lane=lane, position=position, body=body, after=after, site=note.site, phase=note.phase
+        )
+        self.out.append(event)
+        if lane.kind is LaneKind.HOST:
+            self._last_host[note.thread] = event.ref
+        return event.ref
+
+    @staticmethod
+    def _host(thread: int) -> Lane:
+        return Lane(kind=LaneKind.HOST, index=thread, label="main" if thread == 0 else f"thread {thread}")
+
+    def _comm(self, body: Body) -> Lane:
+        key, label = self._stream_of(body)
+        if key not in self._lanes:
+            self._lanes[key] = Lane(kind=LaneKind.COMM, index=len(self._lanes), label=label)
+        return self._lanes[key]
+
+    def _stream_of(self, body: Body) -> tuple[Hashable, str]:
+        """What makes the lane of an asynchronous call, and its label. See [Note: lanes of transfers]."""
+        match body:
+            case Collective(group=group) | Barrier(group=group) | GroupCreate(group=group):
+                return group, f"{group.label or 'group'} stream"
+            case Send(peer=peer, group=group, batch=batch) | Recv(peer=peer, group=group, batch=batch):
+                name = "p2p" if group is None else group.label or "p2p"
+                arrow = f"{self.rank}>{peer}" if isinstance(body, Send) else f"{peer}>{self.rank}"
+                if self.transport is Transport.GLOO:
+                    return (group, type(body), peer, body.tag), f"{name} {arrow}"
+                if batch is not None:
+                    return (group, "batch"), f"{name} batches"
+                return (group, "pair", peer), f"{name} {min(self.rank, peer)}-{max(self.rank, peer)}"
+            case HostSync():
+                return "sync", "sync"
+            case _:
+                return "other", "other"
+
+
+def _batch_of(body: Body) -> int | None:
+    return body.batch if isinstance(body, Send | Recv) else None

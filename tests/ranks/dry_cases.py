@@ -1,0 +1,127 @@
+"""Cases that record a real run of the whole trainer on gloo, and the dry run of the same rank in the same process."""
+
+import dataclasses
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from emberward import checkpoint
+from emberward.engine import Engine, build_world
+from emberward.events import Event
+from emberward.plan import solve_batch
+from emberward.rank._dry import dry_run, site_finder
+from emberward.rank._rehearsal import PhaseMarker, Script, Stage, play, script_of
+from emberward.rank._signals import StopRequest
+from emberward.recipe import EvalConfig, Recipe, SaveConfig, mesh_of
+from emberward.report import RunFolder
+from emberward.sources import Tape, Transport
+from emberward.sources.recorder import Recorder
+from ranks.cases import small_recipe
+
+EVAL_SETS = {"held out": 21, "news": 5}
+"""Sizes that leave padding on some ranks and whole micro-batches of it on others."""
+
+
+def whole_recipe(**layout: Any) -> Recipe:
+    """A resolved recipe that evaluates and saves in the middle of the run, clips and samples."""
+    recipe = small_recipe(**layout)
+    return dataclasses.replace(
+        recipe,
+        steps=10,
+        train_samples=10 * 16,
+        sample_tokens=2,
+        sample_prompt="1 2",
+        evaluation=EvalConfig(interval=2, samples=64, micro_batch=2),
+        save=SaveConfig(interval=2, keep=1),
+        optim=dataclasses.replace(recipe.optim, decay_samples=160),
+    )
+
+
+def script(**layout: Any) -> Script:
+    recipe = whole_recipe(**layout)
+    batch = solve_batch(global_batch=16, micro_batch=recipe.batch.micro_batch, dp=recipe.layout.dp)
+    return script_of(recipe, batch, EVAL_SETS)
+
+
+def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> tuple[Event, ...]:
+    """What this rank really does in the rehearsal, over gloo, with real tensors, files and a real stop request."""
+    tape = Tape(rank, find_site=site_finder().here, transport=Transport.GLOO)
+    marker = PhaseMarker(tape.mark)
+
+    def before_part(name: str, stop: StopRequest) -> None:
+        dist.barrier()
+        if rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+            Path(folder).mkdir()
+        dist.barrier()
+        if name == "asked to stop" and rank == dist.get_world_size() - 1:
+            stop.signal = signal.SIGTERM
+
+    with Recorder(tape).recording():
+        world = build_world(mesh_of(played.recipe.layout), device=torch.device("cpu"), timeout_s=60)
+        stage = Stage(
+            world=dataclasses.replace(world, mark=marker.inner),
+            folder=RunFolder(path=Path(folder)),
+            enter=marker.enter,
+            save=checkpoint.save,
+            before_part=without(tape, before_part),
+        )
+        with planted(plant, rank):
+            play(played, stage)
+    return tape.events()
+
+
+def without(tape: Tape, work: Any) -> Any:
+    """`work`, unrecorded: it is the test's own."""
+
+    def silent(*args: Any) -> None:
+        notes, tape._notes = tape._notes, []
+        try:
+            work(*args)
+        finally:
+            tape._notes = notes
+
+    return silent
+
+
+class planted:
+    """A change of one rank's real program that no communication shows as an error, while open."""
+
+    def __init__(self, name: str | None, rank: int) -> None:
+        self.name = name if rank == 1 else None
+
+    def __enter__(self) -> None:
+        self.kept = Engine.evaluate, Engine.train_step
+        if self.name == "late wait":
+            # The same calls in the same order, one of them waited for later.
+            def evaluate(engine: Engine, *args: Any, **named: Any) -> Any:
+                alone = engine.world.channels["dp_shard"].handle
+                work = dist.all_reduce(torch.zeros(1), group=alone, async_op=True)
+                answer = self.kept[0](engine, *args, **named)
+                work.wait()
+                return answer
+
+            Engine.evaluate = evaluate
+        if self.name == "extra call":
+
+            def train_step(engine: Engine, *args: Any, **named: Any) -> Any:
+                dist.all_reduce(torch.zeros(3), group=engine.world.channels["dp_shard"].handle)
+                return self.kept[1](engine, *args, **named)
+
+            Engine.train_step = train_step
+
+    def __exit__(self, *error: object) -> None:
+        Engine.evaluate, Engine.train_step = self.kept
+
+
+def both(rank: int, world_size: int, *, folder: str, plant: str | None = None, **layout: Any) -> dict[str, Any]:
+    """This rank's events: live, then dry."""
+    played = script(**layout)
+    assert mesh_of(played.recipe.layout).size == world_size
+    live = live_run(rank, folder, played, plant=plant)
+    dist.destroy_process_group()
+    return {"live": live, "dry": dry_run(played, rank, transport=Transport.GLOO)}

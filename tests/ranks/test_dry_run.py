@@ -1,0 +1,62 @@
+"""The dry run of a rank is what that rank does: every event of it, on every rank, in every phase."""
+
+import pytest
+
+from emberward.events import Barrier, Collective, GroupCreate, Observer, Recv, Send, Stage, Trace, Wait
+from emberward.match import check
+from emberward.sources import first_difference
+from ranks.dry_cases import both
+
+LAYOUTS = {
+    "dp2 zero0 acc2": {"dp": 2, "zero": 0, "accumulation": 2},
+    "dp2 zero1 acc2": {"dp": 2, "zero": 1, "accumulation": 2},
+    "dp2 zero2 acc2 recompute": {"dp": 2, "zero": 2, "accumulation": 2, "recompute": True},
+    "hsdp 2x2 zero3 acc2": {"dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2},
+    "tp2 without sequence parallel": {"tp": 2, "sequence_parallel": False, "accumulation": 2},
+    "pp2 gpipe bf16": {"pp": 2, "accumulation": 4, "schedule": "gpipe", "compute": "bf16"},
+    "dp2 pp2 interleaved zero3": {
+        "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "interleaved", "stages_per_rank": 2,
+    },
+    "dp2 tp2 pp2 1f1b": {"dp": 2, "tp": 2, "pp": 2, "accumulation": 4},
+}  # fmt: skip
+
+
+def num_ranks(layout):
+    return layout.get("dp", 1) * layout.get("tp", 1) * layout.get("pp", 1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_dry_run_equals_the_live_run(pool, tmp_path, layout):
+    size = num_ranks(layout)
+    answers = pool.run(both, size, folder=str(tmp_path / "run"), **layout)
+    for answer in answers:
+        assert first_difference(answer["dry"], answer["live"]) is None
+    events = [event for answer in answers for event in answer["dry"]]
+    assert {event.phase.stage for event in events} >= {
+        Stage.BACKWARD,
+        Stage.OPTIMIZER,
+        Stage.EVAL,
+        Stage.SAVE,
+        Stage.EXIT,
+    }
+    assert {event.phase.name for event in events if event.phase.stage is Stage.EVAL} == {"held out (1/2)", "news (2/2)"}
+    assert {type(event.body) for event in events} >= {Collective, GroupCreate}
+    assert not any(isinstance(event.body, Barrier) for event in events)
+    if layout.get("pp", 1) > 1:
+        assert {type(event.body) for event in events} >= {Send, Recv, Wait}
+    verdict = check(
+        Trace(world_size=size, events={r: a["dry"] for r, a in enumerate(answers)}, observer=Observer.DRY_RUN)
+    )
+    assert verdict.is_safe, verdict.findings
+
+
+@pytest.mark.parametrize("plant", ["late wait", "extra call"])
+def test_a_real_run_that_does_otherwise_is_told(pool, tmp_path, plant):
+    """The planted calls run on groups of one rank, so that the real run itself ends well."""
+    layout = {"pp": 2, "accumulation": 2}
+    right, wrong = pool.run(both, 2, folder=str(tmp_path / "run"), plant=plant, **layout)
+    assert first_difference(right["dry"], right["live"]) is None
+    difference = first_difference(wrong["dry"], wrong["live"])
+    assert difference is not None
+    assert "dry_cases.py" in str(difference.found.site)
+    assert f"rank 1, event {difference.index}: expected " in str(difference)
