@@ -10,7 +10,7 @@ import torch
 from unit.checkpoint.checkpoint_ranks import blank, cut, is_bit_equal, random_bits, require_saved, save_all
 from unit.checkpoint.checkpoint_storages import Fault, FaultyStorage, Plan
 
-from emberward.checkpoint import Shard, latest, load
+from emberward.checkpoint import Shard, alone, latest, load, rehearse, save
 from emberward.findings import EmberwardError
 
 WHOLE = random_bits(torch.float32, (6, 4), 1)
@@ -70,6 +70,19 @@ def test_the_same_part_given_twice_by_one_rank_is_refused(tmp_path):
     shards[1] *= 2
     error = require_all_raise(tmp_path, save_all(tmp_path, shards), culprit=1)
     assert isinstance(error, ValueError) and "twice" in str(error)
+
+
+def test_a_rehearsal_makes_as_many_agreements_as_a_save_that_goes_well(tmp_path):
+    counts = []
+    for act in (
+        lambda agree: save(tmp_path, step=1, shards=[], meta={}, rank=0, world_size=1, agree=agree),
+        lambda agree: rehearse(agree=agree),
+    ):
+        votes: list[bool] = []
+        act(lambda is_well, votes=votes: votes.append(is_well) or True)
+        counts.append(votes)
+    assert counts[0] == counts[1] == [True, True, True]
+    assert rehearse(agree=alone) and not rehearse(agree=lambda is_well: False)
 
 
 def test_messages_of_a_disk_that_is_full(tmp_path):
