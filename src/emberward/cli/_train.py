@@ -1,9 +1,7 @@
 """``emberward train``: from a recipe's name to the summary of a run."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from emberward.cli._console import Screen, Told
-from emberward.data import Manifest, open_tokenizer, prepare, verify_manifest
+from emberward.data import Manifest, open_tokenizer
 from emberward.findings import ConfigError
 from emberward.layout import Axis
 from emberward.recipe import Loaded, Recipe, Resolved, layouts_for, load_recipe, mesh_of, resolve
@@ -26,7 +24,7 @@ from emberward.report import (
     run_text,
     step_line,
 )
-from emberward.runs import Intent, Start, begin, choose_run, recipe_digest
+from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest
 from emberward.supervise import LaunchPlan, LaunchResult, Outcome, absolute, agent_command, launch
 
 _GIVEN = ("preset ", "default")
@@ -58,8 +56,8 @@ def train(options: TrainOptions, screen: Screen) -> int:
     )
     for line in (*resolved.batch.explain().splitlines(), *notes, *resolved.notes):
         screen.say(line)
-    start = choose_run(absolute(options.runs), resolved, intent=options.intent, run_id=options.run_id, new_id=_new_id())
-    manifest = prepare_data(recipe, screen)
+    start = choose_run(absolute(options.runs), resolved, intent=options.intent, run_id=options.run_id, new_id=new_id())
+    manifest = _prepared(recipe, screen)
     if options.is_dry:
         _say_layout(resolved, screen)
         screen.say(f"nothing was started; a start now: {start.why}")
@@ -108,26 +106,14 @@ def _is_given(origins: Mapping[str, str], key: str) -> bool:
     return origins.get(key, "default").startswith(_GIVEN)
 
 
-def prepare_data(recipe: Recipe, screen: Screen) -> Manifest:
-    """The prepared data of a recipe, made now unless it was before."""
-    manifest = prepare(
-        train=[(source.path, source.weight, source.name) for source in recipe.data.train],
-        evaluation=[(source.path, source.weight, source.name) for source in recipe.evaluation.sets],
-        tokenizer=recipe.data.tokenizer,
-        held_out=recipe.data.held_out,
-        cache=absolute(Path(recipe.data.cache or ".emberward/data")),
-        progress=Told(screen),
-    )
-    verify_manifest(manifest)
+def _prepared(recipe: Recipe, screen: Screen) -> Manifest:
+    """The prepared data of a recipe, with what a person should know of it said."""
+    manifest = prepare_data(recipe, progress=Told(screen))
     names = ", ".join(stream.name for stream in manifest.evaluation)
     screen.say(f"data {', '.join(stream.name for stream in manifest.train)}; held out for evaluation: {names}")
     for note in manifest.notes:
         screen.say(f"data: {note}")
     return manifest
-
-
-def _new_id() -> str:
-    return f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def planned_ranks(resolved: Resolved, host: str) -> list[dict[str, Any]]:

@@ -1,4 +1,10 @@
-"""A rank's program: ``python -m emberward.rank --folder FOLDER``, started by torchrun or srun, one process a rank."""
+"""A rank's program, started by torchrun or srun, one process a rank.
+
+    torchrun --nproc-per-node 8 -m emberward.rank RECIPE [a.b=c ...]
+    srun --ntasks 8 python -m emberward.rank RECIPE [a.b=c ...]
+
+Emberward's own launcher starts it with ``--folder`` on a run that it has prepared.
+"""
 
 import argparse
 import os
@@ -22,7 +28,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="start anew (with RECIPE)")
     parser.add_argument("recipe", nargs="?", help="recipe, when started by plain torchrun or srun")
     parser.add_argument("overrides", nargs="*", help="a.b=c")
-    return parser.parse_args(arguments)
+    options, rest = parser.parse_known_args(arguments)
+    options.overrides += rest
+    if (options.folder is None) == (options.recipe is None):
+        parser.error("give RECIPE, or --folder of a run that the launcher prepared")
+    return options
 
 
 def _redirect(path: Path) -> None:
@@ -57,15 +67,29 @@ def main(arguments: Sequence[str]) -> int:
     """Runs this rank to its end and returns its exit code."""
     options = _parse(arguments)
     place = read_place(os.environ, host=socket.gethostname())
-    folder = None if options.folder is None else RunFolder(path=options.folder)
-    if folder is not None:
+    folder: RunFolder | None = None
+
+    def on_folder(found: RunFolder) -> None:
+        nonlocal folder
+        folder = found
+
+    if options.folder is not None:
+        folder = RunFolder(path=options.folder)
         _redirect(folder.rank_log(place.rank))
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
     try:
         # Torch is imported only now: the log already takes what its import has to say.
+        from emberward.rank._join import Wanted
         from emberward.rank._session import run_rank
 
-        return run_rank(place, folder, options)
+        wanted = Wanted(
+            folder=options.folder,
+            recipe=options.recipe,
+            overrides=tuple(options.overrides),
+            runs=options.runs,
+            is_fresh=options.fresh,
+        )
+        return run_rank(place, wanted, on_folder)
     except BaseException as error:  # noqa: BLE001 (whatever ends a rank is written down, then the rank ends)
         traceback.print_exception(error)
         if folder is not None:

@@ -1,66 +1,73 @@
 """One rank from its first connection to its last save."""
 
-import argparse
-import hashlib
-import json
 import os
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-from emberward.data import Manifest, open_eval, open_train, read_manifest
+from emberward.data import open_eval, open_train
 from emberward.engine import Engine, World, build_world
 from emberward.layout import Axis
 from emberward.perf import peak_of
 from emberward.rank._device import ChosenDevice, choose_device
+from emberward.rank._join import Joined, Wanted, join_run
 from emberward.rank._place import Place
 from emberward.rank._signals import StopRequest
 from emberward.rank._skew import fingerprint, require_equal_fingerprints
 from emberward.rank._trainer import Outcome, Trainer
-from emberward.recipe import Resolved, mesh_of, read_resolved
-from emberward.report import RunFolder, open_sinks, write_json
+from emberward.recipe import mesh_of
+from emberward.report import RunFolder, open_sinks, read_run, run_text, write_json
+from emberward.runs import recipe_digest
 
 START_TIMEOUT_S = 120.0
 EXIT_STOPPED = 75
 """Saved after a signal and asks to be started again (sysexits.h EX_TEMPFAIL)."""
 
 
-def run_rank(place: Place, folder: RunFolder | None, options: argparse.Namespace) -> int:
-    """The exit code of this rank: 0 when done, or stopped under Emberward's launcher; 75 when stopped otherwise."""
+def run_rank(place: Place, wanted: Wanted, on_folder: Callable[[RunFolder], None]) -> int:
+    """The exit code of this rank: 0 when done, or stopped under Emberward's launcher; 75 when stopped otherwise.
+
+    `on_folder` is told the run's folder as soon as it is known. All ranks must call; blocks to the end of the run.
+    """
     stop = StopRequest()
     stop.install()
-    assert folder is not None, "written below for plain torchrun"
-    _write_rank_file(folder, place, None)
-    resolved = read_resolved(folder.config)
-    manifest = read_manifest(Path(json.loads(folder.data.read_text(encoding="utf-8"))["manifest"]))
+    if wanted.folder is not None:
+        _write_rank_file(RunFolder(path=wanted.folder), place, None)
     store = _open_store(place)
+    joined = join_run(wanted, place, store)
+    on_folder(joined.folder)
+    recipe = joined.resolved.recipe
     require_equal_fingerprints(
         store,
         fingerprint(
             torch_version=torch.__version__,
-            config_digest=hashlib.sha256(repr(resolved.recipe).encode()).hexdigest(),
-            data_digest=manifest.digest,
+            config_digest=recipe_digest(joined.resolved),
+            data_digest=joined.manifest.digest,
         ),
         rank=place.rank,
         host=place.host,
         world_size=place.world_size,
         timeout_s=START_TIMEOUT_S,
     )
-    chosen = choose_device(resolved.recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)
+    chosen = choose_device(recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)
     dist.init_process_group(
         chosen.backend,
         store=PrefixStore("world", store),
         rank=place.rank,
         world_size=place.world_size,
-        timeout=timedelta(seconds=resolved.recipe.timeout_s),
+        timeout=timedelta(seconds=recipe.timeout_s),
     )
-    world = build_world(mesh_of(resolved.recipe.layout), device=chosen.device, timeout_s=resolved.recipe.timeout_s)
-    _write_rank_file(folder, place, world)
-    trainer = _build_trainer(resolved, world, folder, manifest, chosen, stop)
+    world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s)
+    _write_rank_file(joined.folder, place, world)
+    trainer = _build_trainer(joined, world, chosen, stop)
+    trainer.is_heard = not place.is_supervised
     outcome = trainer.run()
+    if trainer.is_heard and place.rank == 0:
+        sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
     dist.destroy_process_group()
     return EXIT_STOPPED if outcome is Outcome.STOPPED and not place.is_supervised else 0
 
@@ -80,13 +87,11 @@ def _open_store(place: Place) -> Store:
     return PrefixStore(f"emberward/{place.attempt}", tcp)
 
 
-def _build_trainer(
-    resolved: Resolved, world: World, folder: RunFolder, manifest: Manifest, chosen: ChosenDevice, stop: StopRequest
-) -> Trainer:
-    recipe = resolved.recipe
+def _build_trainer(joined: Joined, world: World, chosen: ChosenDevice, stop: StopRequest) -> Trainer:
+    recipe, folder, manifest = joined.resolved.recipe, joined.folder, joined.manifest
     trainer = Trainer(
         recipe=recipe,
-        batch=resolved.batch,
+        batch=joined.resolved.batch,
         engine=Engine(recipe, world),
         train=open_train(manifest, seed=recipe.seed, seq_len=recipe.model.seq_len),
         evals=open_eval(manifest, seq_len=recipe.model.seq_len, max_samples=recipe.evaluation.samples),

@@ -54,8 +54,9 @@ class Position:
 class Trainer:
     """One rank's part in a run. Every method must be called by all ranks together.
 
-    `sinks` is set on the one rank that writes metrics, after `resume` has said from which step on. `save` writes a
-    checkpoint, as `checkpoint.save` does; `is_heard` also writes each step's line to standard output; `enter` is told the phases of the run; a dry run gives its own.
+    `sinks` is set on the one rank that writes metrics, after `resume` has said from which step on; `is_heard` has that
+    rank also write each step's line to standard output. `save` writes a checkpoint, as `checkpoint.save` does; `enter`
+    is told the phases of the run; a dry run gives its own.
     """
 
     def __init__(

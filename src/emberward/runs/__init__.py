@@ -3,6 +3,7 @@
 The launcher and ranks that plain torchrun or srun started decide by the same code.
 """
 
-from emberward.runs._choose import Intent, Start, begin, choose_run, recipe_digest
+from emberward.runs._choose import Intent, Start, begin, choose_run, new_id, recipe_digest
+from emberward.runs._data import prepare_data
 
-__all__ = ["Intent", "Start", "begin", "choose_run", "recipe_digest"]
+__all__ = ["Intent", "Start", "begin", "choose_run", "new_id", "prepare_data", "recipe_digest"]

@@ -8,7 +8,9 @@ order and the curve differs in the last bits.
 """
 
 import hashlib
+import secrets
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -35,6 +37,11 @@ class Start:
     folder: RunFolder
     is_resume: bool
     why: str
+
+
+def new_id() -> str:
+    """An id for a new run: the local time, for people, and four random hex digits, for two starts in one second."""
+    return f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def recipe_digest(resolved: Resolved) -> str:
