@@ -156,7 +156,7 @@ def measure(steps: int) -> dict[str, object] | None:
     for step in range(steps + WARM_UP):
         # The order alternates so that neither always runs after the other.
         turns = [
-            ("engine", lambda: engine.train_step(batches, lr=1e-3, step=step)),
+            ("engine", functools.partial(engine.train_step, batches, lr=1e-3, step=step)),
             ("hand", lambda: hand.step(batches)),
         ]
         for name, call in turns if step % 2 else reversed(turns):

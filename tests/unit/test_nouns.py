@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from emberward.events import (
     Acquire,
     Barrier,
@@ -165,13 +166,24 @@ def test_a_finding_round_trips_and_always_has_every_key():
     finding = full_finding()
     data = json.loads(json.dumps(finding.to_json()))
     assert Finding.from_json(data) == finding
-    assert (
-        list(data)
-        == (
-            "code severity kind cause certainty culprit_ranks culprit_pids waiting_ranks hosts site cycle phase "
-            "message evidence ruled_out next"
-        ).split()
-    )
+    assert list(data) == [
+        "code",
+        "severity",
+        "kind",
+        "cause",
+        "certainty",
+        "culprit_ranks",
+        "culprit_pids",
+        "waiting_ranks",
+        "hosts",
+        "site",
+        "cycle",
+        "phase",
+        "message",
+        "evidence",
+        "ruled_out",
+        "next",
+    ]
 
 
 def test_only_an_error_makes_exit_code_one():

@@ -3,7 +3,7 @@
 [Note: first death]
 When one rank dies, its peers fail within a tenth of a second: their connections break (torch 2.13, gloo: ``Connection
 closed by peer``), and the agent ends what is left with SIGTERM. So the first message is rarely the cause's. A death is
-an *echo* when its exception is a broken or timed-out connection, or when it came by SIGTERM. The culprit is the earliest
+an *echo* when its exception is a broken or timed-out connection, or when it came by SIGTERM. The culprit is the first
 death that is no echo; a rank that died without an exception of its own has the time at which the launcher saw it gone.
 When all are echoes the earliest is shown, and the finding says that it is inferred. Exit codes are those that the agent
 saw before it ended the others (``multiprocessing/api.py``, torch 2.13), so that a SIGKILL among them is not its own.

@@ -1,6 +1,7 @@
 """Schedules and the programs they become."""
 
 import pytest
+
 from emberward.events import Compute, Observer, Recv, Send, Wait, from_lines, to_lines
 from emberward.findings import ConfigError
 from emberward.plan import (
