@@ -180,7 +180,8 @@ class Places:
             case Collective(root=root):
                 group = replace(body.group, ranks=self.ranks_at(self.place(body.group.ranks), rank))
                 if root is not None:
-                    root = self.ranks_at(self.place((root,)), rank)[0]
+                    # The same member of the group, not the same way from here: rank 0 of the world is one rank.
+                    root = group.ranks[body.group.ranks.index(root)]
                 return replace(event, rank=rank, body=replace(body, group=group, root=root))
             case Barrier() | GroupCreate():
                 is_world = isinstance(body, GroupCreate) and body.members is None
@@ -248,8 +249,8 @@ def _relative(event: Event, places: Places) -> object:
     facts: tuple[object, ...]
     match body:
         case Collective(root=root):
-            place = None if root is None else places.place((root,))
-            facts = (places.place(body.group.ranks), body.group.index, place, replace(body, group=_NOBODY, root=None))
+            member = None if root is None else body.group.ranks.index(root)
+            facts = (places.place(body.group.ranks), body.group.index, member, replace(body, group=_NOBODY, root=None))
         case Barrier():
             facts = (places.place(body.group.ranks), body.group.index)
         case GroupCreate(members=None):
