@@ -55,7 +55,7 @@ class ModelConfig:
     ffn_hidden: int | None = None
     """Width of the feed-forward layer, a multiple of `layout.tp`. Null: 4 x hidden."""
     vocab_size: int | None = None
-    """Rows of the embedding, a multiple of `layout.tp`. Null: the tokenizer's, padded to a multiple of 128 and of tp."""
+    """Rows of the embedding, a multiple of `layout.tp`. Null: the tokenizer's, padded to a multiple of 128 and tp."""
     seq_len: int = 128
     """Tokens of a sample; a multiple of `layout.tp` with sequence parallel."""
     layer_norm_eps: float = 1e-5
