@@ -1,0 +1,50 @@
+"""Explains a job that we did not start, from the files it left: no torch, no job, nothing in them is ever run.
+
+`gather` reads paths into `Evidence`, one for each incident; `judge` turns it into an `Explanation`; `explain_paths` does
+both and compares when there are two. `flight_trace` gives the dumps as a trace of observer DUMP.
+"""
+
+from emberward.sources.dumps._compare import advanced_ranks, compare_incidents, compare_looks, is_same_job
+from emberward.sources.dumps._evidence import Death, Evidence
+from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
+from emberward.sources.dumps._flight import DumpFormatError, FlightReader, RankFlight
+from emberward.sources.dumps._frames import Frame, ProcessStacks, StackSource, ThreadStack
+from emberward.sources.dumps._gather import gather
+from emberward.sources.dumps._judge import Explanation, judge
+from emberward.sources.dumps._names import host_of_name, rank_of_name
+from emberward.sources.dumps._stack_text import read_faulthandler, read_py_spy_json, read_py_spy_text
+from emberward.sources.dumps._unpickle import load_plain
+from emberward.sources.dumps._waits import Reading, StackClass, class_of, read_process
+
+__all__ = [
+    "Death",
+    "DumpFormatError",
+    "Evidence",
+    "ExplainResult",
+    "Explanation",
+    "FlightReader",
+    "Frame",
+    "ProcessStacks",
+    "RankFlight",
+    "Reading",
+    "StackClass",
+    "StackSource",
+    "ThreadStack",
+    "advanced_ranks",
+    "class_of",
+    "compare_incidents",
+    "compare_looks",
+    "explain_paths",
+    "flight_trace",
+    "gather",
+    "host_of_name",
+    "is_same_job",
+    "judge",
+    "load_plain",
+    "rank_of_name",
+    "read_faulthandler",
+    "read_process",
+    "read_py_spy_json",
+    "read_py_spy_text",
+    "source_lines",
+]

@@ -41,9 +41,7 @@ class Evidence:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was found that tells about a hang."""
-        return not (
-            self.flights or self.stacks or self.facts or self.deaths or self.ras or self.traces or self.prior
-        )
+        return not (self.flights or self.stacks or self.facts or self.deaths or self.ras or self.traces or self.prior)
 
 
 def file_problem(path: str, what: str, *, found: str, next_step: str, cause: Cause = Cause.CORRUPT_FILE) -> Finding:

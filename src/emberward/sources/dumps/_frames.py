@@ -12,7 +12,17 @@ _STDLIB_FILES = frozenset(
         "_bootstrap process resource_tracker pool thread base_events"
     ).split()
 )
-_LIBRARY_DIRS = ("torch", "numpy", "multiprocessing", "concurrent", "asyncio", "importlib", "json", "logging", "encodings")
+_LIBRARY_DIRS = (
+    "torch",
+    "numpy",
+    "multiprocessing",
+    "concurrent",
+    "asyncio",
+    "importlib",
+    "json",
+    "logging",
+    "encodings",
+)
 
 
 class StackSource(StrEnum):

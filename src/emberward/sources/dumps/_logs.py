@@ -18,9 +18,13 @@ _WORK = re.compile(
 )
 _RANK = re.compile(r"\[(?:PG .*? )?[Rr]ank (\d+)\]|\[rank(\d+)\]|\bon rank (\d+)\b")
 _GROUP = re.compile(r"\[PG (?:ID )?(?P<id>\S+)(?: PG GUID (?P<guid>[^\]]*?))? Rank \d+\]")
-_LAST = re.compile(r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)")
-_DESYNC = re.compile(r"\[(?P<ranks>[\d, ]+)\] (?P<what>finished|joined but didn't finish) collective #(?P<seq>\d+)"
-                     r"(?:, but didn't join collective #(?P<next>\d+))?")
+_LAST = re.compile(
+    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)"
+)
+_DESYNC = re.compile(
+    r"\[(?P<ranks>[\d, ]+)\] (?P<what>finished|joined but didn't finish) collective #(?P<seq>\d+)"
+    r"(?:, but didn't join collective #(?P<next>\d+))?"
+)
 _NEVER = re.compile(r"ranks \[(?P<ranks>[\d, ]+)\] are the lagging ranks")
 _EXIT = re.compile(r"\brank\s*: (?P<rank>\d+)|\bexitcode\s*: (?P<code>-?\d+)|\blocal_rank: (?P<local>\d+)")
 _SIGNAL = re.compile(r"Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID (?P<pid>\d+)")
@@ -30,14 +34,19 @@ _PEER = re.compile(r"from peer (?P<peer>\d[\w.:]*)")
 _TRACE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
 _PREFIX = re.compile(r"^\[(?:rank|default)(\d+)\]:?", re.IGNORECASE)
 _DEATHS = (
-    ("out_of_memory", re.compile(r"CUDA out of memory|OutOfMemoryError|DefaultCPUAllocator: can't allocate|\bMemoryError\b")),
+    (
+        "out_of_memory",
+        re.compile(r"CUDA out of memory|OutOfMemoryError|DefaultCPUAllocator: can't allocate|\bMemoryError\b"),
+    ),
     ("disk_full", re.compile(r"No space left on device|Errno 28")),
     ("segfault", re.compile(r"Fatal Python error: Segmentation fault|SIGSEGV|Segmentation fault")),
     ("exception", re.compile(r"^(?:\[\w+\]:?\s*)?(?:[\w.]+\.)?\w*(?:Error|Exception): \S")),
 )
-_PEER_LOST = re.compile(r"Connection (?:reset|closed|refused)|Broken pipe|DistNetworkError|NCCL communicator was aborted"
-                        r"|Timed out waiting|timed out|DistBackendError|ChildFailedError|ProcessGroupNCCL|gloo/transport",
-                        re.IGNORECASE)
+_PEER_LOST = re.compile(
+    r"Connection (?:reset|closed|refused)|Broken pipe|DistNetworkError|NCCL communicator was aborted"
+    r"|Timed out waiting|timed out|DistBackendError|ChildFailedError|ProcessGroupNCCL|gloo/transport",
+    re.IGNORECASE,
+)
 
 
 class LogFactKind(StrEnum):

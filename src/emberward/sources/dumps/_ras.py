@@ -132,7 +132,8 @@ class _TextReader:
             )
         elif missing is not None:
             self.members += [
-                RasMember(rank=int(r), pid=None, host=None, is_missing=True) for r in re.findall(r"\d+", missing["ranks"])
+                RasMember(rank=int(r), pid=None, host=None, is_missing=True)
+                for r in re.findall(r"\d+", missing["ranks"])
             ]
 
 

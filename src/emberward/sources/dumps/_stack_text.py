@@ -24,7 +24,9 @@ _THREAD = re.compile(
     r"^\s*Thread(?: (?P<tid>0x[0-9A-Fa-f]+|\d+))?(?: \((?P<state>[a-z+]+)\))?(?:: \"(?P<name>[^\"]*)\")?\s*$"
 )
 _FRAME = re.compile(r"^\s*(?P<function>\S.*?) \((?P<file>[^()]+?)(?::(?P<line>\d+))?\)\s*$")
-_FH_THREAD = re.compile(r"^(?:Current thread|Thread) 0x(?P<tid>[0-9a-fA-F]+)(?: \[(?P<name>[^\]]*)\])? \(most recent call first\):")
+_FH_THREAD = re.compile(
+    r"^(?:Current thread|Thread) 0x(?P<tid>[0-9a-fA-F]+)(?: \[(?P<name>[^\]]*)\])? \(most recent call first\):"
+)
 _FH_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _FH_FATAL = re.compile(r"^Fatal Python error: (?P<what>.*)$")
 

@@ -95,7 +95,10 @@ _NATIVE = (
     (StackClass.GC, re.compile(r"gc_collect|collect_generations")),
     (StackClass.SUBPROCESS, re.compile(r"wait4|waitpid|waitid")),
     (StackClass.LOCK, re.compile(r"acquire_lock|acquire_timed|lock_PyThread|sem_(?:timed|clock)?wait|semlock_acquire")),
-    (StackClass.FILE_READ, re.compile(r"^(?:__)?(?:libc_)?p?read(?:64|v)?$|^fread|_io_\w*read|^__?open(?:64)?$|fileio_read")),
+    (
+        StackClass.FILE_READ,
+        re.compile(r"^(?:__)?(?:libc_)?p?read(?:64|v)?$|^fread|_io_\w*read|^__?open(?:64)?$|fileio_read"),
+    ),
 )
 _NATIVE_DEPTH = 12
 _SOURCE = (
@@ -103,15 +106,28 @@ _SOURCE = (
     (StackClass.GC, re.compile(r"\bgc\.collect\(")),
     (StackClass.STORE_WAIT, re.compile(r"\bstore\.(?:get|wait)\(|TCPStore\(")),
     (StackClass.P2P, re.compile(r"\b(?:dist\.)?(?:send|recv|isend|irecv|batch_isend_irecv)\(")),
-    (StackClass.COLLECTIVE, re.compile(r"\bdist\.\w+\(|all_reduce|all_gather|reduce_scatter|broadcast\(|barrier\(|(?:work|handle|req)\w*\.wait\(")),
+    (
+        StackClass.COLLECTIVE,
+        re.compile(
+            r"\bdist\.\w+\(|all_reduce|all_gather|reduce_scatter|broadcast\(|barrier\(|(?:work|handle|req)\w*\.wait\("
+        ),
+    ),
     (StackClass.SUBPROCESS, re.compile(r"subprocess\.|os\.system\(|waitpid\(")),
     (StackClass.CHECKPOINT_IO, re.compile(r"torch\.save\(|save_file\(|\.save\(|fsync\(")),
     (StackClass.FILE_READ, re.compile(r"\bopen\(|\.read\w*\(|os\.read\(|np\.load\(|torch\.load\(|readline")),
-    (StackClass.LOCK, re.compile(r"\.acquire\(|with [\w.]*(?:lock|mutex|cond)\w*\s*:|\.join\(\)|\.wait\(|\.get\(\)", re.IGNORECASE)),
+    (
+        StackClass.LOCK,
+        re.compile(r"\.acquire\(|with [\w.]*(?:lock|mutex|cond)\w*\s*:|\.join\(\)|\.wait\(|\.get\(\)", re.IGNORECASE),
+    ),
     (StackClass.DEVICE_SYNC, re.compile(r"\.item\(\)|\.tolist\(\)|\.cpu\(\)|synchronize\(")),
 )
 _SAVE_NAME = re.compile(r"(?:^|_)(?:save|checkpoint|ckpt)(?:_|s|$)|checkpoint", re.IGNORECASE)
-_COMPILE_FILES = ("torch/_inductor/", "torch/_dynamo/convert_frame.py", "torch/_dynamo/symbolic_convert.py", "triton/compiler")
+_COMPILE_FILES = (
+    "torch/_inductor/",
+    "torch/_dynamo/convert_frame.py",
+    "torch/_dynamo/symbolic_convert.py",
+    "triton/compiler",
+)
 _READ_FILES = frozenset({"codecs.py", "gzip.py", "pathlib.py", "_pyio.py", "tarfile.py", "zipfile.py", "lzma.py"})
 
 
@@ -227,7 +243,16 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> StackClass:
     if any(frame.function == "_worker_loop" for frame in frames):
         inner = frames[0].function.rpartition(".")[2] if frames else ""
         users = user_frame(frames)
-        idle = users is None and inner in ("poll", "select", "_poll", "wait", "get", "_recv", "recv_bytes", "_recv_bytes")
+        idle = users is None and inner in (
+            "poll",
+            "select",
+            "_poll",
+            "wait",
+            "get",
+            "_recv",
+            "recv_bytes",
+            "_recv_bytes",
+        )
         return StackClass.WORKER_IDLE if idle else StackClass.WORKER
     user = user_frame(frames)
     library = _library_class(_library_part(frames))

@@ -1,0 +1,149 @@
+"""Two looks: the same job twice, or two incidents."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps._evidence import Evidence
+from emberward.sources.dumps._flight import RankFlight
+from emberward.sources.dumps._judge import Explanation
+from emberward.sources.dumps._say import NS, SURE_LIMIT_S, hang_finding, limit_s, ranks_text
+
+
+def is_same_job(left: Evidence, right: Evidence) -> bool:
+    """Whether two looks are of one run: they share a call of one rank made at one time, or the processes themselves."""
+    for rank in left.flights.keys() & right.flights.keys():
+        a, b = left.flights[rank], right.flights[rank]
+        if a.thread_ids & b.thread_ids and a.first_ns is not None and b.last_ns is not None:
+            if b.first_ns is not None and a.last_ns is not None and b.first_ns <= a.last_ns and a.first_ns <= b.last_ns:
+                return True
+    pids_left = {process.pid for process in left.stacks if process.pid is not None}
+    pids_right = {process.pid for process in right.stacks if process.pid is not None}
+    return bool(pids_left) and len(pids_left & pids_right) * 2 > min(len(pids_left), len(pids_right))
+
+
+def _progress(flight: RankFlight) -> tuple[int, int]:
+    return (
+        sum(part.enqueued for part in flight.groups.values()),
+        sum(part.completed for part in flight.groups.values()),
+    )
+
+
+def advanced_ranks(early: Mapping[int, RankFlight], late: Mapping[int, RankFlight]) -> tuple[int, ...]:
+    """Ranks that issued or completed a call between two looks."""
+    return tuple(sorted(r for r in early.keys() & late.keys() if _progress(late[r]) > _progress(early[r])))
+
+
+def _moved_pids(early: Evidence, late: Evidence) -> tuple[set[int], set[int]]:
+    """(pids whose main stack differs between the looks, pids seen in both)."""
+    before = {p.pid: p.main for p in early.stacks if p.pid is not None}
+    moved, both = set(), set()
+    for process in late.stacks:
+        if process.pid in before and process.pid is not None:
+            both.add(process.pid)
+            old, new = before[process.pid], process.main
+            if old is None or new is None or old.frames != new.frames:
+                moved.add(process.pid)
+    return moved, both
+
+
+def compare_looks(early: Evidence, late: Evidence, verdict: Explanation) -> Explanation:
+    """The verdict on the later look, corrected by what moved since the earlier one: what moves is not hung."""
+    advanced = advanced_ranks(early.flights, late.flights)
+    moved, both = _moved_pids(early, late)
+    culprits = set(verdict.verdict.culprit_ranks)
+    if advanced:
+        slow = sorted(culprits & set(advanced))
+        text = f"no hang: {ranks_text(advanced)} went on between the two looks"
+        finding = hang_finding(
+            "H110",
+            text + (f"; {ranks_text(slow)} may be slow" if slow else ""),
+            kind=Kind.STRAGGLER if slow else Kind.NONE,
+            cause=Cause.SLOW_RANK if slow else Cause.NONE,
+            certainty=Certainty.OBSERVED,
+            severity=Severity.NOTICE,
+            ranks=slow,
+            evidence=tuple(
+                f"rank {r}: {_progress(early.flights[r])[0]} calls issued, then {_progress(late.flights[r])[0]}"
+                for r in advanced[:6]
+            ),
+            next_step="see docs/explain.md, slow or stuck; a report of the run shows which rank arrives last",
+        )
+        return replace(verdict, findings=(finding, *(_softened(f) for f in verdict.findings)))
+    if not early.flights and moved:
+        pids = set(verdict.verdict.culprit_pids) & moved
+        by_pid = {p.pid: p.rank for p in late.stacks}
+        pids |= {pid for pid in moved if by_pid.get(pid) in culprits}
+        if pids:
+            finding = hang_finding(
+                "H110",
+                f"no hang proved: {len(moved)} of {len(both)} processes moved between the two looks, the one named too",
+                kind=Kind.NONE,
+                cause=Cause.NONE,
+                certainty=Certainty.OBSERVED,
+                severity=Severity.NOTICE,
+                evidence=(f"moved: processes {', '.join(map(str, sorted(moved)[:12]))}",),
+                next_step="look again later; a rank that moves is slow, not stuck",
+            )
+            return replace(verdict, findings=(finding, *(_softened(f) for f in verdict.findings)))
+    return replace(verdict, findings=tuple(_hardened(f, early, late) for f in verdict.findings))
+
+
+def _softened(finding: Finding) -> Finding:
+    if finding.kind is Kind.HANG and finding.severity is not Severity.NOTICE:
+        return replace(finding, severity=Severity.NOTICE)
+    return finding
+
+
+def _hardened(finding: Finding, early: Evidence, late: Evidence) -> Finding:
+    reads = [
+        late.flights[r].read_ns - early.flights[r].read_ns  # type: ignore[operator]
+        for r in early.flights.keys() & late.flights.keys()
+        if late.flights[r].read_ns is not None and early.flights[r].read_ns is not None
+    ]
+    if finding.kind is not Kind.HANG or not reads:
+        return finding
+    apart = min(reads) / NS
+    limit = max(SURE_LIMIT_S, limit_s(late.flights.values()))
+    line = f"nothing moved between two looks {apart:.0f} s apart"
+    severity = Severity.ERROR if apart >= limit and finding.severity is Severity.WARNING else finding.severity
+    return replace(finding, severity=severity, evidence=(*finding.evidence, line))
+
+
+def compare_incidents(left: Explanation, right: Explanation) -> Finding:
+    """A notice that says what two incidents have in common: rank, line, cause, kind."""
+    a, b = left.verdict, right.verdict
+    rows = (
+        ("rank", a.culprit_ranks or a.culprit_pids, b.culprit_ranks or b.culprit_pids),
+        ("line", a.site, b.site),
+        ("cause", a.cause.value, b.cause.value),
+        ("kind", a.kind.value, b.kind.value),
+    )
+    same = [name for name, x, y in rows if x == y and x]
+    evidence = [f"{name:<6} {_shown(x)} and {_shown(y)}{'' if x == y else '   differ'}" for name, x, y in rows]
+    if "rank" in same and "line" in same:
+        text = "the same rank at the same line: one fault twice"
+    elif "line" in same or ("cause" in same and "rank" not in same and a.cause is not Cause.UNKNOWN):
+        text = "the same place in the program on other ranks: look at the program, not at a machine"
+    elif "rank" in same:
+        text = "the same rank at another place: look at its host and device"
+    else:
+        text = "two different incidents"
+    return hang_finding(
+        "H115",
+        f"{left.label} and {right.label}: {text}",
+        kind=Kind.NONE,
+        cause=Cause.NONE,
+        certainty=Certainty.INFERRED,
+        severity=Severity.NOTICE,
+        evidence=evidence,
+        next_step="see docs/explain.md, two incidents",
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "nobody"
+    return "none" if value is None else str(value)
+
+

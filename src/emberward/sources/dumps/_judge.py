@@ -1,0 +1,198 @@
+"""Joins what was read about an incident into one verdict."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from emberward.events import Trace
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.match import check
+from emberward.sources.dumps._evidence import Evidence
+from emberward.sources.dumps._flight import KNOWN_VERSIONS
+from emberward.sources.dumps._judge_flight import FlightJudge
+from emberward.sources.dumps._judge_stacks import judge_stacks
+from emberward.sources.dumps._judge_words import judge_deaths, judge_logs, judge_ras, rank_evidence
+from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text
+from emberward.sources.dumps._waits import HELPERS, LineOf, Reading, StackClass, read_process
+
+_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The verdict on one incident. `findings`: the most certain and most severe first, never empty."""
+
+    label: str
+    findings: tuple[Finding, ...]
+    read: tuple[str, ...]
+    num_ranks: int
+    missing_ranks: tuple[int, ...]
+
+    @property
+    def verdict(self) -> Finding:
+        """The finding to act on."""
+        return self.findings[0]
+
+
+def _workers(readings: Sequence[Reading]) -> dict[int, tuple[Reading, ...]]:
+    """Readings of child processes by their parent's pid; by rank's pid where only the file tells the rank."""
+    out: dict[int, list[Reading]] = defaultdict(list)
+    mains = {r.process.path: r.process.pid for r in readings if r.kind not in HELPERS and r.process.pid is not None}
+    for reading in readings:
+        if reading.kind in (StackClass.WORKER, StackClass.WORKER_IDLE):
+            parent = reading.process.parent_pid or mains.get(reading.process.path)
+            if parent is not None:
+                out[parent].append(reading)
+    return {pid: tuple(found) for pid, found in out.items()}
+
+
+def no_source(_: object) -> str | None:
+    """Says that no program text is at hand; the default of `judge`."""
+    return None
+
+
+def judge(evidence: Evidence, *, line_of: LineOf = no_source) -> Explanation:
+    """The verdict on one incident. Pure, but for what `line_of` does: it gives a frame's source line, or None.
+
+    Dumps decide who; stacks decide why and where; logs and RAS speak when there is nothing better, and always when they
+    tell of a death.
+    """
+    readings = [read_process(process, line_of) for process in evidence.stacks]
+    workers = _workers(readings)
+    sections = sorted({reading.process.section for reading in readings})
+    main = max(sections, key=lambda s: sum(r.process.section == s for r in readings), default=0)
+    own = [r for r in readings if r.process.section == main]
+    by_rank = {r.process.rank: r for r in own if r.process.rank is not None and r.kind not in HELPERS}
+    findings: list[Finding] = []
+    flight_judge = None
+    if evidence.flights:
+        by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
+        flight_judge = FlightJudge(evidence, by_rank, by_pid)
+        findings += flight_judge.judge()
+    if not any(_names_someone(finding) for finding in findings) and own:
+        findings += judge_stacks(own, workers, is_lasting=_is_lasting(evidence))
+    findings += _other_sections(readings, sections, main, workers)
+    if not any(_names_someone(finding) for finding in findings):
+        for trace in _merged(evidence.traces):
+            findings += check(trace, with_cure=False).findings
+        findings += judge_logs(evidence.facts)
+        findings += judge_ras(evidence.ras)
+    dead = {rank for f in findings if f.kind is Kind.CRASH for rank in f.culprit_ranks}
+    if not dead:
+        findings = judge_deaths(evidence.deaths) + findings
+    findings += evidence.prior
+    world = flight_judge.world if flight_judge is not None else tuple(sorted(by_rank))
+    missing = tuple(r for r in world if r not in evidence.flights) if evidence.flights else ()
+    findings = _agree(findings, by_rank)
+    if not findings:
+        findings = [_nothing(evidence)]
+    findings = _noted(_sorted(findings), evidence, missing)
+    return Explanation(
+        label=evidence.label,
+        findings=(*findings, *evidence.problems),
+        read=tuple(rank_evidence(evidence)),
+        num_ranks=len(world) or len(own),
+        missing_ranks=missing,
+    )
+
+
+def _names_someone(finding: Finding) -> bool:
+    return bool(finding.culprit_ranks or finding.culprit_pids or finding.cycle) and finding.kind is not Kind.NONE
+
+
+def _is_lasting(evidence: Evidence) -> bool:
+    age = age_s(evidence.flights.values())
+    return age is not None and age >= limit_s(evidence.flights.values())
+
+
+def _merged(traces: Sequence[Trace]) -> list[Trace]:
+    """Traces of single ranks of one world as one trace; others as they are."""
+    single: dict[int, Trace] = {}
+    out = []
+    for trace in traces:
+        (rank,) = trace.events if len(trace.events) == 1 else (None,)
+        if rank is None or rank in single:
+            out.append(trace)
+        else:
+            single[rank] = trace
+    if single:
+        first = next(iter(single.values()))
+        events = {rank: trace.events[rank] for rank, trace in single.items() if trace.world_size == first.world_size}
+        out.append(replace(first, events=events))
+    return out
+
+
+def _other_sections(
+    readings: Sequence[Reading], sections: Sequence[int], main: int, workers: dict[int, tuple[Reading, ...]]
+) -> list[Finding]:
+    """Verdicts on the other looks in the same document, as notices: they may be of another day."""
+    out = []
+    for section in sections:
+        if section == main:
+            continue
+        for finding in judge_stacks([r for r in readings if r.process.section == section], workers):
+            out.append(
+                replace(
+                    finding,
+                    severity=Severity.NOTICE,
+                    evidence=("the same document holds a separate look at other processes", *finding.evidence),
+                )
+            )
+    return out
+
+
+def _agree(findings: list[Finding], by_rank: dict[int, Reading]) -> list[Finding]:
+    """Findings with the cause that the culprit's stack gives where the dumps alone had none."""
+    out = []
+    for finding in findings:
+        if finding.cause is Cause.UNKNOWN and len(finding.culprit_ranks) == 1 and finding.code == "H101":
+            reading = by_rank.get(finding.culprit_ranks[0])
+            if reading is not None and reading.cause is not Cause.UNKNOWN:
+                finding = replace(finding, cause=reading.cause, site=finding.site or reading.site)
+        out.append(finding)
+    return out
+
+
+def _sorted(findings: list[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda f: (_ORDER[f.severity], not _names_someone(f)))
+
+
+def _noted(findings: list[Finding], evidence: Evidence, missing: tuple[int, ...]) -> list[Finding]:
+    """The findings, the first of which tells what was not seen."""
+    lines = list(evidence.notes[:4])
+    if missing:
+        lines.append(f"no dump of {ranks_text(missing)}: unknown, not guilty")
+    versions = {flight.version for flight in evidence.flights.values()}
+    if len(versions) > 1:
+        shown = ", ".join(f"{a}.{b}" for a, b in sorted(versions))
+        lines.append(f"the dumps are of several formats ({shown}), each within {KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[1]}")
+    if not lines:
+        return findings
+    return [replace(findings[0], evidence=(*findings[0].evidence, *lines)), *findings[1:]]
+
+
+def _nothing(evidence: Evidence) -> Finding:
+    if evidence.is_empty:
+        return hang_finding(
+            "H107",
+            "cannot tell: no dump, stack, log or report was found",
+            kind=Kind.HANG,
+            cause=Cause.UNKNOWN,
+            certainty=Certainty.UNKNOWN,
+            severity=Severity.WARNING,
+            evidence=(f"{evidence.num_files} files were looked at below {evidence.label}",),
+            next_step="see docs/explain.md for what can be read and how to make it",
+        )
+    flights = evidence.flights.values()
+    is_idle = bool(evidence.flights) and not any(flight.pending for flight in flights)
+    text = "no call is open on any rank that left a dump" if is_idle else "nothing that was read tells of a hang"
+    return hang_finding(
+        "H110",
+        f"no hang seen: {text}",
+        kind=Kind.NONE,
+        cause=Cause.NONE,
+        certainty=Certainty.INFERRED,
+        severity=Severity.NOTICE,
+        evidence=rank_evidence(evidence),
+        next_step="if the job stands still all the same, take the stacks of all ranks and explain those too",
+    )

@@ -1,0 +1,389 @@
+"""The judge of flight-recorder dumps: mismatches first, then where all waiting ends."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
+from emberward.sources.dumps._evidence import Death, Evidence
+from emberward.sources.dumps._flight import GroupName
+from emberward.sources.dumps._graph import OpKey, Root, RootKind, WaitGraph
+from emberward.sources.dumps._groups import Groups, GroupView, world_of
+from emberward.sources.dumps._mismatch import mismatches, sites_shift
+from emberward.sources.dumps._order import departures
+from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb
+from emberward.sources.dumps._waits import STUCK, WAITING, Reading, StackClass
+
+_UNSURE = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
+
+
+@dataclass(slots=True)
+class FlightJudge:
+    """Judges one incident's dumps. `readings` are the stacks of ranks, `workers` those of their children."""
+
+    evidence: Evidence
+    readings: Mapping[int, Reading]
+    workers: Mapping[int, tuple[Reading, ...]]
+    world: tuple[int, ...] = ()
+    groups: Groups = field(init=False)
+    graph: WaitGraph = field(init=False)
+    age: float | None = field(init=False)
+    limit: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        flights = self.evidence.flights
+        self.world = world_of(flights, tuple(self.readings))
+        self.groups = Groups(flights, self.world)
+        busy = frozenset(
+            rank
+            for rank, reading in self.readings.items()
+            if reading.kind not in WAITING and reading.kind not in _UNSURE
+        )
+        self.graph = WaitGraph(flights, self.groups, busy)
+        self.age = age_s(flights.values())
+        self.limit = limit_s(flights.values())
+
+    def judge(self) -> list[Finding]:
+        """The findings, the surest first; empty when no call is open and none differs."""
+        flights = self.evidence.flights
+        found: list[Finding] = []
+        odd_groups: set[GroupName] = set()
+        for name, finding in mismatches(flights, self.groups, len(self.world)):
+            odd_groups.add(name)
+            found.append(finding)
+        roots = self.graph.roots()
+        hosts: list[Root] = []
+        for root in roots:
+            if any(op[0] in odd_groups for op in root.ops):
+                continue
+            match root.kind:
+                case RootKind.HOST:
+                    hosts.append(root)
+                case RootKind.UNKNOWN:
+                    found.append(self._unknown(root))
+                case RootKind.STALL:
+                    found.append(self._stall(root))
+                case RootKind.CYCLE:
+                    found.append(self._cycle(root))
+        return self._hosts(hosts) + found
+
+    def _view(self, op: OpKey) -> GroupView:
+        return next(view for view in self.groups if view.name == op[0] and (view.members == op[1] or op[2] == -1))
+
+    def _waits(self, root: Root) -> list[str]:
+        """Evidence: in which calls the victims of a root sit, the largest crowd first."""
+        crowds: dict[str, list[int]] = defaultdict(list)
+        for rank in root.victims:
+            flight = self.evidence.flights.get(rank)
+            if flight is not None and flight.head is not None:
+                view = self.groups.of(flight.groups[flight.head.group])
+                crowds[call_text(flight.head, view)].append(rank)
+        rows = sorted(crowds.items(), key=lambda item: -len(item[1]))
+        lines = [f"{ranks_text(ranks)} {verb(ranks, 'waits', 'wait')} in {text}" for text, ranks in rows[:6]]
+        if len(rows) > 6:
+            lines.append(f"{len(rows) - 6} more calls are open behind these")
+        return lines
+
+    def _severity(self, kind: StackClass | None) -> Severity:
+        """ERROR for what cannot go on by itself or has lasted too long; WARNING while it may be slow and alive."""
+        if kind in STUCK or (self.age is not None and self.age >= self.limit):
+            return Severity.ERROR
+        if kind is None or kind in _UNSURE or kind in WAITING:
+            return Severity.ERROR if self.age is None else Severity.WARNING
+        return Severity.WARNING
+
+    def _hosts(self, roots: list[Root]) -> list[Finding]:
+        """One finding for all ranks that never arrived for the same reason."""
+        together: dict[tuple[Cause, str | None, bool], list[Root]] = defaultdict(list)
+        deaths = {death.rank: death for death in self.evidence.deaths if death.rank is not None}
+        for root in roots:
+            rank = root.ranks[0]
+            reading = self.readings.get(rank)
+            is_dead = rank in deaths
+            key = (Cause.UNKNOWN, None, False) if reading is None else (reading.cause, reading.site, False)
+            together[(deaths[rank].cause, deaths[rank].site, True) if is_dead else key].append(root)
+        return [self._host(group, deaths) for group in together.values()]
+
+    def _host(self, roots: list[Root], deaths: Mapping[int | None, Death]) -> Finding:
+        ranks = sorted(rank for root in roots for rank in root.ranks)
+        victims = sorted({victim for root in roots for victim in root.victims} - set(ranks))
+        reading = self.readings.get(ranks[0])
+        evidence = [line for root in roots for line in self._waits(root)][:6]
+        evidence += [self._last_calls(rank) for rank in ranks[:4]]
+        if ranks[0] in deaths:
+            death = deaths[ranks[0]]
+            return hang_finding(
+                "H105",
+                f"{ranks_text(ranks)} died while {ranks_text(victims)} {verb(victims, 'waits', 'wait')}: {death.text[:160]}",
+                kind=Kind.CRASH,
+                cause=death.cause,
+                certainty=Certainty.OBSERVED,
+                ranks=ranks,
+                waiting=victims,
+                site=death.site,
+                evidence=(*evidence, f"{death.path} says so"),
+                next_step="end the job and start it again from its last save; the others cannot go on",
+            )
+        if reading is not None and reading.kind in WAITING:
+            return self._hidden_wait(ranks, victims, reading, evidence)
+        what = "does something else" if reading is None else reading.text
+        if reading is not None:
+            evidence += stack_evidence(reading, self.workers.get(ranks[0], ()))
+        evidence.append(age_evidence(self.age, self.limit))
+        worker = stuck_worker(self.workers.get(ranks[0], ()))
+        site = None if reading is None else reading.site
+        for rank in ranks:
+            shift = next((s for v in self.groups if (s := self._shift(v, rank)) is not None), None)
+            evidence += [] if shift is None else [shift]
+        return hang_finding(
+            "H101",
+            f"{ranks_text(ranks)} never arrived: {ranks_text(victims)} {verb(victims, 'waits', 'wait')} for "
+            f"{verb(ranks, 'it', 'them')}; {verb(ranks, 'it', 'each')} {what}",
+            kind=Kind.HANG,
+            cause=Cause.UNKNOWN if reading is None else reading.cause,
+            certainty=Certainty.INFERRED if reading is None else Certainty.OBSERVED,
+            severity=self._severity(None if reading is None else reading.kind),
+            ranks=ranks,
+            waiting=victims,
+            hosts=[] if reading is None or reading.process.host is None else [reading.process.host],
+            site=site if worker is None or worker.site is None else worker.site,
+            evidence=evidence,
+            ruled_out=self._ruled_out(),
+            next_step=next_step(None if reading is None else reading.kind, ranks),
+        )
+
+    def _shift(self, view: GroupView, rank: int) -> str | None:
+        return sites_shift(self.evidence.flights, view, rank) if rank in view.members else None
+
+    def _hidden_wait(self, ranks: list[int], victims: list[int], reading: Reading, evidence: list[str]) -> Finding:
+        """Ranks that wait in a call that the recorder did not write down: gloo's sends and receives, mostly."""
+        is_p2p = reading.kind is StackClass.P2P
+        what = "a send or receive" if is_p2p else "a call"
+        return hang_finding(
+            "H109",
+            f"{ranks_text(ranks)} {verb(ranks, 'waits', 'wait')} in {what} that its peer does not answer, at {reading.site}; "
+            f"{ranks_text(victims)} {verb(victims, 'waits', 'wait')} behind",
+            kind=Kind.MISSING if is_p2p else Kind.HANG,
+            cause=Cause.UNMATCHED_P2P if is_p2p else Cause.UNKNOWN,
+            severity=Severity.ERROR if self.age is None or self.age >= self.limit or is_p2p else Severity.WARNING,
+            ranks=ranks,
+            waiting=victims,
+            site=reading.site,
+            evidence=(*evidence, *stack_evidence(reading, ()), "gloo's recorder holds no sends and receives"),
+            ruled_out=self._ruled_out(),
+            next_step=f"read {reading.site}: which rank is its peer, and does that rank make the partner call",
+        )
+
+    def _last_calls(self, rank: int) -> str:
+        flight = self.evidence.flights[rank]
+        busiest = max(
+            (part for part in flight.groups.values() if part.enqueued), key=lambda p: p.enqueued, default=None
+        )
+        if flight.pending:
+            return f"rank {rank} has {len(flight.pending)} calls open on its device, and its host is elsewhere"
+        if busiest is None:
+            return f"rank {rank} has issued no call"
+        view = self.groups.of(busiest)
+        last = busiest.call(busiest.enqueued)
+        text = f"call {busiest.enqueued} of {view.label}" if last is None else call_text(last, view)
+        return f"rank {rank} has no open call; its last was {text}, completed"
+
+    def _ruled_out(self) -> tuple[str, ...]:
+        flights = self.evidence.flights
+        lines = []
+        if not any(root.kind is RootKind.CYCLE for root in self.graph.roots()):
+            lines.append("a cycle: every wait ends at the ranks named")
+        if all(part.is_alike for flight in flights.values() for part in flight.groups.values()):
+            lines.append("a mismatch: all calls that meet are of the same operation, type and size")
+        return tuple(lines)
+
+    def _unknown(self, root: Root) -> Finding:
+        rank = root.ranks[0]
+        reading = self.readings.get(rank)
+        missing = [r for r in self.world if r not in self.evidence.flights]
+        if reading is not None and reading.kind not in WAITING:
+            return self._unrecorded(root, reading)
+        return hang_finding(
+            "H107",
+            f"cannot tell: {ranks_text(root.victims)} {verb(root.victims, 'waits', 'wait')} for rank {rank}, and the "
+            f"dump{'s' if len(missing) > 1 else ''} of {ranks_text(missing)} {'are' if len(missing) > 1 else 'is'} missing",
+            kind=Kind.HANG,
+            cause=Cause.UNKNOWN,
+            certainty=Certainty.UNKNOWN,
+            severity=Severity.WARNING,
+            waiting=root.victims,
+            evidence=(*self._waits(root), age_evidence(self.age, self.limit)),
+            ruled_out=("the ranks with a dump: each waits for a rank without one",),
+            next_step=f"fetch the dump, the log or the stack of {ranks_text(missing)}; a rank without a dump is not guilty",
+        )
+
+    def _unrecorded(self, root: Root, reading: Reading) -> Finding:
+        rank = root.ranks[0]
+        return hang_finding(
+            "H101",
+            f"rank {rank} never arrived: {ranks_text(root.victims)} {verb(root.victims, 'waits', 'wait')} for it; it {reading.text}",
+            kind=Kind.HANG,
+            cause=reading.cause,
+            severity=self._severity(reading.kind),
+            ranks=(rank,),
+            waiting=root.victims,
+            site=reading.site,
+            evidence=(
+                *self._waits(root),
+                *stack_evidence(reading, self.workers.get(rank, ())),
+                f"no dump of rank {rank}",
+            ),
+            next_step=next_step(reading.kind, [rank]),
+        )
+
+    def _stall(self, root: Root) -> Finding:
+        """All members have issued the call and it does not end."""
+        op = root.ops[0]
+        view = self._view(op)
+        inside = sorted(self.graph.calls.get(op, {}))
+        done = [r for r in view.members if op[2] != -1 and self._completed(r, op) >= op[2]]
+        call = next(iter(self.graph.calls[op].values()))
+        absent = self._may_be_members(view)
+        evidence = [*self._waits(root), age_evidence(self.age, self.limit)]
+        severity = Severity.ERROR if self.age is None or self.age >= self.limit else Severity.WARNING
+        if not view.is_told and absent:
+            reading = self.readings.get(absent[0])
+            return hang_finding(
+                "H101",
+                f"{ranks_text(absent)} never arrived, as far as the dumps tell: {ranks_text(inside)} wait in "
+                f"{call_text(call, view)}, and {verb(absent, 'it alone has', 'they alone have')} no open call",
+                kind=Kind.HANG,
+                cause=Cause.UNKNOWN if reading is None else reading.cause,
+                severity=severity if reading is None else self._severity(reading.kind),
+                ranks=absent,
+                waiting=inside,
+                site=None if reading is None else reading.site,
+                evidence=(*evidence, f"gloo's dump does not tell who else is in {view.label}"),
+                next_step=next_step(None if reading is None else reading.kind, absent),
+            )
+        if done and inside and len(inside) < len(view.members):
+            return hang_finding(
+                "H102",
+                f"{ranks_text(inside)} {verb(inside, 'does', 'do')} not finish {call_text(call, view)}, which its peers have",
+                kind=Kind.DEVICE,
+                cause=Cause.DEVICE_STALL,
+                severity=severity,
+                ranks=inside,
+                waiting=root.victims,
+                site=None,
+                evidence=(*evidence, f"{ranks_text(done)} completed it"),
+                ruled_out=("a missing call: every member has issued it",),
+                next_step=f"test the device and host of {ranks_text(inside)}; is its process stopped",
+            )
+        return hang_finding(
+            "H103",
+            f"{call_text(call, view)} was issued by all its members and ends on none",
+            kind=Kind.DEVICE,
+            cause=Cause.DEVICE_STALL,
+            severity=severity,
+            waiting=inside,
+            evidence=evidence,
+            ruled_out=("a missing call: every member has issued it", "a mismatch: the calls agree"),
+            next_step=f"test the devices and links among {ranks_text(view.members)} only",
+        )
+
+    def _completed(self, rank: int, op: OpKey) -> int:
+        flight = self.evidence.flights.get(rank)
+        part = None if flight is None else flight.groups.get(op[0])
+        return 0 if part is None else part.completed
+
+    def _may_be_members(self, view: GroupView) -> list[int]:
+        """Ranks without an open call that may belong to a group whose members nobody tells."""
+        known = {r for v in self.groups if v.name[1] == view.name[1] and v.name[1] != "undefined" for r in v.members}
+        return [
+            r
+            for r, f in sorted(self.evidence.flights.items())
+            if f.head is None and r not in view.members and r not in known
+        ]
+
+    def _cycle(self, root: Root) -> Finding:
+        left = departures(self.graph, root)
+        members = tuple(self._member(rank) for rank in root.ranks[:32])
+        evidence = [
+            f"rank {m.rank} in {m.op}{f' at {m.site}' if m.site else ''}, waits for {ranks_text(m.waits_for)}"
+            for m in members[:8]
+        ]
+        is_p2p = any(op[2] == -1 for op in root.ops)
+        if left:
+            ranks = [item.rank for item in left]
+            first = left[0]
+            is_skip = first.cause is Cause.SKIPPED_COLLECTIVE
+            group = next(view for view in self.groups if view.name == first.group and first.rank in view.members)
+            what = f"left out a call of {group.label}" if is_skip else "made a call that its peers do not make"
+            waiting = sorted(set(root.ranks) | set(root.victims) - set(ranks))
+            return hang_finding(
+                "H104",
+                f"{ranks_text(ranks)} {what} and {verb(ranks, 'waits', 'wait')} in {first.call.text} at {first.call.site}; "
+                "the others wait in the call before it",
+                kind=Kind.MISSING,
+                cause=first.cause,
+                ranks=ranks,
+                waiting=[r for r in waiting if r not in ranks],
+                site=first.call.site,
+                evidence=(*evidence, *(item.why for item in left[:4])),
+                ruled_out=("a busy rank: every rank waits in a call",),
+                next_step=f"read the condition around {first.call.site}: it holds on {ranks_text(ranks)} alone",
+            )
+        return Finding(
+            code="M104",
+            severity=Severity.ERROR,
+            kind=Kind.DEADLOCK,
+            cause=Cause.CYCLE_P2P if is_p2p else Cause.CYCLE_COLLECTIVE,
+            certainty=Certainty.OBSERVED,
+            message=f"deadlock: {ranks_text(root.ranks)} wait for one another in different calls; no one rank is guilty",
+            waiting_ranks=root.victims,
+            cycle=members,
+            evidence=tuple(evidence),
+            ruled_out=("a busy rank: every rank of the cycle waits in a call",),
+            next="issue these calls in one order on every rank, or put them in one batch",
+        )
+
+    def _member(self, rank: int) -> CycleMember:
+        flight = self.evidence.flights[rank]
+        head = flight.head
+        if head is None:
+            return CycleMember(rank=rank, op="?", site=None, waits_for=())
+        view = self.groups.of(flight.groups[head.group])
+        targets = {t for op in self.graph.edges[rank] for t in self.graph.edges.get(op, ()) if isinstance(t, int)}
+        return CycleMember(
+            rank=rank, op=call_text(head, view).partition(" at ")[0], site=head.site, waits_for=tuple(sorted(targets))
+        )
+
+
+def stuck_worker(workers: tuple[Reading, ...]) -> Reading | None:
+    """The first data worker that does something else than wait for work; None when there is none."""
+    return next((worker for worker in workers if worker.kind is StackClass.WORKER), None)
+
+
+def stack_evidence(reading: Reading, workers: tuple[Reading, ...]) -> list[str]:
+    """What the stack shows, inner calls first, and what a stuck data worker does."""
+    lines = [f"its stack: {' <- '.join(reversed(reading.path[-6:]))}"]
+    if reading.source_line is not None:
+        lines.append(f"{reading.site} reads: {reading.source_line}")
+    worker = stuck_worker(workers)
+    if worker is not None:
+        lines.append(f"its data worker (process {worker.process.pid}) is in {worker.function}() at {worker.site}")
+    return lines
+
+
+_NEXT = {
+    StackClass.DATALOADER: "look at the data workers of {who}: their stacks, and what they read; num_workers=0 avoids a forked lock",
+    StackClass.LOCK: "find who holds the lock on {who}: py-spy dump --native of the process and its children",
+    StackClass.FILE_READ: "look at the file system under {who}",
+    StackClass.CHECKPOINT_IO: "look at the disk under {who}; is a save called on every rank that must take part",
+    StackClass.STORE_WAIT: "see which key {who} waits for and who should set it",
+    StackClass.COMPILE: "wait for the compiler on {who}, or find why it compiles on these ranks alone",
+}
+
+
+def next_step(kind: StackClass | None, ranks: list[int]) -> str:
+    """What a person can do now."""
+    if kind is None:
+        return f"take a stack of {ranks_text(ranks)} and its children: py-spy dump --subprocesses --pid PID, then explain again"
+    text = _NEXT.get(kind, "take a second stack of {who} ten seconds later: does it move")
+    return text.format(who=ranks_text(ranks))

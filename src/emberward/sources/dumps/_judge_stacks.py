@@ -1,0 +1,265 @@
+"""The judge of stacks: the process that does something else than its peers, compared within its role."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps._judge_flight import next_step, stack_evidence, stuck_worker
+from emberward.sources.dumps._say import hang_finding, ranks_text, verb
+from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, Reading, StackClass
+
+MIN_CROWD = 2
+"""Fewest alike processes against which one other is odd."""
+MAX_ODD_SHARE = 0.25
+"""Largest share of waiting processes that may be odd among waiting ones, when no busy one explains them."""
+
+
+def who_text(readings: Sequence[Reading]) -> str:
+    """The processes by rank where all have one, else by number."""
+    ranks = [r.process.rank for r in readings if r.process.rank is not None]
+    if len(ranks) == len(readings):
+        return ranks_text(ranks)
+    pids = [r.process.pid for r in readings if r.process.pid is not None]
+    if len(pids) == 1:
+        return f"process {pids[0]}"
+    return f"processes {', '.join(map(str, sorted(pids)[:12]))}" if pids else "a process"
+
+
+def _ranks(readings: Sequence[Reading]) -> list[int]:
+    ranks = [r.process.rank for r in readings if r.process.rank is not None]
+    return ranks if len(ranks) == len(readings) else []
+
+
+def _pids(readings: Sequence[Reading]) -> list[int]:
+    return [r.process.pid for r in readings if r.process.pid is not None]
+
+
+def _hosts(readings: Sequence[Reading]) -> list[str]:
+    return [r.process.host for r in readings if r.process.host is not None]
+
+
+def _crowds(readings: Sequence[Reading]) -> list[str]:
+    """Evidence: what each crowd of alike processes does, the largest first."""
+    crowds: dict[str, list[Reading]] = defaultdict(list)
+    for reading in readings:
+        crowds[reading.text].append(reading)
+    rows = sorted(crowds.items(), key=lambda item: -len(item[1]))
+    return [f"{len(group):3d} x {text}: {who_text(group)}" for text, group in rows[:8]]
+
+
+def _severity(kind: StackClass, *, is_lasting: bool) -> Severity:
+    return Severity.ERROR if kind in STUCK or is_lasting else Severity.WARNING
+
+
+def judge_stacks(
+    readings: Sequence[Reading], workers: dict[int, tuple[Reading, ...]], *, is_lasting: bool = False
+) -> list[Finding]:
+    """Findings from stacks alone. `workers`: readings of child processes by their parent's pid.
+
+    `is_lasting`: the same stacks were seen long enough for a hang. Without that, one look at a rank that sleeps, reads
+    or computes is a warning, and at one that waits for a lock or its data worker an error.
+    """
+    ranks = [r for r in readings if r.kind not in HELPERS]
+    busy = [r for r in ranks if r.kind not in WAITING]
+    waiting = [r for r in ranks if r.kind in WAITING]
+    if not ranks:
+        return []
+    if len(ranks) == 1:
+        return [_alone(ranks[0])]
+    if busy and waiting and len(busy) <= len(waiting):
+        return _busy_findings(busy, waiting, ranks, workers, is_lasting=is_lasting)
+    if busy and waiting:
+        return [_mostly_busy(busy, waiting, ranks)]
+    if busy:
+        return [_all_busy(busy)]
+    return _all_waiting(waiting)
+
+
+def _busy_findings(
+    busy: list[Reading],
+    waiting: list[Reading],
+    ranks: list[Reading],
+    workers: dict[int, tuple[Reading, ...]],
+    *,
+    is_lasting: bool,
+) -> list[Finding]:
+    together: dict[tuple[StackClass, str | None], list[Reading]] = defaultdict(list)
+    for reading in busy:
+        together[(reading.kind, reading.site)].append(reading)
+    found = []
+    for (kind, site), group in together.items():
+        first = group[0]
+        children = workers.get(first.process.pid or -1, ())
+        worker = stuck_worker(children)
+        found.append(
+            hang_finding(
+                "H106",
+                f"{who_text(group)} {first.text}, while {len(waiting)} of {len(ranks)} processes wait for their peers",
+                kind=Kind.HANG,
+                cause=first.cause,
+                certainty=Certainty.INFERRED,
+                severity=_severity(kind, is_lasting=is_lasting),
+                ranks=_ranks(group),
+                pids=_pids(group),
+                waiting=_ranks(waiting),
+                hosts=_hosts(group),
+                site=site if worker is None or worker.site is None else worker.site,
+                evidence=(*stack_evidence(first, children), *_crowds(ranks)),
+                ruled_out=(f"the other {len(waiting)}: each waits in a call that needs its peers",),
+                next_step=next_step(kind, _ranks(group)) if _ranks(group) else next_step(kind, [0]).replace("rank 0", who_text(group)),
+            )
+        )
+    return found
+
+
+def _alone(reading: Reading) -> Finding:
+    return hang_finding(
+        "H107",
+        f"cannot tell: one stack alone ({who_text([reading])} {reading.text}), the stacks of its peers are missing",
+        kind=Kind.HANG,
+        cause=reading.cause,
+        certainty=Certainty.UNKNOWN,
+        severity=Severity.WARNING,
+        evidence=stack_evidence(reading, ()),
+        next_step="take the stacks of all ranks at one time: py-spy dump --pid PID on every node",
+    )
+
+
+def _mostly_busy(busy: list[Reading], waiting: list[Reading], ranks: list[Reading]) -> Finding:
+    return hang_finding(
+        "H110",
+        f"no hang seen: {len(busy)} of {len(ranks)} processes do work of their own, {len(waiting)} wait for them",
+        kind=Kind.NONE,
+        cause=Cause.NONE,
+        certainty=Certainty.INFERRED,
+        severity=Severity.NOTICE,
+        evidence=_crowds(ranks),
+        next_step="take the stacks again ten seconds later and explain both: what does not move is stuck",
+    )
+
+
+def _all_busy(busy: list[Reading]) -> Finding:
+    kinds = {reading.kind for reading in busy}
+    lead = busy[0]
+    if len(kinds) == 1 and lead.kind in STUCK:
+        return hang_finding(
+            "H106",
+            f"all {len(busy)} processes alike: each {lead.text}",
+            kind=Kind.HANG,
+            cause=lead.cause,
+            certainty=Certainty.INFERRED,
+            severity=Severity.WARNING,
+            evidence=_crowds(busy),
+            ruled_out=("one guilty rank: all do the same",),
+            next_step="look at what they share: the file system, the store, the data",
+        )
+    return hang_finding(
+        "H110",
+        f"no hang seen: none of {len(busy)} processes waits for a peer",
+        kind=Kind.NONE,
+        cause=Cause.NONE,
+        certainty=Certainty.INFERRED,
+        severity=Severity.NOTICE,
+        evidence=_crowds(busy),
+        next_step="take the stacks again ten seconds later and explain both",
+    )
+
+
+def _line(reading: Reading) -> tuple[str, int] | None:
+    if reading.site is None or ":" not in reading.site:
+        return None
+    file, _, line = reading.site.rpartition(":")
+    return (file, int(line)) if line.isdigit() else None
+
+
+def _all_waiting(waiting: list[Reading]) -> list[Finding]:
+    """Everybody waits for peers: the odd one out among alike ones, or a ring of sends and receives."""
+    if all(reading.kind is StackClass.P2P for reading in waiting):
+        return [
+            hang_finding(
+                "H111",
+                f"all {len(waiting)} processes wait in sends or receives, and none is free to answer",
+                kind=Kind.DEADLOCK,
+                cause=Cause.CYCLE_P2P,
+                waiting=_ranks(waiting),
+                evidence=_crowds(waiting),
+                ruled_out=("a busy rank: every process waits",),
+                next_step="order sends before receives on every second rank, or issue both in one batch",
+            )
+        ]
+    sites = Counter(reading.site for reading in waiting)
+    p2p = [reading for reading in waiting if reading.kind is StackClass.P2P]
+    rest = [reading for reading in waiting if reading.kind is not StackClass.P2P]
+    if p2p and len(p2p) < len(rest) and len({r.site for r in rest}) == 1 and len(p2p) <= max(1, len(rest) // 2):
+        return [_unmatched(p2p, rest)]
+    crowd, size = sites.most_common(1)[0]
+    odd = [reading for reading in waiting if reading.site != crowd]
+    if not odd:
+        return [_alike(waiting)]
+    if size < MIN_CROWD or len(odd) > max(1, int(len(waiting) * MAX_ODD_SHARE)) or len({r.site for r in odd}) > 1:
+        return [_unclear(waiting)]
+    return [_ahead(odd, [r for r in waiting if r.site == crowd], waiting)]
+
+
+def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:
+    return hang_finding(
+        "H109",
+        f"{who_text(p2p)} {verb(p2p, 'waits', 'wait')} in a send or receive at {p2p[0].site} that nobody answers; "
+        "the others are in a collective",
+        kind=Kind.MISSING,
+        cause=Cause.UNMATCHED_P2P,
+        ranks=_ranks(p2p),
+        pids=_pids(p2p),
+        waiting=_ranks(rest),
+        hosts=_hosts(p2p),
+        site=p2p[0].site,
+        evidence=(*stack_evidence(p2p[0], ()), *_crowds([*p2p, *rest])),
+        ruled_out=("a busy rank: every process waits",),
+        next_step=f"read {p2p[0].site}: which rank is its peer, and does that rank make the partner call",
+    )
+
+
+def _ahead(odd: list[Reading], crowd: list[Reading], everyone: list[Reading]) -> Finding:
+    ours, theirs = _line(odd[0]), _line(crowd[0])
+    is_before = ours is not None and theirs is not None and ours[0] == theirs[0] and ours[1] < theirs[1]
+    same_line_op = odd[0].path[-1:] != crowd[0].path[-1:] and odd[0].function == crowd[0].function
+    cause = Cause.EXTRA_COLLECTIVE if is_before else Cause.SKIPPED_COLLECTIVE
+    word = "before" if is_before else "past"
+    return hang_finding(
+        "H104",
+        f"{who_text(odd)} {verb(odd, 'waits', 'wait')} at {odd[0].site}, {word} the call at {crowd[0].site} in which "
+        f"{len(crowd)} others wait: a call left out, added, or another one made",
+        kind=Kind.MISSING,
+        cause=cause if not same_line_op or is_before or ours != theirs else Cause.DIFFERENT_OP,
+        ranks=_ranks(odd),
+        pids=_pids(odd),
+        waiting=_ranks(crowd),
+        hosts=_hosts(odd),
+        site=odd[0].site,
+        evidence=(*stack_evidence(odd[0], ()), *_crowds(everyone)),
+        ruled_out=("a busy rank: every process waits",),
+        next_step="explain the flight-recorder dumps of the same moment: they tell which call differs",
+    )
+
+
+def _alike(waiting: list[Reading]) -> Finding:
+    return hang_finding(
+        "H107",
+        f"cannot tell: all {len(waiting)} processes wait alike ({waiting[0].text})",
+        kind=Kind.HANG,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.UNKNOWN,
+        severity=Severity.WARNING,
+        waiting=_ranks(waiting),
+        evidence=_crowds(waiting),
+        ruled_out=("a busy rank: every process that left a stack waits",),
+        next_step="look for a rank without a stack; else it is the device or the link: fetch the flight-recorder dumps",
+    )
+
+
+def _unclear(waiting: list[Reading]) -> Finding:
+    return replace(
+        _alike(waiting),
+        message=f"cannot tell: all {len(waiting)} processes wait, in {len({r.site for r in waiting})} places, and no one is odd",
+    )

@@ -1,0 +1,240 @@
+"""Judges what logs, the desync report, RAS and earlier findings say, when no dump says it better."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps._evidence import Death, Evidence
+from emberward.sources.dumps._logs import LogFact, LogFactKind
+from emberward.sources.dumps._ras import RasComm, RasReport
+from emberward.sources.dumps._say import hang_finding, ranks_text, verb
+
+
+def judge_deaths(deaths: Sequence[Death]) -> list[Finding]:
+    """One finding for the first death that is told; the others are its echoes or are listed behind it."""
+    if not deaths:
+        return []
+    hard = [d for d in deaths if d.cause is not Cause.EXCEPTION] or list(deaths)
+    first = hard[0]
+    others = [f"also {d.path}: {d.text[:120]}" for d in deaths if d is not first][:6]
+    who = "a process" if first.rank is None else f"rank {first.rank}"
+    return [
+        hang_finding(
+            "H105",
+            f"{who} died: {first.text[:200]}",
+            kind=Kind.CRASH,
+            cause=first.cause,
+            certainty=Certainty.OBSERVED,
+            ranks=() if first.rank is None else (first.rank,),
+            pids=() if first.pid is None else (first.pid,),
+            site=first.site,
+            evidence=(f"{first.path} says so", *others),
+            next_step="read the log before that line; the ranks that time out later are its victims",
+        )
+    ]
+
+
+def judge_logs(facts: Sequence[LogFact]) -> list[Finding]:
+    """What the watchdog and the desync report say about who is behind."""
+    found = _desync(facts)
+    if not found:
+        found = _lagging(facts)
+    found += _network(facts)
+    lost = [fact for fact in facts if fact.kind is LogFactKind.HEARTBEAT_LOST]
+    if lost:
+        ranks = sorted({fact.rank for fact in lost if fact.rank is not None})
+        found.append(
+            hang_finding(
+                "H112",
+                f"torch's watchdog itself stood still{' on ' + ranks_text(ranks) if ranks else ''}: the process holds the "
+                "GIL or a device call does not return",
+                kind=Kind.HANG,
+                cause=Cause.LOCK,
+                ranks=ranks,
+                evidence=[f"{fact.path}:{fact.line} {fact.text[:160]}" for fact in lost[:4]],
+                next_step="take a native stack of that process: py-spy dump --native --pid PID",
+            )
+        )
+    return found
+
+
+def _desync(facts: Sequence[LogFact]) -> list[Finding]:
+    never = sorted({r for f in facts if f.kind is LogFactKind.NEVER_JOINED for r in f.ranks})
+    behind = [f for f in facts if f.kind is LogFactKind.FINISHED_NOT_JOINED]
+    late = sorted({r for f in behind for r in f.ranks})
+    inside = sorted({r for f in facts if f.kind is LogFactKind.JOINED_NOT_FINISHED for r in f.ranks})
+    timed = sorted({f.rank for f in facts if f.kind is LogFactKind.TIMEOUT and f.rank is not None})
+    ranks = never or late
+    if not ranks:
+        return []
+    evidence = [f"{f.path}:{f.line} {f.text[:200]}" for f in facts if f.ranks][:6]
+    return [
+        hang_finding(
+            "H101",
+            f"{ranks_text(ranks)} never joined the call in which the others timed out (torch's desync report)",
+            kind=Kind.HANG,
+            cause=Cause.UNKNOWN,
+            ranks=ranks,
+            waiting=sorted(set(inside + timed) - set(ranks)),
+            evidence=evidence,
+            next_step=f"take the stack or the log of {ranks_text(ranks)}: the report does not tell what it did",
+        )
+    ]
+
+
+def _lagging(facts: Sequence[LogFact]) -> list[Finding]:
+    """Ranks whose last call number lies behind the others'."""
+    by_group: dict[str, dict[int, list[LogFact]]] = defaultdict(lambda: defaultdict(list))
+    for fact in facts:
+        if fact.kind in (LogFactKind.TIMEOUT, LogFactKind.LAST_WORK) and fact.rank is not None and fact.seq is not None:
+            by_group[fact.group or ""][fact.rank].append(fact)
+    found = []
+    for group, ranks in by_group.items():
+        last = {rank: max(f.seq for f in rows if f.seq is not None) for rank, rows in ranks.items()}
+        name = f" of group {group}" if group else ""
+        evidence = [
+            f"rank {rank} at call {last[rank]}{name}: {rows[-1].path}:{rows[-1].line} {rows[-1].text[-200:]}"
+            for rank, rows in sorted(ranks.items())
+        ][:8]
+        found.append(_lag_finding(last, name, evidence))
+    return found
+
+
+def _lag_finding(last: dict[int, int], name: str, evidence: list[str]) -> Finding:
+    low, high = min(last.values()), max(last.values())
+    behind = sorted(rank for rank, seq in last.items() if seq == low)
+    ahead = sorted(rank for rank in last if rank not in behind)
+    if low == high:
+        return hang_finding(
+            "H107",
+            f"cannot tell: {ranks_text(behind)} timed out in call {low}{name}, the logs of the other ranks are missing",
+            kind=Kind.HANG,
+            cause=Cause.UNKNOWN,
+            certainty=Certainty.UNKNOWN,
+            severity=Severity.WARNING,
+            waiting=behind,
+            evidence=evidence,
+            next_step="a rank whose watchdog is silent is the one to look at: fetch the dumps of all ranks",
+        )
+    is_far = high - low > 1 and high > 1.05 * low
+    is_majority = len(behind) * 2 < len(last)
+    what = (
+        f"ranks make a different number of calls: {ranks_text(ahead)} {verb(ahead, 'is', 'are')} at call {high}{name}, "
+        f"{ranks_text(behind)} at call {low}"
+        if is_far
+        else f"{ranks_text(behind)} {verb(behind, 'is', 'are')} behind: call {low}{name} against {high}"
+    )
+    return hang_finding(
+        "H101" if not is_far else "H104",
+        what,
+        kind=Kind.MISSING if is_far else Kind.HANG,
+        cause=Cause.SKIPPED_COLLECTIVE if is_far else Cause.UNKNOWN,
+        certainty=Certainty.INFERRED if is_majority else Certainty.UNKNOWN,
+        ranks=behind if is_majority else (),
+        waiting=ahead if is_majority else sorted(last),
+        evidence=evidence,
+        ruled_out=() if is_majority else ("a majority: too few ranks speak to tell which side is odd",),
+        next_step="count the collectives of one step on these ranks: a condition that differs between them adds or skips one",
+    )
+
+
+def _network(facts: Sequence[LogFact]) -> list[Finding]:
+    lines = [fact for fact in facts if fact.kind is LogFactKind.NETWORK]
+    if not lines:
+        return []
+    peers = sorted({fact.word for fact in lines if fact.word})
+    return [
+        hang_finding(
+            "H113",
+            f"the network card reported errors{' towards ' + ', '.join(peers) if peers else ''}",
+            kind=Kind.LINK,
+            cause=Cause.LINK_DOWN,
+            certainty=Certainty.OBSERVED,
+            hosts=[peer.partition(":")[0] for peer in peers],
+            evidence=[f"{fact.path}:{fact.line} {fact.text[:200]}" for fact in lines[:6]],
+            next_step="test the links of the hosts named: emberward doctor, ibstat, the switch's counters",
+        )
+    ]
+
+
+def judge_ras(reports: Sequence[RasReport]) -> list[Finding]:
+    """Processes that RAS calls dead or unreachable, and communicators whose launch counts stand apart twice."""
+    found = []
+    for report in reports[-1:]:
+        found += _ras_dead(report)
+        if not found:
+            stuck = reports[-2] if len(reports) > 1 else None
+            found += [f for comm in report.comms if (f := _ras_behind(comm, report, stuck)) is not None]
+    return found
+
+
+def _ras_dead(report: RasReport) -> list[Finding]:
+    missing = [m for comm in report.comms for m in comm.members if m.is_missing]
+    processes = report.processes + [m for m in missing if m.pid is not None]
+    if not processes and not missing:
+        return []
+    ranks = sorted({m.rank for m in missing if m.rank is not None}) if len(report.comms) == 1 else []
+    pids = sorted({m.pid for m in processes if m.pid is not None})
+    hosts = sorted({m.host for m in processes if m.host is not None})
+    is_dead = any(m.is_dead for m in processes)
+    what = "is dead" if is_dead else "does not answer"
+    return [
+        hang_finding(
+            "H114",
+            f"RAS: {ranks_text(pids, noun='process') if pids else ranks_text(ranks)} {what}"
+            + (f" on {', '.join(hosts)}" if hosts else ""),
+            kind=Kind.HANG if not is_dead else Kind.CRASH,
+            cause=Cause.KILLED if is_dead else Cause.STOPPED,
+            certainty=Certainty.INFERRED,
+            ranks=ranks,
+            pids=pids,
+            hosts=hosts,
+            evidence=[f"{report.path}: missing {ranks_text(ranks)} of one communicator" if ranks else report.path],
+            ruled_out=("the ranks that answer: RAS reached them",),
+            next_step=f"look at process {pids[0] if pids else '?'} on {hosts[0] if hosts else 'its host'}: stopped, dead, or cut off",
+        )
+    ]
+
+
+def _ras_behind(comm: RasComm, report: RasReport, before: RasReport | None) -> Finding | None:
+    if comm.leading is None:
+        return None
+    behind = [m for m in comm.members if m.launched is not None and m.launched < comm.leading]
+    if not behind:
+        return None
+    earlier = None if before is None else next((c for c in before.comms if c.name == comm.name), None)
+    is_same = earlier is not None and earlier.leading == comm.leading
+    ranks = sorted(m.rank for m in behind if m.rank is not None)
+    where = sorted({m.host for m in behind if m.host})
+    counts = {m.launched for m in behind}
+    return hang_finding(
+        "H114",
+        f"RAS: {ranks_text(ranks)} of communicator {comm.name} launched {max(c for c in counts if c is not None)} calls, "
+        f"the others {comm.leading}" + ("; the same in two reports" if is_same else ""),
+        kind=Kind.HANG if is_same else Kind.NONE,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.INFERRED,
+        severity=Severity.ERROR if is_same else Severity.NOTICE,
+        ranks=ranks if is_same else (),
+        hosts=where if is_same else (),
+        evidence=(report.path, "RAS counts launches: one report of different counts is usual in a job that runs"),
+        next_step="ask RAS again in ten seconds and explain both reports" if not is_same else "take the stacks of these ranks",
+    )
+
+
+def rank_evidence(evidence: Evidence) -> list[str]:
+    """One line for each kind of evidence that was read."""
+    parts = []
+    if evidence.flights:
+        parts.append(f"{len(evidence.flights)} flight-recorder dumps")
+    if evidence.stacks:
+        parts.append(f"stacks of {len(evidence.stacks)} processes")
+    if evidence.facts:
+        parts.append(f"{len(evidence.facts)} log lines")
+    if evidence.ras:
+        parts.append(f"{len(evidence.ras)} RAS reports")
+    if evidence.traces:
+        parts.append(f"{len(evidence.traces)} recorded traces")
+    if evidence.prior:
+        parts.append(f"{len(evidence.prior)} earlier findings")
+    return parts

@@ -1,0 +1,76 @@
+"""Calls that meet and differ, found in the dumps' own rows and judged by `match`."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from emberward.findings import Certainty, Finding
+from emberward.match import check
+from emberward.sources.dumps._flight import GroupName, GroupPart, RankFlight, call_of
+from emberward.sources.dumps._groups import Groups, GroupView
+from emberward.sources.dumps._trace import body_of, group_window
+
+WINDOW = 64
+"""Calls before and after the first difference that the judge sees."""
+MAX_GROUPS = 16
+"""Most groups whose differences are judged."""
+
+_CODES = frozenset({"M101", "M102", "M103"})
+
+
+def mismatches(
+    flights: Mapping[int, RankFlight], groups: Groups, world_size: int
+) -> Iterator[tuple[GroupName, Finding]]:
+    """Yields (group, finding) for groups whose members' calls differ in what must agree. Majority decides who is odd."""
+    judged = 0
+    for view in groups:
+        parts = {r: p for r in view.members if r in flights and (p := flights[r].groups.get(view.name)) and p.seqs}
+        if all(part.is_alike for part in parts.values()) or judged >= MAX_GROUPS:
+            continue
+        first = next(iter(parts.values()))
+        seq = min((s for p in parts.values() if (s := _first_difference(first, p, view)) is not None), default=None)
+        if seq is None:
+            continue
+        judged += 1
+        low = max(seq - WINDOW, *(part.seqs[0] for part in parts.values()))
+        trace = group_window(flights, view, low=low, high=seq + WINDOW, world_size=world_size, stand_in=first)
+        if trace is None:
+            continue
+        verdict = check(trace, with_cure=False, with_hazards=False)
+        for finding in verdict.findings:
+            if finding.code in _CODES:
+                place = f"in the dumps: call {seq} of {view.label}; the rings hold it from call {low} on"
+                yield view.name, replace(finding, certainty=Certainty.OBSERVED, evidence=(*finding.evidence, place))
+
+
+def _first_difference(first: GroupPart, part: GroupPart, view: GroupView) -> int | None:
+    """The lowest seq at which two ranks' calls differ in what must agree; None when they only differ by right."""
+    if part is first or part.is_alike:
+        return None
+    ours = dict(zip(part.seqs, part.signatures, strict=True))
+    for seq, signature in zip(first.seqs, first.signatures, strict=True):
+        other = ours.get(seq)
+        if other is not None and other != signature:
+            left, right = first.call(seq), part.call(seq)
+            if left is not None and right is not None and body_of(left, view) != body_of(right, view):
+                return seq
+    return None
+
+
+def sites_shift(flights: Mapping[int, RankFlight], view: GroupView, rank: int) -> str | None:
+    """The line at which `rank` made a call of the group that its peers made one call earlier or later; None if none.
+
+    Equal calls from different lines meet unnoticed: the lines tell where a call was left out. Needs three peers or more
+    that agree.
+    """
+    peers = [r for r in view.members if r != rank and r in flights and view.name in flights[r].groups]
+    own = flights[rank].groups.get(view.name)
+    if own is None or len(peers) < 2:
+        return None
+    rows = [{e["collective_seq_id"]: e for e in flights[r].groups[view.name].entries} for r in peers]
+    for entry in own.entries:
+        seq = entry["collective_seq_id"]
+        sites = {call_of(row[seq]).site for row in rows if seq in row}
+        mine = call_of(entry).site
+        if len(sites) == 1 and None not in sites and mine is not None and mine not in sites:
+            return f"call {seq} of {view.label}: rank {rank} at {mine}, its peers at {next(iter(sites))}"
+    return None

@@ -1,0 +1,95 @@
+"""A cycle of waits: did one rank leave out or add a call, or do the ranks order their calls differently?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from emberward.findings import Cause
+from emberward.sources.dumps._flight import Call, GroupName, RankFlight, call_of
+from emberward.sources.dumps._graph import OpKey, Root, WaitGraph
+
+MAX_HISTORY = 512
+"""Calls of a rank that are searched for its usual order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """A rank that left its own or its peers' usual order. `left_out` counts the calls of `group` it did not make."""
+
+    rank: int
+    cause: Cause
+    call: Call
+    group: GroupName
+    why: str
+
+
+def history(flight: RankFlight) -> list[Call]:
+    """The rank's kept collectives in the order of issue, the newest `MAX_HISTORY`."""
+    calls = [call_of(entry, part.completed) for part in flight.groups.values() for entry in part.entries[-MAX_HISTORY:]]
+    calls.sort(key=lambda call: call.record)
+    return calls[-MAX_HISTORY:]
+
+
+def _same_place(left: Call, right: Call) -> bool:
+    return left.group == right.group and left.op == right.op and left.site == right.site
+
+
+def _between(calls: list[Call], place: Call, group: GroupName) -> list[int]:
+    """How many calls of `group` lie before each call like `place`, since the one like it before; oldest first."""
+    counts, count, is_open = [], 0, False
+    for call in calls:
+        if _same_place(call, place):
+            if is_open:
+                counts.append(count)
+            count, is_open = 0, True
+        elif call.group == group:
+            count += 1
+    return counts
+
+
+def departures(graph: WaitGraph, root: Root) -> list[Departure]:
+    """The ranks of a cycle that left the usual order, by their own history; empty when nobody did or all did."""
+    found = []
+    for rank in root.ranks:
+        flight = graph.flights[rank]
+        head = flight.head
+        if head is None or head.is_p2p:
+            continue
+        calls = history(flight)
+        for op in root.ops:
+            if rank in op[1] and op[0] != head.group and rank not in graph.calls.get(op, {}):
+                departure = _departure(graph, rank, head, calls, op)
+                if departure is not None:
+                    found.append(departure)
+                    break
+    return found if len(found) < len(root.ranks) else []
+
+
+def _departure(graph: WaitGraph, rank: int, head: Call, calls: list[Call], op: OpKey) -> Departure | None:
+    counts = _between(calls, head, op[0])
+    if len(counts) >= 2:
+        usual, now = max(counts[:-1]), counts[-1]
+        if now < usual and usual == min(counts[:-1][-3:]):
+            missed = usual - now
+            why = (
+                f"before each earlier call at {head.site or 'this place'} rank {rank} made {usual} calls of that group, "
+                f"this time {now}: {missed} left out"
+            )
+            return Departure(rank=rank, cause=Cause.SKIPPED_COLLECTIVE, call=head, group=op[0], why=why)
+        return None
+    if counts or any(_same_place(call, head) for call in calls[:-1]):
+        return None
+    waiters = graph.calls.get(op, {})
+    if len(waiters) < 2 or not _is_out_of_pattern(graph.flights, rank, head, tuple(waiters)):
+        return None
+    why = f"neither rank {rank} nor its peers called {head.op} in that group at this line before"
+    return Departure(rank=rank, cause=Cause.EXTRA_COLLECTIVE, call=head, group=op[0], why=why)
+
+
+def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call, peers: tuple[int, ...]) -> bool:
+    """Whether the head is no call that peers make in each round: the job has rounds, and its group lies still in them."""
+    own = history(flights[rank])
+    if len(own) < 4:
+        return False
+    peers_calls = [call for peer in peers for call in history(flights[peer])[-64:]]
+    rounds = [call for call in peers_calls if call.group == head.group and call.op == head.op]
+    return not rounds

@@ -1,0 +1,113 @@
+"""Phrases that the judges share."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps._flight import Call, RankFlight
+from emberward.sources.dumps._groups import GroupView
+
+NS = 1_000_000_000
+SURE_LIMIT_S = 30.0
+"""A call open for less is no proof of a hang. See docs/explain.md, "Slow or stuck"."""
+GAP_FACTOR = 5.0
+"""A hang lasts at least this many times the longest pause that the same job made before."""
+
+
+def ranks_text(ranks: Collection[int], *, noun: str = "rank") -> str:
+    """``rank 2``, ``ranks 0, 1, 3`` or ``ranks 0-15, 20``."""
+    items = sorted(ranks)
+    if len(items) == 1:
+        return f"{noun} {items[0]}"
+    spans: list[list[int]] = []
+    for item in items:
+        if spans and item == spans[-1][1] + 1:
+            spans[-1][1] = item
+        else:
+            spans.append([item, item])
+    parts = []
+    for first, last in spans:
+        parts += (
+            [str(first)]
+            if first == last
+            else [f"{first}-{last}"]
+            if last - first > 2
+            else map(str, range(first, last + 1))
+        )
+    shown = ", ".join(parts[:12]) + (f" and {len(parts) - 12} more spans" if len(parts) > 12 else "")
+    return f"{noun}s {shown}"
+
+
+def verb(ranks: Collection[int], one: str, many: str) -> str:
+    """`one` for a single rank, else `many`."""
+    return one if len(ranks) == 1 else many
+
+
+def call_text(call: Call, view: GroupView) -> str:
+    """``call 26 of default[0,1]: all_reduce of 272 Float at x.py:3``."""
+    where = f" at {call.site}" if call.site else ""
+    if call.is_p2p:
+        way = "to" if call.is_send else "from"
+        peer = "an unknown rank"
+        if call.peer is not None and call.peer < len(view.members):
+            peer = f"rank {view.members[call.peer]}"
+        return f"{call.text} {way} {peer} in {view.label}{where}"
+    return f"call {call.seq} of {view.label}: {call.text}{where}"
+
+
+def age_s(flights: Iterable[RankFlight]) -> float | None:
+    """Seconds from the last call that any rank issued to the moment of the first dump; None when files tell no time."""
+    found = list(flights)
+    last = max((flight.last_ns for flight in found if flight.last_ns is not None), default=None)
+    reads = [flight.read_ns for flight in found]
+    if last is None or not reads or None in reads:
+        return None
+    return max(0.0, (min(read for read in reads if read is not None) - last) / NS)
+
+
+def limit_s(flights: Iterable[RankFlight]) -> float:
+    """How long this job may stand still before that is a hang, by its own history: never below `SURE_LIMIT_S`."""
+    longest = max((flight.longest_gap_ns for flight in flights), default=0)
+    return max(SURE_LIMIT_S, GAP_FACTOR * longest / NS)
+
+
+def age_evidence(age: float | None, limit: float) -> str:
+    """The line that says how long the job stood still."""
+    if age is None:
+        return "the files do not tell how long the job stood still before they were written"
+    return f"the job had stood still for {age:.0f} s; below {limit:.0f} s it could be slow and alive"
+
+
+def hang_finding(
+    code: str,
+    message: str,
+    *,
+    kind: Kind,
+    cause: Cause,
+    certainty: Certainty = Certainty.INFERRED,
+    severity: Severity = Severity.ERROR,
+    ranks: Sequence[int] = (),
+    pids: Sequence[int] = (),
+    waiting: Sequence[int] = (),
+    hosts: Sequence[str] = (),
+    site: str | None = None,
+    evidence: Sequence[str] = (),
+    ruled_out: Sequence[str] = (),
+    next_step: str = "",
+) -> Finding:
+    """A finding with the fields that hang verdicts use. Pids count only where no rank is known."""
+    return Finding(
+        code=code,
+        severity=severity,
+        kind=kind,
+        cause=cause,
+        certainty=certainty,
+        message=message,
+        culprit_ranks=tuple(sorted(ranks)),
+        culprit_pids=() if ranks else tuple(sorted(pids)),
+        waiting_ranks=tuple(sorted(waiting)),
+        hosts=tuple(sorted(set(hosts))),
+        site=site,
+        evidence=tuple(evidence),
+        ruled_out=tuple(ruled_out),
+        next=next_step,
+    )
