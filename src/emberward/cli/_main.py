@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from emberward import __version__
+from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint import checkpoint_app
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._report import report_run, watch_run
@@ -56,6 +57,20 @@ def train_verb(
         environment=dict(os.environ),
     )
     guarded(lambda screen: train(options, screen), is_json=is_json)
+
+
+@app.command("check", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def _check(
+    context: typer.Context,
+    ranks: Annotated[int | None, typer.Option("--ranks", help="Number of ranks of the recipe.")] = None,
+    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Run every rank dry, not one of each role.")] = False,
+    is_json: JsonOption = False,
+) -> None:
+    """Prove a recipe before its launch, or judge traces: RECIPE [a.b=c ...], or TRACE.jsonl ..., or a run's folder."""
+    options = CheckOptions(
+        words=tuple(context.args), num_ranks=ranks, all_ranks=all_ranks, environment=dict(os.environ)
+    )
+    guarded(lambda screen: check_verb(options, screen), is_json=is_json)
 
 
 @app.command("report")

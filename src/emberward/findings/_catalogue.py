@@ -40,6 +40,8 @@ CATALOGUE: dict[str, CodeEntry] = {
             "D102": "data changed since the run began",
             "L101": "ranks differ before the start",
             "M108": "the trace contradicts itself",
+            "M110": "a part was not examined",
+            "M111": "an effect of the examined program was refused",
         },
     ),
     **_rows(
@@ -48,6 +50,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "L102": "a rank died",
             "L103": "the launcher could not start the ranks",
             "L105": "the launch ended without a result",
+            "M109": "a rank raised while it was examined",
         },
     ),
     **_rows(Kind.HANG, {"D103": "the data loader gave no batch in time", "L104": "ranks did not stop in time"}),

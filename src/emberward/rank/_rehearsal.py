@@ -3,8 +3,9 @@
 [Note: what a rehearsal covers]
 Two steps with the recipe's first accumulation, evaluation of every set after the first and at the end, a save after
 the first and at the end, the sample, and the end; then a second start that is asked to stop after one step and saves.
-Where a batch ramp-up has other accumulations, one step with the largest. Later steps repeat these: what decides
-whether a phase comes is the step number and totals that all ranks share (`_trainer.py` [Note: what ranks agree on]).
+Where a batch ramp-up has other accumulations, one step with the largest. An evaluation set is cut to at most
+2 x pp micro-batches: the pipeline is full and drains once. Later steps repeat these: what decides whether a phase
+comes is the step number and totals that all ranks share (`_trainer.py` [Note: what ranks agree on]).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from emberward.report import RunFolder
 
 NUM_STEPS = 2
 NUM_SAMPLE_TOKENS = 2
+EVAL_ROUNDS = 2
+"""Micro-batches of an evaluation set for each pipeline rank."""
 
 
 class BlankText:
@@ -87,7 +90,14 @@ def script_of(recipe: Recipe, batch: BatchPlan, eval_samples: Mapping[str, int])
     for phase in batch.phases():
         if batch.accumulation_at(phase.first_sample) > largest:
             largest, at = batch.accumulation_at(phase.first_sample), phase.first_sample
-    return Script(recipe=short, batch=batch, eval_samples=dict(eval_samples), last_accumulation_at=at)
+    size = (recipe.evaluation.micro_batch or batch.micro_batch) * batch.dp
+    most = EVAL_ROUNDS * recipe.layout.pp * size
+    return Script(
+        recipe=short,
+        batch=batch,
+        eval_samples={name: min(count, most) for name, count in eval_samples.items()},
+        last_accumulation_at=at,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,19 @@ without peers).
 
 from emberward.sources._compare import Difference, first_difference
 from emberward.sources._groups import GroupTable
+from emberward.sources._job import DryJob, JobFolder, RankError
 from emberward.sources._site import SiteFinder
 from emberward.sources._tape import Call, Tape, Transport
 
-__all__ = ["Call", "Difference", "GroupTable", "SiteFinder", "Tape", "Transport", "first_difference"]
+__all__ = [
+    "Call",
+    "Difference",
+    "DryJob",
+    "GroupTable",
+    "JobFolder",
+    "RankError",
+    "SiteFinder",
+    "Tape",
+    "Transport",
+    "first_difference",
+]

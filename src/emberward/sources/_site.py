@@ -42,14 +42,19 @@ class SiteFinder:
         for _ in range(MAX_FRAMES):
             if frame is None:
                 return None
-            code = frame.f_code
-            name = self._names.get(code.co_filename, "")
-            if name == "":
-                name = self._names[code.co_filename] = self._name(code.co_filename)
-            if name is not None:
-                return Site(file=name, line=frame.f_lineno, function=code.co_name)
+            found = self.of(frame)
+            if found is not None:
+                return found
             frame = frame.f_back
         return None
+
+    def of(self, frame: FrameType) -> Site | None:
+        """The site of `frame` itself; None when it is not the user's."""
+        code = frame.f_code
+        name = self._names.get(code.co_filename, "")
+        if name == "":
+            name = self._names[code.co_filename] = self._name(code.co_filename)
+        return None if name is None else Site(file=name, line=frame.f_lineno, function=code.co_name)
 
     def _name(self, file: str) -> str | None:
         """How `file` is shown; None when its frames are not the user's."""

@@ -1,0 +1,170 @@
+"""``emberward check``: proves a recipe, judges traces, examines a script."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emberward.cli._console import Screen
+from emberward.cli._prove import Proof, prove_recipe
+from emberward.data import open_tokenizer
+from emberward.events import Event, Trace, TraceFormatError, read_trace
+from emberward.findings import ConfigError, exit_code_of
+from emberward.match import Outcome, Verdict, check, explain, explain_finding
+from emberward.recipe import Loaded, load_recipe, resolve
+
+MAX_TRACE_FILES = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """What the person asked for. `words` are the positional arguments and the overrides."""
+
+    words: tuple[str, ...]
+    num_ranks: int | None
+    all_ranks: bool
+    environment: Mapping[str, str]
+
+
+def check_verb(options: CheckOptions, screen: Screen) -> int:
+    """The exit code of a check of a recipe or of traces: 0 safe, 1 an error was found. Blocks until it is judged."""
+    if not options.words:
+        raise ConfigError(
+            "nothing to check",
+            code="C106",
+            expected="a recipe, or trace files, or --nproc N -- script.py",
+            next="emberward check bloom_tiny",
+        )
+    files = _trace_files(options.words)
+    if files is not None:
+        return _check_traces(files, screen)
+    return _check_recipe(options, screen)
+
+
+# -- recipes ---------------------------------------------------------------------------------------------------------
+
+
+def _check_recipe(options: CheckOptions, screen: Screen) -> int:
+    loaded = load_recipe(options.words[0], options.words[1:])
+    num_ranks = options.num_ranks or _own_ranks(loaded, options.words[0])
+    tokenizer = open_tokenizer(loaded.recipe.data.tokenizer)
+    resolved = resolve(loaded, num_ranks=num_ranks, tokenizer_size=tokenizer.size)
+    for line in (*resolved.batch.explain().splitlines(), *resolved.notes):
+        screen.say(line)
+    proof = prove_recipe(resolved, environment=options.environment, all_ranks=options.all_ranks)
+    screen.say(proof_text(proof))
+    screen.document(
+        proof.findings,
+        proved=proof.is_proved,
+        outcome=None if proof.verdict is None else proof.verdict.outcome.value,
+        assumptions=list(proof.assumptions),
+        not_examined=list(proof.not_examined),
+        num_roles=proof.num_roles,
+        num_ranks=proof.num_ranks,
+        num_events=proof.num_events,
+        seconds=round(proof.seconds, 2),
+    )
+    return exit_code_of(proof.findings)
+
+
+def _own_ranks(loaded: Loaded, name: str) -> int:
+    layout = loaded.recipe.layout
+    if layout.dp is None:
+        raise ConfigError(
+            "the number of ranks is not known",
+            code="C104",
+            where="layout.dp",
+            expected="--ranks N, or layout.dp with layout.tp and layout.pp",
+            found="neither",
+            next=f"emberward check {name} --ranks {layout.tp * layout.pp}",
+        )
+    return layout.dp * layout.tp * layout.pp
+
+
+def proof_text(proof: Proof) -> str:
+    """The proof for people: findings, the verdict in one line, what was assumed, what was not examined."""
+    lines = [explain_finding(finding) for finding in proof.findings]
+    lines.append(proof_line(proof))
+    lines.append("assumed")
+    lines += [f"  {line}" for line in proof.assumptions]
+    lines.append("not examined")
+    lines += [f"  {line}" for line in proof.not_examined]
+    return "\n".join(lines)
+
+
+def proof_line(proof: Proof) -> str:
+    """The verdict in one line, as `emberward train` says it before it starts."""
+    size = f"{proof.num_ranks} ranks, {proof.num_roles} run dry, {proof.num_events} events; {proof.seconds:.1f} s"
+    if proof.verdict is None:
+        return f"not proved: a rank raised ({size})"
+    if proof.is_proved:
+        return f"proved: every call of every rank ends ({size})"
+    if proof.verdict.outcome is Outcome.NEEDS_BUFFER:
+        return f"ends only with {proof.verdict.least_buffer_bytes} buffered bytes a channel ({size})"
+    return f"{proof.verdict.outcome.value}: the program does not run to its end ({size})"
+
+
+# -- traces ----------------------------------------------------------------------------------------------------------
+
+
+def _trace_files(words: Sequence[str]) -> list[Path] | None:
+    """The trace files that the words name, None when they name something else."""
+    paths = [Path(word) for word in words]
+    if not all(path.is_dir() or (path.is_file() and path.suffix == ".jsonl") for path in paths):
+        return None
+    files: list[Path] = []
+    for path in paths:
+        folder = path / "events" if (path / "events").is_dir() else path
+        files += sorted(folder.glob("*.jsonl")) if path.is_dir() else [path]
+    if not files:
+        raise ConfigError(
+            "no trace here", code="C106", where=str(words[0]), expected="*.jsonl, or a run's events/", found="none"
+        )
+    return files[:MAX_TRACE_FILES]
+
+
+def _check_traces(files: Sequence[Path], screen: Screen) -> int:
+    verdict = check(join_traces(files))
+    screen.say(explain(verdict))
+    screen.document(verdict.findings, **_verdict_values(verdict))
+    return exit_code_of(verdict.findings)
+
+
+def _verdict_values(verdict: Verdict) -> dict[str, object]:
+    return {
+        "proved": verdict.is_safe and verdict.outcome is Outcome.SAFE and not verdict.unknown_ranks,
+        "outcome": verdict.outcome.value,
+        "assumptions": list(verdict.assumptions),
+        "not_examined": [f"rank {rank}: no trace" for rank in verdict.unknown_ranks[:16]],
+        "num_ranks": verdict.num_ranks,
+        "num_events": verdict.num_events,
+    }
+
+
+def join_traces(files: Sequence[Path]) -> Trace:
+    """The traces of several files as one. Raises ConfigError C106 when one cannot be believed or they do not fit."""
+    whole: Trace | None = None
+    for file in files:
+        try:
+            trace = read_trace(file)
+        except (OSError, TraceFormatError) as error:
+            raise ConfigError("a trace cannot be read", code="C106", where=str(file), found=str(error)) from error
+        whole = trace if whole is None else _joined(whole, trace, file)
+    assert whole is not None, "at least one file"
+    return whole
+
+
+def _joined(whole: Trace, other: Trace, file: Path) -> Trace:
+    twice = sorted(set(whole.events) & set(other.events))
+    if twice or whole.world_size != other.world_size or whole.observer is not other.observer:
+        raise ConfigError(
+            "traces of different runs",
+            code="C106",
+            where=str(file),
+            expected=f"another rank of a world of {whole.world_size}, observed by {whole.observer.value}",
+            found=f"rank {twice[0]} a second time"
+            if twice
+            else f"a world of {other.world_size}, observed by {other.observer.value}",
+        )
+    events: dict[int, tuple[Event, ...]] = {**whole.events, **other.events}
+    assumptions = tuple(dict.fromkeys((*whole.assumptions, *other.assumptions)))
+    return replace(whole, events=events, credits={**whole.credits, **other.credits}, assumptions=assumptions)

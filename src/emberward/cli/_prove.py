@@ -1,0 +1,170 @@
+"""The proof of a recipe: its roles run dry in a child process, the judge looks at all ranks. No torch here."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberward.events import Event, Observer, Trace
+from emberward.findings import Cause, Certainty, Finding, Severity, require_code
+from emberward.layout import Axis, Mesh
+from emberward.match import Outcome, RoleBuilder, RoleTrace, Verdict, check, check_roles
+from emberward.recipe import Device, Recipe, Resolved, mesh_of, write_resolved
+from emberward.sources import DryJob, JobFolder, RankError, Transport
+
+MAX_PLAIN_RANKS = 64
+"""With all ranks run dry: up to here each is judged by itself, beyond by the roles that are found."""
+TIME_LIMIT_S = 600.0
+STDERR_TAIL = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What was found about a recipe before its launch. `verdict` is None when a rank's program raised.
+
+    `not_examined` lists what the verdict says nothing about.
+    """
+
+    verdict: Verdict | None
+    findings: tuple[Finding, ...]
+    assumptions: tuple[str, ...]
+    not_examined: tuple[str, ...]
+    num_roles: int
+    num_ranks: int
+    num_events: int
+    seconds: float
+
+    @property
+    def is_proved(self) -> bool:
+        """Every call of what was examined ends, with rendezvous sends."""
+        return self.verdict is not None and self.verdict.is_safe and self.verdict.outcome is Outcome.SAFE
+
+
+def prove_recipe(resolved: Resolved, *, environment: Mapping[str, str], all_ranks: bool = False) -> Proof:
+    """The proof of a resolved recipe. Blocks while a child process runs the roles dry, at most TIME_LIMIT_S.
+
+    With `all_ranks` every rank is run dry, and none is taken for granted by symmetry.
+    """
+    began_s = time.monotonic()
+    recipe = resolved.recipe
+    mesh = mesh_of(recipe.layout)
+    owners = tuple(mesh.ranks) if all_ranks else _representatives(mesh)
+    ranks = tuple(sorted(set(owners)))
+    job = DryJob(
+        ranks=ranks,
+        eval_samples=_eval_samples(recipe),
+        transport=Transport.GLOO if recipe.device is Device.CPU else Transport.NCCL,
+        num_workers=max(1, min(len(ranks), os.cpu_count() or 1)),
+    )
+    with tempfile.TemporaryDirectory(prefix="emberward-check-") as scratch:
+        folder = JobFolder(path=Path(scratch))
+        folder.write_job(job)
+        write_resolved(resolved, folder.recipe)
+        tail = _run_child(folder, environment)
+        events, errors = folder.read_results(ranks)
+    verdict = None if errors else _judge(mesh, events, owners, all_ranks=all_ranks)
+    findings = tuple(_raised(errors, tail)) if verdict is None else verdict.findings
+    assumptions = () if verdict is None else verdict.assumptions
+    return Proof(
+        verdict=verdict,
+        findings=findings,
+        assumptions=(*assumptions, *_declared(recipe, job)),
+        not_examined=_not_examined(recipe, resolved),
+        num_roles=len(ranks),
+        num_ranks=mesh.size,
+        num_events=sum(map(len, events.values())),
+        seconds=time.monotonic() - began_s,
+    )
+
+
+def _representatives(mesh: Mesh) -> tuple[int, ...]:
+    """For each rank the one that stands for it: the first of its pipeline stage."""
+    return tuple(mesh.rank_at({Axis.PP: mesh.coordinates(rank).get(Axis.PP, 0)}) for rank in mesh.ranks)
+
+
+def _eval_samples(recipe: Recipe) -> dict[str, int]:
+    sources = recipe.evaluation.sets or (recipe.data.train if recipe.data.held_out > 0 else ())
+    return {source.name or source.path: recipe.evaluation.samples for source in sources}
+
+
+def _run_child(folder: JobFolder, environment: Mapping[str, str]) -> str:
+    """The end of what the child wrote to standard error. Its workers end with it."""
+    child = subprocess.Popen(
+        (sys.executable, "-m", "emberward.rank.dry", str(folder.path)),
+        env={**environment, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        _, text = child.communicate(timeout=TIME_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        text = f"the dry run did not end within {TIME_LIMIT_S:.0f} s"
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+    return text[-STDERR_TAIL:]
+
+
+def _judge(mesh: Mesh, events: Mapping[int, tuple[Event, ...]], owners: Sequence[int], *, all_ranks: bool) -> Verdict:
+    if not all_ranks:
+        roles = RoleTrace(mesh=mesh, programs=events, representative_of=owners, observer=Observer.DRY_RUN)
+        return check_roles(roles)
+    if mesh.size <= MAX_PLAIN_RANKS:
+        return check(Trace(world_size=mesh.size, events=events, observer=Observer.DRY_RUN))
+    builder = RoleBuilder(mesh, Observer.DRY_RUN)
+    for rank in mesh.ranks:
+        builder.add(rank, events[rank])
+    return check_roles(builder.build())
+
+
+def _raised(errors: Sequence[RankError], tail: str) -> list[Finding]:
+    """One finding for each different error."""
+    merged: dict[tuple[str, str], list[RankError]] = {}
+    for error in errors:
+        merged.setdefault((error.type, error.message), []).append(error)
+    return [
+        Finding(
+            code="M109",
+            severity=Severity.ERROR,
+            kind=require_code("M109").kind,
+            cause=Cause.EXCEPTION,
+            certainty=Certainty.OBSERVED,
+            message=f"{same[0].type} in the dry run: {same[0].message or tail}",
+            culprit_ranks=tuple(error.rank for error in same),
+            site=same[0].site,
+            evidence=tuple(same[0].traceback.strip().splitlines()[-6:]),
+            next="repair the line, then check again; with no such line of your own this is a limit of the dry run",
+        )
+        for same in merged.values()
+    ]
+
+
+def _declared(recipe: Recipe, job: DryJob) -> tuple[str, ...]:
+    lines = [
+        "losses and gradients are finite and each step has tokens",
+        "each save is written well on every rank, and sampled tokens change no call",
+        f"device calls follow the rules of {job.transport.value}",
+    ]
+    if job.eval_samples:
+        sets = ", ".join(job.eval_samples)
+        lines.append(f"evaluation sets ({sets}) hold {recipe.evaluation.samples} samples or repeat the same calls")
+    return tuple(lines)
+
+
+def _not_examined(recipe: Recipe, resolved: Resolved) -> tuple[str, ...]:
+    found = [
+        f"steps after the second of {recipe.steps}: they repeat it while all ranks share the step's totals",
+        "what a rank does after an exception of its own or of its machine",
+    ]
+    phases = resolved.batch.phases()
+    if len(phases) > 2:
+        found.append(f"{len(phases) - 2} batch sizes of the ramp-up between the first and the last")
+    return tuple(found)
