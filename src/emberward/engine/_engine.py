@@ -7,10 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-try:
-    from emberward.checkpoint import Shard
-except ImportError:
-    Shard = None
+from emberward.checkpoint import Shard
 from emberward.engine._bloom import BloomShape, BloomStage
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import (
