@@ -1,9 +1,11 @@
 """Plan a step before it runs: schedules, programs, stages, batches. No torch."""
 
 from emberward.plan._batch import BatchPlan, solve_batch
+from emberward.plan._boxing import BoxingAdvice, advise_partial, find_route, naive_route, route_through
 from emberward.plan._learning_rate import RatePlan, learning_rate
 from emberward.plan._program import HOST, Pipe, pipeline_program, pipeline_trace, program_text
 from emberward.plan._ramp import Ramp, RampPhase
+from emberward.plan._route import CSV_HEADER, BoxingStep, Move, Piece, Placed, Route, transfer_pieces
 from emberward.plan._schedule import (
     SCHEDULES,
     Action,
@@ -20,28 +22,40 @@ from emberward.plan._schedule import (
 from emberward.plan._stages import balance, stage_layers
 
 __all__ = [
+    "CSV_HEADER",
     "HOST",
     "SCHEDULES",
     "Action",
     "BatchPlan",
+    "BoxingAdvice",
+    "BoxingStep",
+    "Move",
+    "Piece",
     "Pipe",
+    "Placed",
     "Ramp",
     "RampPhase",
     "RatePlan",
+    "Route",
     "Schedule",
     "Work",
+    "advise_partial",
     "balance",
     "bubble_fraction",
+    "find_route",
     "forward_only",
     "gpipe",
     "interleaved",
     "learning_rate",
+    "naive_route",
     "one_f_one_b",
     "pipeline_program",
     "pipeline_trace",
     "program_text",
     "require_complete",
+    "route_through",
     "schedule_from_csv",
     "solve_batch",
     "stage_layers",
+    "transfer_pieces",
 ]
