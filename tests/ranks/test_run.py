@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -127,4 +128,38 @@ def test_changed_data_is_refused_on_resume(tmp_path, text, wait_until):
         (path / name).write_text((other / name).read_text())
     assert start(path, RANKS).wait(timeout=120) != 0
     assert "D102 the data changed since the run began" in logs(path)
+    assert curve(path) == before
+
+
+def test_a_run_goes_on_in_another_layout_and_follows_the_same_curve(tmp_path, text, straight):
+    """Saved as pp2, resumed as dp2 with ZeRO-3: digests are proved on load, losses agree to rounding."""
+    path = make_run(tmp_path / "moved", RANKS, *OPTIONS, text=text)
+    first = start(path, RANKS)
+    assert first.wait(timeout=120) == 0, logs(path)
+    for line in (path / "checkpoints").glob("step-*"):
+        if line.name != "step-00000009":
+            shutil.rmtree(line)
+    other = make_run(
+        tmp_path / "layout", RANKS, *OPTIONS, "layout.dp=2", "layout.pp=1", "layout.zero=3", "batch.micro_batch=1",
+        text=text,
+    )  # fmt: skip
+    (path / "config.resolved.yaml").write_text((other / "config.resolved.yaml").read_text())
+    assert start(path, RANKS).wait(timeout=120) == 0, logs(path)
+    again, before = curve(path), curve(straight)
+    assert again[:9] == before[:9]
+    assert again[9:] != before[9:]
+    for (step, loss, norm, samples), (_, old_loss, old_norm, old_samples) in zip(again[9:], before[9:], strict=True):
+        assert samples == old_samples, step
+        assert abs(loss - old_loss) < 1e-5 * old_loss
+        assert abs(norm - old_norm) < 1e-4 * old_norm
+
+
+def test_a_run_without_a_whole_save_is_not_started_anew_in_silence(tmp_path, text):
+    path = make_run(tmp_path / "broken", RANKS, *OPTIONS, "steps=4", text=text)
+    assert start(path, RANKS).wait(timeout=120) == 0, logs(path)
+    for manifest in (path / "checkpoints").glob("step-*/manifest.json"):
+        manifest.write_text("{}")
+    before = curve(path)
+    assert start(path, RANKS).wait(timeout=120) != 0
+    assert "K101 no save of this run is whole" in logs(path)
     assert curve(path) == before

@@ -25,6 +25,7 @@ from emberward.findings import EmberwardError
 from emberward.plan import BatchPlan, learning_rate
 from emberward.rank._events import StepRecorder
 from emberward.rank._metrics import rates
+from emberward.rank._saves import newest_save, require_saved_values
 from emberward.rank._signals import StopRequest
 from emberward.recipe import Recipe
 from emberward.report import RunFolder, Sinks, append_line, step_line, write_json
@@ -309,9 +310,10 @@ class Trainer:
     def resume(self) -> bool:
         """Takes up the newest whole save, if there is one; says whether it did. Blocks; reads files.
 
-        Raises EmberwardError D102 when the data is not what the save was trained on.
+        Raises EmberwardError D102 when the data is not what the save was trained on, K101 when no save is whole or the
+        loaded values are not those that were saved.
         """
-        path = checkpoint.latest(self._folder.checkpoints)
+        path = newest_save(self._folder, is_writer=self.world.rank == 0)
         if path is None:
             return False
         manifest = checkpoint.read_manifest(path)
@@ -326,6 +328,7 @@ class Trainer:
                 next="restore the old data, or start anew with --fresh",
             )
         checkpoint.load(path, self.engine.shards(owned_only=False))
+        require_saved_values(path, manifest, self.engine)
         self.engine.load_state(meta["engine"])
         self.position = Position(
             step=manifest.step,
