@@ -10,6 +10,7 @@ import typer
 from emberward import __version__
 from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint import checkpoint_app
+from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._report import report_run, watch_run
 from emberward.cli._train import TrainOptions, train
@@ -71,6 +72,17 @@ def _check(
         words=tuple(context.args), num_ranks=ranks, all_ranks=all_ranks, environment=dict(os.environ)
     )
     guarded(lambda screen: check_verb(options, screen), is_json=is_json)
+
+
+@app.command("explain")
+def _explain(
+    paths: Annotated[list[str], typer.Argument(help="Dumps, stacks, logs, RAS reports, or folders of them.")],
+    sources: Annotated[list[Path] | None, typer.Option("--source", help="Folder with the program's files.")] = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Say who stopped a job and why, from the files that it left. Two folders of one job, or of two, are compared."""
+    options = ExplainOptions(paths=tuple(paths), sources=tuple(sources or ()))
+    guarded(lambda screen: explain_verb(options, screen), is_json=is_json)
 
 
 @app.command("report")

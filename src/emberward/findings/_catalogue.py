@@ -1,6 +1,6 @@
 """Every finding code with its title. Each has a runbook section in ``docs/findings.md`` and a message under test.
 
-Letters: C configuration, D data, K checkpoint, L launch, M match, R rank (a run in progress).
+Letters: C configuration, D data, H hang of any job, K checkpoint, L launch, M match, R rank (a run in progress).
 """
 
 from dataclasses import dataclass
@@ -53,6 +53,28 @@ CATALOGUE: dict[str, CodeEntry] = {
             "M109": "a rank raised while it was examined",
         },
     ),
+    **_rows(
+        Kind.HANG,
+        {
+            "H101": "a rank never arrived",
+            "H106": "one process does something else than its peers",
+            "H107": "cannot tell who stopped the job",
+            "H112": "torch's watchdog stood still itself",
+            "H114": "NCCL's RAS names a process",
+        },
+    ),
+    **_rows(
+        Kind.DEVICE,
+        {"H102": "a rank does not finish what its peers finished", "H103": "a call that all issued does not end"},
+    ),
+    **_rows(
+        Kind.MISSING, {"H104": "a rank left out or added a call", "H109": "a send or receive that nobody answers"}
+    ),
+    **_rows(Kind.CRASH, {"H105": "a rank died and the others wait"}),
+    **_rows(Kind.RESOURCE, {"H108": "a file cannot be read"}),
+    **_rows(Kind.NONE, {"H110": "no hang seen", "H115": "two incidents compared"}),
+    **_rows(Kind.DEADLOCK, {"H111": "a ring of sends and receives"}),
+    **_rows(Kind.LINK, {"H113": "the network card reported errors"}),
     **_rows(Kind.HANG, {"D103": "the data loader gave no batch in time", "L104": "ranks did not stop in time"}),
     **_rows(
         Kind.RESOURCE,

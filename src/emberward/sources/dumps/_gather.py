@@ -4,6 +4,7 @@ import gc
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -280,7 +281,7 @@ class Gatherer:
         for rank, flight in evidence.flights.items():
             for thread in flight.thread_ids:
                 owner.setdefault(thread, set()).add(rank)
-        evidence.stacks = [_ranked(process, owner) for process in evidence.stacks]
+        evidence.stacks = _once([_ranked(process, owner) for process in evidence.stacks])
         return evidence
 
 
@@ -294,17 +295,24 @@ def _ranked(process: ProcessStacks, owner: dict[str, set[int]]) -> ProcessStacks
     }
     if len(found) != 1:
         return process
-    return ProcessStacks(
-        pid=process.pid,
-        threads=process.threads,
-        path=process.path,
-        source=process.source,
-        rank=next(iter(found)),
-        host=process.host,
-        parent_pid=process.parent_pid,
-        command=process.command,
-        section=process.section,
-    )
+    return replace(process, rank=next(iter(found)))
+
+
+def _once(processes: list[ProcessStacks]) -> list[ProcessStacks]:
+    """Each process once: of two documents that hold it, the one that tells its rank, else its thread numbers.
+
+    What the other one alone tells, its parent, is kept.
+    """
+    kept: dict[tuple[str | None, int | None, int, int], ProcessStacks] = {}
+    for number, process in enumerate(processes):
+        key = (process.host, process.pid, process.section, -1 if process.pid is not None else number)
+        other = kept.get(key)
+        if other is None:
+            kept[key] = process
+            continue
+        best = max(other, process, key=lambda p: (p.rank is not None, p.threads[0].thread_ident is not None))
+        kept[key] = replace(best, parent_pid=other.parent_pid or process.parent_pid)
+    return list(kept.values())
 
 
 def _has_frames(value: list[Any]) -> bool:

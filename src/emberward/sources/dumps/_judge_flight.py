@@ -360,9 +360,18 @@ def stuck_worker(workers: tuple[Reading, ...]) -> Reading | None:
     return next((worker for worker in workers if worker.kind is StackClass.WORKER), None)
 
 
+def _inner_calls(reading: Reading) -> list[str]:
+    """The innermost calls down to the user's line and its caller: of a long library part the two ends."""
+    calls = list(reversed(reading.path))
+    place = next((i for i, call in enumerate(calls) if reading.site and call.endswith(f" {reading.site}")), 3)
+    if place <= 5:
+        return calls[: place + 2]
+    return [*calls[:3], "...", *calls[place - 1 : place + 2]]
+
+
 def stack_evidence(reading: Reading, workers: tuple[Reading, ...]) -> list[str]:
     """What the stack shows, inner calls first, and what a stuck data worker does."""
-    lines = [f"its stack: {' <- '.join(reversed(reading.path[-6:]))}"]
+    lines = [f"its stack: {' <- '.join(_inner_calls(reading))}"]
     if reading.source_line is not None:
         lines.append(f"{reading.site} reads: {reading.source_line}")
     worker = stuck_worker(workers)

@@ -241,8 +241,10 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> StackClass:
     if any("torch/distributed/elastic/agent/" in frame.file for frame in frames):
         return StackClass.LAUNCHER
     if any(frame.function == "_worker_loop" for frame in frames):
-        inner = frames[0].function.rpartition(".")[2] if frames else ""
-        users = user_frame(frames)
+        inner = frames[0].function.rpartition(".")[2]
+        # A forked worker still carries the frames that its parent had when it forked.
+        cut = next(i for i, frame in enumerate(frames) if frame.function == "_worker_loop")
+        users = user_frame(frames[:cut])
         idle = users is None and inner in (
             "poll",
             "select",

@@ -1,0 +1,87 @@
+"""``emberward explain``: a verdict on a job that we did not start, from the files it left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberward.cli._console import Screen
+from emberward.findings import ConfigError, Finding, Severity, exit_code_of
+from emberward.match import explain_finding
+from emberward.sources.dumps import ExplainResult, Explanation, explain_paths
+
+MAX_SHOWN = 12
+"""Most findings that are printed for one incident; the JSON document holds all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """What the person asked for. `sources`: folders with the program's files, for the lines that stacks name."""
+
+    paths: tuple[str, ...]
+    sources: tuple[Path, ...] = ()
+
+
+def explain_verb(options: ExplainOptions, screen: Screen) -> int:
+    """The exit code: 1 when an error was found, else 0. Reads files, starts nothing, needs no torch."""
+    result = explain_paths(_paths(options.paths), source_folders=options.sources)
+    for explanation in result.explanations:
+        screen.say(explanation_text(explanation))
+    for finding in result.comparisons:
+        screen.say(explain_finding(finding))
+    screen.document(result.findings, **explain_json(result))
+    return exit_code_of(result.findings)
+
+
+def _paths(words: Sequence[str]) -> list[Path]:
+    """The paths. Raises ConfigError for one that is not there."""
+    if not words:
+        raise ConfigError(
+            "nothing to explain",
+            code="C106",
+            expected="files or folders with dumps, stacks, logs or RAS reports",
+            next="emberward explain /tmp/nccl_trace_rank_*",
+        )
+    paths = [Path(word) for word in words]
+    for word, path in zip(words, paths, strict=True):
+        if not path.exists():
+            raise ConfigError(
+                "no such file or folder",
+                code="C106",
+                where=word,
+                expected="files or folders with dumps, stacks, logs or RAS reports",
+                found="nothing at that path",
+                next=f"ls {path.parent}",
+            )
+    return paths
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The explanation as people read it: what was read, the verdict first, then what else was found."""
+    what = ", ".join(explanation.read) or "nothing"
+    lines = [f"{explanation.label}: read {what}"]
+    lines += [explain_finding(finding) for finding in explanation.findings[:MAX_SHOWN]]
+    rest = explanation.findings[MAX_SHOWN:]
+    if rest:
+        lines.append(f"and {len(rest)} more findings, {_num_errors(rest)} of them errors: see --json")
+    return "\n".join(lines)
+
+
+def _num_errors(findings: Sequence[Finding]) -> int:
+    return sum(finding.severity is Severity.ERROR for finding in findings)
+
+
+def explain_json(result: ExplainResult) -> dict[str, object]:
+    """What the JSON document holds besides the findings: one object for each incident."""
+    return {
+        "incidents": [
+            {
+                "label": explanation.label,
+                "read": list(explanation.read),
+                "num_ranks": explanation.num_ranks,
+                "missing_ranks": list(explanation.missing_ranks),
+                "verdict": explanation.verdict.to_json(),
+            }
+            for explanation in result.explanations
+        ],
+        "comparisons": [finding.to_json() for finding in result.comparisons],
+    }
