@@ -41,6 +41,7 @@ def train_verb(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last run, or with --run-id's.")] = False,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Which run to resume.")] = None,
     dry: Annotated[bool, typer.Option("--dry", help="Check and show everything, start nothing.")] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Start without proving the recipe first.")] = False,
     grace_s: Annotated[float, typer.Option("--grace-s", help="Seconds that ranks have to save after a stop.")] = 120.0,
     is_json: JsonOption = False,
 ) -> None:
@@ -54,6 +55,7 @@ def train_verb(
         intent=intent,
         run_id=run_id,
         is_dry=dry,
+        is_checked=not no_check,
         grace_s=grace_s,
         environment=dict(os.environ),
     )

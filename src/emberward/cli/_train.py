@@ -8,21 +8,27 @@ from typing import Any
 from rich.live import Live
 from rich.text import Text
 
+from emberward import __version__
+from emberward.cli._check import proof_line
 from emberward.cli._console import Screen, Told
+from emberward.cli._prove import prove_recipe
 from emberward.data import Manifest, open_tokenizer
-from emberward.findings import ConfigError
+from emberward.findings import ConfigError, Finding, exit_code_of
 from emberward.layout import Axis
+from emberward.match import explain_finding
 from emberward.recipe import Loaded, Recipe, Resolved, layouts_for, load_recipe, mesh_of, resolve
 from emberward.report import (
     Progress,
     RunFolder,
     layout_lines,
     progress_text,
+    read_json,
     read_run,
     require_sinks,
     run_json,
     run_text,
     step_line,
+    write_json,
 )
 from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest
 from emberward.supervise import LaunchPlan, LaunchResult, Outcome, absolute, agent_command, launch
@@ -41,6 +47,7 @@ class TrainOptions:
     intent: Intent
     run_id: str | None
     is_dry: bool
+    is_checked: bool
     grace_s: float
     environment: Mapping[str, str]
 
@@ -58,15 +65,21 @@ def train(options: TrainOptions, screen: Screen) -> int:
         screen.say(line)
     start = choose_run(absolute(options.runs), resolved, intent=options.intent, run_id=options.run_id, new_id=new_id())
     manifest = _prepared(recipe, screen)
+    findings = _prove(start, resolved, options, screen) if options.is_checked else ()
+    if exit_code_of(findings):
+        screen.document(findings, start=start.why, exit_code=1)
+        return 1
     if options.is_dry:
         _say_layout(resolved, screen)
         screen.say(f"nothing was started; a start now: {start.why}")
-        screen.document([], start=start.why, folder=str(start.folder.path), num_ranks=num_ranks)
+        screen.document(findings, start=start.why, folder=str(start.folder.path), num_ranks=num_ranks)
         return 0
     screen.say(start.why)
     screen.say(f"folder {start.folder.path}")
     assert manifest.path is not None
     begin(start, resolved, manifest.path)
+    if options.is_checked:
+        write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
     result = _launch(start, resolved, options, screen)
     return _end(start, resolved, result, options, screen)
 
@@ -114,6 +127,19 @@ def _prepared(recipe: Recipe, screen: Screen) -> Manifest:
     for note in manifest.notes:
         screen.say(f"data: {note}")
     return manifest
+
+
+def _prove(start: Start, resolved: Resolved, options: TrainOptions, screen: Screen) -> tuple[Finding, ...]:
+    """What the proof of the recipe found, said in one line; a run that was proved with this recipe goes on at once."""
+    before = read_json(start.folder.proof) or {}
+    if before == {"recipe": recipe_digest(resolved), "emberward": __version__}:
+        screen.say("proved when it began: every call of every rank ends")
+        return ()
+    proof = prove_recipe(resolved, environment=options.environment)
+    for finding in proof.findings:
+        screen.say(explain_finding(finding))
+    screen.say(proof_line(proof))
+    return tuple(proof.findings)
 
 
 def planned_ranks(resolved: Resolved, host: str) -> list[dict[str, Any]]:

@@ -26,6 +26,11 @@ class RunFolder:
         return self.path / "config.resolved.yaml"
 
     @property
+    def proof(self) -> Path:
+        """Which recipe was proved before the start."""
+        return self.path / "proof.json"
+
+    @property
     def data(self) -> Path:
         """Where the prepared data's manifest lies."""
         return self.path / "data.json"
