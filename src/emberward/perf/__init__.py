@@ -1,15 +1,36 @@
-"""Explain time: floating-point operations of a step, and how near to a device's peak it came. No torch."""
+"""Explain time: floating-point operations of a step, how near to a device's peak it came, and how long it should take.
+
+No torch. Predictions rest on one hardware table with sources (`CLUSTERS`).
+"""
 
 from emberward.perf._flops import forward_flops_per_token, hardware_tflops, mfu, mfu_text, model_flops_per_token
+from emberward.perf._hardware import CLUSTERS, Cluster, Device, Link, NumberFormat
+from emberward.perf._layer_time import Attention, Numerics, Recompute
 from emberward.perf._peaks import PEAKS, Peak, peak_of
+from emberward.perf._pipeline_time import Slot, Timeline, run_schedule
+from emberward.perf._predict import Prediction, StepPlan, predict
 
 __all__ = [
+    "CLUSTERS",
     "PEAKS",
+    "Attention",
+    "Cluster",
+    "Device",
+    "Link",
+    "NumberFormat",
+    "Numerics",
     "Peak",
+    "Prediction",
+    "Recompute",
+    "Slot",
+    "StepPlan",
+    "Timeline",
     "forward_flops_per_token",
     "hardware_tflops",
     "mfu",
     "mfu_text",
     "model_flops_per_token",
     "peak_of",
+    "predict",
+    "run_schedule",
 ]

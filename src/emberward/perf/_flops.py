@@ -2,7 +2,8 @@
 
 [Note: flops]
 A multiply-add is two operations. Forward, for one token: each layer 8 h^2 (query, key, value, output), 4 h f (the two
-matrices of the feed-forward layer; 6 h f when it is gated), 4 s h (scores and their use, the causal half counted in
+matrices of the feed-forward layer; 6 h f when it is gated; with grouped queries 4 h^2 + 4 h times the keys' width
+instead of 8 h^2), 4 s h (scores and their use, the causal half counted in
 full); then 2 h V for the logits. Backward is twice forward. Recomputing activations repeats the layers' forward, not
 the logits'.
 
@@ -23,14 +24,17 @@ def forward_flops_per_token(
     vocab_size: int,
     ffn_hidden: int | None = None,
     is_gated: bool = False,
+    kv_width: int | None = None,
 ) -> tuple[int, int]:
     """Forward operations for one token, of all layers and of the logits. `ffn_hidden` None is 4 x hidden.
 
-    See [Note: flops].
+    `kv_width` is the width of the keys, and of the values; None: that of the queries. See [Note: flops].
     """
     width = 4 * hidden if ffn_hidden is None else ffn_hidden
     num_matrices = 3 if is_gated else 2
-    layer = 8 * hidden**2 + 2 * num_matrices * hidden * width + 4 * seq_len * hidden
+    keys = hidden if kv_width is None else kv_width
+    projections = 4 * hidden**2 + 4 * hidden * keys
+    layer = projections + 2 * num_matrices * hidden * width + 4 * seq_len * hidden
     return num_layers * layer, 2 * hidden * vocab_size
 
 
@@ -42,6 +46,7 @@ def model_flops_per_token(
     vocab_size: int,
     ffn_hidden: int | None = None,
     is_gated: bool = False,
+    kv_width: int | None = None,
 ) -> int:
     """Operations that the model needs to train on one token, recomputation not counted. See [Note: flops]."""
     layers, logits = forward_flops_per_token(
@@ -51,6 +56,7 @@ def model_flops_per_token(
         vocab_size=vocab_size,
         ffn_hidden=ffn_hidden,
         is_gated=is_gated,
+        kv_width=kv_width,
     )
     return (1 + _BACKWARD_PER_FORWARD) * (layers + logits)
 
@@ -67,6 +73,7 @@ def hardware_tflops(
     recompute: bool,
     ffn_hidden: int | None = None,
     is_gated: bool = False,
+    kv_width: int | None = None,
 ) -> float:
     """Tera-operations a second that each rank really did, recomputation counted. See [Note: flops].
 
@@ -79,6 +86,7 @@ def hardware_tflops(
         vocab_size=vocab_size,
         ffn_hidden=ffn_hidden,
         is_gated=is_gated,
+        kv_width=kv_width,
     )
     passes = 1 + _BACKWARD_PER_FORWARD
     per_token = (passes + (1 if recompute else 0)) * layers + passes * logits

@@ -12,6 +12,14 @@ from emberward.report._progress import (
     eta_s,
     progress_text,
 )
+from emberward.report._published import (
+    Comparison,
+    PublishedRun,
+    compare,
+    published_runs,
+    ratio_of_schedules,
+    slots_of,
+)
 from emberward.report._read import LineTail, read_json, read_lines, tail_text
 from emberward.report._run_report import RunReport, layout_lines, printable, read_run, run_json, run_text, table
 from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, require_sinks
@@ -19,15 +27,18 @@ from emberward.report._step_line import step_line
 from emberward.report._write import append_line, write_json
 
 __all__ = [
+    "Comparison",
     "JsonlSink",
     "LineTail",
     "MetricsSink",
     "Progress",
     "ProgressReader",
+    "PublishedRun",
     "RunFolder",
     "RunReport",
     "Sinks",
     "append_line",
+    "compare",
     "count_text",
     "duration_text",
     "eta_s",
@@ -35,12 +46,15 @@ __all__ = [
     "open_sinks",
     "printable",
     "progress_text",
+    "published_runs",
+    "ratio_of_schedules",
     "read_json",
     "read_lines",
     "read_run",
     "require_sinks",
     "run_json",
     "run_text",
+    "slots_of",
     "step_line",
     "table",
     "tail_text",

@@ -1,0 +1,118 @@
+"""Seconds of single kernels and single collectives on a device of the hardware table.
+
+[Note: matrix products]
+A product of m x n x k runs as tiles over the device's processors, one wave of tiles after another; the last wave is
+often half empty (NVIDIA, Matrix Multiplication Background User's Guide, tile and wave quantisation). The best measured
+product sets the ceiling at its own share of full waves; another shape reaches that ceiling times its own share over
+the best one's, never more. Each tile also fills and drains: the first operands take two trips to memory and the result
+is written while nothing computes, so that a product over a short k reaches less (attention's scores: k is a head's
+width). A product that moves more bytes than it computes runs at the memory's rate.
+"""
+
+import math
+from dataclasses import dataclass
+
+from emberward.perf._hardware import BestProduct, Device, Link, NumberFormat
+
+_TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9))
+"""Rows, columns and relative rate of the tiles of cuBLAS' large products; 0.9 for the small one is assumed."""
+
+_TRIP_S = 0.5e-6
+"""One trip to the device's memory, about 500 ns on A100 and H100 in pointer chases (Jia et al. 2018's method)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Seconds of a piece of work by what bounds it, and its kernels. Communication is tp's, what is not hidden."""
+
+    matmul_s: float = 0.0
+    attention_s: float = 0.0
+    memory_s: float = 0.0
+    tp_s: float = 0.0
+    num_kernels: float = 0.0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            matmul_s=self.matmul_s + other.matmul_s,
+            attention_s=self.attention_s + other.attention_s,
+            memory_s=self.memory_s + other.memory_s,
+            tp_s=self.tp_s + other.tp_s,
+            num_kernels=self.num_kernels + other.num_kernels,
+        )
+
+    def times(self, factor: float) -> "Cost":
+        """This work `factor` times."""
+        return Cost(
+            matmul_s=self.matmul_s * factor,
+            attention_s=self.attention_s * factor,
+            memory_s=self.memory_s * factor,
+            tp_s=self.tp_s * factor,
+            num_kernels=self.num_kernels * factor,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """All of it, one kernel after another, launches hidden."""
+        return self.matmul_s + self.attention_s + self.memory_s + self.tp_s
+
+
+def _wave_share(device: Device, m: int, n: int, batch: int) -> float:
+    """Share of the processors that work, over the waves of the best tile, in (0, 1]."""
+    shares = []
+    for rows, columns, rate in _TILES:
+        tiles = math.ceil(m / rows) * math.ceil(n / columns) * batch
+        waves = math.ceil(tiles / device.num_sms)
+        shares.append(rate * m * n * batch / (waves * device.num_sms * rows * columns))
+    return max(shares)
+
+
+def _busy_share(device: Device, k: int) -> float:
+    """Share of a tile's time in which it computes: k over k and what filling and draining would compute."""
+    rows, columns, _ = _TILES[0]
+    fill_s = 2 * _TRIP_S + stream_s(device, 2.0 * rows * columns * device.num_sms)
+    flops_per_s = device.peak_tflops * 1e12 / device.num_sms
+    return k / (k + fill_s * flops_per_s / (2.0 * rows * columns))
+
+
+def _share(device: Device, m: int, n: int, k: int, batch: int) -> float:
+    return _wave_share(device, m, n, batch) * _busy_share(device, k)
+
+
+def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: NumberFormat = NumberFormat.BF16) -> float:
+    """Seconds of `batch` products of m x k with k x n, results in bf16. See [Note: matrix products]."""
+    best: BestProduct = device.best_bf16
+    width = 2
+    if fmt is NumberFormat.FP8:
+        if device.best_fp8 is None:
+            raise ValueError(f"{device.name} has no fp8")
+        best, width = device.best_fp8, 1
+    share = min(1.0, _share(device, m, n, k, batch) / _share(device, best.m, best.n, best.k, 1))
+    compute_s = 2.0 * m * n * k * batch / (best.tflops * 1e12 * device.clock_share * share)
+    return max(compute_s, stream_s(device, batch * (width * (m * k + k * n) + 2 * m * n)))
+
+
+def stream_s(device: Device, num_bytes: float) -> float:
+    """Seconds of a kernel that only moves `num_bytes` through the device's memory."""
+    return num_bytes / (device.memory_bytes_per_s * device.memory)
+
+
+def attention_s(device: Device, flops: float, *, is_backward: bool) -> float:
+    """Seconds of a fused causal attention kernel that does `flops` operations."""
+    share = device.attention_backward if is_backward else device.attention_forward
+    return flops / (device.peak_tflops * 1e12 * device.clock_share * share)
+
+
+def all_reduce_s(link: Link, num_bytes: float, num_ranks: int) -> float:
+    """Seconds of an all-reduce of `num_bytes` on each of `num_ranks`: 2 (n - 1) / n of them cross the link."""
+    sent = 2 * (num_ranks - 1) / num_ranks * num_bytes
+    return _collective_s(link, num_bytes, sent / link.all_reduce_bytes_per_s)
+
+
+def gather_s(link: Link, num_bytes: float, num_ranks: int) -> float:
+    """Seconds of an all-gather to, or a reduce-scatter from, `num_bytes` whole on each rank: (n - 1) / n of them."""
+    return _collective_s(link, num_bytes, (num_ranks - 1) / num_ranks * num_bytes / link.bytes_per_s)
+
+
+def _collective_s(link: Link, num_bytes: float, full_rate_s: float) -> float:
+    """`full_rate_s` at the share that `num_bytes` reach, no less than the latency; 0 where nothing is sent."""
+    return max(link.latency_s, full_rate_s / link.share(num_bytes)) if full_rate_s else 0.0
