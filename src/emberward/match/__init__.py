@@ -8,6 +8,7 @@ listed in ``docs/match.md``.
 from emberward.match._check import check
 from emberward.match._check_roles import check_roles
 from emberward.match._explain import explain, explain_finding
+from emberward.match._periodic import PeriodicProof, prove_periodic, prove_steps, repeated
 from emberward.match._roles import RoleBuilder, RoleTrace
 from emberward.match._verdict import (
     RENDEZVOUS,
@@ -29,6 +30,7 @@ __all__ = [
     "Cure",
     "EditKind",
     "Outcome",
+    "PeriodicProof",
     "RoleBuilder",
     "RoleTrace",
     "SendSemantics",
@@ -39,4 +41,7 @@ __all__ = [
     "check_roles",
     "explain",
     "explain_finding",
+    "prove_periodic",
+    "prove_steps",
+    "repeated",
 ]

@@ -1,0 +1,93 @@
+"""Proofs for every number of micro-batches and steps, held against larger counts judged one by one."""
+
+import pytest
+from unit.match.scenes import HOST, reduce, trace
+
+from emberward.events import Acquire, Group, Observer, Release, TraceBuilder
+from emberward.match import check, prove_periodic, prove_steps, repeated
+from emberward.plan import Pipe, gpipe, interleaved, one_f_one_b, pipeline_trace
+from emberward.testing import ThreadReplayer, oneflow_swin
+
+
+def one_f(pp):
+    return lambda n: pipeline_trace(one_f_one_b(pp, n), Pipe.over(range(pp)))
+
+
+@pytest.mark.parametrize("pp", [2, 3, 4])
+def test_1f1b_is_proved_for_every_number_of_micro_batches(pp):
+    proof = prove_periodic(one_f(pp), first=1, up_to=24)
+    assert proof.is_proved and proof.period == 1 and proof.failing is None
+    assert any("goes on beyond" in text for text in proof.verdict.assumptions)
+    for count in (25, 40):
+        assert check(one_f(pp)(count)).is_safe
+
+
+def test_interleaved_is_proved():
+    proof = prove_periodic(lambda n: pipeline_trace(interleaved(3, 3 * n, 2), Pipe.over(range(3))), first=1, up_to=12)
+    assert proof.is_proved
+
+
+def test_seed_0_on_its_own_lane_is_proved_and_on_the_forward_lane_fails_at_three():
+    own = prove_periodic(lambda n: oneflow_swin(is_buffer_on_forward=False, num_micro_batches=n), first=1)
+    assert own.is_proved and own.failing is None
+    shared = prove_periodic(lambda n: oneflow_swin(is_buffer_on_forward=True, num_micro_batches=n), first=1)
+    assert not shared.is_proved and shared.failing == 3
+    assert (
+        not ThreadReplayer()
+        .replay(oneflow_swin(is_buffer_on_forward=True, num_micro_batches=3), time_limit_s=10)
+        .finished
+    )
+
+
+def test_a_family_with_two_growing_loops_is_judged_but_not_proved():
+    proof = prove_periodic(lambda n: pipeline_trace(gpipe(2, n), Pipe.over(range(2))), first=1, up_to=8)
+    assert not proof.is_proved and proof.failing is None and proof.reason.startswith("not proved beyond 8")
+
+
+@pytest.mark.parametrize("fails_at", [5, 11])
+def test_a_family_that_fails_late_is_never_proved(fails_at):
+    """A credit of `fails_at - 1` units that only the end gives back."""
+
+    def build(count):
+        builder = TraceBuilder(1, Observer.DRY_RUN)
+        builder.set_credit("buffer", fails_at - 1)
+        for _ in range(count):
+            builder.add(0, HOST, Acquire(credit="buffer"))
+        for _ in range(count):
+            builder.add(0, HOST, Release(credit="buffer"))
+        return builder.build()
+
+    proof = prove_periodic(build, first=1, up_to=20)
+    assert not proof.is_proved and proof.failing == fails_at
+
+
+def test_a_builder_that_changes_its_pattern_is_not_proved_from_the_counts_before():
+    def build(count):
+        group = Group(ranks=(0, 1))
+        return trace({rank: [reduce(group, numel=count)] * count for rank in (0, 1)})
+
+    assert not prove_periodic(build, first=1, up_to=10).is_proved
+
+
+def test_steps_that_leave_the_state_they_found():
+    step = oneflow_swin(is_buffer_on_forward=False)
+    # the last forward's register is given back by the last backward, so one step loses none
+    proof = prove_steps(step)
+    assert proof.is_proved
+    assert check(repeated(step, 3)).is_safe
+    assert len(list(repeated(step, 3))) == 3 * len(list(step))
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 7])
+def test_a_credit_that_leaks_stops_a_later_step(capacity):
+    step = trace({0: [Acquire(credit="buffer")]}, credits={"buffer": capacity})
+    proof = prove_steps(step)
+    assert not proof.is_proved and proof.failing == capacity + 1
+    assert "loses 1 of" in proof.reason
+    assert check(repeated(step, capacity)).is_safe and not check(repeated(step, capacity + 1)).is_safe
+
+
+def test_a_step_that_is_not_safe_alone():
+    group = Group(ranks=(0, 1))
+    proof = prove_steps(trace({0: [reduce(group)], 1: []}))
+    assert not proof.is_proved and proof.failing == 1
