@@ -192,7 +192,9 @@ def run_text(report: RunReport, *, next_commands: Sequence[str] = ()) -> str:
     if report.ranks:
         lines.append("")
     lines += [f"  {label:<11} {value}" for label, value in _facts(report)]
-    lines += [f"  {finding.severity.value:<11} {finding.code} {finding.message}" for finding in report.findings]
+    lines += [
+        f"  {finding.severity.value:<11} {finding.code} {printable(finding.message)}" for finding in report.findings
+    ]
     if report.sample is not None:
         text = printable((report.sample_prompt or "") + report.sample)
         lines += ["  sample", *(f"    | {line}" for line in text.split("\n"))]

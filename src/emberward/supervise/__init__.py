@@ -5,6 +5,7 @@ A watcher never shares the fate of the watched: everything that trains runs belo
 
 from emberward.supervise._command import absolute, agent_command, agent_environment
 from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
+from emberward.supervise._lock import is_abandoned
 from emberward.supervise._policy import Move, Outcome, Seen, StopBy, next_move
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "absolute",
     "agent_command",
     "agent_environment",
+    "is_abandoned",
     "launch",
     "next_move",
 ]

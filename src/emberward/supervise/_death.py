@@ -3,10 +3,12 @@
 [Note: first death]
 When one rank dies, its peers fail within a tenth of a second: their connections break (torch 2.13, gloo: ``Connection
 closed by peer``), and the agent ends what is left with SIGTERM. So the first message is rarely the cause's. A death is
-an *echo* when its exception is a broken or timed-out connection, or when it came by SIGTERM. The culprit is the first
-death that is no echo; a rank that died without an exception of its own has the time at which the launcher saw it gone.
-When all are echoes the earliest is shown, and the finding says that it is inferred. Exit codes are those that the agent
-saw before it ended the others (``multiprocessing/api.py``, torch 2.13), so that a SIGKILL among them is not its own.
+an *echo* when its exception is a broken or timed-out connection of torch.distributed, when it says of itself that
+another rank failed, or when it came by SIGTERM. A connection of the user's own that broke, such as one to a file
+server, raises another type and is no echo. The culprit is the first death that is no echo; a rank that died without an
+exception of its own has the time at which the launcher saw it gone. When all are echoes the earliest is shown, and the
+finding says that it is inferred. Exit codes are those that the agent saw before it ended the others
+(``multiprocessing/api.py``, torch 2.13), so that a SIGKILL among them is not its own.
 """
 
 import re
@@ -19,7 +21,9 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import printable
 
 MAX_TRACEBACK_LINES = 60
-_ECHO_TYPES = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError", "BrokenPipeError"})
+_ECHO_TYPES = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError"})
+_MAY_ECHO_TYPES = frozenset({"RuntimeError", "DistError"})
+_SAYS_ANOTHER = "another rank could not"
 _ECHO_TEXT = re.compile(
     r"connection (reset|closed|was likely closed)|closed by peer|broken pipe|connectfullmesh|timed out waiting"
     r"|remote process exited|socket (closed|timeout)|peer (closed|reset)|no bytes read|wait timeout after",
@@ -70,8 +74,10 @@ def parse_agent_report(text: str) -> dict[int, tuple[int, int]]:
 def is_echo(end: RankEnd) -> bool:
     """Whether this death looks like the consequence of another one. See [Note: first death]."""
     if end.failure is not None:
-        message = str(end.failure.get("message", ""))
-        return end.failure.get("type") in _ECHO_TYPES or _ECHO_TEXT.search(message) is not None
+        message, kind = str(end.failure.get("message", "")), end.failure.get("type")
+        if end.failure.get("finding") is not None:
+            return _SAYS_ANOTHER in message
+        return kind in _ECHO_TYPES or (kind in _MAY_ECHO_TYPES and _ECHO_TEXT.search(message) is not None)
     return end.exit_code == -signal.SIGTERM
 
 
@@ -198,6 +204,6 @@ def death_text(ends: Sequence[RankEnd], culprit: RankEnd, finding: Finding) -> s
         body += ["", *cut, *lines[-MAX_TRACEBACK_LINES:]]
     elif culprit.log_tail:
         body += ["", "last lines of its log:", *(f"  {line}" for line in culprit.log_tail)]
-    title = f"{finding.code} {finding.message}"
+    title = printable(f"{finding.code} {finding.message}")
     box = [f"╭─ {title}", *(f"│ {printable(line)}".rstrip() for line in body), "╰" + "─" * min(len(title) + 2, 100)]
     return "\n".join([*folded(ends, culprit), *box])

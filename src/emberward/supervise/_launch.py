@@ -44,8 +44,7 @@ class LaunchPlan:
     """One attempt to be made.
 
     `command` is the agent's argv; `environment` what it starts from; `why` a few words for the diary (new, resume);
-    `config` a digest of the resolved recipe; `steps` the step at which the run ends. `grace_s` bounds the time that
-    ranks have to save after a stop was asked.
+    `config` a digest of the resolved recipe. `grace_s` bounds the time that ranks have to save after a stop was asked.
     """
 
     folder: RunFolder
@@ -84,6 +83,7 @@ class _Watched:
     num_interrupts: int = 0
     failed_at_s: float | None = None
     forced: bool = False
+    had_ranks: bool = False
 
 
 @contextmanager
@@ -162,7 +162,8 @@ def _watch(plan: LaunchPlan, agent: "subprocess.Popen[bytes]", watched: _Watched
             case Move.TELL:
                 _tell(watched)
             case Move.KILL:
-                watched.forced = True
+                if not watched.forced:
+                    watched.forced, watched.had_ranks = True, bool(watched.processes)
                 if root is not None:
                     watched.tree |= descendants(root) | {root}
                 end(watched.tree)
@@ -176,7 +177,8 @@ def _rank_ends(plan: LaunchPlan, watched: _Watched, log_sizes: Mapping[int, int]
     codes = parse_agent_report("\n".join(tail_text(folder.agent_log, num_lines=10_000, max_bytes=2**20)))
     ends = []
     for rank in range(plan.num_ranks):
-        said = watched.ranks.get(rank, {})
+        # A rank writes its file twice: when it is up, and again when it knows its coordinates.
+        said = read_json(folder.rank_file(rank)) or watched.ranks.get(rank, {})
         code, pid = codes.get(rank, (None, said.get("pid")))
         log = folder.rank_log(rank)
         tail = tail_text(log, num_lines=LOG_TAIL_LINES, since_byte=log_sizes.get(rank, 0))
@@ -231,7 +233,8 @@ def _judge(
     if outcome is not Outcome.FAILED:
         return [], None
     first = first_death(ends)
-    if first is not None:
+    # When the agent was killed, the ranks that lost it say so: they are not the cause.
+    if first is not None and (agent_code >= 0 or first[1] is Certainty.OBSERVED):
         culprit, certainty = first
         others = [end for end in ends if end.rank != culprit.rank]
         finding = death_finding(culprit, certainty, others)
@@ -318,6 +321,15 @@ def launch(plan: LaunchPlan, *, on_progress: OnProgress) -> LaunchResult:
         return _conclude(plan, watched, attempt, agent_code, log_sizes, start_unix, began_s, len(left))
 
 
+def _why(outcome: Outcome, findings: Sequence[Finding], stop_by: StopBy | None) -> str:
+    """Why an attempt ended, for the diary."""
+    if findings:
+        return findings[0].message
+    if outcome is Outcome.STOPPED:
+        return f"stopped by {'a signal to a rank' if stop_by is None else stop_by.value}"
+    return outcome.value
+
+
 def _conclude(
     plan: LaunchPlan,
     watched: _Watched,
@@ -334,7 +346,7 @@ def _conclude(
     outcome = outcome_of(
         summary=read_json(folder.summary),
         agent_exit_code=agent_code,
-        has_ranks=bool(watched.ranks),
+        has_ranks=watched.had_ranks if watched.forced else bool(watched.ranks),
         stop_by=watched.stop_by,
         forced=watched.forced,
     )
@@ -357,7 +369,7 @@ def _conclude(
             "attempt": attempt,
             "end": _now(),
             "outcome": outcome.value,
-            "why": findings[0].message if findings else f"stopped by {watched.stop_by}" if watched.stop_by else "done",
+            "why": _why(outcome, findings, watched.stop_by),
             "last_step": max(steps, default=None),
             "saved_step": None if saved is None else saved[0],
             "hours": seconds / 3600,

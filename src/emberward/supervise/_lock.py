@@ -63,6 +63,18 @@ class LaunchLock:
         self._file.flush()
 
 
+def is_abandoned(folder: RunFolder) -> bool:
+    """Whether a launcher of this host died without an end, and its agent is gone too: nothing will happen any more.
+
+    False where no launcher was, as under plain torchrun, and for a launcher on another host, of which nothing is known.
+    """
+    said = read_json(folder.lock) or {}
+    launcher, agent = _process(said.get("launcher")), _process(said.get("agent"))
+    if launcher is None or said.get("host") != socket.gethostname():
+        return False
+    return not is_alive(launcher) and (agent is None or not is_alive(agent))
+
+
 @contextmanager
 def hold_lock(folder: RunFolder, *, launcher_pid: int) -> Iterator[LaunchLock]:
     """Holds the folder's lock inside the block. Raises ConfigError C111 at once when another launch uses the folder."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import psutil
 
 MARKER = "EMBERWARD_LAUNCH"
 CREATED_TOLERANCE_S = 0.01
+END_POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +83,12 @@ def marked(value: str) -> set[ProcessId]:
 
 
 def end(processes: Iterable[ProcessId], *, limit_s: float = 5.0) -> set[ProcessId]:
-    """Sends SIGKILL to each, waits up to `limit_s` until they are gone, and returns those that are still there."""
+    """Sends SIGKILL to each, waits up to `limit_s` until they are gone, and returns those that are still there.
+
+    It never reaps: the exit code of a child belongs to the ``Popen`` that started it, which would read 0 otherwise.
+    """
     killed = [process for process in processes if send(process, signal.SIGKILL)]
-    handles = []
-    for process in killed:
-        try:
-            handles.append(psutil.Process(process.pid))
-        except psutil.Error:
-            continue
-    psutil.wait_procs(handles, timeout=limit_s)
-    return {process for process in killed if is_alive(process)}
+    until_s = time.monotonic() + limit_s
+    while (left := {process for process in killed if is_alive(process)}) and time.monotonic() < until_s:
+        time.sleep(END_POLL_S)
+    return left
