@@ -13,7 +13,7 @@ matching deterministic, hence the fixpoint unique (reliability of marked graphs:
 state). Where two lanes could issue in another order, M107 says so.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol, assert_never
@@ -247,6 +247,15 @@ class Table:
         return self.linker.size_of(node)
 
 
+@dataclass(slots=True)
+class _LaneState:
+    """One lane while its program is compiled."""
+
+    events: list[int] = field(default_factory=list)
+    last_unit: int | None = None
+    last_batch: int | None = None
+
+
 class _Compiler:
     """Fills a table, one node's program after another."""
 
@@ -261,43 +270,51 @@ class _Compiler:
     def add_program(self, events: Sequence[Event]) -> None:
         """Appends the next node."""
         table, node, base = self.table, len(self.table.node_events), len(self.table.events)
-        at: dict[tuple[Lane, int], int] = {}
-        last: dict[Lane, int] = {}
-        batch_of: dict[int, int | None] = {}
+        lanes: dict[Lane, _LaneState] = {}
         late: list[tuple[int, Ref, bool]] = []
-        for event in events:
-            e = len(table.events)
+        seen: Lane | None = None
+        lane = _LaneState()
+        for e, event in enumerate(events, start=base):
+            if event.lane is not seen:
+                seen = event.lane
+                lane = lanes.setdefault(seen, _LaneState())
             table.events.append(event)
             table.node.append(node)
             table.pending.append(0)
-            at[(event.lane, event.position)] = e
-            body = event.body
-            batch = body.batch if isinstance(body, Send | Recv) else None
-            previous = last.get(event.lane)
-            if previous is not None and batch is not None and batch_of.get(previous) == batch:
-                unit = previous
-                table.unit_events[unit] += (e,)
-            else:
-                unit = len(table.unit_events)
-                table.unit_events.append((e,))
-                table.unit_need.append(0 if previous is None else len(table.unit_events[previous]))
-                table.unit_next.append(-1)
-                table.unit_before.append(-1 if previous is None else previous)
-                if previous is not None:
-                    table.unit_next[previous] = unit
-                last[event.lane] = unit
-                if batch is not None:
-                    batch_of[unit] = batch
-            table.unit.append(unit)
-            late.extend((e, ref, False) for ref in event.after)
-            self._classify(e, node, event, last, late)
+            lane.events.append(e)
+            self._place(e, event, lane)
+            if event.after:
+                late.extend((e, ref, False) for ref in event.after)
+            self._classify(e, node, event, lanes, late)
         table.node_events.append(range(base, len(table.events)))
         for e, ref, is_wait in late:
-            target = at.get((ref.lane, ref.position))
-            if target is None:
+            found = lanes.get(ref.lane)
+            if found is None or not 0 <= ref.position < len(found.events):
                 table.problems.append(Problem(e, f"names event {ref.position} of lane {ref.lane}, which is not there"))
             else:
-                self._depend(e, target, is_wait=is_wait)
+                self._depend(e, found.events[ref.position], is_wait=is_wait)
+
+    def _place(self, e: int, event: Event, lane: _LaneState) -> None:
+        """Puts the event into the unit of the one before it in its lane if both are of one batch, else into a new one."""
+        table, previous = self.table, lane.last_unit
+        body = event.body
+        batch = body.batch if isinstance(body, Send | Recv) else None
+        if previous is not None and batch is not None and lane.last_batch == batch:
+            unit = previous
+            table.unit_events[unit] += (e,)
+        else:
+            unit = len(table.unit_events)
+            table.unit_events.append((e,))
+            table.unit_next.append(-1)
+            if previous is None:
+                table.unit_need.append(0)
+                table.unit_before.append(-1)
+            else:
+                table.unit_need.append(len(table.unit_events[previous]))
+                table.unit_before.append(previous)
+                table.unit_next[previous] = unit
+            lane.last_unit, lane.last_batch = unit, batch
+        table.unit.append(unit)
 
     def _depend(self, e: int, target: int, *, is_wait: bool) -> None:
         table = self.table
@@ -313,7 +330,7 @@ class _Compiler:
                 table.openers.setdefault(t, []).append(own)
 
     def _classify(
-        self, e: int, node: int, event: Event, last: Mapping[Lane, int], late: list[tuple[int, Ref, bool]]
+        self, e: int, node: int, event: Event, lanes: Mapping[Lane, _LaneState], late: list[tuple[int, Ref, bool]]
     ) -> None:
         table, body = self.table, event.body
         step, arg, number = Step.FREE, -1, -1
@@ -325,13 +342,7 @@ class _Compiler:
                 late.append((e, body.on, True))
             case HostSync():
                 step = Step.WAIT
-                lanes = [body.lane] if body.lane is not None else [lane for lane in last if lane != event.lane]
-                for lane in lanes:
-                    unit = last.get(lane)
-                    if unit is not None and lane != event.lane:
-                        members = table.unit_events[unit]
-                        first = members[:1] if table.batches is BatchCompletion.TOGETHER else members
-                        late.extend((e, table.events[t].ref, True) for t in first)
+                late.extend((e, ref, True) for ref in self._synced(event, body, lanes))
             case Collective() | Barrier() | GroupCreate():
                 step = Step.MEET
                 arg, number = self._meet(e, node, body)
@@ -351,6 +362,16 @@ class _Compiler:
         table.step.append(step)
         table.arg.append(arg)
         table.number.append(number)
+
+    def _synced(self, event: Event, body: HostSync, lanes: Mapping[Lane, _LaneState]) -> Iterator[Ref]:
+        """Yields the last events issued so far on the lanes that a host sync waits for; lanes are FIFOs."""
+        for lane in lanes if body.lane is None else (body.lane,):
+            state = lanes.get(lane)
+            if state is None or state.last_unit is None or lane == event.lane:
+                continue
+            members = self.table.unit_events[state.last_unit]
+            for t in members[:1] if self.table.batches is BatchCompletion.TOGETHER else members:
+                yield self.table.events[t].ref
 
     def _meet(self, e: int, node: int, body: Collective | Barrier | GroupCreate) -> tuple[int, int]:
         table, is_creation = self.table, isinstance(body, GroupCreate)
