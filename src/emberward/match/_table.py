@@ -295,7 +295,7 @@ class _Compiler:
                 self._depend(e, found.events[ref.position], is_wait=is_wait)
 
     def _place(self, e: int, event: Event, lane: _LaneState) -> None:
-        """Puts the event into the unit of the one before it in its lane if both are of one batch, else into a new one."""
+        """Puts the event into the unit of the one before it if both are of one batch, else into a new one."""
         table, previous = self.table, lane.last_unit
         body = event.body
         batch = body.batch if isinstance(body, Send | Recv) else None
