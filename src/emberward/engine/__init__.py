@@ -2,6 +2,7 @@
 
 from emberward.engine._bloom import BloomShape
 from emberward.engine._bloom_hf import export_hf, hf_config, hf_name, parameter_shapes
+from emberward.engine._boxing import groups_of_route, run_route
 from emberward.engine._engine import Engine, MicroBatch, shape_of
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import StepTotals
@@ -20,9 +21,11 @@ __all__ = [
     "World",
     "build_world",
     "export_hf",
+    "groups_of_route",
     "hf_config",
     "hf_name",
     "host_values",
     "parameter_shapes",
+    "run_route",
     "shape_of",
 ]

@@ -1,0 +1,71 @@
+"""Boxing routes on real tensors over gloo: every ordered pair of layouts, uneven sizes, within and between meshes."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from unit.plan.boxing_numpy import check_holds, layouts, scatter
+
+from emberward.engine import groups_of_route, run_route
+from emberward.layout import Axis, Mesh
+from emberward.plan import Placed, find_route
+
+DP, TP = Axis.DP_SHARD, Axis.TP
+SHAPE = (5, 3)
+
+
+def line(size: int, first: int = 0) -> Mesh:
+    return Mesh(axes=((TP, size),), first_rank=first)
+
+
+def grid(first: int = 0) -> Mesh:
+    return Mesh(axes=((DP, 2), (TP, 2)), first_rank=first)
+
+
+PAIRS = {
+    "2": (line(2), line(2), 2),
+    "4": (line(4), line(4), 4),
+    "2x2": (grid(), grid(), 4),
+    "2 to 2 elsewhere": (line(2), line(2, 2), 4),
+    "2x2 to 2x2 elsewhere": (grid(), grid(4), 8),
+    "4 to 2x2 on the same ranks": (line(4), grid(), 4),
+    "2x2 to 3 that overlap": (grid(), line(3, 2), 5),
+}
+
+
+def routes_between(here: Mesh, there: Mesh):
+    """(source, target, route) of every ordered pair of layouts, in one order."""
+    for before, after in itertools.product(layouts(here, 2), layouts(there, 2)):
+        source, target = Placed(mesh=here, layout=before), Placed(mesh=there, layout=after)
+        yield source, target, find_route(source, target, shape=SHAPE, item_bytes=4)
+
+
+def run_all(rank, world_size, *, here, there):
+    """What this rank holds at the end of each route, or None."""
+    value = np.arange(np.prod(SHAPE), dtype=float).reshape(SHAPE) - 4
+    rng = np.random.default_rng(5)
+    groups: dict[tuple[int, ...], dist.ProcessGroup] = {}
+    routes = list(routes_between(here, there))
+    for ranks in sorted({group for _, _, route in routes for group in groups_of_route(route)}):
+        groups[ranks] = dist.new_group(list(ranks))
+    ends = []
+    for source, _, route in routes:
+        held = scatter(value, source, rng)
+        mine = torch.from_numpy(held[rank]).float() if rank in held else None
+        end = run_route(route, mine, rank, groups.__getitem__)
+        ends.append(None if end is None else end.numpy())
+    return ends
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_all_ordered_pairs_on_gloo(pool, name):
+    here, there, world_size = PAIRS[name]
+    value = np.arange(np.prod(SHAPE), dtype=float).reshape(SHAPE) - 4
+    answers = pool.run(run_all, world_size, here=here, there=there)
+    checked = 0
+    for number, (_, target, _) in enumerate(routes_between(here, there)):
+        check_holds({rank: answers[rank][number] for rank in there.ranks}, value, target)
+        checked += 1
+    assert checked == len(layouts(here, 2)) * len(layouts(there, 2)) >= 16
