@@ -1,6 +1,7 @@
 """The program: its verbs, and what every verb does with an error."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from emberward.cli._checkpoint import checkpoint_app
 from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._report import report_run, watch_run
-from emberward.cli._train import TrainOptions, train
+from emberward.cli._train import DEFAULT_RUNS, TrainOptions, train
 from emberward.runs import Intent
 
 app = typer.Typer(
@@ -36,7 +37,7 @@ def train_verb(
     context: typer.Context,
     recipe: Annotated[str, typer.Argument(help="A preset, file.py[:function], module:function, .yaml or .toml.")],
     ranks: Annotated[int | None, typer.Option("--ranks", help="Number of ranks on this machine.")] = None,
-    runs: RunsOption = Path("runs"),
+    runs: RunsOption = DEFAULT_RUNS,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start a new run.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last run, or with --run-id's.")] = False,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Which run to resume.")] = None,
@@ -58,6 +59,7 @@ def train_verb(
         is_checked=not no_check,
         grace_s=grace_s,
         environment=dict(os.environ),
+        program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
     )
     guarded(lambda screen: train(options, screen), is_json=is_json)
 
@@ -97,6 +99,14 @@ def report_verb(run: Annotated[Path, typer.Argument(help="A run's folder.")], is
 def watch_verb(run: Annotated[Path, typer.Argument(help="A run's folder.")], is_json: JsonOption = False) -> None:
     """Live view of a run, from its folder alone; ends when the run does."""
     guarded(lambda screen: watch_run(run, screen), is_json=is_json)
+
+
+def program_name(called: Path, *, on_path: str | None, here: Path) -> str:
+    """How a person in folder `here` can call the program that was called as `called`: by name alone, or by its path."""
+    called = called.absolute()
+    if called.name != "emberward" or (on_path is not None and Path(on_path).absolute() == called):
+        return "emberward"
+    return str(called.relative_to(here) if called.is_relative_to(here) else called)
 
 
 def _version(wanted: bool) -> None:

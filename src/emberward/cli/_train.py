@@ -1,5 +1,6 @@
 """``emberward train``: from a recipe's name to the summary of a run."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_dat
 from emberward.supervise import LaunchPlan, LaunchResult, Outcome, absolute, agent_command, launch
 
 _GIVEN = ("preset ", "default")
+DEFAULT_RUNS = Path("runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class TrainOptions:
     is_checked: bool
     grace_s: float
     environment: Mapping[str, str]
+    program: str = "emberward"
+    """How the person can call this program again."""
 
 
 def train(options: TrainOptions, screen: Screen) -> int:
@@ -81,7 +85,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
     if options.is_checked:
         write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
     result = _launch(start, resolved, options, screen)
-    return _end(start, resolved, result, options, screen)
+    return _end(start, result, options, screen)
 
 
 def fit_ranks(loaded: Loaded, options: TrainOptions) -> tuple[Loaded, int, list[str]]:
@@ -202,16 +206,23 @@ def _attempt(folder: RunFolder) -> int:
     return read_run(folder).num_attempts + 1
 
 
-def _end(start: Start, resolved: Resolved, result: LaunchResult, options: TrainOptions, screen: Screen) -> int:
+def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) -> list[str]:
+    """What a person can type next, as it has to be typed: the program, the ranks and the runs' place as they were."""
+    words = [options.program, "train", options.recipe, *options.overrides]
+    if options.num_ranks is not None:
+        words += ["--ranks", str(options.num_ranks)]
+    if options.runs != DEFAULT_RUNS:
+        words += ["--runs", str(options.runs)]
+    again, report = shlex.join(words), f"{options.program} report {shlex.quote(str(folder.path))}"
+    if not is_done:
+        return [f"{again}   (resumes)", report]
+    saves = f"{options.program} checkpoint ls {shlex.quote(str(folder.path))}"
+    return [report, saves, f"{again} --fresh"]
+
+
+def _end(start: Start, result: LaunchResult, options: TrainOptions, screen: Screen) -> int:
     report = read_run(start.folder)
-    again = " ".join(["emberward train", options.recipe, *options.overrides])
-    if result.outcome is Outcome.DONE:
-        more = f"{again} --resume steps={2 * (resolved.recipe.steps or 0)}"
-        if resolved.recipe.optim.decay_samples is not None:
-            more = f"{again} --fresh"
-        commands = [f"emberward report {start.folder.path}", f"emberward checkpoint ls {start.folder.path}", more]
-    else:
-        commands = [f"{again}   (resumes)", f"emberward report {start.folder.path}"]
+    commands = next_commands(options, start.folder, is_done=result.outcome is Outcome.DONE)
     screen.say("")
     screen.say(run_text(report, next_commands=commands))
     if result.death is not None:
