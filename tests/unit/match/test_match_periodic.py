@@ -91,3 +91,19 @@ def test_a_step_that_is_not_safe_alone():
     group = Group(ranks=(0, 1))
     proof = prove_steps(trace({0: [reduce(group)], 1: []}))
     assert not proof.is_proved and proof.failing == 1
+
+
+def test_a_credit_that_leaks_from_a_surplus_is_not_proved():
+    """More is given back at first than taken, so that the loss of each turn shows late."""
+
+    def build(count):
+        builder = TraceBuilder(1, Observer.DRY_RUN)
+        builder.set_credit("buffer", 1)
+        for _ in range(3):
+            builder.add(0, HOST, Release(credit="buffer"))
+        for _ in range(count):
+            builder.add(0, HOST, Acquire(credit="buffer"))
+        return builder.build()
+
+    proof = prove_periodic(build, first=1, up_to=10)
+    assert not proof.is_proved and proof.failing == 5

@@ -8,7 +8,7 @@ from unit.match.scenes import HOST, reduce
 from emberward.events import Collective, CollectiveOp, Group, GroupCreate, Observer, Recv, Send, Site, TraceBuilder
 from emberward.layout import Axis, Mesh
 from emberward.match import Outcome, RoleBuilder, RoleTrace, check, check_roles, explain
-from emberward.testing import PlantedFault, expanded, mesh_roles, plant
+from emberward.testing import PlantedFault, expanded, mesh_roles, plant, random_program
 
 MESHES = [(2, 2, 2), (4, 2, 2), (2, 3, 3), (2, 1, 4), (3, 4, 1), (1, 2, 3)]
 
@@ -158,3 +158,18 @@ def test_a_fault_in_a_representative_stays_its_own(rank):
     verdict = check_roles(roles)
     assert [(f.code, f.culprit_ranks) for f in verdict.findings] == [("M103", (rank,))]
     assert facts(verdict) == facts(check(expanded(roles)))
+
+
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_random_programs_have_the_same_findings_by_role_and_by_rank(first):
+    for seed in range(first, first + 20):
+        given = random_program(seed)
+        builder = RoleBuilder(Mesh(axes=((Axis.CP, given.world_size),)), given.observer, fixed_axes=frozenset())
+        for rank in range(given.world_size):
+            builder.add(rank, given.events[rank])
+        roles = builder.build(credits=given.credits)
+        assert expanded(roles).events == dict(given.events)
+        by_symmetry, by_rank = check_roles(roles, with_cure=False), check(given, with_cure=False)
+        assert by_symmetry.outcome is by_rank.outcome, seed
+        assert by_symmetry.findings == by_rank.findings, seed
+        assert by_symmetry.least_buffer_bytes == by_rank.least_buffer_bytes, seed
