@@ -43,6 +43,7 @@ def train_verb(
     run_id: Annotated[str | None, typer.Option("--run-id", help="Which run to resume.")] = None,
     dry: Annotated[bool, typer.Option("--dry", help="Check and show everything, start nothing.")] = False,
     no_check: Annotated[bool, typer.Option("--no-check", help="Start without proving the recipe first.")] = False,
+    restarts: Annotated[int, typer.Option("--restarts", min=0, help="How often to start again after a death.")] = 0,
     grace_s: Annotated[float, typer.Option("--grace-s", help="Seconds that ranks have to save after a stop.")] = 120.0,
     is_json: JsonOption = False,
 ) -> None:
@@ -58,6 +59,7 @@ def train_verb(
         is_dry=dry,
         is_checked=not no_check,
         grace_s=grace_s,
+        max_restarts=restarts,
         environment=dict(os.environ),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
     )

@@ -32,7 +32,17 @@ from emberward.report import (
     write_json,
 )
 from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest
-from emberward.supervise import LaunchPlan, LaunchResult, Outcome, absolute, agent_command, launch
+from emberward.supervise import (
+    AttemptEnd,
+    LaunchPlan,
+    LaunchResult,
+    Outcome,
+    absolute,
+    agent_command,
+    decide_restart,
+    launch,
+    newest_save,
+)
 
 _GIVEN = ("preset ", "default")
 DEFAULT_RUNS = Path("runs")
@@ -51,6 +61,7 @@ class TrainOptions:
     is_dry: bool
     is_checked: bool
     grace_s: float
+    max_restarts: int
     environment: Mapping[str, str]
     program: str = "emberward"
     """How the person can call this program again."""
@@ -84,7 +95,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
     begin(start, resolved, manifest.path)
     if options.is_checked:
         write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
-    result = _launch(start, resolved, options, screen)
+    result = _launch_again(start, resolved, options, screen)
     return _end(start, result, options, screen)
 
 
@@ -185,14 +196,34 @@ class _Shown:
         self._last_phase = progress.phase
 
 
-def _launch(start: Start, resolved: Resolved, options: TrainOptions, screen: Screen) -> LaunchResult:
+def _launch_again(start: Start, resolved: Resolved, options: TrainOptions, screen: Screen) -> LaunchResult:
+    """The last of as many attempts as the restart policy allows; a failed one is told before the next begins."""
+    ends: list[AttemptEnd] = []
+    why = start.why
+    while True:
+        result = _launch(start, resolved, options, screen, why)
+        saved = newest_save(start.folder)
+        codes = tuple(finding.code for finding in result.findings)
+        ends.append(AttemptEnd(outcome=result.outcome, codes=codes, saved_step=None if saved is None else saved[0]))
+        restart = decide_restart(ends, max_restarts=options.max_restarts)
+        if not restart.is_wanted:
+            if result.outcome is Outcome.FAILED and options.max_restarts:
+                screen.say(f"not started again: {restart.why}")
+            return result
+        if result.death is not None:
+            screen.say(result.death)
+        screen.say(restart.why)
+        why = restart.why
+
+
+def _launch(start: Start, resolved: Resolved, options: TrainOptions, screen: Screen, why: str) -> LaunchResult:
     folder = start.folder
     plan = LaunchPlan(
         folder=folder,
         num_ranks=resolved.num_ranks,
         command=agent_command(folder=folder, num_ranks=resolved.num_ranks, attempt=_attempt(folder)),
         environment=options.environment,
-        why=start.why,
+        why=why,
         config=recipe_digest(resolved),
         grace_s=options.grace_s,
     )

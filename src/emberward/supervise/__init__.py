@@ -3,22 +3,28 @@
 A watcher never shares the fate of the watched: everything that trains runs below torch's elastic agent, a child.
 """
 
+from emberward.supervise._attempts import newest_save
 from emberward.supervise._command import absolute, agent_command, agent_environment
 from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
 from emberward.supervise._lock import is_abandoned
 from emberward.supervise._policy import Move, Outcome, Seen, StopBy, next_move
+from emberward.supervise._restart import AttemptEnd, Restart, decide_restart
 
 __all__ = [
+    "AttemptEnd",
     "LaunchPlan",
     "LaunchResult",
     "Move",
     "Outcome",
+    "Restart",
     "Seen",
     "StopBy",
     "absolute",
     "agent_command",
     "agent_environment",
+    "decide_restart",
     "is_abandoned",
     "launch",
+    "newest_save",
     "next_move",
 ]
