@@ -1,9 +1,11 @@
 """Proofs for every number of micro-batches and steps, held against larger counts judged one by one."""
 
-import pytest
-from unit.match.scenes import HOST, reduce, trace
+import random
 
-from emberward.events import Acquire, Group, Observer, Release, TraceBuilder
+import pytest
+from unit.match.scenes import HOST, TP, reduce, trace
+
+from emberward.events import Acquire, Group, Observer, Recv, Release, Send, TraceBuilder
 from emberward.match import check, prove_periodic, prove_steps, repeated
 from emberward.plan import Pipe, gpipe, interleaved, one_f_one_b, pipeline_trace
 from emberward.testing import ThreadReplayer, oneflow_swin
@@ -107,3 +109,63 @@ def test_a_credit_that_leaks_from_a_surplus_is_not_proved():
 
     proof = prove_periodic(build, first=1, up_to=10)
     assert not proof.is_proved and proof.failing == 5
+
+
+def random_family(seed: int):
+    """Random programs: before, n times a body, after, on two lanes; some ranks are ahead by a part of the body."""
+    rng = random.Random(seed)
+    num_ranks = rng.choice([1, 2, 2, 3])
+
+    def piece(num_ops: int) -> dict[int, list]:
+        found: dict[int, list] = {rank: [] for rank in range(num_ranks)}
+        for _ in range(num_ops):
+            lane = rng.choice([HOST, HOST, TP])
+            tag = 0 if lane is HOST else 1
+            match rng.randrange(7):
+                case 0:
+                    found[rng.randrange(num_ranks)].append((lane, Acquire(credit="ab"[tag])))
+                case 1:
+                    found[rng.randrange(num_ranks)].append((rng.choice([HOST, TP]), Release(credit=rng.choice("ab"))))
+                case 2 | 3 | 4 if num_ranks > 1:
+                    a, b = rng.sample(range(num_ranks), 2)
+                    found[a].append((lane, Send(peer=b, tag=tag, numel=1, dtype="int8")))
+                    found[b].append((lane, Recv(peer=a, tag=tag, numel=1, dtype="int8")))
+                case _:
+                    group = Group(ranks=tuple(range(num_ranks)), index=tag)
+                    for rank in range(num_ranks):
+                        found[rank].append((lane, reduce(group)))
+        return found
+
+    before, body, after = piece(rng.randint(0, 4)), piece(rng.randint(1, 6)), piece(rng.randint(0, 4))
+    for rank in range(num_ranks):
+        cut = rng.randint(0, len(body[rank])) if rng.random() < 0.5 else 0
+        head, rest = body[rank][:cut], body[rank][cut:]
+        before[rank], body[rank], after[rank] = before[rank] + head, rest + head, rest + after[rank]
+    capacities = {"a": rng.choice([1, 2, 5]), "b": rng.choice([1, 2, 5])}
+    is_joined = rng.random() < 0.5
+
+    def build(count: int):
+        builder = TraceBuilder(num_ranks, Observer.DRY_RUN)
+        for name, capacity in capacities.items():
+            builder.set_credit(name, capacity)
+        for rank in range(num_ranks):
+            builder.observe(rank)
+            issued = []
+            for lane, call in before[rank] + body[rank] * count + after[rank]:
+                event = builder.add(rank, lane, call, after=issued if lane is TP and is_joined else [])
+                issued = [event.ref] if lane is HOST else issued
+        return builder.build()
+
+    return build
+
+
+def test_what_is_proved_of_random_families_holds_for_larger_counts():
+    num_proved = num_failing = 0
+    for seed in range(250):
+        build = random_family(seed)
+        proof = prove_periodic(build, first=1, up_to=10)
+        num_proved += proof.is_proved
+        num_failing += proof.failing is not None
+        for count in (*range(1, 16), 29) if proof.is_proved else ():
+            assert check(build(count), with_cure=False, with_hazards=False).is_safe, (seed, count)
+    assert num_proved > 50 and num_failing > 50, (num_proved, num_failing)
