@@ -25,6 +25,7 @@ from emberward.findings import EmberwardError
 from emberward.plan import BatchPlan, learning_rate
 from emberward.rank._events import StepRecorder
 from emberward.rank._metrics import rates
+from emberward.rank._not_finite import not_finite_finding
 from emberward.rank._saves import newest_save, require_saved_values
 from emberward.rank._signals import StopRequest
 from emberward.recipe import Recipe
@@ -90,7 +91,7 @@ class Trainer:
         self._write_save = save
         self._enter = enter
         self._last_progress_s = 0.0
-        self._losses: list[float] = []
+        self._losses: list[float | None] = []
         self._last_evals: dict[str, dict[str, float]] = {}
         self._saved_step: int | None = None
         self._train_seconds = 0.0
@@ -204,15 +205,26 @@ class Trainer:
 
     def _log(self, totals: StepTotals, *, size: int, lr: float, step_s: float, data_s: float) -> None:
         position = self.position
-        self._losses.append(totals.loss)
+        # A sum over ranks of which one was not finite is a number, and means nothing: say that there is none.
+        loss = totals.loss if totals.is_finite else None
+        self._losses.append(loss)
         if self.sinks is None:
             return
+        finding = not_finite_finding(
+            totals,
+            step=position.step - 1,
+            num_skipped=position.num_skipped,
+            compute=self.recipe.precision.compute,
+            loss_scale=self.engine.loss_scale.scale,
+        )
+        if finding is not None:
+            append_line(self._folder.findings, finding.to_json())
         metrics = {
             "steps": self.steps,
             "consumed_samples": position.consumed_samples,
             "consumed_tokens": position.consumed_tokens,
-            "loss": totals.loss,
-            "grad_norm": totals.grad_norm,
+            "loss": loss,
+            "grad_norm": totals.grad_norm if totals.is_finite else None,
             "num_zeros": totals.num_zeros,
             "lr": lr,
             "global_batch_size": size,
