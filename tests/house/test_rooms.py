@@ -18,7 +18,7 @@ SHOWN = {
     "cli": set(),
     "rank": {"dry"},
     "recipe": {"presets"},
-    "sources": {"dumps", "fake_world", "recorder"},
+    "sources": {"dumps", "fake_world", "recorder", "script"},
 }
 WITHOUT_TORCH = """
 import sys
