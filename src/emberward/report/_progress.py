@@ -49,8 +49,9 @@ def duration_text(seconds: float) -> str:
 
 def count_text(value: float) -> str:
     """A count that fits a line: 950, 12.3k, 4.5M, 2.0G."""
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= limit:
+    # From where on the shorter form would be rounded up to 1000.
+    for least, limit, unit in ((999.95e6, 1e9, "G"), (999.95e3, 1e6, "M"), (999.5, 1e3, "k")):
+        if abs(value) >= least:
             return f"{value / limit:.1f}{unit}"
     return f"{value:.0f}"
 

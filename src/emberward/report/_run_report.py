@@ -82,7 +82,7 @@ def read_run(folder: RunFolder) -> RunReport:
         folder=folder,
         outcome=ends[-1].get("outcome") if ended else summary.get("outcome"),
         step=steps[-1]["step"] if steps else summary.get("step"),
-        steps=said.get("steps"),
+        steps=said.get("steps", summary.get("steps")),
         first_step=steps[0]["step"] if steps else None,
         loss_first=steps[0].get("loss") if steps else summary.get("loss_first"),
         loss_last=steps[-1].get("loss") if steps else summary.get("loss_last"),
