@@ -161,7 +161,7 @@ print("end", flush=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
-# [Note: a lock over a fork] Another thread holds a lock at the instant of the fork; the child has the lock, not the thread.
+# A lock over a fork: another thread holds a lock at the instant of the fork; the child has the lock, not the thread.
 FORK_HANG = """
 import os, sys, threading
 lock, held, done = threading.Lock(), threading.Event(), threading.Event()
