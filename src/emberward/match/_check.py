@@ -95,7 +95,9 @@ class Judge:
     def judge_calls(self) -> None:
         """Findings that need no simulation."""
         table = self.table
-        self.findings += [problem_finding(table, problem, self.observer) for problem in table.problems]
+        self.findings += [
+            problem_finding(table, problem, self.observer, is_complete=self.is_complete) for problem in table.problems
+        ]
         self.faults = list(call_faults(table, is_complete=self.is_complete))
         merged: dict[tuple[object, ...], Finding] = {}
         for fault in self.faults:

@@ -139,12 +139,12 @@ def edges_without_tensor(table: Table) -> Iterator[Finding]:
             )
 
 
-def problem_finding(table: Table, problem: Problem, observer: Observer) -> Finding:
-    """M108: the trace contradicts itself."""
+def problem_finding(table: Table, problem: Problem, observer: Observer, *, is_complete: bool) -> Finding:
+    """M108: the trace contradicts itself. A warning where the trace may have been cut (an overwritten ring)."""
     event = table.standing(problem.event)
     return Finding(
         code="M108",
-        severity=Severity.ERROR,
+        severity=Severity.ERROR if is_complete else Severity.WARNING,
         kind=Kind.CONFIG,
         cause=Cause.UNKNOWN,
         certainty=certainty_of(observer),

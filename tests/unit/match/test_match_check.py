@@ -20,6 +20,7 @@ from emberward.events import (
     Phase,
     Recv,
     ReduceOp,
+    Ref,
     Release,
     Send,
     Site,
@@ -174,8 +175,6 @@ def test_a_lane_that_waits_for_its_own_later_event():
     assert check(builder.build()).is_safe
     builder = TraceBuilder(1, Observer.DRY_RUN)
     later = Lane(kind=LaneKind.HOST, index=0)
-    from emberward.events import Ref
-
     builder.add(0, later, Wait(on=Ref(lane=later, position=1)))
     builder.add(0, later, Compute(name="k"))
     assert only(check(builder.build()), "M104").message == "rank 0 waits for itself"
@@ -365,3 +364,10 @@ def test_cost_grows_with_events_and_not_faster():
 
 def test_an_empty_trace_is_safe():
     assert check(trace({0: [], 1: []})).is_safe
+
+
+def test_a_reference_that_leads_nowhere_is_a_warning_where_the_trace_may_be_cut():
+    lost = {0: [Wait(on=Ref(lane=TP, position=7))]}
+    assert only(check(trace(lost)), "M108").severity is Severity.ERROR
+    cut = check(trace(lost, observer=Observer.LIVE))
+    assert only(cut, "M108").severity is Severity.WARNING and cut.outcome is Outcome.SAFE
