@@ -34,6 +34,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LEAST_TORCH = (2, 11)
 HEARTBEAT_S = 15.0
 PIP_LIMIT_S = 3600.0
+PROGRAMS = {"check": {"ruff": "ruff", "mypy": "mypy", "lint-imports": "import-linter"}}
+"""Programs that the Makefile calls in the environment, with the package of each, by extra."""
 TELLING = ("Collecting", "Downloading", "Installing", "Successfully installed", "Successfully built", "ERROR", "error:")
 
 
@@ -176,6 +178,12 @@ def make_venv(venv: Path) -> Path:
     return python
 
 
+def missing_programs(venv: Path, extras: set[str]) -> list[str]:
+    """The packages of those programs that `extras` promise and that `venv` has not got."""
+    wanted = {program: package for extra in sorted(extras) for program, package in PROGRAMS.get(extra, {}).items()}
+    return [package for program, package in wanted.items() if not (venv / "bin" / program).exists()]
+
+
 def install(venv: Path, extras: set[str], *, torch: str | None, torch_index: str | None) -> None:
     """Brings `venv` to hold the project (editable), `extras` and one torch; blocks for minutes.
 
@@ -204,6 +212,10 @@ def install(venv: Path, extras: set[str], *, torch: str | None, torch_index: str
             constraints.write_text(constrained(pinned, found))
     say(f"installing emberward and [{','.join(sorted(extras))}]")
     run_pip(python, ["-c", str(constraints), "-e", f".[{','.join(sorted(extras))}]"], log)
+    # A package that comes with the reused torch satisfies pip, and leaves no program in our own bin/.
+    missing = missing_programs(venv, extras)
+    if missing:
+        run_pip(python, ["-c", str(constraints), "--ignore-installed", "--no-deps", *missing], log)
 
 
 def main() -> None:
