@@ -19,6 +19,7 @@ class Screen:
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
         self.console = Console(stderr=is_json, highlight=False, soft_wrap=True)
+        self._errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
     @property
     def is_live(self) -> bool:
@@ -28,6 +29,10 @@ class Screen:
     def say(self, text: str) -> None:
         """Prints text for people as it is."""
         self.console.print(text, markup=False)
+
+    def complain(self, text: str) -> None:
+        """Prints text about an error for people, on standard error."""
+        self._errors.print(text, markup=False)
 
     def document(self, findings: Sequence[Finding], **values: Any) -> None:
         """Prints the command's one JSON document, when one was asked for."""

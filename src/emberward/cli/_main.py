@@ -12,7 +12,7 @@ from emberward import __version__
 from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint import checkpoint_app
 from emberward.cli._explain import ExplainOptions, explain_verb
-from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._guard import JsonOption, UsageError, guarded, refuse_usage
 from emberward.cli._report import report_run, watch_run
 from emberward.cli._train import DEFAULT_RUNS, TrainOptions, train
 from emberward.runs import Intent
@@ -126,4 +126,11 @@ def _options(
 
 def main() -> None:
     """The console program."""
-    app(prog_name="emberward", args=sys.argv[1:])
+    arguments = sys.argv[1:]
+    try:
+        code = app(prog_name="emberward", args=arguments, standalone_mode=False)
+    except UsageError as error:
+        code = refuse_usage(error, is_json="--json" in arguments)
+    except typer.Abort:
+        code = 130
+    sys.exit(code)

@@ -1,8 +1,7 @@
 """``emberward report`` and ``emberward watch``: a run from its folder alone."""
 
-import json
-import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.live import Live
@@ -10,7 +9,8 @@ from rich.text import Text
 
 from emberward.cli._console import Screen
 from emberward.findings import ConfigError, exit_code_of
-from emberward.report import ProgressReader, RunFolder, progress_text, read_json, read_run, run_json, run_text
+from emberward.report import ProgressReader, RunFolder, progress_text, read_outcome, read_run, run_json, run_text
+from emberward.supervise import is_abandoned
 
 POLL_S = 0.5
 
@@ -58,25 +58,24 @@ def watch_run(path: Path, screen: Screen) -> int:
             if live is not None:
                 live.update(Text(text + age))
             elif screen.is_json and text != last:
-                sys.stdout.write(
-                    json.dumps({"schema": 1, "findings": [], "progress": text, "step": progress.step}) + "\n"
-                )
-                sys.stdout.flush()
+                screen.document([], progress=asdict(progress))
             elif text != last:
                 screen.say(text + age)
             last = text
-            if read_json(folder.summary) is not None or _has_ended(folder):
+            if _has_ended(folder):
                 break
             time.sleep(POLL_S)
     finally:
         if live is not None:
             live.stop()
     report = read_run(folder)
-    if not screen.is_json:
+    if screen.is_json:
+        screen.document(report.findings, **run_json(report))
+    else:
         screen.say(run_text(report))
     return exit_code_of(report.findings)
 
 
 def _has_ended(folder: RunFolder) -> bool:
-    report = read_run(folder)
-    return report.outcome is not None
+    """Whether nothing will happen in the folder any more: its last attempt has an end, or its launcher died."""
+    return read_outcome(folder) is not None or is_abandoned(folder)

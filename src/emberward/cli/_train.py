@@ -1,6 +1,7 @@
 """``emberward train``: from a recipe's name to the summary of a run."""
 
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,11 @@ from emberward.layout import Axis
 from emberward.match import explain_finding
 from emberward.recipe import Loaded, Recipe, Resolved, layouts_for, load_recipe, mesh_of, resolve
 from emberward.report import (
+    LineTail,
     Progress,
     RunFolder,
+    duration_text,
+    eval_text,
     layout_lines,
     progress_text,
     read_json,
@@ -46,6 +50,7 @@ from emberward.supervise import (
 
 _GIVEN = ("preset ", "default")
 DEFAULT_RUNS = Path("runs")
+BAR_WIDTH = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,9 +180,14 @@ def _say_layout(resolved: Resolved, screen: Screen) -> None:
 
 
 class _Shown:
-    """Shows a run while it goes: one live line on a terminal, else one plain line each log interval."""
+    """Shows a run while it goes: one live line on a terminal, else one plain line each log interval.
 
-    def __init__(self, recipe: Recipe, screen: Screen, live: Live | None) -> None:
+    Evaluations and saves are worth a line that stays; on a terminal it stands above the live one.
+    """
+
+    def __init__(self, recipe: Recipe, folder: RunFolder, screen: Screen, live: Live | None) -> None:
+        self._evals = LineTail(folder.evals, from_end=True)
+        self._began_s = time.monotonic()
         self._interval = recipe.log.interval
         self._steps = recipe.steps or 0
         self._screen = screen
@@ -185,15 +195,26 @@ class _Shown:
         self._last_phase: str | None = None
 
     def __call__(self, progress: Progress, steps: Sequence[Mapping[str, Any]]) -> None:
+        if self._live is None:
+            for metrics in steps:
+                if metrics["step"] % self._interval == 0:
+                    self._screen.say(step_line(metrics, steps=self._steps))
+            if progress.phase != self._last_phase and progress.phase in ("save", "sample"):
+                self._screen.say(progress_text(progress))
+            self._last_phase = progress.phase
+        for found in self._evals.poll():
+            self._screen.say(eval_text(found))
         if self._live is not None:
-            self._live.update(Text(progress_text(progress)))
-            return
-        for metrics in steps:
-            if metrics["step"] % self._interval == 0:
-                self._screen.say(step_line(metrics, steps=self._steps))
-        if progress.phase != self._last_phase and progress.phase not in (None, "train"):
-            self._screen.say(progress_text(progress))
-        self._last_phase = progress.phase
+            self._live.update(self._line(progress))
+
+    def _line(self, progress: Progress) -> Text:
+        text = progress_text(progress)
+        if progress.phase is None:
+            text = f"starting the ranks  {duration_text(time.monotonic() - self._began_s)}"
+        elif progress.step is not None and progress.steps:
+            done = BAR_WIDTH * progress.step // progress.steps
+            text = f"{'━' * done}{'─' * (BAR_WIDTH - done)}  {text}"
+        return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _launch_again(start: Start, resolved: Resolved, options: TrainOptions, screen: Screen) -> LaunchResult:
@@ -228,9 +249,9 @@ def _launch(start: Start, resolved: Resolved, options: TrainOptions, screen: Scr
         grace_s=options.grace_s,
     )
     if not screen.is_live:
-        return launch(plan, on_progress=_Shown(resolved.recipe, screen, None))
-    with Live(Text("starting"), console=screen.console, refresh_per_second=5, transient=True) as live:
-        return launch(plan, on_progress=_Shown(resolved.recipe, screen, live))
+        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, None))
+    with Live(Text("starting the ranks"), console=screen.console, refresh_per_second=5, transient=True) as live:
+        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, live))
 
 
 def _attempt(folder: RunFolder) -> int:

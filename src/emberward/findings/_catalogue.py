@@ -36,6 +36,8 @@ CATALOGUE: dict[str, CodeEntry] = {
             "C109": "schedule does not pair",
             "C110": "an optional package is missing",
             "C111": "the run is in use",
+            "C112": "a file or folder cannot be used",
+            "C113": "the command is not understood",
             "D101": "data cannot be read",
             "D102": "data changed since the run began",
             "L101": "ranks differ before the start",

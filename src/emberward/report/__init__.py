@@ -10,6 +10,7 @@ from emberward.report._progress import (
     count_text,
     duration_text,
     eta_s,
+    eval_text,
     progress_text,
 )
 from emberward.report._published import (
@@ -21,7 +22,16 @@ from emberward.report._published import (
     slots_of,
 )
 from emberward.report._read import LineTail, read_json, read_lines, tail_text
-from emberward.report._run_report import RunReport, layout_lines, printable, read_run, run_json, run_text, table
+from emberward.report._run_report import (
+    RunReport,
+    layout_lines,
+    printable,
+    read_outcome,
+    read_run,
+    run_json,
+    run_text,
+    table,
+)
 from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, require_sinks
 from emberward.report._step_line import step_line
 from emberward.report._write import append_line, write_json
@@ -42,6 +52,7 @@ __all__ = [
     "count_text",
     "duration_text",
     "eta_s",
+    "eval_text",
     "layout_lines",
     "open_sinks",
     "printable",
@@ -50,6 +61,7 @@ __all__ = [
     "ratio_of_schedules",
     "read_json",
     "read_lines",
+    "read_outcome",
     "read_run",
     "require_sinks",
     "run_json",

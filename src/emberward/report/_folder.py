@@ -36,6 +36,11 @@ class RunFolder:
         return self.path / "data.json"
 
     @property
+    def launch(self) -> Path:
+        """Which launch of plain torchrun or srun began or went on with the run last."""
+        return self.path / "launch.json"
+
+    @property
     def metrics(self) -> Path:
         """One object a step, by rank 0."""
         return self.path / "metrics.jsonl"

@@ -2,7 +2,7 @@
 
 import statistics
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,13 @@ def progress_text(progress: Progress) -> str:
     if progress.phase not in (None, "train"):
         parts.append(str(progress.phase) + (f": {progress.detail}" if progress.detail else ""))
     return "  ".join(parts) or "starting"
+
+
+def eval_text(line: Mapping[str, Any]) -> str:
+    """One line for people of one object of ``evals.jsonl``: the step, and the mean loss of each set in nats a token."""
+    sets = line.get("sets") or {}
+    means = [f"{name} {values['loss']:.4f}" for name, values in sets.items() if values.get("loss") is not None]
+    return f"evaluation at step {line.get('step')}: " + (", ".join(means) or "no set")
 
 
 class ProgressReader:

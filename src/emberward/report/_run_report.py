@@ -64,6 +64,21 @@ def _ranks(folder: RunFolder, summary: JsonObject) -> tuple[JsonObject, ...]:
     return tuple(rank for file in files if (rank := read_json(file)) is not None)
 
 
+def read_outcome(folder: RunFolder) -> str | None:
+    """How the last attempt ended; None while it runs, or when its launcher died before it could say. Cheap."""
+    return _outcome(list(read_lines(folder.attempts)), read_json(folder.summary) or {})
+
+
+def _outcome(attempts: Sequence[JsonObject], summary: JsonObject) -> str | None:
+    """The launcher's word when it wrote one, else rank 0's: a run may have had no launcher of ours."""
+    starts = [line for line in attempts if line.get("event") == "start"]
+    if starts:
+        ends = [line for line in attempts if line.get("event") == "end"]
+        if ends and ends[-1].get("attempt") == starts[-1].get("attempt"):
+            return ends[-1].get("outcome")
+    return summary.get("outcome")
+
+
 def read_run(folder: RunFolder) -> RunReport:
     """The report of the run in `folder`; a folder that lacks files gives a report that lacks facts. Reads only.
 
@@ -76,11 +91,10 @@ def read_run(folder: RunFolder) -> RunReport:
     evals = list(read_lines(folder.evals))
     ends = [line for line in read_lines(folder.attempts) if line.get("event") == "end"]
     starts = [line for line in read_lines(folder.attempts) if line.get("event") == "start"]
-    ended = bool(ends) and ends[-1].get("attempt") == starts[-1].get("attempt") if starts else False
     last_eval = evals[-1] if evals else {}
     return RunReport(
         folder=folder,
-        outcome=ends[-1].get("outcome") if ended else summary.get("outcome"),
+        outcome=_outcome([*starts, *ends], summary),
         step=steps[-1]["step"] if steps else summary.get("step"),
         steps=said.get("steps", summary.get("steps")),
         first_step=steps[0]["step"] if steps else None,
