@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 _STDLIB_FILES = frozenset(
@@ -54,16 +55,20 @@ class Frame:
     @property
     def is_library(self) -> bool:
         """Whether the frame belongs to Python's library or to torch: not a line that a user wrote."""
-        path = PurePosixPath(self.file)
-        parts = path.parts
-        if self.is_native or self.file.startswith("<frozen"):
-            return True
-        if any(part.startswith("python3.") for part in parts[:-1]) and "site-packages" not in parts:
-            return True
-        package = parts[parts.index("site-packages") + 1] if "site-packages" in parts[:-1] else parts[0]
-        if len(parts) > 1 and package in _LIBRARY_DIRS:
-            return True
-        return len(parts) == 1 and self.file in _STDLIB_FILES
+        return self.is_native or _is_library_file(self.file)
+
+
+@lru_cache(maxsize=4096)
+def _is_library_file(file: str) -> bool:
+    if file.startswith("<frozen"):
+        return True
+    parts = PurePosixPath(file).parts
+    if any(part.startswith("python3.") for part in parts[:-1]) and "site-packages" not in parts:
+        return True
+    package = parts[parts.index("site-packages") + 1] if "site-packages" in parts[:-1] else parts[0] if parts else ""
+    if len(parts) > 1 and package in _LIBRARY_DIRS:
+        return True
+    return len(parts) == 1 and file in _STDLIB_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,7 @@ class ProcessStacks:
         return "a process without a number" if self.pid is None else f"process {self.pid}"
 
 
+@lru_cache(maxsize=4096)
 def short_path(path: str) -> str:
     """The path below site-packages or the library folder, else its last two parts."""
     parts = PurePosixPath(path).parts

@@ -70,8 +70,8 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source) -> Explanation:
         flight_judge = FlightJudge(evidence, by_rank, by_pid)
         findings += flight_judge.judge()
     if not any(_names_someone(finding) for finding in findings) and own:
-        findings += judge_stacks(own, workers, is_lasting=_is_lasting(evidence))
-    findings += _other_sections(readings, sections, main, workers)
+        findings += judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence))
+    findings += _other_sections(readings, sections, main, workers, line_of)
     if not any(_names_someone(finding) for finding in findings):
         for trace in _merged(evidence.traces):
             findings += check(trace, with_cure=False).findings
@@ -123,14 +123,14 @@ def _merged(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _other_sections(
-    readings: Sequence[Reading], sections: Sequence[int], main: int, workers: dict[int, tuple[Reading, ...]]
+    readings: Sequence[Reading], sections: Sequence[int], main: int, workers: dict[int, tuple[Reading, ...]], line_of: LineOf
 ) -> list[Finding]:
     """Verdicts on the other looks in the same document, as notices: they may be of another day."""
     out = []
     for section in sections:
         if section == main:
             continue
-        for finding in judge_stacks([r for r in readings if r.process.section == section], workers):
+        for finding in judge_stacks([r for r in readings if r.process.section == section], workers, line_of):
             out.append(
                 replace(
                     finding,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
 from emberward.sources.dumps._evidence import Death, Evidence
-from emberward.sources.dumps._flight import GroupName
+from emberward.sources.dumps._flight import Call, GroupName
 from emberward.sources.dumps._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.sources.dumps._groups import Groups, GroupView, world_of
 from emberward.sources.dumps._mismatch import mismatches, sites_shift
@@ -245,7 +245,8 @@ class FlightJudge:
         call = next(iter(self.graph.calls[op].values()))
         absent = self._may_be_members(view)
         evidence = [*self._waits(root), age_evidence(self.age, self.limit)]
-        severity = Severity.ERROR if self.age is None or self.age >= self.limit else Severity.WARNING
+        # A call that all have issued usually just runs: below the limit that is worth a word and no more.
+        severity = Severity.ERROR if self.age is None or self.age >= self.limit else Severity.NOTICE
         if not view.is_told and absent:
             reading = self.readings.get(absent[0])
             return hang_finding(
@@ -261,6 +262,8 @@ class FlightJudge:
                 evidence=(*evidence, f"gloo's dump does not tell who else is in {view.label}"),
                 next_step=next_step(None if reading is None else reading.kind, absent),
             )
+        if not view.is_told and op[2] == 1 and root.victims and len(inside) * 2 < len(self.world):
+            return self._lone_call(root, call, view, inside, evidence)
         if done and inside and len(inside) < len(view.members):
             return hang_finding(
                 "H102",
@@ -285,6 +288,22 @@ class FlightJudge:
             evidence=evidence,
             ruled_out=("a missing call: every member has issued it", "a mismatch: the calls agree"),
             next_step=f"test the devices and links among {ranks_text(view.members)} only",
+        )
+
+    def _lone_call(self, root: Root, call: Call, view: GroupView, inside: list[int], evidence: list[str]) -> Finding:
+        """The first call of a group, made by few, while the others wait elsewhere for just these."""
+        return hang_finding(
+            "H104",
+            f"{ranks_text(inside)} alone made a call of {view.label.partition('[')[0]} that no other rank has made "
+            f"({call.text} at {call.site}); the others wait for {verb(inside, 'it', 'them')} in the call before",
+            kind=Kind.MISSING,
+            cause=Cause.EXTRA_COLLECTIVE,
+            ranks=inside,
+            waiting=root.victims,
+            site=call.site,
+            evidence=(*evidence, "the dumps do not tell who else is in that group"),
+            ruled_out=("a busy rank: every rank waits in a call",),
+            next_step=f"read the condition around {call.site}: it holds on {ranks_text(inside)} alone",
         )
 
     def _completed(self, rank: int, op: OpKey) -> int:

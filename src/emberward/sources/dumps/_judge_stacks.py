@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps._frames import Frame
 from emberward.sources.dumps._judge_flight import next_step, stack_evidence, stuck_worker
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
-from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, Reading, StackClass
+from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, LineOf, Reading, StackClass
 
 MIN_CROWD = 2
 """Fewest alike processes against which one other is odd."""
+MAX_BRANCH_LINES = 200
+"""Most source lines between two calls that are searched for an ``else``."""
 MAX_ODD_SHARE = 0.25
 """Largest share of waiting processes that may be odd among waiting ones, when no busy one explains them."""
 
@@ -53,7 +56,11 @@ def _severity(kind: StackClass, *, is_lasting: bool) -> Severity:
 
 
 def judge_stacks(
-    readings: Sequence[Reading], workers: dict[int, tuple[Reading, ...]], *, is_lasting: bool = False
+    readings: Sequence[Reading],
+    workers: dict[int, tuple[Reading, ...]],
+    line_of: LineOf,
+    *,
+    is_lasting: bool = False,
 ) -> list[Finding]:
     """Findings from stacks alone. `workers`: readings of child processes by their parent's pid.
 
@@ -73,7 +80,7 @@ def judge_stacks(
         return [_mostly_busy(busy, waiting, ranks)]
     if busy:
         return [_all_busy(busy)]
-    return _all_waiting(waiting)
+    return _all_waiting(waiting, line_of)
 
 
 def _busy_findings(
@@ -166,14 +173,22 @@ def _all_busy(busy: list[Reading]) -> Finding:
     )
 
 
-def _line(reading: Reading) -> tuple[str, int] | None:
-    if reading.site is None or ":" not in reading.site:
-        return None
-    file, _, line = reading.site.rpartition(":")
-    return (file, int(line)) if line.isdigit() else None
+def _parting(odd: Reading, crowd: Reading) -> tuple[Frame, Frame] | None:
+    """The two frames of one function in which two stacks part, from outside in; None when they part otherwise."""
+    for ours, theirs in zip(reversed(odd.frames), reversed(crowd.frames), strict=False):
+        if ours != theirs:
+            return (ours, theirs) if (ours.function, ours.file) == (theirs.function, theirs.file) else None
+    return None
 
 
-def _all_waiting(waiting: list[Reading]) -> list[Finding]:
+def _is_branch(left: Frame, right: Frame, line_of: LineOf) -> bool:
+    """Whether an ``else`` lies between two lines of one function: the two are the branches of one choice."""
+    low, high = sorted((left.line or 0, right.line or 0))
+    texts = (line_of(replace(left, line=number)) for number in range(low + 1, min(high, low + MAX_BRANCH_LINES)))
+    return any(text is not None and text.lstrip().startswith(("else:", "elif ")) for text in texts)
+
+
+def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
     """Everybody waits for peers: the odd one out among alike ones, or a ring of sends and receives."""
     if all(reading.kind is StackClass.P2P for reading in waiting):
         return [
@@ -197,9 +212,10 @@ def _all_waiting(waiting: list[Reading]) -> list[Finding]:
     odd = [reading for reading in waiting if reading.site != crowd]
     if not odd:
         return [_alike(waiting)]
+    most = [r for r in waiting if r.site == crowd]
     if size < MIN_CROWD or len(odd) > max(1, int(len(waiting) * MAX_ODD_SHARE)) or len({r.site for r in odd}) > 1:
-        return [_unclear(waiting)]
-    return [_ahead(odd, [r for r in waiting if r.site == crowd], waiting)]
+        return [_crossed(odd, most) if len(sites) == 2 and _parting(odd[0], most[0]) else _unclear(waiting)]
+    return [_ahead(odd, most, line_of)]
 
 
 def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:
@@ -220,26 +236,46 @@ def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:
     )
 
 
-def _ahead(odd: list[Reading], crowd: list[Reading], everyone: list[Reading]) -> Finding:
-    ours, theirs = _line(odd[0]), _line(crowd[0])
-    is_before = ours is not None and theirs is not None and ours[0] == theirs[0] and ours[1] < theirs[1]
-    same_line_op = odd[0].path[-1:] != crowd[0].path[-1:] and odd[0].function == crowd[0].function
-    cause = Cause.EXTRA_COLLECTIVE if is_before else Cause.SKIPPED_COLLECTIVE
-    word = "before" if is_before else "past"
+def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding:
+    """Few wait in another call than the crowd: past it, before it, or in another branch."""
+    parting = _parting(odd[0], crowd[0])
+    cause, kind, what = Cause.SKIPPED_COLLECTIVE, Kind.MISSING, "another call than the one"
+    if parting is not None and _is_branch(*parting, line_of):
+        cause, kind, what = Cause.DIFFERENT_OP, Kind.MISMATCH, "the other branch of the choice"
+    elif parting is not None and (parting[0].line or 0) < (parting[1].line or 0):
+        cause, what = Cause.EXTRA_COLLECTIVE, "a call before the one"
+    elif parting is not None:
+        what = "a call behind the one"
     return hang_finding(
         "H104",
-        f"{who_text(odd)} {verb(odd, 'waits', 'wait')} at {odd[0].site}, {word} the call at {crowd[0].site} in which "
-        f"{len(crowd)} others wait: a call left out, added, or another one made",
-        kind=Kind.MISSING,
-        cause=cause if not same_line_op or is_before or ours != theirs else Cause.DIFFERENT_OP,
+        f"{who_text(odd)} {verb(odd, 'waits', 'wait')} at {odd[0].site}, in {what} at {crowd[0].site} in which "
+        f"{len(crowd)} others wait",
+        kind=kind,
+        cause=cause,
         ranks=_ranks(odd),
         pids=_pids(odd),
         waiting=_ranks(crowd),
         hosts=_hosts(odd),
         site=odd[0].site,
-        evidence=(*stack_evidence(odd[0], ()), *_crowds(everyone)),
+        evidence=(*stack_evidence(odd[0], ()), *_crowds([*odd, *crowd])),
         ruled_out=("a busy rank: every process waits",),
         next_step="explain the flight-recorder dumps of the same moment: they tell which call differs",
+    )
+
+
+def _crossed(odd: list[Reading], crowd: list[Reading]) -> Finding:
+    """Two crowds wait in two calls of one function, and nobody is free: each lacks the other."""
+    return hang_finding(
+        "H111",
+        f"{who_text(crowd)} wait at {crowd[0].site} and {who_text(odd)} {verb(odd, 'waits', 'wait')} at {odd[0].site}; nobody is "
+        "free, so each waits for the other",
+        kind=Kind.DEADLOCK,
+        cause=Cause.CYCLE_COLLECTIVE,
+        severity=Severity.WARNING,
+        waiting=_ranks([*odd, *crowd]) if _ranks(odd) and _ranks(crowd) else (),
+        evidence=_crowds([*odd, *crowd]),
+        ruled_out=("a busy rank: every process waits",),
+        next_step="explain the flight-recorder dumps of the same moment: they tell the order of the calls",
     )
 
 

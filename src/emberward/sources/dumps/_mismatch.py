@@ -11,6 +11,8 @@ from emberward.sources.dumps._trace import body_of, group_window
 
 WINDOW = 64
 """Calls before and after the first difference that the judge sees."""
+MAX_PEERS = 3
+"""Most peers whose lines are compared with a rank's."""
 MAX_GROUPS = 16
 """Most groups whose differences are judged."""
 
@@ -59,10 +61,9 @@ def _first_difference(first: GroupPart, part: GroupPart, view: GroupView) -> int
 def sites_shift(flights: Mapping[int, RankFlight], view: GroupView, rank: int) -> str | None:
     """The line at which `rank` made a call of the group that its peers made one call earlier or later; None if none.
 
-    Equal calls from different lines meet unnoticed: the lines tell where a call was left out. Needs three peers or more
-    that agree.
+    Equal calls from different lines meet unnoticed: the lines tell where a call was left out. Needs peers that agree.
     """
-    peers = [r for r in view.members if r != rank and r in flights and view.name in flights[r].groups]
+    peers = [r for r in view.members if r != rank and r in flights and view.name in flights[r].groups][:MAX_PEERS]
     own = flights[rank].groups.get(view.name)
     if own is None or len(peers) < 2:
         return None

@@ -133,7 +133,7 @@ _READ_FILES = frozenset({"codecs.py", "gzip.py", "pathlib.py", "_pyio.py", "tarf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a process does, by its main thread. `site` is the innermost line that a user wrote."""
+    """What a process does, by its main thread. `site` is the innermost line that a user wrote; `path` runs inwards."""
 
     process: ProcessStacks
     kind: StackClass
@@ -141,6 +141,7 @@ class Reading:
     function: str | None
     source_line: str | None
     path: tuple[str, ...]
+    frames: tuple[Frame, ...] = ()
 
     @property
     def cause(self) -> Cause:
@@ -287,4 +288,5 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
         function=None if user is None else user.function,
         source_line=None if line is None else line.strip()[:120],
         path=tuple(f"{f.function} {f.site}" for f in reversed(main.frames) if not f.is_native),
+        frames=main.frames,
     )

@@ -1,0 +1,144 @@
+"""Verdicts on real dumps: jobs of others, and 17 small programs that were made to hang."""
+
+import os
+from pathlib import Path
+
+import pytest
+from unit.sources.dump_samples import DATA, HANGS, about, names, program_line
+
+from emberward.findings import CATALOGUE, Certainty, Finding, Kind, Severity, exit_code_of
+from emberward.sources.dumps import explain_paths, gather
+
+# Causes that a flight recorder cannot know: what the host does is not in its dump.
+HOST_CAUSES = {"sleep", "lock", "file_read", "subprocess", "cpu_loop", "store_wait", "dataloader_worker", "checkpoint_io"}
+
+
+def verdict_of(*paths: Path) -> Finding:
+    return explain_paths(list(paths), source_folders=[HANGS]).explanations[0].verdict
+
+
+def culprits(finding: Finding, pids: list[int]) -> tuple[int, ...]:
+    return finding.culprit_ranks or tuple(sorted(pids.index(pid) for pid in finding.culprit_pids if pid in pids))
+
+
+def test_gloo_dumps_of_a_stuck_data_loader_name_rank_2() -> None:
+    finding = verdict_of(DATA / "flight_recorder_gloo")
+    assert (finding.code, finding.culprit_ranks, finding.kind) == ("H101", (2,), Kind.HANG)
+    assert finding.waiting_ranks == (0, 1, 3)
+    assert finding.severity is Severity.ERROR
+
+
+def test_nccl_dumps_of_a_megatron_job_name_ranks_10_and_15() -> None:
+    finding = verdict_of(DATA / "flight_recorder_nccl")
+    assert finding.culprit_ranks == (10, 15)
+    assert finding.waiting_ranks == tuple(r for r in range(16) if r not in (10, 15))
+    assert finding.certainty is Certainty.INFERRED
+
+
+def test_stacks_of_two_nodes_name_the_one_thread_that_had_moved_on() -> None:
+    result = explain_paths([DATA / "stacks" / "bloom_two_nodes.txt"])
+    finding = result.explanations[0].verdict
+    assert finding.culprit_pids == (688514,)
+    assert finding.culprit_ranks == ()
+    assert (finding.kind.value, finding.cause.value) == ("hang", "dataloader_worker")
+    assert finding.hosts == ("48",)
+    assert result.explanations[0].num_ranks == 16
+    assert exit_code_of(result.findings) == 1
+
+
+def test_a_later_paste_in_the_same_text_is_another_look_and_no_alarm(tmp_path: Path) -> None:
+    text = (DATA / "stacks" / "bloom_two_nodes.txt").read_text()
+    one = text[text.index("1 in:") : text.index("3 in:")].replace("688514", "1439102").replace("1 in:\n", "")
+    path = tmp_path / "chronicle.txt"
+    path.write_text(text + "\n".join(["and then we read on"] * 60) + "\n" + one)
+    findings = explain_paths([path]).findings
+    assert findings[0].culprit_pids == (688514,)
+    assert [f.severity for f in findings[1:]] == [Severity.NOTICE]
+
+
+@pytest.mark.parametrize("name", names())
+def test_flight_recorder_alone_names_who(name: str) -> None:
+    truth = about(name)
+    finding = verdict_of(*sorted((HANGS / name).glob("rank_*")))
+    if name == "ring_of_receives":
+        assert finding.severity is Severity.NOTICE, "gloo records no receives: nothing is open in its dumps"
+        return
+    if name == "nobody_sends":
+        assert finding.culprit_ranks == (2,)
+        return
+    assert finding.culprit_ranks == tuple(truth["culprit_ranks"])
+    assert finding.kind.value == truth["kind"]
+    expected = "unknown" if truth["cause"] in HOST_CAUSES else truth["cause"]
+    assert finding.cause.value == expected
+    if expected != "unknown":
+        assert truth["line"] in program_line(finding.site)
+
+
+@pytest.mark.parametrize("form", ["stacks.txt", "stacks.json"])
+@pytest.mark.parametrize("name", names())
+def test_stacks_alone_name_who_and_why(name: str, form: str) -> None:
+    truth = about(name)
+    finding = verdict_of(HANGS / name / form)
+    assert culprits(finding, truth["pids"]) == tuple(truth["culprit_ranks"])
+    if name == "uneven_batches":
+        assert finding.cause.value == "skipped_collective"
+        return
+    assert (finding.kind.value, finding.cause.value) == (truth["kind"], truth["cause"])
+    if form == "stacks.txt" and name != "spins":
+        assert truth["line"] in program_line(finding.site)
+
+
+@pytest.mark.parametrize("name", names())
+def test_dumps_and_stacks_together_name_who_why_and_where(name: str) -> None:
+    truth = about(name)
+    finding = verdict_of(HANGS / name)
+    assert finding.culprit_ranks == tuple(truth["culprit_ranks"])
+    assert (finding.kind.value, finding.cause.value) == (truth["kind"], truth["cause"])
+    if name != "spins":
+        assert truth["line"] in program_line(finding.site)
+    assert finding.code in CATALOGUE
+    assert finding.next
+
+
+def dumped_at(folder: Path, target: Path, *, seconds_after: float) -> Path:
+    """A copy of a look whose files were written so long after the job's last call."""
+    target.mkdir()
+    last = max(f.last_ns for f in gather([folder])[0].flights.values() if f.last_ns is not None)
+    for path in folder.iterdir():
+        copy = target / path.name
+        copy.write_bytes(path.read_bytes())
+        when = last + int(seconds_after * 1e9)
+        os.utime(copy, ns=(when, when))
+    return target
+
+
+@pytest.mark.parametrize("name", names(alive=True))
+def test_one_look_at_a_job_in_mid_step_is_no_alarm(name: str, tmp_path: Path) -> None:
+    look = dumped_at(HANGS / name / "look0", tmp_path / "look", seconds_after=0.8)
+    assert exit_code_of(explain_paths([look], source_folders=[HANGS]).findings) == 0
+
+
+@pytest.mark.parametrize("name", names(alive=True))
+def test_two_looks_at_a_job_that_moves_are_no_hang(name: str) -> None:
+    result = explain_paths([HANGS / name / "look0", HANGS / name / "look1"], source_folders=[HANGS])
+    finding = result.explanations[0].verdict
+    assert finding.severity is Severity.NOTICE
+    assert finding.kind in (Kind.NONE, Kind.STRAGGLER)
+    assert exit_code_of(result.findings) == 0
+
+
+def test_the_same_dumps_are_an_alarm_once_the_job_stood_still_long_enough(tmp_path: Path) -> None:
+    early = dumped_at(HANGS / "sleep_in_step", tmp_path / "early", seconds_after=5)
+    late = dumped_at(HANGS / "sleep_in_step", tmp_path / "late", seconds_after=300)
+    first, second = verdict_of(early), verdict_of(late)
+    assert first.culprit_ranks == second.culprit_ranks == (1,)
+    assert (first.severity, second.severity) == (Severity.WARNING, Severity.ERROR)
+
+
+def test_two_incidents_at_one_line_are_one_fault() -> None:
+    result = explain_paths([HANGS / "sleep_in_step", HANGS / "sleep_in_step"], source_folders=[HANGS])
+    assert len(result.explanations) == 1, "two looks at one job"
+    other = explain_paths([HANGS / "sleep_in_step", HANGS / "lock_held"], source_folders=[HANGS])
+    assert len(other.explanations) == 2
+    assert other.comparisons[0].code == "H115"
+    assert "two different incidents" in other.comparisons[0].message
