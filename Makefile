@@ -6,6 +6,7 @@
 #   make train FRESH=1 | RESUME=1    a new run, or the last one; without either, an unfinished equal run is resumed
 #   make test  [ARGS="-k layout"]    every test
 #   make check                       lint, format, types, import floors
+#   make campaign                    slow: replays by the thousand and benchmarks, into docs/measured
 #   make clean                       remove caches and the environment; runs/ stays
 #
 # TORCH='torch==2.12.0' TORCH_INDEX=URL choose another torch; PYTHON=python3.12 another interpreter.
@@ -20,7 +21,7 @@ VENV := .venv
 SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
     $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
 
-.PHONY: train test check setup setup-train clean
+.PHONY: train test check campaign setup setup-train clean
 
 train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
@@ -33,6 +34,13 @@ check: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy src/emberward tools
 	$(VENV)/bin/lint-imports
+
+# Slow: thousands of replays, and every benchmark, side by side with its peer. Each writes its docs/measured/*.json.
+campaign: setup
+	$(VENV)/bin/python tools/campaign_replay.py 0 3000
+	$(VENV)/bin/python benchmarks/match_scale.py
+	$(VENV)/bin/python benchmarks/match_vs_torch.py --output docs/measured/match_vs_torch.json
+	$(VENV)/bin/python benchmarks/engine_overhead.py --output docs/measured/engine_overhead.json
 
 setup-train:
 	$(SETUP) --extras train
