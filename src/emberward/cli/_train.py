@@ -263,6 +263,8 @@ def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) ->
     words = [options.program, "train", options.recipe, *options.overrides]
     if options.num_ranks is not None:
         words += ["--ranks", str(options.num_ranks)]
+    if options.max_restarts:
+        words += ["--restarts", str(options.max_restarts)]
     if options.runs != DEFAULT_RUNS:
         words += ["--runs", str(options.runs)]
     again, report = shlex.join(words), f"{options.program} report {shlex.quote(str(folder.path))}"

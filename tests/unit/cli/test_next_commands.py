@@ -11,7 +11,8 @@ from emberward.runs import Intent
 def options(**changed):
     given = {
         "recipe": "bloom_tiny", "overrides": ("data.train=my text.txt",), "num_ranks": None, "runs": Path("runs"),
-        "intent": Intent.AUTO, "run_id": None, "is_dry": False, "is_checked": True, "grace_s": 1.0, "environment": {},
+        "intent": Intent.AUTO, "run_id": None, "is_dry": False, "is_checked": True, "grace_s": 1.0, "max_restarts": 0,
+            "environment": {},
     }  # fmt: skip
     return TrainOptions(**{**given, **changed})
 
