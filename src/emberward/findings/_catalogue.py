@@ -32,7 +32,6 @@ CATALOGUE: dict[str, CodeEntry] = {
             "C105": "batch sums do not fit",
             "C106": "recipe cannot be read",
             "C107": "another run's folder",
-            "C108": "kill switch is set",
             "C109": "schedule does not pair",
             "C110": "an optional package is missing",
             "C111": "the run is in use",
