@@ -1,10 +1,10 @@
 """Explain against torch's own analyzer on the same synthetic flight-recorder dumps, in the same run.
 
-``python benchmarks/explain_scale.py [--ranks 512] [--entries 2000] [--seed 8123] [--out docs/measured/explain_scale.json]``
+``python benchmarks/explain_scale.py [--ranks 512] [--entries 2000] [--seed 8123] [--out FILE.json]``
 
 Writes dumps in NCCL's form (TP8 x DP, one rank that never arrives) as pickles and as JSON, then runs each reader in a
 process of its own and takes its CPU and wall time: reading the files, the analysis after that, and the whole. torch's
-analyzer (``torch.distributed.flight_recorder``) reads pickles only; for JSON its own loader is replaced by ``json.load``.
+analyzer (``torch.distributed.flight_recorder``) reads pickles only; for JSON its loader is given ``json.load``.
 """
 
 import argparse
@@ -226,7 +226,7 @@ def main() -> None:
         "guilty_rank": guilty,
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
-        "note": "both tools on the same files in the same run, each in a process of its own; CPU times, one other load varies",
+        "note": "both tools on the same files in the same run, each in a process of its own; trust the CPU ratios",
     }
     with tempfile.TemporaryDirectory() as scratch:
         for form in ("pickle", "json"):

@@ -2,7 +2,7 @@
 
 ``python tools/record_hang_samples.py [NAME ...]`` needs torch, py-spy and the right to trace children. For each program
 it writes ``tests/data/hangs/NAME/``: ``rank_N`` (the flight recorder's pickle), ``stacks.json`` (py-spy, all ranks and
-their children), ``stacks.txt`` (the same as text, without ranks), ``about.json`` (pids, times, versions). Folder names of
+their children), ``stacks.txt`` (the same as text, without ranks), ``about.json`` (pids and the truth). Folder names of
 the machine are taken out of all paths. Records the truth about each program too, in `EXPECTED`.
 """
 
@@ -71,7 +71,7 @@ def shorten(path: str) -> str:
 
 def clean_dump(data: bytes) -> bytes:
     """The dump with short paths and at most the frames down to two of the user's."""
-    dump = pickle.loads(data)  # noqa: S301 (written by the child that this script started)
+    dump = pickle.loads(data)  # written by the child that this script started
     for entry in dump["entries"]:
         frames: list[dict[str, Any]] = []
         users = 0
@@ -173,13 +173,22 @@ def record(name: str) -> None:
             if name in ALIVE:
                 take_look(folder, 0, target / "look0", pids)
                 first = [int(b.read_text() or 0) for b in beats]
-                wait_for(lambda: all(int(b.read_text() or 0) > n + 1 for b, n in zip(beats, first, strict=True)), 30, name)
+                wait_for(
+                    lambda: all(int(b.read_text() or 0) > n + 1 for b, n in zip(beats, first, strict=True)), 30, name
+                )
                 take_look(folder, 1, target / "look1", pids)
             else:
                 wait_still(folder)
                 take_look(folder, 0, target, pids)
             kind, ranks, cause, line = EXPECTED[name]
-            about = {"kind": kind, "culprit_ranks": ranks, "cause": cause, "line": line, "pids": pids, "taken_ns": time.time_ns()}
+            about = {
+                "kind": kind,
+                "culprit_ranks": ranks,
+                "cause": cause,
+                "line": line,
+                "pids": pids,
+                "taken_ns": time.time_ns(),
+            }
             (target / "about.json").write_text(json.dumps(about))
         except TimeoutError:
             for rank in range(WORLD):

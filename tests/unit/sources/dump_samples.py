@@ -77,10 +77,12 @@ def dump(
     status: dict[int, tuple[int, int]] | None = None,
     version: str = "2.10",
 ) -> dict[str, Any]:
-    """A dump with these entries. `status`: pg_id -> (enqueued, completed); None leaves the field out, as old formats do."""
+    """A dump with these entries. `status`: pg_id -> (enqueued, completed); None leaves it out, as old formats do."""
     out: dict[str, Any] = {
         "version": version,
-        "pg_config": {name: {"name": name, "desc": desc, "ranks": str(ranks)} for (name, desc), ranks in groups.items()},
+        "pg_config": {
+            name: {"name": name, "desc": desc, "ranks": str(ranks)} for (name, desc), ranks in groups.items()
+        },
         "entries": entries,
     }
     if status is not None:

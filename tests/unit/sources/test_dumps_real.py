@@ -10,7 +10,16 @@ from emberward.findings import CATALOGUE, Certainty, Finding, Kind, Severity, ex
 from emberward.sources.dumps import explain_paths, gather
 
 # Causes that a flight recorder cannot know: what the host does is not in its dump.
-HOST_CAUSES = {"sleep", "lock", "file_read", "subprocess", "cpu_loop", "store_wait", "dataloader_worker", "checkpoint_io"}
+HOST_CAUSES = {
+    "sleep",
+    "lock",
+    "file_read",
+    "subprocess",
+    "cpu_loop",
+    "store_wait",
+    "dataloader_worker",
+    "checkpoint_io",
+}
 
 
 def verdict_of(*paths: Path) -> Finding:

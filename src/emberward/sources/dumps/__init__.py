@@ -1,7 +1,7 @@
 """Explains a job that we did not start, from the files it left: no torch, no job, nothing in them is ever run.
 
-`gather` reads paths into `Evidence`, one for each incident; `judge` turns it into an `Explanation`; `explain_paths` does
-both and compares when there are two. `flight_trace` gives the dumps as a trace of observer DUMP.
+`gather` reads paths into `Evidence`, one for each incident; `judge` turns it into an `Explanation`; `explain_paths`
+does both and compares when there are two. `flight_trace` gives the dumps as a trace of observer DUMP.
 """
 
 from emberward.sources.dumps._compare import advanced_ranks, compare_incidents, compare_looks, is_same_job

@@ -14,12 +14,16 @@ def is_same_job(left: Evidence, right: Evidence) -> bool:
     """Whether two looks are of one run: they share a call of one rank made at one time, or the processes themselves."""
     for rank in left.flights.keys() & right.flights.keys():
         a, b = left.flights[rank], right.flights[rank]
-        if a.thread_ids & b.thread_ids and a.first_ns is not None and b.last_ns is not None:
-            if b.first_ns is not None and a.last_ns is not None and b.first_ns <= a.last_ns and a.first_ns <= b.last_ns:
-                return True
+        times = (a.first_ns, a.last_ns, b.first_ns, b.last_ns)
+        if a.thread_ids & b.thread_ids and None not in times and _overlap(*times):  # type: ignore[arg-type]
+            return True
     pids_left = {process.pid for process in left.stacks if process.pid is not None}
     pids_right = {process.pid for process in right.stacks if process.pid is not None}
     return bool(pids_left) and len(pids_left & pids_right) * 2 > min(len(pids_left), len(pids_right))
+
+
+def _overlap(a_first: int, a_last: int, b_first: int, b_last: int) -> bool:
+    return b_first <= a_last and a_first <= b_last
 
 
 def _progress(flight: RankFlight) -> tuple[int, int]:
@@ -145,5 +149,3 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "nobody"
     return "none" if value is None else str(value)
-
-

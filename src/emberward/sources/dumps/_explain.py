@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from emberward.events import Trace
@@ -34,8 +35,8 @@ class ExplainResult:
 def source_lines(folders: Sequence[Path]) -> Callable[[Frame], str | None]:
     """A function that gives a frame's source line, from the path it names or a file of that name in `folders`.
 
-    Reads files, and remembers them; never raises. A file that changed since the job began gives another line: the text is
-    evidence, and decides only what the stack leaves open.
+    Reads files, and remembers them; never raises. A file that changed since the job began gives another line: the text
+    is evidence, and decides only what the stack leaves open.
     """
     known: dict[str, list[str] | None] = {}
 
@@ -83,7 +84,7 @@ def explain_paths(paths: Sequence[Path], *, source_folders: Sequence[Path] = ())
             zip(incidents, explained, strict=True), key=lambda item: _progress_key(item[0])
         )
         return ExplainResult(explanations=(compare_looks(early, late, verdict),))
-    comparisons = [compare_incidents(a, b) for a, b in zip(explained, explained[1:], strict=False)]
+    comparisons = [compare_incidents(a, b) for a, b in pairwise(explained)]
     return ExplainResult(explanations=tuple(explained), comparisons=tuple(comparisons))
 
 

@@ -6,12 +6,12 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 _STDLIB_FILES = frozenset(
-    f"{name}.py"
-    for name in (
-        "threading queue selectors socket subprocess contextlib functools runpy socketserver ssl codecs tempfile shutil "
-        "gzip weakref _weakrefset copy pickle connection popen_fork popen_spawn_posix synchronize managers pathlib "
-        "_bootstrap process resource_tracker pool thread base_events"
-    ).split()
+    """
+    threading.py queue.py selectors.py socket.py subprocess.py contextlib.py functools.py runpy.py
+    socketserver.py ssl.py codecs.py tempfile.py shutil.py gzip.py weakref.py _weakrefset.py copy.py
+    pickle.py connection.py popen_fork.py popen_spawn_posix.py synchronize.py managers.py pathlib.py
+    _bootstrap.py process.py resource_tracker.py pool.py thread.py base_events.py
+    """.split()  # noqa: SIM905 (a list of thirty words is read as words)
 )
 _LIBRARY_DIRS = (
     "torch",

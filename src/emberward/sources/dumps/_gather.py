@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,14 @@ MAX_TEXT_BYTES = 256 << 20
 MAX_PROBLEMS = 64
 """Most findings about single files; a note tells how many more there were."""
 
+# fmt: off
 _SKIPPED_SUFFIXES = frozenset(
-    ".py .pyc .pt .pth .safetensors .distcp .bin .idx .npy .npz .so .html .png .jpg .gz .zip .md .yaml .yml .toml".split()
+    {
+        ".py", ".pyc", ".pt", ".pth", ".safetensors", ".distcp", ".bin", ".idx", ".npy", ".npz", ".so", ".html",
+        ".png", ".jpg", ".gz", ".zip", ".md", ".yaml", ".yml", ".toml",
+    }
 )
+# fmt: on
 _SKIPPED_FOLDERS = frozenset({"checkpoints", "__pycache__", ".git", "node_modules"})
 _RUN_FILES = frozenset({"metrics.jsonl", "attempts.jsonl", "certificate.json"})
 _DUMP_WORDS = ("dump", "nccl_trace", "flight", "fr_trace")
@@ -222,6 +228,10 @@ class Gatherer:
                 self._problem(path, "has a line that is no finding", str(error)[:200], "read the line by eye")
 
     def _stacks(self, document: StackDocument, rank: int | None) -> None:
+        roots = [process for process in document.processes if process.parent_pid is None]
+        if len(roots) > 1 and all(process.rank == rank for process in roots):
+            # One number in the name of a file of many processes is not the rank of each.
+            document.processes = [replace(process, rank=None) for process in document.processes]
         self.evidence.stacks += document.processes
         if document.num_skipped:
             self.evidence.notes.append(f"{document.num_skipped} threads beyond the limit were not read")
@@ -368,7 +378,7 @@ def gather(paths: Sequence[Path]) -> list[Evidence]:
         else:
             raise FileNotFoundError(str(path))
     ranks = [_ranks_below(files) for _, files in bundles]
-    is_apart = len(bundles) > 1 and all(a & b or not (a or b) for a, b in zip(ranks, ranks[1:], strict=False))
+    is_apart = len(bundles) > 1 and all(a & b or not (a or b) for a, b in pairwise(ranks))
     if not is_apart:
         merged = [file for _, files in bundles for file in files]
         label = bundles[0][0] if bundles else str(loose[0])

@@ -3,9 +3,9 @@
 [Note: where waiting ends]
 A rank waits in its oldest call that has not completed (its head). A collective waits for those members that have not
 issued it, or that hold an older call open before it; a send or receive waits for its peer. The strongly connected parts
-of this graph without a way out are the roots: a rank with no open call (its host is busy or stuck), a rank without a dump
-(unknown), a call that all members have issued (a stalled device or link, or one that just runs), or a cycle. Everyone
-else is a victim. Source: docs/explain.md, "The rule".
+of this graph without a way out are the roots: a rank with no open call (its host is busy or stuck), a rank without a
+dump (unknown), a call that all members have issued (a stalled device or link, or one that just runs), or a cycle.
+Everyone else is a victim. Source: docs/explain.md, "The rule".
 """
 
 from collections.abc import Iterable, Mapping

@@ -62,7 +62,7 @@ class Groups:
 
 
 def world_of(flights: Mapping[int, RankFlight], others: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """All ranks that the evidence speaks of, dumped or not: members of told groups, and every number below the highest."""
+    """All ranks that the evidence speaks of, dumped or not: from 0 to the highest that a dump, group or stack names."""
     top = max((*flights, *others), default=-1)
     for flight in flights.values():
         for part in flight.groups.values():

@@ -123,7 +123,11 @@ def _merged(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _other_sections(
-    readings: Sequence[Reading], sections: Sequence[int], main: int, workers: dict[int, tuple[Reading, ...]], line_of: LineOf
+    readings: Sequence[Reading],
+    sections: Sequence[int],
+    main: int,
+    workers: dict[int, tuple[Reading, ...]],
+    line_of: LineOf,
 ) -> list[Finding]:
     """Verdicts on the other looks in the same document, as notices: they may be of another day."""
     out = []
@@ -165,7 +169,9 @@ def _noted(findings: list[Finding], evidence: Evidence, missing: tuple[int, ...]
     versions = {flight.version for flight in evidence.flights.values()}
     if len(versions) > 1:
         shown = ", ".join(f"{a}.{b}" for a, b in sorted(versions))
-        lines.append(f"the dumps are of several formats ({shown}), each within {KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[1]}")
+        lines.append(
+            f"the dumps are of several formats ({shown}), each within {KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[1]}"
+        )
     if not lines:
         return findings
     return [replace(findings[0], evidence=(*findings[0].evidence, *lines)), *findings[1:]]

@@ -11,7 +11,7 @@ from emberward.sources.dumps._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.sources.dumps._groups import Groups, GroupView, world_of
 from emberward.sources.dumps._mismatch import mismatches, sites_shift
 from emberward.sources.dumps._order import departures
-from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb
+from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
 from emberward.sources.dumps._waits import STUCK, WAITING, Reading, StackClass
 
 _UNSURE = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
@@ -104,7 +104,7 @@ class FlightJudge:
             together[(deaths[rank].cause, deaths[rank].site, True) if is_dead else key].append(root)
         return [self._host(group, deaths) for group in together.values()]
 
-    def _host(self, roots: list[Root], deaths: Mapping[int | None, Death]) -> Finding:
+    def _host(self, roots: list[Root], deaths: Mapping[int, Death]) -> Finding:
         ranks = sorted(rank for root in roots for rank in root.ranks)
         victims = sorted({victim for root in roots for victim in root.victims} - set(ranks))
         reading = self.readings.get(ranks[0])
@@ -114,7 +114,7 @@ class FlightJudge:
             death = deaths[ranks[0]]
             return hang_finding(
                 "H105",
-                f"{ranks_text(ranks)} died while {ranks_text(victims)} {verb(victims, 'waits', 'wait')}: {death.text[:160]}",
+                f"{ranks_text(ranks)} died while {waits(victims)}: {death.text[:160]}",
                 kind=Kind.CRASH,
                 cause=death.cause,
                 certainty=Certainty.OBSERVED,
@@ -137,7 +137,7 @@ class FlightJudge:
             evidence += [] if shift is None else [shift]
         return hang_finding(
             "H101",
-            f"{ranks_text(ranks)} never arrived: {ranks_text(victims)} {verb(victims, 'waits', 'wait')} for "
+            f"{ranks_text(ranks)} never arrived: {waits(victims)} for "
             f"{verb(ranks, 'it', 'them')}; {verb(ranks, 'it', 'each')} {what}",
             kind=Kind.HANG,
             cause=Cause.UNKNOWN if reading is None else reading.cause,
@@ -161,8 +161,7 @@ class FlightJudge:
         what = "a send or receive" if is_p2p else "a call"
         return hang_finding(
             "H109",
-            f"{ranks_text(ranks)} {verb(ranks, 'waits', 'wait')} in {what} that its peer does not answer, at {reading.site}; "
-            f"{ranks_text(victims)} {verb(victims, 'waits', 'wait')} behind",
+            f"{waits(ranks)} in {what} that its peer does not answer, at {reading.site}; {waits(victims)} behind",
             kind=Kind.MISSING if is_p2p else Kind.HANG,
             cause=Cause.UNMATCHED_P2P if is_p2p else Cause.UNKNOWN,
             severity=Severity.ERROR if self.age is None or self.age >= self.limit or is_p2p else Severity.WARNING,
@@ -205,8 +204,8 @@ class FlightJudge:
             return self._unrecorded(root, reading)
         return hang_finding(
             "H107",
-            f"cannot tell: {ranks_text(root.victims)} {verb(root.victims, 'waits', 'wait')} for rank {rank}, and the "
-            f"dump{'s' if len(missing) > 1 else ''} of {ranks_text(missing)} {'are' if len(missing) > 1 else 'is'} missing",
+            f"cannot tell: {waits(root.victims)} for rank {rank}, and the "
+            f"{verb(missing, 'dump', 'dumps')} of {ranks_text(missing)} {verb(missing, 'is', 'are')} missing",
             kind=Kind.HANG,
             cause=Cause.UNKNOWN,
             certainty=Certainty.UNKNOWN,
@@ -214,14 +213,14 @@ class FlightJudge:
             waiting=root.victims,
             evidence=(*self._waits(root), age_evidence(self.age, self.limit)),
             ruled_out=("the ranks with a dump: each waits for a rank without one",),
-            next_step=f"fetch the dump, the log or the stack of {ranks_text(missing)}; a rank without a dump is not guilty",
+            next_step=f"fetch a dump, log or stack of {ranks_text(missing)}; a rank without a dump is not guilty",
         )
 
     def _unrecorded(self, root: Root, reading: Reading) -> Finding:
         rank = root.ranks[0]
         return hang_finding(
             "H101",
-            f"rank {rank} never arrived: {ranks_text(root.victims)} {verb(root.victims, 'waits', 'wait')} for it; it {reading.text}",
+            f"rank {rank} never arrived: {waits(root.victims)} for it; it {reading.text}",
             kind=Kind.HANG,
             cause=reading.cause,
             severity=self._severity(reading.kind),
@@ -267,7 +266,7 @@ class FlightJudge:
         if done and inside and len(inside) < len(view.members):
             return hang_finding(
                 "H102",
-                f"{ranks_text(inside)} {verb(inside, 'does', 'do')} not finish {call_text(call, view)}, which its peers have",
+                f"{ranks_text(inside)} {verb(inside, 'does', 'do')} not end {call_text(call, view)}; the others have",
                 kind=Kind.DEVICE,
                 cause=Cause.DEVICE_STALL,
                 severity=severity,
@@ -337,8 +336,8 @@ class FlightJudge:
             waiting = sorted(set(root.ranks) | set(root.victims) - set(ranks))
             return hang_finding(
                 "H104",
-                f"{ranks_text(ranks)} {what} and {verb(ranks, 'waits', 'wait')} in {first.call.text} at {first.call.site}; "
-                "the others wait in the call before it",
+                f"{ranks_text(ranks)} {what} and {verb(ranks, 'waits', 'wait')} in {first.call.text} at "
+                f"{first.call.site}; the others wait in the call before it",
                 kind=Kind.MISSING,
                 cause=first.cause,
                 ranks=ranks,
@@ -354,7 +353,7 @@ class FlightJudge:
             kind=Kind.DEADLOCK,
             cause=Cause.CYCLE_P2P if is_p2p else Cause.CYCLE_COLLECTIVE,
             certainty=Certainty.OBSERVED,
-            message=f"deadlock: {ranks_text(root.ranks)} wait for one another in different calls; no one rank is guilty",
+            message=f"{ranks_text(root.ranks)} wait for one another in different calls; no one rank is guilty",
             waiting_ranks=root.victims,
             cycle=members,
             evidence=tuple(evidence),
@@ -400,7 +399,7 @@ def stack_evidence(reading: Reading, workers: tuple[Reading, ...]) -> list[str]:
 
 
 _NEXT = {
-    StackClass.DATALOADER: "look at the data workers of {who}: their stacks, and what they read; num_workers=0 avoids a forked lock",
+    StackClass.DATALOADER: "look at the data workers of {who}: what do they read; num_workers=0 avoids a forked lock",
     StackClass.LOCK: "find who holds the lock on {who}: py-spy dump --native of the process and its children",
     StackClass.FILE_READ: "look at the file system under {who}",
     StackClass.CHECKPOINT_IO: "look at the disk under {who}; is a save called on every rank that must take part",
@@ -412,6 +411,6 @@ _NEXT = {
 def next_step(kind: StackClass | None, ranks: list[int]) -> str:
     """What a person can do now."""
     if kind is None:
-        return f"take a stack of {ranks_text(ranks)} and its children: py-spy dump --subprocesses --pid PID, then explain again"
+        return f"py-spy dump --subprocesses --pid PID on {ranks_text(ranks)}, then explain both together"
     text = _NEXT.get(kind, "take a second stack of {who} ten seconds later: does it move")
     return text.format(who=ranks_text(ranks))

@@ -114,7 +114,9 @@ def _busy_findings(
                 site=site if worker is None or worker.site is None else worker.site,
                 evidence=(*stack_evidence(first, children), *_crowds(ranks)),
                 ruled_out=(f"the other {len(waiting)}: each waits in a call that needs its peers",),
-                next_step=next_step(kind, _ranks(group)) if _ranks(group) else next_step(kind, [0]).replace("rank 0", who_text(group)),
+                next_step=next_step(kind, _ranks(group))
+                if _ranks(group)
+                else next_step(kind, [0]).replace("rank 0", who_text(group)),
             )
         )
     return found
@@ -267,8 +269,8 @@ def _crossed(odd: list[Reading], crowd: list[Reading]) -> Finding:
     """Two crowds wait in two calls of one function, and nobody is free: each lacks the other."""
     return hang_finding(
         "H111",
-        f"{who_text(crowd)} wait at {crowd[0].site} and {who_text(odd)} {verb(odd, 'waits', 'wait')} at {odd[0].site}; nobody is "
-        "free, so each waits for the other",
+        f"{who_text(crowd)} wait at {crowd[0].site} and {who_text(odd)} {verb(odd, 'waits', 'wait')} at "
+        f"{odd[0].site}; nobody is free, so each waits for the other",
         kind=Kind.DEADLOCK,
         cause=Cause.CYCLE_COLLECTIVE,
         severity=Severity.WARNING,
@@ -297,5 +299,5 @@ def _alike(waiting: list[Reading]) -> Finding:
 def _unclear(waiting: list[Reading]) -> Finding:
     return replace(
         _alike(waiting),
-        message=f"cannot tell: all {len(waiting)} processes wait, in {len({r.site for r in waiting})} places, and no one is odd",
+        message=f"cannot tell: all {len(waiting)} processes wait, in {len({r.site for r in waiting})} places",
     )

@@ -46,8 +46,8 @@ def judge_logs(facts: Sequence[LogFact]) -> list[Finding]:
         found.append(
             hang_finding(
                 "H112",
-                f"torch's watchdog itself stood still{' on ' + ranks_text(ranks) if ranks else ''}: the process holds the "
-                "GIL or a device call does not return",
+                f"torch's watchdog itself stood still{' on ' + ranks_text(ranks) if ranks else ''}: the process "
+                "holds the GIL or a device call does not return",
                 kind=Kind.HANG,
                 cause=Cause.LOCK,
                 ranks=ranks,
@@ -134,7 +134,7 @@ def _lag_finding(last: dict[int, int], name: str, evidence: list[str]) -> Findin
         waiting=ahead if is_majority else sorted(last),
         evidence=evidence,
         ruled_out=() if is_majority else ("a majority: too few ranks speak to tell which side is odd",),
-        next_step="count the collectives of one step on these ranks: a condition that differs between them adds or skips one",
+        next_step="count the collectives of a step on these ranks: a condition that differs adds or skips one",
     )
 
 
@@ -191,7 +191,7 @@ def _ras_dead(report: RasReport) -> list[Finding]:
             hosts=hosts,
             evidence=[f"{report.path}: missing {ranks_text(ranks)} of one communicator" if ranks else report.path],
             ruled_out=("the ranks that answer: RAS reached them",),
-            next_step=f"look at process {pids[0] if pids else '?'} on {hosts[0] if hosts else 'its host'}: stopped, dead, or cut off",
+            next_step="look at that process on its host: stopped, dead, or cut off",
         )
     ]
 
@@ -209,8 +209,8 @@ def _ras_behind(comm: RasComm, report: RasReport, before: RasReport | None) -> F
     counts = {m.launched for m in behind}
     return hang_finding(
         "H114",
-        f"RAS: {ranks_text(ranks)} of communicator {comm.name} launched {max(c for c in counts if c is not None)} calls, "
-        f"the others {comm.leading}" + ("; the same in two reports" if is_same else ""),
+        f"RAS: {ranks_text(ranks)} of communicator {comm.name} launched {max(c for c in counts if c is not None)} "
+        f"calls, the others {comm.leading}" + ("; the same in two reports" if is_same else ""),
         kind=Kind.HANG if is_same else Kind.NONE,
         cause=Cause.UNKNOWN,
         certainty=Certainty.INFERRED,
@@ -218,7 +218,9 @@ def _ras_behind(comm: RasComm, report: RasReport, before: RasReport | None) -> F
         ranks=ranks if is_same else (),
         hosts=where if is_same else (),
         evidence=(report.path, "RAS counts launches: one report of different counts is usual in a job that runs"),
-        next_step="ask RAS again in ten seconds and explain both reports" if not is_same else "take the stacks of these ranks",
+        next_step="ask RAS again in ten seconds and explain both reports"
+        if not is_same
+        else "take the stacks of these ranks",
     )
 
 

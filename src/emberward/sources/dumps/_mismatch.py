@@ -22,7 +22,7 @@ _CODES = frozenset({"M101", "M102", "M103"})
 def mismatches(
     flights: Mapping[int, RankFlight], groups: Groups, world_size: int
 ) -> Iterator[tuple[GroupName, Finding]]:
-    """Yields (group, finding) for groups whose members' calls differ in what must agree. Majority decides who is odd."""
+    """Yields (group, finding) where members' calls differ in what must agree. The majority decides who is odd."""
     judged = 0
     for view in groups:
         parts = {r: p for r in view.members if r in flights and (p := flights[r].groups.get(view.name)) and p.seqs}

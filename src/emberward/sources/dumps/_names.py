@@ -4,10 +4,15 @@ import re
 from pathlib import Path
 
 _RANK_WORD = re.compile(r"(?:^|[^a-z0-9])(?:global[_-]?)?rank[_.=-]?(\d{1,6})(?![0-9])", re.IGNORECASE)
-_TAIL = re.compile(r"^(?P<prefix>.*?[a-z_.-])?(?P<rank>\d{1,6})$", re.IGNORECASE)
+_TAIL = re.compile(r"^(?:.*_)?(?P<rank>\d{1,6})$")
+# fmt: off
 _SUFFIXES = frozenset(
-    ".json .pickle .pkl .txt .log .out .err .pyspy .stack .stacks .trace .dump .faulthandler .fr .bin".split()
+    {
+        ".json", ".pickle", ".pkl", ".txt", ".log", ".out", ".err", ".pyspy", ".stack", ".stacks", ".trace",
+        ".dump", ".faulthandler", ".fr", ".bin",
+    }
 )
+# fmt: on
 
 
 def _stem(name: str) -> str:
@@ -19,7 +24,8 @@ def _stem(name: str) -> str:
 def rank_of_name(name: str) -> int | None:
     """The rank in a file's name: ``rank_3``, ``_dump_3``, ``nccl_trace_rank_3``, ``node7_3``, ``json_3.json``.
 
-    A word "rank" wins over a trailing number. None when the name holds neither.
+    A word "rank" wins over a trailing number, which must follow a "_" or stand alone: ``trace-node02`` tells a host, no
+    rank. None when the name holds neither.
     Source of the default names: torch/csrc/distributed/c10d/FlightRecorder.hpp 2.13 (prefix + rank), and
     github.com/pytorch/pytorch issue 140879 (host_rank).
     """

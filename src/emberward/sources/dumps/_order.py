@@ -71,7 +71,7 @@ def _departure(graph: WaitGraph, rank: int, head: Call, calls: list[Call], op: O
         if now < usual and usual == min(counts[:-1][-3:]):
             missed = usual - now
             why = (
-                f"before each earlier call at {head.site or 'this place'} rank {rank} made {usual} calls of that group, "
+                f"before each earlier call at {head.site or 'this place'} rank {rank} made {usual} of that group, "
                 f"this time {now}: {missed} left out"
             )
             return Departure(rank=rank, cause=Cause.SKIPPED_COLLECTIVE, call=head, group=op[0], why=why)
@@ -86,7 +86,7 @@ def _departure(graph: WaitGraph, rank: int, head: Call, calls: list[Call], op: O
 
 
 def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call, peers: tuple[int, ...]) -> bool:
-    """Whether the head is no call that peers make in each round: the job has rounds, and its group lies still in them."""
+    """Whether no peer makes a call like the head in its rounds, in a job that has had rounds."""
     own = history(flights[rank])
     if len(own) < 4:
         return False

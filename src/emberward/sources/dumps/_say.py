@@ -24,7 +24,7 @@ def ranks_text(ranks: Collection[int], *, noun: str = "rank") -> str:
             spans[-1][1] = item
         else:
             spans.append([item, item])
-    parts = []
+    parts: list[str] = []
     for first, last in spans:
         parts += (
             [str(first)]
@@ -37,9 +37,14 @@ def ranks_text(ranks: Collection[int], *, noun: str = "rank") -> str:
     return f"{noun}s {shown}"
 
 
-def verb(ranks: Collection[int], one: str, many: str) -> str:
+def verb(ranks: Collection[object], one: str, many: str) -> str:
     """`one` for a single rank, else `many`."""
     return one if len(ranks) == 1 else many
+
+
+def waits(ranks: Collection[int]) -> str:
+    """``rank 0 waits`` or ``ranks 0, 1 wait``."""
+    return f"{ranks_text(ranks)} {verb(ranks, 'waits', 'wait')}"
 
 
 def call_text(call: Call, view: GroupView) -> str:

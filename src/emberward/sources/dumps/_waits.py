@@ -80,12 +80,22 @@ TEXTS = {
 }
 
 _C10D = "torch/distributed/distributed_c10d.py"
+# fmt: off
 _P2P_FUNCTIONS = frozenset(
-    "send recv isend irecv batch_isend_irecv send_object_list recv_object_list _send_object _recv_object".split()
+    {
+        "send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list",
+        "_send_object", "_recv_object",
+    }
 )
+# fmt: on
+# fmt: off
 _STORE_FUNCTIONS = frozenset(
-    "_store_based_barrier _new_process_group_helper init_process_group new_group _new_group_with_tag rendezvous".split()
+    {
+        "_store_based_barrier", "_new_process_group_helper", "init_process_group", "new_group",
+        "_new_group_with_tag", "rendezvous",
+    }
 )
+# fmt: on
 _PASSED_OVER = frozenset({"wrapper", "__exit__", "__call__", "inner", "_coalescing_manager"})
 _NATIVE = (
     (StackClass.STORE_WAIT, re.compile(r"c10d::(?:\w*Store|detail::\w*)::|TCPStore")),
