@@ -4,7 +4,8 @@
 #   make train RANKS=2               the same on 2 ranks (or 1), for small machines
 #   make train ARGS="steps=50"       any recipe key, or another recipe: RECIPE=my_recipe.py
 #   make train FRESH=1 | RESUME=1    a new run, or the last one; without either, an unfinished equal run is resumed
-#   make test  [ARGS="-k layout"]    every test
+#   make test  [ARGS="-k layout"]    every test that needs no root and no other programs
+#   make test-cluster                the tests under a real SLURM; installs it from Debian's packages, so it needs root
 #   make check                       lint, format, types, import floors
 #   make campaign                    slow: replays by the thousand and benchmarks, into docs/measured
 #   make clean                       remove caches and the environment; runs/ stays
@@ -21,13 +22,17 @@ VENV := .venv
 SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
     $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
 
-.PHONY: train test check campaign setup setup-train clean
+.PHONY: train test test-cluster check campaign setup setup-train clean
 
 train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
 
 test: setup
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(ARGS)
+
+test-cluster: setup
+	@$(PYTHON) tools/setup_cluster.py
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest tests/cluster $(ARGS)
 
 check: setup
 	$(VENV)/bin/ruff check .

@@ -17,12 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emberward.findings import EmberwardError
+from emberward.rank._join import Wanted
 from emberward.rank._place import Place, read_place
+from emberward.rank._session import Session
 from emberward.report import RunFolder, write_json
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m emberward.rank", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m emberward.rank", description=__doc__, allow_abbrev=False)
     parser.add_argument("--folder", type=Path, help="folder of a run that the launcher prepared")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders lie (with RECIPE)")
     parser.add_argument("--fresh", action="store_true", help="start anew (with RECIPE)")
@@ -43,7 +45,6 @@ def _redirect(path: Path) -> None:
         stream.flush()
         os.dup2(descriptor, stream.fileno())
     os.close(descriptor)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
 
 def _write_failure(folder: RunFolder, place: Place, error: BaseException) -> None:
@@ -67,35 +68,29 @@ def main(arguments: Sequence[str]) -> int:
     """Runs this rank to its end and returns its exit code."""
     options = _parse(arguments)
     place = read_place(os.environ, host=socket.gethostname())
-    folder: RunFolder | None = None
-
-    def on_folder(found: RunFolder) -> None:
-        nonlocal folder
-        folder = found
-
     if options.folder is not None:
-        folder = RunFolder(path=options.folder)
-        _redirect(folder.rank_log(place.rank))
+        _redirect(RunFolder(path=options.folder).rank_log(place.rank))
+    # A launcher's pipe too shows each line as it is written, and all of them when the rank is killed.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
+    wanted = Wanted(
+        folder=options.folder,
+        recipe=options.recipe,
+        overrides=tuple(options.overrides),
+        runs=options.runs,
+        is_fresh=options.fresh,
+    )
+    session = Session(place, wanted)
     try:
-        # Torch is imported only now: the log already takes what its import has to say.
-        from emberward.rank._join import Wanted
-        from emberward.rank._session import run_rank
-
-        wanted = Wanted(
-            folder=options.folder,
-            recipe=options.recipe,
-            overrides=tuple(options.overrides),
-            runs=options.runs,
-            is_fresh=options.fresh,
-        )
-        return run_rank(place, wanted, on_folder)
+        return session.run()
     except BaseException as error:  # noqa: BLE001 (whatever ends a rank is written down, then the rank ends)
         traceback.print_exception(error)
-        if folder is not None:
-            _write_failure(folder, place, error)
+        if session.folder is not None:
+            _write_failure(session.folder, place, error)
         sys.stderr.flush()
         return error.exit_code if isinstance(error, EmberwardError) else 1
+    finally:
+        session.leave()
 
 
 if __name__ == "__main__":

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import torch
+
 from emberward.data import Manifest, open_tokenizer, read_manifest
 from emberward.findings import EmberwardError
 from emberward.rank._place import Place
-from emberward.rank._skew import Store
+from emberward.rank._skew import START_TIMEOUT_S, Store, fingerprint, require_equal_fingerprints, told_to_others
 from emberward.recipe import Resolved, load_recipe, read_resolved, resolve
-from emberward.report import RunFolder
-from emberward.runs import Intent, begin, choose_run, new_id, prepare_data
+from emberward.report import RunFolder, read_json, write_json
+from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest
 
 PREPARE_TIMEOUT_S = 1800.0
 
@@ -39,27 +41,65 @@ class Joined:
 def join_run(wanted: Wanted, place: Place, store: Store) -> Joined:
     """The run for this rank. All ranks must call; blocks until rank 0 has chosen and its data is ready.
 
-    Each rank resolves its own recipe, so that a rank that was started with another one is found (L101). Raises the
-    errors of `load_recipe`, `resolve` and `choose_run` on the rank that made them, L103 on the others.
+    Each rank resolves its own recipe, so that a rank that was started with another one is found (L101) before a folder
+    is made. Raises the errors of `load_recipe`, `resolve` and `choose_run` on the rank that made them, L103 on the
+    others.
     """
     if wanted.folder is not None:
-        return _read(RunFolder(path=wanted.folder), read_resolved(RunFolder(path=wanted.folder).config))
-    assert wanted.recipe is not None, "the arguments were checked"
-    if place.rank != 0:
-        answer = _wait_for_choice(store)
-        return _read(RunFolder(path=Path(answer)), _resolve(wanted, place))
-    try:
+        with told_to_others(store, rank=place.rank, host=place.host, meeting="fingerprint"):
+            return _read(RunFolder(path=wanted.folder), None)
+    with told_to_others(store, rank=place.rank, host=place.host, meeting="recipe"):
         resolved = _resolve(wanted, place)
-        intent = Intent.FRESH if wanted.is_fresh else Intent.AUTO
-        start = choose_run(wanted.runs.absolute(), resolved, intent=intent, run_id=None, new_id=new_id())
+    require_equal_fingerprints(
+        store,
+        fingerprint(torch_version=torch.__version__, config_digest=recipe_digest(resolved), data_digest="-"),
+        rank=place.rank,
+        host=place.host,
+        world_size=place.world_size,
+        timeout_s=START_TIMEOUT_S,
+        meeting="recipe",
+    )
+    if place.rank == 0:
+        return _open_run(wanted, place, resolved, store)
+    answer = _wait_for_choice(store)
+    with told_to_others(store, rank=place.rank, host=place.host, meeting="fingerprint"):
+        return _read(RunFolder(path=Path(answer)), resolved)
+
+
+def _open_run(wanted: Wanted, place: Place, resolved: Resolved, store: Store) -> Joined:
+    """The run that rank 0 chooses for all, ready for them. Raises what it tells the others."""
+    try:
+        start = _choose(wanted, place, resolved)
         manifest = prepare_data(resolved.recipe, progress=None)
         assert manifest.path is not None, "a prepared manifest lies on the disk"
         begin(start, resolved, manifest.path)
+        _forget_last_attempt(start.folder)
+        write_json(start.folder.launch, {"launch": place.launch})
     except Exception as error:
         store.set("run", json.dumps({"error": str(error)}))
         raise
     store.set("run", json.dumps({"folder": str(start.folder.path)}))
     return Joined(folder=start.folder, resolved=resolved, manifest=manifest)
+
+
+def _choose(wanted: Wanted, place: Place, resolved: Resolved) -> Start:
+    """Where this start goes. ``--fresh`` holds for a launch: what that launch began, its restarts go on with."""
+    runs, number = wanted.runs.absolute(), new_id()
+    if not wanted.is_fresh:
+        return choose_run(runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number)
+    if place.is_restart and place.launch is not None:
+        start = choose_run(runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number)
+        if start.is_resume and (read_json(start.folder.launch) or {}).get("launch") == place.launch:
+            return start
+    return choose_run(runs, resolved, intent=Intent.FRESH, run_id=None, new_id=number)
+
+
+def _forget_last_attempt(folder: RunFolder) -> None:
+    """Removes what says who ran last and how that ended: it would be taken for this attempt's."""
+    for path in (*folder.ranks.glob("rank*.json"), *folder.failures.glob("rank*.json")):
+        path.unlink()
+    folder.summary.unlink(missing_ok=True)
+    folder.progress.unlink(missing_ok=True)
 
 
 def _resolve(wanted: Wanted, place: Place) -> Resolved:
@@ -77,6 +117,16 @@ def _wait_for_choice(store: Store) -> str:
     return str(answer["folder"])
 
 
-def _read(folder: RunFolder, resolved: Resolved) -> Joined:
+def _read(folder: RunFolder, resolved: Resolved | None) -> Joined:
+    """The run in `folder`, with the resolved recipe that lies there unless one is given."""
+    if not folder.data.exists():
+        raise EmberwardError(
+            "the run's folder is not seen here",
+            code="L103",
+            where=str(folder.path),
+            expected="a folder that every host shares, prepared by rank 0",
+            found=f"no {folder.data.name}",
+            next="--runs DIR on a file system that all hosts share",
+        )
     manifest = read_manifest(Path(json.loads(folder.data.read_text(encoding="utf-8"))["manifest"]))
-    return Joined(folder=folder, resolved=resolved, manifest=manifest)
+    return Joined(folder=folder, resolved=resolved or read_resolved(folder.config), manifest=manifest)

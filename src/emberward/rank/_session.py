@@ -1,8 +1,8 @@
 """One rank from its first connection to its last save."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import torch
@@ -17,30 +17,86 @@ from emberward.rank._device import ChosenDevice, choose_device
 from emberward.rank._join import Joined, Wanted, join_run
 from emberward.rank._place import Place
 from emberward.rank._signals import StopRequest
-from emberward.rank._skew import fingerprint, require_equal_fingerprints
+from emberward.rank._skew import START_TIMEOUT_S, fingerprint, require_equal_fingerprints
 from emberward.rank._trainer import Outcome, Trainer
 from emberward.recipe import mesh_of
 from emberward.report import RunFolder, open_sinks, read_run, run_text, write_json
 from emberward.runs import recipe_digest
 
-START_TIMEOUT_S = 120.0
+LEAVE_LIMIT_S = 10.0
 EXIT_STOPPED = 75
 """Saved after a signal and asks to be started again (sysexits.h EX_TEMPFAIL)."""
 
 
-def run_rank(place: Place, wanted: Wanted, on_folder: Callable[[RunFolder], None]) -> int:
-    """The exit code of this rank: 0 when done, or stopped under Emberward's launcher; 75 when stopped otherwise.
+class Session:
+    """One rank's part in a run: `run` it, then `leave`.
 
-    `on_folder` is told the run's folder as soon as it is known. All ranks must call; blocks to the end of the run.
+    `folder` is the run's folder as soon as it is known.
     """
-    stop = StopRequest()
-    stop.install()
-    if wanted.folder is not None:
-        _write_rank_file(RunFolder(path=wanted.folder), place, None)
-    store = _open_store(place)
-    joined = join_run(wanted, place, store)
-    on_folder(joined.folder)
-    recipe = joined.resolved.recipe
+
+    def __init__(self, place: Place, wanted: Wanted) -> None:
+        self.folder = None if wanted.folder is None else RunFolder(path=wanted.folder)
+        self._place = place
+        self._wanted = wanted
+        self._store: Store | None = None
+        self._is_among_others = True
+
+    def run(self) -> int:
+        """The exit code of this rank: 0 when done, or stopped under Emberward's launcher; 75 when stopped otherwise.
+
+        All ranks must call; blocks to the end of the run.
+        """
+        stop = StopRequest()
+        stop.install()
+        place = self._place
+        if self.folder is not None:
+            _write_rank_file(self.folder, place, None)
+        self._store = _open_store(place)
+        joined = join_run(self._wanted, place, self._store)
+        self.folder = joined.folder
+        _require_equal_ranks(self._store, place, joined)
+        self._is_among_others = False
+        recipe = joined.resolved.recipe
+        chosen = choose_device(recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)
+        dist.init_process_group(
+            chosen.backend,
+            store=PrefixStore("world", self._store),
+            rank=place.rank,
+            world_size=place.world_size,
+            timeout=timedelta(seconds=recipe.timeout_s),
+        )
+        world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s)
+        _write_rank_file(joined.folder, place, world)
+        trainer = _build_trainer(joined, world, chosen, stop)
+        trainer.is_heard = not place.is_supervised
+        outcome = trainer.run()
+        if trainer.is_heard and place.rank == 0:
+            sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
+        dist.destroy_process_group()
+        self._is_among_others = True
+        return EXIT_STOPPED if outcome is Outcome.STOPPED and not place.is_supervised else 0
+
+    def leave(self) -> None:
+        """Waits until every rank has said its last word, at most LEAVE_LIMIT_S; not after a failure in training.
+
+        A launcher may end all ranks as soon as one has gone (``srun --kill-on-bad-exit``), and with rank 0 goes the
+        store in which the others still read why they may not start.
+        """
+        if self._store is None or not self._is_among_others:
+            return
+        rank, limit = self._place.rank, timedelta(seconds=LEAVE_LIMIT_S)
+        # A rank that never came, or a store that went with its rank, must not keep this one.
+        with contextlib.suppress(RuntimeError):
+            self._store.set(f"left/{rank}", "")
+            if rank != 0:
+                self._store.wait(["left/all"], limit)
+                return
+            self._store.wait([f"left/{other}" for other in range(self._place.world_size)], limit)
+            self._store.set("left/all", "")
+
+
+def _require_equal_ranks(store: Store, place: Place, joined: Joined) -> None:
+    """Raises L101 on every rank unless all bring the same code, recipe and data. All ranks must call; blocks."""
     require_equal_fingerprints(
         store,
         fingerprint(
@@ -53,23 +109,6 @@ def run_rank(place: Place, wanted: Wanted, on_folder: Callable[[RunFolder], None
         world_size=place.world_size,
         timeout_s=START_TIMEOUT_S,
     )
-    chosen = choose_device(recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)
-    dist.init_process_group(
-        chosen.backend,
-        store=PrefixStore("world", store),
-        rank=place.rank,
-        world_size=place.world_size,
-        timeout=timedelta(seconds=recipe.timeout_s),
-    )
-    world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s)
-    _write_rank_file(joined.folder, place, world)
-    trainer = _build_trainer(joined, world, chosen, stop)
-    trainer.is_heard = not place.is_supervised
-    outcome = trainer.run()
-    if trainer.is_heard and place.rank == 0:
-        sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
-    dist.destroy_process_group()
-    return EXIT_STOPPED if outcome is Outcome.STOPPED and not place.is_supervised else 0
 
 
 def _open_store(place: Place) -> Store:

@@ -4,8 +4,8 @@ import threading
 
 from torch._C._distributed_c10d import HashStore
 
-from emberward.findings import EmberwardError
-from emberward.rank._skew import fingerprint, require_equal_fingerprints
+from emberward.findings import ConfigError, EmberwardError
+from emberward.rank._skew import fingerprint, require_equal_fingerprints, told_to_others
 
 MINE = {"emberward": "0.1.0", "torch": "2.13.0", "configuration": "abc"}
 
@@ -17,6 +17,9 @@ def meet(values, world_size=None):
 
     def rank(number):
         try:
+            with told_to_others(store, rank=number, host=f"host{number}", meeting="fingerprint"):
+                if isinstance(values[number], Exception):
+                    raise values[number]
             require_equal_fingerprints(
                 store,
                 values[number],
@@ -69,3 +72,18 @@ def test_of_two_that_differ_one_is_named_to_both():
     results = meet([MINE, {**MINE, "configuration": "xyz"}])
     assert len(set(results.values())) == 1
     assert "L101 ranks differ in configuration" in str(results[0])
+
+
+def test_a_rank_that_failed_before_is_named_to_the_others_with_its_reason():
+    wrong = ConfigError("unknown key 'optim.lrr'", code="C101", where="command line")
+    for odd in (0, 1):
+        values = [MINE] * 3
+        values[odd] = wrong
+        results = meet(values)
+        assert results.pop(odd) == str(wrong)
+        assert set(results.values()) == {
+            f"L103 rank {odd} could not start\n"
+            f"  where     rank {odd} on host{odd}\n"
+            "  found     C101 unknown key 'optim.lrr'\n"
+            "  next      start every rank with the same installation, recipe and data"
+        }

@@ -1,0 +1,23 @@
+"""The cluster that all tests of this folder share."""
+
+import pytest
+from ranks.runs import write_text
+
+from cluster.slurm import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("slurm") / "cluster", num_nodes=2)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        left = cluster.stop()
+    assert not left, left
+    assert not cluster.processes()
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    return write_text(tmp_path_factory.mktemp("data") / "text")
