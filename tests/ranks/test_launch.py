@@ -1,0 +1,251 @@
+"""The whole program on real runs of two ranks: trained, killed, resumed, stopped, looked at, handed on.
+
+Runs are costly, so that a few serve all tests: one that nobody interrupts, one that is killed, one that is stopped.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from unit.cli.door import emberward, without_torch
+
+from ranks.runs import SMALL, write_text
+
+STEPS, SAVE_EVERY = 40, 10
+OPTIONS = (
+    *SMALL,
+    f"steps={STEPS}",
+    f"save.interval={SAVE_EVERY}",
+    "evaluation.interval=20",
+    "layout.dp=1",
+    "layout.tp=1",
+    "layout.pp=2",
+    "data.train=text",
+    "data.held_out=0.2",
+)
+SECONDS_TO_NOTICE = 20.0
+"""Bound for a death to end an attempt. Seconds on a free machine; tests share their cores."""
+
+
+def command(name: str, *more: str) -> list[str]:
+    return ["train", "bloom_tiny", *OPTIONS, f"name={name}", "--no-check", *more]
+
+
+class Started:
+    """The program, running. Its own session, as under a terminal that sends Ctrl-C to it alone."""
+
+    def __init__(self, place, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "emberward", *arguments],
+            cwd=place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=120)
+        return self.process.returncode, out, err
+
+
+def folder_of(place, name: str):
+    """The one run of that name."""
+    (found,) = (place / "runs" / name).iterdir()
+    return found
+
+
+def steps_in(path) -> list[dict]:
+    file = path / "metrics.jsonl"
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def curve(path) -> list[tuple]:
+    return [(each["step"], each["loss"], each["grad_norm"], each["consumed_samples"]) for each in steps_in(path)]
+
+
+def using(path) -> list[list[str]]:
+    """Command lines of living processes that name the run's folder."""
+    lines = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        if process.info["status"] != psutil.STATUS_ZOMBIE and any(str(path) in word for word in words):
+            lines.append(words)
+    return lines
+
+
+def wait_for_step(started: Started, place, name: str, step: int, wait_until) -> None:
+    shelf = place / "runs" / name
+
+    def is_there() -> bool:
+        return started.process.poll() is not None or any(len(steps_in(path)) >= step for path in shelf.glob("*"))
+
+    wait_until(is_there, f"step {step} of {name}")
+    assert started.process.poll() is None, started.end()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Where the person stands: a folder with their text."""
+    path = tmp_path_factory.mktemp("place")
+    write_text(path / "text")
+    return path
+
+
+@pytest.fixture(scope="module")
+def straight(place):
+    """What the program said about a run that nobody interrupted."""
+    said = emberward(*command("straight", "--json"), cwd=place)
+    assert said.code == 0, said.err
+    return said
+
+
+def test_a_run_ends_with_a_summary(straight, place):
+    path = folder_of(place, "straight")
+    document = straight.document
+    assert (document["outcome"], document["step"], document["exit_code"]) == ("done", STEPS, 0)
+    assert document["run"] == str(path)
+    assert document["loss_last"] < document["loss_first"] - 1
+    assert [rank["coordinates"] for rank in document["ranks"]] == [
+        {"pp": 0, "dp": 0, "tp": 0},
+        {"pp": 1, "dp": 0, "tp": 0},
+    ]
+    lines = straight.err.splitlines()
+    assert sum(line.startswith(" iteration ") for line in lines) >= 4
+    assert sum(line.startswith("evaluation at step ") for line in lines) == 2
+    assert "  rank  pp  dp  tp  host" in lines
+    assert "  sample" in lines
+    assert f"  folder      {path}" in lines
+    assert f" report {path}" in straight.err
+    assert using(path) == []
+
+
+def test_a_second_start_after_the_end_begins_a_new_run_and_says_so(straight, place):
+    said = emberward(*command("straight", "--dry"), cwd=place)
+    assert said.code == 0
+    assert f"straight/{folder_of(place, 'straight').name} is done already" in said.out
+    assert "a start now: new run straight/" in said.out
+
+
+def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(straight, place, wait_until):
+    started = Started(place, *command("killed"))
+    wait_for_step(started, place, "killed", SAVE_EVERY + 5, wait_until)
+    path = folder_of(place, "killed")
+    pid = json.loads((path / "ranks" / "rank00001.json").read_text())["pid"]
+    os.kill(pid, signal.SIGKILL)
+    began_s = time.monotonic()
+    code, out, _ = started.end()
+    assert time.monotonic() - began_s < SECONDS_TO_NOTICE
+    assert code == 1
+    assert using(path) == []
+    box = out[out.index("╭─") :].splitlines()
+    assert box[0] == "╭─ L102 rank 1 died first: killed by SIGKILL"
+    assert box[1].endswith(f"   pid {pid}   pp1 dp0 tp0   exit code -9")
+    assert "   (resumes)" in out
+    done = len(steps_in(path))
+    assert SAVE_EVERY + 5 <= done < STEPS
+
+    said = emberward(*command("killed", "optim.lr=1e-3", "--dry", "--json"), cwd=place)
+    assert (said.code, said.document["findings"][0]["code"]) == (2, "C107")
+    assert "is not finished and has another recipe" in said.err
+
+    again = Started(place, *command("killed"))
+    seen = emberward("watch", str(path), cwd=place)
+    code, out, err = again.end()
+    assert code == 0, err
+    assert f"resumes killed/{path.name}" in out.splitlines()
+    assert seen.code == 1, "the death stays among the run's findings"
+    assert f"killed {path.name}: done at step {STEPS} of {STEPS}" in seen.out.splitlines()
+    assert curve(path) == curve(folder_of(place, "straight"))
+    diary = [json.loads(line) for line in (path / "attempts.jsonl").read_text().splitlines()]
+    assert [(each["event"], each.get("outcome")) for each in diary] == [
+        ("start", None),
+        ("end", "failed"),
+        ("start", None),
+        ("end", "done"),
+    ]
+    assert diary[1]["saved_step"] == diary[2]["saved_step"] == done // SAVE_EVERY * SAVE_EVERY
+    assert 0 < diary[1]["hours_lost"] < diary[1]["hours"]
+
+
+def test_interrupted_and_terminated_runs_save_and_leave_nothing_behind(place, wait_until):
+    endless = ("steps=100000", "save.interval=50000")
+    started = Started(place, *command("stopped", *endless))
+    wait_for_step(started, place, "stopped", 5, wait_until)
+    path = folder_of(place, "stopped")
+    assert len(using(path)) >= 3
+    second = emberward(*command("stopped", *endless, "--json"), cwd=place)
+    assert (second.code, second.document["findings"][0]["code"]) == (2, "C111")
+    started.process.send_signal(signal.SIGINT)
+    code, out, _ = started.end()
+    assert code == 130
+    assert using(path) == []
+    stopped_at = len(steps_in(path))
+    assert [each.name for each in (path / "checkpoints").glob("step-*")] == [f"step-{stopped_at:08d}"]
+    assert f"stopped {path.name}: stopped at step {stopped_at} of 100000" in out.splitlines()
+
+    again = Started(place, *command("stopped", *endless))
+    wait_for_step(again, place, "stopped", stopped_at + 3, wait_until)
+    again.process.send_signal(signal.SIGTERM)
+    code, out, _ = again.end()
+    assert code == 75
+    assert using(path) == []
+    assert [each["step"] for each in steps_in(path)] == list(range(1, len(steps_in(path)) + 1))
+    assert f"resumes stopped/{path.name}" in out.splitlines()
+    first_shown = next(line for line in out.splitlines() if line.startswith(" iteration "))
+    assert int(first_shown.split("/")[0].split()[1]) > stopped_at
+
+
+def test_saves_are_listed_shown_and_proved_without_torch(straight, place, tmp_path):
+    path = str(folder_of(place, "straight"))
+    environment = without_torch(tmp_path / "blocked")
+    saves = emberward("checkpoint", "ls", path, "--json", cwd=place, **environment).document["saves"]
+    assert [(save["step"], save["world_size"], save["is_latest"]) for save in saves][-1] == (STEPS, 2, True)
+    said = emberward("checkpoint", "ls", path, cwd=place, **environment)
+    assert [line.split()[0] for line in said.out.splitlines()] == ["step", *(str(save["step"]) for save in saves)]
+    shown = emberward("checkpoint", "show", path, "--json", cwd=place, **environment).document
+    assert shown["step"] == STEPS
+    shapes = {tensor["name"]: tensor["shape"] for tensor in shown["tensors"]}
+    assert shapes["model/blocks.0.attention.qkv.weight"] == [96, 32]
+    proved = emberward("checkpoint", "verify", path, cwd=place, **environment)
+    assert (proved.code, proved.err) == (0, "")
+    assert "every byte is as it was saved" in proved.out
+
+
+def test_a_changed_byte_is_found(straight, place, tmp_path):
+    save = tmp_path / "checkpoints" / f"step-{STEPS:08d}"
+    shutil.copytree(folder_of(place, "straight") / "checkpoints" / save.name, save)
+    biggest = max(save.rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    data = bytearray(biggest.read_bytes())
+    data[len(data) // 2] ^= 1
+    biggest.write_bytes(data)
+    said = emberward("checkpoint", "verify", str(save), "--json", cwd=place, **without_torch(tmp_path / "blocked"))
+    assert said.code == 1
+    assert {finding["code"] for finding in said.document["findings"]} == {"K101"}
+    assert "K101" in said.err
+
+
+def test_an_exported_save_loads_in_transformers(straight, place, tmp_path):
+    import torch
+    from transformers import BloomForCausalLM
+
+    path = str(folder_of(place, "straight"))
+    said = emberward("checkpoint", "export", path, str(tmp_path / "hf"), "--json", cwd=place)
+    assert said.code == 0, said.err
+    assert said.document["written"] == str(tmp_path / "hf")
+    model = BloomForCausalLM.from_pretrained(tmp_path / "hf", dtype=torch.float32).eval()
+    tokens = torch.tensor([list(b"line 3 of file 1 says 3 times 3")])
+    with torch.no_grad():
+        answer = model(tokens, labels=tokens)
+    assert torch.isfinite(answer.logits).all()
+    # Trained weights, not fresh ones: those would give ln(257) = 5.5.
+    assert answer.loss.item() < 4.0
+    again = emberward("checkpoint", "export", path, str(tmp_path / "hf"), "--json", cwd=place)
+    assert (again.code, again.document["findings"][0]["code"]) == (2, "K102")
