@@ -257,3 +257,42 @@ def test_faulthandler_stacks_of_ranks_are_read(tmp_path: Path) -> None:
         (tmp_path / f"rank_{rank}.txt").write_text(busy if rank == 1 else wait)
     finding = verdict(tmp_path)
     assert (finding.culprit_ranks, finding.cause, finding.site) == ((1,), Cause.LOCK, "train.py:7")
+
+
+def py_spy(pid: int, frames: str, state: str = "idle") -> str:
+    return f'Process {pid}: python train.py\nPython v3.11\n\nThread {pid} ({state}): "MainThread"\n{frames}\n'
+
+
+def test_ranks_that_idle_below_python_at_one_line_are_a_crowd_that_waits(tmp_path: Path) -> None:
+    """`work.wait()` leaves no frame of torch: three idle at it, and one waits for an event."""
+    crowd = "    step (train.py:9)\n    <module> (train.py:20)\n"
+    odd = "    wait (threading.py:327)\n    step (train.py:7)\n    <module> (train.py:20)\n"
+    (tmp_path / "all.txt").write_text("".join(py_spy(100 + i, odd if i == 2 else crowd) for i in range(4)))
+    finding = verdict(tmp_path / "all.txt")
+    assert (finding.culprit_pids, finding.cause, finding.site) == ((102,), Cause.LOCK, "train.py:7")
+    (tmp_path / "train.py").write_text("\n" * 8 + "    work.wait()\n")
+    assert verdict(tmp_path / "all.txt").culprit_pids == (102,)
+
+
+def test_ranks_that_all_compute_are_no_hang(tmp_path: Path) -> None:
+    texts = [py_spy(100 + i, f"    f (train.py:{5 + i})\n    <module> (train.py:20)\n", "active+gil") for i in range(4)]
+    (tmp_path / "all.txt").write_text("".join(texts))
+    finding = verdict(tmp_path / "all.txt")
+    assert (finding.code, finding.severity, finding.culprit_pids) == ("H110", Severity.NOTICE, ())
+
+
+def test_two_ras_reports_with_the_same_gap_are_a_hang_and_one_is_not(tmp_path: Path) -> None:
+    text = (DATA / "stacks" / "ras_mismatch.txt").read_text()
+    for name in ("first.txt", "second.txt"):
+        (tmp_path / name).write_text(text)
+    finding = verdict(tmp_path)
+    assert (finding.severity, finding.culprit_ranks, finding.hosts) == (Severity.ERROR, (7,), ("node1",))
+
+
+def test_a_folder_of_an_emberward_run_is_read(tmp_path: Path) -> None:
+    (tmp_path / "failures").mkdir()
+    (tmp_path / "failures" / "rank00003.json").write_text(
+        '{"rank": 3, "host": "h", "time_unix": 1.0, "type": "MemoryError", "message": "", "traceback": ""}'
+    )
+    finding = verdict(tmp_path)
+    assert (finding.code, finding.culprit_ranks, finding.cause) == ("H105", (3,), Cause.OUT_OF_MEMORY)

@@ -68,8 +68,8 @@ def judge_stacks(
     or computes is a warning, and at one that waits for a lock or its data worker an error.
     """
     ranks = [r for r in readings if r.kind not in HELPERS]
-    busy = [r for r in ranks if r.kind not in WAITING]
-    waiting = [r for r in ranks if r.kind in WAITING]
+    waiting = [r for r in ranks if r.kind in WAITING] or _quiet_crowd(ranks)
+    busy = [r for r in ranks if r not in waiting]
     if not ranks:
         return []
     if len(ranks) == 1:
@@ -81,6 +81,16 @@ def judge_stacks(
     if busy:
         return [_all_busy(busy)]
     return _all_waiting(waiting, line_of)
+
+
+def _quiet_crowd(ranks: list[Reading]) -> list[Reading]:
+    """The processes that idle at one line below Python, when they are most: a wait without source text looks so."""
+    sites = Counter(r.site for r in ranks if r.kind is StackClass.UNKNOWN and r.site is not None)
+    if not sites:
+        return []
+    site, size = sites.most_common(1)[0]
+    crowd = [r for r in ranks if r.kind is StackClass.UNKNOWN and r.site == site]
+    return crowd if MIN_CROWD <= size < len(ranks) < 2 * size else []
 
 
 def _busy_findings(

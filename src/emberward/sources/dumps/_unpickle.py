@@ -26,6 +26,6 @@ def load_plain(data: bytes) -> Any:
         raise ValueError(f"{len(data)} bytes, more than the {MAX_BYTES} that are read")
     try:
         # Buffered, because the C unpickler asks a file without `peek` for every opcode by itself: 2.5 times slower.
-        return _PlainUnpickler(BufferedReader(BytesIO(data))).load()  # type: ignore[arg-type]
+        return _PlainUnpickler(BufferedReader(BytesIO(data))).load()
     except Exception as error:
         raise ValueError(f"not a plain pickle: {type(error).__name__}: {error}") from error

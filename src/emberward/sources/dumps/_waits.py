@@ -111,6 +111,7 @@ _NATIVE = (
     ),
 )
 _NATIVE_DEPTH = 12
+# `.wait(` without a frame of threading or subprocess above it is a call below Python: that of a communication's work.
 _SOURCE = (
     (StackClass.SLEEP, re.compile(r"\bsleep\(")),
     (StackClass.GC, re.compile(r"\bgc\.collect\(")),
@@ -118,16 +119,14 @@ _SOURCE = (
     (StackClass.P2P, re.compile(r"\b(?:dist\.)?(?:send|recv|isend|irecv|batch_isend_irecv)\(")),
     (
         StackClass.COLLECTIVE,
-        re.compile(
-            r"\bdist\.\w+\(|all_reduce|all_gather|reduce_scatter|broadcast\(|barrier\(|(?:work|handle|req)\w*\.wait\("
-        ),
+        re.compile(r"\bdist\.\w+\(|all_reduce|all_gather|reduce_scatter|broadcast\(|barrier\(|\.wait\("),
     ),
     (StackClass.SUBPROCESS, re.compile(r"subprocess\.|os\.system\(|waitpid\(")),
     (StackClass.CHECKPOINT_IO, re.compile(r"torch\.save\(|save_file\(|\.save\(|fsync\(")),
     (StackClass.FILE_READ, re.compile(r"\bopen\(|\.read\w*\(|os\.read\(|np\.load\(|torch\.load\(|readline")),
     (
         StackClass.LOCK,
-        re.compile(r"\.acquire\(|with [\w.]*(?:lock|mutex|cond)\w*\s*:|\.join\(\)|\.wait\(|\.get\(\)", re.IGNORECASE),
+        re.compile(r"\.acquire\(|with [\w.]*(?:lock|mutex|cond)\w*\s*:|\.get\(\)", re.IGNORECASE),
     ),
     (StackClass.DEVICE_SYNC, re.compile(r"\.item\(\)|\.tolist\(\)|\.cpu\(\)|synchronize\(")),
 )
