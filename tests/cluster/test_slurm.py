@@ -66,6 +66,7 @@ def test_sigterm_to_a_step_saves_and_ends_with_75_and_the_next_srun_goes_on(
     (step,) = cluster.steps()
     assert cluster.run("scancel", "--signal=TERM", step).returncode == 0
     assert first.wait() == 75, log_of(recipe)
+    assert "recvValue" not in log_of(recipe), "rank 0 took the store away while another rank still read"
     summary = summary_of(recipe)
     assert summary["outcome"] == "stopped"
     assert 4 <= summary["step"] < STEPS

@@ -87,12 +87,15 @@ class Session:
         rank, limit = self._place.rank, timedelta(seconds=LEAVE_LIMIT_S)
         # A rank that never came, or a store that went with its rank, must not keep this one.
         with contextlib.suppress(RuntimeError):
-            self._store.set(f"left/{rank}", "")
-            if rank != 0:
-                self._store.wait(["left/all"], limit)
-                return
-            self._store.wait([f"left/{other}" for other in range(self._place.world_size)], limit)
-            self._store.set("left/all", "")
+            self._store.set(f"ready/{rank}", "")
+            others = range(1, self._place.world_size)
+            if rank == 0:
+                self._store.wait([f"ready/{other}" for other in others], limit)
+                self._store.set("leave", "")
+                self._store.wait([f"gone/{other}" for other in others], limit)
+            else:
+                self._store.wait(["leave"], limit)
+                self._store.set(f"gone/{rank}", "")
 
 
 def _require_equal_ranks(store: Store, place: Place, joined: Joined) -> None:
