@@ -141,9 +141,18 @@ def _part(name: str, raw_name: str, param: nn.Parameter, world: World, *, sequen
 
 def materialise(stage: BloomStage, device: torch.device) -> None:
     """Gives a stage that was built on the meta device its memory, in place; values are undefined until `initialise`."""
-    stage.to_empty(device=device)
+    if any(isinstance(module, FSDPModule) for module in stage.modules()):
+        stage.to_empty(device=device)
+    else:
+        # Not `to_empty`: it swaps contents, and so refuses a fake parameter that anything holds by a weak reference,
+        # as a dry run's are (torch 2.13, nn/modules/module.py _apply and utils/__init__.py swap_tensors).
+        for module in stage.modules():
+            for name, param in module.named_parameters(recurse=False):
+                empty = torch.empty_like(param, device=device)
+                module.register_parameter(name, nn.Parameter(empty, requires_grad=param.requires_grad))
+            assert next(module.buffers(recurse=False), None) is None, "a stage has no buffers"
     if stage.is_first and stage.is_last:
-        # `to_empty` makes a new tensor for each owner of a tied parameter (torch 2.13, nn/modules/module.py _apply).
+        # Each owner of a tied parameter got memory of its own.
         stage.head.weight = cast(nn.Parameter, stage.embed.weight)
 
 
