@@ -11,6 +11,7 @@ import typer
 from emberward import __version__
 from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint import checkpoint_app
+from emberward.cli._examine import ExamineOptions, examine
 from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, UsageError, guarded, refuse_usage
 from emberward.cli._report import report_run, watch_run
@@ -71,9 +72,24 @@ def _check(
     context: typer.Context,
     ranks: Annotated[int | None, typer.Option("--ranks", help="Number of ranks of the recipe.")] = None,
     all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Run every rank dry, not one of each role.")] = False,
+    nproc: Annotated[int | None, typer.Option("--nproc", min=1, help="Examine a script on this many ranks.")] = None,
+    max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Optimizer steps of a script.")] = None,
+    time_limit_s: Annotated[float, typer.Option("--time-limit", help="Seconds for a script.")] = 200.0,
     is_json: JsonOption = False,
 ) -> None:
-    """Prove a recipe before its launch, or judge traces: RECIPE [a.b=c ...], or TRACE.jsonl ..., or a run's folder."""
+    """Prove a recipe before its launch, judge traces, or examine a script.
+
+    RECIPE [a.b=c ...], or TRACE.jsonl ..., or a run's folder, or --nproc N -- script.py ARGUMENTS.
+    """
+    if nproc is not None:
+        script = ExamineOptions(
+            words=tuple(context.args),
+            num_ranks=nproc,
+            max_steps=max_steps,
+            time_limit_s=time_limit_s,
+            environment=dict(os.environ),
+        )
+        guarded(lambda screen: examine(script, screen), is_json=is_json)
     options = CheckOptions(
         words=tuple(context.args), num_ranks=ranks, all_ranks=all_ranks, environment=dict(os.environ)
     )

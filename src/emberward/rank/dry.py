@@ -1,4 +1,4 @@
-"""Runs ranks of a recipe dry: ``python -m emberward.rank.dry FOLDER``. See `emberward.sources` [Note: a dry run's folder].
+"""Runs ranks of a recipe dry: ``python -m emberward.rank.dry FOLDER``. See `sources` [Note: a dry run's folder].
 
 One process imports torch, then forks a child for each rank: an import costs seconds, a fork does not.
 """

@@ -7,7 +7,6 @@ flat ones (``_allgather_base`` to ``all_gather_single`` and so on).
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch._C._distributed_c10d import ReduceOp as TorchReduceOp
 
@@ -29,11 +28,11 @@ Arguments = Sequence[Any]
 Make = Callable[[Group, Arguments], list[Body]]
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors_of(value: Any) -> list[Tensor]:
     """The tensors of an argument that may be one tensor, a list, or a list of lists."""
     if isinstance(value, Tensor):
         return [value]
-    return [tensor for item in value for tensor in _tensors(item)] if value is not None else []
+    return [tensor for item in value for tensor in tensors_of(item)] if value is not None else []
 
 
 def _reduce_op(options: Any) -> ReduceOp:
@@ -84,44 +83,46 @@ def _dtype(tensor: Tensor) -> str:
 
 def _allreduce(group: Group, arguments: Arguments) -> list[Body]:
     return [
-        _collective(CollectiveOp.ALL_REDUCE, group, _tensors(arguments[0]), reduce_op=_reduce_op(_option(arguments, 1)))
+        _collective(
+            CollectiveOp.ALL_REDUCE, group, tensors_of(arguments[0]), reduce_op=_reduce_op(_option(arguments, 1))
+        )
     ]
 
 
 def _broadcast(group: Group, arguments: Arguments) -> list[Body]:
     root = _root(group, _option(arguments, 1))
-    return [_collective(CollectiveOp.BROADCAST, group, _tensors(arguments[0]), root=root)]
+    return [_collective(CollectiveOp.BROADCAST, group, tensors_of(arguments[0]), root=root)]
 
 
 def _reduce(group: Group, arguments: Arguments) -> list[Body]:
     options = _option(arguments, 1)
     root = _root(group, options)
-    return [_collective(CollectiveOp.REDUCE, group, _tensors(arguments[0]), root=root, reduce_op=_reduce_op(options))]
+    return [_collective(CollectiveOp.REDUCE, group, tensors_of(arguments[0]), root=root, reduce_op=_reduce_op(options))]
 
 
 def _gathers(group: Group, arguments: Arguments) -> list[Body]:
-    return [_collective(CollectiveOp.ALL_GATHER, group, _tensors(arguments[1]), _tensors(arguments[0]))]
+    return [_collective(CollectiveOp.ALL_GATHER, group, tensors_of(arguments[1]), tensors_of(arguments[0]))]
 
 
 def _reduce_scatters(group: Group, arguments: Arguments) -> list[Body]:
     op = _reduce_op(_option(arguments, 2))
-    given, taken = _tensors(arguments[1]), _tensors(arguments[0])
+    given, taken = tensors_of(arguments[1]), tensors_of(arguments[0])
     return [_collective(CollectiveOp.REDUCE_SCATTER, group, given, taken, reduce_op=op)]
 
 
 def _gather(group: Group, arguments: Arguments) -> list[Body]:
     root = _root(group, _option(arguments, 2))
-    return [_collective(CollectiveOp.GATHER, group, _tensors(arguments[1]), root=root)]
+    return [_collective(CollectiveOp.GATHER, group, tensors_of(arguments[1]), root=root)]
 
 
 def _scatter(group: Group, arguments: Arguments) -> list[Body]:
     root = _root(group, _option(arguments, 2))
-    given, taken = _tensors(arguments[1]), _tensors(arguments[0])
+    given, taken = tensors_of(arguments[1]), tensors_of(arguments[0])
     return [_collective(CollectiveOp.SCATTER, group, given, taken, root=root)]
 
 
 def _all_to_all(group: Group, arguments: Arguments) -> list[Body]:
-    return [_collective(CollectiveOp.ALL_TO_ALL, group, _tensors(arguments[1]), _tensors(arguments[0]))]
+    return [_collective(CollectiveOp.ALL_TO_ALL, group, tensors_of(arguments[1]), tensors_of(arguments[0]))]
 
 
 def _barrier(group: Group, arguments: Arguments) -> list[Body]:
@@ -130,11 +131,11 @@ def _barrier(group: Group, arguments: Arguments) -> list[Body]:
 
 
 def _send(group: Group, arguments: Arguments) -> list[Body]:
-    return [_transfer(Send, group, tensor, arguments[1], _option(arguments, 2)) for tensor in _tensors(arguments[0])]
+    return [_transfer(Send, group, tensor, arguments[1], _option(arguments, 2)) for tensor in tensors_of(arguments[0])]
 
 
 def _recv(group: Group, arguments: Arguments) -> list[Body]:
-    return [_transfer(Recv, group, tensor, arguments[1], _option(arguments, 2)) for tensor in _tensors(arguments[0])]
+    return [_transfer(Recv, group, tensor, arguments[1], _option(arguments, 2)) for tensor in tensors_of(arguments[0])]
 
 
 def _transfer(kind: type[Send] | type[Recv], group: Group, tensor: Tensor, peer: int, tag: int | None) -> Send | Recv:
@@ -191,8 +192,3 @@ def bodies_of(method: str, group: Group, arguments: Arguments, named: Mapping[st
     found = options if options is not None or position is None else _option(values, position)
     is_blocking = method == "monitored_barrier" or getattr(found, "asyncOp", True) is False
     return bodies, is_blocking
-
-
-def is_tensor_of(device: torch.device, tensors: Sequence[Tensor]) -> bool:
-    """Whether all `tensors` lie on `device`'s type."""
-    return all(tensor.device.type == device.type for tensor in tensors)

@@ -44,16 +44,16 @@ class Recorder:
         for handle in list(distributed_c10d._world.pg_map):
             ranks = dist.get_process_group_ranks(handle)
             is_world = handle is dist.group.WORLD
-            self._groups[handle.group_name] = self._table.made(ranks, label=handle.group_desc, is_world=is_world)
+            self._groups[_name_of(handle)] = self._table.made(ranks, label=handle.group_desc, is_world=is_world)
 
     # -- what the wrappers call --------------------------------------------------------------------------------------
 
     def group_of(self, handle: ProcessGroup) -> Group:
         """The group behind torch's handle."""
-        found = self._groups.get(handle.group_name)
+        found = self._groups.get(_name_of(handle))
         if found is None:
             ranks = dist.get_process_group_ranks(handle)
-            found = self._groups[handle.group_name] = self._table.made(ranks, label=handle.group_desc)
+            found = self._groups[_name_of(handle)] = self._table.made(ranks, label=handle.group_desc)
         return found
 
     def call(self, method: str, original: Callable[..., Any], handle: ProcessGroup, *args: Any, **named: Any) -> Any:
@@ -152,7 +152,7 @@ class Recorder:
             made = original(group_size, group_rank, ranks, *args, **named)
             handle = made[0]
             if isinstance(handle, ProcessGroup):
-                self._groups[handle.group_name] = group
+                self._groups[_name_of(handle)] = group
             return made
 
         return wrapper
@@ -175,6 +175,11 @@ class Recorder:
                 return original(*args, **named)
 
         return wrapper
+
+
+def _name_of(handle: ProcessGroup) -> str:
+    """The name under which torch knows the group. A group written in Python does not carry it."""
+    return distributed_c10d._world.pg_names[handle]
 
 
 def _work_types() -> list[type]:

@@ -1,0 +1,130 @@
+"""Lets a script that asks for CUDA run on a machine without: every CUDA device is the CPU. Needs torch.
+
+What a script asks of shapes, groups and calls is the same; memory, streams and kernels are not examined.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import device_mesh
+from torch.nn.parallel import DistributedDataParallel
+from torch.overrides import TorchFunctionMode
+
+
+def _is_cuda(value: Any) -> bool:
+    if isinstance(value, torch.device):
+        return value.type == "cuda"
+    return isinstance(value, str) and (value == "cuda" or value.startswith("cuda:"))
+
+
+class CudaIsCpu(TorchFunctionMode):
+    """Reads every CUDA device in an argument as the CPU."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = dict(kwargs or {})
+        if func is Tensor.cuda or func is Tensor.pin_memory:
+            return args[0]
+        if func is Tensor.to and len(args) > 1 and isinstance(args[1], int):
+            args = (args[0], "cpu", *args[2:])
+        if func is not torch.device:
+            args = tuple("cpu" if _is_cuda(value) else value for value in args)
+        if _is_cuda(named.get("device")) or isinstance(named.get("device"), int):
+            named["device"] = "cpu"
+        named.pop("pin_memory", None)
+        return func(*args, **named)
+
+
+class _Stream:
+    """A stream that does nothing: the CPU has one order."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        del args, named
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **named: None
+
+    def __enter__(self) -> "_Stream":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+def _nothing(*args: Any, **named: Any) -> None:
+    del args, named
+
+
+def _own_self(value: Any, *args: Any, **named: Any) -> Any:
+    del args, named
+    return value
+
+
+def _first_cpu(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original` with the CPU for a device type given first or by name."""
+
+    def wrapper(*args: Any, **named: Any) -> Any:
+        args = tuple("cpu" if _is_cuda(value) else value for value in args)
+        named = {name: "cpu" if _is_cuda(value) else value for name, value in named.items()}
+        return original(*args, **named)
+
+    return wrapper
+
+
+@contextlib.contextmanager
+def cuda_is_cpu(num_devices: int) -> Iterator[None]:
+    """Plays a machine of `num_devices` CUDA devices while open, unless there are real ones."""
+    if torch.cuda.is_available():
+        yield
+        return
+    cuda: Any = torch.cuda
+    for name, value in {
+        "is_available": lambda: True,
+        "device_count": lambda: num_devices,
+        "current_device": lambda: 0,
+        "get_device_name": lambda *args: "examined",
+        "memory_allocated": lambda *args: 0,
+        "max_memory_allocated": lambda *args: 0,
+        "mem_get_info": lambda *args: (1 << 36, 1 << 36),
+        "get_device_capability": lambda *args: (8, 0),
+        "is_bf16_supported": lambda *args: True,
+        "set_device": _nothing,
+        "synchronize": _nothing,
+        "empty_cache": _nothing,
+        "init": _nothing,
+        "manual_seed": _nothing,
+        "manual_seed_all": _nothing,
+        "reset_peak_memory_stats": _nothing,
+        "Stream": _Stream,
+        "Event": _Stream,
+        "stream": _Stream,
+        "current_stream": _Stream,
+        "device": _Stream,
+    }.items():
+        setattr(cuda, name, value)
+    nn.Module.cuda = _own_self  # type: ignore[method-assign,assignment]
+    original_to = nn.Module.to
+
+    def to(module: Any, *args: Any, **named: Any) -> Any:
+        args = tuple("cpu" if _is_cuda(value) or type(value) is int else value for value in args)
+        if _is_cuda(named.get("device")) or type(named.get("device")) is int:
+            named["device"] = "cpu"
+        return original_to(module, *args, **named)
+
+    nn.Module.to = to  # type: ignore[method-assign,assignment]
+    original_ddp = DistributedDataParallel.__init__
+
+    def ddp(module: Any, *args: Any, **named: Any) -> None:
+        named.pop("device_ids", None)
+        named.pop("output_device", None)
+        original_ddp(module, *args[:1], **named)
+
+    DistributedDataParallel.__init__ = ddp  # type: ignore[method-assign,assignment]
+    device_mesh.init_device_mesh = _first_cpu(device_mesh.init_device_mesh)
+    setattr(torch.distributed, "init_device_mesh", device_mesh.init_device_mesh)  # noqa: B010 (not in its stub)
+    with CudaIsCpu():
+        yield

@@ -1,0 +1,56 @@
+"""`emberward check` of recipes and traces, as a person calls it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from emberward.events import Collective, CollectiveOp, Group, Lane, LaneKind, Observer, TraceBuilder, write_trace
+
+CHECK = (sys.executable, "-c", "from emberward.cli import main; main()", "check")
+SMALL = (
+    "bloom_tiny", "model.num_layers=2", "model.hidden=32", "model.seq_len=16", "layout.dp=2", "layout.tp=1",
+    "batch.global_batch=8", "batch.micro_batch=2",
+)  # fmt: skip
+
+
+def check(*words):
+    done = subprocess.run((*CHECK, *words, "--json"), capture_output=True, text=True, timeout=200, env=dict(os.environ))
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_the_tiny_preset_is_proved_from_one_rank_of_each_role():
+    code, answer = check("bloom_tiny")
+    assert (code, answer["proved"], answer["findings"]) == (0, True, [])
+    assert (answer["num_ranks"], answer["num_roles"]) == (8, 2)
+    assert any(line.startswith("the ranks of a role run one program") for line in answer["assumptions"])
+    assert answer["not_examined"]
+
+
+def test_all_ranks_can_be_run_dry():
+    code, answer = check(*SMALL, "--all-ranks")
+    assert (code, answer["proved"], answer["num_ranks"], answer["num_roles"]) == (0, True, 4, 4)
+
+
+def test_a_layout_whose_program_raises_is_told():
+    """A vocabulary that is not what the recipe says cannot happen; an impossible shape is found before: exit 2."""
+    done = subprocess.run((*CHECK, "bloom_tiny", "layout.tp=3", "--json"), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["findings"][0]["code"] == "C104"
+
+
+@pytest.mark.parametrize("numel", [4, 5])
+def test_traces_of_several_files_are_judged_as_one(tmp_path, numel):
+    world, host = Group(ranks=(0, 1), label="world"), Lane(kind=LaneKind.HOST)
+    for rank, size in enumerate((4, numel)):
+        builder = TraceBuilder(2, Observer.DRY_RUN)
+        body = Collective(op=CollectiveOp.ALL_REDUCE, group=world, dtype="float32", numel=size)
+        builder.add(rank, host, body)
+        write_trace(builder.build(), tmp_path / f"rank{rank}.jsonl")
+    code, answer = check(str(tmp_path))
+    assert code == (numel != 4)
+    assert answer["proved"] is (numel == 4)
+    assert [finding["code"] for finding in answer["findings"]] == ([] if numel == 4 else ["M102"])
