@@ -15,7 +15,7 @@ from emberward.sources.dumps import explain_paths
 
 SAMPLES = [
     DATA / "flight_recorder_gloo" / "rank_0",
-    DATA / "flight_recorder_gloo" / "json_2",
+    DATA / "flight_recorder_nccl" / "_dump_10.json",
     DATA / "flight_recorder_nccl" / "_dump_12",
     DATA / "stacks" / "bloom_two_nodes.txt",
     DATA / "stacks" / "ras_dead.txt",

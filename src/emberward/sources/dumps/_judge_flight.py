@@ -126,7 +126,8 @@ class FlightJudge:
             )
         if reading is not None and reading.kind in WAITING:
             return self._hidden_wait(ranks, victims, reading, evidence)
-        what = "does something else" if reading is None else reading.text
+        subject = verb(ranks, "it does", "they do")
+        what = f"what {subject} instead is not in the dumps" if reading is None else f"it {reading.text}"
         if reading is not None:
             evidence += stack_evidence(reading, self.workers.get(ranks[0], ()))
         evidence.append(age_evidence(self.age, self.limit))
@@ -137,8 +138,7 @@ class FlightJudge:
             evidence += [] if shift is None else [shift]
         return hang_finding(
             "H101",
-            f"{ranks_text(ranks)} never arrived: {waits(victims)} for "
-            f"{verb(ranks, 'it', 'them')}; {verb(ranks, 'it', 'each')} {what}",
+            f"{ranks_text(ranks)} never arrived: {waits(victims)} for {verb(ranks, 'it', 'them')}; {what}",
             kind=Kind.HANG,
             cause=Cause.UNKNOWN if reading is None else reading.cause,
             certainty=Certainty.INFERRED if reading is None else Certainty.OBSERVED,
