@@ -296,3 +296,16 @@ def test_a_folder_of_an_emberward_run_is_read(tmp_path: Path) -> None:
     )
     finding = verdict(tmp_path)
     assert (finding.code, finding.culprit_ranks, finding.cause) == ("H105", (3,), Cause.OUT_OF_MEMORY)
+
+
+def test_a_runs_notes_about_its_ranks_give_ranks_to_stacks_and_are_no_broken_dumps(tmp_path: Path) -> None:
+    (tmp_path / "ranks").mkdir()
+    for rank in range(4):
+        (tmp_path / "ranks" / f"rank{rank:05d}.json").write_text(
+            f'{{"rank": {rank}, "pid": {100 + rank}, "host": "h"}}'
+        )
+    crowd = "    all_reduce (torch/distributed/distributed_c10d.py:3252)\n    step (train.py:9)\n"
+    odd = "    wait (threading.py:327)\n    step (train.py:7)\n"
+    (tmp_path / "all.txt").write_text("".join(py_spy(100 + i, odd if i == 2 else crowd) for i in range(4)))
+    findings = explain_paths([tmp_path]).findings
+    assert [(f.code, f.culprit_ranks) for f in findings] == [("H106", (2,))]

@@ -82,6 +82,7 @@ class Gatherer:
         self._reader = FlightReader()
         self._root = Path(label)
         self._num_unnamed = 0
+        self._rank_of_pid: dict[int, int] = {}
 
     def add(self, path: Path, *, is_named: bool) -> None:
         """Reads one file. `is_named`: a person gave this very path, so an unknown content is worth a word."""
@@ -168,6 +169,10 @@ class Gatherer:
             self._stacks(read_py_spy_json(value, path=name, rank=rank, host=host), rank)
         elif isinstance(value, dict) and path.parent.name == "failures" and rank is not None:
             self._failure(path, rank, value)
+        elif isinstance(value, dict) and path.parent.name == "ranks" and rank is not None:
+            # A run's own note about each of its ranks: whose process is whose.
+            if isinstance(value.get("pid"), int):
+                self._rank_of_pid[value["pid"]] = rank
         elif path.suffix == ".json" or isinstance(value, dict | list):
             return False
         else:
@@ -291,6 +296,12 @@ class Gatherer:
         for rank, flight in evidence.flights.items():
             for thread in flight.thread_ids:
                 owner.setdefault(thread, set()).add(rank)
+        evidence.stacks = [
+            replace(process, rank=self._rank_of_pid[process.pid])
+            if process.rank is None and process.pid in self._rank_of_pid
+            else process
+            for process in evidence.stacks
+        ]
         evidence.stacks = _once([_ranked(process, owner) for process in evidence.stacks])
         return evidence
 
