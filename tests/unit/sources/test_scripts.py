@@ -28,6 +28,7 @@ RIGHT = {
     "right_flag.py": 3,
     "right_ring.py": 3,
     "right_fsdp_tp.py": 4,
+    "right_pipeline.py": 2,
 }
 
 
