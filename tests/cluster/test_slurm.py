@@ -8,10 +8,8 @@ import time
 import pytest
 from ranks.runs import curve, metrics
 
-from cluster.jobs import STEPS, log_of, only_run, rank_command, runs_of, srun, torchrun, write_recipe
+from cluster.jobs import LIMIT_S, STEPS, log_of, only_run, rank_command, runs_of, srun, torchrun, write_recipe
 from emberward.checkpoint import latest, verify
-
-QUICK_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +82,8 @@ def test_a_job_that_ends_with_75_is_requeued_by_slurm_and_goes_on(cluster, text,
     job = cluster.submit(script, "--nodes=2", "--ntasks=2", "--requeue", log=log)
     wait_until(lambda: num_steps(recipe) >= 4, "step 4")
     assert cluster.run("scancel", "--signal=TERM", str(job)).returncode == 0
-    wait_until(lambda: cluster.job(job)["Restarts"] == "1", "the requeue", timeout_s=QUICK_S)
-    wait_until(lambda: cluster.job(job)["JobState"] in ("COMPLETED", "FAILED"), "the job's end")
+    wait_until(lambda: cluster.job(job)["Restarts"] == "1", "the requeue", timeout_s=LIMIT_S)
+    wait_until(lambda: cluster.job(job)["JobState"] in ("COMPLETED", "FAILED"), "the job's end", timeout_s=LIMIT_S)
     assert cluster.job(job)["ExitCode"] == "0:0", log_of(recipe)
     assert summary_of(recipe)["outcome"] == "done"
     assert curve(only_run(recipe)) == straight
@@ -154,7 +152,7 @@ def test_the_tasks_of_a_step_agree_on_the_place_to_meet(cluster, tmp_path, wait_
     steps = [f"srun --nodes={nodes} --ntasks={tasks} {python} {program}" for nodes, tasks in ((2, 3), (1, 2))]
     script = f"{steps[0]}\necho --\n{steps[1]}\necho --\n{python} {program}"
     job = cluster.submit(script, "--nodes=2", "--ntasks=4", log=log)
-    wait_until(lambda: cluster.job(job)["JobState"] in ("COMPLETED", "FAILED"), "the job's end")
+    wait_until(lambda: cluster.job(job)["JobState"] in ("COMPLETED", "FAILED"), "the job's end", timeout_s=LIMIT_S)
     uneven, small, alone = log.read_text().split("--\n")
     places = sorted(map(json.loads, uneven.splitlines()), key=lambda place: place["rank"])
     seen = [[place[key] for key in ("rank", "node", "local_rank", "local_world_size")] for place in places]
