@@ -68,9 +68,7 @@ CATALOGUE: dict[str, CodeEntry] = {
         Kind.DEVICE,
         {"H102": "a rank does not finish what its peers finished", "H103": "a call that all issued does not end"},
     ),
-    **_rows(
-        Kind.MISSING, {"H104": "a rank left out or added a call", "H109": "a send or receive that nobody answers"}
-    ),
+    **_rows(Kind.MISSING, {"H104": "a rank left out or added a call", "H109": "a send or receive that nobody answers"}),
     **_rows(Kind.CRASH, {"H105": "a rank died and the others wait"}),
     **_rows(Kind.RESOURCE, {"H108": "a file cannot be read"}),
     **_rows(Kind.NONE, {"H110": "no hang seen", "H115": "two incidents compared"}),
