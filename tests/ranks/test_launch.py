@@ -99,6 +99,15 @@ def place(tmp_path_factory):
     return path
 
 
+def test_one_rank_is_proved_before_it_starts(place):
+    """Without dp and tp no parameter is a DTensor, which the dry run's fake tensors once could not give memory to."""
+    options = [*SMALL, "data.train=text", "data.held_out=0.2", "--ranks", "1", "--dry", "--json"]
+    said = emberward("train", "bloom_tiny", *options, cwd=place)
+    assert (said.code, said.document["findings"]) == (0, []), said.err
+    assert "1 ranks instead of the recipe's 8: layout.dp=1 layout.tp=1 layout.pp=1" in said.err
+    assert "proved: every call of every rank ends (1 ranks, 1 run dry" in said.err
+
+
 @pytest.fixture(scope="module")
 def straight(place):
     """What the program said about a run that nobody interrupted."""
