@@ -1,8 +1,10 @@
 """Plan a step before it runs: schedules, programs, stages, batches. No torch."""
 
+from emberward.plan._activations import Tiling, layer_bytes, peak_bytes
 from emberward.plan._batch import BatchPlan, solve_batch
 from emberward.plan._boxing import BoxingAdvice, advise_partial, find_route, naive_route, route_through
 from emberward.plan._learning_rate import RatePlan, learning_rate
+from emberward.plan._memory import RankMemory, StepShape, rank_memory
 from emberward.plan._program import HOST, Pipe, pipeline_program, pipeline_trace, program_text
 from emberward.plan._ramp import Ramp, RampPhase
 from emberward.plan._route import CSV_HEADER, BoxingStep, Move, Piece, Placed, Route, transfer_pieces
@@ -20,6 +22,7 @@ from emberward.plan._schedule import (
     schedule_from_csv,
 )
 from emberward.plan._stages import balance, stage_layers
+from emberward.plan._traffic import Traffic, TrafficKind, rank_traffic
 
 __all__ = [
     "CSV_HEADER",
@@ -35,9 +38,14 @@ __all__ = [
     "Placed",
     "Ramp",
     "RampPhase",
+    "RankMemory",
     "RatePlan",
     "Route",
     "Schedule",
+    "StepShape",
+    "Tiling",
+    "Traffic",
+    "TrafficKind",
     "Work",
     "advise_partial",
     "balance",
@@ -46,12 +54,16 @@ __all__ = [
     "forward_only",
     "gpipe",
     "interleaved",
+    "layer_bytes",
     "learning_rate",
     "naive_route",
     "one_f_one_b",
+    "peak_bytes",
     "pipeline_program",
     "pipeline_trace",
     "program_text",
+    "rank_memory",
+    "rank_traffic",
     "require_complete",
     "route_through",
     "schedule_from_csv",

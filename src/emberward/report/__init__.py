@@ -4,6 +4,17 @@ Floor 5. No torch. The web page and the terminal are fed from here; nothing here
 """
 
 from emberward.report._folder import RunFolder
+from emberward.report._preflight import (
+    Measured,
+    Preflight,
+    Role,
+    Seat,
+    compare_first_steps,
+    nearest_layouts,
+    preflight,
+    preflight_json,
+    preflight_text,
+)
 from emberward.report._progress import (
     Progress,
     ProgressReader,
@@ -34,27 +45,38 @@ from emberward.report._run_report import (
 )
 from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, require_sinks
 from emberward.report._step_line import step_line
+from emberward.report._step_shape import decoder_of, step_shape_of
 from emberward.report._write import append_line, write_json
 
 __all__ = [
     "Comparison",
     "JsonlSink",
     "LineTail",
+    "Measured",
     "MetricsSink",
+    "Preflight",
     "Progress",
     "ProgressReader",
     "PublishedRun",
+    "Role",
     "RunFolder",
     "RunReport",
+    "Seat",
     "Sinks",
     "append_line",
     "compare",
+    "compare_first_steps",
     "count_text",
+    "decoder_of",
     "duration_text",
     "eta_s",
     "eval_text",
     "layout_lines",
+    "nearest_layouts",
     "open_sinks",
+    "preflight",
+    "preflight_json",
+    "preflight_text",
     "printable",
     "progress_text",
     "published_runs",
@@ -68,6 +90,7 @@ __all__ = [
     "run_text",
     "slots_of",
     "step_line",
+    "step_shape_of",
     "table",
     "tail_text",
     "write_json",

@@ -1,0 +1,178 @@
+"""Memory of a rank, from sizes alone: weights, gradients, optimizer, gathered copies, activations, buffers.
+
+[Note: memory]
+Weights lie sharded in float32 and are the master weights; gradients are float32, summed over dp; AdamW has two moments
+(Rajbhandari et al. 2020, section 3, count the same 16 bytes a parameter with 16-bit weights and gradients beside the
+float32 copies). These three are exact: tests hold them against the engine's own tensors. The rest is what the engine
+holds at its peak, beside them:
+- gathered: the parameters in the compute type, whole over dp. ZeRO-3 holds two layers' worth at a time, the one that
+  computes and the one that is fetched, and the parameters outside layers; the others hold all of them for the step.
+- unsharded gradients: below ZeRO-2 float32 sums of the whole stage while micro-batches are added up, else one layer's,
+  in the compute type and as the float32 that is sent.
+- activations: see `_activations.py`. Recomputation adds one layer's while that layer's backward runs.
+- buffers: what travels between stages, received one computation early, and ALiBi's bias, which each layer keeps.
+Not counted: the allocator's rounding and cache, communicators, the device's context, temporaries of single kernels.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from emberward.layout import Axis, Decoder, DecoderTensor, Layout, Mesh, Placement, Split, local_shape
+from emberward.plan._activations import Tiling, layer_bytes, peak_bytes, stage_bytes
+from emberward.plan._schedule import Schedule
+
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShape:
+    """What memory depends on: the model, the mesh (pp, dp_replicate, dp_shard, tp), stages, schedule and widths.
+
+    `zero` counts as ZeRO does: 0 nothing sharded over dp, 1 optimizer, 2 and gradients, 3 and parameters.
+    """
+
+    decoder: Decoder
+    mesh: Mesh
+    stage_layers: tuple[range, ...]
+    schedule: Schedule
+    zero: int
+    tiling: Tiling
+
+    @property
+    def dp(self) -> int:
+        """Ranks that read different samples."""
+        return self.mesh.axis_size(Axis.DP_REPLICATE) * self.mesh.axis_size(Axis.DP_SHARD)
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether parameters are gathered into copies: always but on one dp rank in float32."""
+        return self.dp > 1 or self.tiling.compute_bytes != _FLOAT_BYTES
+
+    def is_first(self, stage: int) -> bool:
+        """Whether `stage` holds the embedding."""
+        return stage == 0
+
+    def is_last(self, stage: int) -> bool:
+        """Whether `stage` holds the head."""
+        return stage == len(self.stage_layers) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMemory:
+    """Bytes of one rank at its peak. `num_parameters` counts the elements it holds. See [Note: memory]."""
+
+    rank: int
+    stages: tuple[int, ...]
+    num_parameters: int
+    weight_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    gathered_bytes: int
+    unsharded_gradient_bytes: int
+    activation_bytes: int
+    buffer_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All of them."""
+        fields = (field.name for field in dataclasses.fields(self) if field.name.endswith("_bytes"))
+        return sum(getattr(self, name) for name in fields)
+
+
+def stage_tensors(shape: StepShape, stage: int) -> Iterator[DecoderTensor]:
+    """The parameters of a stage, each once: a tied head that lies beside its embedding is that embedding."""
+    is_first = shape.is_first(stage)
+    if is_first:
+        yield from shape.decoder.first_tensors()
+    for layer in shape.stage_layers[stage]:
+        yield from shape.decoder.layer_tensors(layer)
+    if shape.is_last(stage):
+        yield from shape.decoder.last_tensors(is_also_first=is_first)
+
+
+def held_numel(tensor: DecoderTensor, mesh: Mesh, rank: int, *, is_sharded: bool = True) -> int:
+    """Elements of `tensor` on `rank`: its part over tp and, with `is_sharded`, of that its part over dp_shard."""
+    placements: dict[Axis, Placement] = {}
+    if tensor.tp_dim is not None:
+        placements[Axis.TP] = Split(tensor.tp_dim)
+    if is_sharded:
+        placements[Axis.DP_SHARD] = Split(0)
+    count = 1
+    for length in local_shape(tensor.shape, Layout(placements), mesh, rank):
+        count *= length
+    return count
+
+
+def rank_memory(shape: StepShape, rank: int) -> RankMemory:
+    """The memory of `rank`. Pure; costs as many steps as the rank has parameters and actions."""
+    pp_rank = shape.mesh.coordinates(rank).get(Axis.PP, 0)
+    stages = shape.schedule.stages_of(pp_rank)
+    tensors = [tensor for stage in stages for tensor in stage_tensors(shape, stage)]
+    local = [held_numel(tensor, shape.mesh, rank) for tensor in tensors]
+    num_parameters = sum(local)
+    gathered, unsharded = _gathered_bytes(shape, stages, rank)
+    return RankMemory(
+        rank=rank,
+        stages=stages,
+        num_parameters=num_parameters,
+        weight_bytes=_FLOAT_BYTES * num_parameters,
+        gradient_bytes=_FLOAT_BYTES * num_parameters,
+        # Two moments, and a float32 count of updates for each parameter that the rank holds a part of.
+        optimizer_bytes=2 * _FLOAT_BYTES * num_parameters + _FLOAT_BYTES * sum(1 for numel in local if numel),
+        gathered_bytes=gathered,
+        unsharded_gradient_bytes=unsharded,
+        activation_bytes=_activation_bytes(shape, stages, pp_rank),
+        buffer_bytes=_buffer_bytes(shape, stages),
+    )
+
+
+def _gathered_bytes(shape: StepShape, stages: Sequence[int], rank: int) -> tuple[int, int]:
+    """(gathered parameters, unsharded gradients) at the peak."""
+    if not shape.is_wrapped:
+        return 0, 0
+    width = shape.tiling.compute_bytes
+    layers = [
+        sum(held_numel(tensor, shape.mesh, rank, is_sharded=False) for tensor in shape.decoder.layer_tensors(layer))
+        for stage in stages
+        for layer in shape.stage_layers[stage]
+    ]
+    everything = sum(
+        held_numel(tensor, shape.mesh, rank, is_sharded=False)
+        for stage in stages
+        for tensor in stage_tensors(shape, stage)
+    )
+    outside = everything - sum(layers)
+    at_once = outside + sum(sorted(layers)[-2:])
+    largest = max([*layers, outside])
+    gathered = width * (at_once if shape.zero == 3 else everything)
+    adds_up = shape.zero < 2 and shape.schedule.num_mb > 1
+    passing = (width + _FLOAT_BYTES) * largest
+    return gathered, passing + (_FLOAT_BYTES * everything if adds_up else 0)
+
+
+def _activation_bytes(shape: StepShape, stages: Sequence[int], pp_rank: int) -> int:
+    sizes = {
+        stage: stage_bytes(
+            shape.decoder,
+            shape.tiling,
+            num_layers=len(shape.stage_layers[stage]),
+            is_first=shape.is_first(stage),
+            is_last=shape.is_last(stage),
+        )
+        for stage in stages
+    }
+    peak = peak_bytes(shape.schedule, pp_rank, sizes)
+    return peak + (layer_bytes(shape.decoder, shape.tiling) if shape.tiling.recompute else 0)
+
+
+def _buffer_bytes(shape: StepShape, stages: Sequence[int]) -> int:
+    """Received results and gradients that wait for their turn, the gradient that leaves, and ALiBi's biases."""
+    transfers = 0
+    if shape.schedule.num_ranks > 1:
+        transfers = sum(2 * (not shape.is_first(stage)) + (not shape.is_last(stage)) for stage in stages)
+    decoder, tiling = shape.decoder, shape.tiling
+    num_layers = sum(len(shape.stage_layers[stage]) for stage in stages)
+    has_alibi = decoder.has_embed_norm
+    bias = decoder.num_heads // tiling.tp * decoder.seq_len**2 * tiling.compute_bytes if has_alibi else 0
+    return transfers * tiling.stream_bytes(decoder) + num_layers * bias
