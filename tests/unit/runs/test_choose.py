@@ -52,7 +52,8 @@ def test_another_recipe_is_refused_by_the_keys_that_differ(runs):
     assert caught.value.code == "C107"
     assert "run bloom_tiny/first is not finished and has another recipe" in text
     assert "seed 1234" in text
-    assert "optim.lr 0.003" in text
+    assert f"optim.lr {recipe().recipe.optim.lr}" in text
+    assert "optim.lr 0.002" in text
     assert "--resume" not in text
 
 
