@@ -46,6 +46,7 @@ campaign: setup
 	$(VENV)/bin/python benchmarks/match_scale.py
 	$(VENV)/bin/python benchmarks/match_vs_torch.py --output docs/measured/match_vs_torch.json
 	$(VENV)/bin/python benchmarks/engine_overhead.py --output docs/measured/engine_overhead.json
+	$(VENV)/bin/python benchmarks/predictions.py
 
 setup-train:
 	$(SETUP) --extras train
