@@ -26,10 +26,8 @@ report = [
 for process in ranks:
     process.terminate()
 for process in ranks:
-    if "linger" in BEHAVIOURS:
-        process.wait()
     try:
-        process.wait(1.0)
+        process.wait(20.0)
     except subprocess.TimeoutExpired:
         process.kill()
 print("\n".join(report), flush=True)  # noqa: T201

@@ -69,9 +69,6 @@ elif BEHAVIOUR == "segfault":
 elif BEHAVIOUR == "echo":
     wait(lambda: any((FOLDER / "failures").glob("rank*.json")) or told)
     fail(RuntimeError(ECHO))
-elif BEHAVIOUR == "linger":
-    # The agent's word reaches it, but it does not end.
-    wait(lambda: False)
 else:
     wait(lambda: told)
     if BEHAVIOUR == "serve":
