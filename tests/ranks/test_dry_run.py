@@ -1,10 +1,12 @@
 """The dry run of a rank is what that rank does: every event of it, on every rank, in every phase."""
 
 import pytest
+import torch
 
 from emberward.events import Barrier, Collective, GroupCreate, Observer, Recv, Send, Stage, Trace, Wait
 from emberward.match import check
-from emberward.sources import first_difference
+from emberward.sources import Tape, Transport, first_difference
+from emberward.sources.recorder import Recorder
 from ranks.dry_cases import both
 
 LAYOUTS = {
@@ -60,3 +62,18 @@ def test_a_real_run_that_does_otherwise_is_told(pool, tmp_path, plant):
     assert difference is not None
     assert "dry_cases.py" in str(difference.found.site)
     assert f"rank 1, event {difference.index}: expected " in str(difference)
+
+
+def record_and_let_go(rank, world_size):
+    """Whether every method of a process group is, after a recording, the very object it was before."""
+    before = dict(vars(torch.distributed.ProcessGroup))
+    with Recorder(Tape(rank, find_site=lambda: None, transport=Transport.GLOO)).recording():
+        during = dict(vars(torch.distributed.ProcessGroup))
+    after = dict(vars(torch.distributed.ProcessGroup))
+    total = torch.ones(1)
+    torch.distributed.all_reduce(total)
+    return during != before, after == before, float(total)
+
+
+def test_a_recording_leaves_torch_as_it_was(pool):
+    assert pool.run(record_and_let_go, 2) == [(True, True, 2.0)] * 2

@@ -188,7 +188,12 @@ def _work_types() -> list[type]:
 
 
 def _replace(stack: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
-    stack.callback(setattr, owner, name, getattr(owner, name))
+    # The class's own entry, not `getattr`'s: pybind11 binds a method by a descriptor that `getattr` unwraps.
+    kept = vars(owner).get(name)
+    if kept is None:
+        stack.callback(delattr, owner, name)
+    else:
+        stack.callback(setattr, owner, name, kept)
     setattr(owner, name, value)
 
 
