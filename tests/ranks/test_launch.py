@@ -166,6 +166,8 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
     assert "is not finished and has another recipe" in said.err
 
     again = Started(place, *command("killed"))
+    # Before its launcher has begun the new attempt, the run is one that failed, and a watch of it ends at once.
+    wait_until(lambda: '"attempt": 2' in (path / "attempts.jsonl").read_text(), "the second attempt's start")
     seen = emberward("watch", str(path), cwd=place)
     code, out, err = again.end()
     assert code == 0, err
