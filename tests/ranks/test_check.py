@@ -11,8 +11,8 @@ from emberward.events import Collective, CollectiveOp, Group, Lane, LaneKind, Ob
 
 CHECK = (sys.executable, "-c", "from emberward.cli import main; main()", "check")
 SMALL = (
-    "bloom_tiny", "model.num_layers=2", "model.hidden=32", "model.seq_len=16", "layout.dp=2", "layout.tp=1",
-    "batch.global_batch=8", "batch.micro_batch=2",
+    "bloom_tiny", "model.num_layers=2", "model.hidden=32", "model.seq_len=16", "batch.global_batch=8",
+    "batch.micro_batch=2", "--ranks", "4",
 )  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def test_the_tiny_preset_is_proved_from_one_rank_of_each_role():
     assert answer["not_examined"]
 
 
-def test_all_ranks_can_be_run_dry():
+def test_fewer_ranks_adapt_the_presets_layout_and_all_of_them_can_be_run_dry():
     code, answer = check(*SMALL, "--all-ranks")
     assert (code, answer["proved"], answer["num_ranks"], answer["num_roles"]) == (0, True, 4, 4)
 

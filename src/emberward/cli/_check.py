@@ -10,7 +10,7 @@ from emberward.data import open_tokenizer
 from emberward.events import Event, Trace, TraceFormatError, read_trace
 from emberward.findings import ConfigError, exit_code_of
 from emberward.match import Outcome, Verdict, check, explain, explain_finding
-from emberward.recipe import Loaded, load_recipe, resolve
+from emberward.recipe import fit_ranks, resolve_fitted
 
 MAX_TRACE_FILES = 100_000
 
@@ -23,6 +23,8 @@ class CheckOptions:
     num_ranks: int | None
     all_ranks: bool
     environment: Mapping[str, str]
+    program: str = "emberward"
+    """How the person can call this program again."""
 
 
 def check_verb(options: CheckOptions, screen: Screen) -> int:
@@ -44,11 +46,12 @@ def check_verb(options: CheckOptions, screen: Screen) -> int:
 
 
 def _check_recipe(options: CheckOptions, screen: Screen) -> int:
-    loaded = load_recipe(options.words[0], options.words[1:])
-    num_ranks = options.num_ranks or _own_ranks(loaded, options.words[0])
-    tokenizer = open_tokenizer(loaded.recipe.data.tokenizer)
-    resolved = resolve(loaded, num_ranks=num_ranks, tokenizer_size=tokenizer.size)
-    for line in (*resolved.batch.explain().splitlines(), *resolved.notes):
+    command = (options.program, "check")
+    name, overrides = options.words[0], options.words[1:]
+    fitted = fit_ranks(name, overrides, num_ranks=options.num_ranks, command=command)
+    tokenizer = open_tokenizer(fitted.loaded.recipe.data.tokenizer)
+    resolved = resolve_fitted(fitted, overrides, tokenizer_size=tokenizer.size, command=command)
+    for line in (*resolved.batch.explain().splitlines(), *fitted.notes, *resolved.notes):
         screen.say(line)
     proof = prove_recipe(resolved, environment=options.environment, all_ranks=options.all_ranks)
     screen.say(proof_text(proof))
@@ -64,20 +67,6 @@ def _check_recipe(options: CheckOptions, screen: Screen) -> int:
         seconds=round(proof.seconds, 2),
     )
     return exit_code_of(proof.findings)
-
-
-def _own_ranks(loaded: Loaded, name: str) -> int:
-    layout = loaded.recipe.layout
-    if layout.dp is None:
-        raise ConfigError(
-            "the number of ranks is not known",
-            code="C104",
-            where="layout.dp",
-            expected="--ranks N, or layout.dp with layout.tp and layout.pp",
-            found="neither",
-            next=f"emberward check {name} --ranks {layout.tp * layout.pp}",
-        )
-    return layout.dp * layout.tp * layout.pp
 
 
 def proof_text(proof: Proof) -> str:

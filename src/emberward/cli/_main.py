@@ -91,7 +91,11 @@ def _check(
         )
         guarded(lambda screen: examine(script, screen), is_json=is_json)
     options = CheckOptions(
-        words=tuple(context.args), num_ranks=ranks, all_ranks=all_ranks, environment=dict(os.environ)
+        words=tuple(context.args),
+        num_ranks=ranks,
+        all_ranks=all_ranks,
+        environment=dict(os.environ),
+        program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
     )
     guarded(lambda screen: check_verb(options, screen), is_json=is_json)
 

@@ -15,10 +15,10 @@ from emberward.cli._check import proof_line
 from emberward.cli._console import Screen, Told
 from emberward.cli._prove import prove_recipe
 from emberward.data import Manifest, open_tokenizer
-from emberward.findings import ConfigError, Finding, exit_code_of
+from emberward.findings import Finding, exit_code_of
 from emberward.layout import Axis
 from emberward.match import explain_finding
-from emberward.recipe import Loaded, Recipe, Resolved, layouts_for, load_recipe, mesh_of, resolve
+from emberward.recipe import Recipe, Resolved, fit_ranks, mesh_of, resolve_fitted
 from emberward.report import (
     LineTail,
     Progress,
@@ -48,7 +48,6 @@ from emberward.supervise import (
     newest_save,
 )
 
-_GIVEN = ("preset ", "default")
 DEFAULT_RUNS = Path("runs")
 BAR_WIDTH = 20
 
@@ -74,14 +73,15 @@ class TrainOptions:
 
 def train(options: TrainOptions, screen: Screen) -> int:
     """The exit code of a training on this machine; blocks until it ends."""
-    loaded, num_ranks, notes = fit_ranks(load_recipe(options.recipe, options.overrides), options)
-    tokenizer = open_tokenizer(loaded.recipe.data.tokenizer)
-    resolved = resolve(loaded, num_ranks=num_ranks, tokenizer_size=tokenizer.size)
+    command = (options.program, "train")
+    fitted = fit_ranks(options.recipe, options.overrides, num_ranks=options.num_ranks, command=command)
+    tokenizer = open_tokenizer(fitted.loaded.recipe.data.tokenizer)
+    resolved = resolve_fitted(fitted, options.overrides, tokenizer_size=tokenizer.size, command=command)
     recipe = resolved.recipe
     require_sinks(
         tensorboard=recipe.log.tensorboard, wandb=recipe.log.wandb, prometheus_port=recipe.log.prometheus_port
     )
-    for line in (*resolved.batch.explain().splitlines(), *notes, *resolved.notes):
+    for line in (*resolved.batch.explain().splitlines(), *fitted.notes, *resolved.notes):
         screen.say(line)
     start = choose_run(absolute(options.runs), resolved, intent=options.intent, run_id=options.run_id, new_id=new_id())
     manifest = _prepared(recipe, screen)
@@ -92,7 +92,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
     if options.is_dry:
         _say_layout(resolved, screen)
         screen.say(f"nothing was started; a start now: {start.why}")
-        screen.document(findings, start=start.why, folder=str(start.folder.path), num_ranks=num_ranks)
+        screen.document(findings, start=start.why, folder=str(start.folder.path), num_ranks=resolved.num_ranks)
         return 0
     screen.say(start.why)
     screen.say(f"folder {start.folder.path}")
@@ -102,41 +102,6 @@ def train(options: TrainOptions, screen: Screen) -> int:
         write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
     result = _launch_again(start, resolved, options, screen)
     return _end(start, result, options, screen)
-
-
-def fit_ranks(loaded: Loaded, options: TrainOptions) -> tuple[Loaded, int, list[str]]:
-    """The recipe for the wanted number of ranks, that number, and what a person should know of it.
-
-    A preset's own layout gives way to the number of ranks; a layout that the person wrote does not (C104 later).
-    """
-    layout = loaded.recipe.layout
-    own = None if layout.dp is None else layout.dp * layout.tp * layout.pp
-    if options.num_ranks is None:
-        if own is None:
-            raise ConfigError(
-                "the number of ranks is not known",
-                code="C104",
-                where="layout.dp",
-                expected="--ranks N, or layout.dp with layout.tp and layout.pp",
-                found="neither",
-                next=f"emberward train {options.recipe} --ranks {layout.tp * layout.pp}",
-            )
-        return loaded, own, []
-    written = [key for key in ("layout.dp", "layout.tp", "layout.pp") if not _is_given(loaded.origins, key)]
-    if own in (None, options.num_ranks) or written:
-        return loaded, options.num_ranks, []
-    nearest = layouts_for(loaded.recipe, options.num_ranks, most=1)
-    if not nearest:
-        return loaded, options.num_ranks, []
-    found = nearest[0]
-    changes = [f"layout.dp={found.dp}", f"layout.tp={found.tp}", f"layout.pp={found.pp}"]
-    note = f"{options.num_ranks} ranks instead of the recipe's {own}: {' '.join(changes)}"
-    return load_recipe(options.recipe, (*changes, *options.overrides)), options.num_ranks, [note]
-
-
-def _is_given(origins: Mapping[str, str], key: str) -> bool:
-    """Whether `key` is as the preset or the defaults have it, and not something the person wrote."""
-    return origins.get(key, "default").startswith(_GIVEN)
 
 
 def _prepared(recipe: Recipe, screen: Screen) -> Manifest:

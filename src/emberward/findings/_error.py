@@ -9,7 +9,8 @@ class EmberwardError(Exception):
     """Something a person can act on. Never raised for our own mistakes: those stay assertions.
 
     Fields: `code` of the catalogue, `what` happened, `where` (file:line, key, rank), `expected`, `found`, `next`.
-    Absent facts are None and leave no line in the text.
+    Absent facts are None and leave no line in the text. `choices` are whole commands that would pass, nearest first;
+    whoever knows how the program was called may add them.
     """
 
     exit_code = 1
@@ -25,6 +26,7 @@ class EmberwardError(Exception):
         next: str | None = None,
         cause: Cause = Cause.UNKNOWN,
         ranks: tuple[int, ...] = (),
+        choices: tuple[str, ...] = (),
     ) -> None:
         self.code = code
         self.what = what
@@ -34,6 +36,7 @@ class EmberwardError(Exception):
         self.next = next
         self.cause = cause
         self.ranks = ranks
+        self.choices = choices
         super().__init__(self.text())
 
     def text(self) -> str:
@@ -47,6 +50,7 @@ class EmberwardError(Exception):
         ):
             if value is not None:
                 lines.append(f"  {label:<9} {value}")
+        lines += [f"  {'fits' if i == 0 else '':<9} {command}" for i, command in enumerate(self.choices)]
         return "\n".join(lines)
 
     def to_finding(self) -> Finding:
@@ -64,8 +68,8 @@ class EmberwardError(Exception):
             message=self.what,
             culprit_ranks=self.ranks,
             site=self.where,
-            evidence=evidence,
-            next=self.next or "",
+            evidence=(*evidence, *(f"fits {command}" for command in self.choices)),
+            next=self.next or next(iter(self.choices), ""),
         )
 
 

@@ -2,6 +2,7 @@
 
 from emberward.recipe._derive import layers_of_stages, mesh_of, schedule_of
 from emberward.recipe._difference import Difference, differences
+from emberward.recipe._fit import Fitted, fit_ranks, resolve_fitted
 from emberward.recipe._layouts import layouts_for
 from emberward.recipe._load import Loaded, load_recipe
 from emberward.recipe._recipe import (
@@ -34,6 +35,7 @@ __all__ = [
     "Difference",
     "EvalConfig",
     "Family",
+    "Fitted",
     "LayoutConfig",
     "Loaded",
     "LogConfig",
@@ -48,6 +50,7 @@ __all__ = [
     "ZeroStage",
     "configuration_reference",
     "differences",
+    "fit_ranks",
     "layers_of_stages",
     "layouts_for",
     "load_recipe",
@@ -55,6 +58,7 @@ __all__ = [
     "read_resolved",
     "recipe_yaml",
     "resolve",
+    "resolve_fitted",
     "schedule_of",
     "with_reference",
     "write_reference",

@@ -21,7 +21,7 @@ from emberward.perf import (
     predict,
 )
 from emberward.plan import RankMemory, StepShape, Traffic, bubble_fraction, rank_memory, rank_traffic
-from emberward.recipe import ComputeType, LayoutConfig, Recipe, Resolved, layouts_for
+from emberward.recipe import ComputeType, Recipe, Resolved
 from emberward.report._published import slots_of
 from emberward.report._run_report import layout_lines, table
 from emberward.report._step_shape import decoder_of, step_shape_of
@@ -92,11 +92,6 @@ def preflight(resolved: Resolved, *, hardware: str | None = None, hosts: Sequenc
         prediction=None if cluster is None else _prediction(recipe, shape, cluster),
         memory_gib=None if cluster is None else cluster.device.memory_gib,
     )
-
-
-def nearest_layouts(recipe: Recipe, num_ranks: int) -> tuple[LayoutConfig, ...]:
-    """The layouts of `num_ranks` ranks nearest to a recipe's own that is not legal, the nearest first."""
-    return layouts_for(recipe, num_ranks)
 
 
 def _seats(shape: StepShape, hosts: Sequence[str]) -> tuple[Seat, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from emberward.recipe import load_recipe, resolve
-from emberward.report import compare_first_steps, nearest_layouts, preflight, preflight_json, preflight_text
+from emberward.report import compare_first_steps, preflight, preflight_json, preflight_text
 
 BF16 = "precision.compute=bf16"
 
@@ -65,13 +65,6 @@ def test_the_json_is_json_and_says_what_the_text_says():
     assert value["prediction"]["step_s"] == pytest.approx(found.prediction.step_s)
     assert value["roles"][1]["memory"]["total_bytes"] == found.roles[1].memory.total_bytes
     assert value["bubble"] == found.bubble
-
-
-def test_a_layout_that_is_not_legal_has_legal_neighbours():
-    recipe = load_recipe("bloom_tiny", ["layout.dp=3", "layout.tp=2", "layout.pp=2"]).recipe
-    near = nearest_layouts(recipe, 8)
-    assert near
-    assert all(each.dp * each.tp * each.pp == 8 for each in near)
 
 
 def test_first_steps_stand_beside_the_page():
