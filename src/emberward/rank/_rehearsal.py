@@ -18,8 +18,9 @@ from emberward.data import Batch, EvalSet, TrainData
 from emberward.engine import Engine, World
 from emberward.events import Phase
 from emberward.plan import BatchPlan
+from emberward.rank._position import Position
 from emberward.rank._signals import StopRequest
-from emberward.rank._trainer import Outcome, Position, Trainer
+from emberward.rank._trainer import Outcome, Trainer
 from emberward.recipe import Recipe
 from emberward.report import RunFolder
 

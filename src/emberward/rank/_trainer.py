@@ -10,23 +10,21 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from emberward import checkpoint
 from emberward.data import Batch, EvalSet, PrefetchLoader, TrainData, eval_batches, open_tokenizer, step_indices
 from emberward.engine import Engine, MicroBatch, StepTotals, World
 from emberward.events import Phase, Stage
-from emberward.findings import EmberwardError
 from emberward.plan import BatchPlan, learning_rate
 from emberward.rank._events import StepRecorder
 from emberward.rank._metrics import rates
 from emberward.rank._not_finite import not_finite_finding
-from emberward.rank._saves import newest_save, require_saved_values
+from emberward.rank._position import Position
+from emberward.rank._saves import Saver
 from emberward.rank._signals import StopRequest
 from emberward.recipe import Recipe
 from emberward.report import RunFolder, Sinks, append_line, step_line, write_json
@@ -41,16 +39,6 @@ class Outcome(StrEnum):
 
     DONE = "done"
     STOPPED = "stopped"
-
-
-@dataclass(slots=True, kw_only=True)
-class Position:
-    """How far a run has come. `step` counts finished steps."""
-
-    step: int = 0
-    consumed_samples: int = 0
-    consumed_tokens: int = 0
-    num_skipped: int = 0
 
 
 class Trainer:
@@ -86,14 +74,12 @@ class Trainer:
         self.sinks: Sinks | None = None
         self.is_heard = False
         self._stop = stop
-        self._data_digest = data_digest
+        self._saver = Saver(recipe=recipe, engine=engine, folder=folder, data_digest=data_digest, write=save)
         self._peak_tflops = peak_tflops
-        self._write_save = save
         self._enter = enter
         self._last_progress_s = 0.0
         self._losses: list[float | None] = []
         self._last_evals: dict[str, dict[str, float]] = {}
-        self._saved_step: int | None = None
         self._train_seconds = 0.0
         self._train_tokens = 0
         world = engine.world
@@ -296,66 +282,19 @@ class Trainer:
 
     def save(self) -> None:
         """Saves the run at its position, unless that very save was made already. Blocks until it is whole."""
-        if self._saved_step == self.position.step:
+        if self._saver.has_saved(self.position):
             return
         self._say("save", f"step {self.position.step}")
-        self._write_save(
-            self._folder.checkpoints,
-            step=self.position.step,
-            shards=self.engine.shards(owned_only=True),
-            meta={
-                "consumed_samples": self.position.consumed_samples,
-                "consumed_tokens": self.position.consumed_tokens,
-                "num_skipped": self.position.num_skipped,
-                "engine": dict(self.engine.state()),
-                "data_digest": self._data_digest,
-                "torch": torch.__version__,
-            },
-            rank=self.world.rank,
-            world_size=self.world.mesh.size,
-            agree=self._agree,
-            keep=self.recipe.save.keep,
-        )
-        self._saved_step = self.position.step
+        self._saver.save(self.position)
         self._say("train")
 
     def resume(self) -> bool:
-        """Takes up the newest whole save, if there is one; says whether it did. Blocks; reads files.
-
-        Raises EmberwardError D102 when the data is not what the save was trained on, K101 when no save is whole or the
-        loaded values are not those that were saved.
-        """
-        path = newest_save(self._folder, is_writer=self.world.rank == 0)
-        if path is None:
+        """Takes up the newest whole save, if there is one; says whether it did. See `Saver.resume`."""
+        position = self._saver.resume()
+        if position is None:
             return False
-        manifest = checkpoint.read_manifest(path)
-        meta = manifest.meta
-        if meta["data_digest"] != self._data_digest:
-            raise EmberwardError(
-                "the data changed since the run began",
-                code="D102",
-                where=str(path),
-                expected=f"data {meta['data_digest'][:16]}",
-                found=f"data {self._data_digest[:16]}",
-                next="restore the old data, or start anew with --fresh",
-            )
-        checkpoint.load(path, self.engine.shards(owned_only=False))
-        require_saved_values(path, manifest, self.engine)
-        self.engine.load_state(meta["engine"])
-        self.position = Position(
-            step=manifest.step,
-            consumed_samples=meta["consumed_samples"],
-            consumed_tokens=meta["consumed_tokens"],
-            num_skipped=meta["num_skipped"],
-        )
-        self._saved_step = manifest.step
+        self.position = position
         return True
-
-    def _agree(self, is_right: bool) -> bool:
-        """Whether `is_right` on every rank. All ranks must call; blocks."""
-        vote = torch.tensor([0 if is_right else 1], device=self.world.device)
-        dist.all_reduce(vote, group=self.world.channels["world"].handle)
-        return self.world.read("vote", vote)[0] == 0
 
     def _finish(self, outcome: Outcome, seconds: float) -> None:
         """Writes how the attempt ended; rank 0 does, after all have generated the sample together."""
