@@ -37,12 +37,15 @@ CATALOGUE: dict[str, CodeEntry] = {
             "C111": "the run is in use",
             "C112": "a file or folder cannot be used",
             "C113": "the command is not understood",
+            "C114": "fewer micro-batches than twice the pipeline's ranks",
+            "C115": "a rank needs more memory than the device has",
             "D101": "data cannot be read",
             "D102": "data changed since the run began",
             "L101": "ranks differ before the start",
             "M108": "the trace contradicts itself",
             "M110": "a part was not examined",
             "M111": "an effect of the examined program was refused",
+            "M112": "a group carries other bytes than planned",
         },
     ),
     **_rows(
@@ -97,7 +100,24 @@ CATALOGUE: dict[str, CodeEntry] = {
     **_rows(Kind.EDGE, {"M106": "an edge carries no tensor"}),
     **_rows(Kind.ORDER_HAZARD, {"M107": "no order between communicators that share a device"}),
     **_rows(Kind.RESOURCE, {"R102": "a metrics sink failed"}),
-    **_rows(Kind.SPIKE, {"R101": "loss or gradients are not finite"}),
+    **_rows(
+        Kind.SPIKE,
+        {
+            "R101": "loss or gradients are not finite",
+            "R103": "a spike begins",
+            "R104": "a spike is over, or did not end",
+            "R105": "the first operation that was not finite",
+        },
+    ),
+    **_rows(Kind.CONFIG, {"R106": "the rewind is not possible"}),
+    **_rows(
+        Kind.DRIFT,
+        {
+            "R115": "copies of one tensor differ",
+            "R116": "copies were made equal again",
+            "R117": "ranks are in different states",
+        },
+    ),
 }
 
 

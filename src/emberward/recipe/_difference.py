@@ -8,7 +8,7 @@ from emberward.recipe._schema import leaves
 
 # Reporting, saving and evaluating take nothing from the training's random numbers and give nothing back to it.
 _HARMLESS = frozenset({"name", "timeout_s", "sample_prompt", "sample_tokens", "data.cache", "data.prefetch"})
-_HARMLESS_SECTIONS = ("log.", "save.", "evaluation.")
+_HARMLESS_SECTIONS = ("log.", "save.", "evaluation.", "health.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

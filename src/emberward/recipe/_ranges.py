@@ -87,6 +87,9 @@ RANGES: Mapping[str, Range] = {
     "evaluation.micro_batch": _COUNT,
     "save.interval": _COUNT,
     "save.keep": _COUNT,
+    "health.drift_interval": _COUNT,
+    "health.spike_ratio": Range(at_least=2),
+    "health.inspect": _NOT_NEGATIVE,
     "log.interval": _COUNT,
     "log.events": _NOT_NEGATIVE,
     "log.prometheus_port": Range(at_least=1, at_most=65535),
@@ -97,6 +100,8 @@ _OFF = {
     "optim.clip": "optim.clip=null turns clipping off",
     "save.interval": "save.interval=null saves only at the end",
     "save.keep": "save.keep=null keeps all saves",
+    "health.drift_interval": "health.drift_interval=null never compares",
+    "health.spike_ratio": "health.spike_ratio=null turns the alarm off",
     "evaluation.interval": "evaluation.interval=null evaluates only at the end",
     "log.prometheus_port": "log.prometheus_port=null turns it off",
 }

@@ -200,6 +200,37 @@ class SaveConfig:
     """Saves that are kept, the newest. Null: all."""
 
 
+class DriftPolicy(StrEnum):
+    """What a run does when copies that must be equal differ."""
+
+    REPORT = "report"
+    STOP = "stop"
+    REPAIR = "repair"
+
+
+class SpikePolicy(StrEnum):
+    """What a run does when a spike begins."""
+
+    REPORT = "report"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthConfig:
+    """What a run watches in its own numbers: docs/health.md."""
+
+    drift_interval: int | None = 50
+    """Steps between comparisons of all that must be equal on several ranks. Null: never."""
+    on_drift: DriftPolicy = DriftPolicy.REPORT
+    """When copies differ: ``report``, ``stop`` without a save, or ``repair`` by the majority's values."""
+    spike_ratio: float | None = 5.0
+    """Gradient norm, in running medians, at which a spike begins when the step before was raised. Null: no alarm."""
+    on_spike: SpikePolicy = SpikePolicy.REPORT
+    """When a spike begins: ``report``, or ``stop`` without a save, to be rewound."""
+    inspect: int = 3
+    """Steps of an attempt that are run again to find what made them not finite; in fp16 only at loss scale 1."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """What is shown and recorded. Sinks beside metrics.jsonl are off unless named."""
@@ -246,4 +277,5 @@ class Recipe:
     data: DataConfig = field(default_factory=DataConfig)
     evaluation: EvalConfig = field(default_factory=EvalConfig)
     save: SaveConfig = field(default_factory=SaveConfig)
+    health: HealthConfig = field(default_factory=HealthConfig)
     log: LogConfig = field(default_factory=LogConfig)

@@ -1,0 +1,51 @@
+"""Rules that judge a run's own numbers: spikes, copies that drift, detours after a rewind, how often to save.
+
+Floor 1. Pure: no clock, no file, no torch. `rank` gives them the numbers, `report` shows what they say.
+"""
+
+from emberward.health._detour import Detour, rate_factor, skipped_before
+from emberward.health._drift import (
+    Copies,
+    Difference,
+    Held,
+    find_difference,
+    repair_source,
+    repaired_finding,
+    state_finding,
+    tensor_finding,
+)
+from emberward.health._interval import (
+    IntervalAdvice,
+    JobCosts,
+    LossRow,
+    advise_interval,
+    hours_lost_by_cause,
+    lost_share,
+    optimum_interval_s,
+)
+from emberward.health._spike import SpikeSeen, SpikeTurn, SpikeWatch, spike_finding
+
+__all__ = [
+    "Copies",
+    "Detour",
+    "Difference",
+    "Held",
+    "IntervalAdvice",
+    "JobCosts",
+    "LossRow",
+    "SpikeSeen",
+    "SpikeTurn",
+    "SpikeWatch",
+    "advise_interval",
+    "find_difference",
+    "hours_lost_by_cause",
+    "lost_share",
+    "optimum_interval_s",
+    "rate_factor",
+    "repair_source",
+    "repaired_finding",
+    "skipped_before",
+    "spike_finding",
+    "state_finding",
+    "tensor_finding",
+]
