@@ -32,6 +32,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "C105": "batch sums do not fit",
             "C106": "recipe cannot be read",
             "C107": "another run's folder",
+            "C108": "the kill switch is set",
             "C109": "schedule does not pair",
             "C110": "an optional package is missing",
             "C111": "the run is in use",
@@ -54,6 +55,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "L102": "a rank died",
             "L103": "the launcher could not start the ranks",
             "L105": "the launch ended without a result",
+            "L106": "the command failed",
             "M109": "a rank raised while it was examined",
         },
     ),
@@ -99,7 +101,16 @@ CATALOGUE: dict[str, CodeEntry] = {
     **_rows(Kind.DEADLOCK, {"M104": "deadlock"}),
     **_rows(Kind.EDGE, {"M106": "an edge carries no tensor"}),
     **_rows(Kind.ORDER_HAZARD, {"M107": "no order between communicators that share a device"}),
-    **_rows(Kind.RESOURCE, {"R102": "a metrics sink failed"}),
+    **_rows(
+        Kind.RESOURCE,
+        {
+            "L108": "the watching is incomplete",
+            "L109": "a notification failed",
+            "L110": "no sign of life of the supervisor",
+            "R102": "a metrics sink failed",
+        },
+    ),
+    **_rows(Kind.NONE, {"L111": "stopped by the kill switch"}),
     **_rows(
         Kind.SPIKE,
         {

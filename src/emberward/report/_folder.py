@@ -31,6 +31,11 @@ class RunFolder:
         return self.path / "proof.json"
 
     @property
+    def preflight(self) -> Path:
+        """The pre-flight page, and what the first steps measured of it."""
+        return self.path / "preflight.json"
+
+    @property
     def data(self) -> Path:
         """Where the prepared data's manifest lies."""
         return self.path / "data.json"
@@ -69,6 +74,26 @@ class RunFolder:
     def attempts(self) -> Path:
         """Two lines an attempt: its start and its end."""
         return self.path / "attempts.jsonl"
+
+    @property
+    def command(self) -> Path:
+        """What `emberward run` started here, and where; a recipe's run has none."""
+        return self.path / "command.json"
+
+    @property
+    def supervisor(self) -> Path:
+        """That the supervisor is alive, written again every two seconds."""
+        return self.path / "supervisor.json"
+
+    @property
+    def acknowledged(self) -> Path:
+        """Findings that a person has taken up, and until when nobody else need hear of them."""
+        return self.path / "acknowledged.jsonl"
+
+    @property
+    def kill_switch(self) -> Path:
+        """The file that, while it exists, stops this run's name: no start, and what runs saves and ends."""
+        return self.path.parent / "kill-switch"
 
     @property
     def lock(self) -> Path:

@@ -5,5 +5,15 @@ The launcher and ranks that plain torchrun or srun started decide by the same co
 
 from emberward.runs._choose import Intent, Start, begin, choose_run, new_id, recipe_digest
 from emberward.runs._data import prepare_data
+from emberward.runs._kill_switch import require_no_kill_switch
 
-__all__ = ["Intent", "Start", "begin", "choose_run", "new_id", "prepare_data", "recipe_digest"]
+__all__ = [
+    "Intent",
+    "Start",
+    "begin",
+    "choose_run",
+    "new_id",
+    "prepare_data",
+    "recipe_digest",
+    "require_no_kill_switch",
+]
