@@ -18,7 +18,7 @@ SHOWN = {
     "cli": set(),
     "rank": {"dry"},
     "recipe": {"presets"},
-    "sources": {"dumps", "fake_world", "recorder", "script"},
+    "sources": {"attach", "dumps", "fake_world", "live", "recorder", "ring", "script"},
 }
 WITHOUT_TORCH = """
 import sys

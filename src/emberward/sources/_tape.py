@@ -12,7 +12,7 @@ the group's own stream (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, pointT
 """
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -30,6 +30,7 @@ from emberward.events import (
     Ref,
     Send,
     Site,
+    State,
     Wait,
 )
 
@@ -49,14 +50,22 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class Note:
+    """One act of a thread. `waited`: the number of the call that it waits for, None when it is a call itself.
+
+    Times are nanoseconds of the monotonic clock, None where nobody measured.
+    """
+
     thread: int
     site: Site | None
     phase: Phase
     body: Body | None
     is_blocking: bool
     waited: int | None
-    """The note of the call that this note waits for; None when this note is a call."""
+    issued_ns: int | None = None
+    started_ns: int | None = None
+    completed_ns: int | None = None
+    state: State | None = None
 
 
 class Tape:
@@ -67,7 +76,7 @@ class Tape:
         self.transport = transport
         self._find_site = find_site
         self._phase = Phase()
-        self._notes: list[_Note] = []
+        self._notes: list[Note] = []
         self._waited: set[int] = set()
         self._threads: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -104,22 +113,24 @@ class Tape:
         site = self._find_site()
         with self._lock:
             thread = self._threads.setdefault(threading.get_ident(), len(self._threads))
-            self._notes.append(_Note(thread, site, self._phase, body, is_blocking, waited))
+            self._notes.append(Note(thread, site, self._phase, body, is_blocking, waited))
             return len(self._notes) - 1
 
     def events(self) -> tuple[Event, ...]:
         """Everything so far as events."""
-        notes = list(self._notes)
-        following: dict[int, _Note] = {}
-        last: dict[int, int] = {}
-        for number, note in enumerate(notes):
-            if note.thread in last:
-                following[last[note.thread]] = note
-            last[note.thread] = number
-        writer = _Writer(self.rank, self.transport)
-        for number, note in enumerate(notes):
-            writer.write(number, note, following.get(number))
-        return tuple(writer.out)
+        return tuple(event for event in events_of(list(self._notes), self.rank, self.transport) if event is not None)
+
+
+def events_of(notes: Sequence[Note], rank: int, transport: Transport) -> list[Event | None]:
+    """For each note its event, None where it leaves none. See [Note: what becomes an event]."""
+    following: dict[int, Note] = {}
+    last: dict[int, int] = {}
+    for number, note in enumerate(notes):
+        if note.thread in last:
+            following[last[note.thread]] = note
+        last[note.thread] = number
+    writer = _Writer(rank, transport)
+    return [writer.write(number, note, following.get(number)) for number, note in enumerate(notes)]
 
 
 class _Writer:
@@ -128,40 +139,50 @@ class _Writer:
     def __init__(self, rank: int, transport: Transport) -> None:
         self.rank = rank
         self.transport = transport
-        self.out: list[Event] = []
         self._refs: dict[int, Ref] = {}
         self._folded: set[int] = set()
         self._heads: dict[Lane, int] = {}
         self._last_host: dict[int, Ref] = {}
         self._lanes: dict[Hashable, Lane] = {}
 
-    def write(self, number: int, note: _Note, following: _Note | None) -> None:
-        """Appends the event of a note, if it has one."""
+    def write(self, number: int, note: Note, following: Note | None) -> Event | None:
+        """The event of a note, if it has one."""
         if note.waited is not None:
-            if note.waited not in self._folded:
-                self._put(self._host(note.thread), Wait(on=self._refs[note.waited]), note, after=())
-            return
+            if note.waited in self._folded:
+                return None
+            return self._put(self._host(note.thread), Wait(on=self._refs[note.waited]), note, after=())
         body = note.body
         assert body is not None, "a note that waits for nothing is a call"
         is_next = following is not None and following.waited == number and _batch_of(body) is None
         if note.is_blocking or is_next:
             self._folded.add(number)
-            self._refs[number] = self._put(self._host(note.thread), body, note, after=())
+            event = self._put(self._host(note.thread), body, note, after=())
         else:
             before = self._last_host.get(note.thread)
             after = () if before is None else (before,)
-            self._refs[number] = self._put(self._comm(body), body, note, after=after)
+            event = self._put(self._comm(body), body, note, after=after)
+        self._refs[number] = event.ref
+        return event
 
-    def _put(self, lane: Lane, body: Body, note: _Note, *, after: tuple[Ref, ...]) -> Ref:
+    def _put(self, lane: Lane, body: Body, note: Note, *, after: tuple[Ref, ...]) -> Event:
         position = self._heads.get(lane, 0)
         self._heads[lane] = position + 1
         event = Event(
-            rank=self.rank, lane=lane, position=position, body=body, after=after, site=note.site, phase=note.phase
+            rank=self.rank,
+            lane=lane,
+            position=position,
+            body=body,
+            after=after,
+            site=note.site,
+            phase=note.phase,
+            issued_ns=note.issued_ns,
+            started_ns=note.started_ns,
+            completed_ns=note.completed_ns,
+            state=note.state,
         )
-        self.out.append(event)
         if lane.kind is LaneKind.HOST:
             self._last_host[note.thread] = event.ref
-        return event.ref
+        return event
 
     @staticmethod
     def _host(thread: int) -> Lane:

@@ -1,0 +1,32 @@
+"""The live ring: what one rank's process does now, in a file that can be read while the rank is stopped, stuck or dead.
+
+The process writes with `RingWriter`, anyone reads with `read_ring`. Standard library only: the writer is loaded into
+strangers' programs, the reader works where torch is not installed.
+"""
+
+from emberward.sources.ring._folder import find_rings, new_ring_folder, remove_ring_folder, ring_folder_name, ring_name
+from emberward.sources.ring._format import Geometry, MarkKind
+from emberward.sources.ring._identity import RingIdentity, identity_here
+from emberward.sources.ring._reader import read_ring
+from emberward.sources.ring._view import Certified, FlightCopy, GroupCount, Mark, RingView, ThreadName
+from emberward.sources.ring._writer import RingWriter
+
+__all__ = [
+    "Certified",
+    "FlightCopy",
+    "Geometry",
+    "GroupCount",
+    "Mark",
+    "MarkKind",
+    "RingIdentity",
+    "RingView",
+    "RingWriter",
+    "ThreadName",
+    "find_rings",
+    "identity_here",
+    "new_ring_folder",
+    "read_ring",
+    "remove_ring_folder",
+    "ring_folder_name",
+    "ring_name",
+]

@@ -1,0 +1,263 @@
+"""Reads a ring. Never raises for what a file holds: what does not fit its check is left out and said in `problems`."""
+
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from emberward.events import Group, Phase
+from emberward.sources._tape import Transport
+from emberward.sources.ring._calls import read_calls
+from emberward.sources.ring._format import (
+    GROUP_WORDS,
+    GROUPS_AT,
+    HEAD,
+    HEAD_CRC_AT,
+    MAGIC,
+    MAIN_THREAD,
+    MARK,
+    MARK_BYTES,
+    MARK_CRC_AT,
+    MARK_END_AT,
+    MARK_KINDS,
+    MAX_DEPTH,
+    MAX_RING_BYTES,
+    STAGE_OF_KIND,
+    TRANSPORTS,
+    VERSION,
+    WORDS_AT,
+    Flag,
+    Geometry,
+    GroupWord,
+    Word,
+    check_of,
+)
+from emberward.sources.ring._identity import RingIdentity, boot_id
+from emberward.sources.ring._records import Records
+from emberward.sources.ring._view import Certified, FlightCopy, GroupCount, Mark, RingView
+
+MAX_FLIGHT_BYTES = 64 << 20
+"""A copy of the flight recorder that is longer when unpacked is not believed."""
+
+
+def read_ring(path: Path, *, num_events: int | None = None) -> RingView:
+    """What the ring at `path` holds now; of its calls the last `num_events`, or all that it keeps.
+
+    A view that is not `is_readable` says in `problems` why there is nothing in it. Blocks on the disk under the file
+    alone; ``num_events=0`` reads in about a millisecond.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_RING_BYTES + 1)
+    except OSError as error:
+        return _unreadable(path, f"cannot be read: {error.strerror or error}")
+    if len(data) > MAX_RING_BYTES:
+        return _unreadable(path, f"is longer than {MAX_RING_BYTES} bytes")
+    return view_of(data, path=path, now_ns=time.monotonic_ns(), now_unix=time.time(), num_events=num_events)
+
+
+def view_of(
+    data: bytes, *, path: Path, now_ns: int, now_unix: float, num_events: int | None = None, boot: str | None = None
+) -> RingView:
+    """What the bytes of a ring say. `boot` names the reader's boot, as `boot_id` does."""
+    head = _head_of(data)
+    if isinstance(head, str):
+        return _unreadable(path, head)
+    identity, sizes, transport = head
+    is_here = identity.boot_id == (boot_id() if boot is None else boot)
+
+    def age_of(then_ns: int) -> float | None:
+        """Seconds since; from the other host's wall clock when its monotonic one is not ours."""
+        if then_ns == 0:
+            return None
+        since_began = (then_ns - identity.began_ns) / 1e9
+        age = (now_ns - then_ns) / 1e9 if is_here else now_unix - identity.began_unix - since_began
+        return max(age, 0.0)
+
+    words = struct.unpack_from("<64Q", data, WORDS_AT)
+    records = Records(data, start=sizes.table_at, size=min(words[Word.TABLE_USED], sizes.table_bytes))
+    problems = list(records.problems)
+    if words[Word.FLAGS] & Flag.TABLE_FULL:
+        problems.append("its table of names is full: newer lines and groups have none")
+    if words[Word.FLAGS] & Flag.GROUPS_FULL:
+        problems.append(f"more than {sizes.num_groups} groups: calls of the others are not told apart")
+    groups, counts = _groups_of(data, sizes, records)
+    marks = _marks_of(data, sizes, records, depth=words[Word.DEPTH])
+    step = words[Word.STEP] - 1 if 0 < words[Word.STEP] <= 1 << 62 else None
+    calls = read_calls(data, sizes, records, groups=groups, transport=transport, rank=identity.rank, last=num_events)
+    open_marks = [mark for mark in marks if mark.ended_ns is None and mark.thread == MAIN_THREAD]
+    return RingView(
+        path=path,
+        read_unix=now_unix,
+        read_ns=now_ns,
+        rank=identity.rank,
+        world_size=identity.world_size,
+        local_rank=identity.local_rank,
+        pid=identity.pid,
+        start_ticks=identity.start_ticks,
+        host=identity.host,
+        boot_id=identity.boot_id,
+        began_unix=identity.began_unix,
+        began_ns=identity.began_ns,
+        heartbeat_age_s=age_of(words[Word.HEARTBEAT]),
+        step=step,
+        phase=_phase_of(open_marks[-1] if open_marks else None, step),
+        phase_age_s=age_of(words[Word.PHASE_SINCE]),
+        moved_age_s=age_of(words[Word.MOVED]),
+        marks=marks,
+        groups=counts,
+        events=calls.events,
+        sequences=calls.sequences,
+        numbers=calls.numbers,
+        callers=calls.callers,
+        failures=calls.failures,
+        num_calls=calls.num_calls,
+        threads=records.threads,
+        certificate=_certificate_of(words),
+        flight=_flight_of(data, sizes, words),
+        problems=tuple(problems),
+        is_complete=calls.num_calls <= sizes.num_slots and calls.num_unreadable == 0,
+    )
+
+
+def _unreadable(path: Path, why: str) -> RingView:
+    return RingView(
+        path=path,
+        read_unix=time.time(),
+        read_ns=time.monotonic_ns(),
+        problems=(f"{path.name} {why}",),
+        is_readable=False,
+    )
+
+
+def _text(data: bytes) -> str:
+    return data.rstrip(b"\0").decode("utf-8", "replace")
+
+
+def _head_of(data: bytes) -> tuple[RingIdentity, Geometry, Transport] | str:
+    """Who wrote, how much the file holds, and whose rules its lanes follow; or why that cannot be said."""
+    if len(data) < GROUPS_AT or not data.startswith(MAGIC):
+        return "is no ring"
+    head = data[: HEAD.size]
+    fields = HEAD.unpack(head)
+    if fields[1] != VERSION:
+        return f"has version {fields[1]}; this program reads {VERSION}"
+    if int.from_bytes(data[HEAD_CRC_AT : HEAD_CRC_AT + 4], "little") != zlib.crc32(head):
+        return "has a damaged head"
+    rank, world, local, pid, ticks, began_unix, began, boot, host = fields[2:11]
+    num_groups, num_marks, num_slots, table_bytes, blob_bytes = fields[11:16]
+    sizes = Geometry(
+        num_groups=num_groups, num_marks=num_marks, num_slots=num_slots, table_bytes=table_bytes, blob_bytes=blob_bytes
+    )
+    if not sizes.is_sane or sizes.total_bytes != len(data):
+        return f"has {len(data)} bytes where its head says {sizes.total_bytes}"
+    identity = RingIdentity(
+        rank=rank if rank >= 0 else None,
+        world_size=world if world >= 0 else None,
+        local_rank=local if local >= 0 else None,
+        pid=pid,
+        start_ticks=ticks or None,
+        host=_text(host),
+        boot_id=_text(boot),
+        began_unix=began_unix / 1e9,
+        began_ns=began,
+    )
+    is_known = fields[18] < len(TRANSPORTS)
+    return identity, sizes, Transport(TRANSPORTS[fields[18]]) if is_known else Transport.GLOO
+
+
+def _groups_of(data: bytes, sizes: Geometry, records: Records) -> tuple[dict[int, Group], dict[Group, GroupCount]]:
+    """The groups by their number, and what was counted of each."""
+    groups: dict[int, Group] = {}
+    counts: dict[Group, GroupCount] = {}
+    for number in range(1, sizes.num_groups + 1):
+        words = struct.unpack_from(f"<{GROUP_WORDS}Q", data, GROUPS_AT + (number - 1) * GROUP_WORDS * 8)
+        group = records.groups.get(words[GroupWord.RECORD])
+        if words[GroupWord.RECORD] == 0:
+            break
+        if group is None:
+            continue
+        groups[number] = group
+        sequence = words[GroupWord.SEQUENCE]
+        counts[group] = GroupCount(
+            issued=words[GroupWord.ISSUED],
+            completed=words[GroupWord.COMPLETED],
+            p2p_issued=words[GroupWord.P2P_ISSUED],
+            p2p_completed=words[GroupWord.P2P_COMPLETED],
+            sequence=sequence - 1 if sequence else None,
+            moved_ns=words[GroupWord.MOVED] or None,
+        )
+    return groups, counts
+
+
+def _marks_of(data: bytes, sizes: Geometry, records: Records, *, depth: int) -> tuple[Mark, ...]:
+    """The marks in the order in which they began."""
+    found: dict[int, Mark] = {}
+    for slot, mark in _marks_at(data, sizes, records, range(sizes.num_marks)):
+        if (mark.number - 1) % sizes.num_marks == slot:
+            found[mark.number] = mark
+    deepest = range(sizes.num_marks, sizes.num_marks + min(depth, MAX_DEPTH))
+    for _, mark in _marks_at(data, sizes, records, deepest):
+        found.setdefault(mark.number, mark)
+    return tuple(found[number] for number in sorted(found))
+
+
+def _marks_at(data: bytes, sizes: Geometry, records: Records, slots: range) -> Iterator[tuple[int, Mark]]:
+    for slot in slots:
+        at = sizes.marks_at + slot * MARK_BYTES
+        raw = data[at : at + MARK.size]
+        number, began, step, name, site, thread, kind = MARK.unpack(raw)
+        (crc,) = struct.unpack_from("<I", data, at + MARK_CRC_AT)
+        if number == 0 or crc != zlib.crc32(raw) or kind >= len(MARK_KINDS):
+            continue
+        ended, check = struct.unpack_from("<QQ", data, at + MARK_END_AT)
+        yield (
+            slot,
+            Mark(
+                number=number,
+                kind=MARK_KINDS[kind],
+                step=step if step >= 0 else None,
+                name=records.texts.get(name),
+                site=records.sites.get(site),
+                thread=thread,
+                began_ns=began,
+                ended_ns=ended if check == check_of(number, ended) else None,
+            ),
+        )
+
+
+def _phase_of(mark: Mark | None, step: int | None) -> Phase:
+    if mark is None:
+        return Phase(step=step)
+    stage = STAGE_OF_KIND.get(mark.kind)
+    return Phase(step=step, stage=stage, name=mark.name or (mark.kind.value if stage is None else None))
+
+
+def _certificate_of(words: tuple[int, ...]) -> Certified | None:
+    found = None
+    for cell in (Word.CERTIFIED, Word.CERTIFIED + 4):
+        position, digest, check = words[cell : cell + 3]
+        if check == check_of(position, digest, 1) and (found is None or position > found.position):
+            found = Certified(position=position, digest=digest)
+    return found
+
+
+def _flight_of(data: bytes, sizes: Geometry, words: tuple[int, ...]) -> FlightCopy | None:
+    cells = [words[Word.FLIGHT + 4 * index : Word.FLIGHT + 4 * index + 4] for index in (0, 1)]
+    for index in sorted((0, 1), key=lambda index: -cells[index][0]):
+        number, taken, length, check = cells[index]
+        if number == 0 or length > sizes.blob_bytes:
+            continue
+        start = sizes.blobs_at + index * sizes.blob_bytes
+        packed = data[start : start + length]
+        if check != check_of(number, taken, length, zlib.crc32(packed)):
+            continue
+        try:
+            unpacker = zlib.decompressobj()
+            whole = unpacker.decompress(packed, MAX_FLIGHT_BYTES)
+        except zlib.error:
+            continue
+        if unpacker.eof:
+            return FlightCopy(data=whole, taken_unix=taken / 1e9)
+    return None

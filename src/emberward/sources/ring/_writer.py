@@ -1,0 +1,380 @@
+"""Writes a ring. What is called for every call or mark is short: `benchmarks/recorder_overhead.py` holds its price."""
+
+import itertools
+import mmap
+import os
+import threading
+import time
+import zlib
+from pathlib import Path
+
+from emberward.events import Group, Phase
+from emberward.sources.ring._format import (
+    CHECK,
+    GROUP_WORDS,
+    GROUPS_AT,
+    HEAD,
+    HEAD_CRC_AT,
+    MAGIC,
+    MAIN_THREAD,
+    MARK,
+    MARK_BYTES,
+    MARK_CRC_AT,
+    MARK_END_AT,
+    MARK_KINDS,
+    MASK,
+    MAX_DEPTH,
+    OP_BARRIER,
+    OP_COLLECTIVE,
+    OP_RECV,
+    OP_SEND,
+    RAISED,
+    SLOT,
+    SLOT_BYTES,
+    SLOT_CRC_AT,
+    SLOT_DONE_AT,
+    STAGE_OF_KIND,
+    TRANSPORTS,
+    VERSION,
+    WORDS_AT,
+    Flag,
+    Geometry,
+    GroupWord,
+    MarkKind,
+    Word,
+    check_of,
+)
+from emberward.sources.ring._identity import RingIdentity
+from emberward.sources.ring._table import Table
+
+_FIRST_GROUP = GROUPS_AT // 8 - GROUP_WORDS
+_ISSUED = _FIRST_GROUP + GroupWord.ISSUED
+_COMPLETED = _FIRST_GROUP + GroupWord.COMPLETED
+_P2P_ISSUED = _FIRST_GROUP + GroupWord.P2P_ISSUED
+_P2P_COMPLETED = _FIRST_GROUP + GroupWord.P2P_COMPLETED
+_LIVE = WORDS_AT // 8
+
+
+class RingWriter:
+    """Writes what one process does into the file at `path`, which must not exist yet. Raises OSError when it cannot.
+
+    The file is allocated in full before it is mapped: a full disk under a map would kill the process. Threads may share
+    a writer. No method raises for what it is given, and none blocks but on the disk under the file.
+    """
+
+    def __init__(self, path: Path, identity: RingIdentity, *, geometry: Geometry | None = None) -> None:
+        self.path = path
+        self.identity = identity
+        self.geometry = sizes = geometry or Geometry()
+        self._map = _allocated(path, sizes.total_bytes)
+        self._view = memoryview(self._map)
+        self._words = self._view.cast("Q")
+        self._halves = self._view.cast("I")
+        self._table = Table(self._map, start=sizes.table_at, size=sizes.table_bytes)
+        self._num_slots = sizes.num_slots
+        self._slots_at = sizes.slots_at
+        self._numbers = itertools.count(1)
+        self._mark_numbers = itertools.count(1)
+        self._num_flights = 0
+        main = threading.main_thread()
+        self._main = main.ident
+        self._threads = {main.ident: MAIN_THREAD}
+        self._groups: dict[tuple[tuple[int, ...], int], int] = {}
+        self._issued = [0] * (sizes.num_groups + 1)
+        self._transfers: dict[tuple[int, int, int, int], int] = {}
+        self._open: list[tuple[int, int]] = []
+        self._phases: dict[tuple[MarkKind | None, str | None], int] = {(None, None): 0}
+        self._phase = 0
+        self._step = -1
+        self._transport = 0
+        self.last_number = 0
+        self._noted(self._table.thread(MAIN_THREAD, main.native_id or 0, main.name))
+        self._write_head()
+
+    # -- who writes --------------------------------------------------------------------------------------------------
+
+    def identify(self, identity: RingIdentity, *, transport: str | None = None) -> None:
+        """Says who writes, once the process knows its rank; `transport` is torch's name of the backend."""
+        self.identity = identity
+        if transport is not None:
+            self._transport = next((i for i, name in enumerate(TRANSPORTS) if name in transport.lower()), 0)
+        self._write_head()
+
+    def _write_head(self) -> None:
+        who, sizes = self.identity, self.geometry
+        head = HEAD.pack(
+            MAGIC,
+            VERSION,
+            -1 if who.rank is None else who.rank,
+            -1 if who.world_size is None else who.world_size,
+            -1 if who.local_rank is None else who.local_rank,
+            who.pid,
+            who.start_ticks or 0,
+            int(who.began_unix * 1e9),
+            who.began_ns,
+            who.boot_id.encode("ascii", "replace")[:32],
+            who.host.encode("utf-8", "replace")[:64],
+            sizes.num_groups,
+            sizes.num_marks,
+            sizes.num_slots,
+            sizes.table_bytes,
+            sizes.blob_bytes,
+            0,
+            0,
+            self._transport,
+        )
+        self._map[: HEAD_CRC_AT + 4] = head + zlib.crc32(head).to_bytes(4, "little")
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def site(self, file: str, line: int, function: str) -> int:
+        """The number of a line of the user's program, for `call` and `begin`."""
+        return self._noted(self._table.site(file, line, function))
+
+    def shape(self, dims: tuple[int, ...]) -> int:
+        """The number of a tensor's shape, for `call`."""
+        return self._noted(self._table.shape(dims))
+
+    def problem(self, text: str) -> None:
+        """Says what could not be recorded, once for each text."""
+        self._noted(self._table.problem(text))
+
+    def group(self, group: Group) -> int:
+        """The number of a group, from 1; 0 when there are more than the ring counts."""
+        key = (group.ranks, group.index)
+        found = self._groups.get(key)
+        if found is None:
+            number = len(self._groups) + 1
+            record = self._noted(self._table.group(group)) if number <= self.geometry.num_groups else 0
+            found = self._groups.setdefault(key, number if record else 0)
+            if found:
+                self._words[_FIRST_GROUP + found * GROUP_WORDS + GroupWord.RECORD] = record
+            else:
+                self._words[_LIVE + Word.FLAGS] |= Flag.GROUPS_FULL
+        return found
+
+    def _thread(self, ident: int) -> int:
+        found = self._threads.setdefault(ident, len(self._threads))
+        self._noted(self._table.thread(found, threading.get_native_id(), threading.current_thread().name))
+        return found
+
+    def _noted(self, record: int) -> int:
+        self._words[_LIVE + Word.TABLE_USED] = self._table.used
+        if self._table.is_full:
+            self._words[_LIVE + Word.FLAGS] |= Flag.TABLE_FULL
+        return record
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        op: int,
+        group: int,
+        numel: int = -1,
+        dtype: int = 0,
+        site: int = 0,
+        flags: int = 0,
+        peer: int = -1,
+        out_numel: int = -1,
+        reduce_op: int = 0,
+        shape: int = 0,
+        tag: int = -1,
+        batch: int = -1,
+        target: int = 0,
+        micro_batch: int = -1,
+    ) -> int:
+        """Writes that the calling thread makes a call now; its number, for `done`.
+
+        The codes of op, dtype, reduce op and flags are those of `_format`; `group`, `site` and `shape` are numbers that
+        this writer gave. `peer` is a global rank: the peer of a transfer, the root of a collective. `target` is the
+        call that a wait waits for.
+        """
+        number = self.last_number = next(self._numbers)
+        if op >= OP_COLLECTIVE or op == OP_BARRIER:
+            sequence = self._issued[group] = self._issued[group] + 1
+            if group:
+                self._words[_ISSUED + group * GROUP_WORDS] = sequence
+        elif op in (OP_SEND, OP_RECV):
+            key = (op, group, peer, tag)
+            sequence = self._transfers[key] = self._transfers.get(key, 0) + 1
+            if group:
+                self._words[_P2P_ISSUED + group * GROUP_WORDS] += 1
+        else:
+            sequence = target
+        ident = threading.get_ident()
+        thread = self._threads.get(ident)
+        if thread is None:
+            thread = self._thread(ident)
+        offset = self._slots_at + (number - 1) % self._num_slots * SLOT_BYTES
+        SLOT.pack_into(
+            self._map,
+            offset,
+            number,
+            time.monotonic_ns(),
+            numel,
+            out_numel,
+            sequence,
+            peer,
+            tag,
+            batch,
+            self._step,
+            site,
+            shape,
+            self._phase,
+            group,
+            thread,
+            micro_batch,
+            op,
+            dtype,
+            reduce_op,
+            flags,
+        )
+        self._halves[(offset + SLOT_CRC_AT) >> 2] = zlib.crc32(self._view[offset : offset + 80])
+        return number
+
+    def done(self, number: int, group: int = 0, *, is_transfer: bool = False, started_ns: int = 0) -> None:
+        """Writes that call `number` has completed now; counts it for `group` unless that is 0."""
+        now = time.monotonic_ns()
+        if group:
+            self._words[(_P2P_COMPLETED if is_transfer else _COMPLETED) + group * GROUP_WORDS] += 1
+        if self.last_number - number < self._num_slots:
+            at = (self._slots_at + (number - 1) % self._num_slots * SLOT_BYTES + SLOT_DONE_AT) >> 3
+            words = self._words
+            words[at] = started_ns
+            words[at + 1] = now
+            words[at + 2] = CHECK ^ number ^ started_ns ^ now
+
+    def raised(self, number: int) -> None:
+        """Writes that call `number` raised instead of completing."""
+        self.done(number, started_ns=RAISED)
+
+    # -- marks -------------------------------------------------------------------------------------------------------
+
+    def step(self, step: int) -> None:
+        """What follows belongs to `step`."""
+        self._step = step
+        self._words[_LIVE + Word.STEP] = step + 1
+
+    def phase(self, phase: Phase) -> None:
+        """What follows belongs to `phase`, until the next mark of the main thread begins or ends."""
+        self._phase = self._noted(self._table.phase(phase))
+        if phase.step is not None:
+            self.step(phase.step)
+
+    def begin(self, kind: MarkKind, name: str | None = None, *, site: int = 0) -> int:
+        """Writes that the calling thread begins `kind` now; its number, for `end`."""
+        now = time.monotonic_ns()
+        number = self._mark(kind, name, site, now)
+        if threading.get_ident() == self._main and len(self._open) < MAX_DEPTH:
+            self._mark(kind, name, site, now, number=number, slot=self.geometry.num_marks + len(self._open))
+            phase = self._phases.get((kind, name))
+            if phase is None:
+                stage = STAGE_OF_KIND.get(kind)
+                shown = Phase(stage=stage, name=name or (kind.value if stage is None else None))
+                phase = self._phases[(kind, name)] = self._noted(self._table.phase(shown))
+            self._open.append((number, self._phase))
+            self._phase = phase
+            self._words[_LIVE + Word.DEPTH] = len(self._open)
+            self._words[_LIVE + Word.PHASE_SINCE] = now
+        return number
+
+    def end(self, number: int) -> None:
+        """Writes that the mark ends now, and with it those that were begun inside it."""
+        now = time.monotonic_ns()
+        self._end_mark(number, now)
+        if threading.get_ident() == self._main and any(number == open_number for open_number, _ in self._open):
+            while True:
+                last, self._phase = self._open.pop()
+                if last == number:
+                    break
+                self._end_mark(last, now)
+            self._words[_LIVE + Word.DEPTH] = len(self._open)
+            self._words[_LIVE + Word.PHASE_SINCE] = now
+
+    def moment(self, kind: MarkKind, name: str | None = None, *, site: int = 0, began_ns: int | None = None) -> None:
+        """Writes something that ends now and began at `began_ns`, or now."""
+        now = time.monotonic_ns()
+        self._end_mark(self._mark(kind, name, site, now if began_ns is None else began_ns), now)
+
+    def _mark(
+        self, kind: MarkKind, name: str | None, site: int, now: int, *, number: int = 0, slot: int | None = None
+    ) -> int:
+        number = number or next(self._mark_numbers)
+        slot = (number - 1) % self.geometry.num_marks if slot is None else slot
+        offset = self.geometry.marks_at + slot * MARK_BYTES
+        ident = threading.get_ident()
+        thread = self._threads.get(ident)
+        if thread is None:
+            thread = self._thread(ident)
+        text = 0 if name is None else self._noted(self._table.text(name))
+        code = MARK_KINDS.index(kind)
+        MARK.pack_into(self._map, offset, number, now, self._step, text, site, thread, code)
+        self._halves[(offset + MARK_CRC_AT) >> 2] = zlib.crc32(self._view[offset : offset + MARK.size])
+        return number
+
+    def _end_mark(self, number: int, now: int) -> None:
+        offset = self.geometry.marks_at + (number - 1) % self.geometry.num_marks * MARK_BYTES
+        if self._words[offset >> 3] == number:
+            self._words[(offset + MARK_END_AT) >> 3] = now
+            self._words[(offset + MARK_END_AT + 8) >> 3] = check_of(number, now)
+
+    # -- from beside the main thread ---------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Writes that the process runs Python code now."""
+        self._words[_LIVE + Word.HEARTBEAT] = time.monotonic_ns()
+
+    def sequence(self, group: int, value: int) -> bool:
+        """Writes torch's own count of a group's collectives; whether it has moved since the last time."""
+        at = _FIRST_GROUP + group * GROUP_WORDS
+        if group == 0 or self._words[at + GroupWord.SEQUENCE] == value + 1:
+            return False
+        self._words[at + GroupWord.SEQUENCE] = value + 1
+        self._words[at + GroupWord.MOVED] = self._words[_LIVE + Word.MOVED] = time.monotonic_ns()
+        return True
+
+    def certify(self, position: int, digest: int) -> None:
+        """Writes how far along its certificate the rank is; `digest` has 64 bits."""
+        at = _LIVE + Word.CERTIFIED + (position & 1) * 4
+        self._words[at] = position
+        self._words[at + 1] = digest & MASK
+        self._words[at + 2] = check_of(position, digest & MASK, 1)
+
+    def flight(self, data: bytes) -> bool:
+        """Keeps a copy of torch's flight recorder; False when there is no room for it."""
+        packed = zlib.compress(data, 1)
+        if len(packed) > self.geometry.blob_bytes:
+            return False
+        self._num_flights += 1
+        number, taken = self._num_flights, time.time_ns()
+        cell = _LIVE + Word.FLIGHT + (number & 1) * 4
+        start = self.geometry.blobs_at + (number & 1) * self.geometry.blob_bytes
+        self._words[cell + 3] = 0
+        self._map[start : start + len(packed)] = packed
+        self._words[cell] = number
+        self._words[cell + 1] = taken
+        self._words[cell + 2] = len(packed)
+        self._words[cell + 3] = check_of(number, taken, len(packed), zlib.crc32(packed))
+        return True
+
+    def close(self) -> None:
+        """Lets go of the file, which stays."""
+        for view in (self._words, self._halves, self._view):
+            view.release()
+        self._map.close()
+
+
+def _allocated(path: Path, size: int) -> mmap.mmap:
+    """A map of a new file whose every byte has its place on the disk."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+        else:
+            os.write(descriptor, bytes(size))
+        return mmap.mmap(descriptor, size)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
