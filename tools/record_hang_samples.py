@@ -45,7 +45,7 @@ EXPECTED: dict[str, tuple[str, tuple[int, ...], str, str]] = {
     "orders_differ": ("deadlock", (), "cycle_collective", ""),
     "ring_of_receives": ("deadlock", (), "cycle_p2p", ""),
     "nobody_sends": ("missing", (2,), "unmatched_p2p", "dist.recv(x, src=0)"),
-    "uneven_batches": ("mismatch", (3,), "different_op", "dist.barrier()"),
+    "uneven_batches": ("missing", (3,), "uneven_data", "dist.barrier()"),
     "first_call_missing": ("hang", (2,), "sleep", "time.sleep(3600)"),
     "healthy": ("none", (), "none", ""),
     "slow_but_alive": ("none", (), "none", ""),

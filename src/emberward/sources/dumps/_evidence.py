@@ -24,7 +24,10 @@ class Death:
 
 @dataclass(slots=True, kw_only=True)
 class Evidence:
-    """One incident's dumps, stacks, logs and reports, joined by rank. `problems` are findings about the files."""
+    """One incident's dumps, stacks, logs and reports, joined by rank. `problems` are findings about the files.
+
+    `free_ranks` are known to wait in no call, whatever their dump leaves open.
+    """
 
     label: str
     flights: dict[int, RankFlight] = field(default_factory=dict)
@@ -37,6 +40,7 @@ class Evidence:
     problems: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     num_files: int = 0
+    free_ranks: frozenset[int] = frozenset()
 
     @property
     def is_empty(self) -> bool:

@@ -34,6 +34,9 @@ _SIGNATURE_KEYS = ("profiling_name", "input_sizes", "output_sizes", "input_dtype
 _signature_of = itemgetter(*_SIGNATURE_KEYS)
 _seq_of = itemgetter("collective_seq_id")
 _P2P_NAME = re.compile(r"(?:^|:)(send|recv) (\d+)(?:->|<-)(\d+)$")
+# Torch's recorder tells neither; Emberward's own, written in the same shape, does.
+_ROOT = re.compile(r" root=(\d+)")
+_REDUCE = re.compile(r" by=(\w+)")
 _DEFAULTS: dict[str, Any] = {
     "pg_id": 0,
     "collective_seq_id": 0,
@@ -85,6 +88,8 @@ class Call:
     is_p2p: bool = False
     is_send: bool = False
     peer: int | None = None
+    root: int | None = None
+    reduce_op: str | None = None
 
     @property
     def site(self) -> str | None:
@@ -237,6 +242,7 @@ def call_of(entry: dict[str, Any], completed: int = 0) -> Call:
     """The entry as a value."""
     name = entry["profiling_name"]
     p2p = _P2P_NAME.search(name)
+    root, reduce = _ROOT.search(name), _REDUCE.search(name)
     dtypes = entry["input_dtypes"] or entry["output_dtypes"]
     return Call(
         record=_integer(entry.get("record_id")) or 0,
@@ -253,6 +259,8 @@ def call_of(entry: dict[str, Any], completed: int = 0) -> Call:
         is_p2p=entry["is_p2p"] or p2p is not None,
         is_send=p2p is not None and p2p.group(1) == "send",
         peer=None if p2p is None else int(p2p.group(3)),
+        root=None if root is None else int(root.group(1)),
+        reduce_op=None if reduce is None else reduce.group(1),
     )
 
 

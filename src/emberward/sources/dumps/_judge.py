@@ -1,7 +1,7 @@
 """Joins what was read about an incident into one verdict."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from emberward.events import Trace
@@ -9,11 +9,16 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import check
 from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._flight import KNOWN_VERSIONS
+from emberward.sources.dumps._frames import ProcessStacks
 from emberward.sources.dumps._judge_flight import FlightJudge
 from emberward.sources.dumps._judge_stacks import judge_stacks
 from emberward.sources.dumps._judge_words import judge_deaths, judge_logs, judge_ras, rank_evidence
+from emberward.sources.dumps._refine import frames_by_rank, refine
 from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text
 from emberward.sources.dumps._waits import HELPERS, LineOf, Reading, StackClass, read_process
+
+Read = Callable[[ProcessStacks, LineOf], Reading]
+"""Says what a process does."""
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
 
@@ -51,13 +56,15 @@ def no_source(_: object) -> str | None:
     return None
 
 
-def judge(evidence: Evidence, *, line_of: LineOf = no_source) -> Explanation:
+def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_process) -> Explanation:
     """The verdict on one incident. Pure, but for what `line_of` does: it gives a frame's source line, or None.
+
+    `read` says what a process does by its stacks; one who knows more than the stacks may give another.
 
     Dumps decide who; stacks decide why and where; logs and RAS speak when there is nothing better, and always when they
     tell of a death.
     """
-    readings = [read_process(process, line_of) for process in evidence.stacks]
+    readings = [read(process, line_of) for process in evidence.stacks]
     workers = _workers(readings)
     sections = sorted({reading.process.section for reading in readings})
     main = max(sections, key=lambda s: sum(r.process.section == s for r in readings), default=0)
@@ -83,7 +90,7 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source) -> Explanation:
     findings += evidence.prior
     world = flight_judge.world if flight_judge is not None else tuple(sorted(by_rank))
     missing = tuple(r for r in world if r not in evidence.flights) if evidence.flights else ()
-    findings = _agree(findings, by_rank)
+    findings = refine(_agree(findings, by_rank), frames_by_rank(evidence.flights, by_rank), line_of)
     if not findings:
         findings = [_nothing(evidence)]
     findings = _noted(_sorted(findings), evidence, missing)

@@ -39,7 +39,7 @@ class FlightJudge:
             for rank, reading in self.readings.items()
             if reading.kind not in WAITING and reading.kind not in _UNSURE
         )
-        self.graph = WaitGraph(flights, self.groups, busy)
+        self.graph = WaitGraph(flights, self.groups, busy | self.evidence.free_ranks)
         self.age = age_s(flights.values())
         self.limit = limit_s(flights.values())
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps._frames import Frame
 from emberward.sources.dumps._judge_flight import next_step, stack_evidence, stuck_worker
+from emberward.sources.dumps._program import left_the_loop, parting
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
 from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, LineOf, Reading, StackClass
 
@@ -185,14 +186,6 @@ def _all_busy(busy: list[Reading]) -> Finding:
     )
 
 
-def _parting(odd: Reading, crowd: Reading) -> tuple[Frame, Frame] | None:
-    """The two frames of one function in which two stacks part, from outside in; None when they part otherwise."""
-    for ours, theirs in zip(reversed(odd.frames), reversed(crowd.frames), strict=False):
-        if ours != theirs:
-            return (ours, theirs) if (ours.function, ours.file) == (theirs.function, theirs.file) else None
-    return None
-
-
 def _is_branch(left: Frame, right: Frame, line_of: LineOf) -> bool:
     """Whether an ``else`` lies between two lines of one function: the two are the branches of one choice."""
     low, high = sorted((left.line or 0, right.line or 0))
@@ -226,7 +219,9 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
         return [_alike(waiting)]
     most = [r for r in waiting if r.site == crowd]
     if size < MIN_CROWD or len(odd) > max(1, int(len(waiting) * MAX_ODD_SHARE)) or len({r.site for r in odd}) > 1:
-        return [_crossed(odd, most) if len(sites) == 2 and _parting(odd[0], most[0]) else _unclear(waiting)]
+        return [
+            _crossed(odd, most) if len(sites) == 2 and parting(odd[0].frames, most[0].frames) else _unclear(waiting)
+        ]
     return [_ahead(odd, most, line_of)]
 
 
@@ -250,13 +245,15 @@ def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:
 
 def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding:
     """Few wait in another call than the crowd: past it, before it, or in another branch."""
-    parting = _parting(odd[0], crowd[0])
+    parted = parting(odd[0].frames, crowd[0].frames)
     cause, kind, what = Cause.SKIPPED_COLLECTIVE, Kind.MISSING, "another call than the one"
-    if parting is not None and _is_branch(*parting, line_of):
+    if left_the_loop(odd[0].frames, crowd[0].frames, line_of) is not None:
+        cause, what = Cause.UNEVEN_DATA, "a call behind the loop"
+    elif parted is not None and _is_branch(*parted, line_of):
         cause, kind, what = Cause.DIFFERENT_OP, Kind.MISMATCH, "the other branch of the choice"
-    elif parting is not None and (parting[0].line or 0) < (parting[1].line or 0):
+    elif parted is not None and (parted[0].line or 0) < (parted[1].line or 0):
         cause, what = Cause.EXTRA_COLLECTIVE, "a call before the one"
-    elif parting is not None:
+    elif parted is not None:
         what = "a call behind the one"
     return hang_finding(
         "H104",

@@ -12,6 +12,7 @@ from emberward.events import (
     Lane,
     LaneKind,
     Observer,
+    ReduceOp,
     Site,
     Trace,
     TraceBuilder,
@@ -55,7 +56,8 @@ _SIZED = frozenset(
 def body_of(call: Call, view: GroupView) -> Body | None:
     """The call's event body; None for a call that has no word among events (coalesced parts, foreign backends).
 
-    Sizes that may differ between ranks by right (all-to-all, gather, scatter) are left out. The recorder tells no root.
+    Sizes that may differ between ranks by right (all-to-all, gather, scatter) are left out. Torch's recorder tells no
+    root; a live ring does.
     """
     group = Group(ranks=view.members, index=view.index, label=view.label.partition("[")[0])
     if call.op in _BARRIERS:
@@ -69,6 +71,8 @@ def body_of(call: Call, view: GroupView) -> Body | None:
         group=group,
         dtype=call.dtype if op not in (CollectiveOp.GATHER, CollectiveOp.SCATTER) else None,
         numel=call.numel if is_sized else None,
+        root=call.root,
+        reduce_op=None if call.reduce_op is None else ReduceOp(call.reduce_op),
     )
 
 

@@ -1,0 +1,137 @@
+"""What a program's text says about two lines of it: has one rank left the loop in which the others still are?
+
+[Note: text as evidence]
+A stack tells where a rank is; the text tells what that place means. It is read through the judge's `LineOf`, which may
+have nothing, or a text that changed since: so it only chooses between causes of a fault that is already certain, and
+never makes one.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from emberward.sources.dumps._frames import Frame
+from emberward.sources.dumps._waits import LineOf
+
+MAX_LINES = 20_000
+"""Longest program text that is parsed."""
+
+_LOOPS = (ast.For, ast.While, ast.AsyncFor)
+
+
+def text_of(file: str, line_of: LineOf) -> str | None:
+    """The whole text of a file, as far as `line_of` gives it; None when there is none."""
+    frame = Frame(function="", file=file, line=1)
+    lines = []
+    for number in range(1, MAX_LINES + 1):
+        line = line_of(replace(frame, line=number))
+        if line is None:
+            break
+        lines.append(line)
+    return "\n".join(lines) if lines else None
+
+
+@lru_cache(maxsize=64)
+def _tree(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _covers(node: ast.stmt | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _body_covers(body: list[ast.stmt], line: int) -> bool:
+    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
+
+
+def _loops_around(tree: ast.Module, line: int) -> Iterator[ast.stmt]:
+    for node in ast.walk(tree):
+        if isinstance(node, _LOOPS) and _body_covers(node.body, line):
+            yield node
+
+
+def has_left_loop(text: str, *, inside: int, now: int) -> bool:
+    """Whether line `now` lies behind, and not in, a loop around line `inside`, in the same function."""
+    tree = _tree(text)
+    if tree is None:
+        return False
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
+
+    def home(line: int) -> ast.AST:
+        around = [f for f in functions if _covers(f, line)]
+        return max(around, key=lambda f: f.lineno, default=tree)
+
+    if home(inside) is not home(now):
+        return False
+    outermost = min(_loops_around(tree, inside), key=lambda loop: loop.lineno, default=None)
+    return outermost is not None and now > (outermost.end_lineno or outermost.lineno)
+
+
+def _gives_up(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler ends the block by raising or leaving the program."""
+    for node in ast.walk(handler):
+        if isinstance(node, ast.Raise):
+            return True
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name in ("exit", "_exit", "abort", "kill"):
+                return True
+    return False
+
+
+def swallowing_handler(text: str, line: int) -> int | None:
+    """The line of an ``except`` that goes on after an error at `line`; None when no such handler guards it."""
+    tree = _tree(text)
+    if tree is None:
+        return None
+    guards = [n for n in ast.walk(tree) if isinstance(n, ast.Try) and _body_covers(n.body, line)]
+    guards.sort(key=lambda guard: -guard.lineno)
+    for guard in guards:
+        for handler in guard.handlers:
+            if not _gives_up(handler):
+                return handler.lineno
+    return None
+
+
+def handler_around(text: str, line: int) -> int | None:
+    """The line of the ``except`` in whose block `line` lies; None outside of every handler."""
+    tree = _tree(text)
+    if tree is None:
+        return None
+    found = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.ExceptHandler) and _body_covers(n.body, line)]
+    return max(found, default=None)
+
+
+def parting(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
+    """The two frames of one function in which two stacks part, from outside in; None when they part otherwise."""
+    for left, right in zip(reversed(ours), reversed(theirs), strict=False):
+        if left != right:
+            return (left, right) if (left.function, left.file) == (right.function, right.file) else None
+    return None
+
+
+def _common_function(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
+    """The outermost function that both stacks are in, at different lines: recorders cut the outer frames off."""
+    known = {(frame.function, frame.file): frame for frame in theirs if not frame.is_library}
+    for frame in reversed(ours):
+        other = known.get((frame.function, frame.file))
+        if other is not None and other.line != frame.line:
+            return frame, other
+    return None
+
+
+def left_the_loop(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> tuple[Frame, Frame] | None:
+    """The two frames at which `ours` has left a loop in which `theirs` still is; None when the text does not say so."""
+    parted = parting(ours, theirs) or _common_function(ours, theirs)
+    if parted is None:
+        return None
+    now, inside = parted
+    if now.line is None or inside.line is None or now.is_library:
+        return None
+    text = text_of(now.file, line_of)
+    return parted if text is not None and has_left_loop(text, inside=inside.line, now=now.line) else None

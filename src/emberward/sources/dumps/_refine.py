@@ -1,0 +1,119 @@
+"""Tells causes apart that look alike to calls and stacks, with the program's text: see [Note: text as evidence]."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from emberward.findings import Cause, Finding, Kind
+from emberward.sources.dumps._flight import RankFlight
+from emberward.sources.dumps._frames import Frame, user_frame
+from emberward.sources.dumps._program import handler_around, left_the_loop, swallowing_handler, text_of
+from emberward.sources.dumps._say import ranks_text, verb
+from emberward.sources.dumps._waits import LineOf, Reading
+
+_UNCLEAR = frozenset(
+    {
+        Cause.DIFFERENT_OP,
+        Cause.SKIPPED_COLLECTIVE,
+        Cause.EXTRA_COLLECTIVE,
+        Cause.SHAPE,
+        Cause.DTYPE,
+        Cause.UNKNOWN,
+        Cause.LOCK,
+        Cause.SLEEP,
+        Cause.STORE_WAIT,
+        Cause.UNMATCHED_P2P,
+    }
+)
+_CODES = frozenset({"H101", "H104", "H106", "M101", "M102", "M103"})
+MAX_WAITERS = 4
+"""Most waiting ranks whose stacks are compared with the culprit's."""
+
+
+def frames_by_rank(flights: Mapping[int, RankFlight], readings: Mapping[int, Reading]) -> dict[int, tuple[Frame, ...]]:
+    """Where each rank is: its stack, else the stack that its oldest open call was made from."""
+    out = {rank: flight.head.frames for rank, flight in flights.items() if flight.head is not None}
+    out.update({rank: reading.frames for rank, reading in readings.items() if reading.frames})
+    return out
+
+
+def refine(findings: Sequence[Finding], frames: Mapping[int, tuple[Frame, ...]], line_of: LineOf) -> list[Finding]:
+    """The findings, with the cause that the text gives where calls and stacks leave several open."""
+    return [_refined(finding, frames, line_of) for finding in findings]
+
+
+def _refined(finding: Finding, frames: Mapping[int, tuple[Frame, ...]], line_of: LineOf) -> Finding:
+    ranks = finding.culprit_ranks
+    if finding.code not in _CODES or finding.cause not in _UNCLEAR or not ranks or not finding.waiting_ranks:
+        return finding
+    ours = frames.get(ranks[0], ())
+    waiters = [frames[rank] for rank in finding.waiting_ranks if rank in frames][:MAX_WAITERS]
+    if not ours or not waiters:
+        return finding
+    handler = _inside_handler(ours, line_of)
+    if handler is not None:
+        return _swallowed(finding, ours, f"it is in the handler that begins at {handler}")
+    if finding.cause in (Cause.LOCK, Cause.SLEEP, Cause.STORE_WAIT) and finding.code not in ("H101", "H106"):
+        return finding
+    guard = _guard(waiters, ours, line_of)
+    if guard is not None and finding.cause is not Cause.UNKNOWN:
+        return _swallowed(finding, ours, f"the call that it lacks is guarded by the handler at {guard}, which goes on")
+    for theirs in waiters:
+        parted = left_the_loop(ours, theirs, line_of)
+        if parted is not None:
+            return _uneven(finding, ours, *parted)
+    return finding
+
+
+def _inside_handler(ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
+    frame = user_frame(ours)
+    text = None if frame is None else text_of(frame.file, line_of)
+    if frame is None or frame.line is None or text is None:
+        return None
+    line = handler_around(text, frame.line)
+    return None if line is None else replace(frame, line=line).site
+
+
+def _guard(waiters: Sequence[tuple[Frame, ...]], ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
+    """The handler that guards the place where the others wait and lets the program go on; our rank is outside it."""
+    here = {(frame.file, frame.line) for frame in ours}
+    for frame in waiters[0]:
+        if frame.is_library or frame.line is None or (frame.file, frame.line) in here:
+            continue
+        text = text_of(frame.file, line_of)
+        line = None if text is None else swallowing_handler(text, frame.line)
+        if line is not None:
+            return replace(frame, line=line).site
+    return None
+
+
+def _site(ours: tuple[Frame, ...], finding: Finding) -> str | None:
+    frame = user_frame(ours)
+    return finding.site if frame is None else frame.site
+
+
+def _uneven(finding: Finding, ours: tuple[Frame, ...], now: Frame, inside: Frame) -> Finding:
+    ranks = finding.culprit_ranks
+    return replace(
+        finding,
+        kind=Kind.MISSING,
+        cause=Cause.UNEVEN_DATA,
+        site=_site(ours, finding),
+        message=f"{ranks_text(ranks)} left the loop that {ranks_text(finding.waiting_ranks)} "
+        f"{verb(finding.waiting_ranks, 'is', 'are')} still in ({inside.site}), and {verb(ranks, 'is', 'are')} at "
+        f"{now.site}: {verb(ranks, 'it', 'they')} had fewer turns",
+        evidence=(finding.message, *finding.evidence),
+        next="give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context",
+    )
+
+
+def _swallowed(finding: Finding, ours: tuple[Frame, ...], why: str) -> Finding:
+    ranks = finding.culprit_ranks
+    return replace(
+        finding,
+        kind=Kind.MISSING,
+        cause=Cause.SWALLOWED_EXCEPTION,
+        site=_site(ours, finding),
+        message=f"{ranks_text(ranks)} left out a call after an exception that the program caught: {why}",
+        evidence=(finding.message, *finding.evidence),
+        next="log the exception where it is caught, and let all ranks agree before one goes on without the call",
+    )
