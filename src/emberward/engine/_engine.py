@@ -145,8 +145,9 @@ class Engine:
 
     def _program(self, schedule: Schedule, batch: int, tail: Sequence[Body]) -> tuple[Event, ...]:
         dtype = str(self._dtype).removeprefix("torch.")
-        pipe = Pipe.over(self.world.pipe_ranks, dtype=dtype, shape=self._transfer_shape(batch))
-        return pipeline_program(schedule, pipe, self.world.at(Axis.PP), tail=tail)
+        world = self.world
+        pipe = Pipe.over(world.pipe_ranks, mesh=world.mesh, dtype=dtype, shape=self._transfer_shape(batch))
+        return pipeline_program(schedule, pipe, world.at(Axis.PP), tail=tail)
 
     def _tail(self) -> list[Body]:
         """What ends a step on every rank, in this order: see `_gradients.py`."""

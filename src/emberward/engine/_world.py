@@ -2,8 +2,8 @@
 
 [Note: groups are made by hand]
 `new_group` and `init_device_mesh` do not inherit the default group's timeout (torch 2.13: 30 minutes whatever
-`init_process_group` was told), so every group is made here with the timeout said, in one order on all ranks, and the
-device mesh is built from them. The creation order is part of a group's identity in events.
+`init_process_group` was told), so every group is made here with the timeout said, in the order of the plan's table
+(`emberward.plan` [Note: group order]) on all ranks, and the device mesh is built from them.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from emberward.engine._tensor_parallel import TensorAxis
 from emberward.events import Group, Phase
 from emberward.layout import Axis, Mesh
+from emberward.plan import GroupSet, group_sets, mesh_axes
 
 DP_AXES = (Axis.DP_REPLICATE, Axis.DP_SHARD)
 
@@ -104,14 +105,14 @@ class World:
         )
 
 
-def _make(members: list[tuple[int, ...]], rank: int, index: int, label: str, timeout: timedelta) -> Channel:
-    """Makes one group for each of `members` and gives the one that `rank` is in. All ranks must call; blocks."""
+def _make(made: GroupSet, rank: int, timeout: timedelta) -> Channel:
+    """Makes every group of the set and gives the one that `rank` is in. All ranks must call; blocks."""
     mine: Channel | None = None
-    for ranks in members:
-        handle = dist.new_group(list(ranks), timeout=timeout, group_desc=label)
-        if rank in ranks:
-            mine = Channel(group=Group(ranks=ranks, index=index, label=label), handle=handle)
-    assert mine is not None, f"rank {rank} is in no {label} group"
+    for group in made.groups:
+        handle = dist.new_group(list(group.ranks), timeout=timeout, group_desc=made.label)
+        if rank in group.ranks:
+            mine = Channel(group=group, handle=handle)
+    assert mine is not None, f"rank {rank} is in no {made.label} group"
     return mine
 
 
@@ -122,20 +123,12 @@ def build_world(mesh: Mesh, *, device: torch.device, timeout_s: float) -> World:
     """
     rank = dist.get_rank()
     timeout = timedelta(seconds=timeout_s)
-    everyone = tuple(mesh.ranks)
     default = dist.group.WORLD
     assert default is not None, "the default group is not initialised"
-    channels = {"world": Channel(group=Group(ranks=everyone, label="world"), handle=default)}
-    axes = [axis for axis, size in mesh.axes if size > 1 or axis is Axis.DP_SHARD]
-    for axis in axes:
-        channels[axis.value] = _make(list(mesh.groups(axis)), rank, 0, axis.value, timeout)
-    if mesh.axis_size(Axis.PP) > 1:
-        pipelines = list(mesh.groups(Axis.PP))
-        channels["pp_down"] = _make(pipelines, rank, 1, "pp_down", timeout)
-        channels["pp_up"] = _make(pipelines, rank, 2, "pp_up", timeout)
-        ends: list[tuple[int, ...]] = [(ranks[0], ranks[-1]) for ranks in pipelines]
-        inner: list[tuple[int, ...]] = [(member,) for ranks in pipelines for member in ranks[1:-1]]
-        channels["tied"] = _make(ends + inner, rank, 3, "tied", timeout)
+    world, *others = group_sets(mesh)
+    channels = {world.label: Channel(group=world.of(rank), handle=default)}
+    channels.update((made.label, _make(made, rank, timeout)) for made in others)
+    axes = mesh_axes(mesh)
     shape = [mesh.axis_size(axis) for axis in axes]
     device_mesh = DeviceMesh.from_group(
         [channels[axis.value].handle for axis in axes],

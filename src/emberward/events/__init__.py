@@ -32,6 +32,7 @@ from emberward.events._event import (
     Wait,
     describe,
 )
+from emberward.events._groups import GroupTable
 from emberward.events._trace import Observer, Sink, Trace, TraceBuilder
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Event",
     "Group",
     "GroupCreate",
+    "GroupTable",
     "HostSync",
     "Lane",
     "LaneKind",

@@ -3,6 +3,7 @@
 from emberward.plan._activations import Tiling, layer_bytes, peak_bytes
 from emberward.plan._batch import BatchPlan, solve_batch
 from emberward.plan._boxing import BoxingAdvice, advise_partial, find_route, naive_route, route_through
+from emberward.plan._groups import GroupSet, group_sets, mesh_axes
 from emberward.plan._learning_rate import RatePlan, learning_rate
 from emberward.plan._memory import RankMemory, StepShape, rank_memory
 from emberward.plan._program import HOST, Pipe, pipeline_program, pipeline_trace, program_text
@@ -32,6 +33,7 @@ __all__ = [
     "BatchPlan",
     "BoxingAdvice",
     "BoxingStep",
+    "GroupSet",
     "Move",
     "Piece",
     "Pipe",
@@ -53,9 +55,11 @@ __all__ = [
     "find_route",
     "forward_only",
     "gpipe",
+    "group_sets",
     "interleaved",
     "layer_bytes",
     "learning_rate",
+    "mesh_axes",
     "naive_route",
     "one_f_one_b",
     "peak_bytes",

@@ -37,6 +37,8 @@ from emberward.events import (
     Wait,
     describe,
 )
+from emberward.layout import Mesh
+from emberward.plan._groups import group_sets
 from emberward.plan._schedule import Action, Schedule, Work
 
 HOST = Lane(kind=LaneKind.HOST, label="main")
@@ -59,22 +61,30 @@ class Pipe:
     shape: tuple[int, ...] | None = None
 
     @classmethod
-    def over(cls, ranks: Sequence[int], *, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> "Pipe":
-        """A pipeline over `ranks` with the groups that the engine creates for it (indices 1 and 2)."""
+    def over(
+        cls,
+        ranks: Sequence[int],
+        *,
+        mesh: Mesh | None = None,
+        dtype: str | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> "Pipe":
+        """A pipeline over `ranks` with the groups that the engine makes for it in `mesh`.
+
+        Without a mesh the pipeline is taken for a part of a larger world: its channels come after its axis' own group.
+        """
         numel = None
         if shape is not None:
             numel = 1
             for length in shape:
                 numel *= length
         members = tuple(ranks)
-        return cls(
-            ranks=members,
-            down=Group(ranks=members, index=1, label="pp_down"),
-            up=Group(ranks=members, index=2, label="pp_up"),
-            numel=numel,
-            dtype=dtype,
-            shape=shape,
-        )
+        down = Group(ranks=members, index=1, label="pp_down")
+        up = Group(ranks=members, index=2, label="pp_up")
+        if mesh is not None and len(members) > 1:
+            made = {each.label: each for each in group_sets(mesh)}
+            down, up = made["pp_down"].of(members[0]), made["pp_up"].of(members[0])
+        return cls(ranks=members, down=down, up=up, numel=numel, dtype=dtype, shape=shape)
 
 
 @dataclass(frozen=True, slots=True)
