@@ -18,7 +18,7 @@ from torch._C import _distributed_c10d
 from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.distributed import distributed_c10d
 
-from emberward.events import Group, GroupCreate, Recv, Send
+from emberward.events import Body, Group, GroupCreate, Recv, Send
 from emberward.sources._calls import METHODS, bodies_of
 from emberward.sources._groups import GroupTable
 from emberward.sources._tape import Call, Tape
@@ -30,13 +30,15 @@ MAX_OPEN_WORKS = 100_000
 class Recorder:
     """Writes what this process does onto `tape` between `recording`'s begin and end. One recorder at a time.
 
-    Groups that were there before are known by their ranks, in the order in which they were made.
+    Groups that were there before are known by their ranks, in the order in which they were made. `before` is called
+    with each body before the call is noted and issued; what it raises, the caller of torch gets.
     """
 
     _active: "Recorder | None" = None
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, *, before: Callable[[Body], None] | None = None) -> None:
         self.tape = tape
+        self._before = before
         self._table = GroupTable()
         self._groups: dict[str, Group] = {}
         self._works: dict[int, tuple[Work, Call]] = {}
@@ -66,6 +68,8 @@ class Recorder:
         for body in bodies:
             if batch is not None and isinstance(body, Send | Recv):
                 body = _with_batch(body, batch)
+            if self._before is not None:
+                self._before(body)
             made.append(self.tape.call(body, is_blocking=is_blocking))
         self._local.is_inside = True
         try:
@@ -87,7 +91,10 @@ class Recorder:
     def created(self, ranks: Sequence[int], *, label: str | None, is_local: bool) -> Group:
         """Notes the creation of a group that every rank of the world takes part in, or its members when `is_local`."""
         group = self._table.made(ranks, label=label)
-        self.tape.call(GroupCreate(group=group, members=group.ranks if is_local else None), is_blocking=True)
+        body = GroupCreate(group=group, members=group.ranks if is_local else None)
+        if self._before is not None:
+            self._before(body)
+        self.tape.call(body, is_blocking=True)
         return group
 
     @contextlib.contextmanager
