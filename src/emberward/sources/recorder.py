@@ -70,7 +70,10 @@ class Recorder:
                 body = _with_batch(body, batch)
             if self._before is not None:
                 self._before(body)
-            made.append(self.tape.call(body, is_blocking=is_blocking))
+            if self._before is not None:
+                self._before(body)
+            if self.tape is not None:
+                made.append(self.tape.call(body, is_blocking=is_blocking))
         self._local.is_inside = True
         try:
             work = original(handle, *args, **named)
@@ -85,7 +88,7 @@ class Recorder:
     def waited(self, work: Work) -> None:
         """Notes the wait for a work that was noted."""
         found = self._works.pop(id(work), None)
-        if found is not None:
+        if found is not None and self.tape is not None:
             self.tape.wait(found[1])
 
     def created(self, ranks: Sequence[int], *, label: str | None, is_local: bool) -> Group:
@@ -100,7 +103,7 @@ class Recorder:
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
         """Sends and receives made inside are one batch."""
-        self._local.batch = self.tape.next_batch()
+        self._local.batch = 0 if self.tape is None else self.tape.next_batch()
         try:
             yield
         finally:
@@ -109,7 +112,7 @@ class Recorder:
     # -- on and off --------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[Tape]:
+    def recording(self) -> Iterator[None]:
         """Records while open. Raises RuntimeError when another recorder is on."""
         if Recorder._active is not None:
             raise RuntimeError("a recorder is on already")
@@ -128,7 +131,7 @@ class Recorder:
             batched = self._wrapped_batch(distributed_c10d.batch_isend_irecv)
             _replace(stack, distributed_c10d, "batch_isend_irecv", batched)
             _replace(stack, dist, "batch_isend_irecv", batched)
-            yield self.tape
+            yield
 
     def _wrapped(self, method: str) -> Callable[..., Any]:
         original = getattr(ProcessGroup, method)
