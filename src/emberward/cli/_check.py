@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emberward.cli._console import Screen
+from emberward.cli._preflight import page_of, say_notes
 from emberward.cli._prove import Proof, prove_recipe
 from emberward.data import open_tokenizer
 from emberward.events import Event, Trace, TraceFormatError, read_trace
 from emberward.findings import ConfigError, exit_code_of
 from emberward.match import Outcome, Verdict, check, explain, explain_finding
 from emberward.recipe import fit_ranks, resolve_fitted
+from emberward.report import compare_traffic, preflight_json, preflight_text, traffic_finding, traffic_line
 
 MAX_TRACE_FILES = 100_000
 
@@ -23,6 +25,7 @@ class CheckOptions:
     num_ranks: int | None
     all_ranks: bool
     environment: Mapping[str, str]
+    hardware: str | None = None
     program: str = "emberward"
     """How the person can call this program again."""
 
@@ -51,12 +54,17 @@ def _check_recipe(options: CheckOptions, screen: Screen) -> int:
     fitted = fit_ranks(name, overrides, num_ranks=options.num_ranks, command=command)
     tokenizer = open_tokenizer(fitted.loaded.recipe.data.tokenizer)
     resolved = resolve_fitted(fitted, overrides, tokenizer_size=tokenizer.size, command=command)
-    for line in (*resolved.batch.explain().splitlines(), *fitted.notes, *resolved.notes):
-        screen.say(line)
+    page = page_of(resolved, hardware=options.hardware)
+    say_notes(resolved, page, fitted.notes, screen)
+    screen.say(preflight_text(page))
     proof = prove_recipe(resolved, environment=options.environment, all_ranks=options.all_ranks)
+    traffic = compare_traffic(page, proof.programs)
+    screen.say(traffic_line(traffic))
     screen.say(proof_text(proof))
+    differs = traffic_finding(traffic)
+    findings = (*page.findings, *proof.findings, *([] if differs is None else [differs]))
     screen.document(
-        proof.findings,
+        findings,
         proved=proof.is_proved,
         outcome=None if proof.verdict is None else proof.verdict.outcome.value,
         assumptions=list(proof.assumptions),
@@ -65,8 +73,9 @@ def _check_recipe(options: CheckOptions, screen: Screen) -> int:
         num_ranks=proof.num_ranks,
         num_events=proof.num_events,
         seconds=round(proof.seconds, 2),
+        preflight=preflight_json(page),
     )
-    return exit_code_of(proof.findings)
+    return exit_code_of(findings)
 
 
 def proof_text(proof: Proof) -> str:

@@ -27,6 +27,9 @@ app = typer.Typer(
 )
 app.add_typer(checkpoint_app, name="checkpoint")
 
+HardwareOption = Annotated[
+    str | None, typer.Option("--hardware", help="Predict a step's time on a100, h100, h200, ...: docs/preflight.md.")
+]
 RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders lie.")]
 
 
@@ -45,6 +48,7 @@ def train_verb(
     dry: Annotated[bool, typer.Option("--dry", help="Check and show everything, start nothing.")] = False,
     no_check: Annotated[bool, typer.Option("--no-check", help="Start without proving the recipe first.")] = False,
     restarts: Annotated[int, typer.Option("--restarts", min=0, help="How often to start again after a death.")] = 0,
+    hardware: HardwareOption = None,
     grace_s: Annotated[float, typer.Option("--grace-s", help="Seconds that ranks have to save after a stop.")] = 120.0,
     is_json: JsonOption = False,
 ) -> None:
@@ -61,6 +65,7 @@ def train_verb(
         is_checked=not no_check,
         grace_s=grace_s,
         max_restarts=restarts,
+        hardware=hardware,
         environment=dict(os.environ),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
     )
@@ -72,6 +77,7 @@ def _check(
     context: typer.Context,
     ranks: Annotated[int | None, typer.Option("--ranks", help="Number of ranks of the recipe.")] = None,
     all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Run every rank dry, not one of each role.")] = False,
+    hardware: HardwareOption = None,
     nproc: Annotated[int | None, typer.Option("--nproc", min=1, help="Examine a script on this many ranks.")] = None,
     max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Optimizer steps of a script.")] = None,
     time_limit_s: Annotated[float, typer.Option("--time-limit", help="Seconds for a script.")] = 200.0,
@@ -94,6 +100,7 @@ def _check(
         words=tuple(context.args),
         num_ranks=ranks,
         all_ranks=all_ranks,
+        hardware=hardware,
         environment=dict(os.environ),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
     )

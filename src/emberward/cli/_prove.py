@@ -27,7 +27,7 @@ STDERR_TAIL = 2000
 class Proof:
     """What was found about a recipe before its launch. `verdict` is None when a rank's program raised.
 
-    `not_examined` lists what the verdict says nothing about.
+    `not_examined` lists what the verdict says nothing about. `programs` holds what each rank that ran dry did.
     """
 
     verdict: Verdict | None
@@ -38,6 +38,7 @@ class Proof:
     num_ranks: int
     num_events: int
     seconds: float
+    programs: Mapping[int, tuple[Event, ...]]
 
     @property
     def is_proved(self) -> bool:
@@ -79,6 +80,7 @@ def prove_recipe(resolved: Resolved, *, environment: Mapping[str, str], all_rank
         num_ranks=mesh.size,
         num_events=sum(map(len, events.values())),
         seconds=time.monotonic() - began_s,
+        programs=events,
     )
 
 

@@ -13,19 +13,21 @@ from rich.text import Text
 from emberward import __version__
 from emberward.cli._check import proof_line
 from emberward.cli._console import Screen, Told
+from emberward.cli._preflight import FirstSteps, page_of, say_notes
 from emberward.cli._prove import prove_recipe
 from emberward.data import Manifest, open_tokenizer
 from emberward.findings import Finding, exit_code_of
-from emberward.layout import Axis
 from emberward.match import explain_finding
-from emberward.recipe import Recipe, Resolved, fit_ranks, mesh_of, resolve_fitted
+from emberward.recipe import Recipe, Resolved, fit_ranks, resolve_fitted
 from emberward.report import (
     LineTail,
     Progress,
     RunFolder,
     duration_text,
     eval_text,
-    layout_lines,
+    preflight_brief,
+    preflight_json,
+    preflight_text,
     progress_text,
     read_json,
     read_run,
@@ -49,6 +51,7 @@ from emberward.supervise import (
 )
 
 DEFAULT_RUNS = Path("runs")
+THIS_MACHINE = "this machine"
 BAR_WIDTH = 20
 
 
@@ -67,6 +70,7 @@ class TrainOptions:
     grace_s: float
     max_restarts: int
     environment: Mapping[str, str]
+    hardware: str | None = None
     program: str = "emberward"
     """How the person can call this program again."""
 
@@ -81,18 +85,24 @@ def train(options: TrainOptions, screen: Screen) -> int:
     require_sinks(
         tensorboard=recipe.log.tensorboard, wandb=recipe.log.wandb, prometheus_port=recipe.log.prometheus_port
     )
-    for line in (*resolved.batch.explain().splitlines(), *fitted.notes, *resolved.notes):
-        screen.say(line)
+    page = page_of(resolved, hardware=options.hardware, host=THIS_MACHINE)
+    say_notes(resolved, page, fitted.notes, screen)
     start = choose_run(absolute(options.runs), resolved, intent=options.intent, run_id=options.run_id, new_id=new_id())
     manifest = _prepared(recipe, screen)
     findings = _prove(start, resolved, options, screen) if options.is_checked else ()
     if exit_code_of(findings):
-        screen.document(findings, start=start.why, exit_code=1)
+        screen.document((*page.findings, *findings), start=start.why, exit_code=1)
         return 1
+    screen.say(preflight_text(page) if options.is_dry else preflight_brief(page))
     if options.is_dry:
-        _say_layout(resolved, screen)
         screen.say(f"nothing was started; a start now: {start.why}")
-        screen.document(findings, start=start.why, folder=str(start.folder.path), num_ranks=resolved.num_ranks)
+        screen.document(
+            (*page.findings, *findings),
+            start=start.why,
+            folder=str(start.folder.path),
+            num_ranks=resolved.num_ranks,
+            preflight=preflight_json(page),
+        )
         return 0
     screen.say(start.why)
     screen.say(f"folder {start.folder.path}")
@@ -100,7 +110,10 @@ def train(options: TrainOptions, screen: Screen) -> int:
     begin(start, resolved, manifest.path)
     if options.is_checked:
         write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
-    result = _launch_again(start, resolved, options, screen)
+    write_json(start.folder.preflight, preflight_json(page))
+    first_steps = FirstSteps(page, resolved, start.folder, screen)
+    result = _launch_again(start, resolved, options, screen, first_steps)
+    first_steps.say()
     return _end(start, result, options, screen)
 
 
@@ -127,30 +140,16 @@ def _prove(start: Start, resolved: Resolved, options: TrainOptions, screen: Scre
     return tuple(proof.findings)
 
 
-def planned_ranks(resolved: Resolved, host: str) -> list[dict[str, Any]]:
-    """Who will sit where, as the ranks themselves will say it."""
-    mesh = mesh_of(resolved.recipe.layout)
-    shard = mesh.axis_size(Axis.DP_SHARD)
-    rows = []
-    for rank in mesh.ranks:
-        at = mesh.coordinates(rank)
-        dp = at[Axis.DP_REPLICATE] * shard + at[Axis.DP_SHARD]
-        rows.append({"rank": rank, "host": host, "coordinates": {"pp": at[Axis.PP], "dp": dp, "tp": at[Axis.TP]}})
-    return rows
-
-
-def _say_layout(resolved: Resolved, screen: Screen) -> None:
-    for line in layout_lines(planned_ranks(resolved, "this machine")):
-        screen.say(f"  {line}")
-
-
 class _Shown:
     """Shows a run while it goes: one live line on a terminal, else one plain line each log interval.
 
     Evaluations and saves are worth a line that stays; on a terminal it stands above the live one.
     """
 
-    def __init__(self, recipe: Recipe, folder: RunFolder, screen: Screen, live: Live | None) -> None:
+    def __init__(
+        self, recipe: Recipe, folder: RunFolder, screen: Screen, live: Live | None, first_steps: FirstSteps
+    ) -> None:
+        self._first_steps = first_steps
         self._evals = LineTail(folder.evals, from_end=True)
         self._began_s = time.monotonic()
         self._interval = recipe.log.interval
@@ -167,6 +166,7 @@ class _Shown:
             if progress.phase != self._last_phase and progress.phase in ("save", "sample"):
                 self._screen.say(progress_text(progress))
             self._last_phase = progress.phase
+        self._first_steps.look(steps)
         for found in self._evals.poll():
             self._screen.say(eval_text(found))
         if self._live is not None:
@@ -182,12 +182,14 @@ class _Shown:
         return Text(text, no_wrap=True, overflow="ellipsis")
 
 
-def _launch_again(start: Start, resolved: Resolved, options: TrainOptions, screen: Screen) -> LaunchResult:
+def _launch_again(
+    start: Start, resolved: Resolved, options: TrainOptions, screen: Screen, first_steps: FirstSteps
+) -> LaunchResult:
     """The last of as many attempts as the restart policy allows; a failed one is told before the next begins."""
     ends: list[AttemptEnd] = []
     why = start.why
     while True:
-        result = _launch(start, resolved, options, screen, why)
+        result = _launch(start, resolved, options, screen, why, first_steps)
         saved = newest_save(start.folder)
         codes = tuple(finding.code for finding in result.findings)
         ends.append(AttemptEnd(outcome=result.outcome, codes=codes, saved_step=None if saved is None else saved[0]))
@@ -202,7 +204,9 @@ def _launch_again(start: Start, resolved: Resolved, options: TrainOptions, scree
         why = restart.why
 
 
-def _launch(start: Start, resolved: Resolved, options: TrainOptions, screen: Screen, why: str) -> LaunchResult:
+def _launch(
+    start: Start, resolved: Resolved, options: TrainOptions, screen: Screen, why: str, first_steps: FirstSteps
+) -> LaunchResult:
     folder = start.folder
     plan = LaunchPlan(
         folder=folder,
@@ -214,9 +218,9 @@ def _launch(start: Start, resolved: Resolved, options: TrainOptions, screen: Scr
         grace_s=options.grace_s,
     )
     if not screen.is_live:
-        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, None))
+        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, None, first_steps))
     with Live(Text("starting the ranks"), console=screen.console, refresh_per_second=5, transient=True) as live:
-        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, live))
+        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, live, first_steps))
 
 
 def _attempt(folder: RunFolder) -> int:

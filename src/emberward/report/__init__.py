@@ -3,16 +3,24 @@
 Floor 5. No torch. The web page and the terminal are fed from here; nothing here prints.
 """
 
-from emberward.report._folder import RunFolder
-from emberward.report._preflight import (
+from emberward.report._first_steps import (
+    PROGRAM_GROUPS,
+    GroupBytes,
     Measured,
-    Preflight,
-    Role,
-    Seat,
     compare_first_steps,
-    preflight,
+    compare_traffic,
+    measured_bubble,
+    recorded_traffic,
+    traffic_finding,
+)
+from emberward.report._folder import RunFolder
+from emberward.report._preflight import Preflight, Role, Seat, preflight
+from emberward.report._preflight_text import (
+    first_steps_text,
+    preflight_brief,
     preflight_json,
     preflight_text,
+    traffic_line,
 )
 from emberward.report._progress import (
     Progress,
@@ -48,7 +56,9 @@ from emberward.report._step_shape import decoder_of, step_shape_of
 from emberward.report._write import append_line, write_json
 
 __all__ = [
+    "PROGRAM_GROUPS",
     "Comparison",
+    "GroupBytes",
     "JsonlSink",
     "LineTail",
     "Measured",
@@ -65,14 +75,18 @@ __all__ = [
     "append_line",
     "compare",
     "compare_first_steps",
+    "compare_traffic",
     "count_text",
     "decoder_of",
     "duration_text",
     "eta_s",
     "eval_text",
+    "first_steps_text",
     "layout_lines",
+    "measured_bubble",
     "open_sinks",
     "preflight",
+    "preflight_brief",
     "preflight_json",
     "preflight_text",
     "printable",
@@ -83,6 +97,7 @@ __all__ = [
     "read_lines",
     "read_outcome",
     "read_run",
+    "recorded_traffic",
     "require_sinks",
     "run_json",
     "run_text",
@@ -91,5 +106,7 @@ __all__ = [
     "step_shape_of",
     "table",
     "tail_text",
+    "traffic_finding",
+    "traffic_line",
     "write_json",
 ]

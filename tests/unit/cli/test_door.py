@@ -80,6 +80,8 @@ def test_the_hook_sees_processes(tmp_path):
     [
         (("train", "bloom_tiny", "--layout.tp", "3"), 2, "C104"),
         (("train", "bloom_tiny", "--ranks", "7", "layout.tp=2"), 2, "C104"),
+        (("train", "bloom_tiny", "--hardware", "b300"), 2, "C103"),
+        (("check", "bloom_tiny", "--hardware", "b300"), 2, "C103"),
         (("train", "bloom_tiny", "--resume"), 2, "C107"),
         (("train", "bloom_tiny", "log.wandb=project"), 2, "C110"),
         (("train", "bloom_tiny", "data.train=no/such/file"), 2, "D101"),
@@ -139,6 +141,7 @@ def test_fewer_ranks_adapt_the_presets_layout_and_say_so(tmp_path, ranks, layout
     said = emberward("train", "bloom_tiny", *options, cwd=tmp_path, **environment)
     assert said.code == 0, said.err
     assert f"instead of the recipe's 8: layout.{layout}" in said.out
+    assert "memory a rank, first rank of each pipeline rank" in said.out
     assert "nothing was started; a start now: new run bloom_tiny/" in said.out
     assert sum(line.endswith("  this machine") for line in said.out.splitlines()) == int(ranks)
     assert not (tmp_path / "runs").exists()
@@ -151,6 +154,7 @@ def test_a_dry_run_gives_one_document(tmp_path):
     said = emberward("train", "bloom_tiny", *options, cwd=tmp_path, **without_torch(tmp_path / "blocked"))
     assert said.code == 0, said.err
     assert said.document["num_ranks"] == 2
+    assert said.document["preflight"]["num_parameters"] == 842_752
     assert said.document["start"].startswith("new run bloom_tiny/")
     assert "this machine" in said.err
 

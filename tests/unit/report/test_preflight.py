@@ -5,8 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from emberward.cli._preflight import page_of
+from emberward.findings import ConfigError
+from emberward.match import explain_finding
 from emberward.recipe import load_recipe, resolve
-from emberward.report import compare_first_steps, preflight, preflight_json, preflight_text
+from emberward.report import (
+    compare_first_steps,
+    first_steps_text,
+    preflight,
+    preflight_brief,
+    preflight_json,
+    preflight_text,
+)
 
 BF16 = "precision.compute=bf16"
 
@@ -47,16 +57,61 @@ def test_float32_is_not_predicted():
 def test_few_micro_batches_are_warned_of_and_enough_are_not():
     few = page("batch.global_batch=16")
     assert few.num_mb == 2
-    assert [warning for warning in few.warnings if "micro-batches" in warning] == [
-        "2 micro-batches for 2 pipeline ranks: the pipeline idles 33% of a step; 4 or more are better"
+    assert [explain_finding(finding) for finding in few.findings] == [
+        "C114 2 micro-batches for 2 pipeline ranks: the pipeline idles 33% of a step; 4 or more are better"
+        "  [warning, inferred]\n"
+        "  next      batch.accumulation=4 batch.global_batch=null, or fewer pipeline ranks"
     ]
-    assert page("batch.global_batch=32").warnings == ()
+    assert page("batch.accumulation=4", "batch.global_batch=null").findings == ()
+    assert page("batch.global_batch=16", "layout.pp=1", "layout.dp=4").findings == ()
 
 
 def test_memory_that_a_device_lacks_is_warned_of_and_enough_is_not():
     sizes = ("model.hidden=16384", "model.num_heads=128", "model.num_layers=80", "model.seq_len=2048", BF16)
-    assert any("GiB" in warning for warning in page(*sizes, hardware="a100").warnings)
-    assert not any("GiB" in warning for warning in page(BF16, hardware="a100").warnings)
+    assert [explain_finding(finding) for finding in page(*sizes, hardware="a100").findings] == [
+        "C115 the fullest rank needs 1049.9 GiB, A100 80GB SXM has 80                            "
+        "  [warning, inferred]\n"
+        "  next      more tp or pp ranks, a higher layout.zero, model.recompute=true or a smaller batch.micro_batch"
+    ]
+    assert page(BF16, hardware="a100").findings == ()
+    assert page(*sizes).findings == ()
+
+
+def test_ranks_sit_on_nodes_of_the_hardware_or_on_the_hosts_that_are_named():
+    nodes = page("layout.dp=4", "batch.global_batch=64", BF16, hardware="h100", num_ranks=16)
+    assert [seat.host for seat in nodes.seats] == [None] * 16
+    resolved = resolve(load_recipe("bloom_tiny", []), num_ranks=8, tokenizer_size=257)
+    assert [seat.host for seat in preflight(resolved, hosts=("a", "b")).seats] == ["a"] * 4 + ["b"] * 4
+    assert [seat.host for seat in page_of(resolved, hardware="h100").seats] == ["node 0"] * 8
+    assert {seat.host for seat in page_of(resolved, hardware=None, host="this machine").seats} == {"this machine"}
+
+
+def test_hardware_that_the_table_lacks_is_refused_with_what_it_has():
+    resolved = resolve(load_recipe("bloom_tiny", []), num_ranks=8, tokenizer_size=257)
+    with pytest.raises(ConfigError) as caught:
+        page_of(resolved, hardware="b300")
+    assert caught.value.text() == (
+        "C103 no such hardware in the table\n"
+        "  where     --hardware\n"
+        "  expected  one of a100, a100-jean-zay, h100, h100-500w, h200\n"
+        "  found     b300\n"
+        "  next      docs/preflight.md lists what each stands for"
+    )
+
+
+def test_the_page_in_one_screen():
+    found = page()
+    first, *rest = preflight_brief(found).splitlines()
+    assert first == "plan 842,752 parameters on 8 ranks, pp 2 x dp_shard 2 x tp 2"
+    assert rest[0].split() == (
+        "pp ranks memory state activations other tp sent dp sent pp sent tied sent world sent layers".split()
+    )
+    assert [line.split()[:2] for line in rest[1:3]] == [["0", "4"], ["1", "4"]]
+    assert [line.split()[-1] for line in rest[1:3]] == ["0-1", "2-3"]
+    assert rest[3:] == ["  bubble      20.0% with 4 micro-batches", "  step time   not predicted on CPU"]
+    wide = preflight_brief(page("layout.dp=1", "layout.tp=1", "layout.pp=16", "model.num_layers=16", num_ranks=16))
+    assert "  and 8 more pipeline ranks" in wide
+    assert len(wide.splitlines()) < 24
 
 
 def test_the_json_is_json_and_says_what_the_text_says():
@@ -76,6 +131,13 @@ def test_first_steps_stand_beside_the_page():
     assert rows["peak_bytes"].measured == 200
     assert rows["mfu"].measured is None
     assert rows["mfu"].error is None
+    text = first_steps_text(list(rows.values()), ())
+    assert text.splitlines()[1] == f"  step time   3 s, {found.prediction.step_s:.3g} s predicted (-100%)"
+    assert text.splitlines()[2].startswith("  memory      200 B at most in a process, ")
+
+
+def test_without_a_step_nothing_is_said():
+    assert first_steps_text(compare_first_steps(page(), []), ()) == ""
 
 
 def test_the_hardware_of_the_docs_is_that_of_the_table():

@@ -1,0 +1,215 @@
+"""The pre-flight page as text, long and short, and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from emberward.report._first_steps import GroupBytes, Measured
+from emberward.report._preflight import Preflight, Role
+from emberward.report._run_report import layout_lines, table
+
+MAX_SHORT_ROLES = 8
+_GIB = 2**30
+
+
+def _size(num_bytes: int) -> str:
+    if num_bytes >= _GIB:
+        return f"{num_bytes / _GIB:.2f} GiB"
+    return f"{num_bytes / 2**20:.2f} MiB" if num_bytes >= 2**20 else f"{num_bytes:,} B"
+
+
+def _layers_text(layers: Sequence[range]) -> str:
+    return " + ".join(f"{each.start}-{each.stop - 1}" if len(each) else "none" for each in layers)
+
+
+def _memory_rows(roles: Sequence[Role]) -> list[str]:
+    sizes_of = ["weights", "gradients", "optimizer", "gathered", "unsharded", "activations", "buffers", "total"]
+    header = ["pp", "parameters", *sizes_of, "layers"]
+    rows = []
+    for role in roles:
+        m = role.memory
+        sizes = (
+            m.weight_bytes,
+            m.gradient_bytes,
+            m.optimizer_bytes,
+            m.gathered_bytes,
+            m.unsharded_gradient_bytes,
+            m.activation_bytes,
+            m.buffer_bytes,
+            m.total_bytes,
+        )
+        rows.append([str(role.pp_rank), f"{m.num_parameters:,}", *map(_size, sizes), _layers_text(role.layers)])
+    return table(header, rows)
+
+
+def _traffic_rows(roles: Sequence[Role]) -> list[str]:
+    rows = [
+        [str(role.pp_rank), row.group, f"{row.num_calls:,}", _size(row.payload_bytes), _size(row.sent_bytes), row.kind]
+        for role in roles
+        for row in role.traffic
+    ]
+    return table(["pp", "group", "calls", "payload", "sent", "by"], rows)
+
+
+def _prediction_lines(page: Preflight) -> list[str]:
+    if page.hardware is None:
+        return ["step time   not predicted on CPU"]
+    if page.prediction is None:
+        return [f"step time   not predicted: {page.hardware} has no float32 rates in the table"]
+    p = page.prediction
+    parts = ", ".join(f"{name} {seconds:.3g}" for name, seconds in p.parts_s.items() if seconds)
+    return [
+        f"step time   {p.step_s:.3g} s predicted on {page.hardware}: {p.tokens_per_s:,.0f} tokens/s, "
+        f"MFU {100 * p.mfu:.1f}%, {p.tflops:.1f} TFLOPs a rank",
+        f"            seconds of the busiest pipeline rank: {parts}",
+    ]
+
+
+def preflight_text(page: Preflight) -> str:
+    """The page for people: seats, memory by role (bytes of the role's first rank), bytes a step, bubble, time.
+
+    The findings stand beside the page, not in it: a verb says them with its own.
+    """
+    seats = [
+        {
+            "rank": seat.rank,
+            "coordinates": {axis.value: at for axis, at in seat.coordinates.items() if dict(page.axes)[axis] > 1},
+            "host": seat.host or "unknown",
+        }
+        for seat in page.seats
+    ]
+    lines = [f"{page.name}: {page.num_parameters:,} parameters on {page.num_ranks:,} ranks", ""]
+    lines += [f"  {line}" for line in layout_lines(seats)]
+    lines += ["", "  memory a rank, first rank of each pipeline rank"]
+    lines += [f"  {line}" for line in _memory_rows(page.roles)]
+    lines += ["", "  bytes a rank and step"]
+    lines += [f"  {line}" for line in _traffic_rows(page.roles)]
+    lines += ["", f"  bubble      {100 * page.bubble:.1f}% with {page.num_mb} micro-batches"]
+    lines += [f"  {line}" for line in _prediction_lines(page)]
+    return "\n".join(lines)
+
+
+def preflight_brief(page: Preflight) -> str:
+    """The page in one screen, as a launch shows it: a line a role, then bubble and time. Warnings are not repeated."""
+    sizes = [(axis.value, size) for axis, size in page.axes if size > 1]
+    mesh = " x ".join(f"{axis} {size}" for axis, size in sizes) or "alone"
+    lines = [f"plan {page.num_parameters:,} parameters on {page.num_ranks:,} ranks, {mesh}"]
+    lines += [f"  {line}" for line in _brief_rows(page.roles[:MAX_SHORT_ROLES])]
+    if len(page.roles) > MAX_SHORT_ROLES:
+        lines.append(f"  and {len(page.roles) - MAX_SHORT_ROLES} more pipeline ranks")
+    lines.append(f"  bubble      {100 * page.bubble:.1f}% with {page.num_mb} micro-batches")
+    lines += [f"  {line}" for line in _prediction_lines(page)]
+    return "\n".join(lines)
+
+
+def _brief_rows(roles: Sequence[Role]) -> list[str]:
+    groups = list(dict.fromkeys(row.group for role in roles for row in role.traffic if row.num_ranks > 1))
+    rows = []
+    for role in roles:
+        m = role.memory
+        state = m.weight_bytes + m.gradient_bytes + m.optimizer_bytes
+        sent = dict.fromkeys(groups, 0)
+        for row in role.traffic:
+            if row.group in sent:
+                sent[row.group] += row.sent_bytes
+        sizes = (m.total_bytes, state, m.activation_bytes, m.total_bytes - state - m.activation_bytes, *sent.values())
+        rows.append([str(role.pp_rank), str(role.num_ranks), *map(_size, sizes), _layers_text(role.layers)])
+    header = ["pp", "ranks", "memory", "state", "activations", "other", *(f"{name} sent" for name in groups), "layers"]
+    return table(header, rows)
+
+
+def traffic_line(traffic: Sequence[GroupBytes]) -> str:
+    """One line: whether what was recorded carries the bytes that the page says."""
+    if not traffic:
+        return "bytes a step: not recorded"
+    names = ", ".join(dict.fromkeys(row.group for row in traffic))
+    wrong = sum(not row.is_equal for row in traffic)
+    if wrong:
+        return f"bytes a step: {wrong} of {len(traffic)} rows of the page are not what the dry run recorded (M112)"
+    return f"bytes a step: calls and bytes of the page are those that the dry run recorded ({names})"
+
+
+def first_steps_text(measured: Sequence[Measured], traffic: Sequence[GroupBytes]) -> str:
+    """The page beside the first steps, a line a figure that was measured; empty when nothing was."""
+    known = [row for row in measured if row.measured is not None]
+    lines = [f"  {_WORDS[row.what]:<11} {_beside(row)}" for row in known]
+    if traffic:
+        names = ", ".join(dict.fromkeys(row.group for row in traffic))
+        wrong = [row for row in traffic if not row.is_equal]
+        lines.append(f"  {'bytes':<11} " + (f"as planned ({names})" if not wrong else "not as planned, see M112"))
+    return "\n".join(["measured against the plan", *lines]) if lines else ""
+
+
+_WORDS = {
+    "step_s": "step time",
+    "tokens_per_s": "speed",
+    "mfu": "MFU",
+    "bubble": "bubble",
+    "peak_bytes": "memory",
+}
+
+
+def _beside(row: Measured) -> str:
+    assert row.measured is not None
+    shown = _shown(row.what, row.measured)
+    if row.predicted is None:
+        return f"{shown}, not predicted"
+    if row.what == "peak_bytes":
+        return f"{shown} at most in a process, {_shown(row.what, row.predicted)} planned for tensors"
+    error = "" if row.error is None else f" ({100 * row.error:+.0f}%)"
+    return f"{shown}, {_shown(row.what, row.predicted)} predicted{error}"
+
+
+def _shown(what: str, value: float) -> str:
+    match what:
+        case "step_s":
+            return f"{value:.3g} s"
+        case "tokens_per_s":
+            return f"{value:,.0f} tokens/s"
+        case "peak_bytes":
+            return _size(int(value))
+        case _:
+            return f"{100 * value:.1f}%"
+
+
+def preflight_json(page: Preflight) -> dict[str, Any]:
+    """The page as it stands in a command's JSON document."""
+    return {
+        "name": page.name,
+        "num_ranks": page.num_ranks,
+        "num_parameters": page.num_parameters,
+        "seats": [
+            {"rank": s.rank, "coordinates": {a.value: at for a, at in s.coordinates.items()}, "host": s.host}
+            for s in page.seats
+        ],
+        "roles": [_role_json(role) for role in page.roles],
+        "num_mb": page.num_mb,
+        "bubble": page.bubble,
+        "warnings": list(page.warnings),
+        "hardware": page.hardware,
+        "prediction": None if page.prediction is None else asdict(page.prediction),
+        "memory_gib": page.memory_gib,
+    }
+
+
+def _role_json(role: Role) -> dict[str, Any]:
+    memory = {key: value for key, value in asdict(role.memory).items() if key.endswith("_bytes")}
+    return {
+        "pp_rank": role.pp_rank,
+        "num_ranks": role.num_ranks,
+        "stages": list(role.memory.stages),
+        "layers": [[each.start, each.stop] for each in role.layers],
+        "num_parameters": role.memory.num_parameters,
+        "memory": {**memory, "total_bytes": role.memory.total_bytes},
+        "traffic": [
+            {
+                "group": row.group,
+                "by": row.kind.value,
+                "num_ranks": row.num_ranks,
+                "num_calls": row.num_calls,
+                "payload_bytes": row.payload_bytes,
+                "sent_bytes": row.sent_bytes,
+            }
+            for row in role.traffic
+        ],
+    }
