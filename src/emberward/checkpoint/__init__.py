@@ -1,11 +1,13 @@
 """State that outlives a process: sharded, atomic saves that are proved byte by byte and read on any layout.
 
-The format and its guarantees are in ``docs/checkpoints.md``. What needs torch (`Shard`, `save`, `load`, `digest_of`) is
-imported when it is first asked for, so that a machine without torch can list, show and verify saves.
+The format and its guarantees are in ``docs/checkpoints.md``. What needs torch (`Shard`, `save`, `load`, `digest_of`,
+`BackgroundSaves`) is imported when it is first asked for, so that a machine without torch can list, show and verify
+saves.
 """
 
 from typing import TYPE_CHECKING
 
+from emberward.checkpoint._background import Begun, Written
 from emberward.checkpoint._describe import (
     CheckpointInfo,
     Description,
@@ -16,6 +18,9 @@ from emberward.checkpoint._describe import (
 )
 from emberward.checkpoint._digest import add_digests
 from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
+from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
+from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
+from emberward.checkpoint._read_back import ReadBack
 from emberward.checkpoint._reader import read_manifest
 from emberward.checkpoint._save import Agree, Saved, alone, rehearse
 from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, prune
@@ -23,12 +28,24 @@ from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
 from emberward.checkpoint._verify import digest_findings, verify
 
 if TYPE_CHECKING:
+    from emberward.checkpoint._device_digest import DeviceDigests
+    from emberward.checkpoint._staging import BackgroundSaves
     from emberward.checkpoint._tensors import Shard, digest_of, load, save
 
 _NEED_TORCH = ("Shard", "digest_of", "load", "save")
+_BESIDE = ("BackgroundSaves",)
+_ON_DEVICE = ("DeviceDigests",)
 
 
 def __getattr__(name: str) -> object:
+    if name in _ON_DEVICE:
+        from emberward.checkpoint import _device_digest  # as below
+
+        return getattr(_device_digest, name)
+    if name in _BESIDE:
+        from emberward.checkpoint import _staging  # as below
+
+        return getattr(_staging, name)
     if name not in _NEED_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from emberward.checkpoint import _tensors  # not for a cycle: torch is an optional dependency (PEP 562)
@@ -39,20 +56,27 @@ def __getattr__(name: str) -> object:
 __all__ = [
     "DISK",
     "Agree",
+    "BackgroundSaves",
+    "Begun",
     "CheckpointInfo",
     "DType",
     "Description",
+    "DeviceDigests",
     "FileEntry",
     "Hold",
+    "Keep",
     "Latest",
     "Manifest",
     "Piece",
+    "Probe",
+    "ReadBack",
     "Saved",
     "Shard",
     "Storage",
     "TensorEntry",
     "TensorInfo",
     "WritableFile",
+    "Written",
     "add_digests",
     "alone",
     "clean_leftovers",
@@ -64,9 +88,15 @@ __all__ = [
     "latest",
     "list_checkpoints",
     "load",
+    "name_save",
+    "names_of",
     "prune",
     "read_manifest",
+    "read_probe",
     "rehearse",
+    "relative_difference",
     "save",
+    "unname_save",
     "verify",
+    "write_probe",
 ]

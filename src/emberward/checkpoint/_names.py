@@ -11,6 +11,12 @@ A run's ``checkpoints/`` folder, the shelf, holds
     .latest.tmp                 the pointer being written
     .lock                       held (flock, shared) by every rank that writes
 
+and a save, beside its manifest and the ranks' files, may hold
+
+    names                       one line for each name that keeps it
+    probe.json                  what the saved model made of one known batch
+    .names.tmp .probe.tmp       one of them being written
+
 Only names of these forms are ever renamed or deleted; anything else is a person's and is left alone.
 """
 
@@ -22,6 +28,10 @@ POINTER = "latest"
 POINTER_ASIDE = ".latest.tmp"
 LOCK = ".lock"
 MANIFEST = "manifest.json"
+NAMES = "names"
+NAMES_ASIDE = ".names.tmp"
+PROBE = "probe.json"
+PROBE_ASIDE = ".probe.tmp"
 
 _STEP = re.compile(r"step-(\d{8,})")
 _ASIDE = re.compile(r"\.step-(\d{8,})\.(\d{4,})\.(tmp|old|gone)")

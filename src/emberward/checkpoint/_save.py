@@ -2,7 +2,7 @@
 
 [Note: order of a save]
 1. Rank 0 clears what crashes left (if nobody writes), and makes ``.step-S.N.tmp``.               agree
-2. Every rank writes its data file and its index there and fsyncs both.                           agree
+2. Every rank writes its data file and its index there, fsyncs both, and reads them back if told.  agree
 3. Rank 0 merges the indexes into the manifest, fsyncs it, removes the indexes, fsyncs the folder;
    renames a save of the same step aside, renames the folder to its own name, fsyncs the shelf;
    then writes the pointer aside, fsyncs, renames and fsyncs the shelf.                           agree
@@ -22,9 +22,11 @@ from typing import Any, TypeVar
 from emberward.checkpoint._boxes import find_overlap, volume
 from emberward.checkpoint._digest import add_digests
 from emberward.checkpoint._format import FormatProblem, Manifest, TensorEntry, manifest_to_bytes
+from emberward.checkpoint._kept import Keep
 from emberward.checkpoint._names import LOCK, MANIFEST, Aside, aside_name, rank_index_name, step_name
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._problems import not_written
+from emberward.checkpoint._read_back import ReadBack, require_as_written
 from emberward.checkpoint._shelf import clean_leftovers, next_attempt, next_serial, prune, write_pointer
 from emberward.checkpoint._storage import Hold, Storage, remove_folder, write_new
 from emberward.checkpoint._writer import RankIndex, read_rank_index, write_rank
@@ -64,8 +66,9 @@ def save_parts(
     rank: int,
     world_size: int,
     agree: Agree,
-    keep: int | None,
+    keep: Keep,
     storage: Storage,
+    read_back: ReadBack = ReadBack.NONE,
 ) -> Saved:
     """The save, whole and pointed to, on every rank; or K103 on every rank, with the saves before it untouched.
 
@@ -73,14 +76,15 @@ def save_parts(
     when they are to be written. It blocks until the data is on the disk and all agree. `meta` of rank 0 is kept.
     See [Note: order of a save].
     """
-    if step < 0 or not 0 <= rank < world_size or (keep is not None and keep < 1):
-        raise ValueError(f"save of step {step} by rank {rank} of {world_size}, keeping {keep}")
+    if step < 0 or not 0 <= rank < world_size:
+        raise ValueError(f"save of step {step} by rank {rank} of {world_size}")
     aside, locks = _Aside(), list[Hold]()
     crew = _Crew(rank=rank, agree=agree, shelf=shelf, storage=storage, aside=aside)
     leads = rank == 0
     try:
         crew.together(lambda: _open_aside(storage, shelf, step, aside, locks) if leads else None)
-        index = crew.together(lambda: _write_share(storage, shelf, step, parts(), rank, aside, locks))
+        share = _Share(step=step, rank=rank, read_back=read_back)
+        index = crew.together(lambda: _write_share(storage, shelf, share, parts(), aside, locks))
         replaced = crew.together(lambda: _commit(storage, shelf, aside.path, step, meta, world_size) if leads else None)
     finally:
         for lock in locks:
@@ -169,14 +173,25 @@ def _open_aside(storage: Storage, shelf: Path, step: int, aside: _Aside, locks: 
     aside.set(path)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """Whose part of which save is written, and how much of it is read again."""
+
+    step: int
+    rank: int
+    read_back: ReadBack
+
+
 def _write_share(
-    storage: Storage, shelf: Path, step: int, parts: Sequence[Part], rank: int, aside: _Aside, locks: list[Hold]
+    storage: Storage, shelf: Path, share: _Share, parts: Sequence[Part], aside: _Aside, locks: list[Hold]
 ) -> RankIndex:
     if not aside.is_known():
         locks.append(storage.hold(shelf / LOCK))
-        newest = next_attempt(storage, shelf, step) - 1
-        aside.set(shelf / aside_name(step, newest, Aside.WRITING))
-    return write_rank(storage, aside.path, parts, step=step, rank=rank)
+        newest = next_attempt(storage, shelf, share.step) - 1
+        aside.set(shelf / aside_name(share.step, newest, Aside.WRITING))
+    index = write_rank(storage, aside.path, parts, step=share.step, rank=share.rank)
+    require_as_written(aside.path, index, how=share.read_back, step=share.step)
+    return index
 
 
 def _commit(
@@ -276,13 +291,12 @@ def _not_one_tensor(what: str, *, expected: str, found: str, ranks: tuple[int, .
     )
 
 
-def _tidy(storage: Storage, shelf: Path, replaced: Path | None, keep: int | None) -> tuple[Finding, ...]:
+def _tidy(storage: Storage, shelf: Path, replaced: Path | None, keep: Keep) -> tuple[Finding, ...]:
     """Removes the replaced save and old ones. The new save is whole, so trouble here is told and does not raise."""
     try:
         if replaced is not None:
             remove_folder(storage, replaced)
-        if keep is not None:
-            prune(shelf, keep, storage=storage)
+        prune(shelf, keep, storage=storage)
     except OSError as error:
         return (
             Finding(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emberward.checkpoint._format import FormatProblem, Manifest, manifest_from_bytes
+from emberward.checkpoint._kept import Candidate, Keep, names_of, outdated
 from emberward.checkpoint._names import (
     LOCK,
     MANIFEST,
@@ -201,13 +202,19 @@ def clean_leftovers(shelf: Path, *, storage: Storage = DISK) -> tuple[str, ...]:
     return tuple(done)
 
 
-def prune(shelf: Path, keep: int, *, storage: Storage = DISK) -> tuple[str, ...]:
-    """Names of the saves it removed: all whole ones but the `keep` made last; never the one ``latest`` names.
+def prune(shelf: Path, keep: Keep, *, storage: Storage = DISK) -> tuple[str, ...]:
+    """Names of the saves it removed: the whole ones that `keep` does not keep; never the one ``latest`` names.
 
     Each is renamed aside first, so that a save half deleted never bears a save's name. Damaged saves are left alone.
     """
+    if keep.last is None:
+        return ()
     pointed = read_pointer(shelf)
-    victims = [save for save in whole_saves(shelf)[:-keep] if save.path.name != pointed]
+    whole = [
+        Candidate(path=save.path, step=save.step, names=names_of(save.path), is_pointed=save.path.name == pointed)
+        for save in whole_saves(shelf)
+    ]
+    victims = outdated(whole, keep)
     for save in victims:
         aside = shelf / aside_name(save.step, next_attempt(storage, shelf, save.step), Aside.DELETING)
         storage.rename(save.path, aside)

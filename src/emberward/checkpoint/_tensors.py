@@ -1,4 +1,4 @@
-"""Torch's door: shards of logical tensors to save, load and digest. The only file of the room that imports torch."""
+"""Torch's door: shards of logical tensors to save, load and digest."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from emberward.checkpoint._digest import add_digests, partial_digest
 from emberward.checkpoint._format import DType
+from emberward.checkpoint._kept import Keep
 from emberward.checkpoint._part import Part, UintArray
+from emberward.checkpoint._read_back import ReadBack
 from emberward.checkpoint._reader import read_manifest, read_parts, require_fit
 from emberward.checkpoint._save import Agree, Saved, save_parts
 from emberward.checkpoint._storage import DISK, Storage
@@ -56,25 +58,28 @@ def save(
     rank: int,
     world_size: int,
     agree: Agree,
-    keep: int | None = None,
+    keep: int | Keep | None = None,
+    read_back: ReadBack = ReadBack.NONE,
     storage: Storage = DISK,
 ) -> Saved:
     """The save, whole and pointed to, on every rank; or K103 on every rank, with the saves before it untouched.
 
     All ranks must call it, each with the shards it alone owns, so that together they tile each tensor and each byte is
     written once; a rank may own none. `shelf` is the run's ``checkpoints`` folder on a file system that all ranks see.
-    `meta` is any JSON; rank 0's is kept. `keep` removes all but the last so many saves. It blocks until the data is on
-    the disk and communicates only through `agree`, three times. Memory: a device's shards are copied to the host.
+    `meta` is any JSON; rank 0's is kept. `keep` removes all but the last so many saves, or says more exactly which
+    stay. `read_back` compares what was written with what can be read. It blocks until the data is on the disk and
+    communicates only through `agree`, three times. Memory: a device's shards are copied to the host.
     """
     return save_parts(
         shelf,
         step=step,
-        parts=lambda: [_part(shard, _host_bits(shard)) for shard in shards],
+        parts=lambda: [part_of(shard) for shard in shards],
         meta=meta,
         rank=rank,
         world_size=world_size,
         agree=agree,
-        keep=keep,
+        keep=Keep(last=keep) if isinstance(keep, int | None) else keep,
+        read_back=read_back,
         storage=storage,
     )
 
@@ -90,11 +95,11 @@ def load(checkpoint: Path, wanted: Sequence[Shard]) -> None:
     manifest = read_manifest(checkpoint)
     require_fit(checkpoint, manifest, [(shard.name, _dtype(shard), shard.global_shape) for shard in wanted])
     on_host = [shard for shard in wanted if shard.tensor.device.type == "cpu"]
-    read_parts(checkpoint, manifest, [_part(shard, _host_bits(shard)) for shard in on_host])
+    read_parts(checkpoint, manifest, [part_of(shard) for shard in on_host])
     for shard in wanted:
         if shard.tensor.device.type != "cpu":
             staged = torch.empty(shard.tensor.shape, dtype=shard.tensor.dtype)
-            read_parts(checkpoint, manifest, [_part(shard, _bits(shard.name, staged))])
+            read_parts(checkpoint, manifest, [part_of(shard, _bits(shard.name, staged))])
             shard.tensor.detach().copy_(staged)
 
 
@@ -106,7 +111,7 @@ def digest_of(shards: Sequence[Shard]) -> dict[str, int]:
     """
     shares: dict[str, list[int]] = {shard.name: [] for shard in shards}
     for shard in shards:
-        shares[shard.name].append(partial_digest(_part(shard, _host_bits(shard)).bits, shard.box))
+        shares[shard.name].append(partial_digest(part_of(shard).bits, shard.box))
     return {name: add_digests(values) for name, values in shares.items()}
 
 
@@ -117,7 +122,9 @@ def _dtype(shard: Shard) -> DType:
     return dtype
 
 
-def _part(shard: Shard, bits: UintArray) -> Part:
+def part_of(shard: Shard, bits: UintArray | None = None) -> Part:
+    """The shard as a part: a view of its memory on the host, a copy of it when it lives on a device, or `bits`."""
+    bits = _host_bits(shard) if bits is None else bits
     return Part(name=shard.name, dtype=_dtype(shard), global_shape=shard.global_shape, box=shard.box, bits=bits)
 
 

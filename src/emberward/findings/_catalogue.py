@@ -88,6 +88,8 @@ CATALOGUE: dict[str, CodeEntry] = {
             "K102": "checkpoint does not fit the model",
             "K103": "checkpoint could not be written",
             "K104": "an old checkpoint could not be removed",
+            "K105": "a save reads back otherwise than it was written",
+            "K106": "saves are asked for faster than they are written",
         },
     ),
     **_rows(
@@ -97,6 +99,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "M102": "collectives differ in shape, dtype or root",
         },
     ),
+    **_rows(Kind.DRIFT, {"K107": "the saved state gives another loss than when it was saved"}),
     **_rows(Kind.MISSING, {"M103": "a call is missing or extra", "M105": "a send or receive has no partner"}),
     **_rows(Kind.DEADLOCK, {"M104": "deadlock"}),
     **_rows(Kind.EDGE, {"M106": "an edge carries no tensor"}),

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from unit.checkpoint.checkpoint_storages import Fault, FaultyStorage, Plan
 
-from emberward.checkpoint import alone, find_latest, read_manifest, verify
+from emberward.checkpoint import Keep, alone, find_latest, read_manifest, verify
 from emberward.checkpoint._format import DType
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._reader import read_parts
@@ -50,7 +50,7 @@ def save_once(shelf: Path, step: int, seed: int, storage: Storage = DISK, keep: 
         rank=0,
         world_size=1,
         agree=alone,
-        keep=keep,
+        keep=Keep(last=keep),
         storage=storage,
     )
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from emberward.checkpoint import DISK, Saved, Shard, Storage, save
+from emberward.checkpoint import DISK, ReadBack, Saved, Shard, Storage, save
 from emberward.layout import Box
 
 T = TypeVar("T")
@@ -62,6 +62,7 @@ def save_all(
     meta: dict[str, Any] | None = None,
     keep: int | None = None,
     storage_of: Callable[[int], Storage] = lambda rank: DISK,
+    read_back: ReadBack = ReadBack.NONE,
 ) -> list[Saved | BaseException]:
     """One save by as many ranks as `shards_of` has entries."""
     agree = Agreement(len(shards_of))
@@ -77,6 +78,7 @@ def save_all(
             agree=agree,
             keep=keep,
             storage=storage_of(rank),
+            read_back=read_back,
         ),
     )
 

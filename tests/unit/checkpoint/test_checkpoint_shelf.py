@@ -9,6 +9,7 @@ from unit.checkpoint.checkpoint_ranks import blank, cut, random_bits, require_sa
 
 from emberward.checkpoint import (
     DISK,
+    Keep,
     clean_leftovers,
     find_latest,
     is_checkpoint,
@@ -126,7 +127,7 @@ def test_prune_never_removes_the_pointed_save_nor_a_damaged_one_nor_what_is_not_
     (tmp_path / "step-00000020" / "manifest.json").unlink()
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "best").mkdir()
-    assert prune(tmp_path, 1) == ("step-00000030",)
+    assert prune(tmp_path, Keep(last=1)) == ("step-00000030",)
     assert names(tmp_path) == sorted(
         [".lock", "best", "latest", "notes.txt", "step-00000010", "step-00000020", "step-00000040"]
     )
