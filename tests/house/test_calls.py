@@ -60,7 +60,9 @@ def test_rooms_that_decide_read_no_clock():
 def test_only_cli_and_rank_read_the_environment():
     found = uses(ENVIRONMENT, outside={"cli", "rank"})
     # A child process that runs a user's script gives it torchrun's variables: it writes the environment, reads none.
-    assert [use for use in found if not use.startswith("sources/script/child.py:")] == []
+    # What Python imports at its start in a stranger's process has nobody above it who could read it.
+    allowed = ("sources/script/child.py:", "sources/attach/site/sitecustomize.py:")
+    assert [use for use in found if not use.startswith(allowed)] == []
 
 
 @pytest.mark.parametrize(

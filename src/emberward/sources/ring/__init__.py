@@ -4,7 +4,14 @@ The process writes with `RingWriter`, anyone reads with `read_ring`. Standard li
 strangers' programs, the reader works where torch is not installed.
 """
 
-from emberward.sources.ring._folder import find_rings, new_ring_folder, remove_ring_folder, ring_folder_name, ring_name
+from emberward.sources.ring._folder import (
+    find_rings,
+    new_ring_folder,
+    read_problems,
+    remove_ring_folder,
+    ring_folder_name,
+    ring_name,
+)
 from emberward.sources.ring._format import Geometry, MarkKind
 from emberward.sources.ring._identity import RingIdentity, identity_here
 from emberward.sources.ring._reader import read_ring
@@ -25,6 +32,7 @@ __all__ = [
     "find_rings",
     "identity_here",
     "new_ring_folder",
+    "read_problems",
     "read_ring",
     "remove_ring_folder",
     "ring_folder_name",

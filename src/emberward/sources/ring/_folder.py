@@ -19,6 +19,10 @@ MAX_RINGS = 65_536
 """Files of one folder that are listed."""
 
 
+MAX_PROBLEMS = 20
+"""Problems of one process that are read."""
+
+
 def ring_folder_name(job: str) -> str:
     """A folder's name for the job called `job`: its letters and digits, and a few random ones against collisions."""
     kept = re.sub(r"[^A-Za-z0-9._-]+", "-", job).strip("-.")[:80]
@@ -50,6 +54,17 @@ def find_rings(folder: Path) -> tuple[Path, ...]:
     except OSError:
         return ()
     return tuple(found[:MAX_RINGS])
+
+
+def read_problems(folder: Path) -> tuple[str, ...]:
+    """What processes that got no ring said into ``problems-PID.txt`` of the folder, a line each."""
+    lines: list[str] = []
+    try:
+        for path in sorted(folder.glob("problems-*.txt"))[:MAX_RINGS]:
+            lines += path.read_text(encoding="utf-8", errors="replace").splitlines()[:MAX_PROBLEMS]
+    except OSError:
+        return tuple(lines)
+    return tuple(lines)
 
 
 def _own_folder() -> Path:
