@@ -5,8 +5,7 @@ Python 3, since it is a stranger's; what it loads later needs 3.11 and says so.
 """
 
 # mypy: ignore-errors
-# ruff: noqa: ANN, BLE001, PTH, SIM105, UP
-# Older Pythons, no typing or pathlib at start-up, and nothing that the recorder does may end the program.
+# Without types, paths and contextlib: nothing is imported at start-up for this alone.
 
 import os
 import sys
