@@ -97,6 +97,7 @@ CATALOGUE: dict[str, CodeEntry] = {
         {
             "M101": "collectives differ in operation",
             "M102": "collectives differ in shape, dtype or root",
+            "R110": "a rank departs from the proved order",
         },
     ),
     **_rows(Kind.DRIFT, {"K107": "the saved state gives another loss than when it was saved"}),
@@ -123,7 +124,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "R105": "the first operation that was not finite",
         },
     ),
-    **_rows(Kind.CONFIG, {"R106": "the rewind is not possible"}),
+    **_rows(Kind.CONFIG, {"R106": "the rewind is not possible", "R111": "the certificate is not used"}),
     **_rows(
         Kind.DRIFT,
         {

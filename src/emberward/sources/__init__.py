@@ -4,21 +4,41 @@ This face needs no torch. Modules that do: `recorder` (records the calls of this
 without peers).
 """
 
+from emberward.sources._certificate import (
+    Certificate,
+    Place,
+    ProgramWriter,
+    RoleProgram,
+    Segment,
+    kind_of,
+    role_numbers,
+)
 from emberward.sources._compare import Difference, first_difference
 from emberward.sources._groups import GroupTable
+from emberward.sources._guard import Departure, DepartureError, Guard
 from emberward.sources._job import DryJob, JobFolder, RankError
 from emberward.sources._site import SiteFinder
 from emberward.sources._tape import Call, Tape, Transport
 
 __all__ = [
     "Call",
+    "Certificate",
+    "Departure",
+    "DepartureError",
     "Difference",
     "DryJob",
     "GroupTable",
+    "Guard",
     "JobFolder",
+    "Place",
+    "ProgramWriter",
     "RankError",
+    "RoleProgram",
+    "Segment",
     "SiteFinder",
     "Tape",
     "Transport",
     "first_difference",
+    "kind_of",
+    "role_numbers",
 ]

@@ -2,7 +2,8 @@
 
 [Note: a dry run's folder]
 ``job.json`` and ``recipe.yaml`` are written by the caller; the child writes ``rank00004.jsonl``, a trace of that rank
-alone, or ``rank00004.error.json`` ``{"type", "message", "site", "traceback"}`` for each rank it was asked for.
+alone, and ``rank00004.calls.json``, its part of the certificate, or ``rank00004.error.json`` ``{"type", "message",
+"site", "traceback"}``, for each rank it was asked for.
 """
 
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.events import Event, read_trace
+from emberward.sources._certificate import RoleProgram
 from emberward.sources._tape import Transport
 
 
@@ -65,6 +67,10 @@ class JobFolder:
         """What `rank` does."""
         return self.path / f"rank{rank:05d}.jsonl"
 
+    def calls(self, rank: int) -> Path:
+        """What `rank` calls, in the certificate's words."""
+        return self.path / f"rank{rank:05d}.calls.json"
+
     def error(self, rank: int) -> Path:
         """How `rank` raised."""
         return self.path / f"rank{rank:05d}.error.json"
@@ -92,6 +98,15 @@ class JobFolder:
             "traceback": error.traceback,
         }
         self.error(error.rank).write_text(json.dumps(body), encoding="utf-8")
+
+    def write_program(self, program: RoleProgram) -> None:
+        """Writes a rank's part of the certificate."""
+        self.calls(program.rank).write_text(json.dumps(program.to_json()), encoding="utf-8")
+
+    def read_programs(self, ranks: Sequence[int]) -> tuple[RoleProgram, ...]:
+        """What `write_program` wrote for each of `ranks`. Raises OSError when one is missing."""
+        texts = [self.calls(rank).read_text(encoding="utf-8") for rank in ranks]
+        return tuple(RoleProgram.from_json(json.loads(text)) for text in texts)
 
     def read_results(self, ranks: Sequence[int]) -> tuple[dict[int, tuple[Event, ...]], list[RankError]]:
         """The events of each rank that ran to its end, and the errors of the others."""

@@ -12,7 +12,7 @@ the group's own stream (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, pointT
 """
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -104,6 +104,12 @@ class Tape:
         if call.number not in self._waited and not self._notes[call.number].is_blocking:
             self._waited.add(call.number)
             self._note(None, is_blocking=True, waited=call.number)
+
+    def calls(self, *, first: int = 0) -> Iterator[tuple[Body, Site | None, Phase]]:
+        """Yields the calls so far, from note number `first` on, in the order in which they were made."""
+        for note in self._notes[first:]:
+            if note.body is not None:
+                yield note.body, note.site, note.phase
 
     def last_site(self) -> Site | None:
         """Where the last call was made."""
