@@ -67,6 +67,8 @@ CATALOGUE: dict[str, CodeEntry] = {
             "H107": "cannot tell who stopped the job",
             "H112": "torch's watchdog stood still itself",
             "H114": "NCCL's RAS names a process",
+            "H125": "a rank is stopped",
+            "H131": "a thread that a rank waits for has died",
         },
     ),
     **_rows(
@@ -74,10 +76,11 @@ CATALOGUE: dict[str, CodeEntry] = {
         {"H102": "a rank does not finish what its peers finished", "H103": "a call that all issued does not end"},
     ),
     **_rows(Kind.MISSING, {"H104": "a rank left out or added a call", "H109": "a send or receive that nobody answers"}),
+    **_rows(Kind.MISSING, {"H129": "a group that not every rank creates"}),
     **_rows(Kind.CRASH, {"H105": "a rank died and the others wait"}),
     **_rows(Kind.RESOURCE, {"H108": "a file cannot be read"}),
-    **_rows(Kind.NONE, {"H110": "no hang seen", "H115": "two incidents compared"}),
-    **_rows(Kind.DEADLOCK, {"H111": "a ring of sends and receives"}),
+    **_rows(Kind.NONE, {"H110": "no hang seen", "H115": "two incidents compared", "H128": "the job goes on"}),
+    **_rows(Kind.DEADLOCK, {"H111": "a ring of sends and receives", "H133": "a cycle through a bounded buffer"}),
     **_rows(Kind.LINK, {"H113": "the network card reported errors"}),
     **_rows(Kind.HANG, {"D103": "the data loader gave no batch in time", "L104": "ranks did not stop in time"}),
     **_rows(

@@ -8,15 +8,19 @@ from emberward.sources.dumps._compare import advanced_ranks, compare_incidents, 
 from emberward.sources.dumps._evidence import Death, Evidence
 from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
 from emberward.sources.dumps._flight import DumpFormatError, FlightReader, RankFlight
-from emberward.sources.dumps._frames import Frame, ProcessStacks, StackSource, ThreadStack
+from emberward.sources.dumps._frames import Frame, ProcessStacks, StackSource, ThreadStack, user_frame
 from emberward.sources.dumps._gather import gather
 from emberward.sources.dumps._judge import Explanation, judge
+from emberward.sources.dumps._judge_flight import stuck_worker
 from emberward.sources.dumps._names import host_of_name, rank_of_name
+from emberward.sources.dumps._say import hang_finding, ranks_text, verb, waits
 from emberward.sources.dumps._stack_text import read_faulthandler, read_py_spy_json, read_py_spy_text
 from emberward.sources.dumps._unpickle import load_plain
-from emberward.sources.dumps._waits import Reading, StackClass, class_of, read_process
+from emberward.sources.dumps._waits import STUCK, WAITING, LineOf, Reading, StackClass, class_of, read_process
 
 __all__ = [
+    "STUCK",
+    "WAITING",
     "Death",
     "DumpFormatError",
     "Evidence",
@@ -24,6 +28,7 @@ __all__ = [
     "Explanation",
     "FlightReader",
     "Frame",
+    "LineOf",
     "ProcessStacks",
     "RankFlight",
     "Reading",
@@ -37,14 +42,20 @@ __all__ = [
     "explain_paths",
     "flight_trace",
     "gather",
+    "hang_finding",
     "host_of_name",
     "is_same_job",
     "judge",
     "load_plain",
     "rank_of_name",
+    "ranks_text",
     "read_faulthandler",
     "read_process",
     "read_py_spy_json",
     "read_py_spy_text",
     "source_lines",
+    "stuck_worker",
+    "user_frame",
+    "verb",
+    "waits",
 ]

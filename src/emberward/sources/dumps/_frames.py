@@ -68,6 +68,9 @@ def _is_library_file(file: str) -> bool:
     package = parts[parts.index("site-packages") + 1] if "site-packages" in parts[:-1] else parts[0] if parts else ""
     if len(parts) > 1 and package in _LIBRARY_DIRS:
         return True
+    # The recorder's own frames lie between torch's and the user's.
+    if "emberward" in parts[:-2] and parts[parts.index("emberward") + 1] == "sources":
+        return True
     return len(parts) == 1 and file in _STDLIB_FILES
 
 

@@ -1,0 +1,41 @@
+"""Judges a job that runs now: who stands still, why, and whether it can go on by itself. No torch.
+
+`Watcher` watches a folder of rings; `find_job` and `look_at_job` look at a job that was not started by us;
+`judge_looks` is the judge, pure. Looks are plain data (`Look.to_json`): those of several hosts are joined by
+`join_looks`.
+"""
+
+from emberward.sources.live._find import FoundJob, FoundRank, find_job
+from emberward.sources.live._judge import judge_looks
+from emberward.sources.live._limits import Limits, limits_of
+from emberward.sources.live._look import Look, Moment, RankLook, RingFacts, join_looks
+from emberward.sources.live._process import ProcessFacts, ProcessState, ThreadFacts, WaitingIn, read_process_facts
+from emberward.sources.live._ring_facts import ring_facts
+from emberward.sources.live._take import look_at_job, look_at_rings, newest_rings
+from emberward.sources.live._watcher import Watcher, WatchReport, resumed_finding
+
+__all__ = [
+    "FoundJob",
+    "FoundRank",
+    "Limits",
+    "Look",
+    "Moment",
+    "ProcessFacts",
+    "ProcessState",
+    "RankLook",
+    "RingFacts",
+    "ThreadFacts",
+    "WaitingIn",
+    "WatchReport",
+    "Watcher",
+    "find_job",
+    "join_looks",
+    "judge_looks",
+    "limits_of",
+    "look_at_job",
+    "look_at_rings",
+    "newest_rings",
+    "read_process_facts",
+    "resumed_finding",
+    "ring_facts",
+]

@@ -1,0 +1,41 @@
+"""A cycle through a bounded buffer: main threads wait for their own threads, and those for each other's ranks."""
+
+from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
+from emberward.sources.dumps import WAITING, ranks_text
+from emberward.sources.live._reading import peer_thread
+from emberward.sources.live._scene import Scene
+
+
+def credit_findings(scene: Scene) -> list[Finding]:
+    """A deadlock without a culprit, when every rank waits and some wait for a thread of their own that waits too."""
+    behind = [r for r in scene.look.ranks if scene.has_peer_thread(r)]
+    if not behind:
+        return []
+    others = [r for r in scene.look.ranks if r not in behind]
+    if any(r not in scene.readings or scene.readings[r].kind not in WAITING for r in others):
+        return []
+    members = []
+    lines = []
+    for rank in behind:
+        reading = scene.readings[rank]
+        frame = peer_thread(scene.look.ranks[rank].own_stacks, scene.line_of)
+        at = "?" if frame is None else frame.site
+        targets = tuple(r for r in scene.look.ranks if r != rank and (r in behind or len(behind) == 1))
+        members.append(CycleMember(rank=rank, op="waits for a thread of its own", site=reading.site, waits_for=targets))
+        lines.append(f"rank {rank} {reading.text}; its thread waits for a peer at {at}")
+    return [
+        Finding(
+            code="H133",
+            severity=Severity.ERROR,
+            kind=Kind.DEADLOCK,
+            cause=Cause.CYCLE_CREDIT,
+            certainty=Certainty.OBSERVED,
+            message=f"{ranks_text(behind)} wait for a buffer that their own threads would free, and those wait for "
+            "one another's ranks; no one rank is guilty",
+            waiting_ranks=tuple(others),
+            cycle=tuple(members),
+            evidence=tuple(lines),
+            ruled_out=("a busy rank: every rank waits",),
+            next="let the buffer hold one more, or receive before the buffer can be full",
+        )
+    ]

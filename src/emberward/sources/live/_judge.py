@@ -1,0 +1,77 @@
+"""The judge of a live job: two looks in, findings out. Pure.
+
+[Note: two tiers]
+A notice says who is waited for, as soon as one look shows it. An error needs two looks between which nobody concerned
+made a call, and one of: a fault of the calls themselves (they differ, one is missing, a cycle), a rank that is dead,
+stopped, or whose main thread has ended, or a wait whose condition cannot come (a lock without time-out in a process in
+which nothing moves; the store, when all others wait too). A rank that computes, reads, writes or sleeps may come by
+itself: it stays a notice until it has stood still longer than its limit. See [Note: limits].
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from emberward.findings import Certainty, Finding, FindingPhase, Kind, Severity
+from emberward.sources.dumps import LineOf, judge, ranks_text
+from emberward.sources.live._creation import creation_findings
+from emberward.sources.live._credits import credit_findings
+from emberward.sources.live._deaths import death_findings, stopped_findings
+from emberward.sources.live._look import Look
+from emberward.sources.live._scene import Scene, no_source
+from emberward.sources.live._settle import settle
+
+
+def judge_looks(
+    early: Look | None,
+    look: Look,
+    *,
+    line_of: LineOf = no_source,
+    exits: Mapping[int, int] | None = None,
+    is_asked: bool = False,
+) -> tuple[Finding, ...]:
+    """What two looks at a job tell, the most severe first; empty when nobody waits for anybody.
+
+    `exits`: codes of ranks that have ended, as a parent saw them (minus the signal's number). `is_asked`: a person says
+    that the job hangs: what may come by itself is a warning then, not a notice. See [Note: two tiers].
+    """
+    scene = Scene(early=early, look=look, line_of=line_of)
+    explanation = judge(scene.evidence(), line_of=line_of, read=scene.read)
+    found = [finding for finding in explanation.findings if finding.kind is not Kind.NONE]
+    faults = [f for f in found if f.code in ("M101", "M102", "M103")]
+    deaths = death_findings(look, exits or {}, waiting=scene.waiting() if early is not None else ())
+    if faults and deaths:
+        found = [_with_deaths(fault, deaths) for fault in faults]
+    elif deaths:
+        found = deaths
+    elif stopped := stopped_findings(early, look):
+        found = [*stopped, *faults]
+    else:
+        special = creation_findings(scene) or credit_findings(scene)
+        found = special or found
+    settled = [s for finding in found if (s := settle(finding, scene, is_asked=is_asked)) is not None]
+    order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
+    named = [_placed(finding, scene) for finding in settled]
+    return tuple(sorted(named, key=lambda f: (order[f.severity], not f.culprit_ranks and f.cycle is None)))
+
+
+def _with_deaths(fault: Finding, deaths: Sequence[Finding]) -> Finding:
+    """A fault of the calls with the deaths that it brought about: gloo aborts an innocent rank on a size mismatch."""
+    lines = [f"as a consequence: {death.message}" for death in deaths]
+    return replace(fault, certainty=Certainty.OBSERVED, evidence=(*fault.evidence, *lines))
+
+
+def _placed(finding: Finding, scene: Scene) -> Finding:
+    """The finding with step and stage of its culprit, and the hosts of all culprits."""
+    ranks = finding.culprit_ranks or tuple(m.rank for m in finding.cycle or ())
+    seen = [scene.look.ranks[rank] for rank in ranks if rank in scene.look.ranks]
+    hosts = finding.hosts or tuple(sorted({look.host for look in seen})) if finding.culprit_ranks else finding.hosts
+    ring = next((look.ring for look in seen if look.ring is not None), None)
+    phase = finding.phase
+    if ring is not None and phase == FindingPhase():
+        phase = FindingPhase(step=ring.step, stage=None if ring.stage is None else ring.stage.value)
+    lines = list(finding.evidence)
+    missing = sorted(set(range(scene.look.world_size or 0)) - set(scene.look.ranks))
+    if missing:
+        lines.append(f"not seen: {ranks_text(missing)}; unknown, not guilty")
+    lines += [f"rank {look.rank}: {problem}" for look in seen for problem in look.problems[:2]]
+    return replace(finding, hosts=hosts, phase=phase, evidence=tuple(lines))

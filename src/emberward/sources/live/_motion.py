@@ -1,0 +1,113 @@
+"""What moved between two looks at one rank. See [Note: motion]."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from emberward.sources.dumps import ProcessStacks
+from emberward.sources.live._look import Look, RankLook
+from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
+
+TICKS_PER_S = 100.0
+"""Clock ticks of proc(5); 100 on every Linux that Python runs on (USER_HZ)."""
+MIN_CPU_SHARE = 0.05
+"""A thread that burns less of the time between two looks than this idles: heartbeats and pollers do."""
+MIN_CPU_TICKS = 4
+MIN_BYTES = 64 << 10
+"""Fewer bytes between two looks are no work: a recorder's and a rendezvous store's small talk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Motion:
+    """What one rank did between two looks `apart_s` apart. `is_known` False when it was seen once only."""
+
+    apart_s: float
+    is_known: bool
+    has_called: bool = False
+    has_stack_moved: bool = False
+    main_cpu_share: float = 0.0
+    is_main_busy: bool = False
+    is_other_busy: bool = False
+    is_child_busy: bool = False
+    has_io: bool = False
+
+    @property
+    def is_lively(self) -> bool:
+        """Whether anything of the rank or its children computes, reads or writes."""
+        return self.is_main_busy or self.is_other_busy or self.is_child_busy or self.has_io
+
+    @property
+    def text(self) -> str:
+        """What moved, in a few words."""
+        words = [
+            f"its main thread used {100 * self.main_cpu_share:.0f}% of a core" if self.is_main_busy else "",
+            "another of its threads computes" if self.is_other_busy else "",
+            "a child of it computes" if self.is_child_busy else "",
+            "it reads or writes" if self.has_io else "",
+        ]
+        said = [word for word in words if word]
+        return ", ".join(said) if said else "neither it nor a child of it computes, reads or writes"
+
+
+def _ticks(process: ProcessFacts) -> dict[int, int]:
+    return {thread.tid: thread.cpu_ticks for thread in process.threads}
+
+
+def _burnt(ticks: float, apart_s: float) -> bool:
+    return ticks >= MIN_CPU_TICKS and ticks / TICKS_PER_S >= MIN_CPU_SHARE * apart_s
+
+
+def _bytes(process: ProcessFacts) -> int:
+    return (process.read_bytes or 0) + (process.written_bytes or 0)
+
+
+def same_frames(left: ProcessStacks | None, right: ProcessStacks | None) -> bool:
+    """Whether the main thread stands at the same place; True when either was not seen."""
+    if left is None or right is None or left.main is None or right.main is None:
+        return True
+    return left.main.frames == right.main.frames
+
+
+def motion_of(early: RankLook | None, late: RankLook, *, apart_s: float) -> Motion:
+    """What moved between two looks at one rank."""
+    if early is None or early.process.pid != late.process.pid or apart_s <= 0:
+        return Motion(apart_s=0.0, is_known=False)
+    before, after = _ticks(early.process), _ticks(late.process)
+    burnt = {tid: ticks - before.get(tid, 0) for tid, ticks in after.items()}
+    main = burnt.pop(late.process.pid, 0)
+    past = {child.pid: child for child in early.children}
+    children = [(past[child.pid], child) for child in late.children if child.pid in past]
+    moved = _bytes(late.process) - _bytes(early.process)
+    moved += sum(_bytes(new) - _bytes(old) for old, new in children)
+    calls = early.ring is not None and late.ring is not None
+    return Motion(
+        apart_s=apart_s,
+        is_known=True,
+        has_called=calls and (early.ring.num_calls, early.ring.num_done) != (late.ring.num_calls, late.ring.num_done),  # type: ignore[union-attr]
+        has_stack_moved=not same_frames(early.own_stacks, late.own_stacks),
+        main_cpu_share=main / TICKS_PER_S / apart_s,
+        is_main_busy=_burnt(main, apart_s),
+        is_other_busy=any(_burnt(ticks, apart_s) for ticks in burnt.values()),
+        is_child_busy=any(_burnt(new.cpu_ticks - old.cpu_ticks, apart_s) for old, new in children)
+        or {c.pid for c in late.children} != set(past),
+        has_io=moved >= MIN_BYTES,
+    )
+
+
+def motions(early: Look | None, late: Look) -> dict[int, Motion]:
+    """What moved of every rank."""
+    apart = 0.0 if early is None else late.taken_s - early.taken_s
+    return {
+        rank: motion_of(None if early is None else early.ranks.get(rank), look, apart_s=apart)
+        for rank, look in late.ranks.items()
+    }
+
+
+def sits_in(process: ProcessFacts) -> WaitingIn | None:
+    """The system call in which the main thread sits; None while it runs, or when that may not be read."""
+    main = process.main
+    return None if main is None or main.state is ProcessState.RUNNING else main.waiting_in
+
+
+def waits_for_ever(looks: Sequence[RankLook | None]) -> bool:
+    """Whether the main thread sat in a wait without a time-out in every look that was had."""
+    return all(look is not None and sits_in(look.process) is WaitingIn.FUTEX for look in looks)

@@ -1,0 +1,270 @@
+"""What the kernel tells about a process: its state, its threads, what it has burned, read and written.
+
+[Note: motion]
+Two readings of one process some seconds apart tell what a stack cannot: a rank whose CPU time or bytes move is alive,
+whatever its stack looks like, and one that sits in the same untimed wait with all its threads is not going anywhere by
+itself. Source: proc(5), Linux 6; ``/proc/PID/syscall`` and ``io`` need the right to trace the process.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+PROC = Path("/proc")
+MAX_THREADS = 64
+"""Most threads of a process whose state is read."""
+MAX_CHILDREN = 64
+"""Most descendants of a rank that are read."""
+MAX_DEPTH = 6
+"""Deepest descendant of a rank that is read."""
+
+
+class ProcessState(StrEnum):
+    """What the kernel calls the process's state."""
+
+    RUNNING = "running"
+    SLEEPING = "sleeping"
+    DISK = "disk"
+    STOPPED = "stopped"
+    TRACED = "traced"
+    ZOMBIE = "zombie"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+class WaitingIn(StrEnum):
+    """Which kind of system call a thread sits in."""
+
+    NANOSLEEP = "nanosleep"
+    FUTEX = "futex"
+    FUTEX_TIMED = "futex_timed"
+    READ = "read"
+    WRITE = "write"
+    OPEN = "open"
+    CHILD = "child"
+    POLL = "poll"
+    FILE_LOCK = "file_lock"
+    OTHER = "other"
+
+
+_STATES = {
+    "R": ProcessState.RUNNING,
+    "S": ProcessState.SLEEPING,
+    "I": ProcessState.SLEEPING,
+    "D": ProcessState.DISK,
+    "T": ProcessState.STOPPED,
+    "t": ProcessState.TRACED,
+    "Z": ProcessState.ZOMBIE,
+    "X": ProcessState.GONE,
+}
+# System call numbers of x86-64 (linux/arch/x86/entry/syscalls/syscall_64.tbl) and of arm64 (asm-generic/unistd.h).
+_CALLS_X86 = {
+    0: WaitingIn.READ, 17: WaitingIn.READ, 19: WaitingIn.READ, 1: WaitingIn.WRITE, 18: WaitingIn.WRITE,
+    20: WaitingIn.WRITE, 74: WaitingIn.WRITE, 75: WaitingIn.WRITE, 2: WaitingIn.OPEN, 257: WaitingIn.OPEN,
+    35: WaitingIn.NANOSLEEP, 230: WaitingIn.NANOSLEEP, 61: WaitingIn.CHILD, 247: WaitingIn.CHILD, 7: WaitingIn.POLL,
+    271: WaitingIn.POLL, 23: WaitingIn.POLL, 270: WaitingIn.POLL, 232: WaitingIn.POLL, 281: WaitingIn.POLL,
+    202: WaitingIn.FUTEX, 72: WaitingIn.FILE_LOCK, 73: WaitingIn.FILE_LOCK,
+}  # fmt: skip
+_CALLS_ARM = {
+    63: WaitingIn.READ, 65: WaitingIn.READ, 67: WaitingIn.READ, 64: WaitingIn.WRITE, 66: WaitingIn.WRITE,
+    68: WaitingIn.WRITE, 82: WaitingIn.WRITE, 83: WaitingIn.WRITE, 56: WaitingIn.OPEN, 115: WaitingIn.NANOSLEEP,
+    101: WaitingIn.NANOSLEEP, 260: WaitingIn.CHILD, 95: WaitingIn.CHILD, 73: WaitingIn.POLL, 72: WaitingIn.POLL,
+    22: WaitingIn.POLL, 98: WaitingIn.FUTEX, 25: WaitingIn.FILE_LOCK, 32: WaitingIn.FILE_LOCK,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadFacts:
+    """One thread. `cpu_ticks` counts user and system time; `waiting_in` is None while it runs or cannot be told."""
+
+    tid: int
+    state: ProcessState
+    cpu_ticks: int
+    waiting_in: WaitingIn | None = None
+    channel: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFacts:
+    """One process at one moment. Bytes are those that passed its reads and writes; None where that may not be read."""
+
+    pid: int
+    state: ProcessState
+    start_ticks: int | None = None
+    parent_pid: int | None = None
+    exit_code: int | None = None
+    cpu_ticks: int = 0
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    threads: tuple[ThreadFacts, ...] = ()
+    command: str | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process can still run."""
+        return self.state not in (ProcessState.GONE, ProcessState.ZOMBIE)
+
+    @property
+    def main(self) -> ThreadFacts | None:
+        """The main thread's facts."""
+        return next((thread for thread in self.threads if thread.tid == self.pid), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as plain data."""
+        return {
+            "pid": self.pid,
+            "state": self.state.value,
+            "start_ticks": self.start_ticks,
+            "parent_pid": self.parent_pid,
+            "exit_code": self.exit_code,
+            "cpu_ticks": self.cpu_ticks,
+            "read_bytes": self.read_bytes,
+            "written_bytes": self.written_bytes,
+            "command": self.command,
+            "threads": [
+                [t.tid, t.state.value, t.cpu_ticks, None if t.waiting_in is None else t.waiting_in.value, t.channel]
+                for t in self.threads
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "ProcessFacts":
+        """The facts that `to_json` gave. Raises ValueError, KeyError or TypeError on other data."""
+        return cls(
+            **{key: data[key] for key in ("pid", "start_ticks", "parent_pid", "exit_code", "cpu_ticks", "command")},
+            read_bytes=data["read_bytes"],
+            written_bytes=data["written_bytes"],
+            state=ProcessState(data["state"]),
+            threads=tuple(
+                ThreadFacts(
+                    tid=tid,
+                    state=ProcessState(state),
+                    cpu_ticks=ticks,
+                    waiting_in=None if call is None else WaitingIn(call),
+                    channel=channel,
+                )
+                for tid, state, ticks, call, channel in data["threads"]
+            ),
+        )
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace")
+    except (OSError, ValueError):
+        return None
+
+
+def _stat(text: str | None) -> list[str] | None:
+    """The fields of a stat line from the state on; None when it is no such line."""
+    if text is None:
+        return None
+    fields = text[text.rfind(")") + 1 :].split()
+    return fields if len(fields) >= 20 else None
+
+
+def waiting_in(text: str | None, *, machine: str) -> WaitingIn | None:
+    """The kind of system call that a line of ``/proc/PID/syscall`` names; None while running or when unreadable."""
+    words = (text or "").split()
+    if not words or not words[0].lstrip("-").isdigit():
+        return None
+    number = int(words[0])
+    found = (_CALLS_ARM if machine == "aarch64" else _CALLS_X86).get(number, WaitingIn.OTHER)
+    # futex(address, operation, value, timeout, ...): a null time-out waits for ever. Source: futex(2).
+    if found is WaitingIn.FUTEX and len(words) > 4 and words[4] != "0x0":
+        return WaitingIn.FUTEX_TIMED
+    return found
+
+
+def _threads(folder: Path, machine: str) -> tuple[ThreadFacts, ...]:
+    try:
+        tids = sorted(int(name) for name in os.listdir(folder / "task") if name.isdigit())  # noqa: PTH208 (names only)
+    except OSError:
+        return ()
+    out = []
+    for tid in tids[:MAX_THREADS]:
+        own = folder / "task" / str(tid)
+        fields = _stat(_text(own / "stat"))
+        if fields is None:
+            continue
+        channel = (_text(own / "wchan") or "").strip()
+        out.append(
+            ThreadFacts(
+                tid=tid,
+                state=_STATES.get(fields[0], ProcessState.UNKNOWN),
+                cpu_ticks=int(fields[11]) + int(fields[12]),
+                waiting_in=waiting_in(_text(own / "syscall"), machine=machine),
+                channel=channel if channel not in ("", "0") else None,
+            )
+        )
+    return tuple(out)
+
+
+def read_process_facts(pid: int, *, proc: Path = PROC, machine: str | None = None) -> ProcessFacts:
+    """What the kernel tells about `pid` now; state GONE when there is no such process. Never raises or blocks long."""
+    folder = proc / str(pid)
+    fields = _stat(_text(folder / "stat"))
+    if fields is None:
+        return ProcessFacts(pid=pid, state=ProcessState.GONE)
+    state = _STATES.get(fields[0], ProcessState.UNKNOWN)
+    io = {name: int(value) for name, value in re.findall(r"^(\w+): (\d+)$", _text(folder / "io") or "", re.MULTILINE)}
+    command = (_text(folder / "cmdline") or "").replace("\0", " ").strip()
+    ended = state is ProcessState.ZOMBIE and len(fields) > 49
+    return ProcessFacts(
+        pid=pid,
+        state=state,
+        start_ticks=int(fields[19]),
+        parent_pid=int(fields[1]),
+        exit_code=_exit_code(int(fields[49])) if ended else None,
+        cpu_ticks=int(fields[11]) + int(fields[12]),
+        read_bytes=io.get("rchar"),
+        written_bytes=io.get("wchar"),
+        threads=() if state is ProcessState.ZOMBIE else _threads(folder, machine or os.uname().machine),
+        command=command[:200] or None,
+    )
+
+
+def _exit_code(status: int) -> int:
+    """A wait status as Python gives it: the code, or minus the signal's number."""
+    return -(status & 0x7F) if status & 0x7F else status >> 8
+
+
+def parents(*, proc: Path = PROC) -> dict[int, int]:
+    """Every process's parent."""
+    out: dict[int, int] = {}
+    try:
+        names = os.listdir(proc)  # noqa: PTH208 (names only)
+    except OSError:
+        return out
+    for name in names:
+        if name.isdigit():
+            fields = _stat(_text(proc / name / "stat"))
+            if fields is not None:
+                out[int(name)] = int(fields[1])
+    return out
+
+
+def descendants(pid: int, parent_of: Mapping[int, int], *, stop: Iterable[int] = ()) -> tuple[int, ...]:
+    """The processes below `pid`, parents first, at most `MAX_CHILDREN`; those of `stop` and below are left out."""
+    children: dict[int, list[int]] = {}
+    for child, parent in parent_of.items():
+        children.setdefault(parent, []).append(child)
+    avoided = set(stop)
+    out: list[int] = []
+    front = [pid]
+    for _ in range(MAX_DEPTH):
+        front = [c for p in front for c in sorted(children.get(p, ())) if c not in avoided]
+        out += front
+    return tuple(out[:MAX_CHILDREN])
+
+
+def environment_of(pid: int, names: Iterable[str], *, proc: Path = PROC) -> dict[str, str]:
+    """The values of `names` in the environment with which another process was started; empty when not readable."""
+    text = _text(proc / str(pid) / "environ") or ""
+    pairs = (item.partition("=") for item in text.split("\0"))
+    wanted = set(names)
+    return {key: value for key, _, value in pairs if key in wanted}

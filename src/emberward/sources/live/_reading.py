@@ -1,0 +1,82 @@
+"""What a process does, by its stacks and by what the kernel says of it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from emberward.sources.dumps import (
+    Frame,
+    LineOf,
+    ProcessStacks,
+    Reading,
+    StackClass,
+    ThreadStack,
+    class_of,
+    read_process,
+    user_frame,
+)
+from emberward.sources.live._look import Look
+from emberward.sources.live._motion import Motion, sits_in
+from emberward.sources.live._process import ProcessFacts, WaitingIn
+
+_BY_CALL = {
+    WaitingIn.NANOSLEEP: StackClass.SLEEP,
+    WaitingIn.CHILD: StackClass.SUBPROCESS,
+    WaitingIn.READ: StackClass.FILE_READ,
+    WaitingIn.OPEN: StackClass.FILE_READ,
+    WaitingIn.FUTEX: StackClass.LOCK,
+    WaitingIn.FUTEX_TIMED: StackClass.LOCK,
+    WaitingIn.FILE_LOCK: StackClass.LOCK,
+}
+_OPEN_TO_FACTS = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
+_CREATORS = frozenset({"new_group", "_new_group_with_tag", "_new_process_group_helper", "split_group", "new_subgroups"})
+_CREATOR_FILES = ("torch/distributed/device_mesh.py", "torch/distributed/distributed_c10d.py")
+_PEER_CALLS = frozenset({StackClass.COLLECTIVE, StackClass.P2P, StackClass.BACKWARD})
+MAX_OUTER = 60
+
+
+def is_creating(thread: ThreadStack | None) -> bool:
+    """Whether the thread creates a process group, which waits for all ranks."""
+    frames = () if thread is None else thread.frames[:MAX_OUTER]
+    return any(f.function in _CREATORS and f.file.endswith(_CREATOR_FILES) for f in frames)
+
+
+class Reader:
+    """Reads processes of one look. Called for every process; see `read`."""
+
+    def __init__(self, look: Look, motions: Mapping[int, Motion]) -> None:
+        self._facts: dict[int, tuple[ProcessFacts, Motion | None]] = {}
+        for rank, seen in look.ranks.items():
+            self._facts[seen.process.pid] = (seen.process, motions.get(rank))
+            for child in seen.children:
+                self._facts[child.pid] = (child, None)
+
+    def read(self, process: ProcessStacks, line_of: LineOf) -> Reading:
+        """What the process does. Where its stack leaves it open, the kernel's word counts."""
+        reading = read_process(process, line_of)
+        facts, motion = self._facts.get(process.pid or -1, (None, None))
+        if facts is None or reading.kind not in _OPEN_TO_FACTS:
+            return reading
+        if motion is not None and motion.is_main_busy:
+            return replace(reading, kind=StackClass.CPU_LOOP)
+        kind = _BY_CALL.get(sits_in(facts) or WaitingIn.OTHER)
+        return reading if kind is None else replace(reading, kind=kind)
+
+
+def other_threads(process: ProcessStacks | None, line_of: LineOf) -> list[tuple[ThreadStack, StackClass]]:
+    """The threads beside the main one that run somebody's code, and what each does."""
+    if process is None:
+        return []
+    main = process.main
+    found = []
+    for thread in process.threads:
+        if thread is not main and user_frame(thread.frames) is not None:
+            found.append((thread, class_of(thread, line_of)))
+    return found
+
+
+def peer_thread(process: ProcessStacks | None, line_of: LineOf) -> Frame | None:
+    """The user's line of a thread beside the main one that waits for a peer; None when none does."""
+    for thread, kind in other_threads(process, line_of):
+        if kind in _PEER_CALLS:
+            return user_frame(thread.frames)
+    return None

@@ -1,0 +1,133 @@
+"""Two looks at a job, read: who does what, who waits, what moved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from emberward.sources.dumps import (
+    WAITING,
+    DumpFormatError,
+    Evidence,
+    FlightReader,
+    Frame,
+    LineOf,
+    ProcessStacks,
+    RankFlight,
+    Reading,
+    StackClass,
+)
+from emberward.sources.live._look import Look, RankLook, RingFacts
+from emberward.sources.live._motion import Motion, motions
+from emberward.sources.live._reading import Reader, is_creating, peer_thread
+
+
+def no_source(_: Frame) -> str | None:
+    """Says that no program text is at hand."""
+    return None
+
+
+@dataclass(slots=True)
+class Scene:
+    """Two looks at a job, read. `early` is None when there was one."""
+
+    early: Look | None
+    look: Look
+    line_of: LineOf
+    motions: dict[int, Motion] = field(init=False)
+    _reader: Reader = field(init=False)
+    readings: dict[int, Reading] = field(init=False)
+    flights: dict[int, RankFlight] = field(init=False)
+    waits_for_all: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.motions = motions(self.early, self.look)
+        self._reader = Reader(self.look, self.motions)
+        self.readings = {}
+        for rank, seen in self.look.ranks.items():
+            stacks = seen.own_stacks
+            if stacks is not None:
+                self.readings[rank] = self._reader.read(stacks, self.line_of)
+        self.flights = flights_of({r: seen.ring for r, seen in self.look.ranks.items() if seen.ring is not None})
+        self.waits_for_all = self._waits_for_all()
+
+    def _waits_for_all(self) -> frozenset[int]:
+        """Ranks that wait for the store or in a group's creation while some other rank is free to come."""
+        idle = {r for r, reading in self.readings.items() if reading.kind is StackClass.STORE_WAIT}
+        idle |= {r for r, seen in self.look.ranks.items() if self.is_creating(seen)}
+        behind = {r for r in self.readings if self.has_peer_thread(r)}
+        free = [
+            r
+            for r, seen in self.look.ranks.items()
+            if r not in idle
+            and r not in behind
+            and (r not in self.readings or self.readings[r].kind not in WAITING)
+            and not (seen.ring is not None and r not in self.readings)
+        ]
+        return frozenset(idle | behind) if free else frozenset(behind)
+
+    def is_creating(self, seen: RankLook) -> bool:
+        """Whether the rank is in the creation of a group."""
+        stacks = seen.own_stacks
+        if stacks is not None:
+            return is_creating(stacks.main)
+        return seen.ring is not None and seen.ring.creating is not None
+
+    def has_peer_thread(self, rank: int) -> bool:
+        """Whether the rank's main thread waits for another thread, and that one for a peer."""
+        reading = self.readings.get(rank)
+        if reading is None or reading.kind is not StackClass.LOCK:
+            return False
+        return peer_thread(self.look.ranks[rank].own_stacks, self.line_of) is not None
+
+    def read(self, process: ProcessStacks, line_of: LineOf) -> Reading:
+        """What a process does, by its stack, the kernel, and what the other ranks do."""
+        reading = self._reader.read(process, line_of)
+        if process.rank in self.waits_for_all:
+            return replace(reading, kind=StackClass.COLLECTIVE)
+        return reading
+
+    def waiting(self) -> tuple[int, ...]:
+        """Ranks that are alive and wait in a call for somebody."""
+        out = []
+        for rank, seen in self.look.ranks.items():
+            reading = self.readings.get(rank)
+            is_inside = seen.ring is not None and seen.ring.blocked_record is not None
+            is_still = rank not in self.motions or not self.motions[rank].has_called
+            if seen.process.is_alive and is_still and (is_inside or (reading is not None and reading.kind in WAITING)):
+                out.append(rank)
+        return tuple(out)
+
+    def evidence(self) -> Evidence:
+        """What the judge of dumps reads."""
+        stacks = [
+            replace(process, rank=rank if process.pid == seen.process.pid else None, host=seen.host)
+            for rank, seen in self.look.ranks.items()
+            for process in seen.stacks
+        ]
+        return Evidence(label="the job", flights=self.flights, stacks=stacks, free_ranks=self._free())
+
+    def _free(self) -> frozenset[int]:
+        """Ranks whose main thread sits in no call: what they left open is not what they wait in."""
+        free = set()
+        for rank, reading in self.readings.items():
+            seen = self.look.ranks[rank]
+            sits = seen.ring is not None and seen.ring.blocked_record is not None
+            if reading.kind not in WAITING and rank not in self.waits_for_all and not sits:
+                free.add(rank)
+        return frozenset(free)
+
+
+def flights_of(rings: Mapping[int, RingFacts]) -> dict[int, RankFlight]:
+    """Each rank's calls as a dump of its own; a ring that cannot be believed is left out."""
+    reader = FlightReader()
+    out = {}
+    for rank, ring in rings.items():
+        flight = dict(ring.flight)
+        try:
+            out[rank] = reader.read(flight, rank=rank, path=f"ring of rank {rank}")
+        except (DumpFormatError, KeyError, TypeError, ValueError):
+            continue
+        blocked = ring.blocked_record
+        numbers = {e["record_id"]: e.get("ring_number") for e in flight.get("entries", ()) if isinstance(e, dict)}
+        # The host waits in one call: that is its head, whatever else it left open before.
+        out[rank].pending.sort(key=lambda call: (numbers.get(call.record) != blocked or blocked is None, call.record))
+    return out

@@ -1,0 +1,149 @@
+"""How severe a finding is, by what moved between two looks. See [Note: two tiers]."""
+
+from dataclasses import replace
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps import StackClass, read_process, stuck_worker, waits
+from emberward.sources.live._look import RankLook
+from emberward.sources.live._motion import Motion, sits_in, waits_for_ever
+from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
+from emberward.sources.live._reading import other_threads
+from emberward.sources.live._scene import Scene
+
+_CERTAIN = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.CRASH})
+_GOES_ON = frozenset(
+    {
+        StackClass.SLEEP,
+        StackClass.FILE_READ,
+        StackClass.CHECKPOINT_IO,
+        StackClass.SUBPROCESS,
+        StackClass.COMPILE,
+        StackClass.GC,
+        StackClass.CPU_LOOP,
+    }
+)
+
+"""What another thread may do that ends by itself."""
+_UNTIMED = frozenset({WaitingIn.FUTEX, WaitingIn.FILE_LOCK})
+
+
+def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
+    """The finding with the severity that the looks bear out; None when those concerned went on in between."""
+    if finding.kind is Kind.CRASH or finding.cause is Cause.STOPPED:
+        return finding
+    concerned = finding.culprit_ranks or tuple(m.rank for m in finding.cycle or ()) or finding.waiting_ranks
+    moved = [r for r in concerned if r in scene.motions and scene.motions[r].has_called]
+    is_past = finding.kind is Kind.MISMATCH and finding.cause in (Cause.DTYPE, Cause.DIFFERENT_ROOT, Cause.DIFFERENT_OP)
+    if moved and not is_past:
+        return None
+    may_come = Severity.WARNING if is_asked else Severity.NOTICE
+    if is_past and finding.code in ("M101", "M102"):
+        return replace(finding, severity=Severity.ERROR)
+    has_two = scene.early is not None
+    if finding.certainty is Certainty.UNKNOWN:
+        return _lasting(finding, scene, may_come)
+    if finding.kind in _CERTAIN:
+        is_seen_twice = has_two and not _any_busy(finding, scene)
+        return replace(finding, severity=Severity.ERROR if is_seen_twice else may_come)
+    finding = _with_motion(finding, scene)
+    why = _proof(finding, scene) if has_two else None
+    if why is not None:
+        return replace(finding, severity=Severity.ERROR, evidence=(*finding.evidence, why))
+    return _lasting(finding, scene, may_come)
+
+
+def _any_busy(finding: Finding, scene: Scene) -> bool:
+    """Whether a rank that is said to wait computes: then its stack and its calls were misread."""
+    ranks = (*finding.culprit_ranks, *(m.rank for m in finding.cycle or ()))
+    return any(scene.motions[r].is_main_busy for r in ranks if r in scene.motions)
+
+
+def _lasting(finding: Finding, scene: Scene, may_come: Severity) -> Finding:
+    """A notice, or an error once the rank has stood still for longer than its limit."""
+    ranks = finding.culprit_ranks or finding.waiting_ranks
+    rings = [scene.look.ranks[r].ring for r in ranks if r in scene.look.ranks]
+    known = [(ring.moved_age_s, ring) for ring in rings if ring is not None and ring.moved_age_s is not None]
+    if not known:
+        line = "how long it has stood still is not known: no recorder ran in the job"
+        return replace(finding, severity=may_come, evidence=(*finding.evidence, line))
+    age, ring = max(known, key=lambda item: item[0])
+    how = "by this job's own history" if ring.has_history else "a phase without a history"
+    line = f"it has stood still for {age:.0f} s; up to {ring.limit_s:.0f} s it could be slow and alive ({how})"
+    severity = Severity.ERROR if age > ring.limit_s else may_come
+    return replace(finding, severity=severity, evidence=(*finding.evidence, line))
+
+
+def _with_motion(finding: Finding, scene: Scene) -> Finding:
+    lines = [
+        f"rank {rank}: between two looks {motion.apart_s:.0f} s apart {motion.text}"
+        for rank in finding.culprit_ranks[:4]
+        if (motion := scene.motions.get(rank)) is not None and motion.is_known
+    ]
+    return replace(finding, evidence=(*finding.evidence, *lines))
+
+
+def _proof(finding: Finding, scene: Scene) -> str | None:
+    """Why the culprit cannot go on by itself; None when it may."""
+    proofs = [_rank_proof(rank, scene) for rank in finding.culprit_ranks]
+    return proofs[0] if proofs and None not in proofs else None
+
+
+def _rank_proof(rank: int, scene: Scene) -> str | None:
+    seen, reading = scene.look.ranks.get(rank), scene.readings.get(rank)
+    motion = scene.motions.get(rank)
+    if seen is None or motion is None or not motion.is_known:
+        return None
+    if seen.ring is not None and seen.ring.moment("main_exited") is not None:
+        return f"the main thread of rank {rank} has ended: it will make no call any more"
+    if reading is None:
+        return None
+    early = None if scene.early is None else scene.early.ranks.get(rank)
+    match reading.kind:
+        case StackClass.EXIT:
+            return f"the main thread of rank {rank} has left its program: it will make no call any more"
+        case StackClass.LOCK:
+            return _lock_proof(rank, seen, early, motion, scene)
+        case StackClass.DATALOADER:
+            return _worker_proof(rank, seen, motion, scene)
+        case StackClass.STORE_WAIT:
+            others = [r for r in scene.look.ranks if r != rank]
+            return f"nobody is left to set the key: {waits(others)} too" if others and not motion.is_lively else None
+        case _:
+            return None
+
+
+def _lock_proof(rank: int, seen: RankLook, early: RankLook | None, motion: Motion, scene: Scene) -> str | None:
+    if motion.is_lively or motion.has_stack_moved:
+        return None
+    call = sits_in(seen.process)
+    if call is not None and (
+        call not in _UNTIMED or not (call is not WaitingIn.FUTEX or waits_for_ever((early, seen)))
+    ):
+        return None
+    own = seen.own_stacks
+    if any(kind in _GOES_ON for _, kind in other_threads(own, scene.line_of)):
+        return None
+    if any(_may_end(child) for child in seen.children):
+        return None
+    return f"rank {rank} waits without a time-out, and no thread or child of it moves: nobody is left to wake it"
+
+
+def _may_end(child: ProcessFacts) -> bool:
+    return child.is_alive and child.main is not None and sits_in(child) is WaitingIn.NANOSLEEP
+
+
+def _worker_proof(rank: int, seen: RankLook, motion: Motion, scene: Scene) -> str | None:
+    """A data worker that is stopped or gone, or that waits for ever itself."""
+    for child in seen.children:
+        if child.state is ProcessState.STOPPED:
+            return f"process {child.pid}, a child of rank {rank}, is stopped"
+    if motion.is_lively or motion.has_stack_moved:
+        return None
+    workers = [read_process(s, scene.line_of) for s in seen.stacks if s.pid != seen.process.pid]
+    worker = stuck_worker(tuple(workers))
+    if worker is None:
+        return None
+    facts = next((child for child in seen.children if child.pid == worker.process.pid), None)
+    if worker.kind is StackClass.WORKER and facts is not None and sits_in(facts) in _UNTIMED:
+        return f"the data worker (process {facts.pid}) of rank {rank} waits without a time-out at {worker.site}"
+    return None

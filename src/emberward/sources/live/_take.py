@@ -1,0 +1,112 @@
+"""Takes a look: reads rings, /proc and stacks. Everything behind a look is pure."""
+
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from emberward.sources.live._find import FoundJob
+from emberward.sources.live._look import Look, RankLook
+from emberward.sources.live._process import (
+    ProcessFacts,
+    ProcessState,
+    descendants,
+    parents,
+    read_process_facts,
+)
+from emberward.sources.live._ring_facts import ring_facts
+from emberward.sources.live._spy import SpyResult, find_spy, spy_all
+from emberward.sources.ring import RingView, find_rings, read_ring
+
+MAX_SPIED_CHILDREN = 8
+"""Most children of a rank whose stacks are taken."""
+
+
+def newest_rings(folder: Path, *, num_events: int | None = None) -> dict[int, RingView]:
+    """The ring of each rank in a folder; of a rank that was started again, that of its newest process."""
+    found: dict[int, RingView] = {}
+    for path in find_rings(folder):
+        view = read_ring(path, num_events=num_events)
+        if not view.is_readable or view.rank is None or view.pid is None:
+            continue
+        other = found.get(view.rank)
+        if other is None or (view.began_ns or 0) >= (other.began_ns or 0):
+            found[view.rank] = view
+    return dict(sorted(found.items()))
+
+
+def facts_of(view: RingView) -> ProcessFacts:
+    """The process that wrote a ring, as it is now; GONE when another one has its number."""
+    assert view.pid is not None, "only rings with a process are looked at"
+    facts = read_process_facts(view.pid)
+    if view.start_ticks is not None and facts.start_ticks is not None and facts.start_ticks != view.start_ticks:
+        return ProcessFacts(pid=view.pid, state=ProcessState.GONE)
+    return facts
+
+
+def look_at_rings(views: Mapping[int, RingView], *, with_stacks: bool = True) -> Look:
+    """A look at the ranks that wrote these rings, on this host. Holds each process for some milliseconds."""
+    processes = {rank: facts_of(view) for rank, view in views.items()}
+    sizes = [view.world_size for view in views.values() if view.world_size is not None]
+    return _look(processes, dict(views), world_size=max(sizes, default=None), with_stacks=with_stacks)
+
+
+def look_at_job(job: FoundJob, *, with_stacks: bool = True) -> Look:
+    """A look at the ranks of a job that was found by its processes, with their rings where there are any."""
+    views: dict[int, RingView] = {}
+    for folder in {found.ring_folder for found in job.ranks if found.ring_folder is not None}:
+        rings = newest_rings(folder)
+        views |= {found.rank: rings[found.rank] for found in job.ranks if _is_its(rings.get(found.rank), found.pid)}
+    processes = {found.rank: read_process_facts(found.pid) for found in job.ranks}
+    return _look(processes, views, world_size=job.world_size, with_stacks=with_stacks)
+
+
+def _is_its(view: RingView | None, pid: int) -> bool:
+    return view is not None and view.pid == pid
+
+
+def _look(
+    processes: Mapping[int, ProcessFacts],
+    views: Mapping[int, RingView],
+    *,
+    world_size: int | None,
+    with_stacks: bool,
+) -> Look:
+    taken_s, taken_unix = time.monotonic(), time.time()
+    host = socket.gethostname()
+    parent_of = parents()
+    pids = [facts.pid for facts in processes.values()]
+    children = {
+        rank: tuple(
+            read_process_facts(child)
+            for child in descendants(facts.pid, parent_of, stop=[pid for pid in pids if pid != facts.pid])
+        )
+        for rank, facts in processes.items()
+        if facts.is_alive
+    }
+    spied: dict[int, SpyResult] = {}
+    if with_stacks:
+        targets: dict[int, bool] = {}
+        for rank, facts in processes.items():
+            shown = [c for c in children.get(rank, ()) if "python" in (c.command or "")][:MAX_SPIED_CHILDREN]
+            for process in (facts, *shown):
+                if process.is_alive:
+                    targets[process.pid] = process.state is ProcessState.STOPPED
+        spied = spy_all(targets, spy_path=find_spy())
+    ranks = {}
+    for rank, facts in processes.items():
+        own = [facts.pid, *(child.pid for child in children.get(rank, ()))]
+        results = [spied[pid] for pid in own if pid in spied]
+        view = views.get(rank)
+        ranks[rank] = RankLook(
+            rank=rank,
+            host=host if view is None or view.host is None else view.host,
+            process=facts,
+            children=children.get(rank, ()),
+            stacks=tuple(result.stacks for result in results if result.stacks is not None),
+            ring=None if view is None else ring_facts(view),
+            problems=tuple(
+                f"no stack of process {r.pid}: {r.problem}" for r in results if r.stacks is None and r.pid == facts.pid
+            ),
+        )
+    return Look(taken_s=taken_s, taken_unix=taken_unix, ranks=ranks, world_size=world_size)

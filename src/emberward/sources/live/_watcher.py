@@ -1,0 +1,207 @@
+"""Watches the rings of a job, and says who stops it.
+
+[Note: looks]
+Reading the heads of the rings is cheap, and is all that happens while the job moves. When a rank has stood still for
+longer than its own history allows, a look is taken, and another LOOK_GAP_S later; what both say is the verdict. While
+the rank goes on standing still, looks go on at growing distances, until the job moves or the error is said.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps import Evidence, LineOf, hang_finding, judge, ranks_text, source_lines
+from emberward.sources.live._judge import judge_looks
+from emberward.sources.live._limits import MIN_NOTICE_S, limits_of
+from emberward.sources.live._look import Look
+from emberward.sources.live._process import read_process_facts
+from emberward.sources.live._ring_facts import ring_facts
+from emberward.sources.live._scene import flights_of
+from emberward.sources.live._take import look_at_rings, newest_rings
+from emberward.sources.ring import RingView
+
+LOOK_GAP_S = 3.0
+MAX_LOOK_GAP_S = 15.0
+CHECK_GAP_S = 5.0
+"""How often calls that have completed are compared."""
+MAX_CHECKED = 2048
+MIN_CHECKED = 128
+
+TakeLook = Callable[[Mapping[int, RingView]], Look]
+Said = tuple[str, Cause, tuple[int, ...], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchReport:
+    """What one `poll` found. `findings` are new, or grew more severe; `resolved` were said and hold no more.
+
+    `is_still`: some rank stands still for longer than its history allows. `look`: the look that was taken, if one was.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    resolved: tuple[Finding, ...] = ()
+    is_still: bool = False
+    look: Look | None = None
+
+
+class Watcher:
+    """Watches the rings in `ring_folder`. Call `poll` about once a second, from one thread.
+
+    Blocks for milliseconds while the job moves, and for as long as stacks take when a look is due. Give it a process of
+    its own: reading a process can block for as long as the kernel likes.
+    """
+
+    def __init__(
+        self,
+        ring_folder: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        line_of: LineOf | None = None,
+        take: TakeLook = look_at_rings,
+    ) -> None:
+        self.ring_folder = ring_folder
+        self._clock = clock
+        self._line_of = source_lines([]) if line_of is None else line_of
+        self._take = take
+        self._early: Look | None = None
+        self._last: Look | None = None
+        self._next_look_s = 0.0
+        self._gap_s = LOOK_GAP_S
+        self._next_check_s = 0.0
+        self._checked: dict[int, int] = {}
+        self._said: dict[Said, Finding] = {}
+        self._faults: set[Said] = set()
+        self._ending: set[int] = set()
+
+    def poll(self, exits: Mapping[int, int] | None = None) -> WatchReport:
+        """What is new. `exits`: exit codes by pid, as far as the caller knows (minus the signal's number)."""
+        views = newest_rings(self.ring_folder, num_events=0)
+        now_s = self._clock()
+        still, dead = self._still(views), self._dead(views)
+        faults = self._check(now_s)
+        if not still and not dead:
+            return WatchReport(findings=faults, resolved=self._moved())
+        if now_s < self._next_look_s:
+            return WatchReport(findings=faults, is_still=True)
+        look = self._take(newest_rings(self.ring_folder))
+        self._early, self._last = self._last, look
+        is_second = self._early is not None
+        self._gap_s = LOOK_GAP_S if not is_second else min(self._gap_s * 1.6, MAX_LOOK_GAP_S)
+        self._next_look_s = self._clock() + self._gap_s
+        found = self.judge(self._early, look, exits=exits)
+        return WatchReport(findings=(*faults, *self._new(found)), resolved=self._gone(found), is_still=True, look=look)
+
+    def end(self, exits: Mapping[int, int] | None = None) -> WatchReport:
+        """The verdict on a job whose processes have ended, from what their rings still hold."""
+        views = newest_rings(self.ring_folder)
+        look = self._take(views)
+        found = self.judge(self._last, look, exits=exits)
+        return WatchReport(findings=(*self._check(self._clock(), at_once=True), *self._new(found)), look=look)
+
+    def judge(self, early: Look | None, look: Look, *, exits: Mapping[int, int] | None = None) -> tuple[Finding, ...]:
+        """The findings of two looks, by `judge_looks`."""
+        by_pid = exits or {}
+        codes = {rank: by_pid[s.process.pid] for rank, s in look.ranks.items() if s.process.pid in by_pid}
+        return judge_looks(early, look, line_of=self._line_of, exits=codes)
+
+    # -- when to look ------------------------------------------------------------------------------------------------
+
+    def _still(self, views: Mapping[int, RingView]) -> list[int]:
+        """Ranks that stand still for longer than their history allows."""
+        ages = {rank: view.moved_age_s for rank, view in views.items()}
+        slow = [rank for rank, age in ages.items() if age is not None and age >= MIN_NOTICE_S]
+        if not slow:
+            return []
+        out = []
+        full = newest_rings(self.ring_folder, num_events=MAX_CHECKED)
+        for rank in slow:
+            view, age = full.get(rank), ages[rank]
+            if view is not None and age is not None and age >= limits_of(view).notice_s:
+                out.append(rank)
+        return out
+
+    def _dead(self, views: Mapping[int, RingView]) -> list[int]:
+        """Ranks whose process is gone, or whose main thread has raised and was there at the last poll too."""
+        gone, ending = [], set()
+        for rank, view in views.items():
+            if view.pid is None:
+                continue
+            facts = read_process_facts(view.pid)
+            is_other = None not in (view.start_ticks, facts.start_ticks) and view.start_ticks != facts.start_ticks
+            if not facts.is_alive or is_other:
+                gone.append(rank)
+            elif any(mark.kind.value == "exception" for mark in view.marks[-8:]):
+                ending.add(rank)
+        lasting = sorted(ending & self._ending)
+        self._ending = ending
+        return [] if len(gone) == len(views) and not lasting else [*gone, *lasting]
+
+    # -- what was said -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _key(finding: Finding) -> Said:
+        members = tuple(m.rank for m in finding.cycle or ())
+        return finding.code, finding.cause, finding.culprit_ranks or members, finding.site
+
+    def _new(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Those that were not said yet, or not as severely."""
+        order = {Severity.NOTICE: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+        new = []
+        for finding in found:
+            key = self._key(finding)
+            if key in self._faults:
+                continue
+            said = self._said.get(key)
+            if said is None or order[finding.severity] > order[said.severity]:
+                self._said[key] = finding
+                new.append(finding)
+        return tuple(new)
+
+    def _gone(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Findings that the newest look does not bear out any more."""
+        held = {self._key(finding) for finding in found}
+        return tuple(self._said.pop(key) for key in list(self._said) if key not in held)
+
+    def _moved(self) -> tuple[Finding, ...]:
+        """All that was said, when the job moves again."""
+        self._early = self._last = None
+        self._next_look_s, self._gap_s = 0.0, LOOK_GAP_S
+        return self._gone(())
+
+    def _check(self, now_s: float, *, at_once: bool = False) -> tuple[Finding, ...]:
+        """Calls that met and differ though nothing hangs: gloo lets int32 meet fp32 of one size in silence."""
+        if now_s < self._next_check_s and not at_once:
+            return ()
+        self._next_check_s = now_s + CHECK_GAP_S
+        views = newest_rings(self.ring_folder, num_events=0)
+        made = {rank: view.num_calls - self._checked.get(rank, 0) for rank, view in views.items()}
+        if max(made.values(), default=0) <= 0:
+            return ()
+        self._checked = {rank: view.num_calls for rank, view in views.items()}
+        views = newest_rings(self.ring_folder, num_events=min(MAX_CHECKED, max(made.values()) + MIN_CHECKED))
+        evidence = Evidence(label="the job", flights=flights_of({r: ring_facts(view) for r, view in views.items()}))
+        faults = [
+            replace(f, certainty=Certainty.OBSERVED)
+            for f in judge(evidence, line_of=self._line_of).findings
+            if f.code in ("M101", "M102") and f.kind is Kind.MISMATCH and f.severity is Severity.ERROR
+        ]
+        new = [finding for finding in faults if self._key(finding) not in self._faults]
+        self._faults |= {self._key(finding) for finding in new}
+        return tuple(new)
+
+
+def resumed_finding(resolved: Finding) -> Finding:
+    """The notice that says that the job goes on."""
+    ranks = resolved.culprit_ranks or resolved.waiting_ranks
+    return hang_finding(
+        "H128",
+        f"the job goes on: {ranks_text(ranks) if ranks else 'it'} moved again; it was: {resolved.message[:160]}",
+        kind=Kind.NONE,
+        cause=Cause.NONE,
+        certainty=Certainty.OBSERVED,
+        severity=Severity.NOTICE,
+        evidence=(),
+        next_step="nothing; a report of the run shows how long it took",
+    )
