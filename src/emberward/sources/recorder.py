@@ -31,12 +31,13 @@ class Recorder:
     """Writes what this process does onto `tape` between `recording`'s begin and end. One recorder at a time.
 
     Groups that were there before are known by their ranks, in the order in which they were made. `before` is called
-    with each body before the call is noted and issued; what it raises, the caller of torch gets.
+    with each body before the call is noted and issued; what it raises, the caller of torch gets. Without a tape nothing
+    is kept, and `before` is called all the same.
     """
 
     _active: "Recorder | None" = None
 
-    def __init__(self, tape: Tape, *, before: Callable[[Body], None] | None = None) -> None:
+    def __init__(self, tape: Tape | None, *, before: Callable[[Body], None] | None = None) -> None:
         self.tape = tape
         self._before = before
         self._table = GroupTable()
@@ -70,8 +71,6 @@ class Recorder:
                 body = _with_batch(body, batch)
             if self._before is not None:
                 self._before(body)
-            if self._before is not None:
-                self._before(body)
             if self.tape is not None:
                 made.append(self.tape.call(body, is_blocking=is_blocking))
         self._local.is_inside = True
@@ -97,7 +96,8 @@ class Recorder:
         body = GroupCreate(group=group, members=group.ranks if is_local else None)
         if self._before is not None:
             self._before(body)
-        self.tape.call(body, is_blocking=True)
+        if self.tape is not None:
+            self.tape.call(body, is_blocking=True)
         return group
 
     @contextlib.contextmanager
