@@ -14,7 +14,9 @@ from emberward.cli._checkpoint import checkpoint_app
 from emberward.cli._examine import ExamineOptions, examine
 from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, UsageError, guarded, refuse_usage
+from emberward.cli._incident import incident_app
 from emberward.cli._report import report_run, watch_run
+from emberward.cli._run import run_verb
 from emberward.cli._train import DEFAULT_RUNS, TrainOptions, train
 from emberward.runs import Intent
 
@@ -26,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(checkpoint_app, name="checkpoint")
+app.add_typer(incident_app, name="incident")
 
 HardwareOption = Annotated[
     str | None, typer.Option("--hardware", help="Predict a step's time on a100, h100, h200, ...: docs/preflight.md.")
@@ -70,6 +73,9 @@ def train_verb(
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
     )
     guarded(lambda screen: train(options, screen), is_json=is_json)
+
+
+app.command("run", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(run_verb)
 
 
 @app.command("check", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -1,18 +1,26 @@
 """The workshop, public: real replays of traces, random programs, known disasters and their fixed twins."""
 
 from emberward.testing._campaign import Campaign, Disagreement, judge_and_replay, run_campaign
+from emberward.testing._incidents import Expected, Incident, Replayed, Showing, Theatre, show
 from emberward.testing._known import Known, boxing_zeros_edge, known_disasters, launch_queue, oneflow_swin
 from emberward.testing._meshes import PlantedFault, expanded, mesh_roles, plant
+from emberward.testing._museum import INCIDENTS
 from emberward.testing._programs import random_program, right_program
 from emberward.testing._replay import Replay, Replayer, ThreadReplayer
 
 __all__ = [
+    "INCIDENTS",
     "Campaign",
     "Disagreement",
+    "Expected",
+    "Incident",
     "Known",
     "PlantedFault",
     "Replay",
+    "Replayed",
     "Replayer",
+    "Showing",
+    "Theatre",
     "ThreadReplayer",
     "boxing_zeros_edge",
     "expanded",
@@ -25,4 +33,5 @@ __all__ = [
     "random_program",
     "right_program",
     "run_campaign",
+    "show",
 ]

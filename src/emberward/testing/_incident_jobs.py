@@ -1,0 +1,294 @@
+"""Incidents of jobs: real gloo ranks, of a stranger's program under ``emberward run`` or of a recipe."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emberward.findings import Cause, Finding
+from emberward.report import RunFolder, read_json, read_lines
+from emberward.testing._incidents import Expected, Incident, Replayed, Theatre
+
+LIMIT_S = 110.0
+"""Bound for one command of an incident."""
+POLL_S = 0.1
+TOLD_CHARACTERS = 4000
+STRANGERS = Path(__file__).parent / "strangers"
+SMALL = (
+    "model.num_layers=2",
+    "model.hidden=32",
+    "model.seq_len=32",
+    "batch.global_batch=8",
+    "batch.micro_batch=2",
+    "optim.warmup_samples=0",
+    "layout.dp=1",
+    "layout.tp=1",
+    "layout.pp=2",
+    "sample_tokens=0",
+    "evaluation.interval=1000",
+    "steps=20",
+    "save.interval=5",
+)
+"""A run of two ranks and twenty short steps, saved each five."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command of ours ended."""
+
+    code: int
+    document: dict[str, Any]
+    errors: str
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of its document."""
+        return tuple(Finding.from_json(each) for each in self.document.get("findings", ()))
+
+
+def _emberward(theatre: Theatre, *words: str, meddle: Callable[["subprocess.Popen[str]"], None] | None = None) -> Ended:
+    """How ``emberward WORDS --json`` ended, in the theatre's folder. `meddle` may do something to it while it runs.
+
+    Blocks, at most LIMIT_S; then its whole session is killed.
+    """
+    verb, *rest = words
+    theatre.tell("$ emberward " + " ".join(words))
+    child = subprocess.Popen(
+        (sys.executable, "-m", "emberward", verb, "--json", *rest),
+        cwd=theatre.folder,
+        env={**theatre.environment, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        if meddle is not None:
+            meddle(child)
+        out, errors = child.communicate(timeout=LIMIT_S)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+    last = out.strip().splitlines()[-1:] or ["{}"]
+    return Ended(code=child.returncode, document=json.loads(last[0]), errors=errors)
+
+
+def _facts(*facts: tuple[bool, str]) -> tuple[str, ...]:
+    """The texts of the facts that do not hold."""
+    return tuple(text for holds, text in facts if not holds)
+
+
+# -- strangers' programs ---------------------------------------------------------------------------------------------
+
+
+def _run_program(theatre: Theatre, command: Sequence[str], *, is_ended: bool) -> Replayed:
+    """A stranger's command under ``emberward run``, which ends it once it is sure, when `is_ended`."""
+    ended = _emberward(theatre, "run", "--act-after", "1", "--grace-s", "1", "--", *command)
+    is_right = (ended.code != 0) is is_ended
+    if not is_right:
+        theatre.tell(ended.errors[-TOLD_CHARACTERS:])
+    facts = _facts((is_right, f"the command ended with code {ended.code}"))
+    return Replayed(findings=ended.findings, broken_facts=facts)
+
+
+def _bloom_eval(*victim: str) -> Callable[[Theatre], Replayed]:
+    ranks = ("--nproc-per-node", "8", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0")
+    command = (sys.executable, "-m", "torch.distributed.run", *ranks, str(STRANGERS / "bloom_eval.py"), *victim)
+    return lambda theatre: _run_program(theatre, command, is_ended=bool(victim))
+
+
+def _bloom_limbo(*victim: str) -> Callable[[Theatre], Replayed]:
+    command = (sys.executable, str(STRANGERS / "bloom_limbo.py"), *victim)
+    return lambda theatre: _run_program(theatre, command, is_ended=bool(victim))
+
+
+BLOOM_EVAL = Incident(
+    name="bloom-eval-hang",
+    source="seed 1, BLOOM-176B, 18 May 2022",
+    story=(
+        "In an evaluation one rank of 384 waits for a batch, all others wait for that rank in collectives. "
+        "Its data worker was forked while another thread held a lock, and inherited a lock that nobody will release. "
+        "Here rank 5 of 8, at tp 2, pp 2, dp 2."
+    ),
+    seconds=75,
+    expected=Expected(codes=("H101",), causes=(Cause.DATALOADER_WORKER,), culprit_ranks=(5,), site="bloom_eval.py"),
+    replay=_bloom_eval("5"),
+    twin=_bloom_eval(),
+)
+"""The twin forks its workers while nobody holds the lock."""
+
+BLOOM_LIMBO = Incident(
+    name="bloom-limbo",
+    source="seed 1, BLOOM-176B",
+    story=(
+        "A rank dies, and the job goes on existing: its launcher waits for all ranks, the others wait for help. "
+        "The nodes are paid for until somebody looks. "
+        "Supervised, the attempt ends within seconds and the rank that died first is named."
+    ),
+    seconds=25,
+    expected=Expected(codes=("L102", "L106", "H105"), causes=(Cause.KILLED,), culprit_ranks=(2,)),
+    replay=_bloom_limbo("2"),
+    twin=_bloom_limbo(),
+)
+"""In the twin nobody dies."""
+
+
+# -- recipes ---------------------------------------------------------------------------------------------------------
+
+
+def _write_text(folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(12):
+        lines = [f"line {line} of file {number} says {line * number % 97} times {line % 13}" for line in range(60)]
+        (folder / f"text{number:02d}.txt").write_text("\n".join(lines), encoding="utf-8")
+    return str(folder)
+
+
+def _train_words(theatre: Theatre, name: str, *more: str) -> tuple[str, ...]:
+    text = _write_text(theatre.folder / "text")
+    return (
+        "train",
+        "bloom_tiny",
+        *SMALL,
+        f"data.train={text}",
+        "data.held_out=0.2",
+        f"name={name}",
+        "--no-check",
+        *more,
+    )
+
+
+def _only_run(theatre: Theatre, name: str) -> RunFolder:
+    """The one run of that name, or where it will be looked for in vain."""
+    found = sorted((theatre.folder / "runs" / name).glob("*/config.resolved.yaml"))
+    return RunFolder(path=found[0].parent if found else theatre.folder / "runs" / name)
+
+
+def _steps(folder: RunFolder) -> list[int]:
+    return [line["step"] for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)]
+
+
+def _curve(folder: RunFolder) -> dict[int, tuple[Any, Any]]:
+    """Loss and gradient norm of each step, the last word of a step that was done twice."""
+    return {line["step"]: (line["loss"], line["grad_norm"]) for line in read_lines(folder.metrics) if "loss" in line}
+
+
+def _when_at_step(
+    theatre: Theatre, name: str, step: int, act: Callable[[RunFolder], None]
+) -> Callable[["subprocess.Popen[str]"], None]:
+    """Acts once the run has done `step` steps; gives up when the run ends before."""
+
+    def meddle(child: "subprocess.Popen[str]") -> None:
+        end_s = time.monotonic() + LIMIT_S
+        while time.monotonic() < end_s and child.poll() is None:
+            folder = _only_run(theatre, name)
+            if max(_steps(folder), default=0) >= step:
+                act(folder)
+                return
+            time.sleep(POLL_S)
+
+    return meddle
+
+
+def _kill_rank_1(folder: RunFolder) -> None:
+    said = read_json(folder.rank_file(1))
+    if said is not None:
+        os.kill(said["pid"], signal.SIGKILL)
+
+
+def _died_before_save(theatre: Theatre) -> Replayed:
+    """Rank 1 is killed one step before the save of step 10 is due."""
+    meddle = _when_at_step(theatre, "dies", 9, _kill_rank_1)
+    ended = _emberward(theatre, *_train_words(theatre, "dies", "--restarts", "1"), meddle=meddle)
+    folder = _only_run(theatre, "dies")
+    steps = _steps(folder)
+    repeated = [step for step in range(1, 21) if steps.count(step) > 1]
+    theatre.tell(f"went on by itself; steps done twice: {repeated}")
+    deaths = tuple(Finding.from_json(line) for line in read_lines(folder.findings))
+    facts = _facts(
+        (ended.code == 0, f"the run ended with code {ended.code} and was not taken up by itself"),
+        (set(steps) == set(range(1, 21)), "not every step was done"),
+        (len(repeated) <= 5, f"more than one interval of 5 steps was lost: {repeated}"),
+    )
+    return Replayed(findings=deaths, broken_facts=facts)
+
+
+def _saved_in_time(theatre: Theatre) -> Replayed:
+    ended = _emberward(theatre, *_train_words(theatre, "lives"))
+    lives, dies = (_curve(_only_run(theatre, name)) for name in ("lives", "dies"))
+    is_same = not dies or lives == dies
+    return Replayed(
+        findings=ended.findings,
+        broken_facts=_facts(
+            (ended.code == 0, f"the run ended with code {ended.code}"),
+            (is_same, "its losses are not bitwise those of the run that lost a rank"),
+        ),
+    )
+
+
+GPU_DIED = Incident(
+    name="bloom-gpu-died-before-save",
+    source="seed 1, BLOOM-176B",
+    story=(
+        "A GPU dies shortly before a save: BLOOM lost up to seven hours of 384 GPUs at a time. "
+        "Here rank 1 is killed one step before the save of step 10. "
+        "The run goes on by itself from the save of step 5, loses at most one interval, and its losses are bitwise "
+        "those of a run that nothing happened to."
+    ),
+    seconds=60,
+    expected=Expected(codes=("L102",), causes=(Cause.KILLED,), culprit_ranks=(1,)),
+    replay=_died_before_save,
+    twin=_saved_in_time,
+)
+"""In the twin nobody dies; shown after the incident, the two curves are compared."""
+
+
+def _switched_off(theatre: Theatre) -> Replayed:
+    """The kill switch is set at step 3: saved, exit 0; a start is refused, until it is removed."""
+    words = _train_words(theatre, "switched")
+    switch = theatre.folder / "runs" / "switched" / "kill-switch"
+    first = _emberward(theatre, *words, meddle=_when_at_step(theatre, "switched", 3, lambda _: switch.touch()))
+    done = max(_steps(_only_run(theatre, "switched")), default=0)
+    refused = _emberward(theatre, *words)
+    theatre.tell(f"stopped after step {done}; the next start: exit code {refused.code}")
+    switch.unlink(missing_ok=True)
+    last = _emberward(theatre, *words)
+    steps = _steps(_only_run(theatre, "switched"))
+    facts = _facts(
+        (first.code == 0, f"the switched-off run ended with code {first.code}, not 0"),
+        (3 <= done < 20, f"it stopped after step {done}"),
+        (refused.code == 2, f"a start was not refused: exit code {refused.code}"),
+        (last.code == 0 and steps == list(range(1, 21)), "it did not go on to its end once the switch was removed"),
+    )
+    return Replayed(findings=refused.findings, broken_facts=facts)
+
+
+def _not_switched_off(theatre: Theatre) -> Replayed:
+    ended = _emberward(theatre, *_train_words(theatre, "on"))
+    return Replayed(
+        findings=ended.findings, broken_facts=_facts((ended.code == 0, f"the run ended with code {ended.code}"))
+    )
+
+
+KILL_SWITCH = Incident(
+    name="bloom-kill-switch",
+    source="seed 1, BLOOM-176B",
+    story=(
+        "A chain of jobs starts the training again and again; the one who is on call needs a way to stop it safely. "
+        "A file is made: all ranks agree that they saw it, save, and exit 0. "
+        "Each further start is refused until the file is removed."
+    ),
+    seconds=70,
+    expected=Expected(codes=("C108",), causes=(Cause.NONE, Cause.UNKNOWN)),
+    replay=_switched_off,
+    twin=_not_switched_off,
+)
+"""In the twin the switch is never set."""
