@@ -17,6 +17,8 @@ from emberward.checkpoint._describe import (
     list_checkpoints,
 )
 from emberward.checkpoint._digest import add_digests
+from emberward.checkpoint._exchange import Exchanged, Foreign, export_checkpoint, import_checkpoint, reshape
+from emberward.checkpoint._foreign._source import Form
 from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
 from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
 from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
@@ -61,8 +63,11 @@ __all__ = [
     "CheckpointInfo",
     "DType",
     "Description",
+    "Exchanged",
     "DeviceDigests",
     "FileEntry",
+    "Foreign",
+    "Form",
     "Hold",
     "Keep",
     "Latest",
@@ -83,7 +88,9 @@ __all__ = [
     "describe",
     "digest_findings",
     "digest_of",
+    "export_checkpoint",
     "find_latest",
+    "import_checkpoint",
     "is_checkpoint",
     "latest",
     "list_checkpoints",
@@ -95,6 +102,7 @@ __all__ = [
     "read_probe",
     "rehearse",
     "relative_difference",
+    "reshape",
     "save",
     "unname_save",
     "verify",

@@ -38,9 +38,9 @@ def combine_crc32(first: int, second: int, second_bytes: int) -> int:
     return _multiply(_zeros(second_bytes), first) ^ second
 
 
-def crc32(data: memoryview | bytes) -> int:
-    """CRC-32 as zlib, gzip and PNG have it (ISO 3309)."""
-    return zlib.crc32(data)
+def crc32(data: memoryview | bytes, before: int = 0) -> int:
+    """CRC-32 as zlib, gzip and PNG have it (ISO 3309); of `data` after bytes whose own is `before`."""
+    return zlib.crc32(data, before)
 
 
 def num_blocks(num_bytes: int) -> int:

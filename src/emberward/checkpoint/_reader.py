@@ -212,7 +212,7 @@ def _run_errand(checkpoint: Path, file: FileIO, errand: _Errand) -> None:
     first, last = flat_span(relative_box(errand.common, piece.box), box_shape(piece.box))
     if last - first == target.size and target.flags.c_contiguous:
         raw = target.reshape(-1).view(np.uint8).data
-        _read_range(checkpoint, file, piece, volume(piece.box) * item_bytes, first * item_bytes, raw)
+        read_range(checkpoint, file, piece, volume(piece.box) * item_bytes, first * item_bytes, raw)
         return
     for box, bits in read_blocks(checkpoint, file, piece, item_bytes, errand.common):
         common = intersect(box, errand.common)
@@ -220,7 +220,7 @@ def _run_errand(checkpoint: Path, file: FileIO, errand: _Errand) -> None:
             part.bits[relative_slices(common, part.box)] = bits[relative_slices(common, box)]
 
 
-def _read_range(checkpoint: Path, file: FileIO, piece: Piece, piece_bytes: int, begin: int, into: memoryview) -> None:
+def read_range(checkpoint: Path, file: FileIO, piece: Piece, piece_bytes: int, begin: int, into: memoryview) -> None:
     """Fills `into` with the piece's bytes from `begin` on: whole blocks in place, the two ends through a buffer."""
     end = begin + len(into)
     for block in range(begin // BLOCK_BYTES, -(-end // BLOCK_BYTES)):

@@ -1,0 +1,284 @@
+"""DeepSpeed's checkpoints of ZeRO 1, 2 and 3, with pipeline and tensor parallelism, as logical tensors.
+
+Layout: DeepSpeed 0.19.8, measured (``runtime/engine.py``, ``runtime/zero/stage_1_and_2.py``,
+``runtime/zero/stage3.py``):
+
+- ``[bf16_]zero_pp_rank_{DP}_mp_rank_{MP}_optim_states.pt`` holds a rank's part of the fp32 weights and moments. MP
+  counts
+  pipeline stages, and within a stage tensor-parallel ranks.
+- ZeRO 1 and 2: each group's parameters are laid end to end and cut into one flat part a rank; ``param_slice_mappings``
+  says which range of a rank's part belongs to a parameter. A parameter may span ranks.
+- ZeRO 3: every parameter is cut on its own: rank r holds elements [r * ceil(n / ranks), ...), and these lie end to end
+  in
+  the order of ``param_shapes``.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emberward.checkpoint._foreign._bits import to_floats
+from emberward.checkpoint._foreign._problems import not_understood, unreadable
+from emberward.checkpoint._foreign._read import Reader
+from emberward.checkpoint._foreign._source import MOMENTS
+from emberward.checkpoint._foreign._stored import Stored, concatenate, cut, from_flat, join
+from emberward.checkpoint._foreign._torch_file import TorchFile, open_torch_file
+from emberward.checkpoint._foreign._tree import Instance, TensorRef
+
+_OPTIM = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")
+_MODEL = re.compile(r"mp_rank_(\d+)_model_states\.pt")
+_MODEL_ZERO3 = re.compile(r"zero_pp_rank_(\d+)_mp_rank_(\d+)_model_states\.pt")
+
+FP32 = "fp32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slices:
+    """What one model-parallel rank holds: by (kind, name) a tensor of that rank's own shape.
+
+    Kinds: fp32, the moments.
+    """
+
+    stage: int
+    group_rank: int
+    tensors: Mapping[tuple[str, str], Stored]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepSpeedSet:
+    """A whole checkpoint: each model-parallel rank's slices, and the trees of its files without the flat tensors.
+
+    `groups` are the optimizer's parameter groups, by name. Tensors in the trees are `Stored`.
+    """
+
+    slices: tuple[Slices, ...]
+    zero_stage: int
+    num_data_ranks: int
+    tensor_parallel: int
+    groups: tuple[tuple[str, ...], ...]
+    num_updates: int | None
+    states: Mapping[str, Any]
+    optimizer: Mapping[str, Any]
+    files: tuple[Path, ...]
+
+
+def is_deepspeed(folder: Path) -> bool:
+    """Whether a folder holds a DeepSpeed checkpoint of some ZeRO stage."""
+    return folder.is_dir() and any(_OPTIM.fullmatch(entry.name) for entry in folder.iterdir())
+
+
+def read_set(folder: Path) -> DeepSpeedSet:
+    """The checkpoint in the folder. Reads pickles, no tensor. Raises K110 when files are missing or contradict."""
+    names = sorted(entry.name for entry in folder.iterdir())
+    optim = {(int(m[2]), int(m[1])): open_torch_file(folder / name) for name in names if (m := _OPTIM.fullmatch(name))}
+    models = {
+        **{(int(m[2]), int(m[1])): folder / name for name in names if (m := _MODEL_ZERO3.fullmatch(name))},
+        **{(int(m[1]), 0): folder / name for name in names if (m := _MODEL.fullmatch(name))},
+    }
+    num_model, num_data = 1 + max(key[0] for key in optim), 1 + max(key[1] for key in optim)
+    for mp_rank in range(num_model):
+        for dp_rank in range(num_data):
+            if (mp_rank, dp_rank) not in optim:
+                raise _missing(folder, f"the optimizer's file of data rank {dp_rank} and model rank {mp_rank}")
+        if (mp_rank, 0) not in models:
+            raise _missing(folder, f"the model's file of model rank {mp_rank}")
+    heads = [open_torch_file(models[mp_rank, 0]) for mp_rank in range(num_model)]
+    tp_size = _tensor_parallel(heads[0].tree, num_model)
+    slices, zero_stage = [], 0
+    for mp_rank, head in enumerate(heads):
+        ranks = [optim[mp_rank, dp_rank] for dp_rank in range(num_data)]
+        zero_stage = _zero_stage(ranks[0])
+        read = _slices_of_stage_3 if zero_stage == 3 else _slices_of_stage_1
+        slices.append(
+            Slices(
+                stage=mp_rank // tp_size,
+                group_rank=mp_rank % tp_size,
+                tensors={**_kept_out(head), **read(head, ranks)},
+            )
+        )
+    return DeepSpeedSet(
+        slices=tuple(slices),
+        zero_stage=zero_stage,
+        num_data_ranks=num_data,
+        tensor_parallel=tp_size,
+        groups=groups_of(heads),
+        num_updates=_update_count(optim[0, 0]),
+        states=states_of(heads[0]),
+        optimizer=without_state(optim[0, 0], _optimizer_of(optim[0, 0])),
+        files=tuple(file.path for file in [*heads, *optim.values()]),
+    )
+
+
+def _missing(folder: Path, what: str) -> Exception:
+    return unreadable(
+        "a file of the checkpoint is missing",
+        where=str(folder),
+        expected=what,
+        found="no such file",
+        next="copy the folder again, with the files of all ranks",
+    )
+
+
+def _tensor_parallel(tree: Mapping[str, Any], num_model: int) -> int:
+    sizes = tree.get("checkpoint_parallel_dimensions") or {}
+    tp_size = int(sizes.get("tp_degree") or 0)
+    if tp_size > 0:
+        return tp_size
+    stages = int(sizes.get("pp_degree") or 1)
+    return max(1, num_model // stages)
+
+
+def _zero_stage(file: TorchFile) -> int:
+    stage = _optimizer_of(file).get("zero_stage")
+    return int(stage.args[0]) if isinstance(stage, Instance) else int(stage or 1)
+
+
+def _optimizer_of(file: TorchFile) -> Mapping[str, Any]:
+    try:
+        found = file.tree["optimizer_state_dict"]
+    except (KeyError, TypeError) as error:
+        raise unreadable(
+            "an optimizer's file holds no state", where=str(file.path), found="no optimizer_state_dict"
+        ) from error
+    assert isinstance(found, dict)
+    return found
+
+
+def _kept_out(head: TorchFile) -> dict[tuple[str, str], Stored]:
+    """What the optimizer does not hold: buffers and frozen parameters, from the module's own weights."""
+    module = head.tree.get("module")
+    if not isinstance(module, dict):
+        return {}
+    names = {*(head.tree.get("buffer_names") or ()), *(head.tree.get("frozen_param_shapes") or ())}
+    return {
+        (FP32, name): head.stored(ref, name)
+        for name, ref in module.items()
+        if name in names and isinstance(ref, TensorRef) and 0 not in ref.shape
+    }
+
+
+def _param_shapes(head: TorchFile) -> list[dict[str, tuple[int, ...]]]:
+    shapes = head.tree.get("param_shapes")
+    if not shapes:
+        raise unreadable("a model's file does not say the shapes", where=str(head.path), found="no param_shapes")
+    groups = shapes if isinstance(shapes, list) else [shapes]
+    return [{name: tuple(size) for name, size in group.items()} for group in groups]
+
+
+def shapes_of(head: TorchFile) -> dict[str, tuple[int, ...]]:
+    """Shape of every parameter that a model's file names."""
+    return {name: shape for group in _param_shapes(head) for name, shape in group.items()}
+
+
+def _slices_of_stage_1(head: TorchFile, ranks: list[TorchFile]) -> dict[tuple[str, str], Stored]:
+    found: dict[tuple[str, str], Stored] = {}
+    for group, shapes in enumerate(_param_shapes(head)):
+        fragments: dict[tuple[str, str], list[Stored]] = {}
+        for file in ranks:
+            optimizer = _optimizer_of(file)
+            flats = _flats(
+                file,
+                optimizer["single_partition_of_fp32_groups"][group],
+                optimizer["base_optimizer_state"]["state"],
+                group,
+            )
+            mappings = optimizer.get("param_slice_mappings")
+            if mappings is None:
+                raise not_understood(
+                    "this checkpoint is older than DeepSpeed's slice mappings",
+                    where=str(file.path),
+                    expected="DeepSpeed 0.8 or later",
+                    found=str(optimizer.get("ds_version")),
+                )
+            for name, address in mappings[group].items():
+                start, numel = address.state["start"], address.state["numel"]
+                for kind, flat in flats.items():
+                    fragments.setdefault((kind, name), []).append(cut(flat, ((start, start + numel),)))
+        for (kind, name), parts in fragments.items():
+            found[kind, name] = from_flat(concatenate(name, parts, 0), 0, name, shapes[name])
+    return found
+
+
+def _slices_of_stage_3(head: TorchFile, ranks: list[TorchFile]) -> dict[tuple[str, str], Stored]:
+    shapes = shapes_of(head)
+    by_rank: list[dict[str, Stored]] = []
+    for file in ranks:
+        optimizer = _optimizer_of(file)
+        groups = optimizer["fp32_flat_groups"]
+        state = optimizer["optimizer_state_dict"]["state"]
+        flats = [_flats(file, ref, state, group) for group, ref in enumerate(groups)]
+        by_rank.append({kind: concatenate(kind, [flat[kind] for flat in flats], 0) for kind in flats[0]})
+    found: dict[tuple[str, str], Stored] = {}
+    offset = 0
+    for name, shape in shapes.items():
+        numel = math.prod(shape)
+        share = -(-numel // len(ranks))
+        for kind in by_rank[0]:
+            parts = []
+            for rank, own in enumerate(by_rank):
+                begin = min(rank * share, numel)
+                end = min(begin + share, numel)
+                parts.append(((begin,), cut(own[kind], ((offset, offset + end - begin),))))
+            found[kind, name] = from_flat(join(name, (numel,), parts), 0, name, shape)
+        offset += share
+    return found
+
+
+def _flats(file: TorchFile, fp32: TensorRef, state: Mapping[Any, Any], group: int) -> dict[str, Stored]:
+    """A rank's flat tensors of a group: the fp32 weights, and the moments where the optimizer has any yet."""
+    flats = {FP32: file.stored(fp32, FP32)}
+    for moment in MOMENTS:
+        ref = state.get(group, {}).get(moment)
+        if isinstance(ref, TensorRef):
+            flats[moment] = file.stored(ref, moment)
+    return flats
+
+
+def groups_of(heads: Sequence[TorchFile]) -> tuple[tuple[str, ...], ...]:
+    """Names of the parameters of each optimizer group, over all model-parallel ranks, in the order of the stages."""
+    groups: list[dict[str, None]] = []
+    for head in heads:
+        for index, shapes in enumerate(_param_shapes(head)):
+            if index == len(groups):
+                groups.append({})
+            groups[index].update(dict.fromkeys(shapes))
+    return tuple(tuple(group) for group in groups)
+
+
+def states_of(head: TorchFile) -> dict[str, Any]:
+    """What a model's file holds beside the weights: scheduler, counts, configuration, the client's own values."""
+    left_out = ("module", "optimizer", "param_shapes")
+    return {key: head.placed(value) for key, value in head.tree.items() if key not in left_out}
+
+
+def _update_count(file: TorchFile) -> int | None:
+    """How many updates the moments have seen, None when the optimizer does not say."""
+    tree = _optimizer_of(file)
+    base = tree.get("base_optimizer_state") or tree.get("optimizer_state_dict") or {}
+    for state in (base.get("state") or {}).values():
+        step = state.get("step")
+        return scalar(file, step) if step is not None else None
+    return None
+
+
+def scalar(file: TorchFile, value: Any) -> int:
+    """A count that is a number or a tensor of one element; reads it."""
+    if not isinstance(value, TensorRef):
+        return int(value)
+    with Reader() as reader:
+        return int(to_floats(reader.array(file.stored(value, "step")), value.dtype).reshape(-1)[0])
+
+
+def without_state(file: TorchFile, optimizer: Mapping[str, Any]) -> dict[str, Any]:
+    """An optimizer's tree without its flat tensors; they are made anew where they are needed."""
+    kept: dict[str, Any] = {}
+    for key, value in optimizer.items():
+        if key in ("single_partition_of_fp32_groups", "fp32_flat_groups", "param_slice_mappings"):
+            continue
+        if key in ("base_optimizer_state", "optimizer_state_dict") and isinstance(value, dict):
+            value = {**value, "state": {}}
+        kept[key] = file.placed(value)
+    return kept

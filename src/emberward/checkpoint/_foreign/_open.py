@@ -1,0 +1,91 @@
+"""Recognises a checkpoint by its files and opens it: ours, DeepSpeed's, DCP's or Hugging Face's."""
+
+import re
+from pathlib import Path
+
+from emberward.checkpoint._boxes import box_shape, volume
+from emberward.checkpoint._foreign._dcp import is_dcp, open_dcp
+from emberward.checkpoint._foreign._deepspeed import is_deepspeed
+from emberward.checkpoint._foreign._hugging_face import is_hugging_face, open_hugging_face
+from emberward.checkpoint._foreign._merge import Reading
+from emberward.checkpoint._foreign._open_deepspeed import open_deepspeed
+from emberward.checkpoint._foreign._problems import not_understood
+from emberward.checkpoint._foreign._source import Form, Source
+from emberward.checkpoint._foreign._stored import Proof, Region, Stored, row_major
+from emberward.checkpoint._foreign._universal import is_universal, open_universal
+from emberward.checkpoint._names import step_of_folder
+from emberward.checkpoint._reader import read_manifest
+from emberward.checkpoint._shelf import latest
+
+_POINTERS = ("latest_universal", "latest")
+_STEP = re.compile(r"(?:global_)?step[-_]?(\d+)")
+
+
+def open_source(path: Path, reading: Reading) -> Source:
+    """The checkpoint at `path`, whatever its form: a save, a run, or a folder of another program. Reads no tensor.
+
+    A folder with DeepSpeed's ``latest`` is followed. Raises K110 when the form is not known or the files contradict,
+    K111 when a pickle names what is not known, K112 when replicas disagree, K114 when a family lacks a rule.
+    """
+    for folder in _candidates(path):
+        if step_of_folder(folder) is not None and (folder / "manifest.json").exists():
+            return open_save(folder)
+        if is_universal(folder):
+            return open_universal(folder, reading)
+        if is_deepspeed(folder):
+            return open_deepspeed(folder, reading)
+        if is_dcp(folder):
+            return open_dcp(folder)
+        if is_hugging_face(folder):
+            return open_hugging_face(folder, reading)
+    raise not_understood(
+        "no checkpoint is known here",
+        where=str(path),
+        expected="a save or run of Emberward, or a folder of DeepSpeed, torch's DCP or Hugging Face",
+        found="none of their files" if path.exists() else "no such folder",
+        next="give the folder that holds the files themselves",
+    )
+
+
+def _candidates(path: Path) -> list[Path]:
+    found = [path]
+    for shelf in (path, path / "checkpoints"):
+        newest = latest(shelf) if shelf.is_dir() else None
+        found += [newest] if newest is not None else []
+    for pointer in _POINTERS:
+        if (path / pointer).is_file():
+            found.append(path / (path / pointer).read_text(encoding="utf-8").strip())
+    return found
+
+
+def open_save(save: Path) -> Source:
+    """One of our saves; every byte that is read of it is compared with its checksum. Raises K101, K102."""
+    manifest = read_manifest(save)
+    tensors = {}
+    for name, entry in manifest.tensors.items():
+        regions = tuple(
+            Region(
+                box=piece.box,
+                where=save / piece.file,
+                offset=piece.offset,
+                strides=row_major(box_shape(piece.box)),
+                proof=Proof(checkpoint=save, piece=piece, piece_bytes=volume(piece.box) * entry.dtype.item_bytes),
+            )
+            for piece in entry.pieces
+        )
+        tensors[name] = Stored(name=name, dtype=entry.dtype, shape=entry.shape, regions=regions)
+    return Source(
+        form=Form.EMBERWARD,
+        path=save,
+        step=manifest.step,
+        num_ranks=manifest.world_size,
+        tensors=tensors,
+        meta=manifest.meta,
+        files=(save / "manifest.json", *(save / file.name for file in manifest.files)),
+    )
+
+
+def step_in_name(path: Path) -> int | None:
+    """The step that a folder's name tells, as ``global_step94767`` and ``step-00000100`` do; None without one."""
+    found = [_STEP.match(part) for part in reversed(path.parts[-2:])]
+    return next((int(match[1]) for match in found if match is not None), None)

@@ -1,0 +1,26 @@
+"""The errors of conversion, each with its four facts."""
+
+from emberward.findings import Cause, ConfigError, EmberwardError
+
+
+def unreadable(
+    what: str, *, where: str, expected: str | None = None, found: str | None = None, next: str | None = None
+) -> EmberwardError:
+    """K110: a checkpoint of another program is damaged, or is not what it seems."""
+    return EmberwardError(
+        what, code="K110", where=where, expected=expected, found=found, next=next, cause=Cause.CORRUPT_FILE
+    )
+
+
+def not_understood(
+    what: str, *, where: str, expected: str | None = None, found: str | None = None, next: str | None = None
+) -> ConfigError:
+    """K110 before anything is read: the path or the format is not one that can be converted."""
+    return ConfigError(what, code="K110", where=where, expected=expected, found=found, next=next)
+
+
+def no_rule(
+    what: str, *, where: str, expected: str | None = None, found: str | None = None, next: str | None = None
+) -> ConfigError:
+    """K114: the model family does not say how a tensor is named, split or joined."""
+    return ConfigError(what, code="K114", where=where, expected=expected, found=found, next=next)
