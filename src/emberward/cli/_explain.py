@@ -1,4 +1,4 @@
-"""``emberward explain``: a verdict on a job that we did not start, from the files it left."""
+"""``emberward explain``: a verdict on a job that we did not start, from the files it left or from its processes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from pathlib import Path
 from emberward.cli._console import Screen
 from emberward.findings import ConfigError, Finding, Severity, exit_code_of
 from emberward.match import explain_finding
-from emberward.sources.dumps import ExplainResult, Explanation, explain_paths
+from emberward.sources.dumps import ExplainResult, Explanation, explain_paths, source_lines
+from emberward.sources.live import LiveExplanation, explain_pids
 
 MAX_SHOWN = 12
 """Most findings that are printed for one incident; the JSON document holds all."""
@@ -15,14 +16,20 @@ MAX_SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainOptions:
-    """What the person asked for. `sources`: folders with the program's files, for the lines that stacks name."""
+    """What the person asked for: files and folders, or process numbers alone.
+
+    `sources`: folders with the program's files, for the lines that stacks name.
+    """
 
     paths: tuple[str, ...]
     sources: tuple[Path, ...] = ()
 
 
 def explain_verb(options: ExplainOptions, screen: Screen) -> int:
-    """The exit code: 1 when an error was found, else 0. Reads files, starts nothing, needs no torch."""
+    """The exit code: 1 when an error was found, else 0. Needs no torch; reads files, or looks at processes twice."""
+    pids = _pids(options.paths)
+    if pids:
+        return _explain_live(pids, options, screen)
     result = explain_paths(_paths(options.paths), source_folders=options.sources)
     for explanation in result.explanations:
         screen.say(explanation_text(explanation))
@@ -30,6 +37,42 @@ def explain_verb(options: ExplainOptions, screen: Screen) -> int:
         screen.say(explain_finding(finding))
     screen.document(result.findings, **explain_json(result))
     return exit_code_of(result.findings)
+
+
+def _pids(words: Sequence[str]) -> list[int]:
+    """The process numbers, when the words are nothing else and no files are called so; else none."""
+    if not words or not all(word.isdigit() and not Path(word).exists() for word in words):
+        return []
+    return [int(word) for word in words]
+
+
+def _explain_live(pids: Sequence[int], options: ExplainOptions, screen: Screen) -> int:
+    """Explains a job that hangs right now, by two looks at its processes."""
+    explained = explain_pids(pids, line_of=source_lines(options.sources))
+    label = f"process {', '.join(map(str, pids))}"
+    screen.say(f"{label}: looked at {', '.join(explained.read) or 'nothing'}")
+    for finding in explained.findings[:MAX_SHOWN]:
+        screen.say(explain_finding(finding))
+    screen.document(
+        explained.findings,
+        incidents=[
+            {
+                "label": label,
+                "read": list(explained.read),
+                "num_ranks": len(explained.job.ranks),
+                "missing_ranks": _unseen(explained),
+                "verdict": explained.findings[0].to_json(),
+            }
+        ],
+        comparisons=[],
+        ranks=[{"rank": found.rank if found.is_numbered else None, "pid": found.pid} for found in explained.job.ranks],
+    )
+    return exit_code_of(explained.findings)
+
+
+def _unseen(explained: LiveExplanation) -> list[int]:
+    seen = {found.rank for found in explained.job.ranks}
+    return sorted(set(range(explained.job.world_size or 0)) - seen)
 
 
 def _paths(words: Sequence[str]) -> list[Path]:

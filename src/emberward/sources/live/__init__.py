@@ -5,6 +5,7 @@
 `join_looks`.
 """
 
+from emberward.sources.live._explain import LiveExplanation, explain_pids
 from emberward.sources.live._find import FoundJob, FoundRank, find_job
 from emberward.sources.live._judge import judge_looks
 from emberward.sources.live._limits import Limits, limits_of
@@ -18,6 +19,7 @@ __all__ = [
     "FoundJob",
     "FoundRank",
     "Limits",
+    "LiveExplanation",
     "Look",
     "Moment",
     "ProcessFacts",
@@ -28,6 +30,7 @@ __all__ = [
     "WaitingIn",
     "WatchReport",
     "Watcher",
+    "explain_pids",
     "find_job",
     "join_looks",
     "judge_looks",

@@ -1,0 +1,119 @@
+"""Explains a job that hangs right now, by its processes: two looks, one verdict."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps import LineOf, Reading, hang_finding, ranks_text
+from emberward.sources.live._find import FoundJob, find_job
+from emberward.sources.live._judge import judge_looks
+from emberward.sources.live._look import Look
+from emberward.sources.live._scene import Scene
+from emberward.sources.live._take import look_at_job
+
+LOOKS_APART_S = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveExplanation:
+    """The verdict on a job that runs. `findings`: the most severe first, never empty. `read`: what was looked at."""
+
+    findings: tuple[Finding, ...]
+    read: tuple[str, ...]
+    job: FoundJob
+    looks: tuple[Look, ...] = ()
+
+
+def explain_pids(
+    pids: Sequence[int],
+    *,
+    line_of: LineOf,
+    find: Callable[[Sequence[int]], FoundJob] = find_job,
+    take: Callable[[FoundJob], Look] = look_at_job,
+    wait: Callable[[float], None] = time.sleep,
+) -> LiveExplanation:
+    """The verdict on the ranks that are, or are below, `pids`: a launcher's process, or the ranks' own.
+
+    Two looks, LOOKS_APART_S apart; blocks for that long and for the time that stacks take. Changes nothing in the job:
+    each process is held for some milliseconds while its stack is read.
+    """
+    job = find(pids)
+    if not job.ranks:
+        return LiveExplanation(findings=(_nobody(pids, job),), read=(), job=job)
+    early = take(job)
+    wait(LOOKS_APART_S)
+    look = take(job)
+    found = judge_looks(early, look, line_of=line_of, is_asked=True)
+    scene = Scene(early=early, look=look, line_of=line_of)
+    findings = found or (_no_hang(scene),)
+    blind = [seen for seen in look.ranks.values() if seen.process.is_alive and seen.own_stacks is None]
+    if blind:
+        findings = (*findings, _blind(look, [seen.rank for seen in blind]))
+    if not all(rank.is_numbered for rank in job.ranks):
+        pid_of = {rank.rank: rank.pid for rank in job.ranks}
+        findings = tuple(_by_pid(finding, pid_of) for finding in findings)
+    return LiveExplanation(findings=findings, read=tuple(_read(look)), job=job, looks=(early, look))
+
+
+def _read(look: Look) -> list[str]:
+    ranks = look.ranks.values()
+    stacks = sum(len(seen.stacks) for seen in ranks)
+    rings = sum(seen.ring is not None for seen in ranks)
+    out = [f"{len(look.ranks)} ranks", f"{stacks} stacks, twice"]
+    return [*out, f"{rings} rings"] if rings else out
+
+
+def _nobody(pids: Sequence[int], job: FoundJob) -> Finding:
+    shown = ", ".join(map(str, pids))
+    gone = f"process {job.gone[0]} is not there" if job.gone else "no Python process is among them or below them"
+    return hang_finding(
+        "H107",
+        f"cannot tell: no rank was found at or below process {shown}: {gone}",
+        kind=Kind.HANG,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.UNKNOWN,
+        severity=Severity.WARNING,
+        evidence=("a rank is a Python process with RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK in its environment",),
+        next_step="give the launcher's pid (pgrep -f torchrun), or those of the ranks, as the user who runs them",
+    )
+
+
+def _blind(look: Look, ranks: Sequence[int]) -> Finding:
+    why = next((problem for rank in ranks for problem in look.ranks[rank].problems), "py-spy gave none")
+    return hang_finding(
+        "H126",
+        f"no stack of {ranks_text(ranks)} could be read: {why}",
+        kind=Kind.RESOURCE,
+        cause=Cause.NONE,
+        certainty=Certainty.OBSERVED,
+        severity=Severity.WARNING,
+        evidence=("judged by what is left: the kernel's word on the processes, and rings where there are any",),
+        next_step="run as root or as the parent's user with CAP_SYS_PTRACE; kernel.yama.ptrace_scope must allow it",
+    )
+
+
+def _no_hang(scene: Scene) -> Finding:
+    lines = [_line(rank, reading, scene) for rank, reading in list(scene.readings.items())[:8]]
+    return hang_finding(
+        "H110",
+        "no hang seen: in two looks no rank was found for which the others wait",
+        kind=Kind.NONE,
+        cause=Cause.NONE,
+        certainty=Certainty.OBSERVED,
+        severity=Severity.NOTICE,
+        evidence=lines,
+        next_step="if the job stands still all the same, explain its flight-recorder dumps too",
+    )
+
+
+def _line(rank: int, reading: Reading, scene: Scene) -> str:
+    return f"rank {rank} {reading.text}; {scene.motions[rank].text}"
+
+
+def _by_pid(finding: Finding, pid_of: dict[int, int]) -> Finding:
+    """The finding with processes in place of ranks that nobody numbered."""
+    pids = tuple(sorted(pid_of[rank] for rank in finding.culprit_ranks if rank in pid_of))
+    shown = ", ".join(f"{rank} is process {pid}" for rank, pid in list(pid_of.items())[:16])
+    line = f"no process tells its rank: they are numbered by their start; {shown}"
+    return replace(finding, culprit_ranks=(), culprit_pids=pids, evidence=(*finding.evidence, line))
