@@ -139,6 +139,11 @@ class RingWriter:
         """Says what could not be recorded, once for each text."""
         self._noted(self._table.problem(text))
 
+    @property
+    def num_groups(self) -> int:
+        """Groups that were given a number or refused one."""
+        return len(self._groups)
+
     def group(self, group: Group) -> int:
         """The number of a group, from 1; 0 when there are more than the ring counts."""
         key = (group.ranks, group.index)

@@ -1,0 +1,136 @@
+"""Beside a recorded rank's main thread: the heartbeat, torch's own counters, and copies of its flight recorder.
+
+[Note: what is seen from beside]
+The thread needs the interpreter. While the main thread waits inside torch it gets it: counters and copies are fresh.
+While a call of C code holds the interpreter, or the process is stopped, nothing is written, and the heartbeat's age
+says so. A call that torch makes below Python (DDP's reducer, a compiled graph) raises torch's counter of its group,
+which is read ten times a second; which call it was is in the copy of the flight recorder. That is made only when
+nothing has moved for longer than this job's own pauses, since it costs up to 26 ms for a full buffer (torch 2.13).
+"""
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from torch._C import _distributed_c10d
+from torch.distributed import distributed_c10d
+
+from emberward.sources._live import LiveRecorder
+
+BEAT_S = 0.1
+MAX_LOOKED_AT = 64
+"""Calls under way whose works are asked at each beat whether they are done."""
+QUIET_S = 1.0
+MAX_QUIET_S = 20.0
+"""The longest silence that is waited for before a copy is made, however long this job's own pauses are."""
+AGAIN_S = (2.0, 5.0, 10.0)
+"""After a first copy: when the next are made while nothing moves; the last one goes on."""
+KEPT_PAUSES = 64
+
+
+class Silence:
+    """Decides when a copy of the flight recorder is due, from the moments at which something moved. Pure."""
+
+    def __init__(self, now_s: float) -> None:
+        self._moved_s = now_s
+        self._copied_s: float | None = None
+        self._num_copies = 0
+        self._pauses: deque[float] = deque(maxlen=KEPT_PAUSES)
+
+    @property
+    def limit_s(self) -> float:
+        """How long a silence has to be before it means something: twice the third longest of the last pauses.
+
+        A start-up or a compilation is long once or twice; what is long three times is how this job works.
+        """
+        longest = sorted(self._pauses)[-3:]
+        return min(max(QUIET_S, 2 * longest[0] if len(longest) == 3 else 0.0), MAX_QUIET_S)
+
+    def moved(self, now_s: float) -> None:
+        """Something moved."""
+        self._pauses.append(now_s - self._moved_s)
+        self._moved_s = now_s
+        self._copied_s = None
+        self._num_copies = 0
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether a copy is to be made now."""
+        if self._copied_s is None:
+            return now_s - self._moved_s >= self.limit_s
+        return now_s - self._copied_s >= AGAIN_S[min(self._num_copies - 1, len(AGAIN_S) - 1)]
+
+    def copied(self, now_s: float) -> None:
+        """A copy was made."""
+        self._copied_s = now_s
+        self._num_copies += 1
+
+
+class Heart(threading.Thread):
+    """Beats until `stop`. A daemon: it keeps no process alive."""
+
+    def __init__(self, live: LiveRecorder) -> None:
+        super().__init__(name="emberward-heart", daemon=True)
+        self._live = live
+        self._end = threading.Event()
+        self._last_number = 0
+        self._dump = _dump_function()
+
+    def stop(self) -> None:
+        """Ends the beats; waits a moment for the one under way."""
+        self._end.set()
+        if self is not threading.current_thread():
+            self.join(timeout=1.0)
+
+    def run(self) -> None:
+        """See [Note: what is seen from beside]."""
+        writer = self._live.writer
+        silence = Silence(time.monotonic())
+        while not self._end.wait(BEAT_S):
+            writer.beat()
+            try:
+                has_moved = self._look()
+                now = time.monotonic()
+                if has_moved:
+                    silence.moved(now)
+                elif silence.is_due(now):
+                    self._copy()
+                    silence.copied(time.monotonic())
+            except Exception as error:  # noqa: BLE001 (the beat goes on, whatever torch says)
+                self._live.problem("counters not read", error)
+
+    def _look(self) -> bool:
+        """Reads counters; whether anything has moved since the last look."""
+        live = self._live
+        number = live.writer.last_number
+        has_moved = number != self._last_number
+        self._last_number = number
+        live.look_at_pending(MAX_LOOKED_AT)
+        if not live.quiet.acquire(blocking=False):
+            return has_moved
+        try:
+            handle: Any
+            for handle in list(distributed_c10d._world.pg_map):
+                known = live.of_handle(handle)
+                if known is not None and known.number:
+                    sequence = handle._get_sequence_number_for_group()
+                    has_moved = live.writer.sequence(known.number, sequence) or has_moved
+        finally:
+            live.quiet.release()
+        return has_moved
+
+    def _copy(self) -> None:
+        if self._dump is None or not distributed_c10d._world.pg_map:
+            return
+        if not self._live.writer.flight(self._dump(True, True, False)):
+            if not self._live.writer.flight(self._dump(True, False, True)):
+                self._live.writer.problem("flight recorder not copied: it is larger than the ring's room for it")
+            else:
+                self._live.writer.problem("flight recorder copied without stacks: it is larger than the ring's room")
+
+
+def _dump_function() -> Any:
+    """torch's dump of its flight recorder: collectives, stacks, only what is active; None when this build has none."""
+    if not distributed_c10d.is_nccl_available():
+        return getattr(_distributed_c10d, "_dump_fr_trace", None)
+    return getattr(_distributed_c10d, "_dump_nccl_trace", None) or getattr(_distributed_c10d, "_dump_fr_trace", None)

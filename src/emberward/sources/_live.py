@@ -1,0 +1,290 @@
+"""The recorder of a live rank: writes into its ring what torch is asked to do. Standard library only; see `_wrap`.
+
+[Note: what the live recorder does not do]
+It keeps no work, tensor or group alive, asks no device, adds no synchronisation, and puts no callback onto a future:
+gloo's own threads would have to wait for the interpreter. What it cannot do is a problem in the ring, once.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Protocol
+from weakref import ReferenceType, ref
+
+from emberward.events import Body, Group
+from emberward.sources._groups import GroupTable
+from emberward.sources._site import MAX_FRAMES, SiteFinder
+from emberward.sources.ring import MarkKind, RingWriter
+from emberward.sources.ring._format import OP_CREATE, OP_WAIT, CallFlag
+
+MAX_CODES = 20_000
+"""Functions whose lines are remembered; then all are looked up anew."""
+MAX_SHAPES = 2_000
+"""Shapes of tensors that are told apart; calls on others are recorded with their size alone."""
+MAX_PENDING = 10_000
+"""Calls under way that are known; more are recorded, yet without their end."""
+
+
+@dataclass(slots=True)
+class KnownGroup:
+    """A group of torch. `ends_at_wait`: a wait that returns says that a call is done (gloo), not that it is queued."""
+
+    number: int
+    group: Group
+    ends_at_wait: bool
+
+
+@dataclass(slots=True)
+class Pending:
+    """A call that has not been waited for. `work`: weakly, torch's work or (not `is_work`) a tensor to wait for."""
+
+    number: int
+    group: int
+    is_transfer: bool
+    is_sync: bool
+    ends_at_wait: bool
+    is_work: bool
+    work: ReferenceType[Any]
+
+
+class SiteNumbers:
+    """Gives the ring's number of the user's line. See `SiteFinder`, of which this is the fast twin."""
+
+    def __init__(self, writer: RingWriter) -> None:
+        self._writer = writer
+        self._finder = SiteFinder()
+        self._codes: dict[int, tuple[CodeType, dict[int, int] | None]] = {}
+        self.enclosing = 0
+        """The line that stands for calls from threads without Python frames: where the backward was asked for."""
+
+    def here(self) -> int:
+        """The number of the innermost user's line above the caller, of the enclosing call when there is none."""
+        frame: FrameType | None = sys._getframe(2)
+        codes = self._codes
+        for _ in range(MAX_FRAMES):
+            if frame is None:
+                break
+            entry = codes.get(id(frame.f_code))
+            if entry is None:
+                entry = self._learn(frame)
+            lines = entry[1]
+            if lines is not None:
+                number = lines.get(frame.f_lasti)
+                return number if number is not None else self._line(frame, lines)
+            frame = frame.f_back
+        return self.enclosing
+
+    def raised_at(self, trace: TracebackType | None) -> int:
+        """The number of the innermost user's line of a traceback, 0 when it has none."""
+        number = 0
+        for _ in range(MAX_FRAMES):
+            if trace is None:
+                break
+            site = self._finder.of(trace.tb_frame)
+            if site is not None:
+                number = self._writer.site(site.file, trace.tb_lineno, site.function or "")
+            trace = trace.tb_next
+        return number
+
+    def _learn(self, frame: FrameType) -> tuple[CodeType, dict[int, int] | None]:
+        if len(self._codes) >= MAX_CODES:
+            self._codes.clear()
+        code = frame.f_code
+        entry = self._codes[id(code)] = (code, None if self._finder.of(frame) is None else {})
+        return entry
+
+    def _line(self, frame: FrameType, lines: dict[int, int]) -> int:
+        site = self._finder.of(frame)
+        number = 0 if site is None else self._writer.site(site.file, site.line, site.function or "")
+        lines[frame.f_lasti] = number
+        return number
+
+
+class Steps:
+    """Counts the steps of a program that does not tell them, and knows the marks that are open."""
+
+    def __init__(self) -> None:
+        self.is_told = False
+        """Whether the program tells its steps itself: then its optimizer's are not counted."""
+        self.mark: int | None = None
+        self.evaluation: int | None = None
+        self.evaluated: ReferenceType[Any] | None = None
+        self._optimizer: ReferenceType[Any] | None = None
+        self._num_ended = 0
+        self._ended_ns: int | None = None
+
+    def is_counted(self, optimizer: object) -> bool:
+        """Whether this optimizer's steps are the steps: the first one's that is seen, while it lives."""
+        first = None if self._optimizer is None else self._optimizer()
+        if first is None:
+            self._optimizer = ref(optimizer)
+            return True
+        return first is optimizer
+
+    def end(self, writer: RingWriter) -> None:
+        """A step has ended."""
+        writer.moment(MarkKind.STEP, began_ns=self._ended_ns)
+        self._ended_ns = time.monotonic_ns()
+        self._num_ended += 1
+        writer.step(self._num_ended)
+
+
+class LiveRecorder:
+    """What the wrappers of `_wrap` call. `before` is called with each body before its call is issued, when it is set.
+
+    A guard that `before` is raises to stop the call: what it raises reaches the user's program.
+    """
+
+    def __init__(self, writer: RingWriter) -> None:
+        self.writer = writer
+        self.pid = os.getpid()
+        self.sites = SiteNumbers(writer)
+        self.before: Callable[[Body], None] | None = None
+        self.steps = Steps()
+        self.heart: Heart | None = None
+        self.pending: dict[int, Pending] = {}
+        self.local = threading.local()
+        self.quiet = threading.Lock()
+        """Held by whoever touches torch's groups from beside, and while they are destroyed."""
+        self._shapes: dict[tuple[int, ...], int] = {}
+        self._table = GroupTable()
+        self._by_handle: dict[int, KnownGroup] = {}
+        self._by_name: dict[str, KnownGroup] = {}
+        self._num_batches = 0
+
+    # -- groups ------------------------------------------------------------------------------------------------------
+
+    def made(
+        self, ranks: Sequence[int], *, label: str | None, is_world: bool, is_member: bool, ends_at_wait: bool
+    ) -> KnownGroup:
+        """The group that is made now. One without this rank takes room in the ring while half of that is free."""
+        group = self._table.made(ranks, label=label, is_world=is_world)
+        has_room = is_member or self.writer.num_groups < self.writer.geometry.num_groups // 2
+        return KnownGroup(self.writer.group(group) if has_room else 0, group, ends_at_wait)
+
+    def know(self, handle: object, name: str, known: KnownGroup) -> None:
+        """Remembers which group torch's handle and name mean."""
+        self._by_handle[id(handle)] = known
+        self._by_name[name] = known
+
+    def of_handle(self, handle: object) -> KnownGroup | None:
+        """The group behind torch's handle, None when it is not known."""
+        return self._by_handle.get(id(handle))
+
+    def of_name(self, name: str) -> KnownGroup | None:
+        """The group that torch calls `name`, None when it is not known."""
+        return self._by_name.get(name)
+
+    def forget(self, handles: Sequence[object], names: Sequence[str]) -> None:
+        """Keeps the given handles and names alone: an address may be used again."""
+        kept, kept_names = {id(handle) for handle in handles}, set(names)
+        self._by_handle = {key: known for key, known in self._by_handle.items() if key in kept}
+        self._by_name = {name: known for name, known in self._by_name.items() if name in kept_names}
+        if not kept:
+            self._table = GroupTable()
+
+    def creating(self, known: KnownGroup, *, is_local: bool) -> int:
+        """Notes that the group is being created; the call's number."""
+        flags = CallFlag.BLOCKING | (CallFlag.LOCAL if is_local else 0)
+        return self.writer.call(OP_CREATE, known.number, site=self.sites.here(), flags=flags)
+
+    # -- works -------------------------------------------------------------------------------------------------------
+
+    def await_work(self, work: object, pending: Pending) -> None:
+        """Remembers a call under way by its work."""
+        if len(self.pending) >= MAX_PENDING:
+            self.pending.clear()
+        self.pending[id(work)] = pending
+
+    def waiting(self, work: object) -> tuple[Pending, int] | None:
+        """The call that `work` stands for and the number of the wait that begins now; None when it is not known.
+
+        A call that was made with its wait has no wait of its own: number 0.
+        """
+        pending = self.pending.pop(id(work), None)
+        if pending is None or pending.work() is not work:
+            return None
+        if pending.is_sync:
+            return pending, 0
+        number = self.writer.call(OP_WAIT, 0, site=self.sites.here(), flags=CallFlag.BLOCKING, target=pending.number)
+        return pending, number
+
+    def waited(self, pending: Pending, wait: int) -> None:
+        """Notes that a wait has returned."""
+        if pending.ends_at_wait:
+            self.writer.done(pending.number, pending.group, is_transfer=pending.is_transfer)
+        if wait:
+            self.writer.done(wait)
+
+    def failed(self, pending: Pending, wait: int) -> None:
+        """Notes that a wait has raised."""
+        self.writer.raised(pending.number)
+        if wait:
+            self.writer.raised(wait)
+
+    def look_at_pending(self, limit: int) -> None:
+        """Notes which of the `limit` oldest calls that nobody waits for have ended. Asks no device."""
+        for key, pending in list(self.pending.items())[:limit]:
+            work = pending.work()
+            if work is None:
+                self.pending.pop(key, None)
+            elif (
+                pending.is_work
+                and pending.ends_at_wait
+                and work.is_completed()
+                and self.pending.pop(key, None) is not None
+            ):
+                if work.is_success():
+                    self.writer.done(pending.number, pending.group, is_transfer=pending.is_transfer)
+                else:
+                    self.writer.raised(pending.number)
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def next_batch(self) -> int:
+        """The number of the next batch of sends and receives."""
+        self._num_batches += 1
+        return self._num_batches - 1
+
+    def shape_of(self, shape: tuple[int, ...]) -> int:
+        """The ring's number of a tensor's shape."""
+        found = self._shapes.get(shape)
+        if found is None:
+            if len(self._shapes) >= MAX_SHAPES:
+                return 0
+            found = self._shapes[shape] = self.writer.shape(shape)
+        return found
+
+    def problem(self, what: str, error: BaseException) -> None:
+        """Says once what could not be recorded. Never raises."""
+        self.writer.problem(f"{what}: {type(error).__name__}: {error}")
+
+
+class Heart(Protocol):
+    """What beats beside the main thread; see `_heart`."""
+
+    def stop(self) -> None:
+        """Ends the beats."""
+
+
+class _Current:
+    """The recorder of this process, None when there is none. A forked child has none: its parent's ring is not its."""
+
+    def __init__(self) -> None:
+        self.live: LiveRecorder | None = None
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self.live = None
+
+
+CURRENT = _Current()
+
+
+def live_recorder() -> LiveRecorder | None:
+    """The recorder of this process, None when it has none."""
+    return CURRENT.live

@@ -1,0 +1,282 @@
+"""Finds the phases of a stranger's program: which step, and what it is doing in it. Needs torch.
+
+[Note: how phases are found]
+* step: the calls of the first optimizer that steps (its hooks are torch's public ones), counted from 0;
+* data: the time inside ``next`` of a DataLoader's iterator, and a moment when it ends;
+* backward: ``torch.autograd.backward``, which ``Tensor.backward`` calls;
+* evaluation: from ``Module.eval`` of a module in training until ``train`` of that module, the next backward or step;
+* save, load: ``torch.save``, ``torch.load``, ``torch.distributed.checkpoint``'s;
+* compile: torch._dynamo's own callbacks;
+* the end: exceptions that leave the main thread or another one, the main thread's end while others linger.
+
+Whatever a program does otherwise has no phase. Each is a mark in the ring; none changes what is called.
+"""
+
+import atexit
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+from weakref import ref
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.data import dataloader
+
+from emberward.sources._live import CURRENT, LiveRecorder
+from emberward.sources.ring import MarkKind
+
+MAX_TEXT = 300
+"""Characters of an exception's text that are kept."""
+
+
+def mark_everything() -> None:
+    """Puts the marks on. Called once in a process, with torch loaded."""
+    register_optimizer_step_pre_hook(_before_step)
+    register_optimizer_step_post_hook(_after_step)
+    iterator: Any = dataloader._BaseDataLoaderIter
+    iterator.__next__ = _wrapped_next(iterator.__next__)
+    torch.autograd.backward = _wrapped_backward(torch.autograd.backward)
+    module: Any = torch.nn.Module
+    module.eval = _wrapped_eval(module.eval)
+    module.train = _wrapped_train(module.train)
+    for name, kind in (("save", MarkKind.SAVE), ("load", MarkKind.LOAD)):
+        wrapped = _wrapped_file(kind, getattr(torch, name))
+        setattr(torch, name, wrapped)
+        setattr(torch.serialization, name, wrapped)
+    for name in ("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint.state_dict_loader"):
+        if name in sys.modules:
+            loaded(name, sys.modules[name])
+    if "torch._dynamo.callback" in sys.modules:
+        loaded("torch._dynamo.callback", sys.modules["torch._dynamo.callback"])
+    sys.excepthook = _wrapped_hook(sys.excepthook)
+    threading.excepthook = _wrapped_thread_hook(threading.excepthook)
+    threading._register_atexit(_main_ends)  # type: ignore[attr-defined]
+    atexit.register(_process_ends)
+
+
+def loaded(name: str, module: Any) -> None:
+    """Marks what a module brings that was loaded later than the recorder."""
+    parent = sys.modules.get("torch.distributed.checkpoint")
+    if name.endswith("saver"):
+        for function in ("save", "async_save"):
+            _replace_both(module, parent, function, _wrapped_file(MarkKind.SAVE, getattr(module, function)))
+    elif name.endswith("loader"):
+        _replace_both(module, parent, "load", _wrapped_file(MarkKind.LOAD, module.load))
+    elif name.endswith("callback"):
+        module.callback_handler.register_start_callback(_compile_begins)
+        module.callback_handler.register_end_callback(_compile_ends)
+
+
+def _replace_both(module: Any, parent: Any, name: str, value: Any) -> None:
+    if parent is not None and getattr(parent, name, None) is getattr(module, name):
+        setattr(parent, name, value)
+    setattr(module, name, value)
+
+
+def _begin(live: LiveRecorder | None, kind: MarkKind, name: str | None = None) -> int | None:
+    """The number of a mark that begins now, None without a recorder. Never raises."""
+    if live is None:
+        return None
+    try:
+        return live.writer.begin(kind, name, site=live.sites.here())
+    except Exception as error:  # noqa: BLE001 (a mark is not worth the program)
+        live.problem(f"{kind.value} not marked", error)
+        return None
+
+
+def _end(live: LiveRecorder | None, number: int | None) -> None:
+    """Ends the mark. Never raises."""
+    if live is None or number is None:
+        return
+    try:
+        live.writer.end(number)
+    except Exception as error:  # noqa: BLE001 (a mark is not worth the program)
+        live.problem("an end not marked", error)
+
+
+# -- steps and data ----------------------------------------------------------------------------------------------------
+
+
+def _before_step(optimizer: Any, args: Any, named: Any) -> None:
+    del args, named
+    live = CURRENT.live
+    if live is not None and live.steps.is_counted(optimizer):
+        _end_evaluation(live)
+        live.steps.mark = _begin(live, MarkKind.OPTIMIZER)
+
+
+def _after_step(optimizer: Any, args: Any, named: Any) -> None:
+    del args, named
+    live = CURRENT.live
+    if live is None or not live.steps.is_counted(optimizer):
+        return
+    _end(live, live.steps.mark)
+    live.steps.mark = None
+    if not live.steps.is_told:
+        live.steps.end(live.writer)
+
+
+def _wrapped_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(original)
+    def __next__(iterator: Any) -> Any:
+        live = CURRENT.live
+        number = _begin(live, MarkKind.DATA)
+        try:
+            return original(iterator)
+        except StopIteration:
+            if live is not None:
+                live.writer.moment(MarkKind.DATA_END)
+            raise
+        finally:
+            _end(live, number)
+
+    return __next__
+
+
+# -- backward, evaluation, files, compilation --------------------------------------------------------------------------
+
+
+def _wrapped_backward(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def backward(*args: Any, **named: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(*args, **named)
+        live = CURRENT.live
+        if live is None:
+            return original(*args, **named)
+        _end_evaluation(live)
+        outer = live.sites.enclosing
+        number = _begin(live, MarkKind.BACKWARD)
+        live.sites.enclosing = live.sites.here()
+        try:
+            return original(*args, **named)
+        finally:
+            live.sites.enclosing = outer
+            _end(live, number)
+
+    return backward
+
+
+def _wrapped_eval(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(original)
+    def eval(module: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(module)
+        live = CURRENT.live
+        if live is not None and live.steps.evaluation is None and module.training and _is_main():
+            live.steps.evaluation = _begin(live, MarkKind.EVAL, type(module).__name__)
+            live.steps.evaluated = ref(module)
+        return original(module)
+
+    return eval
+
+
+def _wrapped_train(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def train(module: Any, mode: bool = True) -> Any:
+        if torch.compiler.is_compiling():
+            return original(module, mode)
+        live = CURRENT.live
+        if live is not None and mode and live.steps.evaluation is not None and _is_main():
+            evaluated = live.steps.evaluated
+            if evaluated is None or evaluated() in (module, None):
+                _end_evaluation(live)
+        return original(module, mode)
+
+    return train
+
+
+def _end_evaluation(live: LiveRecorder) -> None:
+    if live.steps.evaluation is not None and _is_main():
+        _end(live, live.steps.evaluation)
+        live.steps.evaluation = None
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _wrapped_file(kind: MarkKind, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **named: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(*args, **named)
+        live = CURRENT.live
+        number = _begin(live, kind, original.__name__)
+        try:
+            return original(*args, **named)
+        finally:
+            _end(live, number)
+
+    return call
+
+
+_COMPILES: list[int] = []
+"""The marks of compilations that are open. One inside another is part of it."""
+
+
+def _compile_begins(args: Any) -> None:
+    del args
+    number = _begin(CURRENT.live, MarkKind.COMPILE)
+    if number is not None:
+        _COMPILES.append(number)
+
+
+def _compile_ends(args: Any) -> None:
+    del args
+    if _COMPILES:
+        _end(CURRENT.live, _COMPILES.pop())
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def _wrapped_hook(previous: Callable[..., Any]) -> Callable[..., Any]:
+    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        _note_exception(MarkKind.EXCEPTION, kind, value, trace)
+        previous(kind, value, trace)
+
+    return hook
+
+
+def _wrapped_thread_hook(previous: Callable[..., Any]) -> Callable[..., Any]:
+    def hook(args: Any) -> None:
+        if args.exc_type is not SystemExit:
+            _note_exception(MarkKind.THREAD_DIED, args.exc_type, args.exc_value, args.exc_traceback)
+        previous(args)
+
+    return hook
+
+
+def _note_exception(
+    kind: MarkKind, type_: type[BaseException], value: BaseException | None, trace: TracebackType | None
+) -> None:
+    live = CURRENT.live
+    if live is None:
+        return
+    try:
+        lines = str(value).splitlines()
+        text = f"{type_.__name__}: {lines[0]}" if lines else type_.__name__
+        live.writer.moment(kind, text[:MAX_TEXT], site=live.sites.raised_at(trace))
+    except Exception as error:  # noqa: BLE001 (str() of a stranger's exception may raise)
+        live.problem("an exception not marked", error)
+
+
+def _main_ends() -> None:
+    """The main thread has run its program; others may linger."""
+    live = CURRENT.live
+    if live is None:
+        return
+    # Set by Python before it calls sys.excepthook: there even when a program put a hook of its own over ours.
+    error = getattr(sys, "last_value", None)
+    live.writer.moment(MarkKind.MAIN_EXITED, None if error is None else type(error).__name__)
+
+
+def _process_ends() -> None:
+    """All threads have ended: the heart stops before the interpreter is taken down."""
+    live = CURRENT.live
+    if live is not None and live.heart is not None:
+        live.heart.stop()
