@@ -12,10 +12,11 @@ from emberward import __version__
 from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint import checkpoint_app
 from emberward.cli._examine import ExamineOptions, examine
+from emberward.cli._exchange import add_exchange_verbs
 from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, UsageError, guarded, refuse_usage
 from emberward.cli._incident import incident_app
-from emberward.cli._report import report_run, watch_run
+from emberward.cli._report import bundle_run, report_run, watch_run
 from emberward.cli._run import run_verb
 from emberward.cli._train import DEFAULT_RUNS, TrainOptions, train
 from emberward.runs import Intent
@@ -27,6 +28,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
+add_exchange_verbs(checkpoint_app)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(incident_app, name="incident")
 
@@ -125,8 +127,17 @@ def _explain(
 
 
 @app.command("report")
-def report_verb(run: Annotated[Path, typer.Argument(help="A run's folder.")], is_json: JsonOption = False) -> None:
+def report_verb(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="Pack the run for a ticket into this .tar.gz, secrets taken out.")
+    ] = None,
+    keep_hosts: Annotated[bool, typer.Option("--keep-hosts", help="Leave host names in the bundle.")] = False,
+    is_json: JsonOption = False,
+) -> None:
     """Summary of a run, from its folder alone."""
+    if bundle is not None:
+        guarded(lambda screen: bundle_run(run, bundle, screen, keep_hosts=keep_hosts), is_json=is_json)
     guarded(lambda screen: report_run(run, screen), is_json=is_json)
 
 

@@ -1,5 +1,6 @@
 """``emberward report`` and ``emberward watch``: a run from its folder alone."""
 
+import getpass
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -9,24 +10,36 @@ from rich.text import Text
 
 from emberward.cli._console import Screen
 from emberward.findings import ConfigError, exit_code_of
-from emberward.report import ProgressReader, RunFolder, progress_text, read_outcome, read_run, run_json, run_text
+from emberward.report import (
+    ProgressReader,
+    RunFolder,
+    progress_text,
+    read_outcome,
+    read_run,
+    run_json,
+    run_text,
+    write_bundle,
+)
 from emberward.supervise import is_abandoned
 
 POLL_S = 0.5
+MARKERS = ("config.resolved.yaml", "command.json")
+"""One of them lies in every run's folder: the recipe of ``train``, or what ``run`` started."""
 
 
 def open_folder(path: Path) -> RunFolder:
     """The run in `path`, or the newest run below it. Raises ConfigError C107 when there is none."""
-    if (path / "config.resolved.yaml").exists():
+    if any((path / marker).exists() for marker in MARKERS):
         return RunFolder(path=path.absolute())
-    below = sorted(path.glob("**/config.resolved.yaml"), key=lambda found: found.stat().st_mtime)
+    found = (below for marker in MARKERS for below in path.glob(f"**/{marker}"))
+    below = sorted(found, key=lambda found: found.stat().st_mtime)
     if below:
         return RunFolder(path=below[-1].parent.absolute())
     raise ConfigError(
         "this is no run's folder",
         code="C107",
         where=str(path),
-        expected="a folder with config.resolved.yaml, as runs/NAME/ID",
+        expected="a folder with config.resolved.yaml or command.json, as runs/NAME/ID",
         found="none" if path.exists() else "no such folder",
         next="emberward train bloom_tiny",
     )
@@ -40,6 +53,34 @@ def report_run(path: Path, screen: Screen) -> int:
     else:
         screen.say(run_text(report))
     return exit_code_of(report.findings)
+
+
+def bundle_run(path: Path, to: Path, screen: Screen, *, keep_hosts: bool) -> int:
+    """Packs the run for a ticket and says what is in it; 0."""
+    bundle = write_bundle(open_folder(path), to, user=_own_name(), keep_hosts=keep_hosts)
+    size = to.stat().st_size
+    screen.say(f"wrote {to}: {len(bundle.files)} files, {size / 1e6:.2f} MB")
+    screen.say("taken out: " + ", ".join(f"{count} {kind}" for kind, count in bundle.hidden.items()))
+    if bundle.left_out:
+        screen.say(f"left out, too many files: {len(bundle.left_out)}")
+    screen.say("look through it before you send it: what no rule knows is still there")
+    screen.document(
+        [],
+        written=str(to),
+        bytes=size,
+        files=dict(bundle.files),
+        taken_out=bundle.hidden,
+        left_out=list(bundle.left_out),
+    )
+    return 0
+
+
+def _own_name() -> str | None:
+    """The name of the person who calls; None when the system has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def watch_run(path: Path, screen: Screen) -> int:

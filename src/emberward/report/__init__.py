@@ -3,6 +3,7 @@
 Floor 5. No torch. The web page and the terminal are fed from here; nothing here prints.
 """
 
+from emberward.report._bundle import Bundle, write_bundle
 from emberward.report._first_steps import (
     PROGRAM_GROUPS,
     GroupBytes,
@@ -40,6 +41,7 @@ from emberward.report._published import (
     slots_of,
 )
 from emberward.report._read import LineTail, read_json, read_lines, tail_text
+from emberward.report._redact import Hidden, Redactor
 from emberward.report._run_report import (
     RunReport,
     layout_lines,
@@ -57,8 +59,10 @@ from emberward.report._write import append_line, write_json
 
 __all__ = [
     "PROGRAM_GROUPS",
+    "Bundle",
     "Comparison",
     "GroupBytes",
+    "Hidden",
     "JsonlSink",
     "LineTail",
     "Measured",
@@ -67,6 +71,7 @@ __all__ = [
     "Progress",
     "ProgressReader",
     "PublishedRun",
+    "Redactor",
     "Role",
     "RunFolder",
     "RunReport",
@@ -108,5 +113,6 @@ __all__ = [
     "tail_text",
     "traffic_finding",
     "traffic_line",
+    "write_bundle",
     "write_json",
 ]
