@@ -19,6 +19,7 @@ SHOWN = {
     "rank": {"dry"},
     "recipe": {"presets"},
     "sources": {"attach", "dumps", "fake_world", "live", "recorder", "ring", "script"},
+    "supervise": {"watcher"},
 }
 WITHOUT_TORCH = """
 import sys

@@ -194,6 +194,7 @@ class Engine:
         lr: float,
         step: int,
         is_stopping: bool = False,
+        is_switched_off: bool = False,
         sink: Sink | None = None,
         before_update: Callable[[], None] | None = None,
     ) -> StepTotals:
@@ -222,6 +223,7 @@ class Engine:
                     nominal_tokens=nominal,
                     loss_scale=self.loss_scale.scale,
                     is_stopping=is_stopping,
+                    is_switched_off=is_switched_off,
                 )
             )
 

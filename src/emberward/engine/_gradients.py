@@ -19,13 +19,17 @@ from emberward.engine._shard import ParameterPart
 from emberward.engine._world import World
 from emberward.layout import Axis
 
+SWITCH = 2.0**32
+"""A kill switch among the stops of a sum: float64 counts 2^21 ranks of each kind exactly."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTotals:
     """Sums over the whole world of one step.
 
     `loss_sum` in nats over `num_tokens` real tokens; `grad_norm` of the mean loss before clipping;
-    `is_finite` is False when any rank's loss or gradient was not; `num_stops` counts ranks that were asked to stop.
+    `is_finite` is False when any rank's loss or gradient was not; `num_stops` counts ranks that were asked to stop,
+    `num_switches` those of them that saw the kill switch.
     """
 
     loss_sum: float
@@ -34,6 +38,7 @@ class StepTotals:
     num_zeros: float
     is_finite: bool
     num_stops: int
+    num_switches: int = 0
 
     @property
     def loss(self) -> float:
@@ -78,6 +83,7 @@ def sum_totals(
     nominal_tokens: float,
     loss_scale: float,
     is_stopping: bool,
+    is_switched_off: bool = False,
 ) -> StepTotals:
     """The step's totals, the same on every rank: one all-reduce of six float64. All ranks must call; blocks.
 
@@ -98,7 +104,7 @@ def sum_totals(
         num_tokens,
         zeros,
         0.0 if is_finite else 1.0,
-        1.0 if is_stopping else 0.0,
+        (1.0 if is_stopping else 0.0) + (SWITCH if is_switched_off else 0.0),
     ]
     totals = torch.tensor(mine, dtype=torch.float64, device=world.device)
     dist.all_reduce(totals, group=world.channels["world"].handle)
@@ -110,7 +116,8 @@ def sum_totals(
         grad_norm=math.sqrt(squares) * to_mean,
         num_zeros=zeros,
         is_finite=bad == 0.0,
-        num_stops=int(stops),
+        num_stops=int(stops % SWITCH),
+        num_switches=int(stops // SWITCH),
     )
 
 

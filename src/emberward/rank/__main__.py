@@ -22,6 +22,9 @@ from emberward.rank._place import Place, read_place
 from emberward.rank._session import Session
 from emberward.report import RunFolder, write_json
 
+KILL_SWITCH = "EMBERWARD_KILL_SWITCH"
+"""Names the file that stops the run, where it is not the one beside the runs of its name."""
+
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m emberward.rank", description=__doc__, allow_abbrev=False)
@@ -79,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         overrides=tuple(options.overrides),
         runs=options.runs,
         is_fresh=options.fresh,
+        kill_switch=None if KILL_SWITCH not in os.environ else Path(os.environ[KILL_SWITCH]),
     )
     session = Session(place, wanted)
     try:

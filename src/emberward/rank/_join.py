@@ -13,20 +13,24 @@ from emberward.rank._place import Place
 from emberward.rank._skew import START_TIMEOUT_S, Store, fingerprint, require_equal_fingerprints, told_to_others
 from emberward.recipe import Resolved, load_recipe, read_resolved, resolve
 from emberward.report import RunFolder, read_json, write_json
-from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest
+from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest, require_no_kill_switch
 
 PREPARE_TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a rank was started with: the folder of a prepared run, or a recipe to find or make one for."""
+    """What a rank was started with: the folder of a prepared run, or a recipe to find or make one for.
+
+    `kill_switch`: the file that stops the run; None for the one beside the runs of its name.
+    """
 
     folder: Path | None
     recipe: str | None
     overrides: tuple[str, ...]
     runs: Path
     is_fresh: bool
+    kill_switch: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +51,13 @@ def join_run(wanted: Wanted, place: Place, store: Store) -> Joined:
     """
     if wanted.folder is not None:
         with told_to_others(store, rank=place.rank, host=place.host, meeting="fingerprint"):
-            return _read(RunFolder(path=wanted.folder), None)
+            folder = RunFolder(path=wanted.folder)
+            require_no_kill_switch(wanted.kill_switch or folder.kill_switch)
+            return _read(folder, None)
     with told_to_others(store, rank=place.rank, host=place.host, meeting="recipe"):
         resolved = _resolve(wanted, place)
+        here = RunFolder(path=wanted.runs.absolute() / resolved.recipe.name / "any")
+        require_no_kill_switch(wanted.kill_switch or here.kill_switch)
     require_equal_fingerprints(
         store,
         fingerprint(torch_version=torch.__version__, config_digest=recipe_digest(resolved), data_digest="-"),

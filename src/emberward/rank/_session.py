@@ -42,7 +42,7 @@ class Session:
         self._is_among_others = True
 
     def run(self) -> int:
-        """The exit code of this rank: 0 when done, or stopped under Emberward's launcher; 75 when stopped otherwise.
+        """The exit code of this rank: 0 when done, stopped by the kill switch or under Emberward's launcher, else 75.
 
         All ranks must call; blocks to the end of the run.
         """
@@ -56,6 +56,8 @@ class Session:
         self.folder = joined.folder
         _require_equal_ranks(self._store, place, joined)
         self._is_among_others = False
+        if place.local_rank == 0:
+            stop.watch(self._wanted.kill_switch or joined.folder.kill_switch)
         recipe = joined.resolved.recipe
         chosen = choose_device(recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)
         dist.init_process_group(
@@ -74,7 +76,8 @@ class Session:
             sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
         dist.destroy_process_group()
         self._is_among_others = True
-        return EXIT_STOPPED if outcome is Outcome.STOPPED and not place.is_supervised else 0
+        asks_again = outcome is Outcome.STOPPED and not trainer.is_switched_off and not place.is_supervised
+        return EXIT_STOPPED if asks_again else 0
 
     def leave(self) -> None:
         """Waits until every rank has said its last word, at most LEAVE_LIMIT_S; not after a failure in training.

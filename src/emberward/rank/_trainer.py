@@ -45,7 +45,8 @@ class Trainer:
     """One rank's part in a run. Every method must be called by all ranks together.
 
     `sinks` is set on the one rank that writes metrics, after `resume` has said from which step on; `is_heard` has that
-    rank also write each step's line to standard output. `save` writes a checkpoint, as `checkpoint.save` does; `enter`
+    rank also write each step's line to standard output. `is_switched_off`: the run ended by its kill switch, on any
+    host. `save` writes a checkpoint, as `checkpoint.save` does; `enter`
     is told the phases of the run; a dry run gives its own.
     """
 
@@ -73,6 +74,7 @@ class Trainer:
         self._folder = folder
         self.sinks: Sinks | None = None
         self.is_heard = False
+        self.is_switched_off = False
         self._stop = stop
         self._saver = Saver(recipe=recipe, engine=engine, folder=folder, data_digest=data_digest, write=save)
         self._peak_tflops = peak_tflops
@@ -114,6 +116,7 @@ class Trainer:
                     self.evaluate()
                 if totals.num_stops:
                     outcome = Outcome.STOPPED
+                    self.is_switched_off = totals.num_switches > 0
                     break
                 if self._is_due(self.recipe.save.interval) and self.position.step < self.steps:
                     self.save()
@@ -159,7 +162,12 @@ class Trainer:
         lr = learning_rate(self.recipe.optim, position.consumed_samples + size, self._total_samples)
         recorder = self._recorder if self._recorder.is_recording else None
         totals = self.engine.train_step(
-            micro_batches, lr=lr, step=position.step, is_stopping=self._stop.is_set, sink=recorder
+            micro_batches,
+            lr=lr,
+            step=position.step,
+            is_stopping=self._stop.is_set,
+            is_switched_off=self._stop.is_switched_off,
+            sink=recorder,
         )
         if recorder is not None:
             recorder.end_step()
@@ -308,6 +316,7 @@ class Trainer:
             self._folder.summary,
             {
                 "outcome": outcome.value,
+                "is_switched_off": self.is_switched_off,
                 "step": self.position.step,
                 "steps": self.steps,
                 "loss_first": self._losses[0] if self._losses else None,

@@ -7,8 +7,11 @@ from emberward.supervise._attempts import newest_save
 from emberward.supervise._command import absolute, agent_command, agent_environment
 from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
 from emberward.supervise._lock import is_abandoned
+from emberward.supervise._overseer import Oversight
 from emberward.supervise._policy import Move, Outcome, Seen, StopBy, next_move
-from emberward.supervise._restart import AttemptEnd, Restart, decide_restart
+from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
+from emberward.supervise._run import RunResult, supervise_command
+from emberward.supervise._run_attempt import RunPlan
 
 __all__ = [
     "AttemptEnd",
@@ -16,15 +19,21 @@ __all__ = [
     "LaunchResult",
     "Move",
     "Outcome",
+    "Oversight",
     "Restart",
+    "RunEnd",
+    "RunPlan",
+    "RunResult",
     "Seen",
     "StopBy",
     "absolute",
     "agent_command",
     "agent_environment",
+    "decide_rerun",
     "decide_restart",
     "is_abandoned",
     "launch",
     "newest_save",
     "next_move",
+    "supervise_command",
 ]

@@ -3,16 +3,24 @@
 import importlib.metadata
 import platform
 import re
+import shlex
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from emberward.report import RunFolder, read_lines
+from emberward.supervise._host import host_fingerprint
+from emberward.supervise._late_lines import LateLines
 from emberward.supervise._policy import Outcome
 
 GIT_LIMIT_S = 5.0
+MAX_RUNS_BESIDE = 20
 _PACKAGES = ("emberward", "torch", "numpy", "safetensors")
+MACHINE = ("kernel", "machine", "processor", "cores", "memory_bytes", "boot")
+"""What of a host's fingerprint is worth a line when it changed."""
 _SAVE = re.compile(r"step-(\d+)$")
 
 
@@ -59,14 +67,71 @@ def changes(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[st
     if before is None:
         return []
     lines = []
-    for key in ("commit", "config", "num_ranks", "host"):
+    for key in ("commit", "config", "command", "num_ranks", "host"):
         if before.get(key) != now.get(key):
             lines.append(f"{key} {before.get(key)} -> {now.get(key)}")
+    if (machine := before.get("machine")) is not None:
+        here = now.get("machine") or {}
+        lines += [
+            f"{key} {machine.get(key)} -> {here.get(key)}" for key in MACHINE if machine.get(key) != here.get(key)
+        ]
     old, new = before.get("versions") or {}, now.get("versions") or {}
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):
             lines.append(f"{name} {old.get(name)} -> {new.get(name)}")
     return lines
+
+
+def open_attempt(
+    folder: RunFolder,
+    lines: LateLines,
+    *,
+    why: str,
+    num_ranks: int | None,
+    config: str | None,
+    command: Sequence[str] | None = None,
+) -> int:
+    """The number of the attempt that begins now, whose start line is written, after one that never got its end."""
+    starts, ends = past_attempts(folder)
+    if (orphan := orphan_end(starts, ends)) is not None:
+        lines.append(folder.attempts, orphan)
+    saved = newest_save(folder)
+    start: dict[str, Any] = {
+        "event": "start",
+        "attempt": max((start.get("attempt", 0) for start in starts), default=0) + 1,
+        "start": now_text(),
+        "why": why,
+        "num_ranks": num_ranks,
+        "host": socket.gethostname(),
+        "machine": host_fingerprint(),
+        "commit": commit_of(Path.cwd()),
+        "config": config,
+        "versions": versions(),
+        "saved_step": None if saved is None else saved[0],
+    }
+    if command is not None:
+        start["command"] = shlex.join(command)
+    start["changed"] = changes(last_good_start(starts, ends) or _good_start_beside(folder), start)
+    lines.append(folder.attempts, start)
+    return int(start["attempt"])
+
+
+def _good_start_beside(folder: RunFolder) -> Mapping[str, Any] | None:
+    """The start of the last attempt that ended well in the newest runs of the same name; None when there is none."""
+    beside = [path for path in folder.path.parent.glob("*/attempts.jsonl") if path != folder.attempts]
+    try:
+        beside.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    except OSError:
+        return None
+    for path in beside[:MAX_RUNS_BESIDE]:
+        if (found := last_good_start(*past_attempts(RunFolder(path=path.parent)))) is not None:
+            return found
+    return None
+
+
+def now_text() -> str:
+    """The time for the diary: UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def past_attempts(folder: RunFolder) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

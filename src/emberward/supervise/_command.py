@@ -7,6 +7,8 @@ from pathlib import Path
 from emberward.report import RunFolder
 from emberward.supervise._processes import MARKER
 
+KILL_SWITCH = "EMBERWARD_KILL_SWITCH"
+"""As `rank.__main__` reads it: the two rooms are strangers."""
 AGENT_SHUTDOWN_S = 5
 MONITOR_INTERVAL_S = 0.2
 

@@ -9,33 +9,29 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.report import Progress, ProgressReader, RunFolder, append_line, read_json, read_lines, tail_text
-from emberward.supervise._attempts import (
-    changes,
-    commit_of,
-    last_good_start,
-    lost_s,
-    newest_save,
-    orphan_end,
-    past_attempts,
-    versions,
-)
-from emberward.supervise._command import agent_environment
+from emberward.report import Progress, ProgressReader, RunFolder, read_json, read_lines, tail_text
+from emberward.runs import require_no_kill_switch
+from emberward.supervise._attempts import lost_s, newest_save, now_text, open_attempt
+from emberward.supervise._command import KILL_SWITCH, agent_environment
 from emberward.supervise._death import RankEnd, death_finding, death_text, first_death, parse_agent_report
 from emberward.supervise._lock import hold_lock
+from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import Move, Outcome, Seen, StopBy, exit_code_of_launch, next_move, outcome_of
 from emberward.supervise._processes import ProcessId, descendants, end, identify, is_alive, marked, send
+from emberward.supervise._run_attempt import kill_switch_finding
+from emberward.supervise._verdict import ROOTED
 
 POLL_S = 0.2
 TREE_POLL_S = 2.0
 LOG_TAIL_LINES = 20
 
+NO_OVERSIGHT = Oversight(is_watched=False)
+OnFinding = Callable[[Finding], None]
 OnProgress = Callable[[Progress, Sequence[Mapping[str, Any]]], None]
 
 
@@ -45,6 +41,7 @@ class LaunchPlan:
 
     `command` is the agent's argv; `environment` what it starts from; `why` a few words for the diary (new, resume);
     `config` a digest of the resolved recipe. `grace_s` bounds the time that ranks have to save after a stop was asked.
+    `kill_switch`: the file that stops the run; None for the one beside the runs of its name.
     """
 
     folder: RunFolder
@@ -54,6 +51,8 @@ class LaunchPlan:
     why: str
     config: str | None = None
     grace_s: float = 120.0
+    oversight: Oversight = NO_OVERSIGHT
+    kill_switch: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +81,19 @@ class _Watched:
     stop_by: StopBy | None = None
     num_interrupts: int = 0
     failed_at_s: float | None = None
+    due: Finding | None = None
     forced: bool = False
     had_ranks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Began:
+    """When an attempt began, its number, and how long the ranks' logs were then."""
+
+    attempt: int
+    unix: float
+    s: float
+    log_sizes: Mapping[int, int]
 
 
 @contextmanager
@@ -131,7 +141,14 @@ def _tell(watched: _Watched) -> None:
             send(process, signal.SIGTERM)
 
 
-def _watch(plan: LaunchPlan, agent: "subprocess.Popen[bytes]", watched: _Watched, on_progress: OnProgress) -> int:
+def _watch(
+    plan: LaunchPlan,
+    agent: "subprocess.Popen[bytes]",
+    watched: _Watched,
+    overseer: Overseer,
+    on_progress: OnProgress,
+    on_finding: OnFinding,
+) -> int:
     """Waits until the agent has ended, and returns its exit code. Makes the moves that the policy asks for."""
     root = identify(agent.pid)
     save = newest_save(plan.folder)
@@ -146,7 +163,10 @@ def _watch(plan: LaunchPlan, agent: "subprocess.Popen[bytes]", watched: _Watched
         on_progress(*reader.poll(now_unix=time.time()))
         if code is not None:
             return code
-        now_s = time.monotonic()
+        now_s, now_unix = time.monotonic(), time.time()
+        for finding in overseer.poll(now_s=now_s, now_unix=now_unix):
+            on_finding(finding)
+        watched.due = watched.due or overseer.due(now_s=now_s, now_unix=now_unix)
         if root is not None and now_s - tree_at_s >= TREE_POLL_S:
             watched.tree |= descendants(root)
             tree_at_s = now_s
@@ -157,11 +177,13 @@ def _watch(plan: LaunchPlan, agent: "subprocess.Popen[bytes]", watched: _Watched
             num_interrupts=watched.num_interrupts,
             has_ranks=bool(watched.processes),
             failed_at_s=watched.failed_at_s,
+            is_due=watched.due is not None,
         )
         match next_move(seen, grace_s=plan.grace_s):
             case Move.TELL:
                 _tell(watched)
             case Move.KILL:
+                overseer.mute()
                 if not watched.forced:
                     watched.forced, watched.had_ranks = True, bool(watched.processes)
                 if root is not None:
@@ -263,113 +285,129 @@ def _clear(folder: RunFolder) -> dict[int, int]:
     return {int(path.stem[4:]): path.stat().st_size for path in folder.logs.glob("rank*.log")}
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def launch(plan: LaunchPlan, *, on_progress: OnProgress) -> LaunchResult:
+def launch(plan: LaunchPlan, *, on_progress: OnProgress, on_finding: OnFinding = lambda finding: None) -> LaunchResult:
     """How the attempt ended; blocks until it has. Call it from the main thread of the process that a person watches.
 
     Starts `plan.command` in a session of its own, so that Ctrl-C reaches this process alone; calls `on_progress` five
-    times a second with where the run stands and the steps since the last call. Ctrl-C, SIGTERM and SIGHUP ask the
-    ranks to save and stop; see `next_move` for when they are killed. After it nothing of the attempt runs any more.
-    Appends to ``attempts.jsonl`` and ``findings.jsonl``. Raises ConfigError C111 when another launch uses the folder.
+    times a second with where the run stands and the steps since the last call, and `on_finding` with what the watcher
+    finds. Ctrl-C, SIGTERM and SIGHUP ask the ranks to save and stop; see `next_move` for when they are killed. After it
+    nothing of the attempt runs any more. Appends to ``attempts.jsonl`` and ``findings.jsonl``. Raises ConfigError C111
+    when another launch uses the folder, C108 while its kill switch is set.
     """
     folder = plan.folder
+    require_no_kill_switch(plan.kill_switch or folder.kill_switch)
     with hold_lock(folder, launcher_pid=os.getpid()) as lock:
         log_sizes = _clear(folder)
-        starts, ends = past_attempts(folder)
-        if (orphan := orphan_end(starts, ends)) is not None:
-            append_line(folder.attempts, orphan)
-        attempt = max((start.get("attempt", 0) for start in starts), default=0) + 1
-        saved = newest_save(folder)
-        start = {
-            "event": "start",
-            "attempt": attempt,
-            "start": _now(),
-            "why": plan.why,
-            "num_ranks": plan.num_ranks,
-            "host": socket.gethostname(),
-            "commit": commit_of(Path.cwd()),
-            "config": plan.config,
-            "versions": versions(),
-            "saved_step": None if saved is None else saved[0],
-        }
-        start["changed"] = changes(last_good_start(starts, ends), start)
-        append_line(folder.attempts, start)
-        start_unix, began_s = time.time(), time.monotonic()
+        overseer = Overseer(folder, plan.oversight, environment=plan.environment)
+        attempt = open_attempt(folder, overseer.lines, why=plan.why, num_ranks=plan.num_ranks, config=plan.config)
+        began = _Began(attempt=attempt, unix=time.time(), s=time.monotonic(), log_sizes=log_sizes)
         watched = _Watched()
         marker = uuid.uuid4().hex
-        agent_code: int | None = None
-        with _stop_signals(watched):
-            try:
-                with folder.agent_log.open("wb") as log:
-                    agent = subprocess.Popen(
-                        plan.command,
-                        env=agent_environment(plan.environment, marker=marker),
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
-                    )
-                if (root := identify(agent.pid)) is not None:
-                    lock.name_agent(root)
-                agent_code = _watch(plan, agent, watched, on_progress)
-            finally:
-                left = {process for process in watched.tree | marked(marker) if is_alive(process)}
-                end(left)
-        return _conclude(plan, watched, attempt, agent_code, log_sizes, start_unix, began_s, len(left))
+        state = Outcome.FAILED
+        try:
+            with _stop_signals(watched):
+                try:
+                    agent = _start_agent(plan, overseer.begin(attempt), marker)
+                    if (root := identify(agent.pid)) is not None:
+                        lock.name_agent(root)
+                    agent_code = _watch(plan, agent, watched, overseer, on_progress, on_finding)
+                finally:
+                    left = {process for process in watched.tree | marked(marker) if is_alive(process)}
+                    end(left)
+                result = _conclude(plan, watched, overseer, began, agent_code, len(left))
+                state = result.outcome
+        finally:
+            overseer.close(state=state.value)
+        return result
 
 
-def _why(outcome: Outcome, findings: Sequence[Finding], stop_by: StopBy | None) -> str:
+def _start_agent(plan: LaunchPlan, environment: Mapping[str, str], marker: str) -> "subprocess.Popen[bytes]":
+    if plan.kill_switch is not None:
+        environment = {**environment, KILL_SWITCH: str(plan.kill_switch)}
+    with plan.folder.agent_log.open("wb") as log:
+        return subprocess.Popen(
+            plan.command,
+            env=agent_environment(environment, marker=marker),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _found(
+    plan: LaunchPlan,
+    watched: _Watched,
+    overseer: Overseer,
+    outcome: Outcome,
+    agent_code: int,
+    log_sizes: Mapping[int, int],
+) -> tuple[list[Finding], str | None]:
+    """The findings of an attempt that ended, the cause first, and the text about a death."""
+    if watched.due is not None:
+        return [watched.due, *(each for each in overseer.verdicts if each != watched.due)], None
+    ends = _rank_ends(plan, watched, log_sizes) if outcome is Outcome.FAILED else []
+    findings, death = _judge(plan, watched, outcome, agent_code, ends)
+    if outcome is Outcome.FAILED:
+        overseer.conclude()
+        said = {finding.code for finding in findings}
+        rooted = [each for each in overseer.verdicts if each.kind in ROOTED and each.code not in said]
+        findings = [*rooted, *findings]
+    return findings, death
+
+
+def _why(
+    outcome: Outcome, findings: Sequence[Finding], stop_by: StopBy | None, *, is_switched_off: bool = False
+) -> str:
     """Why an attempt ended, for the diary."""
     if findings:
         return findings[0].message
+    if outcome is Outcome.STOPPED and is_switched_off:
+        return "stopped by the kill switch"
     if outcome is Outcome.STOPPED:
         return f"stopped by {'a signal to a rank' if stop_by is None else stop_by.value}"
     return outcome.value
 
 
 def _conclude(
-    plan: LaunchPlan,
-    watched: _Watched,
-    attempt: int,
-    agent_code: int,
-    log_sizes: Mapping[int, int],
-    start_unix: float,
-    began_s: float,
-    num_ended: int,
+    plan: LaunchPlan, watched: _Watched, overseer: Overseer, began: _Began, agent_code: int, num_ended: int
 ) -> LaunchResult:
     """Judges the attempt and writes its end line and its findings."""
     folder = plan.folder
-    seconds = time.monotonic() - began_s
+    seconds = time.monotonic() - began.s
+    summary = read_json(folder.summary)
+    is_switched_off = summary is not None and summary.get("is_switched_off") is True
     outcome = outcome_of(
-        summary=read_json(folder.summary),
+        summary=summary,
         agent_exit_code=agent_code,
         has_ranks=watched.had_ranks if watched.forced else bool(watched.ranks),
         stop_by=watched.stop_by,
         forced=watched.forced,
     )
-    ends = _rank_ends(plan, watched, log_sizes) if outcome is Outcome.FAILED else []
-    findings, death = _judge(plan, watched, outcome, agent_code, ends)
+    findings, death = _found(plan, watched, overseer, outcome, agent_code, began.log_sizes)
     for finding in findings:
-        append_line(folder.findings, finding.to_json())
+        overseer.report(finding)
+    if outcome is Outcome.STOPPED and is_switched_off:
+        overseer.report(kill_switch_finding(plan.kill_switch or folder.kill_switch))
     saved = newest_save(folder)
     steps = [line["step"] for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)]
     lost = lost_s(
         outcome=outcome,
-        start_unix=start_unix,
-        end_unix=start_unix + seconds,
+        start_unix=began.unix,
+        end_unix=began.unix + seconds,
         save_unix=None if saved is None else saved[1],
     )
-    append_line(
+    overseer.lines.append(
         folder.attempts,
         {
             "event": "end",
-            "attempt": attempt,
-            "end": _now(),
+            "attempt": began.attempt,
+            "end": now_text(),
             "outcome": outcome.value,
-            "why": _why(outcome, findings, watched.stop_by),
+            "why": _why(outcome, findings, watched.stop_by, is_switched_off=is_switched_off),
+            "cause": findings[0].cause.value if findings else None,
+            "code": findings[0].code if findings else None,
+            "hosts": list(findings[0].hosts) if findings else [],
             "last_step": max(steps, default=None),
             "saved_step": None if saved is None else saved[0],
             "hours": seconds / 3600,
@@ -379,8 +417,8 @@ def _conclude(
     )
     return LaunchResult(
         outcome=outcome,
-        exit_code=exit_code_of_launch(outcome, watched.stop_by),
-        attempt=attempt,
+        exit_code=exit_code_of_launch(outcome, watched.stop_by, is_switched_off=is_switched_off),
+        attempt=began.attempt,
         seconds=seconds,
         findings=tuple(findings),
         death=death,

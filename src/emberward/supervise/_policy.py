@@ -42,7 +42,8 @@ class Seen:
     """What the launcher sees at one moment. Times are seconds of one monotonic clock.
 
     `stop_at_s` is when the first stop was asked, `num_interrupts` the number of Ctrl-C so far, `failed_at_s` when the
-    first rank's failure was seen, `has_ranks` whether any rank has come up.
+    first rank's failure was seen, `has_ranks` whether any rank has come up, `is_due` whether the attempt is to be ended
+    for a finding.
     """
 
     now_s: float
@@ -51,14 +52,18 @@ class Seen:
     num_interrupts: int = 0
     has_ranks: bool = False
     failed_at_s: float | None = None
+    is_due: bool = False
 
 
 def next_move(seen: Seen, *, grace_s: float) -> Move:
     """WAIT; TELL the ranks to save and stop; or KILL what is there.
 
-    KILL comes at the second Ctrl-C, `grace_s` after a stop was asked, FAILED_LIMIT_S after a rank failed and the agent
-    still has not ended the others, and at once when a stop is asked before any rank came up: there is nothing to save.
+    KILL comes when a finding is due, at the second Ctrl-C, `grace_s` after a stop was asked, FAILED_LIMIT_S after a
+    rank failed and the agent still has not ended the others, and at once when a stop is asked before any rank came up:
+    there is nothing to save.
     """
+    if seen.is_due:
+        return Move.KILL
     if seen.failed_at_s is not None and seen.now_s - seen.failed_at_s > FAILED_LIMIT_S:
         return Move.KILL
     if seen.stop_at_s is None:
@@ -84,10 +89,12 @@ def outcome_of(
     return Outcome.KILLED if stop_by is not None and forced else Outcome.FAILED
 
 
-def exit_code_of_launch(outcome: Outcome, stop_by: StopBy | None) -> int:
-    """0 done; 75 or 130 stopped (75 when the ranks were told by somebody else); 1 for all that went wrong."""
+def exit_code_of_launch(outcome: Outcome, stop_by: StopBy | None, *, is_switched_off: bool = False) -> int:
+    """0 done, or stopped by the kill switch; 75 or 130 stopped (75 when somebody else told the ranks); 1 gone wrong."""
     match outcome:
         case Outcome.DONE:
+            return 0
+        case Outcome.STOPPED if is_switched_off and stop_by is None:
             return 0
         case Outcome.STOPPED:
             return (stop_by or StopBy.TERMINATE).exit_code

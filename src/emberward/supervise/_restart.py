@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from emberward.findings import Finding
 from emberward.supervise._policy import Outcome
 
 RESTARTABLE = frozenset({"L102", "L105"})
 """A rank died, or the launch ended without a result. Any other finding would come again: a person must act on it."""
+HANGS = "H"
+"""The letter of findings about a job that stood still: it is ended and started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ def decide_restart(ends: Sequence[AttemptEnd], *, max_restarts: int) -> Restart:
     last = ends[-1]
     if last.outcome is not Outcome.FAILED:
         return Restart(is_wanted=False, why=f"the attempt ended {last.outcome.value}")
-    if not last.codes or not RESTARTABLE.issuperset(last.codes):
+    if not last.codes or not all(code in RESTARTABLE or code.startswith(HANGS) for code in last.codes):
         return Restart(is_wanted=False, why=f"{', '.join(last.codes) or 'the failure'} would come again")
     if len(ends) > max_restarts:
         return Restart(is_wanted=False, why=f"all {max_restarts} restarts are used")
@@ -43,3 +46,42 @@ def decide_restart(ends: Sequence[AttemptEnd], *, max_restarts: int) -> Restart:
         return Restart(is_wanted=False, why="the last two attempts saved no new step")
     save = "the beginning" if last.saved_step is None else f"the save of step {last.saved_step}"
     return Restart(is_wanted=True, why=f"restart {len(ends)} of {max_restarts} from {save}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How one attempt of a supervised command ended.
+
+    `exit_code` is negative for a signal. `last_step` counts the optimizer steps of this attempt (None: none seen),
+    `num_saves` the saves that ended in it, `saved_unix` when the last of them did.
+    """
+
+    outcome: Outcome
+    exit_code: int
+    findings: tuple[Finding, ...]
+    last_step: int | None
+    num_saves: int
+    seconds: float
+    saved_unix: float | None = None
+
+
+def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int) -> Restart:
+    """Whether to run a command again after `ends`, its attempts in order; at least one.
+
+    Bounded by `max_restarts`. An attempt gained something when it ended a save; in a job whose saves we never saw, when
+    it made a step. Two attempts in a row that gained nothing end it.
+    """
+    last = ends[-1]
+    if last.outcome is not Outcome.FAILED:
+        return Restart(is_wanted=False, why=f"the attempt ended {last.outcome.value}")
+    if len(ends) > max_restarts:
+        return Restart(is_wanted=False, why=f"all {max_restarts} restarts are used")
+    saves_seen = any(each.num_saves for each in ends)
+
+    def gained(each: RunEnd) -> bool:
+        return each.num_saves > 0 if saves_seen else bool(each.last_step)
+
+    if len(ends) >= 2 and not gained(ends[-1]) and not gained(ends[-2]):
+        what = "ended no save" if saves_seen else "made no step"
+        return Restart(is_wanted=False, why=f"the last two attempts {what}")
+    return Restart(is_wanted=True, why=f"restart {len(ends)} of {max_restarts}")

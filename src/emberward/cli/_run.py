@@ -1,0 +1,137 @@
+"""``emberward run``: any command, supervised; its output, its signals and its exit code are its own."""
+
+import itertools
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Annotated
+
+import typer
+
+from emberward.cli._console import Screen
+from emberward.cli._guard import JsonOption, guarded
+from emberward.findings import ConfigError, Finding, Severity
+from emberward.match import explain_finding
+from emberward.report import RunFolder, write_json
+from emberward.runs import new_id
+from emberward.supervise import Oversight, RunPlan, absolute, supervise_command
+
+NAME_CHARACTERS = 60
+STDERR = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What the person asked for."""
+
+    command: tuple[str, ...]
+    name: str | None
+    runs: Path
+    max_restarts: int
+    grace_s: float
+    act_after_s: float
+    notify: str | None
+    kill_switch: Path | None
+    is_recorded: bool
+    environment: Mapping[str, str]
+
+
+def name_of(command: tuple[str, ...]) -> str:
+    """A run's name from its command: the first Python script's, else the module's after ``-m``, else the program's."""
+    scripts = [PurePath(word).stem for word in command if word.endswith(".py")]
+    modules = [after for word, after in itertools.pairwise(command) if word == "-m"]
+    chosen = (scripts or modules or [PurePath(command[0]).name])[0]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", chosen).strip("-.")[:NAME_CHARACTERS] or "run"
+
+
+def run_command(options: RunOptions, screen: Screen) -> int:
+    """The exit code of the supervised command; blocks until it ends."""
+    if not options.command:
+        raise ConfigError(
+            "there is no command to run",
+            code="C113",
+            expected="a command after --",
+            found="nothing",
+            next="emberward run -- torchrun --nproc-per-node 8 train.py",
+        )
+    name = options.name or name_of(options.command)
+    folder = RunFolder(path=absolute(options.runs) / name / new_id())
+    folder.path.mkdir(parents=True, exist_ok=True)
+    write_json(folder.command, {"command": list(options.command), "folder": str(Path.cwd())})
+    plan = RunPlan(
+        folder=folder,
+        command=options.command,
+        environment=options.environment,
+        oversight=Oversight(act_after_s=options.act_after_s, notify=options.notify, is_watched=options.is_recorded),
+        max_restarts=options.max_restarts,
+        grace_s=options.grace_s,
+        kill_switch=folder.kill_switch if options.kill_switch is None else absolute(options.kill_switch),
+        stdout=STDERR if screen.is_json else None,
+    )
+    result = supervise_command(plan, on_finding=lambda finding: say_finding(finding, screen))
+    if result.findings:
+        screen.complain(f"emberward: {folder.path}")
+        if options.max_restarts:
+            screen.complain(f"emberward: not started again: {result.why}")
+    screen.document(
+        result.findings,
+        run=str(folder.path),
+        outcome=result.outcome.value,
+        attempts=result.num_attempts,
+        exit_code=result.exit_code,
+    )
+    return result.exit_code
+
+
+def say_finding(finding: Finding, screen: Screen) -> None:
+    """Shows a finding when it is seen: an error in full, anything else in a line. On standard error."""
+    if finding.severity is Severity.ERROR:
+        screen.complain(explain_finding(finding))
+    else:
+        screen.complain(f"emberward: {finding.severity.value} {finding.code} {finding.message}")
+
+
+def run_verb(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Option("--name", help="The run's name; else the script's.")] = None,
+    runs: Annotated[Path, typer.Option("--runs", help="Where run folders lie.")] = Path("runs"),
+    restarts: Annotated[int, typer.Option("--restarts", min=0, help="How often to start again after a failure.")] = 0,
+    grace_s: Annotated[
+        float, typer.Option("--grace-s", min=0.0, help="Seconds from SIGTERM to SIGKILL when we end the job.")
+    ] = 10.0,
+    act_after_s: Annotated[
+        float,
+        typer.Option("--act-after", min=0.0, help="Seconds that a hang must hold before the job is ended; 0: never."),
+    ] = 60.0,
+    notify: Annotated[
+        str | None, typer.Option("--notify", help="A command (finding as JSON on its stdin) or a URL (POST).")
+    ] = None,
+    kill_switch: Annotated[
+        Path | None, typer.Option("--kill-switch", help="A file that ends the run; default RUNS/NAME/kill-switch.")
+    ] = None,
+    no_record: Annotated[
+        bool, typer.Option("--no-record", help="Only supervise; record nothing in the ranks.")
+    ] = False,
+    is_json: JsonOption = False,
+) -> None:
+    """Supervise any command, unchanged: record, detect, explain, restart. emberward run -- torchrun ... train.py
+
+    The command's output, signals and exit code stay its own.
+    """
+    sys.stdout.flush()
+    options = RunOptions(
+        command=tuple(context.args),
+        name=name,
+        runs=runs,
+        max_restarts=restarts,
+        grace_s=grace_s,
+        act_after_s=act_after_s,
+        notify=notify,
+        kill_switch=kill_switch,
+        is_recorded=not no_record,
+        environment=dict(os.environ),
+    )
+    guarded(lambda screen: run_command(options, screen), is_json=is_json)

@@ -1,0 +1,133 @@
+"""The rank processes of a running command, found without its help, and how each of them ended."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberward.supervise._exits import Ended, ExitWatch
+from emberward.supervise._processes import ProcessId, identify
+
+MAX_MEMBERS = 4096
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One rank process; `ended` is None while it lives, `ring` None while it has no ring."""
+
+    rank: int
+    process: ProcessId
+    ended: Ended | None = None
+    ring: Path | None = None
+
+
+def rank_in(environment: Mapping[str, str]) -> int | None:
+    """The rank that a launcher gave this environment; None when there is none."""
+    for name in RANK_VARIABLES:
+        if (text := environment.get(name)) is not None and text.isdecimal():
+            return int(text)
+    return None
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment with which a process began; {} when it is gone or may not be read."""
+    try:
+        data = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (item.decode("utf-8", errors="replace").partition("=") for item in data.split(b"\0") if item)
+    return {name: value for name, _, value in pairs}
+
+
+def children_of(pid: int) -> list[int]:
+    """The living children of a process; [] when it is gone."""
+    found: list[int] = []
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text(encoding="ascii").split())
+    except OSError:
+        pass
+    return found
+
+
+def ranks_below(root: int) -> dict[int, int]:
+    """pid -> rank of the rank processes below `root`, itself included.
+
+    A process that has its parent's rank, such as a data loader's worker, is no rank of its own.
+    """
+    found: dict[int, int] = {}
+    left: list[tuple[int, int | None]] = [(root, None)]
+    while left and len(found) < MAX_MEMBERS:
+        pid, parents = left.pop()
+        rank = rank_in(environment_of(pid))
+        if rank is not None and rank != parents:
+            found[pid] = rank
+        left += [(child, rank) for child in children_of(pid)]
+    return found
+
+
+class Members:
+    """All rank processes that this attempt has had on this host, by pid. `close` it."""
+
+    def __init__(self, *, own_rank: int | None = None) -> None:
+        """`own_rank` is the rank of our own environment: what merely inherited it is no member."""
+        self._own_rank = own_rank
+        self._watches: dict[int, ExitWatch] = {}
+        self.by_pid: dict[int, Member] = {}
+
+    def add(self, ranks: Mapping[int, int], *, rings: Mapping[int, Path] | None = None) -> None:
+        """Takes up processes, pid -> rank, that are not known yet; one that is gone already is left out."""
+        for pid, rank in ranks.items():
+            known = self.by_pid.get(pid)
+            if known is None and rank != self._own_rank and len(self.by_pid) < MAX_MEMBERS:
+                known = self._take_up(pid, rank)
+            if known is not None and rings is not None and pid in rings:
+                known.ring = rings[pid]
+
+    def _take_up(self, pid: int, rank: int) -> Member | None:
+        process = identify(pid)
+        if process is None:
+            return None
+        try:
+            self._watches[pid] = ExitWatch(pid)
+        except OSError:
+            return None
+        self.by_pid[pid] = Member(rank=rank, process=process)
+        return self.by_pid[pid]
+
+    def look(self, *, now_unix: float) -> list[Member]:
+        """The members that ended since the last look. Does not wait."""
+        gone = []
+        for pid, watch in list(self._watches.items()):
+            if (ended := watch.ended(now_unix=now_unix)) is not None:
+                self.by_pid[pid].ended = ended
+                gone.append(self.by_pid[pid])
+                watch.close()
+                del self._watches[pid]
+        return gone
+
+    @property
+    def living(self) -> list[Member]:
+        """The members that have not ended."""
+        return [member for member in self.by_pid.values() if member.ended is None]
+
+    def latest(self) -> list[Member]:
+        """The youngest process of each rank, by rank: a launcher may have started a rank again."""
+        found: dict[int, Member] = {}
+        for member in self.by_pid.values():
+            before = found.get(member.rank)
+            if before is None or member.process.created > before.process.created:
+                found[member.rank] = member
+        return [found[rank] for rank in sorted(found)]
+
+    def close(self) -> None:
+        """Gives the file descriptors back."""
+        for watch in self._watches.values():
+            watch.close()
+        self._watches.clear()
+
+
+def first_failed(members: Iterable[Member]) -> Member | None:
+    """The member that ended first with another code than 0, as far as its code is known; None when there is none."""
+    failed = [each for each in members if each.ended is not None and each.ended.exit_code not in (0, None)]
+    return min(failed, key=lambda each: each.ended.seen_unix if each.ended else 0.0, default=None)

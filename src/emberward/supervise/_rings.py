@@ -1,0 +1,105 @@
+"""The ring folder of one attempt: made before the start, copied at an incident and at the end, and taken away."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from emberward.report import read_json, write_json
+from emberward.sources.attach import attach_environment
+from emberward.sources.ring import find_rings, new_ring_folder, remove_ring_folder
+from emberward.supervise._processes import ProcessId, identify, is_alive
+
+OWNER = "owner.json"
+MAX_COPIED_BYTES = 2 << 30
+MAX_KEPT_ATTEMPTS = 8
+_NAME = ("rank", "unranked-")
+
+
+def pid_of(ring: Path) -> int | None:
+    """The process that writes a ring, by the file's name; None when it is no ring's name."""
+    text = ring.stem.rpartition("-")[2]
+    return int(text) if ring.stem.startswith(_NAME) and text.isdecimal() else None
+
+
+def rank_of(ring: Path) -> int | None:
+    """The rank that writes a ring, by the file's name; None when it did not know its rank."""
+    text = ring.stem.partition("-")[0].removeprefix("rank")
+    return int(text) if text.isdecimal() else None
+
+
+class RingBox:
+    """The rings of one attempt on this host. `folder` is None when none could be made; `problem` says why."""
+
+    def __init__(self, job: str, *, owner: ProcessId | None) -> None:
+        """Makes the folder, and takes away those of this user that nobody owns any more. Never raises."""
+        self.folder: Path | None = None
+        self.problem: str | None = None
+        try:
+            self.folder = new_ring_folder(job)
+            _remove_abandoned(self.folder.parent, but=self.folder)
+            if owner is not None:
+                write_json(self.folder / OWNER, {"pid": owner.pid, "created": owner.created})
+        except OSError as error:
+            self.problem = f"no ring folder could be made: {error}"
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """`base` with what makes the ranks below it record into the rings; `base` alone without a folder."""
+        if self.folder is None:
+            return dict(base)
+        return attach_environment(base, ring_folder=self.folder)
+
+    def rings(self) -> dict[int, Path]:
+        """pid -> ring of all processes that have written one."""
+        if self.folder is None:
+            return {}
+        return {pid: ring for ring in find_rings(self.folder) if (pid := pid_of(ring)) is not None}
+
+    def copy(self, to: Path) -> None:
+        """Copies all rings, as they are now, to the folder `to`, up to MAX_COPIED_BYTES; keeps the newest attempts.
+
+        A copy that cannot be made sets `problem`; nothing is raised.
+        """
+        left = MAX_COPIED_BYTES
+        rings = self.rings().values()
+        if not rings:
+            return
+        try:
+            to.mkdir(parents=True, exist_ok=True)
+            for ring in rings:
+                left -= ring.stat().st_size
+                if left < 0:
+                    self.problem = f"rings over {MAX_COPIED_BYTES >> 30} GiB were not copied"
+                    break
+                aside = to / f".{ring.name}.tmp"
+                shutil.copyfile(ring, aside)
+                aside.replace(to / ring.name)
+            for old in sorted(to.parent.glob("attempt-*"))[:-MAX_KEPT_ATTEMPTS]:
+                shutil.rmtree(old, ignore_errors=True)
+        except OSError as error:
+            self.problem = f"rings could not be copied: {error}"
+
+    def remove(self) -> None:
+        """Takes the folder away."""
+        if self.folder is not None:
+            remove_ring_folder(self.folder)
+            with contextlib.suppress(OSError):
+                self.folder.parent.rmdir()
+
+
+def _remove_abandoned(above: Path, *, but: Path) -> None:
+    """Removes ring folders whose supervisor is gone and of whose processes none lives: somebody killed them all."""
+    for folder in above.iterdir():
+        said = read_json(folder / OWNER)
+        if folder == but or said is None or not isinstance(said.get("pid"), int):
+            continue
+        owner = ProcessId(pid=said["pid"], created=float(said.get("created") or 0.0))
+        pids = [pid for ring in find_rings(folder) if (pid := pid_of(ring)) is not None]
+        if not is_alive(owner) and not any(identify(pid) for pid in pids):
+            remove_ring_folder(folder)
+
+
+def own_identity() -> ProcessId | None:
+    """Who we are, as ring folders name their owner."""
+    return identify(os.getpid())

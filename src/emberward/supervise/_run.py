@@ -1,0 +1,60 @@
+"""Supervises any command: makes attempts until it ends well or the policy says no."""
+
+import os
+from dataclasses import dataclass
+
+from emberward.findings import Finding
+from emberward.runs import require_no_kill_switch
+from emberward.supervise._lock import hold_lock
+from emberward.supervise._overseer import Overseer
+from emberward.supervise._policy import Outcome
+from emberward.supervise._restart import RunEnd, decide_rerun
+from emberward.supervise._run_attempt import AttemptMaker, OnFinding, RunPlan, shell_code
+from emberward.supervise._signals import SignalDesk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a supervised command ended: its own exit code (128 + n for signal n), and what was found."""
+
+    exit_code: int
+    outcome: Outcome
+    num_attempts: int
+    findings: tuple[Finding, ...]
+    why: str
+
+
+def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
+    """How the command ended, after as many attempts as the policy allows; blocks. Call it from the main thread.
+
+    Signals to us are passed on. `on_finding` is called with each finding when it is seen. Raises ConfigError C108 when
+    the kill switch is set, C112 when the command cannot be started.
+    """
+    if plan.kill_switch is not None:
+        require_no_kill_switch(plan.kill_switch)
+    ends: list[RunEnd] = []
+    with SignalDesk() as desk, hold_lock(plan.folder, launcher_pid=os.getpid()):
+        overseer = Overseer(
+            plan.folder, plan.oversight, environment=plan.environment, around_start=desk.passing_on_the_mask
+        )
+        attempt = AttemptMaker(plan, overseer, desk, on_finding)
+        why = "started"
+        outcome = Outcome.FAILED
+        try:
+            while True:
+                result = attempt.run(why)
+                ends.append(result)
+                outcome = result.outcome
+                rerun = decide_rerun(ends, max_restarts=plan.max_restarts)
+                if not rerun.is_wanted:
+                    break
+                why = rerun.why
+        finally:
+            overseer.close(state=outcome.value)
+    return RunResult(
+        exit_code=shell_code(ends[-1].exit_code),
+        outcome=ends[-1].outcome,
+        num_attempts=len(ends),
+        findings=ends[-1].findings,
+        why=rerun.why,
+    )

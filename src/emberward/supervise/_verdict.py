@@ -1,0 +1,139 @@
+"""Why a supervised command failed: what its ranks' rings and exit codes say, as findings."""
+
+import shlex
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.ring import Mark, MarkKind, RingView, read_ring
+from emberward.supervise._death import RankEnd, death_finding, first_death
+from emberward.supervise._members import Member
+
+ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK})
+"""Verdicts that say why a rank died, where a death alone says only that it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingFacts:
+    """What a supervisor needs of a ring. `failure` is the exception that escaped the rank's program."""
+
+    num_calls: int
+    step: int | None
+    num_saves: int
+    saved_unix: float | None
+    failure: Mapping[str, Any] | None
+
+
+def read_facts(ring: Path) -> RingFacts | None:
+    """The facts of a ring as it is now; None when it cannot be read. Never raises."""
+    view = read_ring(ring)
+    return facts_of(view) if view.is_readable else None
+
+
+def facts_of(view: RingView) -> RingFacts:
+    """The facts of a ring's view."""
+    saves = [mark.ended_ns for mark in view.marks if mark.kind is MarkKind.SAVE and mark.ended_ns is not None]
+    escaped = [mark for mark in view.marks if mark.kind is MarkKind.EXCEPTION]
+    return RingFacts(
+        num_calls=view.num_calls,
+        step=view.step,
+        num_saves=len(saves),
+        saved_unix=_unix(view, max(saves)) if saves else None,
+        failure=_failure(view, escaped[-1]) if escaped else None,
+    )
+
+
+def _unix(view: RingView, at_ns: int) -> float:
+    return view.read_unix - (view.read_ns - at_ns) / 1e9
+
+
+def _failure(view: RingView, mark: Mark) -> dict[str, Any]:
+    kind, _, message = (mark.name or "exception").partition(": ")
+    site = None if mark.site is None else f"{mark.site.file}:{mark.site.line}"
+    return {"type": kind, "message": message, "time_unix": _unix(view, mark.began_ns), "site": site}
+
+
+def rank_end(member: Member, facts: RingFacts | None) -> RankEnd:
+    """How a member ended, in the words of the judge of deaths."""
+    ended = member.ended
+    raised = facts.failure if facts is not None and ended is not None and _may_have_raised(ended.exit_code) else None
+    return RankEnd(
+        rank=member.rank,
+        pid=member.process.pid,
+        host=socket.gethostname(),
+        exit_code=None if ended is None else ended.exit_code,
+        gone_unix=None if ended is None else ended.seen_unix,
+        failure=raised,
+    )
+
+
+def _may_have_raised(exit_code: int | None) -> bool:
+    """Whether a process that ended so may have ended by an exception: not with 0, and not when a signal killed it."""
+    return exit_code is None or exit_code > 0
+
+
+def judge_end(
+    *,
+    code: int,
+    command: Sequence[str],
+    members: Sequence[Member],
+    facts: Mapping[int, RingFacts],
+    verdicts: Sequence[Finding],
+    due: Finding | None,
+    ended_by_us: bool,
+) -> tuple[Finding, ...]:
+    """The error findings of a failed attempt, the cause first. `verdicts` are the watcher's; for `due` we ended it.
+
+    What died after we ended the job died of that. Else a verdict that tells why a rank raised comes before the death,
+    the death before what the watcher saw of it, and the command's own end is told when no rank's is known.
+    """
+    if due is not None:
+        return (due, *(each for each in verdicts if each != due))
+    rooted = [each for each in verdicts if each.kind in ROOTED]
+    others = [each for each in verdicts if each.kind not in ROOTED]
+    ends = [rank_end(member, facts.get(member.process.pid)) for member in members]
+    first = first_death(ends)
+    if first is None:
+        return (*rooted, *others, _command_failed(code, command)) if not (rooted or others) else (*rooted, *others)
+    culprit, certainty = first
+    bystanders = [end for end in ends if end.rank != culprit.rank]
+    found = death_finding(culprit, certainty, bystanders)
+    if culprit.failure is not None and isinstance(culprit.failure.get("site"), str):
+        found = replace(found, site=culprit.failure["site"])
+    if culprit.failure is None and found.cause is Cause.MAIN_EXITED and culprit.pid not in facts:
+        # Without a ring nobody saw whether it raised or left.
+        found = replace(found, cause=Cause.UNKNOWN)
+    if ended_by_us:
+        lines = "its launcher did not end the job within seconds: SIGTERM, then SIGKILL, by pid"
+        found = replace(found, evidence=(*found.evidence, lines))
+    return (*rooted, found, *(each for each in others if each.culprit_ranks != found.culprit_ranks))
+
+
+def _command_failed(code: int, command: Sequence[str]) -> Finding:
+    """The finding for a command that failed and of whose ranks nothing is known."""
+    how = f"exit code {code}" if code >= 0 else f"killed by {_signal_name(-code)}"
+    crash = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
+    cause = Cause.MAIN_EXITED if code >= 0 else Cause.SEGFAULT if -code in crash else Cause.KILLED
+    return Finding(
+        code="L106",
+        severity=Severity.ERROR,
+        kind=Kind.CRASH,
+        cause=cause,
+        certainty=Certainty.OBSERVED,
+        message=f"the command failed: {how}",
+        hosts=(socket.gethostname(),),
+        evidence=(shlex.join(command),),
+        ruled_out=("a rank that died first: no rank process was seen to fail",),
+        next="read the command's own output above",
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,80 @@
+"""The watcher's program: looks at the ranks of one attempt and says what it finds, one JSON object a line.
+
+    python -m emberward.supervise.watcher RING_FOLDER
+
+It reads facts on its standard input, ``{"exits": {"PID": CODE}}`` and ``{"conclude": true}``, and ends with that
+input. Each line that it writes has ``findings``, ``resolved`` and ``done`` (the last word after ``conclude``). A line
+without findings says that it is alive. See [Note: the watcher's fate].
+"""
+
+import json
+import os
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from emberward.sources.live import Watcher, WatchReport
+
+POLL_S = 1.0
+MAX_READ_BYTES = 1 << 16
+
+
+class _Input:
+    """Our standard input, read without waiting longer than asked."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._rest = b""
+        self.is_closed = False
+        self.exits: dict[int, int] = {}
+        self.must_conclude = False
+
+    def wait(self, timeout_s: float) -> None:
+        """Takes what is told within `timeout_s`; returns at once when something is."""
+        ready, _, _ = select.select([self._descriptor], [], [], timeout_s)
+        if not ready:
+            return
+        data = os.read(self._descriptor, MAX_READ_BYTES)
+        self.is_closed = not data
+        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+        for line in whole.splitlines():
+            self._take(json.loads(line))
+
+    def _take(self, told: dict[str, Any]) -> None:
+        self.exits |= {int(pid): code for pid, code in (told.get("exits") or {}).items()}
+        self.must_conclude |= bool(told.get("conclude"))
+
+
+def line_of(report: WatchReport, *, is_done: bool = False) -> bytes:
+    """A report as one line."""
+    value = {
+        "findings": [finding.to_json() for finding in report.findings],
+        "resolved": [finding.to_json() for finding in report.resolved],
+        "done": is_done,
+    }
+    return json.dumps(value).encode() + b"\n"
+
+
+def main(folder: Path) -> int:
+    """Watches until the input closes or the last word is asked for; the exit code."""
+    told = _Input(0)
+    watcher = Watcher(folder)
+    while not told.is_closed:
+        if told.must_conclude:
+            os.write(1, line_of(watcher.end(told.exits), is_done=True))
+            break
+        began_s = time.monotonic()
+        os.write(1, line_of(watcher.poll(told.exits)))
+        told.wait(max(POLL_S - (time.monotonic() - began_s), 0.0))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        code = main(Path(sys.argv[1]))
+    except BrokenPipeError:
+        code = 0
+    # Not sys.exit: nothing that a look left behind may keep this process.
+    os._exit(code)
