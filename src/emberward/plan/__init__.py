@@ -3,10 +3,11 @@
 from emberward.plan._activations import Tiling, layer_bytes, peak_bytes
 from emberward.plan._batch import BatchPlan, solve_batch
 from emberward.plan._boxing import BoxingAdvice, advise_partial, find_route, naive_route, route_through
+from emberward.plan._buffers import Buffers, buffered_trace, plan_buffers, rank_buffers
 from emberward.plan._groups import GroupSet, group_sets, mesh_axes
 from emberward.plan._learning_rate import RatePlan, learning_rate
 from emberward.plan._memory import RankMemory, StepShape, rank_memory
-from emberward.plan._program import HOST, Pipe, pipeline_program, pipeline_trace, program_text
+from emberward.plan._program import HOST, BufferKind, Pipe, pipeline_program, pipeline_trace, program_text
 from emberward.plan._ramp import Ramp, RampPhase
 from emberward.plan._route import CSV_HEADER, BoxingStep, Move, Piece, Placed, Route, transfer_pieces
 from emberward.plan._schedule import (
@@ -33,6 +34,8 @@ __all__ = [
     "BatchPlan",
     "BoxingAdvice",
     "BoxingStep",
+    "BufferKind",
+    "Buffers",
     "GroupSet",
     "Move",
     "Piece",
@@ -52,6 +55,7 @@ __all__ = [
     "advise_partial",
     "balance",
     "bubble_fraction",
+    "buffered_trace",
     "find_route",
     "forward_only",
     "gpipe",
@@ -65,7 +69,9 @@ __all__ = [
     "peak_bytes",
     "pipeline_program",
     "pipeline_trace",
+    "plan_buffers",
     "program_text",
+    "rank_buffers",
     "rank_memory",
     "rank_traffic",
     "require_complete",

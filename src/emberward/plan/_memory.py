@@ -10,7 +10,8 @@ holds at its peak, beside them:
 - unsharded gradients: below ZeRO-2 float32 sums of the whole stage while micro-batches are added up, else one layer's,
   in the compute type and as the float32 that is sent.
 - activations: see `_activations.py`. Recomputation adds one layer's while that layer's backward runs.
-- buffers: what travels between stages, received one computation early, and ALiBi's bias, which each layer keeps.
+- buffers: what travels between stages, as many as `_buffers.py` plans, and ALiBi's bias, which each layer keeps. A
+  forward's input counts as received until its compute ends, and as an activation besides: so much is held twice here.
 Not counted: the allocator's rounding and cache, communicators, the device's context, temporaries of single kernels.
 """
 
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 
 from emberward.layout import Axis, Decoder, DecoderTensor, Layout, Mesh, Placement, Split, local_shape
 from emberward.plan._activations import Tiling, layer_bytes, peak_bytes, stage_bytes
+from emberward.plan._buffers import rank_buffers
+from emberward.plan._program import BufferKind
 from emberward.plan._schedule import Schedule
 
 _FLOAT_BYTES = 4
@@ -123,7 +126,7 @@ def rank_memory(shape: StepShape, rank: int) -> RankMemory:
         gathered_bytes=gathered,
         unsharded_gradient_bytes=unsharded,
         activation_bytes=_activation_bytes(shape, stages, pp_rank),
-        buffer_bytes=_buffer_bytes(shape, stages),
+        buffer_bytes=_buffer_bytes(shape, stages, pp_rank),
     )
 
 
@@ -166,11 +169,10 @@ def _activation_bytes(shape: StepShape, stages: Sequence[int], pp_rank: int) -> 
     return peak + (layer_bytes(shape.decoder, shape.tiling) if shape.tiling.recompute else 0)
 
 
-def _buffer_bytes(shape: StepShape, stages: Sequence[int]) -> int:
-    """Received results and gradients that wait for their turn, the gradient that leaves, and ALiBi's biases."""
-    transfers = 0
-    if shape.schedule.num_ranks > 1:
-        transfers = sum(2 * (not shape.is_first(stage)) + (not shape.is_last(stage)) for stage in stages)
+def _buffer_bytes(shape: StepShape, stages: Sequence[int], pp_rank: int) -> int:
+    """Results that were received or are leaving, as many as are planned, and ALiBi's biases."""
+    buffers = rank_buffers(shape.schedule, pp_rank)
+    transfers = sum(each.count for each in buffers if each.kind is not BufferKind.KEPT)
     decoder, tiling = shape.decoder, shape.tiling
     num_layers = sum(len(shape.stage_layers[stage]) for stage in stages)
     has_alibi = decoder.has_embed_norm

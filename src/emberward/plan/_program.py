@@ -12,13 +12,19 @@ events, so that what runs, what is proved, what is recorded and what is drawn ar
 - A receive is posted one compute early, so that the transfer runs beside that compute; the host waits for it right
   before the compute that needs it.
 - The send of a forward's result is waited for at the backward of the same micro-batch: the peer has answered by then,
-  so that the wait costs nothing and memory stays bounded by the schedule. Other sends are waited for at the end.
+  so that the wait costs nothing and memory stays bounded by the schedule.
+- Any other result (a gradient, in evaluation a forward's) is waited for before a later compute that makes one for the
+  same edge: the first by which it has left by the schedule's own clock (`_clock.py`). So what is held is bounded, and
+  no compute is late. The last are waited for at the end.
+- With `has_credits` each buffer is an `Acquire` and a `Release` on the host's lane: see `_buffers.py` [Note: buffers].
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from emberward.events import (
+    Acquire,
     Body,
     Collective,
     Compute,
@@ -30,6 +36,7 @@ from emberward.events import (
     Phase,
     Recv,
     Ref,
+    Release,
     Send,
     Stage,
     Trace,
@@ -38,6 +45,7 @@ from emberward.events import (
     describe,
 )
 from emberward.layout import Mesh
+from emberward.plan._clock import Clock, clock_of
 from emberward.plan._groups import group_sets
 from emberward.plan._schedule import Action, Schedule, Work
 
@@ -131,6 +139,11 @@ class _Writer:
     posted: dict[tuple[int, int], int] = field(default_factory=dict)
     receives: dict[Action, Ref] = field(default_factory=dict)
     sends: dict[Action, Ref] = field(default_factory=dict)
+    has_credits: bool = False
+    has_backward: bool = True
+    clock: Clock | None = None
+    left: list[Action] = field(default_factory=list)
+    """Results that are leaving and are not kept, oldest first."""
 
     def host(self, body: Body, phase: Phase) -> None:
         self.last_host = self.builder.add(self.rank, HOST, body, phase=phase).ref
@@ -157,6 +170,7 @@ class _Writer:
 
     def recv(self, edge: _Edge) -> Ref:
         pipe = self.pipe
+        self.acquire(BufferKind.RECEIVED, edge.target)
         body = Recv(
             peer=pipe.ranks[edge.sender],
             group=self.group(edge.sender, edge.receiver),
@@ -181,6 +195,65 @@ class _Writer:
         )
         self.sends[edge.source] = self.transfer(edge.sender, edge.receiver, body, _phase(edge.source))
 
+    def acquire(self, kind: "BufferKind", action: Action) -> None:
+        """Takes a buffer for what `action` gets, makes or keeps, when buffers are counted."""
+        if self.has_credits:
+            self.host(Acquire(credit=buffer_name(kind, action)), _phase(action))
+
+    def release(self, kind: "BufferKind", action: Action, phase: Phase) -> None:
+        """Gives the buffer back."""
+        if self.has_credits:
+            self.host(Release(credit=buffer_name(kind, action)), phase)
+
+    def wait_for_what_left(self, action: Action) -> None:
+        """Waits for the results of `action`'s edge that have left when it starts. See [Note: program]."""
+        assert self.clock is not None
+        for source in [each for each in self.left if (each.stage, each.work) == (action.stage, action.work)]:
+            if self.clock.has_left(source, action):
+                self.wait_for_send(source, _phase(action))
+
+    def wait_for_send(self, source: Action, phase: Phase) -> None:
+        """Waits until what `source` made has left."""
+        self.host(Wait(on=self.sends.pop(source)), phase)
+        if source in self.left:
+            self.left.remove(source)
+            self.release(BufferKind.LEAVING, source, phase)
+
+    def run(self, action: Action, edge: _Edge | None) -> None:
+        """The compute of `action` between the taking and giving back of its buffers, and the send of its result."""
+        leaves = edge is not None and not self.is_kept(action)
+        if leaves:
+            self.wait_for_what_left(action)
+            self.acquire(BufferKind.LEAVING, action)
+        if self.is_kept(action):
+            self.acquire(BufferKind.KEPT, action)
+        self.host(Compute(name=str(action)), _phase(action))
+        if action.work is Work.BACKWARD:
+            self.release(BufferKind.KEPT, action, _phase(action))
+        if action in self.receives:
+            self.release(BufferKind.RECEIVED, action, _phase(action))
+        if leaves:
+            self.left.append(action)
+        if edge is not None:
+            self.send(edge)
+
+    def is_kept(self, action: Action) -> bool:
+        """Whether what `action` makes stays until its backward anyway."""
+        return self.has_backward and action.work is Work.FORWARD
+
+
+class BufferKind(StrEnum):
+    """What a buffer holds. See `_buffers.py` [Note: buffers]."""
+
+    KEPT = "kept"
+    RECEIVED = "received"
+    LEAVING = "leaving"
+
+
+def buffer_name(kind: BufferKind, action: Action) -> str:
+    """The credit of a stage's buffers of one kind: ``kept 0``, ``received 1F``, ``leaving 1B``."""
+    return f"{kind.value} {action.stage}" + ("" if kind is BufferKind.KEPT else action.work.value)
+
 
 def _phase(action: Action) -> Phase:
     return Phase(micro_batch=action.mb, stage=_STAGE[action.work])
@@ -191,7 +264,9 @@ def _tag(source: Action) -> int:
     return 2 * source.stage + (0 if source.work is Work.FORWARD else 1)
 
 
-def pipeline_program(schedule: Schedule, pipe: Pipe, pp_rank: int, *, tail: Sequence[Body] = ()) -> tuple[Event, ...]:
+def pipeline_program(
+    schedule: Schedule, pipe: Pipe, pp_rank: int, *, tail: Sequence[Body] = (), has_credits: bool = False
+) -> tuple[Event, ...]:
     """The program of `pp_rank`: its schedule with sends, receives and waits, then `tail` on the host's lane.
 
     `tail` holds what ends a step on every rank (gradient collectives, optimizer). See [Note: program].
@@ -199,23 +274,27 @@ def pipeline_program(schedule: Schedule, pipe: Pipe, pp_rank: int, *, tail: Sequ
     rank = pipe.ranks[pp_rank]
     builder = TraceBuilder(world_size=max(pipe.ranks) + 1, observer=Observer.PLAN)
     builder.observe(rank)
-    writer = _Writer(rank=rank, pipe=pipe, pp_rank=pp_rank, builder=builder, channels=_channels(schedule))
     order = schedule.orders[pp_rank]
+    writer = _Writer(
+        rank=rank,
+        pipe=pipe,
+        pp_rank=pp_rank,
+        builder=builder,
+        channels=_channels(schedule),
+        clock=clock_of(schedule),
+        has_credits=has_credits,
+        has_backward=any(action.work is Work.BACKWARD for action in order),
+    )
     for index, action in enumerate(order):
         for ahead in order[index : index + 2]:
             writer.post_receives_until(ahead)
         if action in writer.receives:
             writer.host(Wait(on=writer.receives[action]), _phase(action))
-        if action.work is Work.BACKWARD:
-            sent = writer.sends.pop(Action(action.stage, Work.FORWARD, action.mb), None)
-            if sent is not None:
-                writer.host(Wait(on=sent), _phase(action))
-        writer.host(Compute(name=str(action)), _phase(action))
-        edge = _edge_after(schedule, action)
-        if edge is not None:
-            writer.send(edge)
-    for ref in writer.sends.values():
-        writer.host(Wait(on=ref), Phase())
+        if action.work is Work.BACKWARD and Action(action.stage, Work.FORWARD, action.mb) in writer.sends:
+            writer.wait_for_send(Action(action.stage, Work.FORWARD, action.mb), _phase(action))
+        writer.run(action, _edge_after(schedule, action))
+    for source in list(writer.sends):
+        writer.wait_for_send(source, Phase())
     for body in tail:
         writer.host(body, Phase(stage=Stage.OPTIMIZER))
     return builder.build().events[rank]

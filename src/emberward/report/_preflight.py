@@ -19,7 +19,16 @@ from emberward.perf import (
     StepPlan,
     predict,
 )
-from emberward.plan import RankMemory, StepShape, Traffic, bubble_fraction, rank_memory, rank_traffic
+from emberward.plan import (
+    Buffers,
+    RankMemory,
+    StepShape,
+    Traffic,
+    bubble_fraction,
+    rank_buffers,
+    rank_memory,
+    rank_traffic,
+)
 from emberward.recipe import ComputeType, Recipe, Resolved
 from emberward.report._published import slots_of
 from emberward.report._step_shape import decoder_of, step_shape_of
@@ -46,6 +55,7 @@ class Role:
     layers: tuple[range, ...]
     memory: RankMemory
     traffic: tuple[Traffic, ...]
+    buffers: tuple[Buffers, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +127,7 @@ def _role(shape: StepShape, pp_rank: int) -> Role:
         layers=tuple(shape.stage_layers[stage] for stage in memory.stages),
         memory=memory,
         traffic=rank_traffic(shape, rank),
+        buffers=rank_buffers(shape.schedule, pp_rank),
     )
 
 

@@ -51,6 +51,10 @@ def _traffic_rows(roles: Sequence[Role]) -> list[str]:
     return table(["pp", "group", "calls", "payload", "sent", "by"], rows)
 
 
+def _buffers_text(role: Role) -> str:
+    return ", ".join(f"{each.credit} x{each.count}" for each in role.buffers)
+
+
 def _prediction_lines(page: Preflight) -> list[str]:
     if page.hardware is None:
         return ["step time   not predicted on CPU"]
@@ -84,6 +88,9 @@ def preflight_text(page: Preflight) -> str:
     lines += [f"  {line}" for line in _memory_rows(page.roles)]
     lines += ["", "  bytes a rank and step"]
     lines += [f"  {line}" for line in _traffic_rows(page.roles)]
+    if len(page.roles) > 1:
+        lines += ["", "  buffers of a micro-batch each, the fewest that keep the schedule live and full"]
+        lines += [f"  pp {role.pp_rank}  {_buffers_text(role)}" for role in page.roles]
     lines += ["", f"  bubble      {100 * page.bubble:.1f}% with {page.num_mb} micro-batches"]
     lines += [f"  {line}" for line in _prediction_lines(page)]
     return "\n".join(lines)
@@ -201,6 +208,7 @@ def _role_json(role: Role) -> dict[str, Any]:
         "layers": [[each.start, each.stop] for each in role.layers],
         "num_parameters": role.memory.num_parameters,
         "memory": {**memory, "total_bytes": role.memory.total_bytes},
+        "buffers": {each.credit: each.count for each in role.buffers},
         "traffic": [
             {
                 "group": row.group,
