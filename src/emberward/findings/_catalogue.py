@@ -79,7 +79,10 @@ CATALOGUE: dict[str, CodeEntry] = {
     **_rows(Kind.MISSING, {"H104": "a rank left out or added a call", "H109": "a send or receive that nobody answers"}),
     **_rows(Kind.MISSING, {"H129": "a group that not every rank creates"}),
     **_rows(Kind.CRASH, {"H105": "a rank died and the others wait"}),
-    **_rows(Kind.RESOURCE, {"H108": "a file cannot be read", "H126": "a process cannot be looked at"}),
+    **_rows(
+        Kind.RESOURCE,
+        {"H108": "a file cannot be read", "H126": "a process cannot be looked at", "H127": "the watcher failed"},
+    ),
     **_rows(Kind.NONE, {"H110": "no hang seen", "H115": "two incidents compared", "H128": "the job goes on"}),
     **_rows(Kind.DEADLOCK, {"H111": "a ring of sends and receives", "H133": "a cycle through a bounded buffer"}),
     **_rows(Kind.LINK, {"H113": "the network card reported errors"}),

@@ -1,5 +1,6 @@
 """Starts a program of this folder on real ranks, with or without the recorder, and watches it until a verdict."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from emberward.findings import Finding, Severity
 from emberward.sources.attach import attach_environment
-from emberward.sources.live import Look, Watcher
+from emberward.sources.live import Look, Watcher, descendants, parents
 from emberward.sources.ring import new_ring_folder, remove_ring_folder
 from ranks.hangs.truth import Truth
 
@@ -69,11 +70,12 @@ class HangJob:
             )
 
     def __exit__(self, *_: object) -> None:
+        below = parents()
+        doomed = [p for process in self.processes for p in (process.pid, *descendants(process.pid, below))]
+        for pid in doomed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for process in self.processes:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
         remove_ring_folder(self.ring_folder)
 

@@ -90,7 +90,8 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
     findings += evidence.prior
     world = flight_judge.world if flight_judge is not None else tuple(sorted(by_rank))
     missing = tuple(r for r in world if r not in evidence.flights) if evidence.flights else ()
-    findings = refine(_agree(findings, by_rank), frames_by_rank(evidence.flights, by_rank), line_of)
+    where = frames_by_rank(evidence.flights, by_rank)
+    findings = refine(_agree(findings, by_rank), where, evidence.flights, line_of)
     if not findings:
         findings = [_nothing(evidence)]
     findings = _noted(_sorted(findings), evidence, missing)

@@ -8,6 +8,7 @@ from emberward.sources.dumps._flight import RankFlight
 from emberward.sources.dumps._frames import Frame, user_frame
 from emberward.sources.dumps._program import handler_around, left_the_loop, swallowing_handler, text_of
 from emberward.sources.dumps._say import ranks_text, verb
+from emberward.sources.dumps._usual import by_order
 from emberward.sources.dumps._waits import LineOf, Reading
 
 _UNCLEAR = frozenset(
@@ -36,9 +37,15 @@ def frames_by_rank(flights: Mapping[int, RankFlight], readings: Mapping[int, Rea
     return out
 
 
-def refine(findings: Sequence[Finding], frames: Mapping[int, tuple[Frame, ...]], line_of: LineOf) -> list[Finding]:
-    """The findings, with the cause that the text gives where calls and stacks leave several open."""
-    return [_refined(finding, frames, line_of) for finding in findings]
+def refine(
+    findings: Sequence[Finding],
+    frames: Mapping[int, tuple[Frame, ...]],
+    flights: Mapping[int, RankFlight],
+    line_of: LineOf,
+) -> list[Finding]:
+    """The findings, with the cause that history and text give where the calls that meet leave several open."""
+    refined = [_refined(finding, frames, line_of) for finding in findings]
+    return [by_order(finding, flights, line_of) for finding in refined]
 
 
 def _refined(finding: Finding, frames: Mapping[int, tuple[Frame, ...]], line_of: LineOf) -> Finding:

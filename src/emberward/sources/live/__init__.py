@@ -10,7 +10,15 @@ from emberward.sources.live._find import FoundJob, FoundRank, find_job
 from emberward.sources.live._judge import judge_looks
 from emberward.sources.live._limits import Limits, limits_of
 from emberward.sources.live._look import Look, Moment, RankLook, RingFacts, join_looks
-from emberward.sources.live._process import ProcessFacts, ProcessState, ThreadFacts, WaitingIn, read_process_facts
+from emberward.sources.live._process import (
+    ProcessFacts,
+    ProcessState,
+    ThreadFacts,
+    WaitingIn,
+    descendants,
+    parents,
+    read_process_facts,
+)
 from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._take import look_at_job, look_at_rings, newest_rings
 from emberward.sources.live._watcher import Watcher, WatchReport, resumed_finding
@@ -30,6 +38,7 @@ __all__ = [
     "WaitingIn",
     "WatchReport",
     "Watcher",
+    "descendants",
     "explain_pids",
     "find_job",
     "join_looks",
@@ -38,6 +47,7 @@ __all__ = [
     "look_at_job",
     "look_at_rings",
     "newest_rings",
+    "parents",
     "read_process_facts",
     "resumed_finding",
     "ring_facts",

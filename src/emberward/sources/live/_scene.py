@@ -99,7 +99,9 @@ class Scene:
     def evidence(self) -> Evidence:
         """What the judge of dumps reads."""
         stacks = [
-            replace(process, rank=rank if process.pid == seen.process.pid else None, host=seen.host)
+            replace(process, rank=rank, host=seen.host)
+            if process.pid == seen.process.pid
+            else replace(process, rank=None, host=seen.host, parent_pid=seen.process.pid)
             for rank, seen in self.look.ranks.items()
             for process in seen.stacks
         ]
@@ -116,12 +118,17 @@ class Scene:
         return frozenset(free)
 
 
-def flights_of(rings: Mapping[int, RingFacts]) -> dict[int, RankFlight]:
-    """Each rank's calls as a dump of its own; a ring that cannot be believed is left out."""
+def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict[int, RankFlight]:
+    """Each rank's calls as a dump of its own; a ring that cannot be believed is left out.
+
+    `is_past`: only those that have completed.
+    """
     reader = FlightReader()
     out = {}
     for rank, ring in rings.items():
         flight = dict(ring.flight)
+        if is_past:
+            flight["entries"] = [entry for entry in flight.get("entries", ()) if entry.get("retired")]
         try:
             out[rank] = reader.read(flight, rank=rank, path=f"ring of rank {rank}")
         except (DumpFormatError, KeyError, TypeError, ValueError):

@@ -48,7 +48,8 @@ def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
     finding = _with_motion(finding, scene)
     why = _proof(finding, scene) if has_two else None
     if why is not None:
-        return replace(finding, severity=Severity.ERROR, evidence=(*finding.evidence, why))
+        evidence = (*finding.evidence, why)
+        return replace(finding, severity=Severity.ERROR, certainty=Certainty.OBSERVED, evidence=evidence)
     return _lasting(finding, scene, may_come)
 
 

@@ -7,6 +7,7 @@ the rank goes on standing still, looks go on at growing distances, until the job
 """
 
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,7 +77,16 @@ class Watcher:
         self._ending: set[int] = set()
 
     def poll(self, exits: Mapping[int, int] | None = None) -> WatchReport:
-        """What is new. `exits`: exit codes by pid, as far as the caller knows (minus the signal's number)."""
+        """What is new. `exits`: exit codes by pid, as far as the caller knows (minus the signal's number).
+
+        Never raises: a watcher that fails says so in a finding (H127), and tries again.
+        """
+        try:
+            return self._poll(exits)
+        except Exception as error:  # noqa: BLE001 (whatever went wrong here, the job must stay watched)
+            return WatchReport(findings=self._new((failed_finding(error),)))
+
+    def _poll(self, exits: Mapping[int, int] | None) -> WatchReport:
         views = newest_rings(self.ring_folder, num_events=0)
         now_s = self._clock()
         still, dead = self._still(views), self._dead(views)
@@ -94,7 +104,13 @@ class Watcher:
         return WatchReport(findings=(*faults, *self._new(found)), resolved=self._gone(found), is_still=True, look=look)
 
     def end(self, exits: Mapping[int, int] | None = None) -> WatchReport:
-        """The verdict on a job whose processes have ended, from what their rings still hold."""
+        """The verdict on a job whose processes have ended, from what their rings still hold. Never raises."""
+        try:
+            return self._end(exits)
+        except Exception as error:  # noqa: BLE001 (as in `poll`)
+            return WatchReport(findings=self._new((failed_finding(error),)))
+
+    def _end(self, exits: Mapping[int, int] | None) -> WatchReport:
         views = newest_rings(self.ring_folder)
         look = self._take(views)
         found = self.judge(self._last, look, exits=exits)
@@ -181,7 +197,9 @@ class Watcher:
             return ()
         self._checked = {rank: view.num_calls for rank, view in views.items()}
         views = newest_rings(self.ring_folder, num_events=min(MAX_CHECKED, max(made.values()) + MIN_CHECKED))
-        evidence = Evidence(label="the job", flights=flights_of({r: ring_facts(view) for r, view in views.items()}))
+        evidence = Evidence(
+            label="the job", flights=flights_of({r: ring_facts(view) for r, view in views.items()}, is_past=True)
+        )
         faults = [
             replace(f, certainty=Certainty.OBSERVED)
             for f in judge(evidence, line_of=self._line_of).findings
@@ -204,4 +222,20 @@ def resumed_finding(resolved: Finding) -> Finding:
         severity=Severity.NOTICE,
         evidence=(),
         next_step="nothing; a report of the run shows how long it took",
+    )
+
+
+def failed_finding(error: Exception) -> Finding:
+    """The warning that says that the watcher itself failed."""
+    trace = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(trace[-1].filename).name}:{trace[-1].lineno}" if trace else ""
+    return hang_finding(
+        "H127",
+        f"the watcher of live jobs failed: {type(error).__name__}: {error}"[:300],
+        kind=Kind.RESOURCE,
+        cause=Cause.NONE,
+        certainty=Certainty.OBSERVED,
+        severity=Severity.WARNING,
+        evidence=(f"raised{where}; the job runs on, and is looked at again",),
+        next_step="report this with the rings of the job; until then watch it with: emberward explain PID",
     )

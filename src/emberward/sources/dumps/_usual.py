@@ -1,0 +1,84 @@
+"""A call that meets another one: was it made instead, was the other left out, or is it one too many?
+
+Left out, when in the rank's own earlier rounds just this call followed the one that its peers make now. One too many,
+when nobody made it before, and the text shows no choice between the two. Else it was made instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from emberward.findings import Cause, Finding, Kind
+from emberward.sources.dumps._flight import Call, RankFlight
+from emberward.sources.dumps._frames import user_frame
+from emberward.sources.dumps._order import history
+from emberward.sources.dumps._say import ranks_text, verb
+from emberward.sources.dumps._waits import LineOf
+
+MAX_LINES_APART = 200
+"""Most lines between two calls that are searched for an ``else``."""
+
+
+def _like(left: Call, right: Call) -> bool:
+    return (left.group, left.op, left.site) == (right.group, right.op, right.site)
+
+
+def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call] | None:
+    """The open call of the culprit and the one of a waiting rank that it meets; None when they do not meet."""
+    ours = flights[finding.culprit_ranks[0]].head if finding.culprit_ranks[0] in flights else None
+    if ours is None or ours.is_p2p:
+        return None
+    for rank in finding.waiting_ranks:
+        theirs = flights[rank].head if rank in flights else None
+        if theirs is not None and not theirs.is_p2p and (theirs.group, theirs.seq) == (ours.group, ours.seq):
+            return ours, theirs
+    return None
+
+
+def by_order(finding: Finding, flights: Mapping[int, RankFlight], line_of: LineOf) -> Finding:
+    """The finding, as a call left out or one too many where history and text say so."""
+    if finding.code not in ("M101", "M102") or finding.kind is not Kind.MISMATCH or not finding.culprit_ranks:
+        return finding
+    met = _met(finding, flights)
+    if met is None:
+        return finding
+    ours, theirs = met
+    ranks = finding.culprit_ranks
+    past = [call for call in history(flights[ranks[0]]) if call.record < ours.record and call.group == ours.group]
+    if any(_like(a, theirs) and _like(b, ours) and not _like(a, b) for a, b in pairwise(past)):
+        return replace(
+            finding,
+            kind=Kind.MISSING,
+            cause=Cause.SKIPPED_COLLECTIVE,
+            site=ours.site,
+            message=f"{ranks_text(ranks)} left out {theirs.text} at {theirs.site} and {verb(ranks, 'is', 'are')} in "
+            f"the call that follows it, {ours.text} at {ours.site}",
+            evidence=(finding.message, *finding.evidence),
+            next=f"read the condition around {theirs.site}: it does not hold on {ranks_text(ranks)}",
+        )
+    others = [call for flight in flights.values() for call in history(flight) if call is not ours]
+    is_new = not any(_like(call, ours) and call.record != ours.record for call in others)
+    if is_new and _is_before(ours, theirs, line_of):
+        return replace(
+            finding,
+            kind=Kind.MISSING,
+            cause=Cause.EXTRA_COLLECTIVE,
+            site=ours.site,
+            message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text} "
+            f"at {ours.site}, before the one at {theirs.site}",
+            evidence=(finding.message, *finding.evidence),
+            next=f"read the condition around {ours.site}: it holds on {ranks_text(ranks)} alone",
+        )
+    return finding
+
+
+def _is_before(ours: Call, theirs: Call, line_of: LineOf) -> bool:
+    """Whether our line comes before theirs in one function, and no ``else`` lies between: then both are to be made."""
+    left, right = user_frame(ours.frames), user_frame(theirs.frames)
+    if left is None or right is None or (left.file, left.function) != (right.file, right.function):
+        return False
+    if left.line is None or right.line is None or left.line >= right.line:
+        return False
+    last = min(right.line, left.line + MAX_LINES_APART)
+    texts = [line_of(replace(left, line=number)) for number in range(left.line + 1, last)]
+    return all(text is not None and not text.lstrip().startswith(("else:", "elif ")) for text in texts)
