@@ -111,7 +111,7 @@ class Heart(threading.Thread):
         try:
             handle: Any
             for handle in list(distributed_c10d._world.pg_map):
-                known = live.of_handle(handle)
+                known = live.by_handle.get(id(handle))
                 if known is not None and known.number:
                     sequence = handle._get_sequence_number_for_group()
                     has_moved = live.writer.sequence(known.number, sequence) or has_moved

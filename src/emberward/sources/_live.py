@@ -21,10 +21,9 @@ from emberward.sources._site import MAX_FRAMES, SiteFinder
 from emberward.sources.ring import MarkKind, RingWriter
 from emberward.sources.ring._format import OP_CREATE, OP_WAIT, CallFlag
 
+_FRAMES = range(MAX_FRAMES)
 MAX_CODES = 20_000
-"""Functions whose lines are remembered; then all are looked up anew."""
-MAX_SHAPES = 2_000
-"""Shapes of tensors that are told apart; calls on others are recorded with their size alone."""
+"""Lines and functions that are remembered; then all are looked up anew."""
 MAX_PENDING = 10_000
 """Calls under way that are known; more are recorded, yet without their end."""
 
@@ -38,17 +37,9 @@ class KnownGroup:
     ends_at_wait: bool
 
 
-@dataclass(slots=True)
-class Pending:
-    """A call that has not been waited for. `work`: weakly, torch's work or (not `is_work`) a tensor to wait for."""
-
-    number: int
-    group: int
-    is_transfer: bool
-    is_sync: bool
-    ends_at_wait: bool
-    is_work: bool
-    work: ReferenceType[Any]
+Pending = tuple[ReferenceType[Any], int, int, bool, bool, bool, bool]
+"""A call that has not been waited for: torch's work, or a tensor to wait for (weakly); number; group; and whether it is
+a transfer, was made with its wait, ends when the wait does, has a work that can be asked. A tuple, for its price."""
 
 
 class SiteNumbers:
@@ -57,24 +48,25 @@ class SiteNumbers:
     def __init__(self, writer: RingWriter) -> None:
         self._writer = writer
         self._finder = SiteFinder()
-        self._codes: dict[int, tuple[CodeType, dict[int, int] | None]] = {}
+        self._others: dict[int, CodeType] = {}
+        self._lines: dict[int, dict[int, int]] = {}
+        self._kept: list[CodeType] = []
         self.enclosing = 0
         """The line that stands for calls from threads without Python frames: where the backward was asked for."""
 
     def here(self) -> int:
         """The number of the innermost user's line above the caller, of the enclosing call when there is none."""
         frame: FrameType | None = sys._getframe(2)
-        codes = self._codes
-        for _ in range(MAX_FRAMES):
+        others = self._others
+        for _ in _FRAMES:
             if frame is None:
                 break
-            entry = codes.get(id(frame.f_code))
-            if entry is None:
-                entry = self._learn(frame)
-            lines = entry[1]
-            if lines is not None:
-                number = lines.get(frame.f_lasti)
-                return number if number is not None else self._line(frame, lines)
+            code = id(frame.f_code)
+            if code not in others:
+                lines = self._lines.get(code)
+                number = None if lines is None else lines.get(frame.f_lasti)
+                if number is not None or (number := self._learn(frame)) is not None:
+                    return number
             frame = frame.f_back
         return self.enclosing
 
@@ -90,17 +82,18 @@ class SiteNumbers:
             trace = trace.tb_next
         return number
 
-    def _learn(self, frame: FrameType) -> tuple[CodeType, dict[int, int] | None]:
-        if len(self._codes) >= MAX_CODES:
-            self._codes.clear()
+    def _learn(self, frame: FrameType) -> int | None:
+        """The number of a frame's line, None when it is not the user's; either way remembered."""
+        if len(self._kept) >= MAX_CODES:
+            self._others, self._lines, self._kept = {}, {}, []
         code = frame.f_code
-        entry = self._codes[id(code)] = (code, None if self._finder.of(frame) is None else {})
-        return entry
-
-    def _line(self, frame: FrameType, lines: dict[int, int]) -> int:
+        self._kept.append(code)
         site = self._finder.of(frame)
-        number = 0 if site is None else self._writer.site(site.file, site.line, site.function or "")
-        lines[frame.f_lasti] = number
+        if site is None:
+            self._others[id(code)] = code
+            return None
+        number = self._writer.site(site.file, site.line, site.function or "")
+        self._lines.setdefault(id(code), {})[frame.f_lasti] = number
         return number
 
 
@@ -150,9 +143,9 @@ class LiveRecorder:
         self.local = threading.local()
         self.quiet = threading.Lock()
         """Held by whoever touches torch's groups from beside, and while they are destroyed."""
-        self._shapes: dict[tuple[int, ...], int] = {}
         self._table = GroupTable()
-        self._by_handle: dict[int, KnownGroup] = {}
+        self.by_handle: dict[int, KnownGroup] = {}
+        """Groups by the address of torch's handle."""
         self._by_name: dict[str, KnownGroup] = {}
         self._num_batches = 0
 
@@ -168,12 +161,8 @@ class LiveRecorder:
 
     def know(self, handle: object, name: str, known: KnownGroup) -> None:
         """Remembers which group torch's handle and name mean."""
-        self._by_handle[id(handle)] = known
+        self.by_handle[id(handle)] = known
         self._by_name[name] = known
-
-    def of_handle(self, handle: object) -> KnownGroup | None:
-        """The group behind torch's handle, None when it is not known."""
-        return self._by_handle.get(id(handle))
 
     def of_name(self, name: str) -> KnownGroup | None:
         """The group that torch calls `name`, None when it is not known."""
@@ -182,7 +171,7 @@ class LiveRecorder:
     def forget(self, handles: Sequence[object], names: Sequence[str]) -> None:
         """Keeps the given handles and names alone: an address may be used again."""
         kept, kept_names = {id(handle) for handle in handles}, set(names)
-        self._by_handle = {key: known for key, known in self._by_handle.items() if key in kept}
+        self.by_handle = {key: known for key, known in self.by_handle.items() if key in kept}
         self._by_name = {name: known for name, known in self._by_name.items() if name in kept_names}
         if not kept:
             self._table = GroupTable()
@@ -206,42 +195,38 @@ class LiveRecorder:
         A call that was made with its wait has no wait of its own: number 0.
         """
         pending = self.pending.pop(id(work), None)
-        if pending is None or pending.work() is not work:
+        if pending is None or pending[0]() is not work:
             return None
-        if pending.is_sync:
+        if pending[4]:
             return pending, 0
-        number = self.writer.call(OP_WAIT, 0, site=self.sites.here(), flags=CallFlag.BLOCKING, target=pending.number)
+        number = self.writer.call(OP_WAIT, 0, site=self.sites.here(), flags=CallFlag.BLOCKING, target=pending[1])
         return pending, number
 
     def waited(self, pending: Pending, wait: int) -> None:
         """Notes that a wait has returned."""
-        if pending.ends_at_wait:
-            self.writer.done(pending.number, pending.group, is_transfer=pending.is_transfer)
+        if pending[5]:
+            self.writer.done(pending[1], pending[2], is_transfer=pending[3])
         if wait:
             self.writer.done(wait)
 
     def failed(self, pending: Pending, wait: int) -> None:
         """Notes that a wait has raised."""
-        self.writer.raised(pending.number)
+        self.writer.raised(pending[1])
         if wait:
             self.writer.raised(wait)
 
     def look_at_pending(self, limit: int) -> None:
         """Notes which of the `limit` oldest calls that nobody waits for have ended. Asks no device."""
         for key, pending in list(self.pending.items())[:limit]:
-            work = pending.work()
+            reference, number, group, is_transfer, _, ends_at_wait, is_work = pending
+            work = reference()
             if work is None:
                 self.pending.pop(key, None)
-            elif (
-                pending.is_work
-                and pending.ends_at_wait
-                and work.is_completed()
-                and self.pending.pop(key, None) is not None
-            ):
+            elif is_work and ends_at_wait and work.is_completed() and self.pending.pop(key, None) is not None:
                 if work.is_success():
-                    self.writer.done(pending.number, pending.group, is_transfer=pending.is_transfer)
+                    self.writer.done(number, group, is_transfer=is_transfer)
                 else:
-                    self.writer.raised(pending.number)
+                    self.writer.raised(number)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
@@ -249,15 +234,6 @@ class LiveRecorder:
         """The number of the next batch of sends and receives."""
         self._num_batches += 1
         return self._num_batches - 1
-
-    def shape_of(self, shape: tuple[int, ...]) -> int:
-        """The ring's number of a tensor's shape."""
-        found = self._shapes.get(shape)
-        if found is None:
-            if len(self._shapes) >= MAX_SHAPES:
-                return 0
-            found = self._shapes[shape] = self.writer.shape(shape)
-        return found
 
     def problem(self, what: str, error: BaseException) -> None:
         """Says once what could not be recorded. Never raises."""

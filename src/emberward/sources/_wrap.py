@@ -23,7 +23,7 @@ from torch.distributed import distributed_c10d
 
 from emberward.events import CollectiveOp, GroupCreate, Recv, Send
 from emberward.sources._calls import METHODS, bodies_of
-from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder, Pending
+from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
 from emberward.sources.ring._format import (
     DTYPES,
     OP_BARRIER,
@@ -65,9 +65,6 @@ _OPS: Mapping[str, int] = {
     "recv": OP_RECV,
 }
 """The ring's code for a method or function, by the beginning of its name."""
-
-_NO_WORK: Any = type(None)
-"""In place of a weak reference until the call has returned: gives None as a dead one does."""
 
 _IN_FIRST = {"allreduce", "allreduce_coalesced", "broadcast", "reduce", "send", "recv"}
 """Methods whose first argument is what the rank puts in; the others have it second, after what they get."""
@@ -119,39 +116,7 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
     has_root = op in (_OPS["broadcast"], _OPS["reduce"], _OPS["gather"], _OPS["scatter"])
     is_always_sync = method == "monitored_barrier"
 
-    def note(live: LiveRecorder, handle: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Pending:
-        known = live.of_handle(handle) or _learn(live, handle)
-        options = named.get("opts") if named else None
-        if options is None and position is not None and len(args) > position:
-            options = args[position]
-        is_sync = is_always_sync or (options is not None and getattr(options, "asyncOp", True) is False)
-        numel = out_numel = peer = tag = batch = -1
-        dtype = reduce_op = shape = 0
-        ends_at_wait = known.ends_at_wait
-        if has_tensors:
-            first, numel = _sized(args[given_at])
-            if has_two:
-                other, out = _sized(args[0])
-                first = other if first is None else first
-                out_numel = out if out != numel else -1
-            if first is not None:
-                dtype = _DTYPE_CODES.get(first.dtype, 0)
-                shape = live.shape_of(first.shape)
-                ends_at_wait = ends_at_wait or first.is_cpu
-        if has_reduce:
-            reduce_op = _REDUCE_CODES.get(getattr(getattr(options, "reduceOp", None), "op", None), 1)
-        if has_root:
-            peer = known.group.ranks[options if isinstance(options, int) else getattr(options, "rootRank", 0)]
-        elif is_transfer:
-            peer = known.group.ranks[args[1]]
-            tag = args[2] if len(args) > 2 else 0
-            batch = getattr(live.local, "batch", -1)
-        flags = CallFlag.BLOCKING if is_sync else 0
-        site = live.sites.here()
-        number = live.writer.call(
-            op, known.number, numel, dtype, site, flags, peer, out_numel, reduce_op, shape, tag, batch
-        )
-        return Pending(number, known.number, is_transfer, is_sync, ends_at_wait, True, _NO_WORK)
+    dtypes = _DTYPE_CODES
 
     @functools.wraps(original)
     def call(handle: Any, *args: Any, **named: Any) -> Any:
@@ -161,28 +126,76 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
         if live.before is not None:
             _ask_guard(live, method, handle, args, named)
         try:
-            pending = note(live, handle, args, named)
+            known = live.by_handle.get(id(handle)) or _learn(live, handle)
+            options = named.get("opts") if named else None
+            if options is None and position is not None and len(args) > position:
+                options = args[position]
+            is_sync = is_always_sync or (options is not None and getattr(options, "asyncOp", True) is False)
+            numel = out_numel = peer = tag = batch = -1
+            dtype = reduce_op = 0
+            ends_at_wait = known.ends_at_wait
+            if has_tensors:
+                first, numel = _sized(args[given_at])
+                if has_two:
+                    other, out = _sized(args[0])
+                    first = other if first is None else first
+                    out_numel = out if out != numel else -1
+                if first is not None:
+                    dtype = dtypes.get(first.dtype, 0)
+                    ends_at_wait = ends_at_wait or first.is_cpu
+            if has_reduce:
+                reduce_op = _reduce_code(options)
+            if has_root:
+                peer = known.group.ranks[options if isinstance(options, int) else getattr(options, "rootRank", 0)]
+            elif is_transfer:
+                peer = known.group.ranks[args[1]]
+                tag = args[2] if len(args) > 2 else 0
+                batch = getattr(live.local, "batch", -1)
+            number = live.writer.call(
+                op,
+                known.number,
+                numel,
+                dtype,
+                live.sites.here(),
+                CallFlag.BLOCKING if is_sync else 0,
+                peer,
+                out_numel,
+                reduce_op,
+                0,
+                tag,
+                batch,
+            )
         except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
             live.problem(f"{method} not recorded", error)
             return original(handle, *args, **named)
         try:
             work = original(handle, *args, **named)
         except BaseException:
-            live.writer.raised(pending.number)
+            live.writer.raised(number)
             raise
         if work is None:
-            live.writer.done(pending.number, pending.group, is_transfer=is_transfer)
+            live.writer.done(number, known.number, is_transfer=is_transfer)
         else:
-            pending.work = ref(work)
-            live.await_work(work, pending)
+            live.await_work(work, (ref(work), number, known.number, is_transfer, is_sync, ends_at_wait, True))
         return work
 
     return call
 
 
+_SUM = _distributed_c10d.ReduceOp.SUM
+
+
+def _reduce_code(options: Any) -> int:
+    """The ring's code of a reduce op. Asked by `==` first: pybind11's enums take a microsecond to hash."""
+    found = getattr(options, "reduceOp", options)
+    if found is None or found == _SUM:
+        return 1
+    return _REDUCE_CODES.get(getattr(found, "op", found), 1)
+
+
 def _sized(value: Any) -> tuple[Tensor | None, int]:
     """The first tensor of an argument that may be one, a list, or a list of lists, and the elements of all of them."""
-    while type(value) is list and len(value) == 1:
+    if type(value) is list and len(value) == 1:
         value = value[0]
     if isinstance(value, Tensor):
         return value, value.numel()
@@ -198,7 +211,7 @@ def _ask_guard(live: LiveRecorder, method: str, handle: Any, args: Any, named: A
     guard = live.before
     assert guard is not None, "asked without a guard"
     try:
-        known = live.of_handle(handle) or _learn(live, handle)
+        known = live.by_handle.get(id(handle)) or _learn(live, handle)
         bodies, _ = bodies_of(method, known.group, args, named)
     except Exception as error:  # noqa: BLE001 (an unknown way to call is no divergence)
         live.problem(f"{method} not compared", error)
@@ -262,7 +275,7 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
     op = op_of(name)
     group_at = _FUNCTIONAL[name]
 
-    def note(live: LiveRecorder, args: Sequence[Any], named: Mapping[str, Any]) -> Pending:
+    def note(live: LiveRecorder, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[int, int, bool]:
         group = named["group"] if "group" in named else args[group_at]
         tag = named.get("tag", args[group_at + 1] if len(args) > group_at + 1 else "")
         known = live.of_name(functional._resolve_group_name(group, tag))
@@ -276,13 +289,10 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
             text = args[1] if len(args) > 1 else named["reduceOp"]
             reduce_op = _REDUCE_NAMES.get(str(text).lower(), 1)
         dtype = 0 if first is None else _DTYPE_CODES.get(first.dtype, 0)
-        shape = 0 if first is None else live.shape_of(first.shape)
         site = live.sites.here()
-        number = live.writer.call(
-            op, known.number, numel, dtype, site, peer=peer, reduce_op=reduce_op, shape=shape, out_numel=-1
-        )
+        number = live.writer.call(op, known.number, numel, dtype, site, peer=peer, reduce_op=reduce_op)
         ends = known.ends_at_wait or (first is not None and first.is_cpu)
-        return Pending(number, known.number, False, False, ends, False, _NO_WORK)
+        return number, known.number, ends
 
     @functools.wraps(original)
     def call(*args: Any, **named: Any) -> Any:
@@ -306,8 +316,8 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
             tensor = result[-1] if isinstance(result, list | tuple) and result else result
             if isinstance(tensor, Tensor):
                 elem = getattr(tensor, "elem", tensor)
-                pending.work = ref(elem)
-                live.await_work(elem, pending)
+                number, group, ends_at_wait = pending
+                live.await_work(elem, (ref(elem), number, group, False, False, ends_at_wait, False))
         return result
 
     return call

@@ -54,6 +54,8 @@ _P2P_ISSUED = _FIRST_GROUP + GroupWord.P2P_ISSUED
 _P2P_COMPLETED = _FIRST_GROUP + GroupWord.P2P_COMPLETED
 _LIVE = WORDS_AT // 8
 
+_pack_slot, _crc32, _now_ns, _ident = SLOT.pack_into, zlib.crc32, time.monotonic_ns, threading.get_ident
+
 
 class RingWriter:
     """Writes what one process does into the file at `path`, which must not exist yet. Raises OSError when it cannot.
@@ -206,16 +208,16 @@ class RingWriter:
                 self._words[_P2P_ISSUED + group * GROUP_WORDS] += 1
         else:
             sequence = target
-        ident = threading.get_ident()
+        ident = _ident()
         thread = self._threads.get(ident)
         if thread is None:
             thread = self._thread(ident)
         offset = self._slots_at + (number - 1) % self._num_slots * SLOT_BYTES
-        SLOT.pack_into(
+        _pack_slot(
             self._map,
             offset,
             number,
-            time.monotonic_ns(),
+            _now_ns(),
             numel,
             out_numel,
             sequence,
@@ -234,12 +236,12 @@ class RingWriter:
             reduce_op,
             flags,
         )
-        self._halves[(offset + SLOT_CRC_AT) >> 2] = zlib.crc32(self._view[offset : offset + 80])
+        self._halves[(offset + SLOT_CRC_AT) >> 2] = _crc32(self._view[offset : offset + 80])
         return number
 
     def done(self, number: int, group: int = 0, *, is_transfer: bool = False, started_ns: int = 0) -> None:
         """Writes that call `number` has completed now; counts it for `group` unless that is 0."""
-        now = time.monotonic_ns()
+        now = _now_ns()
         if group:
             self._words[(_P2P_COMPLETED if is_transfer else _COMPLETED) + group * GROUP_WORDS] += 1
         if self.last_number - number < self._num_slots:
