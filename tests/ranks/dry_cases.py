@@ -1,6 +1,7 @@
 """Cases that record a real run of the whole trainer on gloo, and the dry run of the same rank in the same process."""
 
 import dataclasses
+import itertools
 import shutil
 import signal
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from emberward import checkpoint
-from emberward.engine import Engine, build_world
+from emberward.engine import Engine, World, build_world
 from emberward.events import Event
 from emberward.plan import solve_batch
 from emberward.rank._dry import dry_run, site_finder
+from emberward.rank._lane import saves_beside
 from emberward.rank._rehearsal import PhaseMarker, Script, Stage, play, script_of
 from emberward.rank._signals import StopRequest
 from emberward.recipe import EvalConfig, Recipe, SaveConfig, mesh_of
@@ -26,7 +29,7 @@ EVAL_SETS = {"held out": 21, "news": 5}
 """Sizes that leave padding on some ranks and whole micro-batches of it on others."""
 
 
-def whole_recipe(**layout: Any) -> Recipe:
+def whole_recipe(*, background: bool = True, **layout: Any) -> Recipe:
     """A resolved recipe that evaluates and saves in the middle of the run, clips and samples."""
     recipe = small_recipe(**layout)
     return dataclasses.replace(
@@ -36,7 +39,7 @@ def whole_recipe(**layout: Any) -> Recipe:
         sample_tokens=2,
         sample_prompt="1 2",
         evaluation=EvalConfig(interval=2, samples=64, micro_batch=2),
-        save=SaveConfig(interval=2, keep=1),
+        save=SaveConfig(interval=2, keep=1, background=background),
         optim=dataclasses.replace(recipe.optim, decay_samples=160),
     )
 
@@ -51,6 +54,7 @@ def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> tu
     """What this rank really does in the rehearsal, over gloo, with real tensors, files and a real stop request."""
     tape = Tape(rank, find_site=site_finder().here, transport=Transport.GLOO)
     marker = PhaseMarker(tape.mark)
+    parts = itertools.count()
 
     def before_part(name: str, stop: StopRequest) -> None:
         dist.barrier()
@@ -68,11 +72,18 @@ def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> tu
             folder=RunFolder(path=Path(folder)),
             enter=marker.enter,
             save=checkpoint.save,
+            background=lambda: beside(played.recipe, world, Path(folder), part=next(parts)),
             before_part=without(tape, before_part),
         )
         with planted(plant, rank):
             play(played, stage)
     return tape.events()
+
+
+def beside(recipe: Recipe, world: World, folder: Path, *, part: int) -> checkpoint.BackgroundSaves:
+    """Saves beside the training over the store of the case's group; each part of the rehearsal has keys of its own."""
+    store = dist.PrefixStore(f"saves of part {part}", distributed_c10d._get_default_store())
+    return saves_beside(RunFolder(path=folder).checkpoints, recipe, world, store)
 
 
 def without(tape: Tape, work: Any) -> Any:
@@ -124,4 +135,4 @@ def both(rank: int, world_size: int, *, folder: str, plant: str | None = None, *
     assert mesh_of(played.recipe.layout).size == world_size
     live = live_run(rank, folder, played, plant=plant)
     dist.destroy_process_group()
-    return {"live": live, "dry": dry_run(played, rank, transport=Transport.GLOO)}
+    return {"live": live, "dry": dry_run(played, rank, transport=Transport.GLOO).events}

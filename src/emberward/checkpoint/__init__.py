@@ -21,13 +21,13 @@ from emberward.checkpoint._exchange import Exchanged, Foreign, export_checkpoint
 from emberward.checkpoint._foreign._source import Form
 from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
 from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
+from emberward.checkpoint._names import step_name
 from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
-from emberward.checkpoint._read_back import ReadBack
 from emberward.checkpoint._reader import read_manifest
-from emberward.checkpoint._save import Agree, Saved, alone, rehearse
-from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, prune
+from emberward.checkpoint._save import NUM_AGREEMENTS, Agree, Saved, alone, is_echo, rehearse
+from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, older_save, prune
 from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
-from emberward.checkpoint._verify import digest_findings, verify
+from emberward.checkpoint._verify import digest_findings, verify, verify_rest
 
 if TYPE_CHECKING:
     from emberward.checkpoint._device_digest import DeviceDigests
@@ -57,6 +57,7 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "DISK",
+    "NUM_AGREEMENTS",
     "Agree",
     "BackgroundSaves",
     "Begun",
@@ -74,7 +75,6 @@ __all__ = [
     "Manifest",
     "Piece",
     "Probe",
-    "ReadBack",
     "Saved",
     "Shard",
     "Storage",
@@ -92,11 +92,13 @@ __all__ = [
     "find_latest",
     "import_checkpoint",
     "is_checkpoint",
+    "is_echo",
     "latest",
     "list_checkpoints",
     "load",
     "name_save",
     "names_of",
+    "older_save",
     "prune",
     "read_manifest",
     "read_probe",
@@ -104,7 +106,9 @@ __all__ = [
     "relative_difference",
     "reshape",
     "save",
+    "step_name",
     "unname_save",
     "verify",
+    "verify_rest",
     "write_probe",
 ]

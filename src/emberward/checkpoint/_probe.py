@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.checkpoint._format import FormatProblem, from_proved_json, to_proved_json
-from emberward.checkpoint._names import PROBE, PROBE_ASIDE
+from emberward.checkpoint._names import PROBE, PROBE_ASIDE, step_of_folder
 from emberward.checkpoint._problems import damaged
 from emberward.checkpoint._storage import DISK, Storage, write_new
 
@@ -21,12 +21,13 @@ _KIND = "emberward_probe"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Mean loss in nats and norm of the unclipped gradient of a batch, on the state as it was saved.
+    """Mean loss in nats and norm of the unclipped gradient of a batch, on the state as it was saved at `step`.
 
     `first_sample` and `num_samples` name the batch in the run's data (its digest is in the save's meta); `tokens` is
     the number of tokens that counted. `numerics` says how it was computed: equal numerics give equal bits.
     """
 
+    step: int
     first_sample: int
     num_samples: int
     tokens: float
@@ -52,7 +53,10 @@ def read_probe(checkpoint: Path) -> Probe | None:
         return None
     try:
         body = from_proved_json(_KIND, path.read_bytes())
-        return Probe(**{field.name: body[field.name] for field in fields(Probe)})
+        probe = Probe(**{field.name: body[field.name] for field in fields(Probe)})
+        if probe.step != step_of_folder(checkpoint):
+            raise FormatProblem(f"a probe of step {probe.step}")
+        return probe
     except (OSError, FormatProblem, KeyError) as error:
         raise damaged(
             checkpoint,

@@ -1,7 +1,6 @@
 """Reads a file that was just written and compares it with what was meant to be in it."""
 
 import os
-from enum import StrEnum
 from io import FileIO
 from pathlib import Path
 
@@ -11,17 +10,10 @@ from emberward.checkpoint._format import Piece
 from emberward.checkpoint._reader import read_exactly
 from emberward.checkpoint._writer import RankIndex
 from emberward.findings import Cause, EmberwardError
+from emberward.recipe import ReadBack
 
 SAMPLE_EVERY = 16
 """Of so many blocks a sampled reading takes one; which one moves on with the step."""
-
-
-class ReadBack(StrEnum):
-    """How much of a save is read again before it counts as whole."""
-
-    NONE = "none"
-    SAMPLED = "sampled"
-    FULL = "full"
 
 
 def require_as_written(folder: Path, index: RankIndex, *, how: ReadBack, step: int) -> None:

@@ -26,11 +26,12 @@ from emberward.checkpoint._kept import Keep
 from emberward.checkpoint._names import LOCK, MANIFEST, Aside, aside_name, rank_index_name, step_name
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._problems import not_written
-from emberward.checkpoint._read_back import ReadBack, require_as_written
+from emberward.checkpoint._read_back import require_as_written
 from emberward.checkpoint._shelf import clean_leftovers, next_attempt, next_serial, prune, write_pointer
 from emberward.checkpoint._storage import Hold, Storage, remove_folder, write_new
 from emberward.checkpoint._writer import RankIndex, read_rank_index, write_rank
 from emberward.findings import Cause, Certainty, EmberwardError, Finding, Kind, Severity
+from emberward.recipe import ReadBack
 
 Agree = Callable[[bool], bool]
 """Tells every rank whether all of them passed True. Each rank must call it the same number of times; it blocks until
@@ -38,6 +39,8 @@ all have, for as long as the caller's own limit. With torch: an all-reduce (min)
 
 NUM_AGREEMENTS = 3
 """Agreements of a save that goes well. See [Note: order of a save]."""
+
+_ECHO = "another rank could not write its part of the checkpoint"
 
 _T = TypeVar("_T")
 
@@ -105,6 +108,11 @@ def rehearse(*, agree: Agree) -> bool:
     return all([agree(True) for _ in range(NUM_AGREEMENTS)])
 
 
+def is_echo(error: Exception) -> bool:
+    """Whether the error of a save only says that another rank has one: that rank's own says what happened."""
+    return isinstance(error, EmberwardError) and error.what == _ECHO
+
+
 class _Aside:
     """The folder in which this save is written, once it is known."""
 
@@ -145,7 +153,7 @@ class _Crew:
         if not self.agree(True):
             self._discard()
             raise EmberwardError(
-                "another rank could not write its part of the checkpoint",
+                _ECHO,
                 code="K103",
                 where=str(self.shelf),
                 found=f"rank {self.rank} itself is well",

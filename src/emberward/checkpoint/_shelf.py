@@ -49,10 +49,14 @@ class Save:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latest:
-    """The save to resume from, None when there is none; `findings` say what was passed over."""
+    """The save to resume from, None when there is none; `findings` say what was passed over.
+
+    `damaged`: the save that ``latest`` names, where it is there and is not whole by its names and sizes.
+    """
 
     path: Path | None
     findings: tuple[Finding, ...]
+    damaged: Path | None = None
 
 
 def look_at(checkpoint: Path, step: int) -> Save:
@@ -131,7 +135,30 @@ def find_latest(shelf: Path) -> Latest:
     chosen = next((save for save in whole if save.step == step), whole[-1] if whole else None)
     if chosen is not None and chosen.step == step:
         return Latest(path=chosen.path, findings=())
-    return Latest(path=None if chosen is None else chosen.path, findings=(_fallback(shelf, name, chosen),))
+    return Latest(
+        path=None if chosen is None else chosen.path,
+        findings=(_fallback(shelf, name, chosen),),
+        damaged=shelf / name if name is not None and (shelf / name).is_dir() else None,
+    )
+
+
+def older_save(checkpoint: Path) -> Path | None:
+    """The newest save on the same shelf, whole by names and sizes, that was made before this one; None without.
+
+    Where the manifest of `checkpoint` is lost, the save with the largest step below its own. Reads manifests.
+    """
+    saves = list_saves(checkpoint.parent)
+    own = next((save for save in saves if save.path == checkpoint), None)
+    if own is None:
+        return None
+    older = [
+        save
+        for save in saves
+        if save.problem is None
+        and save.serial is not None
+        and (save.step < own.step if own.serial is None else save.serial < own.serial)
+    ]
+    return older[-1].path if older else None
 
 
 def _fallback(shelf: Path, name: str | None, newest: Save | None) -> Finding:

@@ -12,11 +12,10 @@ from torch import Tensor
 from emberward.checkpoint._background import Begun, Flight, Written
 from emberward.checkpoint._kept import Keep
 from emberward.checkpoint._part import Part
-from emberward.checkpoint._probe import Probe, write_probe
-from emberward.checkpoint._read_back import ReadBack
 from emberward.checkpoint._save import Agree, save_parts
 from emberward.checkpoint._storage import DISK, Storage
 from emberward.checkpoint._tensors import Shard, part_of
+from emberward.recipe import ReadBack
 
 _ALIGN_BYTES = 64
 
@@ -153,16 +152,8 @@ class BackgroundSaves:
             return landed
         return self._flight.land(wait=wait)
 
-    def add_probe(self, checkpoint: Path, probe: Probe, failed: Callable[[OSError], None]) -> None:
-        """Has the probe put beside the save, once it is whole; skipped when it never was. Does not block."""
-
-        def job() -> None:
-            if checkpoint.is_dir():
-                try:
-                    write_probe(checkpoint, probe, storage=self._storage)
-                except OSError as error:
-                    failed(error)
-
+    def after(self, job: Callable[[], None]) -> None:
+        """Does a job, which must not raise, once the save in flight has ended, in the saves' thread. Does not block."""
         self._flight.after(job)
 
     def close(self) -> None:

@@ -13,11 +13,11 @@ from emberward.checkpoint._digest import add_digests, partial_digest
 from emberward.checkpoint._format import DType
 from emberward.checkpoint._kept import Keep
 from emberward.checkpoint._part import Part, UintArray
-from emberward.checkpoint._read_back import ReadBack
 from emberward.checkpoint._reader import read_manifest, read_parts, require_fit
 from emberward.checkpoint._save import Agree, Saved, save_parts
 from emberward.checkpoint._storage import DISK, Storage
 from emberward.layout import Box
+from emberward.recipe import ReadBack
 
 _DTYPES = {
     torch.float64: DType.F64,

@@ -1,5 +1,6 @@
 """Reads a save back, every byte of it, and names what is not as it was written."""
 
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
@@ -34,6 +35,27 @@ def verify(checkpoint: Path) -> tuple[Finding, ...]:
         except EmberwardError as error:
             findings.append(error.to_finding())
     return tuple(findings) if findings else digest_findings(checkpoint, manifest, _sums(shares))
+
+
+def verify_rest(
+    checkpoint: Path, manifest: Manifest, *, is_loaded: Callable[[str], bool], share: int, num_shares: int
+) -> tuple[Finding, ...]:
+    """An error finding for each damage that a load of the tensors for which `is_loaded` holds does not meet.
+
+    Headers, and the tensors left out, of the files number `share`, `share` + `num_shares`, ...: ranks that each take
+    a share and together load the rest have read every byte. Reads files; blocks; does not communicate.
+    """
+    findings: list[Finding] = []
+    for entry in manifest.files[share::num_shares]:
+        try:
+            with open_data_file(checkpoint, entry.name, entry) as file:
+                findings += _check_header(checkpoint, file, entry, manifest)
+                for name, piece in _pieces_of(manifest, entry.name):
+                    if not is_loaded(name):
+                        findings += _check_piece(checkpoint, file, manifest, name, piece, [])
+        except EmberwardError as error:
+            findings.append(error.to_finding())
+    return tuple(findings)
 
 
 def digest_findings(checkpoint: Path, manifest: Manifest, digests: dict[str, int]) -> tuple[Finding, ...]:

@@ -1,6 +1,7 @@
 """The engine: one rank's share of a model, and what can be done with it: a step, an evaluation, a sample, a save."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,9 @@ from emberward.engine._gradients import (
     scale_gradients,
     sum_totals,
 )
+from emberward.engine._inspect import Inspection, inspected
 from emberward.engine._optimizer import LocalAdamW, LossScale
+from emberward.engine._replicas import Replica, replicas_of
 from emberward.engine._shard import (
     COMPUTE_DTYPE,
     ParameterPart,
@@ -197,11 +200,15 @@ class Engine:
         is_switched_off: bool = False,
         sink: Sink | None = None,
         before_update: Callable[[], None] | None = None,
+        is_trial: bool = False,
+        judge: Callable[[StepTotals], None] | None = None,
     ) -> StepTotals:
         """Runs one step and updates the parameters, unless a gradient was not finite; returns its totals.
 
-        Every rank passes as many micro-batches; a rank that needs no tokens may pass empty tensors.
-        `before_update` is called with the final, clipped gradients in place (tests and tools look at them there).
+        Every rank passes as many micro-batches; a rank that needs no tokens may pass empty tensors. A trial makes the
+        same calls and changes nothing.
+        `before_update` is called with the final, clipped gradients in place (tests and tools look at them there);
+        `judge` is told the totals before anything is changed by them, and may raise, alike on every rank.
         """
         nominal = float(len(micro_batches) * self.world.dp_size * self._tokens_of(self.recipe.batch.micro_batch or 1))
         sums: list[tuple[Tensor, Tensor]] = []
@@ -226,6 +233,8 @@ class Engine:
                     is_switched_off=is_switched_off,
                 )
             )
+            if judge is not None:
+                judge(totals[0])
 
         feed = Feed(
             tokens=[each.tokens for each in micro_batches],
@@ -234,7 +243,7 @@ class Engine:
                 "grads_of_tp_replicas": lambda: reduce_replicated(self.parts, self.world),
                 "grads_of_tied_ends": lambda: reduce_tied(self.parts, self.world),
                 "step_totals": gather_totals,
-                "optimizer": lambda: self._update(totals[0], nominal, lr, before_update),
+                "optimizer": lambda: None if is_trial else self._update(totals[0], nominal, lr, before_update),
             },
             before_backward=self._before_backward,
         )
@@ -244,6 +253,10 @@ class Engine:
             for part in self.parts:
                 part.param.grad = None
         return totals[0]
+
+    def inspected(self) -> AbstractContextManager[Inspection]:
+        """Watches every operation of the steps that this thread runs while it is open. Slow. See `_inspect.py`."""
+        return inspected(list(self._stages.values()), self.parts)
 
     def _tokens_of(self, batch: int) -> int:
         return batch * self.shape.seq_len
@@ -368,6 +381,10 @@ class Engine:
             if part.name in parts:
                 pieces.append(self._shard(f"optim/{moment}/{part.name}", part, tensor))
         return pieces
+
+    def replicas(self) -> list[Replica]:
+        """This rank's tensors that other ranks hold as well. See `_replicas.py`. Does not communicate."""
+        return replicas_of(self.parts, self.optimizer, self.world)
 
     @staticmethod
     def _shard(name: str, part: ParameterPart, tensor: Tensor) -> Shard:

@@ -5,22 +5,25 @@ Fake tensors hold no values, so every value on which the host decides is declare
 engine reads it. Each is a decision that all ranks share because it is the result of a collective over the world.
 """
 
+import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from emberward import checkpoint
-from emberward.engine import build_world
-from emberward.events import Event
+from emberward.checkpoint import Begun, Shard, Written
+from emberward.engine import Engine, Inspection, build_world
+from emberward.events import Event, Phase
 from emberward.rank._rehearsal import PhaseMarker, Script, Stage, play
 from emberward.rank._signals import StopRequest
 from emberward.recipe import mesh_of
 from emberward.report import RunFolder
-from emberward.sources import SiteFinder, Tape, Transport
+from emberward.sources import SETUP, ProgramWriter, RoleProgram, SiteFinder, Tape, Transport, kind_of
 from emberward.sources.fake_world import fake_tensors, fake_world
 from emberward.sources.recorder import Recorder
 
@@ -31,8 +34,13 @@ ASSUMPTIONS = (
     "each save is written well on every rank",
     "nobody asks to stop, and in the last part one rank does",
     "the sampled tokens are any: they change no call",
+    "copies that are compared are equal",
 )
 """What `DeclaredValues` declares, in words for a verdict."""
+
+
+_ALL_ALIKE = ("replica_words", "not_finite")
+"""What every rank says alike, each with as many values: that its copies are equal, that nothing is to be told."""
 
 
 @dataclass(slots=True)
@@ -43,6 +51,8 @@ class DeclaredValues:
 
     def read(self, name: str, tensor: Tensor) -> list[float]:
         """The declared values behind `tensor`, as many as it has. Raises KeyError for a name that is not declared."""
+        if name in _ALL_ALIKE:
+            return [0.0] * tensor.numel()
         declared = {
             "own_sums": [1.0, 1.0],
             "own_gradients": [1.0, 1.0],
@@ -55,17 +65,69 @@ class DeclaredValues:
         return declared
 
 
+class BlankInstruments:
+    """Looks at nothing: digests of tensors without values are zeros."""
+
+    @property
+    def digests(self) -> "BlankInstruments":
+        """Itself."""
+        return self
+
+    def of_shards(self, shards: Sequence[Shard]) -> Tensor:
+        """Zeros int64, one for each shard."""
+        return torch.zeros(len(shards), dtype=torch.int64)
+
+    def of_generators(self) -> dict[str, int]:
+        """None: a dry run draws nothing."""
+        return {}
+
+    @contextlib.contextmanager
+    def inspect(self, engine: Engine) -> Iterator[Inspection]:
+        """Finds nothing."""
+        del engine
+        yield Inspection()
+
+
 def site_finder() -> SiteFinder:
     """Finds lines of the engine: under a recipe, Emberward's own code is what the user runs."""
     return SiteFinder(roots=(PACKAGE.parent,))
 
 
-def dry_run(script: Script, rank: int, *, transport: Transport) -> tuple[Event, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """What a rank did in a rehearsal: its events, and its calls as a role's part of a certificate."""
+
+    events: tuple[Event, ...]
+    program: RoleProgram
+
+
+class PartMarks:
+    """Remembers where on a tape each part of a run begins, to cut its calls into a certificate's segments."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self._marks: list[tuple[int, str, int | None]] = [(0, SETUP, None)]
+
+    def begin(self, phase: Phase, count: int | None = None, /) -> None:
+        """A part of the run begins."""
+        self._marks.append((len(self._tape), kind_of(phase, count), count))
+
+    def program(self) -> RoleProgram:
+        """The tape's calls so far, cut at the marks."""
+        writer = ProgramWriter(self._tape.rank)
+        ends = [first for first, _, _ in self._marks[1:]] + [len(self._tape)]
+        for (first, kind, count), end in zip(self._marks, ends, strict=True):
+            writer.segment(kind, count, self._tape.calls(first=first, end=end))
+        return writer.program()
+
+
+def dry_run(script: Script, rank: int, *, transport: Transport) -> Rehearsed:
     """What `rank` does in the rehearsal `script`. Needs no peers and no accelerator; writes to a scratch folder."""
     mesh = mesh_of(script.recipe.layout)
     tape = Tape(rank, find_site=site_finder().here, transport=transport)
     values = DeclaredValues()
-    marker = PhaseMarker(tape.mark)
+    parts = PartMarks(tape)
+    marker = PhaseMarker(tape.mark, begin=parts.begin)
 
     def before_part(name: str, stop: StopRequest) -> None:
         del stop
@@ -82,11 +144,34 @@ def dry_run(script: Script, rank: int, *, transport: Transport) -> tuple[Event, 
             folder=RunFolder(path=Path(scratch)),
             enter=marker.enter,
             save=rehearse_save,
+            background=NoSaves,
             before_part=before_part,
+            instruments=BlankInstruments(),
         )
         with fake_tensors():
             play(script, stage)
-    return tape.events()
+    return Rehearsed(events=tape.events(), program=parts.program())
+
+
+class NoSaves:
+    """Background saves that are never written: they communicate beside the training, which a dry run leaves out."""
+
+    def begin(self, *, step: int, shards: Sequence[Shard], meta: Mapping[str, Any]) -> Begun:
+        """A save that takes no time."""
+        del shards, meta
+        return Begun(step=step, waited_for=None, waited_s=0.0, copied_s=0.0, staged_bytes=0)
+
+    def poll(self) -> Written | None:
+        """None: there is nothing to tell."""
+
+    def finish(self) -> Written | None:
+        """None: there is nothing to tell."""
+
+    def after(self, job: Callable[[], None]) -> None:
+        """Does nothing: there is no save to put anything beside."""
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 def rehearse_save(shelf: Path, *, agree: Callable[[bool], bool], **rest: object) -> None:

@@ -18,7 +18,10 @@ from emberward.data import Batch, EvalSet, TrainData
 from emberward.engine import Engine, World
 from emberward.events import Phase
 from emberward.plan import BatchPlan
+from emberward.rank._events import Enter
+from emberward.rank._health import Instruments
 from emberward.rank._position import Position
+from emberward.rank._saves import Background
 from emberward.rank._signals import StopRequest
 from emberward.rank._trainer import Outcome, Trainer
 from emberward.recipe import Recipe
@@ -48,14 +51,20 @@ class BlankText:
 
 
 class PhaseMarker:
-    """Joins the trainer's phases (which evaluation set, which save) with those of the programs that run inside."""
+    """Joins the trainer's phases (which evaluation set, which save) with those of the programs that run inside.
 
-    def __init__(self, sink: Callable[[Phase], None]) -> None:
+    `sink` is told of both, `begin` of the trainer's alone, with their counts.
+    """
+
+    def __init__(self, sink: Callable[[Phase], None], *, begin: Enter | None = None) -> None:
         self._sink = sink
+        self._begin = begin
         self._outer = Phase()
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: Phase, count: int | None = None, /) -> None:
         """A phase of the run begins."""
+        if self._begin is not None:
+            self._begin(phase, count)
         self._outer = phase
         self._sink(phase)
 
@@ -85,6 +94,7 @@ def script_of(recipe: Recipe, batch: BatchPlan, eval_samples: Mapping[str, int])
         sample_tokens=min(recipe.sample_tokens, NUM_SAMPLE_TOKENS),
         evaluation=replace(recipe.evaluation, interval=None if recipe.evaluation.interval is None else 1),
         save=replace(recipe.save, interval=None if recipe.save.interval is None else 1),
+        health=replace(recipe.health, drift_interval=None if recipe.health.drift_interval is None else 1),
         log=replace(recipe.log, events=0),
     )
     largest, at = batch.accumulation_at(0), None
@@ -105,14 +115,18 @@ def script_of(recipe: Recipe, batch: BatchPlan, eval_samples: Mapping[str, int])
 class Stage:
     """Where a rehearsal plays: this rank's world, its scratch folder, and what stands in for the outside.
 
-    `save` writes a checkpoint; `stop` is asked before each part whether this rank is told to stop in it.
+    `save` writes a checkpoint, `background` makes what writes one beside the training; `stop` is asked before each part
+    whether this rank is told to stop in it. `instruments` are those of the watches over the run's numbers; None for
+    the real ones.
     """
 
     world: World
     folder: RunFolder
-    enter: Callable[[Phase], None]
+    enter: Enter
     save: Callable[..., object]
+    background: Callable[[], Background]
     before_part: Callable[[str, StopRequest], None]
+    instruments: Instruments | None = None
 
 
 def play(script: Script, stage: Stage) -> list[Outcome]:
@@ -145,7 +159,9 @@ def _part(script: Script, stage: Stage, engine: Engine, name: str, position: Pos
         data_digest="",
         peak_tflops=None,
         save=stage.save,
+        background=stage.background(),
         enter=stage.enter,
+        instruments=stage.instruments,
     )
     trainer.position = position
     stage.before_part(name, stop)

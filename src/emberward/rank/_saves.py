@@ -1,88 +1,349 @@
-"""A run's saves: making them, which one it goes on from, and the proof that what was loaded is what was saved."""
+"""A run's saves: making them, beside the training or in it, and taking one up."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
 from emberward import checkpoint
-from emberward.checkpoint import Manifest
-from emberward.engine import Engine
-from emberward.findings import Cause, EmberwardError, Severity
+from emberward.checkpoint import Begun, Keep, Probe, Shard, Written
+from emberward.engine import Engine, StepTotals
+from emberward.findings import Cause, Certainty, EmberwardError, Finding, Kind, Severity
+from emberward.plan import learning_rate
 from emberward.rank._position import Position
-from emberward.recipe import Recipe
+from emberward.rank._probing import judge, layout_of, numerics_of, probe_of, versions
+from emberward.rank._random import random_shards, set_random_states
+from emberward.rank._take_up import load_share, shared_problem, take_up, unequal_values
+from emberward.recipe import OnDamage, Recipe, recipe_yaml
 from emberward.report import RunFolder, append_line
 
-_WORD = 1 << 64
-_HALF = 1 << 63
+WAIT_TOLD_S = 0.05
+"""A wait for the save before that is shorter is not worth a word."""
+
+
+class Background(Protocol):
+    """What `checkpoint.BackgroundSaves` does for a saver; a dry run gives one that does nothing."""
+
+    def begin(self, *, step: int, shards: Sequence[Shard], meta: Mapping[str, Any]) -> Begun:
+        """Starts a save."""
+        ...
+
+    def poll(self) -> Written | None:
+        """How the last one ended, told once; does not block."""
+        ...
+
+    def finish(self) -> Written | None:
+        """The same, waited for."""
+        ...
+
+    def after(self, job: Callable[[], None]) -> None:
+        """Does a job that does not raise once the save in flight has ended; does not block."""
+        ...
+
+    def close(self) -> None:
+        """Waits until all is done."""
+        ...
 
 
 class Saver:
     """Saves and takes up one rank's part of a run. Every method must be called by all ranks together.
 
-    `write` writes a checkpoint, as `checkpoint.save` does; a dry run gives its own.
+    `write` writes a checkpoint, as `checkpoint.save` does; `background` writes it beside the training, None where the
+    recipe does not ask for that. A dry run gives its own of both. `next_batch` gives, for a position, the number of
+    the first sample of the step that comes next and how many samples it has.
     """
 
     def __init__(
-        self, *, recipe: Recipe, engine: Engine, folder: RunFolder, data_digest: str, write: Callable[..., object]
+        self,
+        *,
+        recipe: Recipe,
+        engine: Engine,
+        folder: RunFolder,
+        data_digest: str,
+        write: Callable[..., object],
+        background: Background | None,
+        next_batch: Callable[[Position], tuple[int, int]],
     ) -> None:
         self._recipe = recipe
         self._engine = engine
         self._folder = folder
         self._data_digest = data_digest
         self._write = write
+        self._background = background
+        self._next_batch = next_batch
         self._saved_step: int | None = None
+        self._resumed_step: int | None = None
+        self._to_probe: tuple[Path, int, int, int] | None = None
+        self._to_compare: tuple[Path, Probe] | None = None
+        self._figures: dict[str, float | int] = {}
+        self._is_wait_told = False
+
+    @property
+    def _rank(self) -> int:
+        return self._engine.world.rank
 
     def has_saved(self, position: Position) -> bool:
         """Whether the last save, made or taken up, is of this very position."""
         return self._saved_step == position.step
 
+    def is_taken_up(self, position: Position) -> bool:
+        """Whether this very position was loaded: the same on every rank whatever became of the saves since."""
+        return self._resumed_step == position.step
+
+    def figures(self) -> dict[str, float | int]:
+        """What saves cost since the last call, for the metrics of the step: empty for most steps."""
+        self._note(self._background.poll() if self._background is not None else None)
+        figures, self._figures = self._figures, {}
+        return figures
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+
     def save(self, position: Position) -> None:
-        """Saves the run at `position`. Blocks until the save is whole."""
-        world = self._engine.world
-        self._write(
-            self._folder.checkpoints,
-            step=position.step,
-            shards=self._engine.shards(owned_only=True),
-            meta={
-                **position.counters(),
-                "engine": dict(self._engine.state()),
-                "data_digest": self._data_digest,
-                "torch": torch.__version__,
-            },
-            rank=world.rank,
-            world_size=world.mesh.size,
-            agree=self._agree,
-            keep=self._recipe.save.keep,
-        )
+        """Saves the run at `position`. Blocks until the save is whole, or beside the training until it is copied."""
+        began_s = time.monotonic()
+        shards = [*self._engine.shards(owned_only=True), *random_shards(self._engine.world)]
+        meta = self._meta(position)
+        if self._background is not None:
+            begun = self._background.begin(step=position.step, shards=shards, meta=meta)
+            self._note(self._background.poll() if begun.waited_for is not None else None)
+            self._tell_wait(begun)
+            self._figures["save_wait_s"] = begun.waited_s
+            self._figures["save_staged_bytes"] = begun.staged_bytes
+        else:
+            self._write(
+                self._folder.checkpoints,
+                step=position.step,
+                shards=shards,
+                meta=meta,
+                rank=self._rank,
+                world_size=self._engine.world.mesh.size,
+                agree=self._agree,
+                keep=self.keep,
+                read_back=self._recipe.save.verify,
+            )
+            self._figures["save_s"] = time.monotonic() - began_s
+        self._figures["save_blocked_s"] = time.monotonic() - began_s
         self._saved_step = position.step
+        self._to_probe = (self._path_of(position.step), position.step, *self._next_batch(position))
 
-    def resume(self) -> Position | None:
-        """The position of the newest whole save after it was loaded; None when there is none. Blocks; reads files.
+    def finish(self, *, is_last: bool = False) -> None:
+        """Waits for the save in flight. When it failed: a finding, or with `is_last` its error. Blocks."""
+        if self._background is not None:
+            written = self._background.finish()
+            if is_last and written is not None and written.error is not None:
+                raise written.error
+            self._note(written)
 
-        Raises EmberwardError D102 when the data is not what the save was trained on, K101 when no save is whole or the
-        loaded values are not those that were saved.
+    def name_last(self, name: str) -> None:
+        """Gives the save that was made last a name, so that it stays; rank 0 does, once it is whole."""
+        if self._rank != 0 or self._saved_step is None:
+            return
+        path = self._path_of(self._saved_step)
+
+        def job() -> None:
+            try:
+                if path.is_dir():
+                    checkpoint.name_save(path, name)
+            except OSError as error:
+                self._not_beside(f"its name {name} could not be written: {error}")
+
+        if self._background is not None:
+            self._background.after(job)
+        else:
+            job()
+
+    def close(self) -> None:
+        """Waits for all that is still to be written, probes too. Blocks."""
+        if self._background is not None:
+            self._background.close()
+
+    @property
+    def keep(self) -> Keep:
+        """Which saves stay."""
+        return Keep(last=self._recipe.save.keep, every=self._recipe.save.keep_every)
+
+    def _path_of(self, step: int) -> Path:
+        return self._folder.checkpoints / checkpoint.step_name(step)
+
+    def _meta(self, position: Position) -> dict[str, Any]:
+        recipe = self._recipe
+        assert recipe.train_samples is not None, "the recipe is not resolved"
+        return {
+            **position.counters(),
+            "engine": dict(self._engine.state()),
+            "scheduler": {
+                "consumed_samples": position.consumed_samples,
+                "lr": learning_rate(recipe.optim, position.consumed_samples, recipe.train_samples),
+            },
+            "data_digest": self._data_digest,
+            "torch": torch.__version__,
+            "versions": versions(),
+            "layout": layout_of(recipe),
+            "recipe": recipe_yaml(recipe),
+        }
+
+    def _note(self, written: Written | None) -> None:
+        """Takes down how a background save ended. A failed one is a finding: the one before it is whole."""
+        if written is None:
+            return
+        if written.error is None:
+            self._figures["save_s"] = written.seconds
+            notices = () if written.saved is None else written.saved.notices
+            for notice in notices:
+                append_line(self._folder.findings, notice.to_json())
+            return
+        if self._saved_step == written.step:
+            self._saved_step = None
+        if not isinstance(written.error, EmberwardError):
+            raise written.error
+        self._figures["save_failed"] = 1
+        if not checkpoint.is_echo(written.error):
+            finding = written.error.to_finding()
+            append_line(
+                self._folder.findings,
+                replace(
+                    finding,
+                    severity=Severity.WARNING,
+                    message=f"the save of step {written.step} failed, the run goes on: {finding.message}",
+                ).to_json(),
+            )
+
+    def _tell_wait(self, begun: Begun) -> None:
+        if begun.waited_for is None or begun.waited_s < WAIT_TOLD_S or self._is_wait_told or self._rank != 0:
+            return
+        self._is_wait_told = True
+        finding = Finding(
+            code="K106",
+            severity=Severity.NOTICE,
+            kind=Kind.RESOURCE,
+            cause=Cause.CHECKPOINT_IO,
+            certainty=Certainty.OBSERVED,
+            message=(
+                f"the save of step {begun.step} waited {begun.waited_s:.2f} s for that of step {begun.waited_for}: "
+                "saves are asked for faster than they are written"
+            ),
+            next=f"save.interval={2 * (begun.step - begun.waited_for)}, or a faster file system for the saves",
+        )
+        append_line(self._folder.findings, finding.to_json())
+
+    # -- probes ------------------------------------------------------------------------------------------------------
+
+    def judge(self, totals: StepTotals, position: Position) -> None:
+        """Compares a step's totals, before its update, with the probe of the save that was taken up.
+
+        Raises K107 on every rank when they differ beyond the bound. Does not communicate: totals are the same on all.
         """
-        path = newest_save(self._folder, is_writer=self._engine.world.rank == 0)
+        if self._to_compare is None or position.step != self._resumed_step:
+            return
+        (path, saved), self._to_compare = self._to_compare, None
+        found = self._probe(totals, position.step, *self._next_batch(position))
+        if found is None and not saved.numerics:
+            return
+        finding = judge(saved, found, path=path)
+        if finding is not None and self._rank == 0:
+            append_line(self._folder.findings, finding.to_json())
+
+    def add_probe(self, totals: StepTotals) -> None:
+        """Takes the totals of the first step after a save as that save's probe; else does nothing. Does not block."""
+        if self._to_probe is None:
+            return
+        (path, *batch), self._to_probe = self._to_probe, None
+        probe = self._probe(totals, *batch)
+        if probe is None or self._rank != 0:
+            return
+
+        def job() -> None:
+            try:
+                if path.is_dir():
+                    checkpoint.write_probe(path, probe)
+            except OSError as error:
+                self._not_beside(f"its probe could not be written: {error}")
+
+        if self._background is not None:
+            self._background.after(job)
+        else:
+            job()
+
+    def _probe(self, totals: StepTotals, step: int, first_sample: int, num_samples: int) -> Probe | None:
+        numerics = numerics_of(self._recipe, self._engine.world)
+        return probe_of(totals, step=step, first_sample=first_sample, num_samples=num_samples, numerics=numerics)
+
+    def _not_beside(self, what: str) -> None:
+        finding = Finding(
+            code="K104",
+            severity=Severity.WARNING,
+            kind=Kind.RESOURCE,
+            cause=Cause.CHECKPOINT_IO,
+            certainty=Certainty.OBSERVED,
+            message=f"the checkpoint is saved, but {what}",
+            next=f"check the file system of {self._folder.checkpoints}",
+        )
+        append_line(self._folder.findings, finding.to_json())
+
+    # -- taking up ---------------------------------------------------------------------------------------------------
+
+    def resume(self, *, is_unattended: bool = False) -> Position | None:
+        """The position of the newest save after it was loaded; None when there is none. Blocks; reads files.
+
+        Raises EmberwardError D102 when the data is not what the save was trained on, K101 when the save is damaged and
+        neither the recipe nor `is_unattended` lets an older one be taken. See `_take_up.py` [Note: damage at a start].
+        """
+        if self._rank == 0 and self._folder.checkpoints.is_dir():
+            checkpoint.clean_leftovers(self._folder.checkpoints)
+        self._agree(True)  # nobody looks while rank 0 still puts saves back
+        found: list[Position] = []
+
+        def load(path: Path) -> EmberwardError | None:
+            problem = self._load(path, found)
+            return problem
+
+        goes_older = is_unattended or self._recipe.save.damaged is OnDamage.OLDER
+        path = take_up(self._folder, self._engine, goes_older=goes_older, load=load)
         if path is None:
             return None
-        manifest = checkpoint.read_manifest(path)
-        meta = manifest.meta
-        if meta["data_digest"] != self._data_digest:
+        position = found[-1]
+        self._saved_step = self._resumed_step = position.step
+        probe = checkpoint.read_probe(path)
+        self._to_compare = None if probe is None else (path, probe)
+        return position
+
+    def _load(self, path: Path, found: list[Position]) -> EmberwardError | None:
+        """Loads the save and adds its position to `found`, or gives what is wrong with it, alike on every rank."""
+        problem, random = None, list[Shard]()
+        manifest = None
+        try:
+            manifest = checkpoint.read_manifest(path)
+            self._require_same_data(path, manifest.meta["data_digest"])
+            if manifest.meta.get("layout") == layout_of(self._recipe):
+                random = [each for each in random_shards(self._engine.world) if each.name in manifest.tensors]
+            problem = load_share(path, manifest, self._engine, random)
+        except EmberwardError as error:
+            problem = error
+        problem = shared_problem(problem, self._engine, self._agree)
+        if problem is not None:
+            return problem
+        assert manifest is not None
+        problem = unequal_values(path, manifest, self._engine)
+        if problem is None:
+            self._engine.load_state(manifest.meta["engine"])
+            set_random_states(random, self._engine.world)
+            found.append(Position.of(step=manifest.step, counters=manifest.meta))
+        return problem
+
+    def _require_same_data(self, path: Path, saved: str) -> None:
+        if saved != self._data_digest:
             raise EmberwardError(
                 "the data changed since the run began",
                 code="D102",
                 where=str(path),
-                expected=f"data {meta['data_digest'][:16]}",
+                expected=f"data {saved[:16]}",
                 found=f"data {self._data_digest[:16]}",
                 next="restore the old data, or start anew with --fresh",
             )
-        checkpoint.load(path, self._engine.shards(owned_only=False))
-        require_saved_values(path, manifest, self._engine)
-        self._engine.load_state(meta["engine"])
-        self._saved_step = manifest.step
-        return Position.of(step=manifest.step, counters=meta)
 
     def _agree(self, is_right: bool) -> bool:
         """Whether `is_right` on every rank. All ranks must call; blocks."""
@@ -90,53 +351,3 @@ class Saver:
         vote = torch.tensor([0 if is_right else 1], device=world.device)
         dist.all_reduce(vote, group=world.channels["world"].handle)
         return world.read("vote", vote)[0] == 0
-
-
-def newest_save(folder: RunFolder, *, is_writer: bool) -> Path | None:
-    """The newest whole save of the run; None when it never saved. What was passed over goes to findings.jsonl.
-
-    Raises EmberwardError K101 when there were saves and none is whole: starting anew in silence would lose the run.
-    """
-    latest = checkpoint.find_latest(folder.checkpoints)
-    if is_writer:
-        for finding in latest.findings:
-            append_line(folder.findings, finding.to_json())
-    errors = [finding for finding in latest.findings if finding.severity is Severity.ERROR]
-    if latest.path is None and errors:
-        raise EmberwardError(
-            "no save of this run is whole",
-            code="K101",
-            where=str(folder.checkpoints),
-            expected="one whole save",
-            found="; ".join(finding.message for finding in errors),
-            next="restore a save, or start anew with --fresh",
-            cause=Cause.CORRUPT_FILE,
-        )
-    return latest.path
-
-
-def require_saved_values(path: Path, manifest: Manifest, engine: Engine) -> None:
-    """Raises EmberwardError K101 on every rank unless each tensor's digest, over all ranks, is the saved one.
-
-    The digest does not depend on the layout (``docs/checkpoints.md``), so that a resume on another layout is proved as
-    well. All ranks must call; one all-reduce of one int64 a tensor; blocks.
-    """
-    shares = checkpoint.digest_of(engine.shards(owned_only=True))
-    names = sorted(manifest.tensors)
-    # Shares add up modulo 2^64, as int64 does when it overflows; torch has no sum of uint64 on every backend.
-    words = [shares.get(name, 0) for name in names]
-    signed = torch.tensor([word - _WORD if word >= _HALF else word for word in words], dtype=torch.int64)
-    totals = signed.to(engine.world.device)
-    dist.all_reduce(totals, group=engine.world.channels["world"].handle)
-    digests = {name: int(word) % _WORD for name, word in zip(names, totals.tolist(), strict=True)}
-    findings = checkpoint.digest_findings(path, manifest, digests)
-    if findings:
-        raise EmberwardError(
-            f"{len(findings)} tensors are not what was saved",
-            code="K101",
-            where=str(path),
-            expected="the digests of its manifest",
-            found=findings[0].message,
-            next="emberward checkpoint verify " + str(path),
-            cause=Cause.CORRUPT_FILE,
-        )

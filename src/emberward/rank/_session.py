@@ -9,18 +9,22 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
+from emberward.checkpoint import BackgroundSaves
 from emberward.data import open_eval, open_train
 from emberward.engine import Engine, World, build_world
 from emberward.layout import Axis
 from emberward.perf import peak_of
+from emberward.rank._certificate import CertificateWatch
 from emberward.rank._device import ChosenDevice, choose_device
+from emberward.rank._events import Enter
 from emberward.rank._join import Joined, Wanted, join_run
+from emberward.rank._lane import saves_beside
 from emberward.rank._place import Place
 from emberward.rank._signals import StopRequest
 from emberward.rank._skew import START_TIMEOUT_S, fingerprint, require_equal_fingerprints
 from emberward.rank._trainer import Outcome, Trainer
 from emberward.recipe import mesh_of
-from emberward.report import RunFolder, open_sinks, read_run, run_text, write_json
+from emberward.report import RunFolder, Sinks, open_sinks, read_run, run_text, write_json
 from emberward.runs import recipe_digest
 
 LEAVE_LIMIT_S = 10.0
@@ -67,11 +71,21 @@ class Session:
             world_size=place.world_size,
             timeout=timedelta(seconds=recipe.timeout_s),
         )
-        world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s)
-        _write_rank_file(joined.folder, place, world)
-        trainer = _build_trainer(joined, world, chosen, stop)
-        trainer.is_heard = not place.is_supervised
-        outcome = trainer.run()
+        watch = CertificateWatch(
+            joined.folder,
+            rank=place.rank,
+            recipe=recipe_digest(joined.resolved),
+            policy=recipe.log.certificate,
+        )
+        with watch.watching():
+            world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s)
+            _write_rank_file(joined.folder, place, world)
+            beside = saves_beside(joined.folder.checkpoints, recipe, world, PrefixStore("saves", self._store))
+            trainer = _build_trainer(joined, world, chosen, stop, watch.enter, beside)
+            trainer.resume(is_unattended=place.is_restart)
+            trainer.sinks = _open_sinks(joined, trainer)
+            trainer.is_heard = not place.is_supervised
+            outcome = trainer.run()
         if trainer.is_heard and place.rank == 0:
             sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
         dist.destroy_process_group()
@@ -132,9 +146,16 @@ def _open_store(place: Place) -> Store:
     return PrefixStore(f"emberward/{place.attempt}", tcp)
 
 
-def _build_trainer(joined: Joined, world: World, chosen: ChosenDevice, stop: StopRequest) -> Trainer:
+def _build_trainer(
+    joined: Joined,
+    world: World,
+    chosen: ChosenDevice,
+    stop: StopRequest,
+    enter: Enter | None,
+    beside: BackgroundSaves,
+) -> Trainer:
     recipe, folder, manifest = joined.resolved.recipe, joined.folder, joined.manifest
-    trainer = Trainer(
+    return Trainer(
         recipe=recipe,
         batch=joined.resolved.batch,
         engine=Engine(recipe, world),
@@ -144,18 +165,24 @@ def _build_trainer(joined: Joined, world: World, chosen: ChosenDevice, stop: Sto
         stop=stop,
         data_digest=manifest.train_digest,
         peak_tflops=_peak_tflops(chosen),
+        enter=enter,
+        background=beside,
     )
-    trainer.resume()
-    if world.rank == 0:
-        trainer.sinks = open_sinks(
-            metrics=folder.metrics,
-            keep_through=trainer.position.step,
-            tensorboard=folder.tensorboard if recipe.log.tensorboard else None,
-            wandb=recipe.log.wandb,
-            wandb_name=f"{folder.name}-{folder.id}",
-            prometheus_port=recipe.log.prometheus_port,
-        )
-    return trainer
+
+
+def _open_sinks(joined: Joined, trainer: Trainer) -> Sinks | None:
+    """Where rank 0 writes the metrics of the steps after the trainer's position; None on the others."""
+    if trainer.world.rank != 0:
+        return None
+    log, folder = joined.resolved.recipe.log, joined.folder
+    return open_sinks(
+        metrics=folder.metrics,
+        keep_through=trainer.position.step,
+        tensorboard=folder.tensorboard if log.tensorboard else None,
+        wandb=log.wandb,
+        wandb_name=f"{folder.name}-{folder.id}",
+        prometheus_port=log.prometheus_port,
+    )
 
 
 def _peak_tflops(chosen: ChosenDevice) -> float | None:

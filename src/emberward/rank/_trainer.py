@@ -7,6 +7,7 @@ a file, a clock or a signal of its own.
 """
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,12 +20,14 @@ from emberward import checkpoint
 from emberward.data import Batch, EvalSet, PrefetchLoader, TrainData, eval_batches, open_tokenizer, step_indices
 from emberward.engine import Engine, MicroBatch, StepTotals, World
 from emberward.events import Phase, Stage
+from emberward.health import Detour
 from emberward.plan import BatchPlan, learning_rate
-from emberward.rank._events import StepRecorder
+from emberward.rank._events import Enter, StepRecorder
+from emberward.rank._health import Instruments, RunHealth
 from emberward.rank._metrics import rates
 from emberward.rank._not_finite import not_finite_finding
 from emberward.rank._position import Position
-from emberward.rank._saves import Saver
+from emberward.rank._saves import Background, Saver
 from emberward.rank._signals import StopRequest
 from emberward.recipe import Recipe
 from emberward.report import RunFolder, Sinks, append_line, step_line, write_json
@@ -63,7 +66,10 @@ class Trainer:
         data_digest: str,
         peak_tflops: float | None,
         save: Callable[..., object] = checkpoint.save,
-        enter: Callable[[Phase], None] | None = None,
+        background: Background | None = None,
+        enter: Enter | None = None,
+        detours: Sequence[Detour] = (),
+        instruments: Instruments | None = None,
     ) -> None:
         self.recipe = recipe
         self.batch = batch
@@ -76,12 +82,26 @@ class Trainer:
         self.is_heard = False
         self.is_switched_off = False
         self._stop = stop
-        self._saver = Saver(recipe=recipe, engine=engine, folder=folder, data_digest=data_digest, write=save)
+        self._saver = Saver(
+            recipe=recipe,
+            engine=engine,
+            folder=folder,
+            data_digest=data_digest,
+            write=save,
+            background=background if recipe.save.background else None,
+            next_batch=self._next_batch,
+        )
         self._peak_tflops = peak_tflops
         self._enter = enter
+        # Torch 2.13 seeds each process by chance; what all ranks draw alike must begin alike.
+        torch.manual_seed(recipe.seed)
+        self._health = RunHealth(
+            recipe=recipe, engine=engine, folder=folder, detours=detours, enter=enter, instruments=instruments
+        )
+        self._last_lr = 0.0
         self._last_progress_s = 0.0
         self._losses: list[float | None] = []
-        self._last_evals: dict[str, dict[str, float]] = {}
+        self._last_evals: dict[str, dict[str, float | None]] = {}
         self._train_seconds = 0.0
         self._train_tokens = 0
         world = engine.world
@@ -112,17 +132,20 @@ class Trainer:
         with PrefetchLoader(self._fetch, self._steps_to_do(), depth=self.recipe.data.prefetch) as loader:
             while self.position.step < self.steps:
                 totals = self._one_step(loader)
+                keep = self._health.after_step(totals, position=self.position, lr=self._last_lr)
                 if self._is_due(self.recipe.evaluation.interval) and self.position.step < self.steps:
                     self.evaluate()
                 if totals.num_stops:
                     outcome = Outcome.STOPPED
                     self.is_switched_off = totals.num_switches > 0
                     break
-                if self._is_due(self.recipe.save.interval) and self.position.step < self.steps:
+                if (keep is not None or self._is_due(self.recipe.save.interval)) and self.position.step < self.steps:
                     self.save()
+                if keep is not None:
+                    self._saver.name_last(keep)
         if outcome is Outcome.DONE:
             self.evaluate()
-        self.save()
+        self.save(is_last=True)
         self._finish(outcome, time.monotonic() - started_s)
         return outcome
 
@@ -133,16 +156,19 @@ class Trainer:
         """The sample numbers of this rank's part of each step to come, one list a step."""
         consumed = self.position.consumed_samples
         for _ in range(self.position.step, self.steps):
-            size = self.batch.batch_at(consumed)
-            ranges = step_indices(
-                consumed_samples=consumed,
-                global_batch=size,
-                micro_batch=self.batch.micro_batch,
-                dp=self.batch.dp,
-                dp_rank=self.world.dp_rank,
-            )
-            yield [index for indices in ranges for index in indices]
-            consumed += size
+            yield self._indices_at(consumed)
+            consumed += self.batch.batch_at(consumed)
+
+    def _indices_at(self, consumed: int) -> list[int]:
+        """The sample numbers of this rank's part of the step that begins after `consumed` trained samples."""
+        ranges = step_indices(
+            consumed_samples=consumed + self._health.num_skipped_samples(consumed),
+            global_batch=self.batch.batch_at(consumed),
+            micro_batch=self.batch.micro_batch,
+            dp=self.batch.dp,
+            dp_rank=self.world.dp_rank,
+        )
+        return [index for indices in ranges for index in indices]
 
     def _fetch(self, indices: Sequence[int]) -> Batch | None:
         """The samples, or None on a rank that needs no tokens."""
@@ -153,13 +179,14 @@ class Trainer:
     def _one_step(self, loader: Iterator[Batch | None]) -> StepTotals:
         started_s = time.perf_counter()
         position = self.position
-        if self._enter is not None:
-            self._enter(Phase(step=position.step))
         size = self.batch.batch_at(position.consumed_samples)
         num_mb = self.batch.accumulation_at(position.consumed_samples)
+        if self._enter is not None:
+            self._enter(Phase(step=position.step), num_mb)
         micro_batches = self._cut(next(loader), num_mb)
         data_s = time.perf_counter() - started_s
         lr = learning_rate(self.recipe.optim, position.consumed_samples + size, self._total_samples)
+        lr = self._last_lr = lr * self._health.rate_factor(position)
         recorder = self._recorder if self._recorder.is_recording else None
         totals = self.engine.train_step(
             micro_batches,
@@ -168,7 +195,9 @@ class Trainer:
             is_stopping=self._stop.is_set,
             is_switched_off=self._stop.is_switched_off,
             sink=recorder,
+            judge=lambda found: self._saver.judge(found, position),
         )
+        self._saver.add_probe(totals)
         if recorder is not None:
             recorder.end_step()
         position.step += 1
@@ -179,6 +208,8 @@ class Trainer:
         self._train_seconds += step_s
         self._train_tokens += size * self.recipe.model.seq_len
         self._log(totals, size=size, lr=lr, step_s=step_s, data_s=data_s)
+        if not totals.is_finite:
+            self._health.inspect(totals, micro_batches, step=position.step - 1, lr=lr)
         return totals
 
     @property
@@ -198,7 +229,7 @@ class Trainer:
         ]
 
     def _log(self, totals: StepTotals, *, size: int, lr: float, step_s: float, data_s: float) -> None:
-        position = self.position
+        position, saves = self.position, self._saver.figures()
         # A sum over ranks of which one was not finite is a number, and means nothing: say that there is none.
         loss = totals.loss if totals.is_finite else None
         self._losses.append(loss)
@@ -232,6 +263,7 @@ class Trainer:
                 num_ranks=self.world.mesh.size,
                 peak_tflops=self._peak_tflops,
             ),
+            **saves,
             "skipped": int(not totals.is_finite),
             "nan": int(not totals.is_finite),
         }
@@ -241,10 +273,10 @@ class Trainer:
             sys.stdout.write(line + "\n")
         self._say("train")
 
-    def _say(self, phase: str, detail: str | None = None) -> None:
-        """Tells watchers what the ranks do now; at most each half second while training."""
+    def _say(self, phase: str, detail: str | None = None, *, count: int | None = None) -> None:
+        """Tells watchers what the ranks do now, of `count` micro-batches or tokens; training at most each half second."""
         if self._enter is not None:
-            self._enter(Phase(step=self.position.step, stage=_STAGES.get(phase), name=detail))
+            self._enter(Phase(step=self.position.step, stage=_STAGES.get(phase), name=detail), count)
         if self.world.rank != 0:
             return
         now_s = time.monotonic()
@@ -264,23 +296,24 @@ class Trainer:
 
     # -- evaluation, save, end ---------------------------------------------------------------------------------------
 
-    def evaluate(self) -> dict[str, dict[str, float]]:
-        """Mean loss in nats and number of tokens of every set, by name, the same on every rank; blocks.
+    def evaluate(self) -> dict[str, dict[str, float | None]]:
+        """Mean loss in nats (None: not finite) and number of tokens of every set, by name, the same on every rank.
 
         All ranks run as many micro-batches, padded with weight 0, so that all end together.
         """
         started_s = time.perf_counter()
         size = self.recipe.evaluation.micro_batch or self.recipe.batch.micro_batch or 1
-        found: dict[str, dict[str, float]] = {}
+        found: dict[str, dict[str, float | None]] = {}
         for number, (name, data) in enumerate(self._evals.items(), start=1):
-            self._say("eval", f"{name} ({number}/{len(self._evals)})")
             plan = eval_batches(data.num_samples, self.world.dp_size, size)
             rows = plan.of_rank(self.world.dp_rank)
+            self._say("eval", f"{name} ({number}/{len(self._evals)})", count=len(rows))
             if not rows:
                 continue
             micro_batches = [self._cut(data.batch(indices), 1)[0] for indices in rows]
             loss_sum, count = self.engine.evaluate(micro_batches)
-            found[name] = {"loss": loss_sum / count if count else float("nan"), "tokens": count}
+            loss = loss_sum / count if count else None
+            found[name] = {"loss": loss if loss is None or math.isfinite(loss) else None, "tokens": count}
         self._last_evals = found
         if self.world.rank == 0:
             seconds = time.perf_counter() - started_s
@@ -288,27 +321,57 @@ class Trainer:
         self._say("train")
         return found
 
-    def save(self) -> None:
-        """Saves the run at its position, unless that very save was made already. Blocks until it is whole."""
-        if self._saver.has_saved(self.position):
-            return
-        self._say("save", f"step {self.position.step}")
-        self._saver.save(self.position)
+    def save(self, *, is_last: bool = False) -> None:
+        """Saves the run at its position, unless that very save was made already.
+
+        Beside the training where the recipe says so: then it blocks until the state is copied, with `is_last` until
+        the save is whole; and raises K103 when that one fails.
+        """
+        if is_last:
+            self._saver.finish()
+        if not self._saver.has_saved(self.position):
+            self._say("save", f"step {self.position.step}")
+            self.position.health = self._health.state()
+            self._saver.save(self.position)
+        if is_last:
+            # Not `has_saved`: after a failure that one rank alone saw, the others must still do the same.
+            if not self._saver.is_taken_up(self.position):
+                self._saver.add_probe(self._measure())
+            self._saver.finish(is_last=True)
+            self._saver.close()
         self._say("train")
 
-    def resume(self) -> bool:
+    def _measure(self) -> StepTotals:
+        """The totals of the step that would come next; changes nothing. Blocks."""
+        consumed = self.position.consumed_samples
+        num_mb = self.batch.accumulation_at(consumed)
+        if self._enter is not None:
+            self._enter(Phase(step=self.position.step), num_mb)
+        micro_batches = self._cut(self._fetch(self._indices_at(consumed)), num_mb)
+        return self.engine.train_step(micro_batches, lr=0.0, step=self.position.step, is_trial=True)
+
+    def _next_batch(self, position: Position) -> tuple[int, int]:
+        """The number of the first sample of the step that comes next, and how many samples it has."""
+        consumed = position.consumed_samples
+        return consumed + self._health.num_skipped_samples(consumed), self.batch.batch_at(consumed)
+
+    def resume(self, *, is_unattended: bool = False) -> bool:
         """Takes up the newest whole save, if there is one; says whether it did. See `Saver.resume`."""
-        position = self._saver.resume()
+        if self._enter is not None:
+            self._enter(Phase(stage=Stage.LOAD))
+        position = self._saver.resume(is_unattended=is_unattended)
         if position is None:
             return False
         self.position = position
+        if position.health is not None:
+            self._health.load_state(position.health)
         return True
 
     def _finish(self, outcome: Outcome, seconds: float) -> None:
         """Writes how the attempt ended; rank 0 does, after all have generated the sample together."""
         sample: str | None = None
         if outcome is Outcome.DONE and self.recipe.sample_tokens:
-            self._say("sample")
+            self._say("sample", count=self.recipe.sample_tokens)
             sample = self._sample()
         if self.world.rank != 0:
             return

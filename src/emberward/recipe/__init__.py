@@ -7,6 +7,7 @@ from emberward.recipe._layouts import layouts_for
 from emberward.recipe._load import Loaded, load_recipe
 from emberward.recipe._recipe import (
     BatchConfig,
+    CertificatePolicy,
     ComputeType,
     DataConfig,
     Device,
@@ -17,9 +18,11 @@ from emberward.recipe._recipe import (
     LayoutConfig,
     LogConfig,
     ModelConfig,
+    OnDamage,
     OptimConfig,
     PrecisionConfig,
     RampUp,
+    ReadBack,
     Recipe,
     SaveConfig,
     Source,
@@ -32,6 +35,7 @@ from emberward.recipe._resolved_file import read_resolved, recipe_yaml, write_re
 
 __all__ = [
     "BatchConfig",
+    "CertificatePolicy",
     "ComputeType",
     "DataConfig",
     "Device",
@@ -45,9 +49,11 @@ __all__ = [
     "Loaded",
     "LogConfig",
     "ModelConfig",
+    "OnDamage",
     "OptimConfig",
     "PrecisionConfig",
     "RampUp",
+    "ReadBack",
     "Recipe",
     "Resolved",
     "SaveConfig",

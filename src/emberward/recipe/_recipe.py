@@ -190,6 +190,21 @@ class EvalConfig:
     """Sets to evaluate on. Empty: the held-out parts of the train data."""
 
 
+class ReadBack(StrEnum):
+    """How much of a save is read again: ``none``, ``sampled`` (one block in 16, another one each time), ``full``."""
+
+    NONE = "none"
+    SAMPLED = "sampled"
+    FULL = "full"
+
+
+class OnDamage(StrEnum):
+    """``refuse``: name what is damaged and offer the save before; ``older``: say so, and go on from that save."""
+
+    REFUSE = "refuse"
+    OLDER = "older"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveConfig:
     """Checkpoints."""
@@ -198,6 +213,14 @@ class SaveConfig:
     """Steps between saves. Null: only at the end."""
     keep: int | None = 2
     """Saves that are kept, the newest. Null: all."""
+    keep_every: int | None = None
+    """Saves whose step is a multiple of this are kept for ever, beside the newest. Null: none."""
+    background: bool = True
+    """Write saves beside the training, which then stops only for a copy in host memory of what a rank owns."""
+    verify: ReadBack = ReadBack.FULL
+    """How much of a save is read back before it counts."""
+    damaged: OnDamage = OnDamage.REFUSE
+    """What a start does when the newest save is damaged."""
 
 
 class DriftPolicy(StrEnum):
@@ -231,6 +254,14 @@ class HealthConfig:
     """Steps of an attempt that are run again to find what made them not finite; in fp16 only at loss scale 1."""
 
 
+class CertificatePolicy(StrEnum):
+    """What a rank does when its next call is not the proved one."""
+
+    STOP = "stop"
+    REPORT = "report"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """What is shown and recorded. Sinks beside metrics.jsonl are off unless named."""
@@ -239,6 +270,8 @@ class LogConfig:
     """Steps between lines."""
     events: int = 1
     """Steps of each attempt whose events are recorded into events/rank*.jsonl."""
+    certificate: CertificatePolicy = CertificatePolicy.STOP
+    """A call that is not the proved one: ``stop`` before it is issued, ``report`` and go on, ``off``: not compared."""
     tensorboard: bool = False
     """Write TensorBoard event files."""
     wandb: str | None = None

@@ -7,7 +7,8 @@ from typing import Any
 
 from unit.checkpoint.checkpoint_ranks import Agreement, run_ranks
 
-from emberward.checkpoint import DISK, BackgroundSaves, Keep, ReadBack, Shard, Storage, Written
+from emberward.checkpoint import DISK, BackgroundSaves, Keep, Shard, Storage, Written
+from emberward.recipe import ReadBack
 
 
 class Crew:

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from emberward.checkpoint import DISK, ReadBack, Saved, Shard, Storage, save
+from emberward.checkpoint import DISK, Saved, Shard, Storage, save
 from emberward.layout import Box
+from emberward.recipe import ReadBack
 
 T = TypeVar("T")
 AGREE_TIMEOUT_S = 20.0

@@ -14,7 +14,6 @@ from emberward.checkpoint import (
     DISK,
     Keep,
     Probe,
-    ReadBack,
     latest,
     load,
     name_save,
@@ -27,6 +26,7 @@ from emberward.checkpoint import (
 )
 from emberward.checkpoint._kept import Candidate, outdated
 from emberward.findings import EmberwardError
+from emberward.recipe import ReadBack
 
 WHOLE = random_bits(torch.float32, (600, 512), 1)  # 1.2 MiB: two blocks
 ALL = ((0, 600), (0, 512))
@@ -222,19 +222,23 @@ def test_a_named_save_stays_until_its_name_is_taken_away(tmp_path):
 
 
 PROBE = Probe(
-    first_sample=80, num_samples=8, tokens=248.0, loss=5.5123456789012345, grad_norm=0.25, numerics={"torch": "2.13.0"}
+    step=10,
+    first_sample=80,
+    num_samples=8,
+    tokens=248.0,
+    loss=5.5123456789012345,
+    grad_norm=0.25,
+    numerics={"torch": "2.13.0"},
 )
 
 
 def test_a_probe_comes_beside_the_save_and_every_flipped_bit_of_it_is_found(tmp_path):
     crew = Crew(tmp_path, 1)
     crew.begin([[cut("w", WHOLE, ALL)]], step=10)
-    failures: list[OSError] = []
-    crew.saves[0].add_probe(tmp_path / "step-00000010", PROBE, failures.append)
-    crew.saves[0].add_probe(tmp_path / "step-00000011", PROBE, failures.append)  # never became a save
+    crew.saves[0].after(lambda: write_probe(tmp_path / "step-00000010", PROBE))
     crew.close()
     path = latest(tmp_path)
-    assert failures == [] and read_probe(path) == PROBE and verify(path) == ()
+    assert read_probe(path) == PROBE and verify(path) == ()
     whole = (path / "probe.json").read_bytes()
     for at in range(len(whole)):
         data = bytearray(whole)
