@@ -97,13 +97,13 @@ def convert(
 ) -> Converted:
     """The result, whole on the disk under its name. Blocks; memory: a few times 8 MiB a worker.
 
-    Raises C112 when the result exists, K113 when another process writes it, K103 when the disk refuses.
+    Raises K102 when the result exists, K113 when another process writes it, K103 when the disk refuses.
     """
     began_s = clock()
     if plan.result.exists():
         raise ConfigError(
             "the result exists already",
-            code="C112",
+            code="K102",
             where=str(plan.result),
             expected="a path that is free",
             found="a file or folder",

@@ -33,9 +33,9 @@ def find_save(path: Path) -> Path:
     )
 
 
-def _run(verb: str, path: Path, is_json: bool, to: Path | None = None) -> None:
+def _run(verb: str, path: Path, is_json: bool) -> None:
     verbs = {"ls": _ls, "show": _show, "verify": _verify}
-    guarded(lambda screen: _export(path, to, screen) if to else verbs[verb](path, screen), is_json=is_json)
+    guarded(lambda screen: verbs[verb](path, screen), is_json=is_json)
 
 
 @checkpoint_app.command("ls")
@@ -54,16 +54,6 @@ def show_verb(path: PathArgument, is_json: JsonOption = False) -> None:
 def verify_verb(path: PathArgument, is_json: JsonOption = False) -> None:
     """Reads every byte of a save and proves it by its checksums."""
     _run("verify", path, is_json)
-
-
-@checkpoint_app.command("export")
-def export_verb(
-    path: PathArgument,
-    to: Annotated[Path, typer.Argument(help="The folder to write; it must not exist.")],
-    is_json: JsonOption = False,
-) -> None:
-    """Writes the weights as a Hugging Face folder that transformers loads. Needs torch."""
-    _run("export", path, is_json, to)
 
 
 def _ls(path: Path, screen: Screen) -> int:
@@ -110,12 +100,3 @@ def _verify(path: Path, screen: Screen) -> int:
         screen.say(f"{save}: every byte is as it was saved")
     screen.document(findings, save=str(save))
     return exit_code_of(findings)
-
-
-def _export(path: Path, to: Path, screen: Screen) -> int:
-    from emberward.cli._export import export_save  # torch is needed for this verb alone
-
-    export_save(find_save(path), to)
-    screen.say(f"wrote {to}: transformers.AutoModelForCausalLM.from_pretrained({str(to)!r})")
-    screen.document([], written=str(to))
-    return 0

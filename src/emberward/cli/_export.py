@@ -1,32 +1,17 @@
-"""``emberward checkpoint export``: the one verb of the CLI that computes with tensors, hence needs torch."""
+"""What Hugging Face must be told of a model that was trained here: the one file of the CLI that reaches torch."""
 
 from pathlib import Path
+from typing import Any
 
-import torch
-
-from emberward import checkpoint
-from emberward.checkpoint import Shard
 from emberward.data import open_tokenizer
-from emberward.engine import export_hf, parameter_shapes, shape_of
-from emberward.findings import ConfigError
+from emberward.engine import hf_config, shape_of
 from emberward.recipe import read_resolved
 
 
-def export_save(save: Path, to: Path) -> None:
-    """Writes the save's weights to the folder `to` in Hugging Face's form. Needs the memory of the whole model once.
+def config_of_run(save: Path) -> dict[str, Any]:
+    """The ``config.json`` of the model in a save of a run. Reads the run's ``config.resolved.yaml``, no tensor.
 
-    The model's sizes come from the run's ``config.resolved.yaml``. Raises ConfigError K102 when `to` exists.
+    Raises EmberwardError K102 for a model that BLOOM cannot express.
     """
-    if to.exists():
-        raise ConfigError("the folder exists already", code="K102", where=str(to), expected="a new folder")
     recipe = read_resolved(save.parent.parent / "config.resolved.yaml").recipe
-    shape = shape_of(recipe)
-    wanted = [
-        Shard(
-            name=f"model/{name}", global_shape=size, box=tuple((0, length) for length in size), tensor=torch.empty(size)
-        )
-        for name, size in parameter_shapes(shape).items()
-    ]
-    checkpoint.load(save, wanted)
-    parameters = {shard.name.removeprefix("model/"): shard.tensor for shard in wanted}
-    export_hf(parameters, shape, to, eod=open_tokenizer(recipe.data.tokenizer).eod)
+    return dict(hf_config(shape_of(recipe), eod=open_tokenizer(recipe.data.tokenizer).eod))

@@ -13,6 +13,7 @@ from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint import checkpoint_app
 from emberward.cli._examine import ExamineOptions, examine
 from emberward.cli._exchange import add_exchange_verbs
+from emberward.cli._exchange import add_exchange_verbs
 from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, UsageError, guarded, refuse_usage
 from emberward.cli._incident import incident_app
@@ -28,6 +29,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
+add_exchange_verbs(checkpoint_app)
 add_exchange_verbs(checkpoint_app)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(incident_app, name="incident")

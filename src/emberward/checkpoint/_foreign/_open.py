@@ -40,6 +40,7 @@ def open_source(path: Path, reading: Reading) -> Source:
             return open_hugging_face(folder, reading)
     raise not_understood(
         "no checkpoint is known here",
+        code="K110" if path.exists() else "K102",
         where=str(path),
         expected="a save or run of Emberward, or a folder of DeepSpeed, torch's DCP or Hugging Face",
         found="none of their files" if path.exists() else "no such folder",

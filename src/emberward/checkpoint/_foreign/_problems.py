@@ -13,10 +13,16 @@ def unreadable(
 
 
 def not_understood(
-    what: str, *, where: str, expected: str | None = None, found: str | None = None, next: str | None = None
+    what: str,
+    *,
+    where: str,
+    expected: str | None = None,
+    found: str | None = None,
+    next: str | None = None,
+    code: str = "K110",
 ) -> ConfigError:
     """K110 before anything is read: the path or the format is not one that can be converted."""
-    return ConfigError(what, code="K110", where=where, expected=expected, found=found, next=next)
+    return ConfigError(what, code=code, where=where, expected=expected, found=found, next=next)
 
 
 def no_rule(
