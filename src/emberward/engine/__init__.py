@@ -6,6 +6,8 @@ from emberward.engine._boxing import groups_of_route, run_route
 from emberward.engine._engine import Engine, MicroBatch, shape_of
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import StepTotals
+from emberward.engine._inspect import Inspection, NotFinite
+from emberward.engine._replicas import Replica, Sharing, holders
 from emberward.engine._world import Channel, HostRead, PhaseMark, World, build_world, host_values
 
 __all__ = [
@@ -15,8 +17,12 @@ __all__ = [
     "Executor",
     "Feed",
     "HostRead",
+    "Inspection",
     "MicroBatch",
+    "NotFinite",
     "PhaseMark",
+    "Replica",
+    "Sharing",
     "StepTotals",
     "World",
     "build_world",
@@ -24,6 +30,7 @@ __all__ = [
     "groups_of_route",
     "hf_config",
     "hf_name",
+    "holders",
     "host_values",
     "parameter_shapes",
     "run_route",

@@ -1,11 +1,31 @@
-"""What a run says of a step whose loss or gradient was not finite."""
+"""What a run says of a step whose loss or gradient was not finite, and how it finds what made it so.
 
-from emberward.engine import StepTotals
+[Note: a step run again]
+A step that was not finite changed nothing: run once more it does the same, and this time every operation is looked at.
+All ranks run it, since its collectives are everybody's, as one more step by its marks; each then says what it made
+itself, in one all-gather in the phase SEARCH. The first in the order of the data's way through the model is told.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from emberward.engine import Engine, Inspection, MicroBatch, NotFinite, StepTotals
+from emberward.events import Phase, Stage
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
+from emberward.rank._events import Enter
 from emberward.recipe import ComputeType
 
 MAX_TOLD = 20
 """Skipped steps of a run that get a finding; ``metrics.jsonl`` counts all of them."""
+NOTE_BYTES = 512
+"""What a rank says of itself, as JSON, padded with zeros."""
+
+all_gather_flat = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 def not_finite_finding(
@@ -32,4 +52,132 @@ def not_finite_finding(
             if is_fp16
             else "look at grad_norm before it in metrics.jsonl; a lower optim.lr or a longer warm-up"
         ),
+    )
+
+
+def is_worth_inspecting(totals: StepTotals, *, compute: ComputeType, loss_scale: float) -> bool:
+    """Whether to look for the cause: not where fp16's loss scale is still being found, which is what overflows are."""
+    return not totals.is_finite and (compute is not ComputeType.FP16 or loss_scale <= 1.0)
+
+
+def inspect_step(
+    engine: Engine,
+    micro_batches: Sequence[MicroBatch],
+    *,
+    step: int,
+    lr: float,
+    watch: Callable[[Engine], AbstractContextManager[Inspection]],
+    enter: Enter | None = None,
+) -> Finding:
+    """R105 for a step, counted from 0, that was not finite: runs it again and changes nothing. All ranks must call;
+    blocks. The same on all ranks. See [Note: a step run again]."""
+    if enter is not None:
+        enter(Phase(step=step, name="inspect"), len(micro_batches))
+    with watch(engine) as inspection:
+        engine.train_step(micro_batches, lr=lr, step=step, sink=inspection, is_trial=True)
+    if enter is not None:
+        enter(Phase(step=step, stage=Stage.SEARCH, name="inspect"))
+    return first_finding(_tell(engine, inspection.found), step=step)
+
+
+def _tell(engine: Engine, found: NotFinite | None) -> dict[int, NotFinite]:
+    """What every rank made itself, by rank: one all-gather."""
+    world = engine.world
+    note = torch.zeros(NOTE_BYTES, dtype=torch.uint8)
+    if found is not None:
+        data = json.dumps(_to_json(found)).encode()[:NOTE_BYTES]
+        note[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    out = torch.zeros(NOTE_BYTES * world.mesh.size, dtype=torch.uint8, device=world.device)
+    all_gather_flat(out, note.to(world.device), group=world.channels["world"].handle)
+    data = bytes(int(byte) for byte in world.read("not_finite", out))
+    notes = {rank: data[rank * NOTE_BYTES : (rank + 1) * NOTE_BYTES].rstrip(b"\0") for rank in world.mesh.ranks}
+    return {rank: _from_json(json.loads(text)) for rank, text in notes.items() if text}
+
+
+def _to_json(found: NotFinite) -> list[Any]:
+    stage = None if found.stage is None else found.stage.value
+    return [found.module[:200], found.operation, found.micro_batch, stage]
+
+
+def _from_json(value: Sequence[Any]) -> NotFinite:
+    module, operation, micro_batch, stage = value
+    return NotFinite(
+        module=module,
+        operation=operation,
+        micro_batch=micro_batch,
+        stage=None if stage is None else Stage(stage),
+    )
+
+
+def first_finding(found: dict[int, NotFinite], *, step: int) -> Finding:
+    """R105 from what each rank made, by rank. A parameter comes first; then micro-batch, forward before backward, and
+    in forward the lower rank, whose stage comes first, in backward the higher."""
+    if not found:
+        return _finding(
+            f"step {step + 1}, run again, was finite: what was not finite the first time did not come again",
+            step=step,
+            kind=Kind.DEVICE,
+            evidence=("the same data, parameters and program gave finite values: suspect the hardware",),
+            next="emberward doctor on the hosts of this run; rewind to the last save if it comes again",
+        )
+    first = min(found.items(), key=lambda item: _order(*item))[1]
+    ranks = tuple(rank for rank, each in sorted(found.items()) if each == first)
+    who = ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks[:8]))
+    who += f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
+    others = tuple(f"rank {rank}: {_words(each)}" for rank, each in sorted(found.items()) if each != first)[:8]
+    if first.operation is None:
+        return _finding(
+            f"parameter {first.module} was not finite before step {step + 1}, on {who}",
+            step=step,
+            ranks=ranks,
+            evidence=others,
+            next="on one rank alone: test that device; rewind to a save from before it",
+        )
+    return _finding(
+        f"the first value of step {step + 1} that is not finite came from {_words(first)}, on {who}",
+        step=step,
+        ranks=ranks,
+        micro_batch=first.micro_batch,
+        stage=None if first.stage is None else first.stage.value,
+        evidence=(f"what {first.operation} read there was finite", *others),
+        next="one rank alone: test that device; else lower optim.lr, or leave the data out with --rewind",
+    )
+
+
+def _order(rank: int, found: NotFinite) -> tuple[bool, int, bool, int]:
+    is_backward = found.stage is not Stage.FORWARD
+    micro_batch = 1 << 30 if found.micro_batch is None else found.micro_batch
+    return found.operation is not None, micro_batch, is_backward, -rank if is_backward else rank
+
+
+def _words(found: NotFinite) -> str:
+    if found.operation is None:
+        return f"parameter {found.module}"
+    part = {Stage.FORWARD: "forward", Stage.BACKWARD: "backward"}.get(found.stage) if found.stage else None
+    where = f" in the {part} of micro-batch {found.micro_batch}" if part is not None else " at the step's end"
+    return f"{found.operation} of {found.module}{where}"
+
+
+def _finding(
+    message: str,
+    *,
+    step: int,
+    next: str,
+    ranks: tuple[int, ...] = (),
+    micro_batch: int | None = None,
+    stage: str | None = None,
+    kind: Kind = Kind.SPIKE,
+    evidence: tuple[str, ...] = (),
+) -> Finding:
+    return Finding(
+        code="R105",
+        severity=Severity.WARNING,
+        kind=kind,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.OBSERVED,
+        message=message,
+        culprit_ranks=ranks,
+        phase=FindingPhase(step=step, micro_batch=micro_batch, stage=stage),
+        evidence=evidence,
+        next=next,
     )

@@ -13,8 +13,10 @@ class Position:
     consumed_samples: int = 0
     consumed_tokens: int = 0
     num_skipped: int = 0
+    health: Mapping[str, Any] | None = None
+    """What the watches over the run have seen, for a save; None where nobody watches."""
 
-    def counters(self) -> dict[str, int]:
+    def counters(self) -> dict[str, Any]:
         """What a save's meta holds beside the step."""
         counted = asdict(self)
         del counted["step"]
@@ -28,4 +30,5 @@ class Position:
             consumed_samples=counters["consumed_samples"],
             consumed_tokens=counters["consumed_tokens"],
             num_skipped=counters["num_skipped"],
+            health=counters.get("health"),
         )
