@@ -84,6 +84,8 @@ class Stage(StrEnum):
     LOAD = "load"
     SETUP = "setup"
     DATA = "data"
+    CHECK = "check"
+    SEARCH = "search"
     EXIT = "exit"
 
 

@@ -168,7 +168,7 @@ def _max_step(table: Table, node: int) -> int | None:
 
 
 def _is_training(phase: Phase) -> bool:
-    return phase.stage not in (Stage.EVAL, Stage.SAVE, Stage.LOAD, Stage.SETUP, Stage.EXIT)
+    return phase.stage not in (Stage.EVAL, Stage.SAVE, Stage.LOAD, Stage.SETUP, Stage.CHECK, Stage.SEARCH, Stage.EXIT)
 
 
 def _is_uneven(table: Table, fault: CallFault) -> bool:

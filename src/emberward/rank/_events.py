@@ -1,9 +1,16 @@
-"""Writes the recorded events of the first steps into the run's folder."""
+"""What a rank's trainer tells of its run: its parts as they begin, and the recorded events of its first steps."""
 
 import dataclasses
 from pathlib import Path
+from typing import Protocol
 
-from emberward.events import Event, Lane, Observer, Ref, Trace, Wait, write_trace
+from emberward.events import Event, Lane, Observer, Phase, Ref, Trace, Wait, write_trace
+
+
+class Enter(Protocol):
+    """Is told the parts of a run as they begin; `count`: micro-batches of a step or set, tokens of a sample."""
+
+    def __call__(self, phase: Phase, count: int | None = None, /) -> None: ...
 
 
 class StepRecorder:

@@ -31,6 +31,11 @@ class RunFolder:
         return self.path / "proof.json"
 
     @property
+    def certificate(self) -> Path:
+        """The proved order of calls of each role, which the ranks compare while they run."""
+        return self.path / "certificate.json"
+
+    @property
     def preflight(self) -> Path:
         """The pre-flight page, and what the first steps measured of it."""
         return self.path / "preflight.json"
@@ -94,6 +99,16 @@ class RunFolder:
     def kill_switch(self) -> Path:
         """The file that, while it exists, stops this run's name: no start, and what runs saves and ends."""
         return self.path.parent / "kill-switch"
+
+    @property
+    def detours(self) -> Path:
+        """The rewinds that hold, in order; absent without any."""
+        return self.path / "detours.json"
+
+    @property
+    def set_aside(self) -> Path:
+        """What rewinds took out of the run, a folder each, to be put back when one is undone."""
+        return self.path / "rewound"
 
     @property
     def lock(self) -> Path:
