@@ -16,6 +16,7 @@ from emberward.checkpoint._describe import (
     is_checkpoint,
     list_checkpoints,
 )
+from emberward.checkpoint._diff import Comparison, Difference, diff
 from emberward.checkpoint._digest import add_digests
 from emberward.checkpoint._exchange import Exchanged, Foreign, export_checkpoint, import_checkpoint, reshape
 from emberward.checkpoint._foreign._source import Form
@@ -24,6 +25,7 @@ from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
 from emberward.checkpoint._names import step_name
 from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
 from emberward.checkpoint._reader import read_manifest
+from emberward.checkpoint._repair import Repaired, repair_replicas, repair_save
 from emberward.checkpoint._save import NUM_AGREEMENTS, Agree, Saved, alone, is_echo, rehearse
 from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, older_save, prune
 from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
@@ -62,8 +64,10 @@ __all__ = [
     "BackgroundSaves",
     "Begun",
     "CheckpointInfo",
+    "Comparison",
     "DType",
     "Description",
+    "Difference",
     "Exchanged",
     "DeviceDigests",
     "FileEntry",
@@ -75,6 +79,7 @@ __all__ = [
     "Manifest",
     "Piece",
     "Probe",
+    "Repaired",
     "Saved",
     "Shard",
     "Storage",
@@ -86,6 +91,7 @@ __all__ = [
     "alone",
     "clean_leftovers",
     "describe",
+    "diff",
     "digest_findings",
     "digest_of",
     "export_checkpoint",
@@ -104,6 +110,8 @@ __all__ = [
     "read_probe",
     "rehearse",
     "relative_difference",
+    "repair_replicas",
+    "repair_save",
     "reshape",
     "save",
     "step_name",

@@ -28,6 +28,7 @@ RanksOption = Annotated[int | None, typer.Option("--ranks", min=1, help="For how
 WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="Threads; one a processor by default.")]
 
 _EVERY_S = 2.0
+_MAX_SHOWN = 20
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _FLOATS = ("F32", "BF16", "F16", "F64")
 
@@ -149,11 +150,67 @@ def reshape_verb(
     guarded(work, is_json=is_json)
 
 
+def diff_verb(
+    a: SourceArgument,
+    b: Annotated[Path, typer.Argument(help="The checkpoint to compare it with; any form.")],
+    family: FamilyOption = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Which tensors of two checkpoints differ, and by how much. Exit code 1 when one does. Needs no torch."""
+
+    def work(screen: Screen) -> int:
+        found = checkpoint.diff(a, b, reading=Foreign(family=family).reading())
+        for difference in found.differences[:_MAX_SHOWN]:
+            screen.say(f"{difference.name}: {difference.why}")
+        if len(found.differences) > _MAX_SHOWN:
+            screen.say(f"... and {len(found.differences) - _MAX_SHOWN} more; --json lists all")
+        screen.say(
+            f"{found.num_equal} tensors are equal ({found.num_by_digest} by their digests), "
+            f"{len(found.differences)} differ"
+        )
+        findings = found.findings()
+        screen.document(findings, **found.to_json())
+        return exit_code_of(findings)
+
+    guarded(work, is_json=is_json)
+
+
+def repair_verb(
+    source: Annotated[Path, typer.Argument(help="A DeepSpeed checkpoint, or with --from a save.")],
+    to: Annotated[Path, typer.Argument(help="The mended copy; with --from the folder of saves in which it is made.")],
+    family: FamilyOption = None,
+    replicas: ReplicasOption = "majority",
+    other: Annotated[Path | None, typer.Option("--from", help="Take damaged tensors of a save from this one.")] = None,
+    tensors: Annotated[list[str] | None, typer.Option("--tensor", help="With --from: these too; may have *.")] = None,
+    is_json: JsonOption = False,
+) -> None:
+    """Mends a copy: replicas that parted (DeepSpeed), or damaged tensors of a save. Needs no torch."""
+
+    def work(screen: Screen) -> int:
+        if other is not None:
+            told = Progress("repair", screen.complain)
+            save = find_save(source)
+            done = checkpoint.repair_save(save, to, other=other, names=tuple(tensors or ()), told=told)
+        else:
+            done = checkpoint.repair_replicas(source, to, reading=Foreign(family=family, replicas=replicas).reading())
+        for finding in done.findings:
+            screen.say(f"{finding.code} {finding.message}")
+        for name in done.tensors if other is not None else ():
+            screen.say(f"{name} taken from {other}")
+        screen.say(f"wrote {done.path}: {len(done.tensors)} tensors mended")
+        screen.document(done.findings, **done.to_json())
+        return exit_code_of(done.findings)
+
+    guarded(work, is_json=is_json)
+
+
 def add_exchange_verbs(app: typer.Typer) -> None:
     """Gives ``emberward checkpoint`` the verbs of this file."""
     app.command("import")(import_verb)
     app.command("export")(export_verb)
     app.command("reshape")(reshape_verb)
+    app.command("diff")(diff_verb)
+    app.command("repair")(repair_verb)
 
 
 def _tell(made: Exchanged, screen: Screen, hint: str) -> int:

@@ -107,6 +107,7 @@ CATALOGUE: dict[str, CodeEntry] = {
         {
             "M101": "collectives differ in operation",
             "M102": "collectives differ in shape, dtype or root",
+            "K115": "checkpoints differ",
             "R110": "a rank departs from the proved order",
         },
     ),

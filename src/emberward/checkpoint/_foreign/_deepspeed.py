@@ -237,6 +237,27 @@ def _flats(file: TorchFile, fp32: TensorRef, state: Mapping[Any, Any], group: in
     return flats
 
 
+def low_precision_weights(folder: Path, name: str) -> list[Stored]:
+    """The copies of a parameter that the model computes with, in every file that has one.
+
+    They lie under the parameter's name in a model's file, or, with a pipeline, under its name within the layer in
+    ``layer_{LAYER}-model_{TP}-model_states.pt``.
+    """
+    found = []
+    for path in sorted(folder.glob("*mp_rank_*_model_states.pt")):
+        file = open_torch_file(path)
+        module = file.tree.get("module")
+        ref = module.get(name) if isinstance(module, dict) else None
+        found += [file.stored(ref, name)] if isinstance(ref, TensorRef) and 0 not in ref.shape else []
+    layer, _, local = name.partition(".")
+    if layer.isdigit():
+        for path in sorted(folder.glob(f"layer_{int(layer):02d}-*model_states.pt")):
+            file = open_torch_file(path)
+            ref = file.tree.get(local) if isinstance(file.tree, dict) else None
+            found += [file.stored(ref, name)] if isinstance(ref, TensorRef) else []
+    return found
+
+
 def groups_of(heads: Sequence[TorchFile]) -> tuple[tuple[str, ...], ...]:
     """Names of the parameters of each optimizer group, over all model-parallel ranks, in the order of the stages."""
     groups: list[dict[str, None]] = []
