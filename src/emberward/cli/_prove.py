@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberward import __version__
 from emberward.events import Event, Observer, Trace
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
 from emberward.layout import Axis, Mesh
 from emberward.match import Outcome, RoleBuilder, RoleTrace, Verdict, check, check_roles
 from emberward.recipe import Device, Recipe, Resolved, mesh_of, write_resolved
-from emberward.sources import DryJob, JobFolder, RankError, Transport
+from emberward.runs import recipe_digest
+from emberward.sources import Certificate, DryJob, JobFolder, RankError, Transport, role_numbers
 
 MAX_PLAIN_RANKS = 64
 """With all ranks run dry: up to here each is judged by itself, beyond by the roles that are found."""
@@ -39,6 +41,8 @@ class Proof:
     num_events: int
     seconds: float
     programs: Mapping[int, tuple[Event, ...]]
+    certificate: Certificate | None
+    """The proved order, for the ranks to compare while they run; None when the recipe is not proved."""
 
     @property
     def is_proved(self) -> bool:
@@ -68,7 +72,8 @@ def prove_recipe(resolved: Resolved, *, environment: Mapping[str, str], all_rank
         write_resolved(resolved, folder.recipe)
         tail = _run_child(folder, environment)
         events, errors = folder.read_results(ranks)
-    verdict = None if errors else _judge(mesh, events, owners, all_ranks=all_ranks)
+        verdict = None if errors else _judge(mesh, events, owners, all_ranks=all_ranks)
+        certificate = None if verdict is None else _certificate(folder, resolved, owners)
     findings = tuple(_raised(errors, tail)) if verdict is None else verdict.findings
     assumptions = () if verdict is None else verdict.assumptions
     return Proof(
@@ -81,6 +86,19 @@ def prove_recipe(resolved: Resolved, *, environment: Mapping[str, str], all_rank
         num_events=sum(map(len, events.values())),
         seconds=time.monotonic() - began_s,
         programs=events,
+        certificate=certificate if verdict is not None and verdict.is_safe else None,
+    )
+
+
+def _certificate(folder: JobFolder, resolved: Resolved, owners: Sequence[int]) -> Certificate:
+    """The order in which the roles were run dry, for this recipe and these versions."""
+    programs, torch_version = folder.read_programs(sorted(set(owners)))
+    return Certificate(
+        recipe=recipe_digest(resolved),
+        emberward=__version__,
+        torch=torch_version,
+        role_of=role_numbers(owners),
+        roles=programs,
     )
 
 

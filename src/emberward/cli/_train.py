@@ -38,6 +38,7 @@ from emberward.report import (
     write_json,
 )
 from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest
+from emberward.sources import Certificate
 from emberward.supervise import (
     AttemptEnd,
     LaunchPlan,
@@ -89,7 +90,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
     say_notes(resolved, page, fitted.notes, screen)
     start = choose_run(absolute(options.runs), resolved, intent=options.intent, run_id=options.run_id, new_id=new_id())
     manifest = _prepared(recipe, screen)
-    findings = _prove(start, resolved, options, screen) if options.is_checked else ()
+    certificate, findings = _prove(start, resolved, options, screen) if options.is_checked else (None, ())
     if exit_code_of(findings):
         screen.document((*page.findings, *findings), start=start.why, exit_code=1)
         return 1
@@ -109,6 +110,8 @@ def train(options: TrainOptions, screen: Screen) -> int:
     assert manifest.path is not None
     begin(start, resolved, manifest.path)
     if options.is_checked:
+        if certificate is not None:
+            write_json(start.folder.certificate, certificate.to_json())
         write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
     write_json(start.folder.preflight, preflight_json(page))
     first_steps = FirstSteps(page, resolved, start.folder, screen)
@@ -127,17 +130,23 @@ def _prepared(recipe: Recipe, screen: Screen) -> Manifest:
     return manifest
 
 
-def _prove(start: Start, resolved: Resolved, options: TrainOptions, screen: Screen) -> tuple[Finding, ...]:
-    """What the proof of the recipe found, said in one line; a run that was proved with this recipe goes on at once."""
+def _prove(
+    start: Start, resolved: Resolved, options: TrainOptions, screen: Screen
+) -> tuple[Certificate | None, tuple[Finding, ...]]:
+    """The certificate of the recipe and what its proof found, said in one line.
+
+    A run that was proved with this recipe goes on at once, with the certificate that it has: None.
+    """
     before = read_json(start.folder.proof) or {}
-    if before == {"recipe": recipe_digest(resolved), "emberward": __version__}:
+    is_known = before == {"recipe": recipe_digest(resolved), "emberward": __version__}
+    if is_known and start.folder.certificate.exists():
         screen.say("proved when it began: every call of every rank ends")
-        return ()
+        return None, ()
     proof = prove_recipe(resolved, environment=options.environment)
     for finding in proof.findings:
         screen.say(explain_finding(finding))
     screen.say(proof_line(proof))
-    return tuple(proof.findings)
+    return proof.certificate, tuple(proof.findings)
 
 
 class _Shown:

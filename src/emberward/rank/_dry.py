@@ -19,7 +19,7 @@ from emberward import checkpoint
 from emberward.checkpoint import Begun, Shard, Written
 from emberward.engine import Engine, Inspection, build_world
 from emberward.events import Event, Phase
-from emberward.rank._rehearsal import PhaseMarker, Script, Stage, play
+from emberward.rank._rehearsal import STOPPED, PhaseMarker, Script, Stage, play
 from emberward.rank._signals import StopRequest
 from emberward.recipe import mesh_of
 from emberward.report import RunFolder
@@ -131,7 +131,7 @@ def dry_run(script: Script, rank: int, *, transport: Transport) -> Rehearsed:
 
     def before_part(name: str, stop: StopRequest) -> None:
         del stop
-        values.num_stops = 1.0 if name == "asked to stop" else 0.0
+        values.num_stops = 1.0 if name == STOPPED else 0.0
 
     with (
         tempfile.TemporaryDirectory(prefix="emberward-check-") as scratch,

@@ -4,8 +4,10 @@
 Two steps with the recipe's first accumulation, evaluation of every set after the first and at the end, a save after
 the first and at the end, the sample, and the end; then a second start that is asked to stop after one step and saves.
 Where a batch ramp-up has other accumulations, one step with the largest. An evaluation set is cut to at most
-2 x pp micro-batches: the pipeline is full and drains once. Later steps repeat these: what decides whether a phase
-comes is the step number and totals that all ranks share (`_trainer.py` [Note: what ranks agree on]).
+2 x pp micro-batches, so that the pipeline is full and drains once, and in the second start to 3 x pp: what the two
+differ in is what one more round adds, for the certificate of a longer set (`emberward.sources` [Note: certificate]).
+Later steps repeat these: what decides whether a phase comes is the step number and totals that all ranks share
+(`_trainer.py` [Note: what ranks agree on]).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +31,10 @@ from emberward.report import RunFolder
 
 NUM_STEPS = 2
 NUM_SAMPLE_TOKENS = 2
+STOPPED = "asked to stop"
+"""The part in which one rank is asked to stop."""
 EVAL_ROUNDS = 2
-"""Micro-batches of an evaluation set for each pipeline rank."""
+"""Micro-batches of an evaluation set for each pipeline rank; one more in the second start."""
 
 
 class BlankText:
@@ -77,11 +81,15 @@ class PhaseMarker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What a rehearsal plays: a shortened recipe, its batches, and the number of samples of each evaluation set."""
+    """What a rehearsal plays: a shortened recipe, its batches, and the number of samples of each evaluation set.
+
+    `more_eval_samples`: those of the second start.
+    """
 
     recipe: Recipe
     batch: BatchPlan
     eval_samples: Mapping[str, int]
+    more_eval_samples: Mapping[str, int]
     last_accumulation_at: int | None
     """Consumed samples at which the largest accumulation begins; None when there is one alone."""
 
@@ -102,11 +110,12 @@ def script_of(recipe: Recipe, batch: BatchPlan, eval_samples: Mapping[str, int])
         if batch.accumulation_at(phase.first_sample) > largest:
             largest, at = batch.accumulation_at(phase.first_sample), phase.first_sample
     size = (recipe.evaluation.micro_batch or batch.micro_batch) * batch.dp
-    most = EVAL_ROUNDS * recipe.layout.pp * size
+    each = recipe.layout.pp * size
     return Script(
         recipe=short,
         batch=batch,
-        eval_samples={name: min(count, most) for name, count in eval_samples.items()},
+        eval_samples={name: min(count, EVAL_ROUNDS * each) for name, count in eval_samples.items()},
+        more_eval_samples={name: min(count, (EVAL_ROUNDS + 1) * each) for name, count in eval_samples.items()},
         last_accumulation_at=at,
     )
 
@@ -136,16 +145,16 @@ def play(script: Script, stage: Stage) -> list[Outcome]:
     if script.last_accumulation_at is not None:
         last = Position(step=NUM_STEPS - 1, consumed_samples=script.last_accumulation_at)
         outcomes.append(_part(script, stage, engine, "largest batch", last))
-    outcomes.append(_part(script, stage, engine, "asked to stop", Position()))
+    outcomes.append(_part(script, stage, engine, STOPPED, Position()))
     return outcomes
 
 
-def _part(script: Script, stage: Stage, engine: Engine, name: str, position: Position) -> Outcome:
+def _part(script: Script, stage: Stage, engine: Engine, part: str, position: Position) -> Outcome:
     recipe = script.recipe
     blank = BlankText(seq_len=recipe.model.seq_len, num_samples=0)
     evals = {
         name: cast(EvalSet, BlankText(seq_len=recipe.model.seq_len, num_samples=count))
-        for name, count in script.eval_samples.items()
+        for name, count in (script.more_eval_samples if part == STOPPED else script.eval_samples).items()
     }
     stop = StopRequest()
     trainer = Trainer(
@@ -164,5 +173,5 @@ def _part(script: Script, stage: Stage, engine: Engine, name: str, position: Pos
         instruments=stage.instruments,
     )
     trainer.position = position
-    stage.before_part(name, stop)
+    stage.before_part(part, stop)
     return trainer.run()

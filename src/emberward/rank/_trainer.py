@@ -274,7 +274,7 @@ class Trainer:
         self._say("train")
 
     def _say(self, phase: str, detail: str | None = None, *, count: int | None = None) -> None:
-        """Tells watchers what the ranks do now, of `count` micro-batches or tokens; training at most each half second."""
+        """Tells watchers what the ranks do now, of `count` micro-batches or tokens; training at most twice a second."""
         if self._enter is not None:
             self._enter(Phase(step=self.position.step, stage=_STAGES.get(phase), name=detail), count)
         if self.world.rank != 0:

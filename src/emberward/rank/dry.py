@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from emberward.events import Observer, Trace, write_trace
 from emberward.rank._dry import dry_run, site_finder
 from emberward.rank._rehearsal import Script, script_of
@@ -56,9 +58,10 @@ def _fork(folder: JobFolder, job: DryJob, script: Script, rank: int) -> int:
 
 
 def _one(folder: JobFolder, job: DryJob, script: Script, rank: int) -> None:
-    events = dry_run(script, rank, transport=job.transport)
+    done = dry_run(script, rank, transport=job.transport)
     size = mesh_of(script.recipe.layout).size
-    write_trace(Trace(world_size=size, events={rank: events}, observer=Observer.DRY_RUN), folder.trace(rank))
+    folder.write_program(done.program, torch_version=torch.__version__)
+    write_trace(Trace(world_size=size, events={rank: done.events}, observer=Observer.DRY_RUN), folder.trace(rank))
 
 
 def _error_of(rank: int, error: BaseException) -> RankError:

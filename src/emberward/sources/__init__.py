@@ -5,6 +5,7 @@ without peers).
 """
 
 from emberward.sources._certificate import (
+    SETUP,
     Certificate,
     Place,
     ProgramWriter,
@@ -21,6 +22,7 @@ from emberward.sources._site import SiteFinder
 from emberward.sources._tape import Call, Tape, Transport
 
 __all__ = [
+    "SETUP",
     "Call",
     "Certificate",
     "Departure",

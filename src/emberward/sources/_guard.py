@@ -36,7 +36,7 @@ class Departure:
 
     `position` counts the rank's calls of this attempt from 0. `expected` None: the segment was to end. `found` None:
     the segment ended, with calls left. `num_ahead`: how many expected calls the found one skips, None when it is none
-    of those that follow.
+    of those that follow. `site`: the line of the found call, or of the one that did not come when the segment ended.
     """
 
     rank: int
@@ -49,6 +49,7 @@ class Departure:
     expected_site: str | None
     found: CallKey | None
     num_ahead: int | None
+    site: str | None
 
     @property
     def cause(self) -> Cause:
@@ -93,12 +94,14 @@ class Guard:
         program: RoleProgram,
         *,
         rank: int,
+        find_site: Callable[[], Site | None],
         on_departure: Callable[[Departure], None],
         on_first_step: Callable[[int], None] | None = None,
         publish: Publish | None = None,
     ) -> None:
         self._program = program
         self._rank = rank
+        self._find_site = find_site
         self._on_departure = on_departure
         self._on_first_step = on_first_step
         self._publish = publish
@@ -115,7 +118,7 @@ class Guard:
         self.hash = 0
         self.is_checking = True
         self.not_certified: dict[tuple[str, int | None], None] = {}
-        """Segments that came and that the certificate does not have, by kind and count."""
+        """Segments in which calls came and that the certificate does not have, by kind and count."""
         self._begin(SETUP, None)
 
     def begin(self, phase: Phase, count: int | None = None) -> None:
@@ -142,8 +145,6 @@ class Guard:
         self._kind, self._count, self._at = kind, count, 0
         self._form = None if forms is None else forms[0]
         self._calls = () if self._form is None else self._form.calls
-        if forms is None:
-            self.not_certified[key] = None
 
     def before(self, body: Body) -> None:
         """A call is about to be issued."""
@@ -162,6 +163,8 @@ class Guard:
                 self._form, self._calls, self._at = other, other.calls, at + 1
             else:
                 self._depart(key)
+        elif self.is_checking:
+            self.not_certified[(self._kind, self._count)] = None
         digest = self._digests[number] if number >= 0 else key_digest(key)
         self.hash = next_hash(self.hash, digest)
         self.position += 1
@@ -185,6 +188,8 @@ class Guard:
         expected = self._program.calls[form.calls[at]] if at < len(form.calls) else None
         place = self._program.places[form.places[min(at, len(form.places) - 1)]] if form.places else None
         is_rehearsed = form in self._program.segments
+        expected_site = None if place is None or expected is None else place.site
+        site = self._find_site() if key is not None else None
         ahead = [self._program.calls[number] for number in form.calls[at + 1 : at + 1 + NUM_AHEAD]]
         self._on_departure(
             Departure(
@@ -195,9 +200,10 @@ class Guard:
                 stage=None if place is None else place.stage,
                 micro_batch=place.micro_batch if place is not None and is_rehearsed else None,
                 expected=expected,
-                expected_site=None if place is None or expected is None else place.site,
+                expected_site=expected_site,
                 found=key,
                 num_ahead=ahead.index(key) + 1 if key in ahead else None,
+                site=expected_site if site is None else str(site),
             )
         )
 
@@ -205,12 +211,12 @@ class Guard:
 class DepartureError(EmberwardError):
     """R110: a rank was about to issue a call that is not the proved one; it was not issued."""
 
-    def __init__(self, departure: Departure, *, site: Site | None, next: str) -> None:
+    def __init__(self, departure: Departure, *, next: str) -> None:
         self.departure = departure
         super().__init__(
             f"rank {departure.rank} departs from the proved order{_where(departure)}",
             code="R110",
-            where=None if site is None else str(site),
+            where=departure.site,
             expected=departure.expected_text,
             found=departure.found_text,
             next=next,

@@ -99,14 +99,15 @@ class JobFolder:
         }
         self.error(error.rank).write_text(json.dumps(body), encoding="utf-8")
 
-    def write_program(self, program: RoleProgram) -> None:
-        """Writes a rank's part of the certificate."""
-        self.calls(program.rank).write_text(json.dumps(program.to_json()), encoding="utf-8")
+    def write_program(self, program: RoleProgram, *, torch_version: str) -> None:
+        """Writes a rank's part of the certificate, and under which torch it was run."""
+        text = json.dumps({"torch": torch_version, "program": program.to_json()})
+        self.calls(program.rank).write_text(text, encoding="utf-8")
 
-    def read_programs(self, ranks: Sequence[int]) -> tuple[RoleProgram, ...]:
-        """What `write_program` wrote for each of `ranks`. Raises OSError when one is missing."""
-        texts = [self.calls(rank).read_text(encoding="utf-8") for rank in ranks]
-        return tuple(RoleProgram.from_json(json.loads(text)) for text in texts)
+    def read_programs(self, ranks: Sequence[int]) -> tuple[tuple[RoleProgram, ...], str]:
+        """What `write_program` wrote for each of `ranks`, and the torch of it. Raises OSError when one is missing."""
+        found = [json.loads(self.calls(rank).read_text(encoding="utf-8")) for rank in ranks]
+        return tuple(RoleProgram.from_json(each["program"]) for each in found), found[0]["torch"]
 
     def read_results(self, ranks: Sequence[int]) -> tuple[dict[int, tuple[Event, ...]], list[RankError]]:
         """The events of each rank that ran to its end, and the errors of the others."""

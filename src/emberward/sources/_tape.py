@@ -105,9 +105,9 @@ class Tape:
             self._waited.add(call.number)
             self._note(None, is_blocking=True, waited=call.number)
 
-    def calls(self, *, first: int = 0) -> Iterator[tuple[Body, Site | None, Phase]]:
-        """Yields the calls so far, from note number `first` on, in the order in which they were made."""
-        for note in self._notes[first:]:
+    def calls(self, *, first: int = 0, end: int | None = None) -> Iterator[tuple[Body, Site | None, Phase]]:
+        """Yields the calls among the notes from number `first` up to `end`, in the order in which they were made."""
+        for note in self._notes[first:end]:
             if note.body is not None:
                 yield note.body, note.site, note.phase
 

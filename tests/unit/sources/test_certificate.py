@@ -27,6 +27,10 @@ PIPE = Group(ranks=(1, 3), label="pp_down")
 EVAL, SAVE = Phase(step=1, stage=Stage.EVAL, name="held out (1/1)"), Phase(step=1, stage=Stage.SAVE)
 
 
+def here():
+    return Site(file="model.py", line=3)
+
+
 def reduce(numel=4, **facts):
     usual = {"op": CollectiveOp.ALL_REDUCE, "dtype": "float32", "reduce_op": ReduceOp.SUM}
     return Collective(**{**usual, "group": WORLD, "numel": numel, "shape": (numel,), **facts})
@@ -76,7 +80,7 @@ def bodies(form, role):
 
 def guard(made=MADE, **named):
     told = []
-    watch = Guard(program(made), rank=1, on_departure=told.append, **named)
+    watch = Guard(program(made), rank=1, find_site=here, on_departure=told.append, **named)
     for body in made[("setup", None)][0]:
         watch.before(body)
     return watch, told
@@ -228,7 +232,7 @@ def test_a_departure_is_told_before_the_call_is_counted():
     def stop(departure):
         raise StopRankError
 
-    watch = Guard(program(), rank=1, on_departure=stop, publish=lambda *place: published.append(place))
+    watch = Guard(program(), rank=1, find_site=here, on_departure=stop, publish=lambda *place: published.append(place))
     watch.before(GROUP)
     watch.begin(Phase(step=0), 2)
     watch.before(send())
@@ -245,7 +249,7 @@ def test_ranks_of_one_role_have_one_hash_and_another_order_has_another():
     ours = [send(), reduce()]
     hashes = []
     for calls in (ours, theirs, ours[::-1]):
-        watch = Guard(program(), rank=1, on_departure=lambda departure: None)
+        watch = Guard(program(), rank=1, find_site=here, on_departure=lambda departure: None)
         for body in calls:
             watch.before(body)
         hashes.append(watch.hash)
@@ -253,10 +257,10 @@ def test_ranks_of_one_role_have_one_hash_and_another_order_has_another():
     assert hashes[0] < 1 << 64
 
 
-def message(calls, *, count=2, site="model.py"):
+def message(calls, *, count=2):
     watch, told = guard()
     run(watch, *steps(2), (Phase(step=1), count, calls), (Phase(step=2), None, []))
-    return DepartureError(told[0], site=Site(file=site, line=3), next="emberward check bloom_tiny")
+    return DepartureError(told[0], next="emberward check bloom_tiny")
 
 
 def test_messages_word_for_word():
@@ -269,7 +273,7 @@ def test_messages_word_for_word():
     )
     assert message(step(3)[:-2], count=3).text() == (
         "R110 rank 1 departs from the proved order at call 13 (step 1)\n"
-        "  where     model.py:3\n"
+        "  where     train.py:14\n"
         "  expected  all_reduce world float32 7 sum at train.py:14\n"
         "  found     the end of this step\n"
         "  next      emberward check bloom_tiny"
@@ -282,7 +286,8 @@ def test_messages_word_for_word():
 
 
 def test_a_program_without_calls_is_held_to_none():
-    watch = Guard(RoleProgram(rank=0, calls=(), places=(), segments=()), rank=0, on_departure=lambda departure: None)
+    nothing = RoleProgram(rank=0, calls=(), places=(), segments=())
+    watch = Guard(nothing, rank=0, find_site=here, on_departure=lambda departure: None)
     watch.begin(Phase(step=0))
     watch.before(reduce())
     assert not watch.is_checking
