@@ -57,6 +57,7 @@ def played(*findings: Finding, facts: tuple[str, ...] = ()) -> Incident:
     ("incident", "is_twin", "wrong"),
     [
         (played(finding()), False, ()),
+        (played(finding(), finding(code="M101")), False, ("a further error: M101 rank 2 died",)),
         (played(), False, ("no error was found; expected L102",)),
         (played(finding(culprit_ranks=(1,))), False, ("expected culprits [2], found [1]",)),
         (played(finding(cause=Cause.UNKNOWN)), False, ("expected cause killed, found unknown",)),

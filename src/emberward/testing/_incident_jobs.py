@@ -92,7 +92,7 @@ def _facts(*facts: tuple[bool, str]) -> tuple[str, ...]:
 def _run_program(theatre: Theatre, command: Sequence[str], *, is_ended: bool) -> Replayed:
     """A stranger's command under ``emberward run``, which ends it once it is sure, when `is_ended`."""
     ended = _emberward(theatre, "run", "--act-after", "1", "--grace-s", "1", "--", *command)
-    is_right = (ended.code != 0) is is_ended
+    is_right = (ended.code != 0) is is_ended and "run" in ended.document
     if not is_right:
         theatre.tell(ended.errors[-TOLD_CHARACTERS:])
     facts = _facts((is_right, f"the command ended with code {ended.code}"))

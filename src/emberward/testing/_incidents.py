@@ -90,7 +90,7 @@ def _differences(expected: Expected, replayed: Replayed) -> tuple[str, ...]:
     if not errors:
         return (f"no error was found; expected {' or '.join(expected.codes)}",)
     first = errors[0]
-    wrong = []
+    wrong = [f"a further error: {finding.code} {finding.message}" for finding in errors[1:]]
     if first.code not in expected.codes:
         wrong.append(f"expected {' or '.join(expected.codes)}, found {first.code}")
     if first.cause not in expected.causes:
