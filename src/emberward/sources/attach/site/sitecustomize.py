@@ -65,11 +65,15 @@ def wrap_init(module):
     import functools
 
     original = module.init_process_group
+    is_off = []
 
     @functools.wraps(original)
     def init_process_group(*args, **named):
-        around = attach(args, named)
-        return original(*args, **named) if around is None else around(original, args, named)
+        around = None if is_off else attach(args, named)
+        if around is None:
+            is_off.append(True)
+            return original(*args, **named)
+        return around(original, args, named)
 
     module.init_process_group = init_process_group
 
