@@ -18,7 +18,7 @@ from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, UsageError, guarded, refuse_usage
 from emberward.cli._incident import incident_app
 from emberward.cli._report import bundle_run, report_run, watch_run
-from emberward.cli._run import run_verb
+from emberward.cli._run import ActAfterOption, KillSwitchOption, NoRecordOption, NotifyOption, oversight_of, run_verb
 from emberward.cli._train import DEFAULT_RUNS, TrainOptions, train
 from emberward.runs import Intent
 
@@ -57,6 +57,10 @@ def train_verb(
     restarts: Annotated[int, typer.Option("--restarts", min=0, help="How often to start again after a death.")] = 0,
     hardware: HardwareOption = None,
     grace_s: Annotated[float, typer.Option("--grace-s", help="Seconds that ranks have to save after a stop.")] = 120.0,
+    act_after_s: ActAfterOption = 60.0,
+    notify: NotifyOption = None,
+    kill_switch: KillSwitchOption = None,
+    no_record: NoRecordOption = False,
     is_json: JsonOption = False,
 ) -> None:
     """Check, launch, supervise, resume by itself, end with a summary. Overrides: a.b=c or --a.b c."""
@@ -74,6 +78,8 @@ def train_verb(
         max_restarts=restarts,
         hardware=hardware,
         environment=dict(os.environ),
+        oversight=oversight_of(act_after_s=act_after_s, notify=notify, no_record=no_record),
+        kill_switch=None if kill_switch is None else kill_switch.absolute(),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
     )
     guarded(lambda screen: train(options, screen), is_json=is_json)

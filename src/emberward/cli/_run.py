@@ -19,6 +19,17 @@ from emberward.report import RunFolder, write_json
 from emberward.runs import new_id
 from emberward.supervise import Oversight, RunPlan, absolute, supervise_command
 
+ActAfterOption = Annotated[
+    float,
+    typer.Option("--act-after", min=0.0, help="Seconds that a hang must hold before the job is ended; 0: never."),
+]
+NotifyOption = Annotated[
+    str | None, typer.Option("--notify", help="A command (finding as JSON on its stdin) or a URL (POST).")
+]
+KillSwitchOption = Annotated[
+    Path | None, typer.Option("--kill-switch", help="A file that stops the run; default RUNS/NAME/kill-switch.")
+]
+NoRecordOption = Annotated[bool, typer.Option("--no-record", help="Only supervise; record nothing in the ranks.")]
 NAME_CHARACTERS = 60
 STDERR = 2
 
@@ -32,10 +43,8 @@ class RunOptions:
     runs: Path
     max_restarts: int
     grace_s: float
-    act_after_s: float
-    notify: str | None
+    oversight: Oversight
     kill_switch: Path | None
-    is_recorded: bool
     environment: Mapping[str, str]
 
 
@@ -65,13 +74,13 @@ def run_command(options: RunOptions, screen: Screen) -> int:
         folder=folder,
         command=options.command,
         environment=options.environment,
-        oversight=Oversight(act_after_s=options.act_after_s, notify=options.notify, is_watched=options.is_recorded),
+        oversight=options.oversight,
         max_restarts=options.max_restarts,
         grace_s=options.grace_s,
         kill_switch=folder.kill_switch if options.kill_switch is None else absolute(options.kill_switch),
         stdout=STDERR if screen.is_json else None,
     )
-    result = supervise_command(plan, on_finding=lambda finding: say_finding(finding, screen))
+    result = supervise_command(plan, on_finding=lambda finding: screen.complain(finding_text(finding)))
     if result.findings:
         screen.complain(f"emberward: {folder.path}")
         if options.max_restarts:
@@ -86,12 +95,16 @@ def run_command(options: RunOptions, screen: Screen) -> int:
     return result.exit_code
 
 
-def say_finding(finding: Finding, screen: Screen) -> None:
-    """Shows a finding when it is seen: an error in full, anything else in a line. On standard error."""
+def oversight_of(*, act_after_s: float, notify: str | None, no_record: bool) -> Oversight:
+    """How closely to watch, from the options of a command line."""
+    return Oversight(act_after_s=act_after_s, notify=notify, is_watched=not no_record)
+
+
+def finding_text(finding: Finding) -> str:
+    """A finding as it is shown when it is seen: an error in full, anything else in a line."""
     if finding.severity is Severity.ERROR:
-        screen.complain(explain_finding(finding))
-    else:
-        screen.complain(f"emberward: {finding.severity.value} {finding.code} {finding.message}")
+        return explain_finding(finding)
+    return f"emberward: {finding.severity.value} {finding.code} {finding.message}"
 
 
 def run_verb(
@@ -102,19 +115,10 @@ def run_verb(
     grace_s: Annotated[
         float, typer.Option("--grace-s", min=0.0, help="Seconds from SIGTERM to SIGKILL when we end the job.")
     ] = 10.0,
-    act_after_s: Annotated[
-        float,
-        typer.Option("--act-after", min=0.0, help="Seconds that a hang must hold before the job is ended; 0: never."),
-    ] = 60.0,
-    notify: Annotated[
-        str | None, typer.Option("--notify", help="A command (finding as JSON on its stdin) or a URL (POST).")
-    ] = None,
-    kill_switch: Annotated[
-        Path | None, typer.Option("--kill-switch", help="A file that ends the run; default RUNS/NAME/kill-switch.")
-    ] = None,
-    no_record: Annotated[
-        bool, typer.Option("--no-record", help="Only supervise; record nothing in the ranks.")
-    ] = False,
+    act_after_s: ActAfterOption = 60.0,
+    notify: NotifyOption = None,
+    kill_switch: KillSwitchOption = None,
+    no_record: NoRecordOption = False,
     is_json: JsonOption = False,
 ) -> None:
     """Supervise any command, unchanged: record, detect, explain, restart. emberward run -- torchrun ... train.py
@@ -128,10 +132,8 @@ def run_verb(
         runs=runs,
         max_restarts=restarts,
         grace_s=grace_s,
-        act_after_s=act_after_s,
-        notify=notify,
+        oversight=oversight_of(act_after_s=act_after_s, notify=notify, no_record=no_record),
         kill_switch=kill_switch,
-        is_recorded=not no_record,
         environment=dict(os.environ),
     )
     guarded(lambda screen: run_command(options, screen), is_json=is_json)

@@ -15,6 +15,7 @@ from emberward.cli._check import proof_line
 from emberward.cli._console import Screen, Told
 from emberward.cli._preflight import FirstSteps, page_of, say_notes
 from emberward.cli._prove import prove_recipe
+from emberward.cli._run import finding_text
 from emberward.data import Manifest, open_tokenizer
 from emberward.findings import Finding, exit_code_of
 from emberward.match import explain_finding
@@ -37,13 +38,14 @@ from emberward.report import (
     step_line,
     write_json,
 )
-from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest
+from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest, require_no_kill_switch
 from emberward.sources import Certificate
 from emberward.supervise import (
     AttemptEnd,
     LaunchPlan,
     LaunchResult,
     Outcome,
+    Oversight,
     absolute,
     agent_command,
     decide_restart,
@@ -52,6 +54,7 @@ from emberward.supervise import (
 )
 
 DEFAULT_RUNS = Path("runs")
+DEFAULT_OVERSIGHT = Oversight()
 THIS_MACHINE = "this machine"
 BAR_WIDTH = 20
 
@@ -72,6 +75,8 @@ class TrainOptions:
     max_restarts: int
     environment: Mapping[str, str]
     hardware: str | None = None
+    oversight: Oversight = DEFAULT_OVERSIGHT
+    kill_switch: Path | None = None
     program: str = "emberward"
     """How the person can call this program again."""
 
@@ -89,6 +94,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
     page = page_of(resolved, hardware=options.hardware, host=THIS_MACHINE)
     say_notes(resolved, page, fitted.notes, screen)
     start = choose_run(absolute(options.runs), resolved, intent=options.intent, run_id=options.run_id, new_id=new_id())
+    require_no_kill_switch(options.kill_switch or start.folder.kill_switch)
     manifest = _prepared(recipe, screen)
     certificate, findings = _prove(start, resolved, options, screen) if options.is_checked else (None, ())
     if exit_code_of(findings):
@@ -225,11 +231,17 @@ def _launch(
         why=why,
         config=recipe_digest(resolved),
         grace_s=options.grace_s,
+        oversight=options.oversight,
+        kill_switch=options.kill_switch,
     )
+
+    def tell(finding: Finding) -> None:
+        screen.say(finding_text(finding))
+
     if not screen.is_live:
-        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, None, first_steps))
+        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, None, first_steps), on_finding=tell)
     with Live(Text("starting the ranks"), console=screen.console, refresh_per_second=5, transient=True) as live:
-        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, live, first_steps))
+        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, live, first_steps), on_finding=tell)
 
 
 def _attempt(folder: RunFolder) -> int:
@@ -243,6 +255,8 @@ def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) ->
         words += ["--ranks", str(options.num_ranks)]
     if options.max_restarts:
         words += ["--restarts", str(options.max_restarts)]
+    if options.kill_switch is not None:
+        words += ["--kill-switch", str(options.kill_switch)]
     if options.runs != DEFAULT_RUNS:
         words += ["--runs", str(options.runs)]
     again, report = shlex.join(words), f"{options.program} report {shlex.quote(str(folder.path))}"
