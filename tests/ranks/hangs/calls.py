@@ -1,5 +1,6 @@
 """Programs whose ranks call what does not meet. ``python calls.py NAME FOLDER``."""
 
+import sys
 import time
 
 import torch
@@ -120,7 +121,7 @@ def swallowed_exception(rank, world):
                 raise ValueError("a bad sample")
             dist.all_reduce(x, group=other)
         except ValueError as error:
-            print("skipping the batch:", error)
+            sys.stderr.write(f"skipping the batch: {error}\n")
         dist.all_reduce(x)
 
 

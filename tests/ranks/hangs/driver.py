@@ -1,6 +1,7 @@
 """Starts a program of this folder on real ranks, with or without the recorder, and watches it until a verdict."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from emberward.findings import Finding, Severity
-from emberward.sources.attach import attach_environment
+from emberward.sources.attach import RING_VARIABLE, attach_environment
 from emberward.sources.live import Look, Watcher, descendants, parents
 from emberward.sources.ring import new_ring_folder, remove_ring_folder
 from ranks.hangs.truth import Truth
@@ -26,9 +27,61 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+class Nursery:
+    """Ranks of programs, forked from one process that has torch loaded already. See ``nursery.py``."""
+
+    def __init__(self) -> None:
+        # The recorder is loaded into every program that gets a folder for its ring.
+        env = attach_environment({**os.environ, "OMP_NUM_THREADS": "1"}, ring_folder=Path("/nonexistent"))
+        self.process = subprocess.Popen(
+            [sys.executable, str(HOME / "nursery.py")], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self._rest = b""
+        self.exits: dict[int, int] = {}
+        self._started: list[int] = []
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        data = self.process.stdout.read() or b""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if "exit" in said:
+                self.exits[said["pid"]] = said["exit"]
+            else:
+                self._started.append(said["pid"])
+
+    def start(self, argv: list[str], env: dict[str, str], log: Path, cwd: Path) -> int:
+        """The pid of a new rank. Blocks until it is there."""
+        assert self.process.stdin is not None
+        job = {"argv": argv, "env": env, "log": str(log), "cwd": str(cwd)}
+        self.process.stdin.write(json.dumps(job).encode() + b"\n")
+        self.process.stdin.flush()
+        end = time.monotonic() + START_LIMIT_S
+        while not self._started and time.monotonic() < end:
+            self._read()
+            time.sleep(0.005)
+        return self._started.pop(0)
+
+    def ended(self) -> dict[int, int]:
+        """The exit codes of all ranks that have ended, by pid."""
+        self._read()
+        return dict(self.exits)
+
+    def close(self) -> None:
+        """Ends the process that forks; its ranks are ended by their jobs."""
+        self.process.kill()
+        self.process.communicate()
+
+
 @dataclass
 class HangJob:
-    """One program on `world` ranks. Use as a context: leaving it ends every process."""
+    """One program on `world` ranks. Use as a context: leaving it ends every process.
+
+    With a `nursery` the ranks are forked from it; else they are started, by torchrun if asked for.
+    """
 
     family: str
     name: str
@@ -37,41 +90,52 @@ class HangJob:
     seconds: float = 10.0
     is_recorded: bool = True
     with_torchrun: bool = False
+    nursery: Nursery | None = None
     ring_folder: Path = field(init=False)
     processes: list[subprocess.Popen[bytes]] = field(init=False, default_factory=list)
+    pids: list[int] = field(init=False, default_factory=list)
 
     def __enter__(self) -> "HangJob":
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ring_folder = new_ring_folder(f"test-{self.name}")
-        base = {
-            **os.environ,
+        env = {
             "WORLD_SIZE": str(self.world),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()),
             "OMP_NUM_THREADS": "1",
         }
-        if self.is_recorded:
-            base = attach_environment(base, ring_folder=self.ring_folder)
+        if self.is_recorded or self.nursery is not None:
+            env[RING_VARIABLE] = str(self.ring_folder)
         program = [str(HOME / f"{self.family}.py"), self.name, str(self.folder), str(self.seconds)]
         if self.with_torchrun:
-            command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={self.world}"]
-            command += [f"--master-port={base['MASTER_PORT']}", *program]
-            self._start(command, base, "launcher")
+            command = ["-m", "torch.distributed.run", f"--nproc-per-node={self.world}"]
+            command += [f"--master-port={env['MASTER_PORT']}", *program]
+            self._start(command, env, "launcher")
         else:
             for rank in range(self.world):
-                env = {**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-                self._start([sys.executable, *program], env, str(rank))
+                self._start(program, {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}, str(rank))
         return self
 
-    def _start(self, command: list[str], env: dict[str, str], label: str) -> None:
-        with (self.folder / f"log.{label}").open("wb") as log:
-            self.processes.append(
-                subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True, cwd=self.folder)
+    def _start(self, argv: list[str], env: dict[str, str], label: str) -> None:
+        log = self.folder / f"log.{label}"
+        if self.nursery is not None:
+            self.pids.append(self.nursery.start(argv, env, log, self.folder))
+            return
+        whole = {**os.environ, **env}
+        if self.is_recorded:
+            whole = attach_environment(whole, ring_folder=self.ring_folder)
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, *argv], env=whole, stdout=out, stderr=out, start_new_session=True, cwd=self.folder
             )
+        self.processes.append(process)
+        self.pids.append(process.pid)
 
     def __exit__(self, *_: object) -> None:
         below = parents()
-        doomed = [p for process in self.processes for p in (process.pid, *descendants(process.pid, below))]
+        ended = self.exits()
+        alive = [pid for pid in self.pids if pid not in ended]
+        doomed = [pid for parent in alive for pid in (parent, *descendants(parent, below))]
         for pid in doomed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -81,6 +145,8 @@ class HangJob:
 
     def exits(self) -> dict[int, int]:
         """The exit codes so far, by pid."""
+        if self.nursery is not None:
+            return {pid: code for pid, code in self.nursery.ended().items() if pid in self.pids}
         return {p.pid: p.returncode for p in self.processes if p.poll() is not None}
 
     def fault_unix(self) -> float | None:
@@ -93,6 +159,7 @@ class HangJob:
         return len(list(self.folder.glob("left.[0-9]*"))) == self.world
 
     def logs(self) -> str:
+        """The ends of the ranks' logs."""
         return "\n".join(f"== {p.name}\n{p.read_text(errors='replace')[-1500:]}" for p in self.folder.glob("log.*"))
 
 
@@ -131,7 +198,7 @@ def watch(job: HangJob, *, until: Severity, limit_s: float, poll_s: float = 1.0)
             return seen
         if job.has_left():
             return seen
-        if len(job.exits()) == len(job.processes):
+        if len(job.exits()) == len(job.pids):
             last = watcher.end(job.exits())
             seen.said += [(after, finding) for finding in last.findings]
             return seen
@@ -151,7 +218,8 @@ def is_line(finding: Finding, truth: Truth) -> bool:
     path = HOME / Path(file).name
     if not path.exists() or not number.isdigit():
         return False
-    return truth.line in path.read_text().splitlines()[int(number) - 1]
+    line = path.read_text().splitlines()[int(number) - 1]
+    return any(text in line for text in truth.line.split(" or "))
 
 
 def is_right(finding: Finding, truth: Truth) -> dict[str, bool]:

@@ -15,19 +15,19 @@ from job import BAD_STEP, main, say, work
 
 
 def stopped(rank, world):
-    train(2 == rank, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    train(rank == 2, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
 def killed(rank, world):
-    train(1 == rank, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    train(rank == 1, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def segfault(rank, world):
-    train(3 == rank, lambda: ctypes.string_at(0))
+    train(rank == 3, lambda: ctypes.string_at(0))
 
 
 def exception(rank, world):
-    train(0 == rank, bad_batch)
+    train(rank == 0, bad_batch)
 
 
 def bad_batch():
@@ -35,7 +35,7 @@ def bad_batch():
 
 
 def out_of_memory(rank, world):
-    train(2 == rank, take_all)
+    train(rank == 2, take_all)
 
 
 def take_all():
@@ -44,7 +44,7 @@ def take_all():
 
 
 def disk_full(rank, world):
-    train(0 == rank, write_log)
+    train(rank == 0, write_log)
 
 
 def write_log():

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Truth:
-    """`line`: a text of the guilty line; "" where no line is guilty. `is_sure`: provable before any limit."""
+    """`line`: a text of the guilty line, or several with " or "; "" where no line is guilty.
+
+    `is_sure`: provable before any limit. `ends`: the rank, and with it the job, ends by itself.
+    """
 
     name: str
     family: str
@@ -33,12 +36,14 @@ TRUTHS = {
         Truth("swallowed_exception", "calls", "missing", (1,), "swallowed_exception", "dist.all_reduce(x)"),
         Truth("sleep", "host", "hang", (1,), "sleep", "time.sleep(3600)", is_sure=False),
         Truth("lock", "host", "hang", (3,), "lock", "with guard:"),
-        Truth("cpu_loop", "host", "hang", (2,), "cpu_loop", "n = (n * 31 + 7)", is_sure=False),
-        Truth("collect", "host", "hang", (0,), "gc", "gc.collect()", is_sure=False),
+        Truth("cpu_loop", "host", "hang", (2,), "cpu_loop", "n = (n * 31 + 7) or while True:", is_sure=False),
+        Truth("collect", "host", "hang", (0,), "gc", "gc.collect() or while True:", is_sure=False),
         Truth("file_read", "host", "hang", (2,), "file_read", 'with open(FOLDER / "fifo", "rb")', is_sure=False),
         Truth("child", "host", "hang", (0,), "subprocess", "subprocess.run(", is_sure=False),
         Truth("store_wait", "host", "hang", (3,), "store_wait", "store.get("),
-        Truth("checkpoint_io", "host", "hang", (0,), "checkpoint_io", 'with open(FOLDER / "checkpoint.pt"', is_sure=False),
+        Truth(
+            "checkpoint_io", "host", "hang", (0,), "checkpoint_io", 'with open(FOLDER / "checkpoint.pt"', is_sure=False
+        ),
         Truth("compiling", "host", "hang", (1,), "compile", "time.sleep(3600)", is_sure=False),
         Truth("dataloader_worker", "data", "hang", (2,), "dataloader_worker", "threading.Event().wait()"),
         Truth("stopped_worker", "data", "hang", (1,), "dataloader_worker", "os.kill(os.getpid(), signal.SIGSTOP)"),

@@ -8,7 +8,7 @@ from emberward.sources.dumps._compare import advanced_ranks, compare_incidents, 
 from emberward.sources.dumps._evidence import Death, Evidence
 from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
 from emberward.sources.dumps._flight import DumpFormatError, FlightReader, RankFlight
-from emberward.sources.dumps._frames import Frame, ProcessStacks, StackSource, ThreadStack, user_frame
+from emberward.sources.dumps._frames import Frame, ProcessStacks, StackSource, ThreadStack, short_path, user_frame
 from emberward.sources.dumps._gather import gather
 from emberward.sources.dumps._judge import Explanation, judge
 from emberward.sources.dumps._judge_flight import stuck_worker
@@ -53,6 +53,7 @@ __all__ = [
     "read_process",
     "read_py_spy_json",
     "read_py_spy_text",
+    "short_path",
     "source_lines",
     "stuck_worker",
     "user_frame",

@@ -267,6 +267,9 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> StackClass:
         )
         return StackClass.WORKER_IDLE if idle else StackClass.WORKER
     user = user_frame(frames)
+    if any(mark in frame.file for frame in frames for mark in _COMPILE_FILES):
+        # A compiler runs code of others (backends, symbolic algebra): what that does is compiling too.
+        return StackClass.COMPILE
     library = _library_class(_library_part(frames))
     native = _native_class(frames)
     strong = library is not None and library not in (StackClass.LOCK, StackClass.FILE_READ)

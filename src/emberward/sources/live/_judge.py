@@ -19,6 +19,7 @@ from emberward.sources.live._deaths import death_findings, stopped_findings
 from emberward.sources.live._look import Look
 from emberward.sources.live._scene import Scene, no_source
 from emberward.sources.live._settle import settle
+from emberward.sources.live._threads import thread_death
 
 
 def judge_looks(
@@ -46,8 +47,7 @@ def judge_looks(
     elif stopped := stopped_findings(early, look):
         found = [*stopped, *faults]
     else:
-        special = creation_findings(scene) or credit_findings(scene)
-        found = special or found
+        found = creation_findings(scene) or credit_findings(scene) or [thread_death(f, scene) or f for f in found]
     settled = [s for finding in found if (s := settle(finding, scene, is_asked=is_asked)) is not None]
     order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
     named = [_placed(finding, scene) for finding in settled]

@@ -22,7 +22,7 @@ NOTICE_FACTOR = 3.0
 MIN_LIMIT_S = 75.0
 LIMIT_FACTOR = 5.0
 UNKNOWN_LIMIT_S = 300.0
-MIN_PAUSES = 12
+MIN_PAUSES = 6
 """Pauses that make a history of a job without marks of steps."""
 MIN_STEPS = 3
 """Steps that make a history, and earlier stretches that make one of an evaluation or a save."""

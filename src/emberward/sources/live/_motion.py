@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from emberward.sources.dumps import ProcessStacks
+from emberward.sources.dumps import ProcessStacks, user_frame
 from emberward.sources.live._look import Look, RankLook
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
 
@@ -67,6 +67,15 @@ def same_frames(left: ProcessStacks | None, right: ProcessStacks | None) -> bool
     return left.main.frames == right.main.frames
 
 
+def _user_threads(look: RankLook) -> frozenset[int]:
+    """Threads that run somebody's Python. The recorder's, autograd's and gloo's own burn a little all the time."""
+    stacks = look.own_stacks
+    if stacks is None:
+        return frozenset(_ticks(look.process))
+    found = (t.os_thread_id for t in stacks.threads if user_frame(t.frames) is not None)
+    return frozenset(tid for tid in found if tid is not None)
+
+
 def motion_of(early: RankLook | None, late: RankLook, *, apart_s: float) -> Motion:
     """What moved between two looks at one rank."""
     if early is None or early.process.pid != late.process.pid or apart_s <= 0:
@@ -74,6 +83,7 @@ def motion_of(early: RankLook | None, late: RankLook, *, apart_s: float) -> Moti
     before, after = _ticks(early.process), _ticks(late.process)
     burnt = {tid: ticks - before.get(tid, 0) for tid, ticks in after.items()}
     main = burnt.pop(late.process.pid, 0)
+    own = _user_threads(late)
     past = {child.pid: child for child in early.children}
     children = [(past[child.pid], child) for child in late.children if child.pid in past]
     moved = _bytes(late.process) - _bytes(early.process)
@@ -86,7 +96,7 @@ def motion_of(early: RankLook | None, late: RankLook, *, apart_s: float) -> Moti
         has_stack_moved=not same_frames(early.own_stacks, late.own_stacks),
         main_cpu_share=main / TICKS_PER_S / apart_s,
         is_main_busy=_burnt(main, apart_s),
-        is_other_busy=any(_burnt(ticks, apart_s) for ticks in burnt.values()),
+        is_other_busy=any(_burnt(ticks, apart_s) for tid, ticks in burnt.items() if tid in own),
         is_child_busy=any(_burnt(new.cpu_ticks - old.cpu_ticks, apart_s) for old, new in children)
         or {c.pid for c in late.children} != set(past),
         has_io=moved >= MIN_BYTES,

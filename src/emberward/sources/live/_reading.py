@@ -16,7 +16,7 @@ from emberward.sources.dumps import (
 )
 from emberward.sources.live._look import Look
 from emberward.sources.live._motion import Motion, sits_in
-from emberward.sources.live._process import ProcessFacts, WaitingIn
+from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
 
 _BY_CALL = {
     WaitingIn.NANOSLEEP: StackClass.SLEEP,
@@ -57,6 +57,9 @@ class Reader:
         if facts is None or reading.kind not in _OPEN_TO_FACTS:
             return reading
         if motion is not None and motion.is_main_busy:
+            return replace(reading, kind=StackClass.CPU_LOOP)
+        main = facts.main
+        if main is not None and main.state is ProcessState.RUNNING:
             return replace(reading, kind=StackClass.CPU_LOOP)
         kind = _BY_CALL.get(sits_in(facts) or WaitingIn.OTHER)
         return reading if kind is None else replace(reading, kind=kind)

@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from emberward.events import Barrier, Collective, Event, Group, GroupCreate, LaneKind, Recv, Send, Wait
-from emberward.sources.dumps import Frame, load_plain, user_frame
+from emberward.events import Barrier, Collective, Event, Group, GroupCreate, LaneKind, Recv, Send, Site, Wait
+from emberward.sources.dumps import Frame, load_plain, short_path, user_frame
 from emberward.sources.live._limits import limits_of
 from emberward.sources.live._look import Moment, RingFacts
 from emberward.sources.ring import GroupCount, MarkKind, RingView
@@ -49,18 +49,23 @@ def ring_facts(view: RingView) -> RingFacts:
             Moment(
                 kind=mark.kind.value,
                 text=mark.name,
-                site=None if mark.site is None else str(mark.site),
+                site=_site(mark.site),
                 age_s=(view.read_ns - mark.began_ns) / 1e9,
             )
             for mark in view.marks
             if mark.kind in _MOMENTS
         )[-16:],
         groups_made=tuple(_group_name(e.body.group) for e in creates if isinstance(e.body, GroupCreate))[-64:],
-        creating=None if last is None or last.site is None else str(last.site),
+        creating=None if last is None else _site(last.site),
         creating_ranks=last.body.group.ranks if last is not None and isinstance(last.body, GroupCreate) else (),
         blocked_record=_blocked(view),
         problems=view.problems[-8:],
     )
+
+
+def _site(site: Site | None) -> str | None:
+    """The line as stacks name it."""
+    return None if site is None else f"{short_path(site.file)}:{site.line}"
 
 
 def _group_name(group: Group) -> str:

@@ -24,11 +24,14 @@ _GOES_ON = frozenset(
 )
 
 """What another thread may do that ends by itself."""
+_FILE_AGES = ("the files do not tell how long", "the job had stood still for")
+"""What the judge of files says about their age; a look knows better."""
 _UNTIMED = frozenset({WaitingIn.FUTEX, WaitingIn.FILE_LOCK})
 
 
 def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
     """The finding with the severity that the looks bear out; None when those concerned went on in between."""
+    finding = replace(finding, evidence=tuple(line for line in finding.evidence if not line.startswith(_FILE_AGES)))
     if finding.kind is Kind.CRASH or finding.cause is Cause.STOPPED:
         return finding
     concerned = finding.culprit_ranks or tuple(m.rank for m in finding.cycle or ()) or finding.waiting_ranks

@@ -75,6 +75,7 @@ class Watcher:
         self._said: dict[Said, Finding] = {}
         self._faults: set[Said] = set()
         self._ending: set[int] = set()
+        self._went: set[int] = set()
 
     def poll(self, exits: Mapping[int, int] | None = None) -> WatchReport:
         """What is new. `exits`: exit codes by pid, as far as the caller knows (minus the signal's number).
@@ -89,7 +90,7 @@ class Watcher:
     def _poll(self, exits: Mapping[int, int] | None) -> WatchReport:
         views = newest_rings(self.ring_folder, num_events=0)
         now_s = self._clock()
-        still, dead = self._still(views), self._dead(views)
+        still, dead = self._still(views), self._dead(views, exits)
         faults = self._check(now_s)
         if not still and not dead:
             return WatchReport(findings=faults, resolved=self._moved())
@@ -138,16 +139,23 @@ class Watcher:
                 out.append(rank)
         return out
 
-    def _dead(self, views: Mapping[int, RingView]) -> list[int]:
-        """Ranks whose process is gone, or whose main thread has raised and was there at the last poll too."""
+    def _dead(self, views: Mapping[int, RingView], exits: Mapping[int, int] | None) -> list[int]:
+        """Ranks whose process is gone, or whose main thread has raised and was there at the last poll too.
+
+        One that went just now without an exit code counts at the next poll: its parent may still tell the code.
+        """
         gone, ending = [], set()
+        known = exits or {}
         for rank, view in views.items():
             if view.pid is None:
                 continue
             facts = read_process_facts(view.pid)
             is_other = None not in (view.start_ticks, facts.start_ticks) and view.start_ticks != facts.start_ticks
             if not facts.is_alive or is_other:
-                gone.append(rank)
+                is_told = view.pid in known or facts.exit_code is not None
+                if is_told or view.pid in self._went:
+                    gone.append(rank)
+                self._went.add(view.pid)
             elif any(mark.kind.value == "exception" for mark in view.marks[-8:]):
                 ending.add(rank)
         lasting = sorted(ending & self._ending)
