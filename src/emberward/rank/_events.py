@@ -5,12 +5,26 @@ from pathlib import Path
 from typing import Protocol
 
 from emberward.events import Event, Lane, Observer, Phase, Ref, Trace, Wait, write_trace
+from emberward.sources.recorder import live_recorder
 
 
 class Enter(Protocol):
     """Is told the parts of a run as they begin; `count`: micro-batches of a step or set, tokens of a sample."""
 
     def __call__(self, phase: Phase, count: int | None = None, /) -> None: ...
+
+
+def told(enter: Enter) -> Enter:
+    """`enter` for a process whose ring, if it has one, is to know the parts of the run as well."""
+    live = live_recorder()
+    if live is None:
+        return enter
+
+    def both(phase: Phase, count: int | None = None, /) -> None:
+        live.enter(phase)
+        enter(phase, count)
+
+    return both
 
 
 class StepRecorder:

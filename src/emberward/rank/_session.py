@@ -16,7 +16,7 @@ from emberward.layout import Axis
 from emberward.perf import peak_of
 from emberward.rank._certificate import CertificateWatch
 from emberward.rank._device import ChosenDevice, choose_device
-from emberward.rank._events import Enter
+from emberward.rank._events import Enter, told
 from emberward.rank._join import Joined, Wanted, join_run
 from emberward.rank._lane import saves_beside
 from emberward.rank._place import Place
@@ -26,6 +26,7 @@ from emberward.rank._trainer import Outcome, Trainer
 from emberward.recipe import mesh_of
 from emberward.report import RunFolder, Sinks, open_sinks, read_run, run_text, write_json
 from emberward.runs import recipe_digest
+from emberward.sources.recorder import live_recorder
 
 LEAVE_LIMIT_S = 10.0
 EXIT_STOPPED = 75
@@ -71,17 +72,19 @@ class Session:
             world_size=place.world_size,
             timeout=timedelta(seconds=recipe.timeout_s),
         )
+        live = live_recorder()
         watch = CertificateWatch(
             joined.folder,
             rank=place.rank,
             recipe=recipe_digest(joined.resolved),
             policy=recipe.log.certificate,
+            publish=None if live is None else live.writer.certify,
         )
         with watch.watching():
             world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s)
             _write_rank_file(joined.folder, place, world)
             beside = saves_beside(joined.folder.checkpoints, recipe, world, PrefixStore("saves", self._store))
-            trainer = _build_trainer(joined, world, chosen, stop, watch.enter, beside)
+            trainer = _build_trainer(joined, world, chosen, stop, told(watch.enter), beside)
             trainer.resume(is_unattended=place.is_restart)
             trainer.sinks = _open_sinks(joined, trainer)
             trainer.is_heard = not place.is_supervised

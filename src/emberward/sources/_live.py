@@ -15,11 +15,11 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
-from emberward.events import Body, Group
+from emberward.events import Body, Group, Phase
 from emberward.sources._groups import GroupTable
 from emberward.sources._site import MAX_FRAMES, SiteFinder
 from emberward.sources.ring import MarkKind, RingWriter
-from emberward.sources.ring._format import OP_CREATE, OP_WAIT, CallFlag
+from emberward.sources.ring._format import KIND_OF_STAGE, OP_CREATE, OP_WAIT, CallFlag
 
 _FRAMES = range(MAX_FRAMES)
 MAX_CODES = 20_000
@@ -103,6 +103,9 @@ class Steps:
     def __init__(self) -> None:
         self.is_told = False
         """Whether the program tells its steps itself: then its optimizer's are not counted."""
+        self.told: int | None = None
+        self.number: int | None = None
+        self.began_ns: int | None = None
         self.mark: int | None = None
         self.evaluation: int | None = None
         self.evaluated: ReferenceType[Any] | None = None
@@ -227,6 +230,27 @@ class LiveRecorder:
                     self.writer.done(number, group, is_transfer=is_transfer)
                 else:
                     self.writer.raised(number)
+
+    # -- a program that tells its phases -----------------------------------------------------------------------------
+
+    def enter(self, phase: Phase) -> None:
+        """Notes the part of the run that begins now, from a program that tells each. It ends when the next begins.
+
+        A phase without a stage is a step; each but the first of them ends the one before.
+        """
+        steps, writer = self.steps, self.writer
+        steps.is_told = True
+        if steps.told is not None:
+            writer.end(steps.told)
+            steps.told = None
+        kind = None if phase.stage is None else KIND_OF_STAGE.get(phase.stage)
+        if phase.step is not None and phase.step != steps.number:
+            if steps.number is not None and phase.step == steps.number + 1:
+                writer.moment(MarkKind.STEP, began_ns=steps.began_ns)
+            steps.number, steps.began_ns = phase.step, time.monotonic_ns()
+            writer.step(phase.step)
+        if kind is not None:
+            steps.told = writer.begin(kind, phase.name)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

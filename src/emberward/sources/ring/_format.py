@@ -113,7 +113,7 @@ class Record:
 
 
 class MarkKind(StrEnum):
-    """What a mark says the process was doing, from its begin to its end; the last four are moments."""
+    """What a mark says the process was doing, from its begin to its end; some are moments."""
 
     STEP = "step"
     DATA = "data"
@@ -130,13 +130,12 @@ class MarkKind(StrEnum):
     EXCEPTION = "exception"
     THREAD_DIED = "thread_died"
     MAIN_EXITED = "main_exited"
+    CHECK = "check"
+    SEARCH = "search"
 
 
 MARK_KINDS = tuple(MarkKind)
 """A mark's code is its index here; new kinds go to the end."""
-
-STAGES: tuple[Stage | None, ...] = (None, *Stage)
-"""A phase record's code of its stage."""
 
 STAGE_OF_KIND = {
     MarkKind.DATA: Stage.DATA,
@@ -148,7 +147,10 @@ STAGE_OF_KIND = {
     MarkKind.LOAD: Stage.LOAD,
     MarkKind.SETUP: Stage.SETUP,
     MarkKind.EXIT: Stage.EXIT,
+    MarkKind.CHECK: Stage.CHECK,
+    MarkKind.SEARCH: Stage.SEARCH,
 }
+KIND_OF_STAGE = {stage: kind for kind, stage in STAGE_OF_KIND.items()}
 
 OP_BARRIER, OP_SEND, OP_RECV, OP_WAIT, OP_CREATE, OP_COLLECTIVE = 1, 2, 3, 4, 5, 16
 COLLECTIVE_OPS = tuple(CollectiveOp)

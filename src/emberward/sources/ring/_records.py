@@ -3,8 +3,8 @@
 import zlib
 from collections.abc import Iterator
 
-from emberward.events import Group, Phase, Site
-from emberward.sources.ring._format import RECORD, STAGES, Record
+from emberward.events import Group, Phase, Site, Stage
+from emberward.sources.ring._format import RECORD, Record
 from emberward.sources.ring._view import ThreadName
 
 MAX_GROUP_RANKS = 1 << 20
@@ -34,12 +34,12 @@ class Records:
         if kind == Record.SHAPE:
             self.shapes[number] = tuple(map(int, payload.split(b","))) if payload else ()
             return
-        if kind == Record.PHASE:
-            self.phases[number] = Phase(stage=STAGES[payload[0]], name=_text(payload[1:]) or None)
-            return
         text = _text(payload)
         if kind == Record.TEXT:
             self.texts[number] = text
+        elif kind == Record.PHASE:
+            stage, name = text.split("\0")
+            self.phases[number] = Phase(stage=Stage(stage) if stage else None, name=name or None)
         elif kind == Record.PROBLEM:
             self.problems.append(text)
         elif kind == Record.SITE:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from emberward.events import Group, Phase
-from emberward.sources.ring._format import MAX_RECORD_BYTES, RECORD, STAGES, Record
+from emberward.sources.ring._format import MAX_RECORD_BYTES, RECORD, Record
 
 MAX_NAME_BYTES = 1500
 """Bytes of a text that are kept."""
@@ -51,7 +51,8 @@ class Table:
 
     def phase(self, phase: Phase) -> int:
         """The record of a stage and name; step and micro-batch lie in the slots."""
-        return self.record(Record.PHASE, bytes([STAGES.index(phase.stage)]) + _clipped(phase.name or ""))
+        stage = "" if phase.stage is None else phase.stage.value
+        return self.record(Record.PHASE, _clipped(f"{stage}\0{phase.name or ''}"))
 
     def thread(self, number: int, native_id: int, name: str) -> int:
         """The record of a thread."""
