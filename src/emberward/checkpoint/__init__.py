@@ -19,6 +19,7 @@ from emberward.checkpoint._describe import (
 from emberward.checkpoint._diff import Comparison, Difference, diff
 from emberward.checkpoint._digest import add_digests
 from emberward.checkpoint._exchange import Exchanged, Foreign, export_checkpoint, import_checkpoint, reshape
+from emberward.checkpoint._foreign._open import open_source
 from emberward.checkpoint._foreign._source import Form
 from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
 from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
@@ -27,6 +28,7 @@ from emberward.checkpoint._probe import Probe, read_probe, relative_difference, 
 from emberward.checkpoint._reader import read_manifest
 from emberward.checkpoint._repair import Repaired, repair_replicas, repair_save
 from emberward.checkpoint._save import NUM_AGREEMENTS, Agree, Saved, alone, is_echo, rehearse
+from emberward.checkpoint._set_aside import put_back, set_aside
 from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, older_save, prune
 from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
 from emberward.checkpoint._verify import digest_findings, verify, verify_rest
@@ -105,7 +107,9 @@ __all__ = [
     "name_save",
     "names_of",
     "older_save",
+    "open_source",
     "prune",
+    "put_back",
     "read_manifest",
     "read_probe",
     "rehearse",
@@ -114,6 +118,7 @@ __all__ = [
     "repair_save",
     "reshape",
     "save",
+    "set_aside",
     "step_name",
     "unname_save",
     "verify",

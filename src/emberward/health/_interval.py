@@ -121,12 +121,16 @@ def hours_lost_by_cause(lines: Iterable[Mapping[str, Any]]) -> tuple[LossRow, ..
     """The ledger of a run's ``attempts.jsonl``, the dearest cause first. Ends that lost nothing are left out.
 
     A cause is the end's own word for it (``cause``), else its outcome. Hours that a rewind gave up count under
-    ``rewind``; a rewind that was undone gave up nothing.
+    ``rewind``; a rewind that was undone gave up nothing but what had been done after it (``undo_rewind``).
     """
     rows: dict[str, LossRow] = {}
-    for line in lines:
+    every = list(lines)
+    undone = {line.get("number") for line in every if line.get("event") == "undo_rewind"}
+    for line in every:
         hours = line.get("hours_lost")
         if not isinstance(hours, int | float) or hours <= 0:
+            continue
+        if line.get("event") == "rewind" and line.get("number") in undone:
             continue
         cause = str(line.get("cause") or line.get("outcome") or line.get("event") or "unknown")
         old = rows.get(cause, LossRow(cause=cause, num_times=0, hours=0.0))

@@ -25,7 +25,7 @@ from emberward.rank._skew import START_TIMEOUT_S, fingerprint, require_equal_fin
 from emberward.rank._trainer import Outcome, Trainer
 from emberward.recipe import mesh_of
 from emberward.report import RunFolder, Sinks, open_sinks, read_run, run_text, write_json
-from emberward.runs import recipe_digest
+from emberward.runs import read_detours, recipe_digest
 from emberward.sources.recorder import live_recorder
 
 LEAVE_LIMIT_S = 10.0
@@ -122,11 +122,14 @@ def _require_equal_ranks(store: Store, place: Place, joined: Joined) -> None:
     """Raises L101 on every rank unless all bring the same code, recipe and data. All ranks must call; blocks."""
     require_equal_fingerprints(
         store,
-        fingerprint(
-            torch_version=torch.__version__,
-            config_digest=recipe_digest(joined.resolved),
-            data_digest=joined.manifest.digest,
-        ),
+        {
+            **fingerprint(
+                torch_version=torch.__version__,
+                config_digest=recipe_digest(joined.resolved),
+                data_digest=joined.manifest.digest,
+            ),
+            "rewinds": "; ".join(each.text() for each in read_detours(joined.folder)) or "none",
+        },
         rank=place.rank,
         host=place.host,
         world_size=place.world_size,
@@ -170,6 +173,7 @@ def _build_trainer(
         peak_tflops=_peak_tflops(chosen),
         enter=enter,
         background=beside,
+        detours=read_detours(folder),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emberward.findings import Finding
+from emberward.report._diary import NO_DIARY, Diary, read_diary
 from emberward.report._folder import RunFolder
 from emberward.report._progress import duration_text
 from emberward.report._read import JsonObject, read_json, read_lines
@@ -40,6 +41,7 @@ class RunReport:
     sample: str | None
     ranks: tuple[JsonObject, ...]
     findings: tuple[Finding, ...]
+    diary: Diary = NO_DIARY
 
 
 def _median(lines: Sequence[JsonObject], key: str) -> float | None:
@@ -112,6 +114,7 @@ def read_run(folder: RunFolder) -> RunReport:
         sample=summary.get("sample"),
         ranks=_ranks(folder, summary),
         findings=_findings(folder),
+        diary=read_diary(folder, steps),
     )
 
 
@@ -136,6 +139,7 @@ def run_json(report: RunReport) -> JsonObject:
         "sample_prompt": report.sample_prompt,
         "sample": report.sample,
         "ranks": list(report.ranks),
+        **report.diary.to_json(),
     }
 
 
@@ -186,7 +190,9 @@ def _facts(report: RunReport) -> list[tuple[str, str]]:
         facts.append(("loss", f"{report.loss_first:.4f} -> {report.loss_last:.4f} nats a token ({span})"))
     for name, values in report.evals.items():
         tokens = f"over {values['tokens']:,.0f} tokens" if "tokens" in values else ""
-        facts.append(("evaluation", f"{name}: {values.get('loss', float('nan')):.4f} {tokens}".rstrip()))
+        loss = values.get("loss")
+        mean = "not finite" if loss is None else f"{loss:.4f}"
+        facts.append(("evaluation", f"{name}: {mean} {tokens}".rstrip()))
     if report.tokens_per_s is not None:
         each = "" if report.step_s is None else f", {report.step_s:.3f} s a step (medians)"
         facts.append(("speed", f"{report.tokens_per_s:,.0f} tokens/s{each}"))
@@ -194,6 +200,7 @@ def _facts(report: RunReport) -> list[tuple[str, str]]:
         attempts = "1 attempt" if report.num_attempts == 1 else f"{report.num_attempts} attempts"
         lost = f", {report.lost_s / 3600:.3f} h lost since a save" if report.lost_s else ""
         facts.append(("hours", f"{report.seconds / 3600:.3f} h ({duration_text(report.seconds)}) in {attempts}{lost}"))
+    facts += report.diary.rows()
     if report.checkpoint is not None:
         facts.append(("saved", report.checkpoint))
     return facts

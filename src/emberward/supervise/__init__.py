@@ -6,7 +6,7 @@ A watcher never shares the fate of the watched: everything that trains runs belo
 from emberward.supervise._attempts import newest_save
 from emberward.supervise._command import absolute, agent_command, agent_environment
 from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
-from emberward.supervise._lock import is_abandoned
+from emberward.supervise._lock import hold_lock, is_abandoned
 from emberward.supervise._overseer import Oversight
 from emberward.supervise._policy import Move, Outcome, Seen, StopBy, next_move
 from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
@@ -31,6 +31,7 @@ __all__ = [
     "agent_environment",
     "decide_rerun",
     "decide_restart",
+    "hold_lock",
     "is_abandoned",
     "launch",
     "newest_save",

@@ -79,3 +79,11 @@ def test_the_ledger_adds_hours_by_cause_and_leaves_out_what_lost_nothing():
         LossRow(cause="disk_full", num_times=1, hours=1.0),
     )
     assert hours_lost_by_cause([]) == ()
+
+
+def test_a_rewind_that_was_undone_costs_what_had_been_done_after_it():
+    lines = [
+        {"event": "rewind", "number": 1, "hours_lost": 5.0},
+        {"event": "undo_rewind", "number": 1, "hours_lost": 0.5},
+    ]
+    assert hours_lost_by_cause(lines) == (LossRow(cause="undo_rewind", num_times=1, hours=0.5),)

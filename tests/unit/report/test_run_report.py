@@ -86,6 +86,7 @@ def test_the_summary_of_a_run_word_for_word(folder):
             "  evaluation  held out: 4.1000 over 2,048 tokens",
             "  speed       2,500 tokens/s, 0.500 s a step (medians)",
             "  hours       1.000 h (1:00:00) in 2 attempts, 0.250 h lost since a save",
+            "  lost to     failed 0.250 h (1 x)",
             "  saved       /r/checkpoints/step-00000004",
             "  error       L102 rank 1 died first: killed by SIGKILL",
             "  sample",

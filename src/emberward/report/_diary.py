@@ -1,0 +1,110 @@
+"""What a run's own diary says about its health: rewinds, hours lost by cause, how often it should save."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emberward.findings import ConfigError
+from emberward.health import IntervalAdvice, JobCosts, LossRow, advise_interval, hours_lost_by_cause
+from emberward.recipe import read_resolved
+from emberward.report._folder import RunFolder
+from emberward.report._read import JsonObject, read_lines
+
+FAILED = ("failed", "killed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diary:
+    """`acts` are rewinds and what undid them, one line each; `losses` the dearest cause first.
+
+    `advice` is None before the run has saved and failed or run long enough to tell.
+    """
+
+    acts: tuple[str, ...]
+    losses: tuple[LossRow, ...]
+    advice: IntervalAdvice | None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """(label, text) for a summary that people read."""
+        rows = [("rewind", text) for text in self.acts]
+        if self.losses:
+            causes = (f"{row.cause} {row.hours:.3f} h ({row.num_times} x)" for row in self.losses)
+            rows.append(("lost to", ", ".join(causes)))
+        if self.advice is not None:
+            rows.append(("saving", self.advice.text()))
+        return rows
+
+    def to_json(self) -> JsonObject:
+        """The diary as it stands in a command's JSON document."""
+        advice = self.advice
+        return {
+            "rewinds": list(self.acts),
+            "hours_lost_by_cause": {row.cause: row.hours for row in self.losses},
+            "save_advice": None
+            if advice is None
+            else {
+                "best_s": advice.best_s,
+                "best_steps": advice.best_steps,
+                "best_share": advice.best_share,
+                "present_share": advice.present_share,
+                "text": advice.text(),
+            },
+        }
+
+
+NO_DIARY = Diary(acts=(), losses=(), advice=None)
+
+
+def read_diary(folder: RunFolder, steps: Sequence[JsonObject]) -> Diary:
+    """The diary of the run in `folder`, whose steps' metrics are `steps`. Reads only."""
+    lines = list(read_lines(folder.attempts))
+    acts = tuple(
+        str(line["text"]) for line in lines if line.get("event") in ("rewind", "undo_rewind") and "text" in line
+    )
+    return Diary(acts=acts, losses=hours_lost_by_cause(lines), advice=_advice(folder, lines, steps))
+
+
+def _advice(folder: RunFolder, lines: Sequence[JsonObject], steps: Sequence[JsonObject]) -> IntervalAdvice | None:
+    """See `advise_interval`. What a save costs is what it kept the training waiting, beside or in it."""
+    ends = [line for line in lines if line.get("event") == "end"]
+    failed = [line for line in ends if line.get("outcome") in FAILED]
+    run_s = sum(line.get("hours") or 0.0 for line in ends) * 3600
+    save_s = _median(steps, "save_blocked_s")
+    step_s = _median(steps, "step_s")
+    if not failed or save_s is None or step_s is None:
+        return None
+    # An attempt's first steps come after start and load: the time that it ran and did not train.
+    restart_s = [max((line.get("hours") or 0.0) * 3600 - _trained_s(line, lines, steps), 0.0) for line in ends]
+    return advise_interval(
+        JobCosts(
+            save_s=save_s,
+            step_s=step_s,
+            run_s=run_s,
+            num_failures=len(failed),
+            restart_s=statistics.median(restart_s) if restart_s else 0.0,
+            interval_steps=_interval_of(folder),
+        )
+    )
+
+
+def _interval_of(folder: RunFolder) -> int | None:
+    """Steps between the run's saves; None when it saves only at the end, or cannot be read."""
+    try:
+        return read_resolved(folder.config).recipe.save.interval
+    except (ConfigError, OSError):
+        return None
+
+
+def _trained_s(end: JsonObject, lines: Sequence[JsonObject], steps: Sequence[JsonObject]) -> float:
+    """Seconds of an attempt's steps as far as metrics still know them."""
+    start: JsonObject = next(
+        (line for line in lines if line.get("event") == "start" and line.get("attempt") == end.get("attempt")), {}
+    )
+    first, last = start.get("saved_step") or 0, end.get("last_step") or 0
+    return sum(line.get("step_s") or 0.0 for line in steps if first < line["step"] <= last)
+
+
+def _median(steps: Sequence[JsonObject], key: str) -> float | None:
+    values: list[Any] = [line[key] for line in steps if isinstance(line.get(key), int | float)]
+    return statistics.median(values) if values else None
