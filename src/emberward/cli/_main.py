@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +12,14 @@ import typer
 from emberward import __version__
 from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint import checkpoint_app
+from emberward.cli._console import Screen
 from emberward.cli._examine import ExamineOptions, examine
-from emberward.cli._exchange import add_exchange_verbs
 from emberward.cli._exchange import add_exchange_verbs
 from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, UsageError, guarded, refuse_usage
 from emberward.cli._incident import incident_app
 from emberward.cli._report import bundle_run, report_run, watch_run
+from emberward.cli._rewind import rewind_options
 from emberward.cli._run import ActAfterOption, KillSwitchOption, NoRecordOption, NotifyOption, oversight_of, run_verb
 from emberward.cli._train import DEFAULT_RUNS, TrainOptions, train
 from emberward.runs import Intent
@@ -29,7 +31,6 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-add_exchange_verbs(checkpoint_app)
 add_exchange_verbs(checkpoint_app)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(incident_app, name="incident")
@@ -61,6 +62,12 @@ def train_verb(
     notify: NotifyOption = None,
     kill_switch: KillSwitchOption = None,
     no_record: NoRecordOption = False,
+    rewind: Annotated[int | None, typer.Option("--rewind", help="Go on from the save of this step, otherwise.")] = None,
+    skip_samples: Annotated[int | None, typer.Option("--skip-samples", min=0, help="Left out after it.")] = None,
+    lr_scale: Annotated[float | None, typer.Option("--lr-scale", help="Factor of the rate after it.")] = None,
+    for_steps: Annotated[int | None, typer.Option("--for-steps", min=1, help="Steps of that factor.")] = None,
+    undo_rewind: Annotated[bool, typer.Option("--undo-rewind", help="Take the last rewind back.")] = False,
+    why: Annotated[str | None, typer.Option("--why", help="Why, for the run's diary.")] = None,
     is_json: JsonOption = False,
 ) -> None:
     """Check, launch, supervise, resume by itself, end with a summary. Overrides: a.b=c or --a.b c."""
@@ -82,7 +89,20 @@ def train_verb(
         kill_switch=None if kill_switch is None else kill_switch.absolute(),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
     )
-    guarded(lambda screen: train(options, screen), is_json=is_json)
+
+    def run(screen: Screen) -> int:
+        asked = rewind_options(
+            rewind,
+            skip_samples=skip_samples,
+            lr_scale=lr_scale,
+            for_steps=for_steps,
+            is_undone=undo_rewind,
+            is_fresh=fresh,
+            why=why,
+        )
+        return train(replace(options, rewind=asked), screen)
+
+    guarded(run, is_json=is_json)
 
 
 app.command("run", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(run_verb)

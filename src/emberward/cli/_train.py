@@ -15,6 +15,7 @@ from emberward.cli._check import proof_line
 from emberward.cli._console import Screen, Told
 from emberward.cli._preflight import FirstSteps, page_of, say_notes
 from emberward.cli._prove import prove_recipe
+from emberward.cli._rewind import RewindOptions, rewound
 from emberward.cli._run import finding_text
 from emberward.data import Manifest, open_tokenizer
 from emberward.findings import Finding, exit_code_of
@@ -77,6 +78,7 @@ class TrainOptions:
     hardware: str | None = None
     oversight: Oversight = DEFAULT_OVERSIGHT
     kill_switch: Path | None = None
+    rewind: RewindOptions | None = None
     program: str = "emberward"
     """How the person can call this program again."""
 
@@ -93,13 +95,16 @@ def train(options: TrainOptions, screen: Screen) -> int:
     )
     page = page_of(resolved, hardware=options.hardware, host=THIS_MACHINE)
     say_notes(resolved, page, fitted.notes, screen)
-    start = choose_run(absolute(options.runs), resolved, intent=options.intent, run_id=options.run_id, new_id=new_id())
+    intent = options.intent if options.rewind is None else Intent.RESUME
+    start = choose_run(absolute(options.runs), resolved, intent=intent, run_id=options.run_id, new_id=new_id())
     require_no_kill_switch(options.kill_switch or start.folder.kill_switch)
     manifest = _prepared(recipe, screen)
     certificate, findings = _prove(start, resolved, options, screen) if options.is_checked else (None, ())
     if exit_code_of(findings):
         screen.document((*page.findings, *findings), start=start.why, exit_code=1)
         return 1
+    if options.rewind is not None:
+        start = rewound(start, options.rewind, is_dry=options.is_dry)
     screen.say(preflight_text(page) if options.is_dry else preflight_brief(page))
     if options.is_dry:
         screen.say(f"nothing was started; a start now: {start.why}")
