@@ -79,12 +79,16 @@ def read_set(folder: Path) -> DeepSpeedSet:
         **{(int(m[1]), 0): folder / name for name in names if (m := _MODEL.fullmatch(name))},
     }
     num_model, num_data = 1 + max(key[0] for key in optim), 1 + max(key[1] for key in optim)
+    if (0, 0) in models:  # a last rank's files may be missing: what rank 0 knew counts
+        first = open_torch_file(models[0, 0]).tree
+        num_model = max(num_model, int(first.get("mp_world_size") or 1))
+        num_data = max(num_data, int(first.get("dp_world_size") or 1))
     for mp_rank in range(num_model):
+        if (mp_rank, 0) not in models:
+            raise _missing(folder, f"the model's file of model rank {mp_rank}")
         for dp_rank in range(num_data):
             if (mp_rank, dp_rank) not in optim:
                 raise _missing(folder, f"the optimizer's file of data rank {dp_rank} and model rank {mp_rank}")
-        if (mp_rank, 0) not in models:
-            raise _missing(folder, f"the model's file of model rank {mp_rank}")
     heads = [open_torch_file(models[mp_rank, 0]) for mp_rank in range(num_model)]
     tp_size = _tensor_parallel(heads[0].tree, num_model)
     slices, zero_stage = [], 0
@@ -272,7 +276,7 @@ def groups_of(heads: Sequence[TorchFile]) -> tuple[tuple[str, ...], ...]:
 def states_of(head: TorchFile) -> dict[str, Any]:
     """What a model's file holds beside the weights: scheduler, counts, configuration, the client's own values."""
     left_out = ("module", "optimizer", "param_shapes")
-    return {key: head.placed(value) for key, value in head.tree.items() if key not in left_out}
+    return {key: head.placed(value, f"/{key}") for key, value in head.tree.items() if key not in left_out}
 
 
 def _update_count(file: TorchFile) -> int | None:
@@ -301,5 +305,5 @@ def without_state(file: TorchFile, optimizer: Mapping[str, Any]) -> dict[str, An
             continue
         if key in ("base_optimizer_state", "optimizer_state_dict") and isinstance(value, dict):
             value = {**value, "state": {}}
-        kept[key] = file.placed(value)
+        kept[key] = file.placed(value, f"/optimizer/{key}")
     return kept

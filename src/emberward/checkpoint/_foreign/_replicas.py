@@ -22,7 +22,7 @@ from emberward.findings import Cause, Certainty, EmberwardError, Finding, Kind, 
 
 
 class Choice(StrEnum):
-    """What counts when replicas disagree."""
+    """What counts when replicas disagree. Ranks are counted within the group that holds the replicas."""
 
     REFUSE = "refuse"
     MAJORITY = "majority"
@@ -104,7 +104,6 @@ def disagreement(finding: Finding) -> EmberwardError:
         found="; ".join(finding.evidence),
         next=finding.next,
         cause=Cause.REPLICA_DRIFT,
-        ranks=finding.culprit_ranks,
     )
 
 
@@ -139,7 +138,6 @@ def _difference(
         cause=Cause.REPLICA_DRIFT,
         certainty=Certainty.OBSERVED,
         message=f"replicas of {name} disagree by up to {most:.3g}{taken}",
-        culprit_ranks=tuple(rank for ranks in groups[1:] for rank in ranks) if has_majority else (),
         site=name,
         evidence=(f"equal among themselves: {said}", f"{sum(sizes.values())} different values"),
         next="" if solved else f"choose what counts: --replicas {advice}, or --replicas rank=K",

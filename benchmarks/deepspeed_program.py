@@ -1,0 +1,148 @@
+"""A small program of real DeepSpeed, for `tools/campaign_deepspeed.py` and `reshape.py`: makes checkpoints, loads ours, trains on.
+
+Runs under torchrun in an environment of its own that has DeepSpeed; Emberward is not imported here.
+
+    deepspeed_program.py make  STAGE FOLDER [PP]       trains 3 steps and saves
+    deepspeed_program.py load  STAGE FOLDER TAG OUT    loads a universal checkpoint, writes what it holds, trains 4
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from deepspeed.pipe import LayerSpec, PipelineModule
+from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+from torch import Tensor, nn
+
+WIDTH = int(os.environ.get("PROGRAM_WIDTH", "64"))
+LAYERS = int(os.environ.get("PROGRAM_LAYERS", "4"))
+VOCAB = int(os.environ.get("PROGRAM_VOCAB", "512"))
+LENGTH = 32
+
+
+class Embed(nn.Module):
+    """Tokens and positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tok, self.pos = nn.Embedding(VOCAB, WIDTH), nn.Embedding(LENGTH, WIDTH)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.tok(tokens) + self.pos(torch.arange(tokens.shape[1]))
+
+
+class Block(nn.Module):
+    """A decoder block with one head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.fc1, self.fc2 = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(self.ln1(x)).chunk(3, dim=-1)
+        x = x + self.proj(nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+        return x + self.fc2(nn.functional.gelu(self.fc1(self.ln2(x))))
+
+
+class Head(nn.Module):
+    """Norm and logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lnf, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCAB, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.lnf(x))
+
+
+def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(logits.reshape(-1, VOCAB), labels.reshape(-1))
+
+
+def batch_of(step: int, size: int) -> tuple[Tensor, Tensor]:
+    """The same batch on every rank and for every engine, so that losses can be compared."""
+    generator = torch.Generator().manual_seed(1000 + step)
+    tokens = torch.randint(0, VOCAB, (size, LENGTH), generator=generator)
+    return tokens, tokens.roll(-1, dims=1)
+
+
+def layers() -> list[LayerSpec]:
+    return [LayerSpec(Embed), *[LayerSpec(Block) for _ in range(LAYERS)], LayerSpec(Head)]
+
+
+def config_of(stage: int, *, is_universal: bool) -> dict:
+    return {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 1,
+        "steps_per_print": 10**9,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},
+        "zero_optimization": {"stage": stage},
+        "bf16": {"enabled": False},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}},
+        **({"checkpoint": {"load_universal": True}} if is_universal else {}),
+    }
+
+
+def engine_of(stage: int, *, pp: int, is_universal: bool) -> object:
+    torch.manual_seed(7)
+    if pp > 1:
+        model = PipelineModule(layers=layers(), num_stages=pp, loss_fn=loss_of, partition_method="uniform")
+    else:
+        model = nn.Sequential(*[spec.build() for spec in layers()])
+    return deepspeed.initialize(model=model, config=config_of(stage, is_universal=is_universal))[0]
+
+
+def train(engine: object, steps: range, *, pp: int) -> list[float]:
+    losses = []
+    for step in steps:
+        if pp > 1:
+            losses.append(float(engine.train_batch(iter([batch_of(step, 2)]))))
+            continue
+        tokens, labels = batch_of(step, 2)
+        loss = loss_of(engine(tokens), labels)
+        engine.backward(loss)
+        engine.step()
+        losses.append(float(loss))
+    return losses
+
+
+def state_of(engine: object) -> dict[str, Tensor]:
+    """Every weight and moment in full; all ranks must call."""
+    state = {}
+    for name, param in engine.module.named_parameters():
+        state[f"model/{name}"] = safe_get_full_fp32_param(param).clone()
+        for moment in ("exp_avg", "exp_avg_sq"):
+            state[f"optim/{moment}/{name}"] = safe_get_full_optimizer_state(param, moment).clone()
+    return state
+
+
+def main() -> None:
+    deepspeed.init_distributed("gloo")
+    verb, stage, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    if verb == "make":
+        pp = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+        engine = engine_of(stage, pp=pp, is_universal=False)
+        train(engine, range(3), pp=pp)
+        engine.save_checkpoint(folder, tag="step3", client_state={"data_cursor": 123})
+        torch.save(state_of(engine), Path(folder) / f"expected_{dist.get_rank()}.pt")
+        return
+    tag, out = sys.argv[4], Path(sys.argv[5])
+    engine = engine_of(stage, pp=1, is_universal=True)
+    _, client = engine.load_checkpoint(folder, tag=tag)
+    state = state_of(engine)
+    losses = train(engine, range(3, 7), pp=1)
+    if dist.get_rank() == 0:
+        torch.save(state, out)
+        said = {"losses": losses, "global_steps": engine.global_steps, "data_cursor": client.get("data_cursor")}
+        out.with_suffix(".json").write_text(json.dumps(said))
+
+
+main()
+dist.barrier()
+os._exit(0)  # what DeepSpeed leaves running may otherwise keep the process for minutes (0.19.8)

@@ -1,0 +1,136 @@
+"""Real DeepSpeed reads what we write: every weight and moment, and it trains on, also from ZeRO 3 in ZeRO 1.
+
+    .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--output docs/measured/deepspeed.json]
+
+Makes checkpoints with DeepSpeed in an environment of its own (made here when no --python is given), imports each, exports it
+in the universal form, and lets DeepSpeed engines of ZeRO 1 and 3, on 1 and 2 ranks, load that and train 4 steps. What they
+hold is compared bit for bit with the save. As a measure of drift, the losses are compared with those of DeepSpeed's own
+conversion where it can load that.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from emberward import checkpoint
+from emberward.checkpoint import Foreign, Form
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = ROOT / "benchmarks" / "deepspeed_program.py"
+PACKAGES = ("torch", "numpy", "setuptools", "wheel", "packaging", "ninja", "psutil")
+KINDS = {"zero1_pp2_dp2": (4, "1", "2"), "zero2_dp2": (2, "2", "1"), "zero3_dp2": (2, "3", "1")}
+TARGETS = ((1, 1), (1, 2), (3, 1), (3, 2))
+"""(ZeRO stage, ranks) of the engines that load."""
+
+
+def make_environment(folder: Path) -> Path:
+    """The Python of an environment with DeepSpeed 0.19, made in the folder."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python, pins = folder / "bin" / "python", str(ROOT / "constraints.txt")
+    environment = {**os.environ, "DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu"}
+    install = [str(python), "-m", "pip", "install", "-q", "-c", pins]
+    subprocess.run([*install, *PACKAGES], check=True, env=environment)
+    subprocess.run([*install, "--no-build-isolation", "deepspeed==0.19.*"], check=True, env=environment)
+    return python
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_program(python: Path, num_ranks: int, *words: str, sizes: Mapping[str, str] | None = None) -> str | None:
+    """None when the program went through, else the end of what it said."""
+    environment = {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", **(sizes or {})}
+    launch = ["-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks), "--master-port", str(free_port())]
+    done = subprocess.run(
+        [str(python), *launch, str(PROGRAM), *words], env=environment, capture_output=True, text=True, timeout=500
+    )
+    return None if done.returncode == 0 else (done.stdout + done.stderr)[-2000:]
+
+
+def saved_values(save: Path) -> dict[str, torch.Tensor]:
+    """Every float tensor of a save of ours, whole."""
+    shards = []
+    for tensor in checkpoint.describe(save).tensors:
+        if tensor.name.startswith(("model/", "optim/")):
+            box = tuple((0, length) for length in tensor.shape)
+            whole = torch.empty(tensor.shape)
+            shards.append(checkpoint.Shard(name=tensor.name, global_shape=tensor.shape, box=box, tensor=whole))
+    checkpoint.load(save, shards)
+    return {shard.name: shard.tensor for shard in shards}
+
+
+def load_case(python: Path, folder: Path, stage: int, num_ranks: int, expected: Mapping[str, torch.Tensor]) -> Any:
+    """What an engine found in the universal checkpoint below `folder`, and how it went on."""
+    out = folder / f"held_{stage}_{num_ranks}.pt"
+    trouble = run_program(python, num_ranks, "load", str(stage), str(folder), "step3_universal", str(out))
+    if trouble is not None:
+        return {"loads": False, "said": trouble.strip().splitlines()[-1]}
+    held = torch.load(out, weights_only=True)
+    unequal = [name for name in {*held, *expected} if name not in held or not torch.equal(held[name], expected[name])]
+    said = json.loads(out.with_suffix(".json").read_text())
+    return {"loads": True, "num_tensors": len(held), "num_unequal": len(unequal), **said}
+
+
+def theirs_case(python: Path, place: Path, made: Path, stage: int, num_ranks: int, expected: Any) -> Any:
+    """The same with the conversion that DeepSpeed itself makes."""
+    folder = place / "theirs"
+    if not folder.exists():
+        command = [str(python), "-m", "deepspeed.checkpoint.ds_to_universal", "--input_folder", str(made / "step3")]
+        command += ["--output_folder", str(folder / "step3_universal"), "--num_extract_workers", "1"]
+        inject = [] if "zero3" in str(made) else ["--inject_missing_state"]
+        environment = {**os.environ, "DS_ACCELERATOR": "cpu"}
+        subprocess.run(
+            [*command, "--num_merge_workers", "1", *inject], check=True, env=environment, capture_output=True
+        )
+    return load_case(python, folder, stage, num_ranks, expected)
+
+
+def main() -> None:
+    """The console program."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--python", type=Path, help="of an environment that has DeepSpeed")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "measured" / "deepspeed.json")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        python = asked.python or make_environment(place / "env")
+        results: dict[str, Any] = {}
+        for kind, (num_ranks, stage, pp) in KINDS.items():
+            made = place / kind
+            trouble = run_program(python, num_ranks, "make", stage, str(made), pp)
+            assert trouble is None, trouble
+            saved = checkpoint.import_checkpoint(made, place / f"{kind}_saves", foreign=Foreign()).written.path
+            universal = place / f"{kind}_universal"
+            checkpoint.export_checkpoint(saved, universal / "step3_universal", form=Form.UNIVERSAL, foreign=Foreign())
+            expected = saved_values(saved)
+            results[kind] = {}
+            for target, ranks in TARGETS:
+                name = f"into ZeRO {target} on {ranks}"
+                results[kind][name] = load_case(python, universal, target, ranks, expected)
+                print(kind, name, results[kind][name], flush=True)
+            if kind != "zero2_dp2":
+                for target, ranks in ((1, 2), (3, 2)):
+                    name = f"DeepSpeed's own conversion into ZeRO {target} on {ranks}"
+                    results[kind][name] = theirs_case(python, place / kind, made, target, ranks, expected)
+                    print(kind, name, results[kind][name], flush=True)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    body = {"commit": commit, "torch": torch.__version__, "seed": 7, "results": results}
+    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    asked.output.write_text(json.dumps(body, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
