@@ -26,6 +26,8 @@ def test_the_tiny_preset_is_proved_from_one_rank_of_each_role():
     code, answer = check("bloom_tiny")
     assert (code, answer["proved"], answer["findings"]) == (0, True, [])
     assert (answer["num_ranks"], answer["num_roles"]) == (8, 2)
+    assert answer["device_order"]["exists"] is True
+    assert answer["device_order"]["num_groups"] == 8
     # The page's bytes are those of the dry run, or there would be a finding M112.
     assert [role["traffic"][0]["group"] for role in answer["preflight"]["roles"]] == ["tp", "tp"]
     assert any(line.startswith("the ranks of a role run one program") for line in answer["assumptions"])

@@ -4,7 +4,7 @@ from emberward.events import Collective, Compute, Observer, Recv, Send, State, T
 from emberward.match import check
 from emberward.plan import Pipe, one_f_one_b, pipeline_program
 from emberward.rank._events import renumber
-from emberward.recipe import mesh_of
+from emberward.recipe import launches_of, mesh_of
 from ranks.cases import engine_run, plain_run, relative, small_recipe
 
 LAYOUT = {"pp": 2, "accumulation": 4}
@@ -19,7 +19,8 @@ def test_what_runs_is_what_the_program_says(pool):
     mesh = mesh_of(small_recipe(**LAYOUT).layout)
     pipe = Pipe.over((0, 1), mesh=mesh, dtype="float32", shape=(4, 16, 32))
     for rank, answer in enumerate(answers):
-        planned = pipeline_program(one_f_one_b(2, 4), pipe, rank)
+        launches = launches_of(small_recipe(**LAYOUT))
+        planned = pipeline_program(one_f_one_b(2, 4), pipe, rank, launches=launches)
         ran = answer["events"]
         assert [(e.lane, e.position, e.body) for e in ran[: len(planned)]] == [
             (e.lane, e.position, e.body) for e in planned

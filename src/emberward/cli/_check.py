@@ -11,8 +11,19 @@ from emberward.data import open_tokenizer
 from emberward.events import Event, Trace, TraceFormatError, read_trace
 from emberward.findings import ConfigError, exit_code_of
 from emberward.match import Outcome, Verdict, check, explain, explain_finding
-from emberward.recipe import fit_ranks, resolve_fitted
-from emberward.report import compare_traffic, preflight_json, preflight_text, traffic_finding, traffic_line
+from emberward.plan import Launches
+from emberward.recipe import fit_ranks, launches_of, resolve_fitted
+from emberward.report import (
+    NOT_PROVED,
+    compare_traffic,
+    order_finding,
+    order_line,
+    order_of,
+    preflight_json,
+    preflight_text,
+    traffic_finding,
+    traffic_line,
+)
 
 MAX_TRACE_FILES = 100_000
 
@@ -59,21 +70,26 @@ def _check_recipe(options: CheckOptions, screen: Screen) -> int:
     screen.say(preflight_text(page))
     proof = prove_recipe(resolved, environment=options.environment, all_ranks=options.all_ranks)
     traffic = compare_traffic(page, proof.programs)
-    screen.say(traffic_line(traffic))
-    screen.say(proof_text(proof))
-    differs = traffic_finding(traffic)
-    findings = (*page.findings, *proof.findings, *([] if differs is None else [differs]))
+    has_transfers = launches_of(resolved.recipe) is Launches.ONE_ORDER
+    order = order_of(proof.programs, has_transfers=has_transfers)
+    more = [finding for finding in (traffic_finding(traffic), order_finding(order)) if finding is not None]
+    for line in (traffic_line(traffic), order_line(order, has_transfers=has_transfers), *map(explain_finding, more)):
+        screen.say(line)
+    not_examined = (*proof.not_examined, NOT_PROVED)
+    screen.say(proof_text(replace(proof, not_examined=not_examined)))
+    findings = (*page.findings, *proof.findings, *more)
     screen.document(
         findings,
         proved=proof.is_proved,
         outcome=None if proof.verdict is None else proof.verdict.outcome.value,
         assumptions=list(proof.assumptions),
-        not_examined=list(proof.not_examined),
+        not_examined=list(not_examined),
         num_roles=proof.num_roles,
         num_ranks=proof.num_ranks,
         num_events=proof.num_events,
         seconds=round(proof.seconds, 2),
         preflight=preflight_json(page),
+        device_order={"exists": order.exists, "num_calls": order.num_calls, "num_groups": order.num_groups},
     )
     return exit_code_of(findings)
 

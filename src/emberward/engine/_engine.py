@@ -35,7 +35,7 @@ from emberward.engine._world import World
 from emberward.events import Body, Collective, CollectiveOp, Compute, Event, ReduceOp, Sink
 from emberward.layout import Axis
 from emberward.plan import Pipe, Schedule, forward_only, pipeline_program
-from emberward.recipe import Recipe, ZeroStage, layers_of_stages, schedule_of
+from emberward.recipe import Recipe, ZeroStage, launches_of, layers_of_stages, schedule_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,8 @@ class Engine:
         dtype = str(self._dtype).removeprefix("torch.")
         world = self.world
         pipe = Pipe.over(world.pipe_ranks, mesh=world.mesh, dtype=dtype, shape=self._transfer_shape(batch))
-        return pipeline_program(schedule, pipe, world.at(Axis.PP), tail=tail)
+        launches = launches_of(self.recipe)
+        return pipeline_program(schedule, pipe, world.at(Axis.PP), tail=tail, launches=launches)
 
     def _tail(self) -> list[Body]:
         """What ends a step on every rank, in this order: see `_gradients.py`."""

@@ -118,7 +118,13 @@ CATALOGUE: dict[str, CodeEntry] = {
     **_rows(Kind.MISSING, {"M103": "a call is missing or extra", "M105": "a send or receive has no partner"}),
     **_rows(Kind.DEADLOCK, {"M104": "deadlock"}),
     **_rows(Kind.EDGE, {"M106": "an edge carries no tensor"}),
-    **_rows(Kind.ORDER_HAZARD, {"M107": "no order between communicators that share a device"}),
+    **_rows(
+        Kind.ORDER_HAZARD,
+        {
+            "M107": "no order between communicators that share a device",
+            "M113": "ranks launch calls that share devices in opposite orders",
+        },
+    ),
     **_rows(
         Kind.RESOURCE,
         {

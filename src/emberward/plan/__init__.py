@@ -4,6 +4,8 @@ from emberward.plan._activations import Tiling, layer_bytes, peak_bytes
 from emberward.plan._batch import BatchPlan, solve_batch
 from emberward.plan._boxing import BoxingAdvice, advise_partial, find_route, naive_route, route_through
 from emberward.plan._buffers import Buffers, buffered_trace, plan_buffers, rank_buffers
+from emberward.plan._device_order import DeviceCall, DeviceOrder, OrderConflict, device_calls, device_order, follows
+from emberward.plan._edges import Launches
 from emberward.plan._groups import GroupSet, group_sets, mesh_axes
 from emberward.plan._learning_rate import RatePlan, learning_rate
 from emberward.plan._memory import RankMemory, StepShape, rank_memory
@@ -36,8 +38,12 @@ __all__ = [
     "BoxingStep",
     "BufferKind",
     "Buffers",
+    "DeviceCall",
+    "DeviceOrder",
     "GroupSet",
+    "Launches",
     "Move",
+    "OrderConflict",
     "Piece",
     "Pipe",
     "Placed",
@@ -56,7 +62,10 @@ __all__ = [
     "balance",
     "bubble_fraction",
     "buffered_trace",
+    "device_calls",
+    "device_order",
     "find_route",
+    "follows",
     "forward_only",
     "gpipe",
     "group_sets",

@@ -13,8 +13,10 @@ A pipeline rank holds three kinds of buffers for each of its stages, of which ea
 the least: with one less the thread waits, in front of the event that gives the buffer back, for that very buffer. They
 are full as well: no compute starts later than without bounds, for transfers that take up to a forward's time. A program
 that holds less would post later or wait sooner, and some compute would be late (`_clock.py`). Tests hold all three
-against the judge and `perf`'s timeline. With several threads or streams a rank, as OneFlow has them, one buffer less
-may stay live and only be late; in libai#232 it was not even live: the credit of stage 0 was 1, and the plan says 2.
+against the judge and `perf`'s timeline. Where ranks launch transfers in one order (`_edges.py` [Note: launches]), the
+numbers are live and the least as well, and full only for free transfers: the order itself costs what it costs. With
+several threads or streams a rank, as OneFlow has them, one buffer less may stay live and only be late; in libai#232 it
+was not even live: the credit of stage 0 was 1, and the plan says 2.
 """
 
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from emberward.events import Acquire, Event, Observer, Release, Trace
+from emberward.plan._edges import Launches
 from emberward.plan._program import BufferKind, Pipe, pipeline_program
 from emberward.plan._schedule import Schedule, Work
 
@@ -42,15 +45,16 @@ class Buffers:
         return f"{self.kind.value} {self.stage}" + ("" if self.work is None else self.work.value)
 
 
-def plan_buffers(schedule: Schedule) -> tuple[Buffers, ...]:
+def plan_buffers(schedule: Schedule, launches: Launches = Launches.EARLY) -> tuple[Buffers, ...]:
     """The buffers of every pipeline rank, the least that keep it live and full. See [Note: buffers]."""
-    return tuple(each for pp_rank in range(schedule.num_ranks) for each in rank_buffers(schedule, pp_rank))
+    return tuple(each for pp_rank in range(schedule.num_ranks) for each in rank_buffers(schedule, pp_rank, launches))
 
 
 @lru_cache(maxsize=64)
-def rank_buffers(schedule: Schedule, pp_rank: int) -> tuple[Buffers, ...]:
+def rank_buffers(schedule: Schedule, pp_rank: int, launches: Launches) -> tuple[Buffers, ...]:
     """The buffers of one pipeline rank, in the order of their first use."""
-    program = pipeline_program(schedule, Pipe.over(range(schedule.num_ranks)), pp_rank, has_credits=True)
+    pipe = Pipe.over(range(schedule.num_ranks))
+    program = pipeline_program(schedule, pipe, pp_rank, launches=launches, has_credits=True)
     return tuple(_buffers_of(pp_rank, name, count) for name, count in _peaks(program))
 
 
@@ -77,13 +81,14 @@ def _buffers_of(pp_rank: int, name: str, count: int) -> Buffers:
     return Buffers(pp_rank=pp_rank, stage=stage, kind=BufferKind(kind), work=work, count=count)
 
 
-def buffered_trace(schedule: Schedule, pipe: Pipe) -> Trace:
+def buffered_trace(schedule: Schedule, pipe: Pipe, *, launches: Launches = Launches.EARLY) -> Trace:
     """The programs of all ranks of one pipeline with their buffers as credits, as many as `plan_buffers` says."""
     return Trace(
         world_size=max(pipe.ranks) + 1,
         events={
-            pipe.ranks[pp]: pipeline_program(schedule, pipe, pp, has_credits=True) for pp in range(schedule.num_ranks)
+            pipe.ranks[pp]: pipeline_program(schedule, pipe, pp, launches=launches, has_credits=True)
+            for pp in range(schedule.num_ranks)
         },
         observer=Observer.PLAN,
-        credits={(pipe.ranks[each.pp_rank], each.credit): each.count for each in plan_buffers(schedule)},
+        credits={(pipe.ranks[each.pp_rank], each.credit): each.count for each in plan_buffers(schedule, launches)},
     )

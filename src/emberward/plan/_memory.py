@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from emberward.layout import Axis, Decoder, DecoderTensor, Layout, Mesh, Placement, Split, local_shape
 from emberward.plan._activations import Tiling, layer_bytes, peak_bytes, stage_bytes
 from emberward.plan._buffers import rank_buffers
+from emberward.plan._edges import Launches
 from emberward.plan._program import BufferKind
 from emberward.plan._schedule import Schedule
 
@@ -41,6 +42,7 @@ class StepShape:
     schedule: Schedule
     zero: int
     tiling: Tiling
+    launches: Launches = Launches.EARLY
 
     @property
     def dp(self) -> int:
@@ -171,7 +173,7 @@ def _activation_bytes(shape: StepShape, stages: Sequence[int], pp_rank: int) -> 
 
 def _buffer_bytes(shape: StepShape, stages: Sequence[int], pp_rank: int) -> int:
     """Results that were received or are leaving, as many as are planned, and ALiBi's biases."""
-    buffers = rank_buffers(shape.schedule, pp_rank)
+    buffers = rank_buffers(shape.schedule, pp_rank, shape.launches)
     transfers = sum(each.count for each in buffers if each.kind is not BufferKind.KEPT)
     decoder, tiling = shape.decoder, shape.tiling
     num_layers = sum(len(shape.stage_layers[stage]) for stage in stages)

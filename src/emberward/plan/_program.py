@@ -10,7 +10,8 @@ events, so that what runs, what is proved, what is recorded and what is drawn ar
   in that order, even if it needs a later one first. On NCCL a channel is a stream, where another order dead-locks
   (pytorch#172668); with tags on gloo another order would be legal but buys nothing.
 - A receive is posted one compute early, so that the transfer runs beside that compute; the host waits for it right
-  before the compute that needs it.
+  before the compute that needs it. Where transfers share a device (NCCL), all ranks launch them in one order instead
+  and post early what that order allows: see `_edges.py` [Note: launches].
 - The send of a forward's result is waited for at the backward of the same micro-batch: the peer has answered by then,
   so that the wait costs nothing and memory stays bounded by the schedule.
 - Any other result (a gradient, in evaluation a forward's) is waited for before a later compute that makes one for the
@@ -45,7 +46,7 @@ from emberward.events import (
     describe,
 )
 from emberward.layout import Mesh
-from emberward.plan._clock import Clock, clock_of
+from emberward.plan._edges import Edge, Launches, channels, edge_after, has_left, launch_order
 from emberward.plan._groups import group_sets
 from emberward.plan._schedule import Action, Schedule, Work
 
@@ -95,37 +96,6 @@ class Pipe:
         return cls(ranks=members, down=down, up=up, numel=numel, dtype=dtype, shape=shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Edge:
-    """A result that travels: made by `source`, needed by `target`, between two pipeline ranks."""
-
-    source: Action
-    target: Action
-    sender: int
-    receiver: int
-
-
-def _edge_after(schedule: Schedule, action: Action) -> _Edge | None:
-    """The edge that carries `action`'s result to another rank; None when it stays or leaves nothing."""
-    step = 1 if action.work is Work.FORWARD else -1
-    stage = action.stage + step
-    if not 0 <= stage < schedule.num_stages:
-        return None
-    sender, receiver = schedule.rank_of(action.stage), schedule.rank_of(stage)
-    return None if sender == receiver else _Edge(action, Action(stage, action.work, action.mb), sender, receiver)
-
-
-def _channels(schedule: Schedule) -> dict[tuple[int, int], list[_Edge]]:
-    """Edges of each ordered pair of pipeline ranks in the order in which the sender makes them."""
-    channels: dict[tuple[int, int], list[_Edge]] = {}
-    for order in schedule.orders:
-        for action in order:
-            edge = _edge_after(schedule, action)
-            if edge is not None:
-                channels.setdefault((edge.sender, edge.receiver), []).append(edge)
-    return channels
-
-
 @dataclass(slots=True)
 class _Writer:
     """Writes one rank's program."""
@@ -134,14 +104,18 @@ class _Writer:
     pipe: Pipe
     pp_rank: int
     builder: TraceBuilder
+    schedule: Schedule
+    launches: Launches
+    channels: dict[tuple[int, int], list[Edge]]
+    in_order: list[Edge]
+    """With one order: the launches that are still to come."""
     last_host: Ref | None = None
-    channels: dict[tuple[int, int], list[_Edge]] = field(default_factory=dict)
     posted: dict[tuple[int, int], int] = field(default_factory=dict)
     receives: dict[Action, Ref] = field(default_factory=dict)
     sends: dict[Action, Ref] = field(default_factory=dict)
     has_credits: bool = False
     has_backward: bool = True
-    clock: Clock | None = None
+    made: set[Action] = field(default_factory=set)
     left: list[Action] = field(default_factory=list)
     """Results that are leaving and are not kept, oldest first."""
 
@@ -168,7 +142,36 @@ class _Writer:
                 self.posted[(sender, receiver)] = self.posted.get((sender, receiver), 0) + 1
                 self.receives[edge.target] = self.recv(edge)
 
-    def recv(self, edge: _Edge) -> Ref:
+    def launch_in_order(self, soon: Sequence[Action]) -> None:
+        """Launches what comes next in the one order: results that are made, and receives that are needed `soon`."""
+        while self.in_order:
+            edge = self.in_order[0]
+            if edge.sender == self.pp_rank and edge.source in self.made:
+                self.send(edge)
+            elif edge.receiver == self.pp_rank and edge.target in soon:
+                self.receives[edge.target] = self.recv(edge)
+            else:
+                break
+            self.in_order.pop(0)
+
+    def launch_before(self, order: Sequence[Action], index: int) -> None:
+        """What is launched before the `index`-th compute: at least the receive that it needs. See [Note: launches]."""
+        soon = order[index : index + 2]
+        if self.launches is Launches.ONE_ORDER:
+            self.launch_in_order(order[: index + 2])
+        else:
+            for action in soon:
+                self.post_receives_until(action)
+
+    def launch_after(self, order: Sequence[Action], index: int) -> None:
+        """What is launched after the `index`-th compute: its result, where the order allows."""
+        edge = edge_after(self.schedule, order[index])
+        if self.launches is Launches.ONE_ORDER:
+            self.launch_in_order(order[: index + 2])
+        elif edge is not None:
+            self.send(edge)
+
+    def recv(self, edge: Edge) -> Ref:
         pipe = self.pipe
         self.acquire(BufferKind.RECEIVED, edge.target)
         body = Recv(
@@ -182,7 +185,7 @@ class _Writer:
         )
         return self.transfer(edge.sender, edge.receiver, body, _phase(edge.target))
 
-    def send(self, edge: _Edge) -> None:
+    def send(self, edge: Edge) -> None:
         pipe = self.pipe
         body = Send(
             peer=pipe.ranks[edge.receiver],
@@ -207,9 +210,8 @@ class _Writer:
 
     def wait_for_what_left(self, action: Action) -> None:
         """Waits for the results of `action`'s edge that have left when it starts. See [Note: program]."""
-        assert self.clock is not None
         for source in [each for each in self.left if (each.stage, each.work) == (action.stage, action.work)]:
-            if self.clock.has_left(source, action):
+            if has_left(self.schedule, source, action, self.launches):
                 self.wait_for_send(source, _phase(action))
 
     def wait_for_send(self, source: Action, phase: Phase) -> None:
@@ -219,23 +221,22 @@ class _Writer:
             self.left.remove(source)
             self.release(BufferKind.LEAVING, source, phase)
 
-    def run(self, action: Action, edge: _Edge | None) -> None:
-        """The compute of `action` between the taking and giving back of its buffers, and the send of its result."""
-        leaves = edge is not None and not self.is_kept(action)
+    def run(self, action: Action) -> None:
+        """The compute of `action` between the taking and giving back of its buffers."""
+        leaves = edge_after(self.schedule, action) is not None and not self.is_kept(action)
         if leaves:
             self.wait_for_what_left(action)
             self.acquire(BufferKind.LEAVING, action)
         if self.is_kept(action):
             self.acquire(BufferKind.KEPT, action)
         self.host(Compute(name=str(action)), _phase(action))
+        self.made.add(action)
         if action.work is Work.BACKWARD:
             self.release(BufferKind.KEPT, action, _phase(action))
         if action in self.receives:
             self.release(BufferKind.RECEIVED, action, _phase(action))
         if leaves:
             self.left.append(action)
-        if edge is not None:
-            self.send(edge)
 
     def is_kept(self, action: Action) -> bool:
         """Whether what `action` makes stays until its backward anyway."""
@@ -265,11 +266,18 @@ def _tag(source: Action) -> int:
 
 
 def pipeline_program(
-    schedule: Schedule, pipe: Pipe, pp_rank: int, *, tail: Sequence[Body] = (), has_credits: bool = False
+    schedule: Schedule,
+    pipe: Pipe,
+    pp_rank: int,
+    *,
+    tail: Sequence[Body] = (),
+    launches: Launches = Launches.EARLY,
+    has_credits: bool = False,
 ) -> tuple[Event, ...]:
     """The program of `pp_rank`: its schedule with sends, receives and waits, then `tail` on the host's lane.
 
-    `tail` holds what ends a step on every rank (gradient collectives, optimizer). See [Note: program].
+    `tail` holds what ends a step on every rank (gradient collectives, optimizer). See [Note: program]. Raises
+    ConfigError C109 when the schedule's orders wait for each other in a ring.
     """
     rank = pipe.ranks[pp_rank]
     builder = TraceBuilder(world_size=max(pipe.ranks) + 1, observer=Observer.PLAN)
@@ -280,19 +288,21 @@ def pipeline_program(
         pipe=pipe,
         pp_rank=pp_rank,
         builder=builder,
-        channels=_channels(schedule),
-        clock=clock_of(schedule),
+        schedule=schedule,
+        launches=launches,
+        channels=channels(schedule),
+        in_order=launch_order(schedule, pp_rank) if launches is Launches.ONE_ORDER else [],
         has_credits=has_credits,
         has_backward=any(action.work is Work.BACKWARD for action in order),
     )
     for index, action in enumerate(order):
-        for ahead in order[index : index + 2]:
-            writer.post_receives_until(ahead)
+        writer.launch_before(order, index)
         if action in writer.receives:
             writer.host(Wait(on=writer.receives[action]), _phase(action))
         if action.work is Work.BACKWARD and Action(action.stage, Work.FORWARD, action.mb) in writer.sends:
             writer.wait_for_send(Action(action.stage, Work.FORWARD, action.mb), _phase(action))
-        writer.run(action, _edge_after(schedule, action))
+        writer.run(action)
+        writer.launch_after(order, index)
     for source in list(writer.sends):
         writer.wait_for_send(source, Phase())
     for body in tail:
@@ -300,11 +310,13 @@ def pipeline_program(
     return builder.build().events[rank]
 
 
-def pipeline_trace(schedule: Schedule, pipe: Pipe) -> Trace:
+def pipeline_trace(schedule: Schedule, pipe: Pipe, *, launches: Launches = Launches.EARLY) -> Trace:
     """The programs of all ranks of one pipeline as a trace that can be judged or written."""
     return Trace(
         world_size=max(pipe.ranks) + 1,
-        events={pipe.ranks[pp]: pipeline_program(schedule, pipe, pp) for pp in range(schedule.num_ranks)},
+        events={
+            pipe.ranks[pp]: pipeline_program(schedule, pipe, pp, launches=launches) for pp in range(schedule.num_ranks)
+        },
         observer=Observer.PLAN,
     )
 

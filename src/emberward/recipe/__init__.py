@@ -1,6 +1,6 @@
 """What a run shall be: recipes, where each value came from, and every check that needs no rank."""
 
-from emberward.recipe._derive import layers_of_stages, mesh_of, schedule_of
+from emberward.recipe._derive import launches_of, layers_of_stages, mesh_of, schedule_of
 from emberward.recipe._difference import Difference, differences
 from emberward.recipe._fit import Fitted, fit_ranks, resolve_fitted
 from emberward.recipe._layouts import layouts_for
@@ -63,6 +63,7 @@ __all__ = [
     "configuration_reference",
     "differences",
     "fit_ranks",
+    "launches_of",
     "layers_of_stages",
     "layouts_for",
     "load_recipe",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from emberward.findings import ConfigError
 from emberward.layout import Axis, Mesh
-from emberward.plan import SCHEDULES, Schedule, schedule_from_csv, stage_layers
-from emberward.recipe._recipe import LayoutConfig, Recipe, ZeroStage
+from emberward.plan import SCHEDULES, Launches, Schedule, schedule_from_csv, stage_layers
+from emberward.recipe._recipe import Device, LayoutConfig, Recipe, ZeroStage
 
 
 def mesh_of(layout: LayoutConfig) -> Mesh:
@@ -20,6 +20,14 @@ def mesh_of(layout: LayoutConfig) -> Mesh:
             (Axis.TP, layout.tp),
         )
     )
+
+
+def launches_of(recipe: Recipe) -> Launches:
+    """How the ranks of a recipe launch transfers: in one order wherever they may run on devices, early on CPUs.
+
+    A device that is found only at the start (AUTO) counts as one, so that what is proved is what runs.
+    """
+    return Launches.EARLY if recipe.device is Device.CPU else Launches.ONE_ORDER
 
 
 def schedule_of(recipe: Recipe, num_mb: int) -> Schedule:

@@ -4,6 +4,7 @@ Floor 5. No torch. The web page and the terminal are fed from here; nothing here
 """
 
 from emberward.report._bundle import Bundle, write_bundle
+from emberward.report._device_order import NOT_PROVED, order_finding, order_line, order_of
 from emberward.report._first_steps import (
     PROGRAM_GROUPS,
     GroupBytes,
@@ -58,6 +59,7 @@ from emberward.report._step_shape import decoder_of, step_shape_of
 from emberward.report._write import append_line, write_json
 
 __all__ = [
+    "NOT_PROVED",
     "PROGRAM_GROUPS",
     "Bundle",
     "Comparison",
@@ -90,6 +92,9 @@ __all__ = [
     "layout_lines",
     "measured_bubble",
     "open_sinks",
+    "order_finding",
+    "order_line",
+    "order_of",
     "preflight",
     "preflight_brief",
     "preflight_json",

@@ -127,7 +127,7 @@ def _role(shape: StepShape, pp_rank: int) -> Role:
         layers=tuple(shape.stage_layers[stage] for stage in memory.stages),
         memory=memory,
         traffic=rank_traffic(shape, rank),
-        buffers=rank_buffers(shape.schedule, pp_rank),
+        buffers=rank_buffers(shape.schedule, pp_rank, shape.launches),
     )
 
 

@@ -2,7 +2,7 @@
 
 from emberward.layout import Decoder
 from emberward.plan import StepShape, Tiling
-from emberward.recipe import ComputeType, Recipe, layers_of_stages, mesh_of, schedule_of
+from emberward.recipe import ComputeType, Recipe, launches_of, layers_of_stages, mesh_of, schedule_of
 
 _WIDTH = {ComputeType.FP32: 4, ComputeType.BF16: 2, ComputeType.FP16: 2}
 
@@ -38,4 +38,5 @@ def step_shape_of(recipe: Recipe) -> StepShape:
             compute_bytes=_WIDTH[recipe.precision.compute],
             recompute=recipe.model.recompute,
         ),
+        launches=launches_of(recipe),
     )
