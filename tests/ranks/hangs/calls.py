@@ -94,7 +94,7 @@ def missing_group(rank, world):
             if rank == 2:
                 say("fault")
             else:
-                dist.new_group([0, 1])
+                dist.new_group(list(range(world)))
         dist.all_reduce(x)
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,7 @@ class Nursery:
         self._rest = b""
         self.exits: dict[int, int] = {}
         self._started: list[int] = []
+        self._lock = threading.Lock()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -55,6 +57,10 @@ class Nursery:
 
     def start(self, argv: list[str], env: dict[str, str], log: Path, cwd: Path) -> int:
         """The pid of a new rank. Blocks until it is there."""
+        with self._lock:
+            return self._start(argv, env, log, cwd)
+
+    def _start(self, argv: list[str], env: dict[str, str], log: Path, cwd: Path) -> int:
         assert self.process.stdin is not None
         job = {"argv": argv, "env": env, "log": str(log), "cwd": str(cwd)}
         self.process.stdin.write(json.dumps(job).encode() + b"\n")
@@ -67,8 +73,9 @@ class Nursery:
 
     def ended(self) -> dict[int, int]:
         """The exit codes of all ranks that have ended, by pid."""
-        self._read()
-        return dict(self.exits)
+        with self._lock:
+            self._read()
+            return dict(self.exits)
 
     def close(self) -> None:
         """Ends the process that forks; its ranks are ended by their jobs."""
@@ -170,6 +177,8 @@ class Watched:
     said: list[tuple[float, Finding]] = field(default_factory=list)
     resolved: list[Finding] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
+    is_finished: bool = False
+    log: str = ""
 
     def first(self, severity: Severity) -> tuple[float, Finding] | None:
         return next((item for item in self.said if item[1].severity is severity), None)
@@ -218,7 +227,8 @@ def is_line(finding: Finding, truth: Truth) -> bool:
     path = HOME / Path(file).name
     if not path.exists() or not number.isdigit():
         return False
-    line = path.read_text().splitlines()[int(number) - 1]
+    lines = path.read_text().splitlines()
+    line = lines[int(number) - 1] if int(number) <= len(lines) else ""
     return any(text in line for text in truth.line.split(" or "))
 
 

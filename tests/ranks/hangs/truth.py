@@ -44,7 +44,7 @@ TRUTHS = {
         Truth(
             "checkpoint_io", "host", "hang", (0,), "checkpoint_io", 'with open(FOLDER / "checkpoint.pt"', is_sure=False
         ),
-        Truth("compiling", "host", "hang", (1,), "compile", "time.sleep(3600)", is_sure=False),
+        Truth("compiling", "host", "hang", (1,), "compile", "torch.compile(lambda", is_sure=False),
         Truth("dataloader_worker", "data", "hang", (2,), "dataloader_worker", "threading.Event().wait()"),
         Truth("stopped_worker", "data", "hang", (1,), "dataloader_worker", "os.kill(os.getpid(), signal.SIGSTOP)"),
         Truth("uneven_loader", "data", "missing", (3,), "uneven_data", "dist.barrier()"),

@@ -115,7 +115,7 @@ def parting(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, 
     return None
 
 
-def _common_function(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
+def common_function(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
     """The outermost function that both stacks are in, at different lines: recorders cut the outer frames off."""
     known = {(frame.function, frame.file): frame for frame in theirs if not frame.is_library}
     for frame in reversed(ours):
@@ -127,7 +127,7 @@ def _common_function(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tupl
 
 def left_the_loop(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> tuple[Frame, Frame] | None:
     """The two frames at which `ours` has left a loop in which `theirs` still is; None when the text does not say so."""
-    parted = parting(ours, theirs) or _common_function(ours, theirs)
+    parted = parting(ours, theirs) or common_function(ours, theirs)
     if parted is None:
         return None
     now, inside = parted

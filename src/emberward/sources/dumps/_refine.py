@@ -45,7 +45,7 @@ def refine(
 ) -> list[Finding]:
     """The findings, with the cause that history and text give where the calls that meet leave several open."""
     refined = [_refined(finding, frames, line_of) for finding in findings]
-    return [by_order(finding, flights, line_of) for finding in refined]
+    return [by_order(finding, flights, frames, line_of) for finding in refined]
 
 
 def _refined(finding: Finding, frames: Mapping[int, tuple[Frame, ...]], line_of: LineOf) -> Finding:

@@ -4,17 +4,21 @@ Left out, when in the rank's own earlier rounds just this call followed the one 
 when nobody made it before, and the text shows no choice between the two. Else it was made instead.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
 from emberward.findings import Cause, Finding, Kind
 from emberward.sources.dumps._flight import Call, RankFlight
-from emberward.sources.dumps._frames import user_frame
+from emberward.sources.dumps._frames import Frame, user_frame
 from emberward.sources.dumps._order import history
+from emberward.sources.dumps._program import common_function, parting
 from emberward.sources.dumps._say import ranks_text, verb
 from emberward.sources.dumps._waits import LineOf
 
+MIN_PAST = 3
+"""Fewest earlier calls of a group that make a usual order."""
 MAX_LINES_APART = 200
 """Most lines between two calls that are searched for an ``else``."""
 
@@ -35,8 +39,62 @@ def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Cal
     return None
 
 
-def by_order(finding: Finding, flights: Mapping[int, RankFlight], line_of: LineOf) -> Finding:
+def _is_usual(flight: RankFlight, head: Call) -> bool | None:
+    """Whether the rank made this call after the one before it in earlier rounds too; None without earlier rounds."""
+    past = [call for call in history(flight) if call.record < head.record and call.group == head.group]
+    if len(past) < MIN_PAST:
+        return None
+    return any(_like(a, past[-1]) and _like(b, head) for a, b in pairwise(past))
+
+
+def _untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
+    """The finding with a culprit, where two sides differ, none is the majority, and one alone left its usual order."""
+    if finding.culprit_ranks or finding.cycle is not None:
+        return finding
+    meetings: dict[tuple[object, int], dict[int, Call]] = defaultdict(dict)
+    for rank, flight in flights.items():
+        if flight.head is not None and not flight.head.is_p2p:
+            meetings[(flight.head.group, flight.head.seq)][rank] = flight.head
+    for calls in meetings.values():
+        usual = {rank: _is_usual(flights[rank], call) for rank, call in calls.items()}
+        odd = [rank for rank, is_usual in usual.items() if is_usual is False]
+        rest = [rank for rank, is_usual in usual.items() if is_usual is True]
+        if len({(call.op, call.numel) for call in calls.values()}) > 1 and odd and rest and None not in usual.values():
+            line = (
+                f"{ranks_text(odd)} left {verb(odd, 'its', 'their')} usual order of calls, {ranks_text(rest)} did not"
+            )
+            return replace(
+                finding,
+                culprit_ranks=tuple(sorted(odd)),
+                waiting_ranks=tuple(sorted(rest)),
+                site=calls[odd[0]].site,
+                evidence=(*finding.evidence, line),
+            )
+    return finding
+
+
+def _stack(rank: int, call: Call, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:
+    return frames.get(rank) or call.frames
+
+
+def _waiter(finding: Finding, call: Call, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:
+    """The stack of the waiting rank that makes `call`, by the line that both tell."""
+    for rank in finding.waiting_ranks:
+        frame = user_frame(frames.get(rank, ()))
+        if frame is not None and frame.site == call.site:
+            return frames[rank]
+    return call.frames
+
+
+def by_order(
+    finding: Finding,
+    flights: Mapping[int, RankFlight],
+    frames: Mapping[int, tuple[Frame, ...]],
+    line_of: LineOf,
+) -> Finding:
     """The finding, as a call left out or one too many where history and text say so."""
+    if finding.code in ("M101", "M102"):
+        finding = _untied(finding, flights)
     if finding.code not in ("M101", "M102") or finding.kind is not Kind.MISMATCH or not finding.culprit_ranks:
         return finding
     met = _met(finding, flights)
@@ -58,7 +116,7 @@ def by_order(finding: Finding, flights: Mapping[int, RankFlight], line_of: LineO
         )
     others = [call for flight in flights.values() for call in history(flight) if call is not ours]
     is_new = not any(_like(call, ours) and call.record != ours.record for call in others)
-    if is_new and _is_before(ours, theirs, line_of):
+    if is_new and _is_before(_stack(ranks[0], ours, frames), _waiter(finding, theirs, frames), line_of):
         return replace(
             finding,
             kind=Kind.MISSING,
@@ -72,11 +130,12 @@ def by_order(finding: Finding, flights: Mapping[int, RankFlight], line_of: LineO
     return finding
 
 
-def _is_before(ours: Call, theirs: Call, line_of: LineOf) -> bool:
+def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool:
     """Whether our line comes before theirs in one function, and no ``else`` lies between: then both are to be made."""
-    left, right = user_frame(ours.frames), user_frame(theirs.frames)
-    if left is None or right is None or (left.file, left.function) != (right.file, right.function):
+    parted = parting(ours, theirs) or common_function(ours, theirs)
+    if parted is None:
         return False
+    left, right = parted
     if left.line is None or right.line is None or left.line >= right.line:
         return False
     last = min(right.line, left.line + MAX_LINES_APART)

@@ -285,13 +285,19 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> StackClass:
     return StackClass.CPU_LOOP if thread.is_active else StackClass.UNKNOWN
 
 
+def _caller_of_compiler(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The frames outside of the compiler: the line that made it compile, not what it runs inside."""
+    last = max(i for i, frame in enumerate(frames) if any(mark in frame.file for mark in _COMPILE_FILES))
+    return frames[last + 1 :]
+
+
 def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
     """What the process does."""
     main = process.main
     if main is None:
         return Reading(process=process, kind=StackClass.UNKNOWN, site=None, function=None, source_line=None, path=())
-    user = user_frame(main.frames)
     kind = class_of(main, line_of)
+    user = user_frame(_caller_of_compiler(main.frames) if kind is StackClass.COMPILE else main.frames)
     line = None if user is None else line_of(user)
     return Reading(
         process=process,

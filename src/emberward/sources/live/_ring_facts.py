@@ -23,6 +23,11 @@ FRESH_S = 1.5
 """A copy of the flight recorder older than the rank's last call by more than this is not used."""
 _MOMENTS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED, MarkKind.DATA_END})
 _USER_FRAMES = 2
+# torch's recorder uses the names of c10/core/ScalarType.h, the ring those of Python.
+_DTYPES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64",
+    "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool",
+}  # fmt: skip
 
 
 def ring_facts(view: RingView) -> RingFacts:
@@ -144,7 +149,8 @@ def _label(group: Group) -> str:
 
 
 def _has_hidden(count: GroupCount) -> bool:
-    return count.sequence is not None and count.sequence > count.issued
+    """Whether torch counts more calls than the ring holds; gloo counts sends and receives too (torch 2.13)."""
+    return count.sequence is not None and count.sequence > count.issued + count.p2p_issued
 
 
 def _status(count: GroupCount, *, is_hidden: bool) -> dict[str, int]:
@@ -262,6 +268,7 @@ def _row(entry: dict[str, Any], group: Group, pg_id: int) -> dict[str, Any]:
     )  # fmt: skip
     return {
         **{key: entry[key] for key in keys if key in entry},
+        "input_dtypes": [_DTYPES.get(name, name) for name in entry.get("input_dtypes", ())],
         "is_p2p": False,
         "pg_id": pg_id,
         "process_group": [_group_name(group), _label(group)],

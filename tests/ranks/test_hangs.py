@@ -1,0 +1,93 @@
+"""Real programs on real ranks: who stopped them, why, at which line; and those that are slow and alive."""
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from emberward.findings import CATALOGUE, Severity
+from emberward.sources.live import Look
+from ranks.hangs.driver import HangJob, Nursery, Watched, is_right, watch
+from ranks.hangs.truth import ALIVE, TRUTHS
+
+NAMES = (
+    "uneven_data", "skipped_collective", "dtype", "cycle_p2p", "dataloader_worker", "stopped", "killed", "lock",
+    "thread_died", "sleep",
+)  # fmt: skip
+LOOK_ALIKES = ("slow_first_step", "long_evaluation", "long_save", "slow_but_alive")
+"""Longer ones, of 10 to 60 seconds, run in tools/campaign_hangs.py."""
+MAX_AT_ONCE = 4
+VERDICT_LIMIT_S = 60.0
+SEED = random.SystemRandom().randrange(1 << 30)
+
+
+class Campaign:
+    """Runs each program once, several at a time, from the first moment that one is asked for."""
+
+    def __init__(self, folder: Path, names: list[str]) -> None:
+        self._folder = folder
+        self._nursery = Nursery()
+        self._pool = ThreadPoolExecutor(MAX_AT_ONCE)
+        self._seconds = random.Random(SEED)
+        lengths = {name: self._seconds.uniform(7, 10) for name in LOOK_ALIKES}
+        self._runs: dict[str, Future[Watched]] = {
+            name: self._pool.submit(self._run, name, lengths.get(name, 0.0)) for name in names
+        }
+
+    def _run(self, name: str, seconds: float) -> Watched:
+        truth = TRUTHS.get(name)
+        family, world = ("alive", 4) if truth is None else (truth.family, truth.world)
+        is_sure = truth is None or truth.is_sure
+        job = HangJob(family, name, self._folder / name, world=world, seconds=seconds, nursery=self._nursery)
+        with job:
+            seen = watch(job, until=Severity.ERROR if is_sure else Severity.NOTICE, limit_s=VERDICT_LIMIT_S)
+            seen.is_finished, seen.log = job.has_left(), job.logs()
+        return seen
+
+    def of(self, name: str) -> Watched:
+        """What was said of a program."""
+        return self._runs[name].result()
+
+    def close(self) -> None:
+        """Ends what is left."""
+        self._pool.shutdown(cancel_futures=True)
+        self._nursery.close()
+
+
+@pytest.fixture(scope="module")
+def campaign(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
+    chosen = {item.callspec.params["name"] for item in request.session.items if "campaign" in item.fixturenames}
+    found = Campaign(tmp_path_factory.mktemp("hangs"), [name for name in (*NAMES, *LOOK_ALIKES) if name in chosen])
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hang_is_named_with_its_cause_and_line(campaign: Campaign, name: str) -> None:
+    truth = TRUTHS[name]
+    seen = campaign.of(name)
+    assert seen.said, seen.log
+    _, finding = seen.said[-1]
+    assert is_right(finding, truth) == dict.fromkeys(("kind", "ranks", "cause", "line"), True), finding
+    assert finding.severity is (Severity.ERROR if truth.is_sure else Severity.NOTICE)
+    assert finding.code in CATALOGUE
+    assert finding.next
+    if truth.is_sure:
+        assert seen.errors == [finding], "one fault is one error"
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+def test_a_slow_job_is_no_alarm(campaign: Campaign, name: str) -> None:
+    seen = campaign.of(name)
+    assert seen.is_finished, f"seed {SEED}\n{seen.log}"
+    assert [f for _, f in seen.said if f.severity is not Severity.NOTICE] == [], f"seed {SEED}"
+    assert name in ALIVE
+
+
+@pytest.mark.parametrize("name", ["sleep"])
+def test_a_look_at_real_ranks_travels_as_json(campaign: Campaign, name: str) -> None:
+    looks = campaign.of(name).looks
+    assert looks
+    assert Look.from_json(looks[-1].to_json()) == looks[-1]
