@@ -1,4 +1,4 @@
-"""A small program of real DeepSpeed, for `tools/campaign_deepspeed.py` and `reshape.py`: makes checkpoints, loads ours, trains on.
+"""A small program of real DeepSpeed, for `tools/campaign_deepspeed.py` and `reshape.py`: makes, loads, trains on.
 
 Runs under torchrun in an environment of its own that has DeepSpeed; Emberward is not imported here.
 

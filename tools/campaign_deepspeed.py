@@ -2,10 +2,9 @@
 
     .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--output docs/measured/deepspeed.json]
 
-Makes checkpoints with DeepSpeed in an environment of its own (made here when no --python is given), imports each, exports it
-in the universal form, and lets DeepSpeed engines of ZeRO 1 and 3, on 1 and 2 ranks, load that and train 4 steps. What they
-hold is compared bit for bit with the save. As a measure of drift, the losses are compared with those of DeepSpeed's own
-conversion where it can load that.
+Makes checkpoints with DeepSpeed in an environment of its own (made here when no --python is given), imports each,
+exports it in the universal form, and lets DeepSpeed engines of ZeRO 1 and 3, on 1 and 2 ranks, load that and train 4
+steps. What they hold is compared bit for bit with the save. DeepSpeed's own conversion is loaded beside it.
 """
 
 import argparse
