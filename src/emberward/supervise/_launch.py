@@ -164,7 +164,7 @@ def _watch(
         if code is not None:
             return code
         now_s, now_unix = time.monotonic(), time.time()
-        for finding in overseer.poll(now_s=now_s, now_unix=now_unix):
+        for finding in overseer.poll(now_s=now_s, now_unix=now_unix, num_ranks=len(watched.processes)):
             on_finding(finding)
         watched.due = watched.due or overseer.due(now_s=now_s, now_unix=now_unix)
         if root is not None and now_s - tree_at_s >= TREE_POLL_S:

@@ -80,6 +80,7 @@ class Overseer:
         self._said: dict[tuple[object, ...], Severity] = {}
         self._num_failures = 0
         self._beat_s = float("-inf")
+        self._num_ranks = 0
         self.verdicts: list[Finding] = []
         """The error findings of this attempt that still hold, by the watcher's word."""
 
@@ -103,14 +104,18 @@ class Overseer:
         """pid -> ring of the processes of this attempt that record."""
         return {} if self._box is None else self._box.rings()
 
-    def poll(self, *, now_s: float, now_unix: float) -> list[Finding]:
-        """The findings since the last call, already written down and told. Does not wait."""
+    def poll(self, *, now_s: float, now_unix: float, num_ranks: int) -> list[Finding]:
+        """The findings since the last call, already written down and told. Does not wait.
+
+        `num_ranks`: how many rank processes of this host live, for the heartbeat.
+        """
         new: list[Finding] = []
         if self._box is not None and self._box.folder is not None:
             new = self._listen(self._box.folder, now_s=now_s)
         self._take_acks()
         self._note_failures()
-        if now_s - self._beat_s >= BEAT_S:
+        if now_s - self._beat_s >= BEAT_S or num_ranks != self._num_ranks:
+            self._num_ranks = num_ranks
             self._beat_s = now_s
             self._beat("runs", now_s=now_s, now_unix=now_unix)
         return new
@@ -274,6 +279,7 @@ class Overseer:
                 "attempt": self._attempt,
                 "time_unix": now_unix,
                 "every_s": BEAT_S,
+                "num_ranks": self._num_ranks,
                 "watcher": watcher,
                 "holds": [held.finding.code for held in self._held.values()],
             },

@@ -13,7 +13,7 @@ from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Sev
 from emberward.report import RunFolder
 from emberward.supervise._act import Ending, EndMove, end_move
 from emberward.supervise._attempts import now_text, open_attempt
-from emberward.supervise._members import Members, rank_in, ranks_below
+from emberward.supervise._members import Members, environment_of, rank_in, ranks_below
 from emberward.supervise._overseer import Overseer, Oversight, own_finding
 from emberward.supervise._policy import Outcome
 from emberward.supervise._processes import MARKER, ProcessId, descendants, end, identify, is_alive, marked, send
@@ -22,9 +22,11 @@ from emberward.supervise._rings import rank_of
 from emberward.supervise._signals import SignalDesk
 from emberward.supervise._verdict import RingFacts, judge_end, read_facts
 
-TICK_S = 0.05
+TICK_S = 0.1
 RINGS_EVERY_S = 0.5
 TREE_EVERY_S = 2.0
+EARLY_S, EARLY_TREE_EVERY_S = 10.0, 0.25
+"""A rank that dies as soon as it has started is to be seen too."""
 SWITCH_EVERY_S = 0.25
 SETTLE_LIMIT_S = 2.0
 NUMBER_OF_ATTEMPT = "EMBERWARD_ATTEMPT"
@@ -108,7 +110,7 @@ class AttemptMaker:
             self._settle(going, code)
             outcome = self._outcome(going, code)
             findings = self._judge(going, code, outcome)
-            left = self._left(going, marker) if outcome in (Outcome.FAILED, Outcome.KILLED) else set()
+            left = set() if outcome is Outcome.DONE else self._left(going, marker, outcome)
         finally:
             going.members.close()
         end(left)
@@ -157,7 +159,7 @@ class AttemptMaker:
 
     def _tick(self, going: _Going, *, now_s: float, now_unix: float) -> None:
         self._look(going, now_s=now_s, now_unix=now_unix)
-        for finding in self._overseer.poll(now_s=now_s, now_unix=now_unix):
+        for finding in self._overseer.poll(now_s=now_s, now_unix=now_unix, num_ranks=len(going.members.living)):
             self._on_finding(finding)
         if going.due is None and (due := self._overseer.due(now_s=now_s, now_unix=now_unix)) is not None:
             going.due, going.asked_s = due, now_s
@@ -171,7 +173,8 @@ class AttemptMaker:
             going.rings_s = now_s
             rings = self._overseer.rings()
             members.add({pid: rank for pid, ring in rings.items() if (rank := rank_of(ring)) is not None}, rings=rings)
-        if now_s - going.tree_s >= TREE_EVERY_S:
+        every_s = TREE_EVERY_S if now_s - going.began_s > EARLY_S else EARLY_TREE_EVERY_S
+        if now_s - going.tree_s >= every_s:
             going.tree_s = now_s
             members.add(ranks_below(going.process.pid))
         gone = members.look(now_unix=now_unix)
@@ -234,8 +237,13 @@ class AttemptMaker:
     # -- after its end -----------------------------------------------------------------------------------------------
 
     def _settle(self, going: _Going, code: int) -> None:
-        """Sees the ends of ranks whose launcher has just gone; at most SETTLE_LIMIT_S, and only after a failure."""
-        until_s = time.monotonic() + (SETTLE_LIMIT_S if code != 0 else 0.0)
+        """Sees the ends of ranks whose launcher has just gone: briefly after a failure, `grace_s` after a stop.
+
+        Ranks that were asked to stop may be saving.
+        """
+        is_stopped = going.is_stop_asked or going.is_switched_off
+        limit_s = self._plan.grace_s if is_stopped else SETTLE_LIMIT_S if code != 0 else 0.0
+        until_s = time.monotonic() + limit_s
         while True:
             going.rings_s = float("-inf")
             self._look(going, now_s=time.monotonic(), now_unix=time.time())
@@ -275,9 +283,13 @@ class AttemptMaker:
                 self._on_finding(finding)
         return findings
 
-    def _left(self, going: _Going, marker: str) -> set[ProcessId]:
-        """What of a failed attempt still runs on this host, whoever its parent is now."""
-        found = marked(marker) | {member.process for member in going.members.living}
+    def _left(self, going: _Going, marker: str, outcome: Outcome) -> set[ProcessId]:
+        """What still runs on this host, whoever its parent is: all of a failed attempt, the ranks of a stopped one."""
+        found = marked(marker)
+        if outcome is Outcome.STOPPED:
+            own = rank_in(self._plan.environment)
+            found = {process for process in found if rank_in(environment_of(process.pid)) not in (None, own)}
+        found |= {member.process for member in going.members.living}
         return {process for process in found if is_alive(process)}
 
     def _end(self, going: _Going, code: int, outcome: Outcome, findings: Sequence[Finding]) -> RunEnd:
