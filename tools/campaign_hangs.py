@@ -1,0 +1,218 @@
+"""Runs every program of tests/ranks/hangs for real, and writes docs/measured/hangs.json and the confusion matrix.
+
+Usage: python tools/campaign_hangs.py [--seeds N] [--at-once N] [--out FILE] [NAME ...]
+
+For each program that hangs: what the watcher said and when, what ``explain`` says of the dumps that were kept then
+(flight recorder, stacks, both), each held against the truth. For each look-alike of 10 to 60 seconds: what was said
+that is more than a notice. Appends to what the file holds, so that a campaign can be run in parts.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+# mypy does not see tests/.
+from ranks.hangs.driver import HOME, HangJob, Nursery, Watched, is_right, watch  # type: ignore[import-not-found] # noqa: E402
+from ranks.hangs.truth import ALIVE, TRUTHS, Truth  # type: ignore[import-not-found] # noqa: E402
+
+from emberward.findings import Finding, Severity  # noqa: E402
+from emberward.sources.dumps import explain_paths  # noqa: E402
+from emberward.sources.ring import find_rings, read_ring  # noqa: E402
+
+OUT = ROOT / "docs" / "measured" / "hangs.json"
+LIMIT_S = 60.0
+LENGTHS_S = (10.0, 60.0)
+
+
+def brief(finding: Finding, truth: Truth, pids: list[int]) -> dict[str, Any]:
+    """What counts of a finding, and which parts of it are right."""
+    ranks = list(finding.culprit_ranks) or sorted(pids.index(p) for p in finding.culprit_pids if p in pids)
+    right = is_right(finding, truth) | {"ranks": tuple(ranks) == truth.ranks}
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "kind": finding.kind.value,
+        "cause": finding.cause.value,
+        "ranks": ranks,
+        "site": finding.site,
+        "wrong": [part for part, is_ok in right.items() if not is_ok],
+    }
+
+
+def keep_dumps(job: HangJob, folder: Path) -> tuple[Path, Path]:
+    """Two folders: the flight recorder's dumps that the rings hold, and py-spy's stacks of all that is alive."""
+    flights, stacks = folder / "flights", folder / "stacks"
+    for each in (flights, stacks):
+        each.mkdir(parents=True)
+    for path in find_rings(job.ring_folder):
+        view = read_ring(path)
+        if view.flight is not None and view.rank is not None:
+            (flights / f"dump_rank_{view.rank}").write_bytes(view.flight.data)
+    spy = shutil.which("py-spy") or str(Path(sys.executable).parent / "py-spy")
+    for rank, pid in enumerate(job.pids):
+        command = [spy, "dump", "--json", "--subprocesses", "--pid", str(pid)]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=20, check=False)
+        except subprocess.TimeoutExpired:
+            continue
+        if done.returncode == 0:
+            (stacks / f"stacks_rank_{rank}.json").write_bytes(done.stdout)
+    return flights, stacks
+
+
+def explained(truth: Truth, pids: list[int], *paths: Path) -> dict[str, Any] | None:
+    """What ``explain`` says of the dumps in these folders."""
+    if not any(any(path.iterdir()) for path in paths):
+        return None
+    return brief(explain_paths(list(paths), source_folders=[HOME]).explanations[0].verdict, truth, pids)
+
+
+def run_hang(name: str, nursery: Nursery, scratch: Path) -> dict[str, Any]:
+    """One program that hangs or dies: verdict, times, and what its dumps tell."""
+    truth = TRUTHS[name]
+    with HangJob(truth.family, name, scratch / "job", world=truth.world, nursery=nursery) as job:
+        until = Severity.ERROR if truth.is_sure else Severity.NOTICE
+        seen = watch(job, until=until, limit_s=LIMIT_S)
+        if not truth.is_sure and seen.said:
+            # A rank that burns, reads or sleeps stays a notice: what is said after two looks counts.
+            seen.said += watch_on(job, seen)
+        flights, stacks = keep_dumps(job, scratch)
+        dumps = {
+            "flights": explained(truth, job.pids, flights),
+            "stacks": explained(truth, job.pids, stacks),
+            "both": explained(truth, job.pids, flights, stacks),
+        }
+        left = job.has_left()
+        pids = list(job.pids)
+    said = [(after, finding) for after, finding in seen.said if after > 0]
+    final = said[-1] if said else None
+    return {
+        "program": name,
+        "truth": {"kind": truth.kind, "ranks": list(truth.ranks), "cause": truth.cause, "line": truth.line},
+        "is_provable": truth.is_sure,
+        "first_word_s": None if not said else round(said[0][0], 1),
+        "verdict_s": None if final is None else round(final[0], 1),
+        "verdict": None if final is None else brief(final[1], truth, pids),
+        "others": sorted({f"{f.severity.value} {f.cause.value}" for _, f in said[:-1]}),
+        "dumps": dumps,
+        "left": left,
+    }
+
+
+def watch_on(job: HangJob, seen: Watched) -> list[tuple[float, Finding]]:
+    """What a fresh watcher says of the same hang: its two looks are later than those of the first."""
+    again = watch(job, until=Severity.NOTICE, limit_s=LIMIT_S)
+    key = {(f.cause, f.site) for _, f in seen.said}
+    return [(after, finding) for after, finding in again.said if (finding.cause, finding.site) not in key]
+
+
+def run_alive(name: str, seconds: float, nursery: Nursery, scratch: Path) -> dict[str, Any]:
+    """One look-alike: what was said that is more than a notice."""
+    with HangJob("alive", name, scratch / "job", seconds=seconds, nursery=nursery) as job:
+        seen = watch(job, until=Severity.ERROR, limit_s=seconds + LIMIT_S)
+        left = job.has_left()
+    alarms = [f"{f.code} {f.cause.value} {f.message}" for _, f in seen.said if f.severity is not Severity.NOTICE]
+    notices = sorted({f"{f.cause.value} {list(f.culprit_ranks)}" for _, f in seen.said})
+    return {"program": name, "seconds": round(seconds, 1), "finished": left, "alarms": alarms, "notices": notices}
+
+
+def one(job: tuple[str, float | None], nursery: Nursery) -> dict[str, Any]:
+    """One run in a folder of its own."""
+    name, seconds = job
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="emberward-hangs-") as folder:
+        scratch = Path(folder)
+        result = run_hang(name, nursery, scratch) if seconds is None else run_alive(name, seconds, nursery, scratch)
+    sys.stderr.write(f"{name} {time.monotonic() - began:.0f} s {result.get('verdict') or result.get('alarms')}\n")
+    return result
+
+
+def summary(hangs: list[dict[str, Any]], alive: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over all runs, and the confusion matrix: true cause by said cause."""
+    matrix: dict[str, dict[str, int]] = {}
+    for run in hangs:
+        said = "nothing" if run["verdict"] is None else run["verdict"]["cause"]
+        row = matrix.setdefault(run["truth"]["cause"], {})
+        row[said] = row.get(said, 0) + 1
+    for run in alive:
+        row = matrix.setdefault(f"none ({run['program']})", {})
+        said = "none" if not run["alarms"] else "alarm"
+        row[said] = row.get(said, 0) + 1
+    verdicts = [run["verdict"] for run in hangs if run["verdict"] is not None]
+    times = [run["verdict_s"] for run in hangs if run["verdict"] is not None and run["is_provable"]]
+    words = [run["first_word_s"] for run in hangs if run["first_word_s"] is not None]
+
+    def share(form: str) -> str:
+        told = [run["dumps"][form] for run in hangs if run["dumps"][form] is not None]
+        return (
+            f"{sum(not item['wrong'] for item in told)} all right, {sum('ranks' not in item['wrong'] for item in told)}"
+            f" ranks right, of {len(told)}"
+        )
+
+    return {
+        "runs": len(hangs),
+        "all_right": sum(not verdict["wrong"] for verdict in verdicts),
+        "wrong": {
+            part: sum(part in verdict["wrong"] for verdict in verdicts) for part in ("kind", "ranks", "cause", "line")
+        },
+        "freeze_to_verdict_s_median": None if not times else statistics.median(times),
+        "freeze_to_verdict_s_max": max(times, default=None),
+        "freeze_to_first_word_s_median": None if not words else statistics.median(words),
+        "look_alikes": len(alive),
+        "false_alarms": sum(bool(run["alarms"]) for run in alive),
+        "explain_on_dumps": {form: share(form) for form in ("flights", "stacks", "both")},
+        "confusion": matrix,
+    }
+
+
+def main() -> int:
+    """Exit code 1 when a verdict was wrong or a look-alike raised an alarm."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seeds", type=int, default=1, help="rounds over all programs")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--at-once", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 30) if options.seed is None else options.seed
+    rng = random.Random(seed)
+    names = options.names or [*TRUTHS, *ALIVE]
+    jobs = [(name, rng.uniform(*LENGTHS_S) if name in ALIVE else None) for _ in range(options.seeds) for name in names]
+    rng.shuffle(jobs)
+    nursery = Nursery()
+    with ThreadPoolExecutor(options.at_once) as pool:
+        results = list(pool.map(lambda job: one(job, nursery), jobs))
+    nursery.close()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    runs = [{"commit": commit.stdout.strip(), "seed": seed, **result} for result in results]
+    if options.out.exists():
+        runs = json.loads(options.out.read_text())["runs"] + runs
+    hangs, alive = [r for r in runs if "truth" in r], [r for r in runs if "truth" not in r]
+    counts = summary(hangs, alive)
+    document = {
+        "what": "small real programs on gloo ranks with steps of 0.2 s, on a busy machine of 2 cores",
+        "summary": counts,
+        "runs": runs,
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    sys.stdout.write(json.dumps(counts, indent=2) + "\n")
+    return 1 if counts["false_alarms"] or counts["all_right"] < len(hangs) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
