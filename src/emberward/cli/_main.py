@@ -18,7 +18,7 @@ from emberward.cli._exchange import add_exchange_verbs
 from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, UsageError, guarded, refuse_usage
 from emberward.cli._incident import incident_app
-from emberward.cli._report import bundle_run, report_run, watch_run
+from emberward.cli._report import acknowledge, bundle_run, report_run, watch_run
 from emberward.cli._rewind import rewind_options
 from emberward.cli._run import ActAfterOption, KillSwitchOption, NoRecordOption, NotifyOption, oversight_of, run_verb
 from emberward.cli._train import DEFAULT_RUNS, TrainOptions, train
@@ -114,6 +114,7 @@ def _check(
     ranks: Annotated[int | None, typer.Option("--ranks", help="Number of ranks of the recipe.")] = None,
     all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Run every rank dry, not one of each role.")] = False,
     hardware: HardwareOption = None,
+    boxing: Annotated[Path | None, typer.Option("--boxing-csv", help="Write every change of layout here.")] = None,
     nproc: Annotated[int | None, typer.Option("--nproc", min=1, help="Examine a script on this many ranks.")] = None,
     max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Optimizer steps of a script.")] = None,
     time_limit_s: Annotated[float, typer.Option("--time-limit", help="Seconds for a script.")] = 200.0,
@@ -137,6 +138,7 @@ def _check(
         num_ranks=ranks,
         all_ranks=all_ranks,
         hardware=hardware,
+        boxing_csv=boxing,
         environment=dict(os.environ),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
     )
@@ -170,8 +172,17 @@ def report_verb(
 
 
 @app.command("watch")
-def watch_verb(run: Annotated[Path, typer.Argument(help="A run's folder.")], is_json: JsonOption = False) -> None:
-    """Live view of a run, from its folder alone; ends when the run does."""
+def watch_verb(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    ack: Annotated[str | None, typer.Option("--ack", help="Take up the findings of this code, instead.")] = None,
+    silence_s: Annotated[
+        float, typer.Option("--silence-s", min=0.0, help="For how long nobody else is told.")
+    ] = 3600.0,
+    is_json: JsonOption = False,
+) -> None:
+    """Live view of a run, from its folder alone; ends when the run does. With --ack, a finding is acknowledged."""
+    if ack is not None:
+        guarded(lambda screen: acknowledge(run, ack, silence_s=silence_s, screen=screen), is_json=is_json)
     guarded(lambda screen: watch_run(run, screen), is_json=is_json)
 
 

@@ -2,17 +2,19 @@
 
 import getpass
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.live import Live
 from rich.text import Text
 
 from emberward.cli._console import Screen
-from emberward.findings import ConfigError, exit_code_of
+from emberward.findings import CATALOGUE, ConfigError, exit_code_of
 from emberward.report import (
     ProgressReader,
     RunFolder,
+    append_line,
+    duration_text,
     progress_text,
     read_outcome,
     read_run,
@@ -20,7 +22,7 @@ from emberward.report import (
     run_text,
     write_bundle,
 )
-from emberward.supervise import is_abandoned
+from emberward.supervise import is_abandoned, silence_finding
 
 POLL_S = 0.5
 MARKERS = ("config.resolved.yaml", "command.json")
@@ -46,13 +48,42 @@ def open_folder(path: Path) -> RunFolder:
 
 
 def report_run(path: Path, screen: Screen) -> int:
-    """Prints the run's summary; 1 when it holds an error finding."""
-    report = read_run(open_folder(path))
+    """Prints the run's summary; 1 when it holds an error finding that no later attempt has got over."""
+    return _sum_up(open_folder(path), screen)
+
+
+def _sum_up(folder: RunFolder, screen: Screen) -> int:
+    report = read_run(folder)
+    silence = silence_finding(folder, now_unix=time.time())
+    if silence is not None:
+        report = replace(report, findings=(*report.findings, silence))
     if screen.is_json:
         screen.document(report.findings, **run_json(report))
     else:
         screen.say(run_text(report))
     return exit_code_of(report.findings)
+
+
+def acknowledge(path: Path, code: str, *, silence_s: float, screen: Screen) -> int:
+    """Notes that a person has taken up the findings of a code: for so long nobody is told, and nothing done, for them.
+
+    Returns 0. Raises ConfigError C113 for a code that the catalogue does not have.
+    """
+    if code not in CATALOGUE:
+        raise ConfigError(
+            "there is no such finding",
+            code="C113",
+            where="--ack",
+            expected="a finding's code, as H125",
+            found=code,
+            next="docs/findings.md lists the codes",
+        )
+    folder, now_unix = open_folder(path), time.time()
+    line = {"code": code, "by": _own_name(), "at_unix": now_unix, "until_unix": now_unix + silence_s}
+    append_line(folder.acknowledged, line)
+    screen.say(f"{code} is acknowledged: no notification and no action for {duration_text(silence_s)}")
+    screen.document([], acknowledged=line)
+    return 0
 
 
 def bundle_run(path: Path, to: Path, screen: Screen, *, keep_hosts: bool) -> int:
@@ -88,7 +119,7 @@ def watch_run(path: Path, screen: Screen) -> int:
     folder = open_folder(path)
     reader = ProgressReader(folder)
     live = Live(Text(""), console=screen.console, refresh_per_second=4) if screen.is_live else None
-    last = ""
+    last, is_silent = "", False
     if live is not None:
         live.start()
     try:
@@ -103,18 +134,17 @@ def watch_run(path: Path, screen: Screen) -> int:
             elif text != last:
                 screen.say(text + age)
             last = text
+            silence = silence_finding(folder, now_unix=time.time())
+            if silence is not None and not is_silent:
+                screen.complain(f"{silence.severity.value} {silence.code} {silence.message}")
+            is_silent = silence is not None
             if _has_ended(folder):
                 break
             time.sleep(POLL_S)
     finally:
         if live is not None:
             live.stop()
-    report = read_run(folder)
-    if screen.is_json:
-        screen.document(report.findings, **run_json(report))
-    else:
-        screen.say(run_text(report))
-    return exit_code_of(report.findings)
+    return _sum_up(folder, screen)
 
 
 def _has_ended(folder: RunFolder) -> bool:

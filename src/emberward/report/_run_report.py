@@ -19,7 +19,8 @@ class RunReport:
     """What a run's folder says. Absent facts are None.
 
     `outcome` is that of the last attempt: done, stopped, failed or killed; None while it runs or when its launcher died
-    before it could write one. `seconds` and `lost_s` are sums over all attempts. Losses are in nats a token.
+    before it could write one. `recovered` are findings of attempts that a later one has got over. `seconds` and
+    `lost_s` are sums over all attempts. Losses are in nats a token.
     """
 
     folder: RunFolder
@@ -41,6 +42,7 @@ class RunReport:
     sample: str | None
     ranks: tuple[JsonObject, ...]
     findings: tuple[Finding, ...]
+    recovered: tuple[Finding, ...] = ()
     diary: Diary = NO_DIARY
 
 
@@ -49,14 +51,22 @@ def _median(lines: Sequence[JsonObject], key: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _findings(folder: RunFolder) -> tuple[Finding, ...]:
-    found = []
+def _findings(
+    folder: RunFolder, starts: Sequence[JsonObject], outcome: str | None
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """The findings that stand, and those of attempts that a later one has got over, by doing well or by running on."""
+    last = max((start["attempt"] for start in starts if isinstance(start.get("attempt"), int)), default=None)
+    standing: list[Finding] = []
+    recovered: list[Finding] = []
     for line in read_lines(folder.findings):
         try:
-            found.append(Finding.from_json(line))
+            finding = Finding.from_json(line)
         except (KeyError, TypeError, ValueError):
             continue
-    return tuple(found)
+        attempt = line.get("attempt")
+        is_past = isinstance(attempt, int) and last is not None and attempt < last
+        (recovered if is_past and outcome not in ("failed", "killed") else standing).append(finding)
+    return tuple(standing), tuple(recovered)
 
 
 def _ranks(folder: RunFolder, summary: JsonObject) -> tuple[JsonObject, ...]:
@@ -94,9 +104,11 @@ def read_run(folder: RunFolder) -> RunReport:
     ends = [line for line in read_lines(folder.attempts) if line.get("event") == "end"]
     starts = [line for line in read_lines(folder.attempts) if line.get("event") == "start"]
     last_eval = evals[-1] if evals else {}
+    outcome = _outcome([*starts, *ends], summary)
+    standing, recovered = _findings(folder, starts, outcome)
     return RunReport(
         folder=folder,
-        outcome=_outcome([*starts, *ends], summary),
+        outcome=outcome,
         step=steps[-1]["step"] if steps else summary.get("step"),
         steps=said.get("steps", summary.get("steps")),
         first_step=steps[0]["step"] if steps else None,
@@ -113,14 +125,16 @@ def read_run(folder: RunFolder) -> RunReport:
         sample_prompt=summary.get("sample_prompt"),
         sample=summary.get("sample"),
         ranks=_ranks(folder, summary),
-        findings=_findings(folder),
+        findings=standing,
+        recovered=recovered,
         diary=read_diary(folder, steps),
     )
 
 
 def run_json(report: RunReport) -> JsonObject:
-    """The report as it stands in a command's JSON document, without its findings."""
+    """The report as it stands in a command's JSON document, without the findings that stand."""
     return {
+        "recovered": [finding.to_json() for finding in report.recovered],
         "run": str(report.folder.path),
         "name": report.folder.name,
         "id": report.folder.id,
@@ -216,6 +230,7 @@ def run_text(report: RunReport, *, next_commands: Sequence[str] = ()) -> str:
     lines += [
         f"  {finding.severity.value:<11} {finding.code} {printable(finding.message)}" for finding in report.findings
     ]
+    lines += [f"  {'recovered':<11} {finding.code} {printable(finding.message)}" for finding in report.recovered]
     if report.sample is not None:
         text = printable((report.sample_prompt or "") + report.sample)
         lines += ["  sample", *(f"    | {line}" for line in text.split("\n"))]

@@ -5,6 +5,7 @@ A watcher never shares the fate of the watched: everything that trains runs belo
 
 from emberward.supervise._attempts import newest_save
 from emberward.supervise._command import absolute, agent_command, agent_environment
+from emberward.supervise._heartbeat import silence_finding
 from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
 from emberward.supervise._lock import hold_lock, is_abandoned
 from emberward.supervise._overseer import Oversight
@@ -36,5 +37,6 @@ __all__ = [
     "launch",
     "newest_save",
     "next_move",
+    "silence_finding",
     "supervise_command",
 ]

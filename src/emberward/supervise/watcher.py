@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from emberward.sources.live import Watcher, WatchReport
+from emberward.findings import Severity
+from emberward.sources.live import Watcher, WatchReport, resumed_finding
 
 POLL_S = 1.0
 MAX_READ_BYTES = 1 << 16
@@ -49,8 +50,9 @@ class _Input:
 
 def line_of(report: WatchReport, *, is_done: bool = False) -> bytes:
     """A report as one line."""
+    lasting = [finding for finding in report.resolved if finding.severity is Severity.ERROR]
     value = {
-        "findings": [finding.to_json() for finding in report.findings],
+        "findings": [finding.to_json() for finding in (*report.findings, *map(resumed_finding, lasting))],
         "resolved": [finding.to_json() for finding in report.resolved],
         "done": is_done,
     }

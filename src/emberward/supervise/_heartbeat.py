@@ -1,0 +1,35 @@
+"""Whether somebody still watches a run: a blind watcher must not look like a healthy one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.report import RunFolder, duration_text, read_json, read_outcome
+
+SILENT_S = 30.0
+
+
+def silence_finding(folder: RunFolder, *, now_unix: float) -> Finding | None:
+    """The finding that a run without an end has no living supervisor; None when it has one, or never had any."""
+    said = read_json(folder.supervisor)
+    if said is None or read_outcome(folder) is not None:
+        return None
+    return judge_heartbeat(said, now_unix=now_unix)
+
+
+def judge_heartbeat(said: Mapping[str, Any], *, now_unix: float) -> Finding | None:
+    """The finding for what ``supervisor.json`` says, SILENT_S after its last word; None while it is fresh."""
+    last, host, pid = said.get("time_unix"), said.get("host"), said.get("pid")
+    if said.get("state") != "runs" or not isinstance(last, int | float) or now_unix - last <= SILENT_S:
+        return None
+    return Finding(
+        code="L110",
+        severity=Severity.WARNING,
+        kind=Kind.RESOURCE,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.OBSERVED,
+        message=f"nobody watches the run: its supervisor said its last word {duration_text(now_unix - last)} ago",
+        hosts=(str(host),) if host else (),
+        evidence=(f"supervisor.json of attempt {said.get('attempt')}, pid {pid} on {host}",),
+        next=f"ps -p {pid}   (on {host}); if it is gone, end the job's processes and start the same command again",
+    )

@@ -1,0 +1,95 @@
+"""Whether somebody watches a run, and what a person has taken up."""
+
+import json
+import time
+
+import pytest
+from unit.cli.door import emberward
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.report import RunFolder, append_line, write_json
+from emberward.supervise import Oversight, silence_finding
+from emberward.supervise._overseer import Overseer, own_finding
+
+BEAT = {"host": "n1", "pid": 7, "state": "runs", "attempt": 2, "time_unix": 1000.0}
+HANG = Finding(
+    code="H125",
+    severity=Severity.ERROR,
+    kind=Kind.HANG,
+    cause=Cause.STOPPED,
+    certainty=Certainty.OBSERVED,
+    message="rank 1 is stopped",
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "job" / "7"
+    path.mkdir(parents=True)
+    write_json(path / "command.json", {"command": ["true"]})
+    return RunFolder(path=path)
+
+
+def test_a_supervisor_that_is_silent_is_told(folder):
+    write_json(folder.supervisor, BEAT)
+    found = silence_finding(folder, now_unix=1090.0)
+    assert found is not None
+    assert (found.code, found.severity, found.hosts) == ("L110", Severity.WARNING, ("n1",))
+    assert found.message == "nobody watches the run: its supervisor said its last word 1:30 ago"
+    assert found.next.startswith("ps -p 7   (on n1); ")
+
+
+@pytest.mark.parametrize("changed", [{"time_unix": 1065.0}, {"state": "done"}, {"time_unix": None}])
+def test_a_fresh_word_an_end_and_no_time_are_no_alarm(folder, changed):
+    write_json(folder.supervisor, {**BEAT, **changed})
+    assert silence_finding(folder, now_unix=1090.0) is None
+
+
+def test_a_run_that_ended_or_never_had_a_supervisor_is_no_alarm(folder):
+    assert silence_finding(folder, now_unix=1090.0) is None
+    write_json(folder.supervisor, BEAT)
+    append_line(folder.attempts, {"event": "start", "attempt": 2})
+    append_line(folder.attempts, {"event": "end", "attempt": 2, "outcome": "failed"})
+    assert silence_finding(folder, now_unix=1090.0) is None
+
+
+def test_report_tells_of_the_silence_and_a_watcher_that_fails_is_a_warning(folder):
+    write_json(folder.supervisor, {**BEAT, "time_unix": time.time() - 3600})
+    said = emberward("report", str(folder.path), "--json", cwd=folder.path)
+    assert (said.code, [each["code"] for each in said.document["findings"]]) == (0, ["L110"])
+    assert own_finding("the watcher of the ranks ended or is silent").severity is Severity.WARNING
+
+
+def test_an_acknowledged_finding_is_neither_told_nor_acted_on_until_its_time(folder):
+    told = folder.path / "told"
+    overseer = Overseer(
+        folder, Oversight(act_after_s=10.0, notify=f"sh -c 'cat >> {told}'", is_watched=False), environment={}
+    )
+    overseer.begin(1)
+    said = emberward("watch", str(folder.path), "--ack", "H125", "--silence-s", "600", cwd=folder.path)
+    assert said.out == "H125 is acknowledged: no notification and no action for 10:00\n"
+    now_unix = json.loads(folder.acknowledged.read_text())["at_unix"]
+    overseer.poll(now_s=0.0, now_unix=now_unix, num_ranks=0)
+    overseer._take({"findings": [HANG.to_json()]}, now_s=0.0)
+    assert overseer.due(now_s=20.0, now_unix=now_unix + 20.0) is None
+    assert overseer.due(now_s=700.0, now_unix=now_unix + 700.0) == HANG
+    overseer.close(state="done")
+    assert not told.exists()
+    assert [json.loads(line)["code"] for line in folder.findings.read_text().splitlines()] == ["H125"]
+    refused = emberward("watch", str(folder.path), "--ack", "H999", "--json", cwd=folder.path)
+    assert (refused.code, refused.document["findings"][0]["code"]) == (2, "C113")
+
+
+def test_the_same_finding_without_a_word_from_anybody_is_told_and_acted_on(folder):
+    told = folder.path / "told"
+    overseer = Overseer(
+        folder, Oversight(act_after_s=10.0, notify=f"sh -c 'cat >> {told}'", is_watched=False), environment={}
+    )
+    overseer.begin(1)
+    overseer._take({"findings": [HANG.to_json()]}, now_s=0.0)
+    assert overseer.due(now_s=9.0, now_unix=0.0) is None
+    assert overseer.due(now_s=10.0, now_unix=0.0) == HANG
+    overseer._take({"resolved": [HANG.to_json()]}, now_s=11.0)
+    assert overseer.due(now_s=20.0, now_unix=0.0) is None
+    overseer.close(state="done")
+    assert json.loads(told.read_text())["code"] == "H125"
