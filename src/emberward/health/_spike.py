@@ -22,7 +22,9 @@ from typing import Any
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
 
 WINDOW = 64
-"""Ordinary steps whose median is the measure."""
+"""Ordinary steps whose median is the measure of the gradient norm."""
+LOSS_WINDOW = 16
+"""Ordinary steps that measure the loss: few, since a young run's loss falls fast."""
 MIN_STEPS = 16
 """Ordinary steps before the rule judges at all."""
 RAISED = 2.0
@@ -60,6 +62,8 @@ class SpikeSeen:
     loss_median: float
     norm_peak: float
     loss_peak: float
+    is_by_norm: bool
+    """Whether the gradient norm began it, or the loss."""
 
 
 class SpikeWatch:
@@ -69,10 +73,11 @@ class SpikeWatch:
     def __init__(self, *, ratio: float) -> None:
         self.ratio = ratio
         self._norms: deque[float] = deque(maxlen=WINDOW)
-        self._losses: deque[float] = deque(maxlen=WINDOW)
+        self._losses: deque[float] = deque(maxlen=LOSS_WINDOW)
         self._was_norm_raised = False
         self._was_loss_high = False
         self._first_step: int | None = None
+        self._is_by_norm = True
         self._num_calm = 0
         self._norm_peak = 0.0
         self._loss_peak = 0.0
@@ -98,7 +103,7 @@ class SpikeWatch:
             by_loss = is_high and (is_raised or self._was_loss_high)
             if by_norm or by_loss:
                 turn, self._first_step, self._num_calm = SpikeTurn.BEGAN, step, 0
-                self._norm_peak, self._loss_peak = grad_norm, loss
+                self._norm_peak, self._loss_peak, self._is_by_norm = grad_norm, loss, by_norm
             else:
                 self._learn(loss, grad_norm)
         else:
@@ -122,6 +127,7 @@ class SpikeWatch:
             loss_median=loss_median,
             norm_peak=self._norm_peak,
             loss_peak=self._loss_peak,
+            is_by_norm=self._is_by_norm,
         )
         if turn is not SpikeTurn.BEGAN:
             self._first_step = None
@@ -146,6 +152,7 @@ class SpikeWatch:
             "was_norm_raised": self._was_norm_raised,
             "was_loss_high": self._was_loss_high,
             "first_step": self._first_step,
+            "is_by_norm": self._is_by_norm,
             "num_calm": self._num_calm,
             "norm_peak": self._norm_peak,
             "loss_peak": self._loss_peak,
@@ -154,10 +161,11 @@ class SpikeWatch:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Takes back what `state` gave. Raises KeyError when it gave something else."""
         self._norms = deque(state["norms"], maxlen=WINDOW)
-        self._losses = deque(state["losses"], maxlen=WINDOW)
+        self._losses = deque(state["losses"], maxlen=LOSS_WINDOW)
         self._was_norm_raised, self._was_loss_high = state["was_norm_raised"], state["was_loss_high"]
         self._first_step, self._num_calm = state["first_step"], state["num_calm"]
         self._norm_peak, self._loss_peak = state["norm_peak"], state["loss_peak"]
+        self._is_by_norm = state["is_by_norm"]
 
 
 def spike_finding(seen: SpikeSeen, *, save_before: int | None) -> Finding:
@@ -171,8 +179,7 @@ def spike_finding(seen: SpikeSeen, *, save_before: int | None) -> Finding:
                 "R103",
                 Severity.WARNING,
                 seen,
-                f"a spike begins at step {seen.step}: gradient norm {seen.grad_norm:.4g}, "
-                f"{seen.grad_norm / seen.norm_median:.1f} times the median; loss {seen.loss:.4f}",
+                f"a spike begins at step {seen.step}: {_first_sign(seen)}",
                 (ordinary, kept),
                 f"let it pass (most do), or {rewind}" if rewind else "let it pass (most do), or lower optim.lr",
             )
@@ -198,6 +205,15 @@ def spike_finding(seen: SpikeSeen, *, save_before: int | None) -> Finding:
             )
 
 
+def _first_sign(seen: SpikeSeen) -> str:
+    if seen.is_by_norm:
+        times = seen.grad_norm / seen.norm_median
+        return f"gradient norm {seen.grad_norm:.4g}, {times:.1f} times the median; loss {seen.loss:.4f}"
+    return (
+        f"loss {seen.loss:.4f}, {seen.loss / seen.loss_median:.1f} times the median; gradient norm {seen.grad_norm:.4g}"
+    )
+
+
 def _finding(
     code: str, severity: Severity, seen: SpikeSeen, message: str, evidence: tuple[str, ...], next: str
 ) -> Finding:
@@ -211,7 +227,7 @@ def _finding(
         phase=FindingPhase(step=seen.step - 1),
         evidence=evidence,
         ruled_out=("a single step above the limit: the step before it was raised as well",)
-        if seen.turn is SpikeTurn.BEGAN
+        if seen.turn is SpikeTurn.BEGAN and seen.is_by_norm
         else (),
         next=next,
     )

@@ -78,6 +78,7 @@ class RunHealth:
         if config.drift_interval is not None and engine.world.mesh.size > 1:
             self._copies = ReplicaWatch(engine, policy=config.on_drift, enter=enter, digests=self._instruments.digests)
         self._spikes = None if config.spike_ratio is None else SpikeWatch(ratio=config.spike_ratio)
+        self._kept_step: int | None = None
         self._num_inspected = 0
 
     # -- detours -----------------------------------------------------------------------------------------------------
@@ -120,20 +121,13 @@ class RunHealth:
         seen = self._spikes.see(step=position.step, loss=totals.loss, grad_norm=totals.grad_norm)
         return None if seen is None else self._on_spike(seen)
 
-    def keep_save(self, name: str) -> None:
-        """Gives the newest save a name, so that it stays. Rank 0 does."""
-        newest = checkpoint.latest(self._folder.checkpoints)
-        if newest is not None and self._engine.world.rank == 0:
-            checkpoint.name_save(newest, name)
-
     def _on_spike(self, seen: SpikeSeen) -> str | None:
-        before = None
         if seen.turn is SpikeTurn.BEGAN:
-            self.keep_save(f"before-spike-{seen.first_step}")
-        newest = checkpoint.latest(self._folder.checkpoints)
-        if newest is not None:
-            before = checkpoint.read_manifest(newest).step
-        finding = spike_finding(seen, save_before=before)
+            newest = checkpoint.latest(self._folder.checkpoints)
+            self._kept_step = None if newest is None else checkpoint.read_manifest(newest).step
+            if newest is not None and self._engine.world.rank == 0:
+                checkpoint.name_save(newest, f"before-spike-{seen.first_step}")
+        finding = spike_finding(seen, save_before=self._kept_step)
         self._write(finding)
         if seen.turn is SpikeTurn.BEGAN and self._recipe.health.on_spike is SpikePolicy.STOP:
             raise EmberwardError(
@@ -171,6 +165,7 @@ class RunHealth:
         """What a save holds of it, as JSON."""
         return {
             "spikes": None if self._spikes is None else self._spikes.state(),
+            "kept_step": self._kept_step,
             "detours": [each.to_json() for each in self._detours],
         }
 
@@ -190,3 +185,4 @@ class RunHealth:
         spikes = state.get("spikes")
         if self._spikes is not None and spikes is not None:
             self._spikes.load_state(spikes)
+            self._kept_step = state.get("kept_step")
