@@ -11,10 +11,14 @@ from emberward.data import open_tokenizer
 from emberward.events import Event, Trace, TraceFormatError, read_trace
 from emberward.findings import ConfigError, exit_code_of
 from emberward.match import Outcome, Verdict, check, explain, explain_finding
-from emberward.plan import Launches
+from emberward.plan import Launches, boxing_csv
 from emberward.recipe import fit_ranks, launches_of, resolve_fitted
 from emberward.report import (
     NOT_PROVED,
+    boxing_finding,
+    boxing_json,
+    boxing_of,
+    boxing_text,
     compare_traffic,
     order_finding,
     order_line,
@@ -37,6 +41,7 @@ class CheckOptions:
     all_ranks: bool
     environment: Mapping[str, str]
     hardware: str | None = None
+    boxing_csv: Path | None = None
     program: str = "emberward"
     """How the person can call this program again."""
 
@@ -67,12 +72,16 @@ def _check_recipe(options: CheckOptions, screen: Screen) -> int:
     resolved = resolve_fitted(fitted, overrides, tokenizer_size=tokenizer.size, command=command)
     page = page_of(resolved, hardware=options.hardware)
     say_notes(resolved, page, fitted.notes, screen)
-    screen.say(preflight_text(page))
+    boxing = boxing_of(resolved.recipe)
+    screen.say(preflight_text(page) + boxing_text(boxing))
+    if options.boxing_csv is not None:
+        options.boxing_csv.write_text(boxing_csv(boxing), encoding="utf-8")
     proof = prove_recipe(resolved, environment=options.environment, all_ranks=options.all_ranks)
     traffic = compare_traffic(page, proof.programs)
     has_transfers = launches_of(resolved.recipe) is Launches.ONE_ORDER
     order = order_of(proof.programs, has_transfers=has_transfers)
-    more = [finding for finding in (traffic_finding(traffic), order_finding(order)) if finding is not None]
+    found = (boxing_finding(boxing), traffic_finding(traffic), order_finding(order))
+    more = [finding for finding in found if finding is not None]
     for line in (traffic_line(traffic), order_line(order, has_transfers=has_transfers), *map(explain_finding, more)):
         screen.say(line)
     not_examined = (*proof.not_examined, NOT_PROVED)
@@ -89,6 +98,7 @@ def _check_recipe(options: CheckOptions, screen: Screen) -> int:
         num_events=proof.num_events,
         seconds=round(proof.seconds, 2),
         preflight=preflight_json(page),
+        boxing=boxing_json(boxing),
         device_order={"exists": order.exists, "num_calls": order.num_calls, "num_groups": order.num_groups},
     )
     return exit_code_of(findings)

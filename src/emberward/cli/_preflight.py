@@ -11,11 +11,13 @@ from emberward.events import Event, TraceFormatError, read_trace
 from emberward.findings import ConfigError
 from emberward.match import explain_finding
 from emberward.perf import CLUSTERS
+from emberward.plan import boxing_csv
 from emberward.recipe import Device, Resolved
 from emberward.report import (
     PROGRAM_GROUPS,
     Preflight,
     RunFolder,
+    boxing_of,
     compare_first_steps,
     compare_traffic,
     first_steps_text,
@@ -61,6 +63,12 @@ def say_notes(resolved: Resolved, page: Preflight, notes: Sequence[str], screen:
         screen.say(line)
     for finding in page.findings:
         screen.say(explain_finding(finding))
+
+
+def keep_page(page: Preflight, resolved: Resolved, folder: RunFolder) -> None:
+    """Writes the page and every change of layout into the run's folder."""
+    write_json(folder.preflight, preflight_json(page))
+    folder.boxing.write_text(boxing_csv(boxing_of(resolved.recipe)), encoding="utf-8")
 
 
 class FirstSteps:

@@ -13,7 +13,7 @@ from rich.text import Text
 from emberward import __version__
 from emberward.cli._check import proof_line
 from emberward.cli._console import Screen, Told
-from emberward.cli._preflight import FirstSteps, page_of, say_notes
+from emberward.cli._preflight import FirstSteps, keep_page, page_of, say_notes
 from emberward.cli._prove import prove_recipe
 from emberward.cli._rewind import RewindOptions, rewound
 from emberward.cli._run import finding_text
@@ -124,7 +124,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
         if certificate is not None:
             write_json(start.folder.certificate, certificate.to_json())
         write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
-    write_json(start.folder.preflight, preflight_json(page))
+    keep_page(page, resolved, start.folder)
     first_steps = FirstSteps(page, resolved, start.folder, screen)
     result = _launch_again(start, resolved, options, screen, first_steps)
     first_steps.say()

@@ -48,6 +48,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "M110": "a part was not examined",
             "M111": "an effect of the examined program was refused",
             "M112": "a group carries other bytes than planned",
+            "M114": "another layout or route would serve better",
         },
     ),
     **_rows(
@@ -81,7 +82,13 @@ CATALOGUE: dict[str, CodeEntry] = {
     **_rows(Kind.CRASH, {"H105": "a rank died and the others wait"}),
     **_rows(
         Kind.RESOURCE,
-        {"H108": "a file cannot be read", "H126": "a process cannot be looked at", "H127": "the watcher failed"},
+        {
+            "H108": "a file cannot be read",
+            "H120": "a process is not recorded",
+            "H121": "a ring has a gap",
+            "H126": "a process cannot be looked at",
+            "H127": "the watcher failed",
+        },
     ),
     **_rows(Kind.NONE, {"H110": "no hang seen", "H115": "two incidents compared", "H128": "the job goes on"}),
     **_rows(Kind.DEADLOCK, {"H111": "a ring of sends and receives", "H133": "a cycle through a bounded buffer"}),
@@ -134,6 +141,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "R102": "a metrics sink failed",
         },
     ),
+    **_rows(Kind.LINK, {"L112": "a link between hosts is cut", "L113": "a host is down"}),
     **_rows(Kind.NONE, {"L111": "stopped by the kill switch"}),
     **_rows(
         Kind.SPIKE,

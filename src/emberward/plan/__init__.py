@@ -3,6 +3,7 @@
 from emberward.plan._activations import Tiling, layer_bytes, peak_bytes
 from emberward.plan._batch import BatchPlan, solve_batch
 from emberward.plan._boxing import BoxingAdvice, advise_partial, find_route, naive_route, route_through
+from emberward.plan._boxing_log import BoxingDecision, boxing_csv, boxing_decisions
 from emberward.plan._buffers import Buffers, buffered_trace, plan_buffers, rank_buffers
 from emberward.plan._device_order import DeviceCall, DeviceOrder, OrderConflict, device_calls, device_order, follows
 from emberward.plan._edges import Launches
@@ -35,6 +36,7 @@ __all__ = [
     "Action",
     "BatchPlan",
     "BoxingAdvice",
+    "BoxingDecision",
     "BoxingStep",
     "BufferKind",
     "Buffers",
@@ -60,6 +62,8 @@ __all__ = [
     "Work",
     "advise_partial",
     "balance",
+    "boxing_csv",
+    "boxing_decisions",
     "bubble_fraction",
     "buffered_trace",
     "device_calls",

@@ -115,7 +115,7 @@ class Route:
             shape,
             f'"{builder}"',
             str(self.received_bytes),
-            comment,
+            f'"{comment}"' if "," in comment else comment,
         )
         return ",".join(cells)
 

@@ -110,7 +110,7 @@ def _dp(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traffi
     # FSDP2 has a unit for each layer and one for what a stage holds beside them.
     units = sum(len(shape.stage_layers[stage]) + 1 for stage in stages if _has_outside(shape, stage))
     units += sum(len(shape.stage_layers[stage]) for stage in stages if not _has_outside(shape, stage))
-    padded = _padded_numel(shape, stages, rank)
+    padded = padded_numel(shape, stages, rank)
     if sharded > 1:
         gathers = 2 * num_mb if shape.zero == 3 else 1
         scatters = num_mb if shape.zero >= 2 else 1
@@ -136,7 +136,7 @@ def _has_outside(shape: StepShape, stage: int) -> bool:
     return shape.is_first(stage) or shape.is_last(stage)
 
 
-def _padded_numel(shape: StepShape, stages: tuple[int, ...], rank: int) -> int:
+def padded_numel(shape: StepShape, stages: tuple[int, ...], rank: int) -> int:
     """Elements of the stages over tp, each tensor padded so that dp_shard divides its first dim."""
     sharded, count = shape.mesh.axis_size(Axis.DP_SHARD), 0
     for stage in stages:

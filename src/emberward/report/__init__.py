@@ -3,6 +3,7 @@
 Floor 5. No torch. The web page and the terminal are fed from here; nothing here prints.
 """
 
+from emberward.report._boxing_text import boxing_finding, boxing_json, boxing_of, boxing_text
 from emberward.report._bundle import Bundle, write_bundle
 from emberward.report._device_order import NOT_PROVED, order_finding, order_line, order_of
 from emberward.report._first_steps import (
@@ -80,6 +81,10 @@ __all__ = [
     "Seat",
     "Sinks",
     "append_line",
+    "boxing_finding",
+    "boxing_json",
+    "boxing_of",
+    "boxing_text",
     "compare",
     "compare_first_steps",
     "compare_traffic",

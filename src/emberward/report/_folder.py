@@ -41,6 +41,11 @@ class RunFolder:
         return self.path / "preflight.json"
 
     @property
+    def boxing(self) -> Path:
+        """Every change of layout of a training step, as CSV."""
+        return self.path / "boxing.csv"
+
+    @property
     def data(self) -> Path:
         """Where the prepared data's manifest lies."""
         return self.path / "data.json"

@@ -1,0 +1,291 @@
+"""Every change of layout that the engine makes in a training step: which tensor, from where to where, at what cost.
+
+[Note: boxing decisions]
+One row stands for all changes of a kind on a pipeline rank: a layer's four over tp, the ends' two, an edge to the next
+stage, the weights and gradients over dp, what tp ranks hold alike, and the tied ends. `times` counts them in a step,
+forward, backward and recomputation together. `runs` is the route that the engine's code takes, the one with fewest
+moves; `best` the one by which all ranks receive least, and of these fewest between meshes. Where they differ, or where
+a Split would serve better than the layout that is used, `advice` says so.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from emberward.layout import Axis, Layout, Mesh, Partial, Placement, Split
+from emberward.plan._boxing import find_route, route_through
+from emberward.plan._memory import StepShape, held_numel, stage_tensors
+from emberward.plan._route import CSV_HEADER, Placed, Route
+from emberward.plan._traffic import padded_numel
+
+MAX_MESH = 256
+"""Most ranks of a stage whose routes over dp are worked out; a larger stage's are left out, and said to be."""
+_POSITIONS = 1
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxingDecision:
+    """One kind of change on pipeline rank `pp_rank`. See [Note: boxing decisions]."""
+
+    pp_rank: int
+    tensor: str
+    source_op: str
+    target_op: str
+    dtype: str
+    times: int
+    runs: Route
+    best: Route
+    advice: str | None
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes that all ranks of the change together receive in a step."""
+        return self.times * self.runs.received_bytes
+
+    @property
+    def csv_row(self) -> str:
+        """The row of the boxing log; its columns are CSV_HEADER's."""
+        return self.runs.csv_row(
+            source_op=self.source_op,
+            target_op=self.target_op,
+            tensor=self.tensor,
+            dtype=self.dtype,
+            comment=f"x{self.times} a step" + ("" if self.advice is None else f"; {self.advice}"),
+        )
+
+
+def boxing_csv(decisions: tuple[BoxingDecision, ...]) -> str:
+    """The boxing log: CSV_HEADER and a row for each decision."""
+    return "\n".join([CSV_HEADER, *(decision.csv_row for decision in decisions)]) + "\n"
+
+
+def boxing_decisions(shape: StepShape, *, dtype: str) -> tuple[BoxingDecision, ...]:
+    """What the engine decides for a training step, pipeline rank by pipeline rank; `dtype` is the compute type."""
+    found: list[BoxingDecision] = []
+    for pp_rank in range(shape.schedule.num_ranks):
+        each = _Rank(shape, pp_rank, dtype)
+        found += [*each.over_tp(), *each.between_stages(), *each.over_dp(), *each.tied_ends()]
+    return tuple(found)
+
+
+class _Rank:
+    """The decisions of one pipeline rank, on the first of its meshes."""
+
+    def __init__(self, shape: StepShape, pp_rank: int, dtype: str) -> None:
+        self.shape = shape
+        self.pp_rank = pp_rank
+        self.dtype = dtype
+        self.stages = shape.schedule.stages_of(pp_rank)
+        self.num_mb = shape.schedule.num_mb
+        self.stream = (shape.tiling.micro_batch, shape.decoder.seq_len, shape.decoder.hidden)
+
+    # -- over tp -----------------------------------------------------------------------------------------------------
+
+    def over_tp(self) -> Iterator[BoxingDecision]:
+        shape = self.shape
+        if shape.tiling.tp == 1:
+            return
+        num_layers = sum(len(shape.stage_layers[stage]) for stage in self.stages)
+        firsts = sum(shape.is_first(stage) for stage in self.stages)
+        lasts = sum(shape.is_last(stage) for stage in self.stages)
+        again = 1 if shape.tiling.recompute else 0
+        if shape.tiling.sequence_parallel:
+            # Forward gathers before two products, scatters after two; backward mirrors; see _traffic.py.
+            yield from self._tp(
+                "stream into columns", "norm", "columns", Split(_POSITIONS), None, num_layers, 4 + 2 * again
+            )
+            yield from self._tp("sums of rows", "rows", "residual", Partial(), Split(_POSITIONS), num_layers, 4 + again)
+            yield from self._tp("embedding", "embed", "residual", Partial(), Split(_POSITIONS), firsts, 1)
+            yield from self._tp("embedding's gradient", "residual", "embed", Split(_POSITIONS), None, firsts, 1)
+            yield from self._tp("stream into the head", "final_norm", "head", Split(_POSITIONS), None, lasts, 1)
+            yield from self._tp("head's gradient", "head", "final_norm", Partial(), Split(_POSITIONS), lasts, 1)
+            yield from self._replicated()
+        else:
+            yield from self._tp("sums of rows", "rows", "residual", Partial(), None, num_layers, 2 + again)
+            yield from self._tp("gradient of columns", "columns", "norm", Partial(), None, num_layers, 2)
+            yield from self._tp("embedding", "embed", "residual", Partial(), None, firsts, 1)
+            yield from self._tp("head's gradient", "head", "final_norm", Partial(), None, lasts, 1)
+
+    def _tp(
+        self, tensor: str, source_op: str, target_op: str, old: Placement, new: Placement | None, num: int, times: int
+    ) -> Iterator[BoxingDecision]:
+        if not num:
+            return
+        mesh = self._mesh(Axis.TP, self.shape.tiling.tp)
+        source, target = _placed(mesh, old), _placed(mesh, new)
+        advice = None
+        if isinstance(old, Partial) and new is None:
+            advice = _split_advice(source, target, self.stream, self.shape.tiling.compute_bytes)
+        yield self._decision(
+            tensor, source_op, target_op, source, target, self.stream, times=num * times * self.num_mb, advice=advice
+        )
+
+    def _replicated(self) -> Iterator[BoxingDecision]:
+        numel = sum(
+            held_numel(tensor, self.shape.mesh, self._rank)
+            for stage in self.stages
+            for tensor in stage_tensors(self.shape, stage)
+            if tensor.tp_dim is None
+        )
+        if numel:
+            mesh = self._mesh(Axis.TP, self.shape.tiling.tp)
+            yield self._decision(
+                "gradients of norms and row biases",
+                "backward",
+                "optimizer",
+                _placed(mesh, Partial()),
+                _placed(mesh, None),
+                (numel,),
+                times=1,
+                item_bytes=_FLOAT_BYTES,
+            )
+
+    # -- between stages ----------------------------------------------------------------------------------------------
+
+    def between_stages(self) -> Iterator[BoxingDecision]:
+        shape, schedule = self.shape, self.shape.schedule
+        split = Split(_POSITIONS) if shape.tiling.sequence_parallel else None
+        for stage in self.stages:
+            if shape.is_last(stage) or schedule.rank_of(stage + 1) == self.pp_rank:
+                continue
+            here = self._mesh(Axis.TP, shape.tiling.tp)
+            there = _Rank(shape, schedule.rank_of(stage + 1), self.dtype)._mesh(Axis.TP, shape.tiling.tp)
+            for tensor, source, target, source_op, target_op in (
+                ("stream", here, there, f"{stage}F", f"{stage + 1}F"),
+                ("stream's gradient", there, here, f"{stage + 1}B", f"{stage}B"),
+            ):
+                yield self._decision(
+                    tensor,
+                    source_op,
+                    target_op,
+                    _placed(source, split),
+                    _placed(target, split),
+                    self.stream,
+                    times=self.num_mb,
+                )
+
+    # -- over dp -----------------------------------------------------------------------------------------------------
+
+    def over_dp(self) -> Iterator[BoxingDecision]:
+        shape = self.shape
+        replicas, sharded = shape.mesh.axis_size(Axis.DP_REPLICATE), shape.mesh.axis_size(Axis.DP_SHARD)
+        size = replicas * sharded * shape.tiling.tp
+        if replicas * sharded == 1 or size > MAX_MESH:
+            return
+        axes = ((Axis.DP_REPLICATE, replicas), (Axis.DP_SHARD, sharded), (Axis.TP, shape.tiling.tp))
+        mesh = Mesh(axes=tuple(axis for axis in axes if axis[1] > 1), first_rank=self._rank)
+        by_tp: dict[Axis, Placement] = {Axis.TP: Split(0)} if shape.tiling.tp > 1 else {}
+        numel = shape.tiling.tp * padded_numel(shape, self.stages, self._rank)
+        whole = Layout(by_tp)
+        held = Layout({**by_tp, Axis.DP_SHARD: Split(0)}) if sharded > 1 else whole
+        sums: dict[Axis, Placement] = {Axis.DP_REPLICATE: Partial()} if replicas > 1 else {}
+        if sharded > 1:
+            before = Layout({**by_tp, **sums, Axis.DP_SHARD: Partial()})
+            after = Layout({**by_tp, **sums, Axis.DP_SHARD: Split(0)})
+            forward = "forward" if shape.zero < 3 else "forward and backward"
+            yield self._on(mesh, "weights", "optimizer", forward, held, whole, numel, self._num_gathers)
+            yield self._on(mesh, "gradients", "backward", "shards", before, after, numel, self._num_scatters)
+        if replicas > 1:
+            source = Layout({**held.placements, **sums})
+            yield self._on(mesh, "gradients of replicas", "shards", "optimizer", source, held, numel, 1)
+
+    @property
+    def _num_gathers(self) -> int:
+        return 2 * self.num_mb if self.shape.zero == 3 else 1
+
+    @property
+    def _num_scatters(self) -> int:
+        return self.num_mb if self.shape.zero >= 2 else 1
+
+    def _on(
+        self, mesh: Mesh, tensor: str, source_op: str, target_op: str, old: Layout, new: Layout, numel: int, times: int
+    ) -> BoxingDecision:
+        """A decision on the flat parameters of the stage, float32 but where they are gathered for a compute."""
+        return self._decision(
+            tensor,
+            source_op,
+            target_op,
+            Placed(mesh=mesh, layout=old),
+            Placed(mesh=mesh, layout=new),
+            (numel,),
+            times=times,
+            item_bytes=None if tensor == "weights" else _FLOAT_BYTES,
+        )
+
+    def tied_ends(self) -> Iterator[BoxingDecision]:
+        shape, schedule = self.shape, self.shape.schedule
+        if schedule.num_ranks == 1 or not shape.decoder.is_tied or 0 not in self.stages:
+            return
+        embedding = next(shape.decoder.first_tensors())
+        last = _Rank(shape, schedule.rank_of(len(shape.stage_layers) - 1), self.dtype)._rank
+        # Two ranks that need not be neighbours: the mesh of a route holds consecutive ranks, so these stand for them.
+        mesh = Mesh(axes=((Axis.PP, 2),), first_rank=self._rank)
+        yield self._decision(
+            f"gradient of {embedding.name} on ranks {self._rank} and {last}",
+            "backward",
+            "optimizer",
+            _placed(mesh, Partial()),
+            _placed(mesh, None),
+            (held_numel(embedding, shape.mesh, self._rank),),
+            times=1,
+            item_bytes=_FLOAT_BYTES,
+        )
+
+    # -- each --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _rank(self) -> int:
+        return self.shape.mesh.rank_at({Axis.PP: self.pp_rank})
+
+    def _mesh(self, axis: Axis, size: int) -> Mesh:
+        return Mesh(axes=((axis, size),), first_rank=self._rank)
+
+    def _decision(
+        self,
+        tensor: str,
+        source_op: str,
+        target_op: str,
+        source: Placed,
+        target: Placed,
+        of_shape: tuple[int, ...],
+        *,
+        times: int,
+        item_bytes: int | None = None,
+        advice: str | None = None,
+    ) -> BoxingDecision:
+        size = self.shape.tiling.compute_bytes if item_bytes is None else item_bytes
+        runs = route_through([source, target], shape=of_shape, item_bytes=size)
+        best = find_route(source, target, shape=of_shape, item_bytes=size)
+        if advice is None and (best.received_bytes, best.cross_bytes) < (runs.received_bytes, runs.cross_bytes):
+            moves = " -> ".join(step.builder for step in best.steps)
+            advice = (
+                f"{moves} would receive {best.received_bytes:,} bytes, {best.cross_bytes:,} of them between meshes, "
+                f"not {runs.received_bytes:,} and {runs.cross_bytes:,}"
+            )
+        return BoxingDecision(
+            pp_rank=self.pp_rank,
+            tensor=tensor,
+            source_op=source_op,
+            target_op=target_op,
+            dtype=self.dtype if item_bytes is None else "float32",
+            times=times,
+            runs=runs,
+            best=best,
+            advice=advice,
+        )
+
+
+def _placed(mesh: Mesh, placement: Placement | None) -> Placed:
+    """A layout by one placement over the mesh's one axis; None: whole on each rank."""
+    return Placed(mesh=mesh, layout=Layout({} if placement is None else {mesh.axes[0][0]: placement}))
+
+
+def _split_advice(source: Placed, target: Placed, shape: tuple[int, ...], item_bytes: int) -> str:
+    """Partial sums that are made whole at once, against sums that are split first and gathered where needed."""
+    split = _placed(source.mesh, Split(_POSITIONS))
+    whole = find_route(source, target, shape=shape, item_bytes=item_bytes).received_bytes
+    scattered = find_route(source, split, shape=shape, item_bytes=item_bytes).received_bytes
+    return (
+        f"{source} to {target} receives {whole:,} bytes; to {split} {scattered:,}, and as many where it is needed "
+        f"whole; between, each rank holds 1/{source.mesh.size} of it (layout.sequence_parallel=true)"
+    )
