@@ -121,6 +121,7 @@ class Overseer:
         return new
 
     def due(self, *, now_s: float, now_unix: float) -> Finding | None:
+            self._tell_gaps(is_last=False)
         """The finding for which the job is to be ended now; None while there is none."""
         for held in self._held.values():
             quiet = now_unix < self._quiet.get(held.finding.code, 0.0)
@@ -185,6 +186,7 @@ class Overseer:
             self._box.copy(self._kept)
             self._box.remove()
             self._box = None
+            self._tell_gaps(is_last=True)
 
     def close(self, *, state: str) -> None:
         """Says that the run has ended, and waits for the last notification, which is bounded."""
@@ -252,6 +254,11 @@ class Overseer:
 
     def _take_acks(self) -> None:
         for line in self._acks.poll():
+    def _tell_gaps(self, *, is_last: bool) -> None:
+        if self._box is not None:
+            for finding in self._box.gaps(is_last=is_last):
+                self.report(finding)
+
             if isinstance(line.get("code"), str) and isinstance(line.get("until_unix"), int | float):
                 self._quiet[line["code"]] = float(line["until_unix"])
 

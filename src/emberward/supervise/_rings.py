@@ -3,12 +3,21 @@
 import contextlib
 import os
 import shutil
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from emberward.findings import Finding
 from emberward.report import read_json, write_json
 from emberward.sources.attach import attach_environment
-from emberward.sources.ring import find_rings, new_ring_folder, remove_ring_folder
+from emberward.sources.ring import (
+    find_rings,
+    gap_findings,
+    new_ring_folder,
+    read_ring,
+    remove_ring_folder,
+    unattached_findings,
+)
 from emberward.supervise._processes import ProcessId, identify, is_alive
 
 OWNER = "owner.json"
@@ -36,6 +45,7 @@ class RingBox:
         """Makes the folder, and takes away those of this user that nobody owns any more. Never raises."""
         self.folder: Path | None = None
         self.problem: str | None = None
+        self._told: set[str] = set()
         try:
             self.folder = new_ring_folder(job)
             _remove_abandoned(self.folder.parent, but=self.folder)
@@ -79,6 +89,17 @@ class RingBox:
                 shutil.rmtree(old, ignore_errors=True)
         except OSError as error:
             self.problem = f"rings could not be copied: {error}"
+
+    def gaps(self, *, is_last: bool) -> list[Finding]:
+        """What the recorders of this attempt could not do, each told once: H120, and at the end H121."""
+        if self.folder is None:
+            return []
+        found = list(unattached_findings(self.folder, host=socket.gethostname()))
+        if is_last:
+            found += gap_findings(read_ring(ring, num_events=0) for ring in self.rings().values())
+        new = [finding for finding in found if finding.message not in self._told]
+        self._told.update(finding.message for finding in new)
+        return new
 
     def remove(self) -> None:
         """Takes the folder away."""

@@ -18,11 +18,13 @@ from emberward.sources.ring import (
     MarkKind,
     RingWriter,
     find_rings,
+    gap_findings,
     identity_here,
     new_ring_folder,
     read_ring,
     remove_ring_folder,
     ring_name,
+    unattached_findings,
 )
 from emberward.sources.ring._format import OP_BARRIER, OP_OF_COLLECTIVE, OP_SEND, OP_WAIT, SLOT_BYTES, CallFlag
 from emberward.sources.ring._reader import view_of
@@ -264,6 +266,24 @@ while True:
     for view in running:
         assert view.events, "a reader beside a writer sees all but what was written under its eyes"
     assert dead.pid == child.pid
+
+
+def test_what_could_not_be_recorded_becomes_a_finding(writer):
+    folder = writer.path.parent
+    assert unattached_findings(folder, host="node7") == ()
+    assert gap_findings([read_ring(writer.path)]) == ()
+    (folder / "problems-31.txt").write_text("pid 31: no recorder in this process: OSError: [Errno 28] No space left\n")
+    writer.problem("broadcast not recorded: KeyError: 5")
+    writer.problem("broadcast not recorded: KeyError: 5")
+    (unattached,) = unattached_findings(folder, host="node7")
+    (gap,) = gap_findings([read_ring(writer.path)])
+    assert (unattached.code, unattached.severity, unattached.hosts) == ("H120", "warning", ("node7",))
+    assert unattached.message == (
+        "pid 31: no recorder in this process: OSError: [Errno 28] No space left; "
+        f"expected a ring in {folder}; the job itself goes on"
+    )
+    assert (gap.code, gap.severity) == ("H121", "notice")
+    assert gap.message == "rank 3: broadcast not recorded: KeyError: 5"
 
 
 def test_folders_of_one_job_do_not_collide(tmp_path):

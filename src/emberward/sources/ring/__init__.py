@@ -4,6 +4,7 @@ The process writes with `RingWriter`, anyone reads with `read_ring`. Standard li
 strangers' programs, the reader works where torch is not installed.
 """
 
+from emberward.sources.ring._findings import gap_findings, unattached_findings
 from emberward.sources.ring._folder import (
     find_rings,
     new_ring_folder,
@@ -30,6 +31,7 @@ __all__ = [
     "RingWriter",
     "ThreadName",
     "find_rings",
+    "gap_findings",
     "identity_here",
     "new_ring_folder",
     "read_problems",
@@ -37,4 +39,5 @@ __all__ = [
     "remove_ring_folder",
     "ring_folder_name",
     "ring_name",
+    "unattached_findings",
 ]
