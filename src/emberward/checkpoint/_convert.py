@@ -165,6 +165,18 @@ class _Journal:
                 next="wait for it, or choose another path",
                 cause=Cause.LOCK,
             ) from error
+        try:
+            self._read()
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _read(self) -> None:
+        """Takes over what an equal conversion has done; clears what another one left."""
         head = {"about": self._plan.fingerprint()}
         lines = self._lines()
         if lines and lines[0] == head:
@@ -176,10 +188,6 @@ class _Journal:
         else:
             self._start_anew()
             self._append([head])
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
     def _lines(self) -> list[dict[str, Any]]:
         self._file.seek(0)
