@@ -50,6 +50,8 @@ def judge_looks(
         found = creation_findings(scene) or credit_findings(scene) or [thread_death(f, scene) or f for f in found]
     if any(f.culprit_ranks or f.cycle is not None for f in found):
         found = [f for f in found if f.certainty is not Certainty.UNKNOWN]
+    elif all(f.certainty is Certainty.UNKNOWN for f in found):
+        found = found[:1] if scene.waiting() else []
     settled = [s for finding in found if (s := settle(finding, scene, is_asked=is_asked)) is not None]
     order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
     named = [_placed(finding, scene) for finding in settled]

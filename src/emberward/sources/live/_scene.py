@@ -128,13 +128,13 @@ def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict
     for rank, ring in rings.items():
         flight = dict(ring.flight)
         if is_past:
-            flight["entries"] = [entry for entry in flight.get("entries", ()) if entry.get("retired")]
+            flight["entries"] = [e for e in flight.get("entries", ()) if isinstance(e, dict) and e.get("retired")]
         try:
             out[rank] = reader.read(flight, rank=rank, path=f"ring of rank {rank}")
         except (DumpFormatError, KeyError, TypeError, ValueError):
             continue
         blocked = ring.blocked_record
-        numbers = {e["record_id"]: e.get("ring_number") for e in flight.get("entries", ()) if isinstance(e, dict)}
+        numbers = {e.get("record_id"): e.get("ring_number") for e in flight.get("entries", ()) if isinstance(e, dict)}
         # The host waits in one call: that is its head, whatever else it left open before.
         out[rank].pending.sort(key=lambda call: (numbers.get(call.record) != blocked or blocked is None, call.record))
     return out
