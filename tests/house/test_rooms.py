@@ -19,7 +19,7 @@ SHOWN = {
     "rank": {"dry"},
     "recipe": {"presets"},
     "sources": {"attach", "dumps", "fake_world", "live", "recorder", "ring", "script"},
-    "supervise": {"watcher"},
+    "supervise": {"collector", "watcher"},
 }
 WITHOUT_TORCH = """
 import sys

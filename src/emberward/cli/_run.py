@@ -3,7 +3,7 @@
 import itertools
 import os
 import re
-import sys
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -17,7 +17,7 @@ from emberward.findings import ConfigError, Finding, Severity
 from emberward.match import explain_finding
 from emberward.report import RunFolder, write_json
 from emberward.runs import new_id
-from emberward.supervise import Oversight, RunPlan, absolute, supervise_command
+from emberward.supervise import Node, Oversight, RunPlan, absolute, supervise_command
 
 ActAfterOption = Annotated[
     float,
@@ -95,9 +95,29 @@ def run_command(options: RunOptions, screen: Screen) -> int:
     return result.exit_code
 
 
-def oversight_of(*, act_after_s: float, notify: str | None, no_record: bool) -> Oversight:
+def oversight_of(
+    *, act_after_s: float, notify: str | None, no_record: bool, collector: str | None = None, address: str | None = None
+) -> Oversight:
     """How closely to watch, from the options of a command line."""
-    return Oversight(act_after_s=act_after_s, notify=notify, is_watched=not no_record)
+    node = None if collector is None else node_here(collector, address)
+    return Oversight(act_after_s=act_after_s, notify=notify, is_watched=not no_record, node=node)
+
+
+def node_here(collector: str, address: str | None) -> Node:
+    """This host among several. Raises ConfigError C113 when its address on the job's link is not known."""
+    host = socket.gethostname()
+    mailbox = collector if collector.startswith(("http://", "https://")) else str(absolute(Path(collector)))
+    try:
+        return Node(host=host, address=address or socket.gethostbyname(host), mailbox=mailbox)
+    except OSError as error:
+        raise ConfigError(
+            "this host's address on the job's link is not known",
+            code="C113",
+            where="--collector",
+            expected="--address IP, or a host name that has one",
+            found=f"{host}: {error}",
+            next="emberward run --collector DIR --address 10.0.0.1 -- torchrun ... train.py",
+        ) from error
 
 
 def finding_text(finding: Finding) -> str:
@@ -119,21 +139,30 @@ def run_verb(
     notify: NotifyOption = None,
     kill_switch: KillSwitchOption = None,
     no_record: NoRecordOption = False,
+    collector: Annotated[
+        str | None, typer.Option("--collector", help="Where several hosts tell each other: a shared folder, or a URL.")
+    ] = None,
+    address: Annotated[str | None, typer.Option("--address", help="This host's address on the job's own link.")] = None,
     is_json: JsonOption = False,
 ) -> None:
     """Supervise any command, unchanged: record, detect, explain, restart. emberward run -- torchrun ... train.py
 
     The command's output, signals and exit code stay its own.
     """
-    sys.stdout.flush()
-    options = RunOptions(
-        command=tuple(context.args),
-        name=name,
-        runs=runs,
-        max_restarts=restarts,
-        grace_s=grace_s,
-        oversight=oversight_of(act_after_s=act_after_s, notify=notify, no_record=no_record),
-        kill_switch=kill_switch,
-        environment=dict(os.environ),
-    )
-    guarded(lambda screen: run_command(options, screen), is_json=is_json)
+
+    def run(screen: Screen) -> int:
+        options = RunOptions(
+            command=tuple(context.args),
+            name=name,
+            runs=runs,
+            max_restarts=restarts,
+            grace_s=grace_s,
+            oversight=oversight_of(
+                act_after_s=act_after_s, notify=notify, no_record=no_record, collector=collector, address=address
+            ),
+            kill_switch=kill_switch,
+            environment=dict(os.environ),
+        )
+        return run_command(options, screen)
+
+    guarded(run, is_json=is_json)

@@ -8,6 +8,7 @@ from emberward.supervise._command import absolute, agent_command, agent_environm
 from emberward.supervise._heartbeat import silence_finding
 from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
 from emberward.supervise._lock import hold_lock, is_abandoned
+from emberward.supervise._nodes import Node
 from emberward.supervise._overseer import Oversight
 from emberward.supervise._policy import Move, Outcome, Seen, StopBy, next_move
 from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
@@ -19,6 +20,7 @@ __all__ = [
     "LaunchPlan",
     "LaunchResult",
     "Move",
+    "Node",
     "Outcome",
     "Oversight",
     "Restart",

@@ -13,6 +13,7 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import LineTail, RunFolder
 from emberward.supervise._act import is_actionable, is_due
 from emberward.supervise._late_lines import LateLines, write_if_possible
+from emberward.supervise._nodes import Node
 from emberward.supervise._notify import Notifier
 from emberward.supervise._rings import RingBox, own_identity
 from emberward.supervise._watching import MAX_STARTS, WatcherChild, findings_in, watcher_command
@@ -31,12 +32,14 @@ class Oversight:
     """How closely a run is watched, and what may be done about it.
 
     `act_after_s`: how long a finding must hold before the job is ended for it (0: never). `notify`: a command or a
-    webhook that is given each finding. `is_watched`: whether ranks record and the watcher looks at them.
+    webhook that is given each finding. `is_watched`: whether ranks record and the watcher looks at them. `node`: this
+    host's place among several.
     """
 
     act_after_s: float = 60.0
     notify: str | None = None
     is_watched: bool = True
+    node: Node | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,10 +121,10 @@ class Overseer:
             self._num_ranks = num_ranks
             self._beat_s = now_s
             self._beat("runs", now_s=now_s, now_unix=now_unix)
+            self._tell_gaps(is_last=False)
         return new
 
     def due(self, *, now_s: float, now_unix: float) -> Finding | None:
-            self._tell_gaps(is_last=False)
         """The finding for which the job is to be ended now; None while there is none."""
         for held in self._held.values():
             quiet = now_unix < self._quiet.get(held.finding.code, 0.0)
@@ -183,10 +186,10 @@ class Overseer:
             self._child.stop()
             self._child = None
         if self._box is not None:
+            self._tell_gaps(is_last=True)
             self._box.copy(self._kept)
             self._box.remove()
             self._box = None
-            self._tell_gaps(is_last=True)
 
     def close(self, *, state: str) -> None:
         """Says that the run has ended, and waits for the last notification, which is bounded."""
@@ -204,7 +207,7 @@ class Overseer:
     def _listen(self, rings: Path, *, now_s: float) -> list[Finding]:
         """What the watcher said; starts it when there is something to watch, and again when it is silent."""
         if self._child is None:
-            if self._num_starts < MAX_STARTS and self.rings():
+            if self._num_starts < MAX_STARTS and (self.rings() or self._oversight.node is not None):
                 self._start(rings, now_s=now_s)
             return []
         new: list[Finding] = []
@@ -223,7 +226,10 @@ class Overseer:
         self._num_starts += 1
         try:
             self._child = WatcherChild(
-                watcher_command(rings), environment=self._environment, now_s=now_s, around_start=self._around()
+                watcher_command(rings, self._oversight.node),
+                environment=self._environment,
+                now_s=now_s,
+                around_start=self._around(),
             )
             self._child.tell({"exits": self._exits})
         except OSError as error:
@@ -248,17 +254,17 @@ class Overseer:
         self.verdicts = [held.finding for held in self._held.values() if held.finding.severity is Severity.ERROR]
         return new
 
+    def _tell_gaps(self, *, is_last: bool) -> None:
+        if self._box is not None:
+            for finding in self._box.gaps(is_last=is_last):
+                self.report(finding)
+
     def _is_news(self, finding: Finding) -> bool:
         said = self._said.get(key_of(finding))
         return said is None or LOUDNESS.index(finding.severity) > LOUDNESS.index(said)
 
     def _take_acks(self) -> None:
         for line in self._acks.poll():
-    def _tell_gaps(self, *, is_last: bool) -> None:
-        if self._box is not None:
-            for finding in self._box.gaps(is_last=is_last):
-                self.report(finding)
-
             if isinstance(line.get("code"), str) and isinstance(line.get("until_unix"), int | float):
                 self._quiet[line["code"]] = float(line["until_unix"])
 

@@ -7,6 +7,7 @@ found as JSON lines on a pipe which is read without waiting. It ends when its st
 When it is silent it is ended and started again, MAX_STARTS times in all, and that is itself a finding.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.findings import Finding
+from emberward.supervise._nodes import Node
 
 SILENT_LIMIT_S = 60.0
 START_LIMIT_S = 60.0
@@ -25,9 +27,10 @@ MAX_READ_BYTES = 1 << 20
 STOP_LIMIT_S = 2.0
 
 
-def watcher_command(folder: Path, *, python: str = sys.executable) -> tuple[str, ...]:
-    """The argv of the watcher of the rings in `folder`."""
-    return (python, "-m", "emberward.supervise.watcher", str(folder))
+def watcher_command(folder: Path, node: Node | None = None, *, python: str = sys.executable) -> tuple[str, ...]:
+    """The argv of the watcher of the rings in `folder`; `node`: this host's place among several."""
+    more = () if node is None else (node.mailbox, node.host, node.address)
+    return (python, "-m", "emberward.supervise.watcher", str(folder), *more)
 
 
 class WatcherChild:
@@ -98,18 +101,18 @@ class WatcherChild:
         return self._process.pid
 
     def stop(self) -> None:
-        """Ends it, by force at once when its pipe does not do it; one that the kernel holds is left to end later."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except OSError:
-                    continue
+        """Ends it: by the end of its input, else by force. One that the kernel holds is left to end later."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
         try:
-            self._process.kill()
             self._process.wait(STOP_LIMIT_S)
-        except (OSError, subprocess.TimeoutExpired):
-            return
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_LIMIT_S)
+        self._process.stdout.close()
 
 
 def findings_in(said: Mapping[str, Any], key: str = "findings") -> list[Finding]:

@@ -1,6 +1,6 @@
 """The watcher's program: looks at the ranks of one attempt and says what it finds, one JSON object a line.
 
-    python -m emberward.supervise.watcher RING_FOLDER
+    python -m emberward.supervise.watcher RING_FOLDER [MAILBOX HOST ADDRESS]
 
 It reads facts on its standard input, ``{"exits": {"PID": CODE}}`` and ``{"conclude": true}``, and ends with that
 input. Each line that it writes has ``findings``, ``resolved`` and ``done`` (the last word after ``conclude``). A line
@@ -12,11 +12,16 @@ import os
 import select
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from emberward.findings import Severity
 from emberward.sources.live import Watcher, WatchReport, resumed_finding
+from emberward.sources.ring import find_rings
+from emberward.supervise._node_agent import NodeAgent
+from emberward.supervise._nodes import Node
+from emberward.supervise._rings import rank_of
 
 POLL_S = 1.0
 MAX_READ_BYTES = 1 << 16
@@ -59,23 +64,35 @@ def line_of(report: WatchReport, *, is_done: bool = False) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, node: Node | None) -> int:
     """Watches until the input closes or the last word is asked for; the exit code."""
     told = _Input(0)
     watcher = Watcher(folder)
+    agent = None if node is None else NodeAgent(node)
     while not told.is_closed:
         if told.must_conclude:
             os.write(1, line_of(watcher.end(told.exits), is_done=True))
             break
         began_s = time.monotonic()
-        os.write(1, line_of(watcher.poll(told.exits)))
+        report = watcher.poll(told.exits)
+        if agent is not None:
+            ranks = [rank for ring in find_rings(folder) if (rank := rank_of(ring)) is not None]
+            report = agent.step(report, ranks=ranks)
+        os.write(1, line_of(report))
         told.wait(max(POLL_S - (time.monotonic() - began_s), 0.0))
+    if agent is not None:
+        agent.leave()
     return 0
+
+
+def node_of(words: Sequence[str]) -> Node | None:
+    """This host's place among several; None without one."""
+    return Node(mailbox=words[0], host=words[1], address=words[2]) if words else None
 
 
 if __name__ == "__main__":
     try:
-        code = main(Path(sys.argv[1]))
+        code = main(Path(sys.argv[1]), node_of(sys.argv[2:]))
     except BrokenPipeError:
         code = 0
     # Not sys.exit: nothing that a look left behind may keep this process.

@@ -186,6 +186,8 @@ def test_ranks_of_a_dead_agent_end_and_the_agent_is_named_not_they(folder, wait_
 def test_an_end_without_a_summary_is_not_believed(folder):
     code, said = Launch(folder, "mute", "mute").result()
     assert (code, said["outcome"], said["findings"][0]["code"]) == (1, "failed", "L105")
+    message = "the launch ended without a result: no rank failed and none wrote a summary"
+    assert said["findings"][0]["message"] == message
 
 
 def test_a_summary_of_an_earlier_attempt_is_not_believed(folder):

@@ -1,0 +1,112 @@
+"""One host's part among several: posts what it sees, and judges what all have posted."""
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from emberward.findings import Finding
+from emberward.sources.live import Look, WatchReport, join_looks, judge_looks
+from emberward.supervise._mailbox import Freshness, Posts, open_mailbox
+from emberward.supervise._nodes import Node, NodePost, judge_nodes
+from emberward.supervise._probe import Listener, Prober
+
+LOOK_EVERY_S = 3.0
+
+
+class NodeAgent:
+    """Exchanges posts. `step` it about once a second; it may block as long as the mailbox does."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._mailbox = open_mailbox(node.mailbox)
+        self._listener = Listener(node.address)
+        self._prober = Prober(node.address)
+        self._freshness = Freshness()
+        self._number = 0
+        self._look: Look | None = None
+        self._early: Look | None = None
+        self._joined_s = 0.0
+        self._held: dict[tuple[Any, ...], Finding] = {}
+        self.problem: str | None = None
+
+    def step(self, report: WatchReport, *, ranks: Sequence[int]) -> WatchReport:
+        """What is new of all hosts together, in place of what this host alone could tell. `ranks`: this host's."""
+        self._number += 1
+        if report.look is not None:
+            self._look = report.look
+        if not report.is_still:
+            self._look = None
+        try:
+            posts = self._mailbox.exchange(self._node.host, self._post(report, ranks))
+        except OSError as error:
+            self.problem = f"{type(error).__name__}: {error}"
+            return report
+        self.problem = None
+        self._prober.know({host: place for host, post in posts.items() if (place := self._place(host, post))})
+        found = judge_nodes(self._read(posts)) or self._judge_together(posts)
+        return self._news(found, report)
+
+    def leave(self) -> None:
+        """Says that this host has ended its part: it is not missed."""
+        self._number += 1
+        with contextlib.suppress(OSError):
+            self._mailbox.exchange(self._node.host, {"number": self._number, "has_left": True})
+
+    def _post(self, report: WatchReport, ranks: Sequence[int]) -> dict[str, Any]:
+        return {
+            "number": self._number,
+            "address": self._node.address,
+            "port": self._listener.port,
+            "ranks": sorted(ranks),
+            "reached": self._prober.reached(),
+            "is_still": report.is_still,
+            "look": None if self._look is None else self._look.to_json(),
+        }
+
+    def _place(self, host: str, post: Mapping[str, Any]) -> tuple[str, int] | None:
+        address, port = post.get("address"), post.get("port")
+        if host == self._node.host or not isinstance(address, str) or not isinstance(port, int):
+            return None
+        return address, port
+
+    def _read(self, posts: Posts) -> list[NodePost]:
+        silent_s = self._freshness.silent_s(posts)
+        return [
+            NodePost(
+                host=host,
+                ranks=tuple(rank for rank in post.get("ranks") or () if isinstance(rank, int)),
+                reached={name: good is True for name, good in (post.get("reached") or {}).items()},
+                is_still=post.get("is_still") is True,
+                silent_s=silent_s[host],
+            )
+            for host, post in posts.items()
+            if host in silent_s
+        ]
+
+    def _judge_together(self, posts: Posts) -> tuple[Finding, ...]:
+        """The verdict of all hosts' looks joined, when every host that posts stands still."""
+        looks = []
+        for post in posts.values():
+            if post.get("has_left") is True:
+                continue
+            try:
+                looks.append(Look.from_json(post["look"]))
+            except (KeyError, TypeError, ValueError):
+                return ()
+        now_s = time.monotonic()
+        if now_s - self._joined_s < LOOK_EVERY_S:
+            return tuple(self._held.values())
+        self._joined_s = now_s
+        joined = join_looks(looks)
+        found = judge_looks(self._early, joined)
+        self._early = joined
+        return found
+
+    def _news(self, found: tuple[Finding, ...], report: WatchReport) -> WatchReport:
+        """What was not said yet, and what holds no more."""
+        held = {(f.code, f.cause, f.culprit_ranks, f.hosts, f.severity): f for f in found}
+        new = tuple(finding for key, finding in held.items() if key not in self._held)
+        gone = tuple(finding for key, finding in self._held.items() if key not in held)
+        self._held = held
+        return WatchReport(findings=new, resolved=gone, is_still=report.is_still, look=report.look)

@@ -1,0 +1,144 @@
+"""What the supervisors of several hosts tell each other, and what follows for links and hosts: pure.
+
+[Note: whose link]
+Each host's agent tries to reach every other on the job's own link, and posts what it sees over another way: a folder
+that all share, or a collector. A pair is cut when either side does not reach the other. A host is named when it is cut
+from all others that answer while these reach each other: with three hosts or more that leaves one explanation. Of two
+hosts nobody can tell which end is cut: both are named, and no culprit. A host whose posts have stopped and that nobody
+reaches is down, or cut off by both ways.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+
+SILENT_S = 10.0
+"""Ten posts that did not come."""
+MAX_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """This host among several: its name, its address on the job's link, and the mailbox (a folder or a URL)."""
+
+    host: str
+    address: str
+    mailbox: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePost:
+    """What one host's agent last said.
+
+    `reached`: by the other host's name, whether it was reached on the job's link at the last two tries; a host of which
+    there is no news is left out. `is_still`: whether ranks here stand still. `silent_s`: seconds since the post was
+    last renewed, by the reader's own clock. `look`: the host's last look, as plain data.
+    """
+
+    host: str
+    ranks: tuple[int, ...] = ()
+    reached: Mapping[str, bool]
+    is_still: bool = False
+    silent_s: float = 0.0
+    look: Mapping[str, Any] | None = None
+
+
+def judge_nodes(posts: Sequence[NodePost]) -> tuple[Finding, ...]:
+    """What follows about hosts and the links between them; empty when all answer and reach each other."""
+    down = {post.host for post in posts if post.silent_s > SILENT_S and _is_unreached(post.host, posts)}
+    found = [_host_down(post, posts) for post in posts if post.host in down]
+    up = [post for post in posts if post.host not in down and post.silent_s <= SILENT_S]
+    cut = {frozenset((a.host, b.host)) for a, b in combinations(up, 2) if _is_cut(a, b)}
+    if not cut:
+        return tuple(found)
+    good = {host for a, b in combinations(up, 2) if frozenset((a.host, b.host)) not in cut for host in (a.host, b.host)}
+    core = [post for post in up if post.host in good]
+    if core:
+        found += [_host_cut(post, core) for post in up if post.host not in good]
+        cut = {pair for pair in cut if pair <= good}
+    by_host = {post.host: post for post in up}
+    found += [_link_cut(by_host[a], by_host[b], up) for a, b in sorted(map(sorted, cut))]
+    return tuple(found)
+
+
+def _is_unreached(host: str, posts: Sequence[NodePost]) -> bool:
+    """Whether nobody who still posts reaches the host; a host of which there is no news counts as unreached."""
+    return not any(post.reached.get(host) for post in posts if post.host != host and post.silent_s <= SILENT_S)
+
+
+def _is_cut(a: NodePost, b: NodePost) -> bool:
+    return a.reached.get(b.host) is False or b.reached.get(a.host) is False
+
+
+def _severity(posts: Sequence[NodePost]) -> Severity:
+    """An error when ranks stand still meanwhile: a link that nobody needs now is a warning."""
+    return Severity.ERROR if any(post.is_still for post in posts) else Severity.WARNING
+
+
+def _ranks(posts: Sequence[NodePost]) -> tuple[int, ...]:
+    return tuple(sorted(rank for post in posts for rank in post.ranks))
+
+
+def _names(hosts: Sequence[str]) -> str:
+    more = f" and {len(hosts) - MAX_NAMED} more" if len(hosts) > MAX_NAMED else ""
+    return ", ".join(hosts[:MAX_NAMED]) + more
+
+
+def _host_cut(post: NodePost, others: Sequence[NodePost]) -> Finding:
+    names = [other.host for other in others]
+    return Finding(
+        code="L112",
+        severity=_severity([post, *others]),
+        kind=Kind.LINK,
+        cause=Cause.LINK_DOWN,
+        certainty=Certainty.OBSERVED,
+        message=f"host {post.host} is cut off on the job's link: {_names(names)} reach each other and not {post.host}",
+        culprit_ranks=post.ranks,
+        waiting_ranks=_ranks(others),
+        hosts=(post.host,),
+        evidence=(f"{post.host} still posts over the other way",),
+        ruled_out=(f"{_names(names)}: they reach each other",),
+        next=f"check cable, port and driver of {post.host}; restart without it: srun --exclude={post.host}",
+    )
+
+
+def _link_cut(a: NodePost, b: NodePost, up: Sequence[NodePost]) -> Finding:
+    if len(up) == 2:
+        why = "which end is cut cannot be told from two hosts"
+        ruled_out: tuple[str, ...] = ()
+    else:
+        why = "each still reaches another host"
+        ruled_out = (f"{a.host} and {b.host} themselves: each still reaches another host",)
+    return Finding(
+        code="L112",
+        severity=_severity(up),
+        kind=Kind.LINK,
+        cause=Cause.LINK_DOWN,
+        certainty=Certainty.OBSERVED,
+        message=f"hosts {a.host} and {b.host} do not reach each other on the job's link; {why}",
+        waiting_ranks=_ranks(up),
+        hosts=(a.host, b.host),
+        evidence=(f"{a.host} and {b.host} still post over the other way",),
+        ruled_out=ruled_out,
+        next=f"from {a.host} and {b.host} try a third host on that link; then the switch between them",
+    )
+
+
+def _host_down(post: NodePost, posts: Sequence[NodePost]) -> Finding:
+    others = [other for other in posts if other is not post and other.silent_s <= SILENT_S]
+    return Finding(
+        code="L113",
+        severity=Severity.ERROR if others else Severity.WARNING,
+        kind=Kind.LINK,
+        cause=Cause.HOST_DOWN,
+        certainty=Certainty.OBSERVED,
+        message=f"host {post.host} is silent for {post.silent_s:.0f} s, and nobody reaches it on the job's link",
+        culprit_ranks=post.ranks,
+        waiting_ranks=_ranks(others),
+        hosts=(post.host,),
+        ruled_out=(f"{_names([other.host for other in others])}: they post",) if others else (),
+        next=f"look at the console of {post.host}; restart without it: srun --exclude={post.host}",
+    )
