@@ -1,0 +1,113 @@
+"""What a comparison of all copies costs against a training step, in turns in the same processes.
+
+    python benchmarks/drift_cost.py [--steps 12] [--output docs/measured/drift_cost.json]
+
+Two layouts of the preset bloom_tiny on 4 ranks: all of dp replicated (ZeRO-0: each parameter and moment has copies, the
+worst case) and dp 2 x tp 2 with ZeRO-1 (norms and biases alone have copies, the usual case).
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from emberward.data import open_tokenizer
+from emberward.engine import Engine, MicroBatch, build_world
+from emberward.rank._drift import ReplicaWatch
+from emberward.recipe import DriftPolicy, Recipe, load_recipe, mesh_of, resolve
+
+RANKS, WARM_UP = 4, 2
+LAYOUTS = {
+    "dp4 ZeRO-0": ("layout.dp=4", "layout.tp=1", "layout.pp=1", "layout.zero=0"),
+    "dp2 x tp2 ZeRO-1": ("layout.dp=2", "layout.tp=2", "layout.pp=1", "layout.zero=1"),
+}
+
+
+def batches_of(recipe: Recipe) -> list[MicroBatch]:
+    """Random tokens; their values do not matter for the time."""
+    size, length = recipe.batch.micro_batch or 1, recipe.model.seq_len
+    tokens = [torch.randint(0, 256, (size, length + 1)) for _ in range(recipe.batch.accumulation or 1)]
+    return [
+        MicroBatch(tokens=each[:, :-1].clone(), labels=each[:, 1:].clone(), weights=torch.ones(size, length))
+        for each in tokens
+    ]
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds until every rank is done."""
+    dist.barrier()
+    started_s = time.perf_counter()
+    call()
+    dist.barrier()
+    return time.perf_counter() - started_s
+
+
+def measure(name: str, overrides: tuple[str, ...], steps: int) -> dict[str, object]:
+    """The figures of one layout; the same on every rank but for noise."""
+    loaded = load_recipe("bloom_tiny", list(overrides))
+    recipe = resolve(loaded, num_ranks=RANKS, tokenizer_size=open_tokenizer("byte").size).recipe
+    world = build_world(mesh_of(recipe.layout), device=torch.device("cpu"), timeout_s=300)
+    torch.manual_seed(1)
+    engine = Engine(recipe, world)
+    watch = ReplicaWatch(engine, policy=DriftPolicy.REPORT)
+    batches = batches_of(recipe)
+    times: dict[str, list[float]] = {"step": [], "check": []}
+    for step in range(steps + WARM_UP):
+        step_s = timed(lambda step=step: engine.train_step(batches, lr=1e-3, step=step))
+        check_s = timed(lambda step=step: watch.check(step=step + 1, state={"step": step + 1}))
+        if step >= WARM_UP:
+            times["step"].append(step_s)
+            times["check"].append(check_s)
+    ratios = [check / step for check, step in zip(times["check"], times["step"], strict=True)]
+    interval = recipe.health.drift_interval or 1
+    return {
+        "layout": name,
+        "num_copies_of_rank_0": len(engine.replicas()),
+        "bytes_digested_a_rank": watch.num_bytes,
+        "bytes_gathered_a_rank": 4 * 8 * RANKS,
+        "num_pairs": steps,
+        "step_s_median": statistics.median(times["step"]),
+        "check_s_median": statistics.median(times["check"]),
+        "check_over_step_median": statistics.median(ratios),
+        "share_of_time_at_the_default_interval": statistics.median(ratios) / interval,
+    }
+
+
+def main() -> None:
+    """Starts the ranks, or is one."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    if "RANK" not in os.environ:
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
+        rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        raise SystemExit(subprocess.call([*command, *rendezvous, *sys.argv], env=environment))
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    layouts = [measure(name, overrides, options.steps) for name, overrides in LAYOUTS.items()]
+    rank = dist.get_rank()
+    dist.destroy_process_group()
+    if rank != 0:
+        return
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    figures = {"layouts": layouts, "torch": torch.__version__, "commit": commit or None}
+    text = json.dumps(figures, indent=2) + "\n"
+    sys.stdout.write(text)
+    if options.output is not None:
+        options.output.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
