@@ -131,6 +131,9 @@ def main() -> None:
         train(engine, range(3), pp=pp)
         engine.save_checkpoint(folder, tag="step3", client_state={"data_cursor": 123})
         torch.save(state_of(engine), Path(folder) / f"expected_{dist.get_rank()}.pt")
+        straight = train(engine, range(3, 7), pp=pp)
+        if dist.get_rank() == 0:
+            (Path(folder) / "straight.json").write_text(json.dumps(straight))
         return
     tag, out = sys.argv[4], Path(sys.argv[5])
     engine = engine_of(stage, pp=1, is_universal=True)

@@ -59,7 +59,7 @@ def deepspeed_classes():
         sys.modules[parent] = types.ModuleType(parent)
     for module, name in made.items():
         holder = types.ModuleType(module)
-        classes[name] = type(name, (), {"__module__": module})
+        classes[name] = type(name, (), {"__module__": module, "__init__": lambda self, *_: None})
         setattr(holder, name, classes[name])
         sys.modules[module] = holder
     try:

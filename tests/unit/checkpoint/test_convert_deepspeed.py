@@ -11,6 +11,7 @@ from unit.checkpoint.convert_samples import (
     FAMILY,
     KINDS,
     SHAPES,
+    deepspeed_classes,
     equal,
     expected_of,
     unpacked,
@@ -254,3 +255,15 @@ def test_the_command_tells_all_of_it_as_json(tmp_path, family):
     assert [finding["severity"] for finding in said.document["findings"]] == ["warning"] * 3
     assert json.loads(said.out)["num_tensors"] == 8 * 3 + 1
     assert set(SHAPES)
+
+
+def test_what_a_source_does_not_know_is_left_to_the_engine_s_own_configuration(real, tmp_path):
+    """ZeRO 3 keeps no clip in its files: a clip of 0 in its place switched clipping off when ZeRO 1 loaded it."""
+    for name, clip in (("zero1", 1.0), ("zero3", None)):
+        result = tmp_path / name / "step3_universal"
+        checkpoint.export_checkpoint(real / name, result, form=Form.UNIVERSAL, foreign=Foreign())
+        with deepspeed_classes():
+            written = torch.load(result / "zero" / "optimizer_state.pt", weights_only=False)
+        assert written.get("clip_grad") == clip
+        assert written["param_groups"][0]["betas"] == (0.9, 0.999)
+        assert written["optimizer_state_dict"]["state"][0]["step"] == 3

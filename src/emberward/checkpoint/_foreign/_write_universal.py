@@ -182,22 +182,16 @@ def _states(source: Source, params: Sequence[Theirs]) -> dict[str, Any]:
 
 
 def _optimizer(source: Source, params: Sequence[Theirs], step: float) -> dict[str, Any]:
-    """The optimizer's file. `state` has a step for each group, which is all that ZeRO 3 asks of it."""
+    """The optimizer's file. `state` has a step for each group, which is all that ZeRO 3 asks of it.
+
+    What the source does not know (the clip, the loss scale) is left out: an engine then keeps what its own
+    configuration says. A clip of 0 in place of none would switch clipping off in an engine of ZeRO 1.
+    """
     kept = _kept(source, "optimizer")
     base = kept.pop("base_optimizer_state", None) or kept.pop("optimizer_state_dict", None) or {}
     groups = kept.get("param_groups") or base.get("param_groups") or _param_groups(source, params)
-    scaler = Instance(
-        of=Global(module="deepspeed.runtime.fp16.loss_scaler", name="LossScaler"),
-        args=(),
-        is_called=False,
-        state={"cur_scale": 1.0, "dynamic": False},
-    )
     stage = Instance(of=Global(module="deepspeed.runtime.zero.config", name="ZeroStageEnum"), args=(1,), is_called=True)
     return {
-        "loss_scaler": scaler,
-        "dynamic_loss_scale": False,
-        "overflow": False,
-        "clip_grad": 0.0,
         "ds_version": _DS_VERSION,
         **kept,
         "zero_stage": stage,
