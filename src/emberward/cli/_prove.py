@@ -171,6 +171,7 @@ def _declared(recipe: Recipe, job: DryJob) -> tuple[str, ...]:
     lines = [
         "losses and gradients are finite and each step has tokens",
         "each save is written well on every rank, and sampled tokens change no call",
+        "copies that are compared are equal",
         f"device calls follow the rules of {job.transport.value}",
     ]
     if job.eval_samples:
