@@ -1,12 +1,13 @@
 """What the recorder of a live rank costs: a call, a step, memory.
 
-    python benchmarks/recorder_overhead.py [--pairs 40] [--runs 4] [--output docs/measured/recorder_overhead.json]
+    python benchmarks/recorder_overhead.py [--pairs 40] [--output docs/measured/recorder_overhead.json]
 
 Calls: one rank of gloo, the same call with and without the recorder in turn, blocks of 100, the fastest block of each
 and the median of the paired differences; and the recorder's own part alone, around calls that do nothing. Steps: four
-ranks of DDP in one set of processes, blocks of steps with and without in turn, so that the machine's noise falls on
-both ("without" keeps wrappers that pass everything through; what those cost is told apart); and whole runs of the tiny
-preset on two ranks, started with and without in turn. Ratios are with over without.
+ranks of DDP, and two ranks of the tiny preset, each in one set of processes that takes turns, a few steps with and a
+few without, so that the machine's noise falls on both ("without" keeps wrappers that pass everything through; what
+those cost is told apart). Ratios are with over without, of processor time of all ranks together and of time; on a machine
+that others use too the first is the one to believe.
 """
 
 import argparse
@@ -39,7 +40,7 @@ from emberward.sources.ring import Geometry, read_ring
 
 ROOT = Path(__file__).resolve().parents[1]
 RANKS = 4
-BLOCK, STEPS = 100, 8
+BLOCK, STEPS = 100, 4
 
 
 class Done:
@@ -124,8 +125,20 @@ def heart_price() -> float:
     return (time.process_time() - before) / (time.monotonic() - began)
 
 
+def switch(live: LiveRecorder, *, is_on: bool) -> None:
+    """Turns the recorder and its thread on or off."""
+    if live.heart is not None:
+        live.heart.stop()
+        live.heart = None
+    CURRENT.live = live if is_on else None
+    if is_on:
+        heart = Heart(live)
+        live.heart = heart
+        heart.start()
+
+
 def ddp_rank(rank: int, folder: str, pairs: int, answers: Any) -> None:
-    """One of the DDP ranks; rank 0 answers with pairs of seconds a step."""
+    """One of the DDP ranks; answers with rows of seconds and processor seconds, without and with."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     live = attached(folder, rank=rank, world_size=RANKS)
@@ -135,35 +148,27 @@ def ddp_rank(rank: int, folder: str, pairs: int, answers: Any) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     batch = torch.randn(32, width)
 
-    def block(is_on: bool) -> float:
-        if live.heart is not None:
-            live.heart.stop()
-            live.heart = None
-        CURRENT.live = live if is_on else None
-        if is_on:
-            heart = Heart(live)
-            live.heart = heart
-            heart.start()
+    def block(is_on: bool) -> tuple[float, float]:
+        switch(live, is_on=is_on)
         dist.barrier()
-        began = time.perf_counter()
+        began, spent = time.perf_counter(), time.process_time()
         for _ in range(STEPS):
             loss = model(batch).square().mean()
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             dist.all_reduce(loss.detach())
-        return (time.perf_counter() - began) / STEPS
+        return time.perf_counter() - began, time.process_time() - spent
 
     block(True)
     rows = []
     for number in range(pairs):
         order = (False, True) if number % 2 else (True, False)
         found = {is_on: block(is_on) for is_on in order}
-        rows.append((found[False], found[True]))
+        rows.append((*found[False], *found[True]))
     CURRENT.live = live
     dist.destroy_process_group()
-    if rank == 0:
-        answers.put(rows)
+    answers.put(rows)
 
 
 def measure_ddp(pairs: int) -> dict[str, Any]:
@@ -174,7 +179,7 @@ def measure_ddp(pairs: int) -> dict[str, Any]:
     ranks = [context.Process(target=ddp_rank, args=(rank, folder, pairs, answers)) for rank in range(RANKS)]
     for process in ranks:
         process.start()
-    rows = answers.get(timeout=600)
+    rows = [answers.get(timeout=600) for _ in ranks]
     for process in ranks:
         process.join()
     view = read_ring(next(Path(folder).glob("rank00000-*.ring")))
@@ -182,94 +187,107 @@ def measure_ddp(pairs: int) -> dict[str, Any]:
     return {**_ratios(rows), "block_steps": STEPS, "calls_a_step": 1 + 8, "problems": list(view.problems)}
 
 
-def _ratios(rows: list[tuple[float, float]]) -> dict[str, Any]:
-    ratios = sorted(on / off for off, on in rows)
-    quarter = len(ratios) // 4
+def _ratios(ranks: list[list[tuple[float, float, float, float]]]) -> dict[str, Any]:
+    """Of rows of each rank: the ratios of blocks, with over without, all ranks together."""
+    rows = [tuple(map(sum, zip(*block, strict=True))) for block in zip(*ranks, strict=True)]
+    spent = sorted(row[3] / row[1] for row in rows)
+    took = sorted(row[2] / row[0] for row in rows)
+    quarter = len(rows) // 4
     return {
         "num_pairs": len(rows),
-        "step_s_without_median": statistics.median(row[0] for row in rows),
-        "step_s_with_median": statistics.median(row[1] for row in rows),
-        "ratio_median": statistics.median(ratios),
-        "ratio_quartiles": [ratios[quarter], ratios[-1 - quarter]],
-        "ratio_of_fastest": min(row[1] for row in rows) / min(row[0] for row in rows),
+        "step_s_without_median": statistics.median(row[0] for row in rows) / STEPS / len(ranks),
+        "step_cpu_s_without_median": statistics.median(row[1] for row in rows) / STEPS / len(ranks),
+        "cpu_ratio_median": statistics.median(spent),
+        "cpu_ratio_quartiles": [spent[quarter], spent[-1 - quarter]],
+        "cpu_ratio_of_sums": sum(row[3] for row in rows) / sum(row[1] for row in rows),
+        "time_ratio_median": statistics.median(took),
+        "time_ratio_quartiles": [took[quarter], took[-1 - quarter]],
     }
 
 
-def measure_preset(runs: int) -> dict[str, Any]:
-    """Whole runs of the tiny preset on two ranks: the ratio of the median step with the recorder to without."""
+def measure_preset(pairs: int) -> dict[str, Any]:
+    """Two ranks of the tiny preset under the recorder, which takes turns."""
     sys.path.insert(0, str(ROOT / "tests"))
     from ranks.runs import make_run, write_text
 
-    rows, memory = [], []
     with tempfile.TemporaryDirectory() as place:
-        text = write_text(Path(place) / "text", num_files=200)
-        for number in range(runs):
-            found: dict[bool, float] = {}
-            for is_on in (False, True) if number % 2 else (True, False):
-                layout = ("layout.dp=2", "layout.tp=1", "layout.pp=1")
-                sizes = ("steps=60", "evaluation.interval=1000", "save.interval=1000", "log.events=0")
-                path = make_run(Path(place) / f"run{number}{is_on}", 2, *layout, *sizes, text=text)
-                found[is_on], used = preset_run(path, is_on=is_on)
-                memory.append((is_on, used))
-            rows.append((found[False], found[True]))
-    used = {is_on: statistics.median(size for on, size in memory if on is is_on) for is_on in (False, True)}
-    return {**_ratios(rows), "peak_memory_with_minus_without_bytes": used[True] - used[False]}
-
-
-def preset_run(path: Path, *, is_on: bool) -> tuple[float, int]:
-    """The median seconds of a step of one run, and the peak memory of its processes together."""
-    rings = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    base = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "PYTHONWARNINGS": "ignore",
-    }
-    base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    environment = attach_environment(base, ring_folder=rings) if is_on else base
-    command = [sys.executable, "-c", CHILD, str(path)]
-    ranks = [
-        subprocess.Popen(
-            command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=subprocess.PIPE
+        layout = ("layout.dp=2", "layout.tp=1", "layout.pp=1", "model.hidden=128", "model.seq_len=128")
+        sizes = (
+            f"steps={(2 * pairs + 2) * STEPS}",
+            "evaluation.interval=100000",
+            "save.interval=100000",
+            "log.events=0",
         )
-        for rank in (0, 1)
-    ]
-    peak = sum(int(rank.communicate()[0].split()[-1]) for rank in ranks)
-    if is_on:
-        assert len(list(rings.glob("*.ring"))) == 2, "both ranks recorded"
-    shutil.rmtree(rings)
-    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    return statistics.median(line["step_s"] for line in lines[5:]), peak * 1024
+        path = make_run(Path(place) / "run", 2, *layout, *sizes, text=write_text(Path(place) / "text", num_files=200))
+        rings = Path(tempfile.mkdtemp(dir="/dev/shm"))
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = sock.getsockname()[1]
+        base = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONWARNINGS": "ignore"}
+        environment = attach_environment(base, ring_folder=rings)
+        command = [sys.executable, __file__, "--rank-of", str(path)]
+        ranks = [
+            subprocess.Popen(
+                command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=subprocess.DEVNULL
+            )
+            for rank in (0, 1)
+        ]
+        for rank in ranks:
+            rank.wait()
+        rows = [json.loads((path / f"blocks{rank}.json").read_text(encoding="utf-8")) for rank in (0, 1)]
+        shutil.rmtree(rings)
+    return _ratios(rows)
 
 
-CHILD = """
-import resource, runpy, sys
-sys.argv = ["rank", "--folder", sys.argv[1]]
-try:
+def preset_rank(path: str) -> None:
+    """A rank of the preset whose recorder takes turns; leaves its rows in the run's folder."""
+    import runpy
+
+    from emberward.rank._trainer import Trainer
+
+    blocks: list[list[float]] = []
+    one_step = Trainer._one_step
+    kept: list[LiveRecorder] = []
+
+    def step(trainer: Trainer, loader: Any) -> Any:
+        block, first = divmod(trainer.position.step, STEPS)
+        if not kept and CURRENT.live is not None:
+            kept.append(CURRENT.live)
+        if first == 0:
+            # All but the last block have ended; the first pair warms up. A rank leaves without looking back.
+            pairs = zip(blocks[2::2], blocks[3::2], strict=False)
+            answer = Path(path) / f"blocks{trainer.world.rank}.json"
+            answer.write_text(json.dumps([[*off, *on] for off, on in pairs]), encoding="utf-8")
+            switch(kept[0], is_on=block % 2 == 1)
+            blocks.append([0.0, 0.0])
+        began, spent = time.perf_counter(), time.process_time()
+        totals = one_step(trainer, loader)
+        blocks[-1][0] += time.perf_counter() - began
+        blocks[-1][1] += time.process_time() - spent
+        return totals
+
+    Trainer._one_step = step  # type: ignore[method-assign]
+    sys.argv = ["rank", "--folder", path]
     runpy.run_module("emberward.rank", run_name="__main__")
-except SystemExit:
-    pass
-sys.stdout.write(f"\\n{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\\n")
-"""
 
 
 def main() -> None:
     """Measures and prints, or writes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=40)
-    parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--parts", default="calls,ddp,preset")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--rank-of", help="(a rank of the preset itself)")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.rank_of is not None:
+        preset_rank(options.rank_of)
+        return
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "calls": lambda: measure_calls(options.pairs),
         "ddp": lambda: measure_ddp(options.pairs),
-        "preset": lambda: measure_preset(options.runs),
+        "preset": lambda: measure_preset(options.pairs),
     }
     figures: dict[str, Any] = {}
     if options.output is not None and options.output.exists():
