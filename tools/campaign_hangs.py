@@ -34,6 +34,7 @@ from emberward.sources.ring import find_rings, read_ring  # noqa: E402
 OUT = ROOT / "docs" / "measured" / "hangs.json"
 LIMIT_S = 60.0
 LENGTHS_S = (10.0, 60.0)
+DUMPS_LIMIT_S = 8.0
 
 
 def brief(finding: Finding, truth: Truth, pids: list[int]) -> dict[str, Any]:
@@ -56,6 +57,10 @@ def keep_dumps(job: HangJob, folder: Path) -> tuple[Path, Path]:
     flights, stacks = folder / "flights", folder / "stacks"
     for each in (flights, stacks):
         each.mkdir(parents=True)
+    # The recorder copies torch's own once nothing moves; it may be a moment behind on a busy machine.
+    end = time.monotonic() + DUMPS_LIMIT_S
+    while time.monotonic() < end and not all(read_ring(path).flight for path in find_rings(job.ring_folder)):
+        time.sleep(0.5)
     for path in find_rings(job.ring_folder):
         view = read_ring(path)
         if view.flight is not None and view.rank is not None:
@@ -70,6 +75,14 @@ def keep_dumps(job: HangJob, folder: Path) -> tuple[Path, Path]:
         if done.returncode == 0:
             (stacks / f"stacks_rank_{rank}.json").write_bytes(done.stdout)
     return flights, stacks
+
+
+def both(flights: Path, stacks: Path) -> Path:
+    """One folder with the dumps of both: two folders would be two incidents."""
+    folder = flights.parent / "both"
+    shutil.copytree(flights, folder)
+    shutil.copytree(stacks, folder, dirs_exist_ok=True)
+    return folder
 
 
 def explained(truth: Truth, pids: list[int], *paths: Path) -> dict[str, Any] | None:
@@ -92,7 +105,7 @@ def run_hang(name: str, nursery: Nursery, scratch: Path) -> dict[str, Any]:
         dumps = {
             "flights": explained(truth, job.pids, flights),
             "stacks": explained(truth, job.pids, stacks),
-            "both": explained(truth, job.pids, flights, stacks),
+            "both": explained(truth, job.pids, both(flights, stacks)),
         }
         left = job.has_left()
         pids = list(job.pids)
@@ -107,7 +120,7 @@ def run_hang(name: str, nursery: Nursery, scratch: Path) -> dict[str, Any]:
         "verdict": None if final is None else brief(final[1], truth, pids),
         "others": sorted({f"{f.severity.value} {f.cause.value}" for _, f in said[:-1]}),
         "dumps": dumps,
-        "left": left,
+        "is_hung": not truth.ends and not left,
     }
 
 
@@ -155,7 +168,8 @@ def summary(hangs: list[dict[str, Any]], alive: list[dict[str, Any]]) -> dict[st
     words = [run["first_word_s"] for run in hangs if run["first_word_s"] is not None]
 
     def share(form: str) -> str:
-        told = [run["dumps"][form] for run in hangs if run["dumps"][form] is not None]
+        # A job that has ended leaves no dump, and one that is only wrong has no hang to dump.
+        told = [run["dumps"][form] for run in hangs if run["dumps"][form] is not None and run["is_hung"]]
         return (
             f"{sum(not item['wrong'] for item in told)} all right, {sum('ranks' not in item['wrong'] for item in told)}"
             f" ranks right, of {len(told)}"

@@ -206,6 +206,7 @@ def watch(job: HangJob, *, until: Severity, limit_s: float, poll_s: float = 1.0)
         if fault is not None and any(f.severity in enough for f in report.findings):
             return seen
         if job.has_left():
+            seen.said += [(after, finding) for finding in watcher.end(job.exits()).findings]
             return seen
         if len(job.exits()) == len(job.pids):
             last = watcher.end(job.exits())

@@ -340,6 +340,8 @@ class FlightReader:
                 flight.groups[name] = GroupPart(
                     name=name, ranks=ranks, seqs=[], signatures=[], entries=[], enqueued=0, completed=0
                 )
+        # A damaged row may name another group than the rest of its number: it cannot be placed.
+        flight.pending = [call for call in flight.pending if call.group in flight.groups]
         flight.pending.sort(key=lambda call: call.record)
         flight.p2p_pending = [call for call in flight.pending if call.is_p2p]
         self._times(flight, created)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from emberward.events import Trace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import check
+from emberward.sources.dumps._creation import creation_findings
 from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._flight import KNOWN_VERSIONS
 from emberward.sources.dumps._frames import ProcessStacks
@@ -72,7 +73,9 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
     by_rank = {r.process.rank: r for r in own if r.process.rank is not None and r.kind not in HELPERS}
     findings: list[Finding] = []
     flight_judge = None
-    if evidence.flights:
+    created = creation_findings([r for r in own if r.kind not in HELPERS])
+    findings += created
+    if evidence.flights and not created:
         by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
         flight_judge = FlightJudge(evidence, by_rank, by_pid)
         findings += flight_judge.judge()

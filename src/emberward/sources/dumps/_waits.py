@@ -126,7 +126,8 @@ _SOURCE = (
     (StackClass.FILE_READ, re.compile(r"\bopen\(|\.read\w*\(|os\.read\(|np\.load\(|torch\.load\(|readline")),
     (
         StackClass.LOCK,
-        re.compile(r"\.acquire\(|with [\w.]*(?:lock|mutex|cond)\w*\s*:|\.get\(\)", re.IGNORECASE),
+        # What enters a plain name in C, without a frame of its own, is a lock, a condition or a semaphore.
+        re.compile(r"\.acquire\(|^\s*with [\w.]+(?:\[[^\]]*\])?\s*:|\.get\(\)", re.IGNORECASE),
     ),
     (StackClass.DEVICE_SYNC, re.compile(r"\.item\(\)|\.tolist\(\)|\.cpu\(\)|synchronize\(")),
 )

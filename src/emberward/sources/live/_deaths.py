@@ -117,8 +117,11 @@ def death_findings(look: Look, exits: Mapping[int, int], *, waiting: Sequence[in
     """
     words = [w for r, seen in look.ranks.items() if (w := last_word(seen, exits.get(r))) is not None]
     ends = (Cause.MAIN_EXITED, Cause.UNEVEN_DATA)
+    has_echo = any(word.is_echo for word in words)
     if not waiting:
         words = [word for word in words if word.cause not in ends]
+        # A program may end by os._exit, which leaves no mark: alone, that it is gone tells of no fault.
+        words = [word for word in words if has_echo or word.certainty is Certainty.OBSERVED or word.rank in exits]
     if not words:
         return []
     firsts = [word for word in words if not word.is_echo] or [max(words, key=lambda word: word.age_s)]

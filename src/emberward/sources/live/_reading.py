@@ -28,16 +28,7 @@ _BY_CALL = {
     WaitingIn.FILE_LOCK: StackClass.LOCK,
 }
 _OPEN_TO_FACTS = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
-_CREATORS = frozenset({"new_group", "_new_group_with_tag", "_new_process_group_helper", "split_group", "new_subgroups"})
-_CREATOR_FILES = ("torch/distributed/device_mesh.py", "torch/distributed/distributed_c10d.py")
 _PEER_CALLS = frozenset({StackClass.COLLECTIVE, StackClass.P2P, StackClass.BACKWARD})
-MAX_OUTER = 60
-
-
-def is_creating(thread: ThreadStack | None) -> bool:
-    """Whether the thread creates a process group, which waits for all ranks."""
-    frames = () if thread is None else thread.frames[:MAX_OUTER]
-    return any(f.function in _CREATORS and f.file.endswith(_CREATOR_FILES) for f in frames)
 
 
 class Reader:

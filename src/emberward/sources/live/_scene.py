@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from emberward.sources.dumps import (
     WAITING,
@@ -14,10 +15,11 @@ from emberward.sources.dumps import (
     RankFlight,
     Reading,
     StackClass,
+    is_creating,
 )
 from emberward.sources.live._look import Look, RankLook, RingFacts
 from emberward.sources.live._motion import Motion, motions
-from emberward.sources.live._reading import Reader, is_creating, peer_thread
+from emberward.sources.live._reading import Reader, peer_thread
 
 
 def no_source(_: Frame) -> str | None:
@@ -85,6 +87,13 @@ class Scene:
             return replace(reading, kind=StackClass.COLLECTIVE)
         return reading
 
+    def ranked_readings(self) -> list[Reading]:
+        """The readings, each of which names its rank and host."""
+        return [
+            replace(reading, process=replace(reading.process, rank=rank, host=self.look.ranks[rank].host))
+            for rank, reading in self.readings.items()
+        ]
+
     def waiting(self) -> tuple[int, ...]:
         """Ranks that are alive and wait in a call for somebody."""
         out = []
@@ -118,6 +127,31 @@ class Scene:
         return frozenset(free)
 
 
+def _past_entries(rings: Mapping[int, RingFacts]) -> dict[int, list[dict[str, Any]]]:
+    """Each rank's completed calls, of each group up to the last that every rank had completed when it was read.
+
+    Ranks are read one after the other: without a common end, a call that differs and one too many look alike.
+    """
+    done = {
+        rank: [e for e in ring.flight.get("entries", ()) if isinstance(e, dict) and e.get("retired")]
+        for rank, ring in rings.items()
+    }
+    ends: dict[str, int] = {}
+    for entries in done.values():
+        last: dict[str, int] = {}
+        for entry in entries:
+            if not entry["is_p2p"]:
+                last[str(entry["process_group"])] = max(
+                    last.get(str(entry["process_group"]), 0), entry["collective_seq_id"]
+                )
+        for name, seq in last.items():
+            ends[name] = min(ends.get(name, seq), seq)
+    return {
+        rank: [e for e in entries if not e["is_p2p"] and e["collective_seq_id"] <= ends[str(e["process_group"])]]
+        for rank, entries in done.items()
+    }
+
+
 def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict[int, RankFlight]:
     """Each rank's calls as a dump of its own; a ring that cannot be believed is left out.
 
@@ -125,10 +159,9 @@ def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict
     """
     reader = FlightReader()
     out = {}
+    past = _past_entries(rings) if is_past else {}
     for rank, ring in rings.items():
-        flight = dict(ring.flight)
-        if is_past:
-            flight["entries"] = [e for e in flight.get("entries", ()) if isinstance(e, dict) and e.get("retired")]
+        flight = {**ring.flight, "entries": past[rank]} if is_past else dict(ring.flight)
         try:
             out[rank] = reader.read(flight, rank=rank, path=f"ring of rank {rank}")
         except (DumpFormatError, KeyError, TypeError, ValueError):

@@ -1,0 +1,60 @@
+"""A process group that not every rank creates: ``new_group`` waits for its members, and a mesh for all."""
+
+from collections.abc import Collection, Sequence
+
+from emberward.findings import Cause, Certainty, Finding, Kind
+from emberward.sources.dumps._frames import ThreadStack
+from emberward.sources.dumps._say import hang_finding, ranks_text, verb
+from emberward.sources.dumps._waits import WAITING, Reading, StackClass
+
+_CREATORS = frozenset({"new_group", "_new_group_with_tag", "_new_process_group_helper", "split_group", "new_subgroups"})
+_CREATOR_FILES = ("torch/distributed/device_mesh.py", "torch/distributed/distributed_c10d.py")
+_BEHIND = frozenset({*WAITING, StackClass.STORE_WAIT, StackClass.EXIT})
+"""What a rank does that passed the creation by and now waits for those in it."""
+
+
+def is_creating(thread: ThreadStack | None) -> bool:
+    """Whether the thread is in the creation of a process group."""
+    frames = () if thread is None else thread.frames
+    return any(f.function in _CREATORS and f.file.endswith(_CREATOR_FILES) for f in frames)
+
+
+def creation_findings(readings: Sequence[Reading], members: Collection[int] = ()) -> list[Finding]:
+    """A finding when some ranks are in a group's creation and all others wait in something else; else none.
+
+    `members`: the ranks of the group that is made, where somebody knows them.
+    """
+    ranked = [reading for reading in readings if reading.process.rank is not None]
+    creators = [reading for reading in ranked if is_creating(reading.process.main)]
+    others = [reading for reading in ranked if reading not in creators]
+    if not creators or not others or len(ranked) < len(readings):
+        return []
+    if any(reading.kind not in _BEHIND for reading in others):
+        return []
+    inside = {reading.process.rank for reading in creators}
+    is_lone = len(creators) < len(others) and inside != set(members)
+    culprits, rest = (creators, others) if is_lone else (others, creators)
+    ranks = [r.process.rank for r in culprits if r.process.rank is not None]
+    waiting = [r.process.rank for r in rest if r.process.rank is not None]
+    what = (
+        f"{ranks_text(ranks)} {verb(ranks, 'creates', 'create')} a group that the others do not create"
+        if is_lone
+        else f"{ranks_text(ranks)} {verb(ranks, 'does', 'do')} not create the group that "
+        f"{ranks_text(waiting)} {verb(waiting, 'creates', 'create')} at {rest[0].site}"
+    )
+    return [
+        hang_finding(
+            "H129",
+            what,
+            kind=Kind.MISSING,
+            cause=Cause.MISSING_GROUP,
+            certainty=Certainty.OBSERVED,
+            ranks=ranks,
+            waiting=waiting,
+            hosts=[r.process.host for r in culprits if r.process.host is not None],
+            site=culprits[0].site,
+            evidence=[f"rank {r.process.rank} {r.text}" for r in [*creators[:3], *others[:3]]],
+            ruled_out=("a busy rank: every rank waits",),
+            next_step="call new_group on every rank of the job, members or not, in the same order",
+        )
+    ]
