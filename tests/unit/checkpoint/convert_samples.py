@@ -77,18 +77,9 @@ SHAPES = {
     "2.out.weight": ((4, 4), 1),
     "2.up.weight": ((16, 4), 0),
 }
-FAMILY = """
-family: tiny-megatron
-tensors:
-  - {ours: embed.weight, theirs: 1.embed.weight, split: 0, vocab: true}
-  - {ours: "blocks.{layer}.norm.weight", theirs: "{layer+2}.norm.weight"}
-  - {ours: "blocks.{layer}.norm.bias", theirs: "{layer+2}.norm.bias"}
-  - ours: ["blocks.{layer}.q.weight", "blocks.{layer}.k.weight", "blocks.{layer}.v.weight"]
-    theirs: "{layer+2}.qkv.weight"
-    split: 0
-  - {ours: "blocks.{layer}.out.weight", theirs: "{layer+2}.out.weight", split: 1}
-  - {ours: "blocks.{layer}.up.weight", theirs: "{layer+2}.up.weight", split: 0, parts: 2}
-"""
+PAGE = Path(__file__).parents[3] / "docs" / "convert.md"
+FAMILY = PAGE.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+"""The example of the page, so that it is true."""
 KINDS = ("fp32", "exp_avg", "exp_avg_sq")
 
 
