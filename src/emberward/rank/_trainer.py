@@ -139,7 +139,7 @@ class Trainer:
                     outcome = Outcome.STOPPED
                     self.is_switched_off = totals.num_switches > 0
                     break
-                if (keep is not None or self._is_due(self.recipe.save.interval)) and self.position.step < self.steps:
+                if keep is not None or (self._is_due(self.recipe.save.interval) and self.position.step < self.steps):
                     self.save()
                 if keep is not None:
                     self._saver.name_last(keep)
