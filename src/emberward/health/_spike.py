@@ -170,7 +170,7 @@ class SpikeWatch:
 
 def spike_finding(seen: SpikeSeen, *, save_before: int | None) -> Finding:
     """R103 when a spike began, R104 when it ended or stayed. `save_before` is the step of the save kept from before."""
-    kept = "no save is older than it" if save_before is None else f"the save of step {save_before} is kept"
+    kept = "no save from before it is kept" if save_before is None else f"the save of step {save_before} is kept"
     ordinary = f"ordinary steps: gradient norm {seen.norm_median:.4g}, loss {seen.loss_median:.4f} (medians)"
     rewind = "" if save_before is None else f"emberward train RECIPE --rewind {save_before} --skip-samples N"
     match seen.turn:

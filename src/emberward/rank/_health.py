@@ -123,21 +123,31 @@ class RunHealth:
 
     def _on_spike(self, seen: SpikeSeen) -> str | None:
         if seen.turn is SpikeTurn.BEGAN:
-            newest = checkpoint.latest(self._folder.checkpoints)
-            self._kept_step = None if newest is None else checkpoint.read_manifest(newest).step
-            if newest is not None and self._engine.world.rank == 0:
-                checkpoint.name_save(newest, f"before-spike-{seen.first_step}")
+            self._kept_step = self._keep_newest(f"before-spike-{seen.first_step}")
         finding = spike_finding(seen, save_before=self._kept_step)
         self._write(finding)
         if seen.turn is SpikeTurn.BEGAN and self._recipe.health.on_spike is SpikePolicy.STOP:
             raise EmberwardError(
                 finding.message,
                 code=finding.code,
-                expected=f"a gradient norm below {self._recipe.health.spike_ratio:g} medians",
+                expected="a gradient norm and a loss at their usual level",
                 found="; ".join(finding.evidence),
                 next=finding.next,
             )
         return f"after-spike-{seen.first_step}" if seen.turn is SpikeTurn.OVER else None
+
+    def _keep_newest(self, name: str) -> int | None:
+        """The step of the newest save, which rank 0 gives a name so that it stays; None when there is none to keep."""
+        newest = checkpoint.latest(self._folder.checkpoints)
+        if newest is None:
+            return None
+        try:
+            if self._engine.world.rank == 0:
+                checkpoint.name_save(newest, name)
+            return checkpoint.read_manifest(newest).step
+        except (OSError, ValueError, EmberwardError):
+            # A save that cannot be named, or has names enough, is not worth the run: the finding says none is kept.
+            return None
 
     def _end_phase(self, step: int) -> None:
         if self._enter is not None:
