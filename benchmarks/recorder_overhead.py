@@ -6,8 +6,8 @@ Calls: one rank of gloo, the same call with and without the recorder in turn, bl
 and the median of the paired differences; and the recorder's own part alone, around calls that do nothing. Steps: four
 ranks of DDP, and two ranks of the tiny preset, each in one set of processes that takes turns, a few steps with and a
 few without, so that the machine's noise falls on both ("without" keeps wrappers that pass everything through; what
-those cost is told apart). Ratios are with over without, of processor time of all ranks together and of time; on a machine
-that others use too the first is the one to believe.
+those cost is told apart). Ratios are with over without, of processor time of all ranks together and of time; on a
+machine that others use too the first is the one to believe.
 """
 
 import argparse

@@ -21,6 +21,8 @@ from torch.distributed import distributed_c10d
 from emberward.sources._live import LiveRecorder
 
 BEAT_S = 0.1
+MAX_END_S = 5.0
+"""A thread that comes back from torch into an interpreter that is being taken down would end the process badly."""
 MAX_LOOKED_AT = 64
 """Calls under way whose works are asked at each beat whether they are done."""
 QUIET_S = 1.0
@@ -81,10 +83,10 @@ class Heart(threading.Thread):
         self._dump = _dump_function()
 
     def stop(self) -> None:
-        """Ends the beats; waits a moment for the one under way."""
+        """Ends the beats; waits for the one under way, at most MAX_END_S."""
         self._end.set()
         if self is not threading.current_thread():
-            self.join(timeout=1.0)
+            self.join(timeout=MAX_END_S)
 
     def run(self) -> None:
         """See [Note: what is seen from beside]."""

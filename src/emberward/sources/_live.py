@@ -231,6 +231,14 @@ class LiveRecorder:
                 else:
                     self.writer.raised(number)
 
+    def is_counted(self, optimizer: object) -> bool:
+        """Whether this optimizer's steps are the steps. Never raises."""
+        try:
+            return self.steps.is_counted(optimizer)
+        except TypeError as error:
+            self.problem("an optimizer that cannot be referred to", error)
+            return False
+
     # -- a program that tells its phases -----------------------------------------------------------------------------
 
     def enter(self, phase: Phase) -> None:

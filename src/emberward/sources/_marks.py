@@ -88,13 +88,23 @@ def _begin(live: LiveRecorder | None, kind: MarkKind, name: str | None = None) -
 
 
 def _end(live: LiveRecorder | None, number: int | None) -> None:
-    """Ends the mark. Never raises."""
-    if live is None or number is None:
+    """Ends the mark. Never raises, and writes nothing in a child that was forked since it began."""
+    if live is None or number is None or CURRENT.live is not live:
         return
     try:
         live.writer.end(number)
     except Exception as error:  # noqa: BLE001 (a mark is not worth the program)
         live.problem("an end not marked", error)
+
+
+def _moment(live: LiveRecorder | None, kind: MarkKind, name: str | None = None) -> None:
+    """Notes something that happens now. Never raises."""
+    if live is None or CURRENT.live is not live:
+        return
+    try:
+        live.writer.moment(kind, name)
+    except Exception as error:  # noqa: BLE001 (a mark is not worth the program)
+        live.problem(f"{kind.value} not marked", error)
 
 
 # -- steps and data ----------------------------------------------------------------------------------------------------
@@ -103,7 +113,7 @@ def _end(live: LiveRecorder | None, number: int | None) -> None:
 def _before_step(optimizer: Any, args: Any, named: Any) -> None:
     del args, named
     live = CURRENT.live
-    if live is not None and live.steps.is_counted(optimizer):
+    if live is not None and live.is_counted(optimizer):
         _end_evaluation(live)
         live.steps.mark = _begin(live, MarkKind.OPTIMIZER)
 
@@ -111,12 +121,15 @@ def _before_step(optimizer: Any, args: Any, named: Any) -> None:
 def _after_step(optimizer: Any, args: Any, named: Any) -> None:
     del args, named
     live = CURRENT.live
-    if live is None or not live.steps.is_counted(optimizer):
+    if live is None or not live.is_counted(optimizer):
         return
     _end(live, live.steps.mark)
     live.steps.mark = None
-    if not live.steps.is_told:
-        live.steps.end(live.writer)
+    try:
+        if not live.steps.is_told:
+            live.steps.end(live.writer)
+    except Exception as error:  # noqa: BLE001 (a mark is not worth the program)
+        live.problem("a step not marked", error)
 
 
 def _wrapped_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -127,8 +140,7 @@ def _wrapped_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             return original(iterator)
         except StopIteration:
-            if live is not None:
-                live.writer.moment(MarkKind.DATA_END)
+            _moment(live, MarkKind.DATA_END)
             raise
         finally:
             _end(live, number)
@@ -167,8 +179,8 @@ def _wrapped_eval(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return original(module)
         live = CURRENT.live
         if live is not None and live.steps.evaluation is None and module.training and _is_main():
-            live.steps.evaluation = _begin(live, MarkKind.EVAL, type(module).__name__)
             live.steps.evaluated = ref(module)
+            live.steps.evaluation = _begin(live, MarkKind.EVAL, type(module).__name__)
         return original(module)
 
     return eval
@@ -272,7 +284,7 @@ def _main_ends() -> None:
         return
     # Set by Python before it calls sys.excepthook: there even when a program put a hook of its own over ours.
     error = getattr(sys, "last_value", None)
-    live.writer.moment(MarkKind.MAIN_EXITED, None if error is None else type(error).__name__)
+    _moment(live, MarkKind.MAIN_EXITED, None if error is None else type(error).__name__)
 
 
 def _process_ends() -> None:

@@ -173,10 +173,13 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
         except BaseException:
             live.writer.raised(number)
             raise
-        if work is None:
-            live.writer.done(number, known.number, is_transfer=is_transfer)
-        else:
-            live.await_work(work, (ref(work), number, known.number, is_transfer, is_sync, ends_at_wait, True))
+        try:
+            if work is None:
+                live.writer.done(number, known.number, is_transfer=is_transfer)
+            else:
+                live.await_work(work, (ref(work), number, known.number, is_transfer, is_sync, ends_at_wait, True))
+        except Exception as error:  # noqa: BLE001 (a work of a kind that cannot be referred to: its end is not recorded)
+            live.problem(f"the end of {method} not recorded", error)
         return work
 
     return call
@@ -313,7 +316,7 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
             live.local.is_functional = False
         if pending is not None:
             # Of the tensors of a coalesced call the last one stands for all: they are one call.
-            tensor = result[-1] if isinstance(result, list | tuple) and result else result
+            tensor = result[-1] if type(result) in (list, tuple) and result else result
             if isinstance(tensor, Tensor):
                 elem = getattr(tensor, "elem", tensor)
                 number, group, ends_at_wait = pending
@@ -372,15 +375,14 @@ def _wrapped_helper(original: Callable[..., Any]) -> Callable[..., Any]:
         live = CURRENT.live
         if live is None:
             return original(group_size, group_rank, ranks, *args, **named)
-        is_world = not ranks
-        members = list(range(group_size)) if is_world else list(ranks)
-        is_local = getattr(live.local, "is_local", False)
-        label = "world" if is_world else named.get("group_desc")
-        is_member = group_rank >= 0 if is_world else _own_rank() in members
-        known = live.made(members, label=label, is_world=is_world, is_member=is_member, ends_at_wait=False)
-        if live.before is not None and not is_world:
+        try:
+            known, number = _note_creation(live, group_size, ranks, named.get("group_desc"))
+        except Exception as error:  # noqa: BLE001 (an unknown way to make a group: it is made, and is not known)
+            live.problem("creation of a group not recorded", error)
+            return original(group_size, group_rank, ranks, *args, **named)
+        if live.before is not None and ranks:
+            is_local = getattr(live.local, "is_local", False)
             live.before(GroupCreate(group=known.group, members=known.group.ranks if is_local else None))
-        number = None if is_world else live.creating(known, is_local=is_local)
         try:
             made = original(group_size, group_rank, ranks, *args, **named)
         except BaseException:
@@ -392,10 +394,27 @@ def _wrapped_helper(original: Callable[..., Any]) -> Callable[..., Any]:
         handle = made[0]
         if isinstance(handle, ProcessGroup):
             known.ends_at_wait = _ends_at_wait(handle)
-            live.know(handle, distributed_c10d._world.pg_names[handle], known)
+            live.know(handle, distributed_c10d._world.pg_names.get(handle, ""), known)
         return made
 
     return helper
+
+
+def _note_creation(
+    live: LiveRecorder, group_size: int, ranks: Sequence[int], label: str | None
+) -> tuple[KnownGroup, int | None]:
+    """The group that is about to be made, and its call's number; None for the world's, which every rank makes first."""
+    is_world = not ranks
+    members = list(range(group_size)) if is_world else list(ranks)
+    known = live.made(
+        members,
+        label="world" if is_world else label,
+        is_world=is_world,
+        is_member=is_world or _own_rank() in members,
+        ends_at_wait=False,
+    )
+    is_local = getattr(live.local, "is_local", False)
+    return known, None if is_world else live.creating(known, is_local=is_local)
 
 
 def _own_rank() -> int | None:

@@ -40,6 +40,9 @@ from emberward.sources.ring._view import Certified, FlightCopy, GroupCount, Mark
 MAX_FLIGHT_BYTES = 64 << 20
 """A copy of the flight recorder that is longer when unpacked is not believed."""
 
+MAX_TRIES = 3
+"""A head that does not fit its check is read again: the process may be writing its rank at this moment."""
+
 
 def read_ring(path: Path, *, num_events: int | None = None) -> RingView:
     """What the ring at `path` holds now; of its calls the last `num_events`, or all that it keeps.
@@ -47,14 +50,18 @@ def read_ring(path: Path, *, num_events: int | None = None) -> RingView:
     A view that is not `is_readable` says in `problems` why there is nothing in it. Blocks on the disk under the file
     alone; ``num_events=0`` reads in about a millisecond.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_RING_BYTES + 1)
-    except OSError as error:
-        return _unreadable(path, f"cannot be read: {error.strerror or error}")
-    if len(data) > MAX_RING_BYTES:
-        return _unreadable(path, f"is longer than {MAX_RING_BYTES} bytes")
-    return view_of(data, path=path, now_ns=time.monotonic_ns(), now_unix=time.time(), num_events=num_events)
+    for _ in range(MAX_TRIES):
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_RING_BYTES + 1)
+        except OSError as error:
+            return _unreadable(path, f"cannot be read: {error.strerror or error}")
+        if len(data) > MAX_RING_BYTES:
+            return _unreadable(path, f"is longer than {MAX_RING_BYTES} bytes")
+        view = view_of(data, path=path, now_ns=time.monotonic_ns(), now_unix=time.time(), num_events=num_events)
+        if view.is_readable:
+            break
+    return view
 
 
 def view_of(

@@ -26,7 +26,8 @@ class Table:
         self._area = area
         self._start = start
         self._size = size
-        self._lock = threading.Lock()
+        # A signal's handler may come here while its own thread is here already.
+        self._lock = threading.RLock()
         self._ids: dict[tuple[int, bytes], int] = {}
         self._num_records = 0
         self.used = 0
@@ -81,13 +82,14 @@ class Table:
                 self._ids[key] = 0
                 return 0
             at = self._start + self.used
+            self.used += size
+            self._num_records += 1
+            number = self._num_records
             record = RECORD.pack(0, kind, len(payload))[4:] + payload
             self._area[at + 4 : at + 4 + len(record)] = record
             self._area[at : at + 4] = zlib.crc32(record).to_bytes(4, "little")
-            self.used += size
-            self._num_records += 1
-            self._ids[key] = self._num_records
-            return self._num_records
+            self._ids[key] = number
+            return number
 
 
 def _clipped(text: str) -> bytes:

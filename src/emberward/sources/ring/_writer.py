@@ -57,6 +57,10 @@ _LIVE = WORDS_AT // 8
 _pack_slot, _crc32, _now_ns, _ident = SLOT.pack_into, zlib.crc32, time.monotonic_ns, threading.get_ident
 
 
+MAX_THREADS = 60_000
+"""Threads that are told apart; all after these are one."""
+
+
 class RingWriter:
     """Writes what one process does into the file at `path`, which must not exist yet. Raises OSError when it cannot.
 
@@ -161,7 +165,7 @@ class RingWriter:
         return found
 
     def _thread(self, ident: int) -> int:
-        found = self._threads.setdefault(ident, len(self._threads))
+        found = self._threads.setdefault(ident, min(len(self._threads), MAX_THREADS))
         self._noted(self._table.thread(found, threading.get_native_id(), threading.current_thread().name))
         return found
 
