@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from emberward.findings import CATALOGUE, Severity
-from emberward.sources.live import Look
-from ranks.hangs.driver import HangJob, Nursery, Watched, is_right, watch
+from emberward.sources.dumps import source_lines
+from emberward.sources.live import Look, explain_pids
+from ranks.hangs.driver import HOME, HangJob, Nursery, Watched, is_right, watch
 from ranks.hangs.truth import ALIVE, TRUTHS
 
 NAMES = (
     "uneven_data", "skipped_collective", "dtype", "cycle_p2p", "dataloader_worker", "stopped", "killed", "lock",
     "thread_died", "sleep",
 )  # fmt: skip
+ASKED = "lock"
+"""The program whose processes are explained too, as if no recorder ran in them."""
 LOOK_ALIKES = ("slow_first_step", "long_evaluation", "long_save", "slow_but_alive")
 """Longer ones, of 10 to 60 seconds, run in tools/campaign_hangs.py."""
 MAX_AT_ONCE = 4
@@ -44,6 +47,8 @@ class Campaign:
         with job:
             seen = watch(job, until=Severity.ERROR if is_sure else Severity.NOTICE, limit_s=VERDICT_LIMIT_S)
             seen.is_finished, seen.log = job.has_left(), job.logs()
+            if name == ASKED:
+                seen.pids, seen.asked = list(job.pids), explain_pids(job.pids, line_of=source_lines([HOME]))
         return seen
 
     def of(self, name: str) -> Watched:
@@ -84,6 +89,17 @@ def test_a_slow_job_is_no_alarm(campaign: Campaign, name: str) -> None:
     assert seen.is_finished, f"seed {SEED}\n{seen.log}"
     assert [f for _, f in seen.said if f.severity is not Severity.NOTICE] == [], f"seed {SEED}"
     assert name in ALIVE
+
+
+@pytest.mark.parametrize("name", [ASKED])
+def test_the_processes_alone_tell_the_same(campaign: Campaign, name: str) -> None:
+    seen = campaign.of(name)
+    assert seen.asked is not None
+    finding = seen.asked.findings[0]
+    (guilty,) = TRUTHS[name].ranks
+    # Forked ranks carry no rank where others can see it: processes are named.
+    assert finding.culprit_pids == (seen.pids[guilty],)
+    assert (finding.cause.value, finding.severity) == (TRUTHS[name].cause, Severity.ERROR)
 
 
 @pytest.mark.parametrize("name", ["sleep"])

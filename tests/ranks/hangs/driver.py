@@ -14,7 +14,7 @@ from pathlib import Path
 
 from emberward.findings import Finding, Severity
 from emberward.sources.attach import RING_VARIABLE, attach_environment
-from emberward.sources.live import Look, Watcher, descendants, parents
+from emberward.sources.live import LiveExplanation, Look, Watcher, descendants, parents
 from emberward.sources.ring import new_ring_folder, remove_ring_folder
 from ranks.hangs.truth import Truth
 
@@ -179,6 +179,8 @@ class Watched:
     looks: list[Look] = field(default_factory=list)
     is_finished: bool = False
     log: str = ""
+    pids: list[int] = field(default_factory=list)
+    asked: LiveExplanation | None = None
 
     def first(self, severity: Severity) -> tuple[float, Finding] | None:
         return next((item for item in self.said if item[1].severity is severity), None)

@@ -31,7 +31,13 @@ MAX_CHECKED = 2048
 MIN_CHECKED = 128
 
 TakeLook = Callable[[Mapping[int, RingView]], Look]
+ReadRings = Callable[[Path, int | None], Mapping[int, RingView]]
 Said = tuple[str, Cause, tuple[int, ...], str | None]
+
+
+def read_rings(folder: Path, num_events: int | None) -> Mapping[int, RingView]:
+    """The rings of a folder with their last `num_events` calls, or all of them."""
+    return newest_rings(folder, num_events=num_events)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +67,13 @@ class Watcher:
         clock: Callable[[], float] = time.monotonic,
         line_of: LineOf | None = None,
         take: TakeLook = look_at_rings,
+        read: ReadRings = read_rings,
     ) -> None:
         self.ring_folder = ring_folder
         self._clock = clock
         self._line_of = source_lines([]) if line_of is None else line_of
         self._take = take
+        self._read = read
         self._early: Look | None = None
         self._last: Look | None = None
         self._next_look_s = 0.0
@@ -88,7 +96,7 @@ class Watcher:
             return WatchReport(findings=self._new((failed_finding(error),)))
 
     def _poll(self, exits: Mapping[int, int] | None) -> WatchReport:
-        views = newest_rings(self.ring_folder, num_events=0)
+        views = self._read(self.ring_folder, 0)
         now_s = self._clock()
         still, dead = self._still(views), self._dead(views, exits)
         faults = self._check(now_s)
@@ -96,7 +104,7 @@ class Watcher:
             return WatchReport(findings=faults, resolved=self._moved())
         if now_s < self._next_look_s:
             return WatchReport(findings=faults, is_still=True)
-        look = self._take(newest_rings(self.ring_folder))
+        look = self._take(self._read(self.ring_folder, None))
         self._early, self._last = self._last, look
         is_second = self._early is not None
         self._gap_s = LOOK_GAP_S if not is_second else min(self._gap_s * 1.6, MAX_LOOK_GAP_S)
@@ -112,7 +120,7 @@ class Watcher:
             return WatchReport(findings=self._new((failed_finding(error),)))
 
     def _end(self, exits: Mapping[int, int] | None) -> WatchReport:
-        views = newest_rings(self.ring_folder)
+        views = self._read(self.ring_folder, None)
         look = self._take(views)
         found = self.judge(self._last, look, exits=exits)
         return WatchReport(findings=(*self._check(self._clock(), at_once=True), *self._new(found)), look=look)
@@ -132,7 +140,7 @@ class Watcher:
         if not slow:
             return []
         out = []
-        full = newest_rings(self.ring_folder, num_events=MAX_CHECKED)
+        full = self._read(self.ring_folder, MAX_CHECKED)
         for rank in slow:
             view, age = full.get(rank), ages[rank]
             if view is not None and age is not None and age >= limits_of(view).notice_s:
@@ -199,12 +207,12 @@ class Watcher:
         if now_s < self._next_check_s and not at_once:
             return ()
         self._next_check_s = now_s + CHECK_GAP_S
-        views = newest_rings(self.ring_folder, num_events=0)
+        views = self._read(self.ring_folder, 0)
         made = {rank: view.num_calls - self._checked.get(rank, 0) for rank, view in views.items()}
         if max(made.values(), default=0) <= 0:
             return ()
         self._checked = {rank: view.num_calls for rank, view in views.items()}
-        views = newest_rings(self.ring_folder, num_events=min(MAX_CHECKED, max(made.values()) + MIN_CHECKED))
+        views = self._read(self.ring_folder, min(MAX_CHECKED, max(made.values()) + MIN_CHECKED))
         evidence = Evidence(
             label="the job", flights=flights_of({r: ring_facts(view) for r, view in views.items()}, is_past=True)
         )

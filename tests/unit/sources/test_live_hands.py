@@ -1,0 +1,256 @@
+"""The hands of the live judge: processes, jobs found by their processes, limits, and a watcher over real rings."""
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from unit.sources.live_looks import look, process, rank_look, ring, stack, waiting
+
+from emberward.events import CollectiveOp, Group
+from emberward.findings import Cause, Severity
+from emberward.sources.dumps import Frame
+from emberward.sources.live import (
+    FoundJob,
+    FoundRank,
+    Look,
+    ProcessFacts,
+    ProcessState,
+    WaitingIn,
+    Watcher,
+    explain_pids,
+    find_job,
+    limits_of,
+    read_process_facts,
+)
+from emberward.sources.live._process import waiting_in
+from emberward.sources.ring import MarkKind, RingView, RingWriter, identity_here, read_ring, ring_name
+from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag
+
+WORLD = Group(ranks=(0, 1), label="world")
+
+
+def no_text(_: Frame) -> str | None:
+    return None
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    code = "import subprocess, sys, time; print(flush=True); time.sleep(600)"
+    env = {**os.environ, "RANK": "3", "WORLD_SIZE": "8"}
+    with subprocess.Popen([sys.executable, "-S", "-c", code], env=env, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        yield child
+        child.kill()
+
+
+def test_what_the_kernel_says_of_a_process(sleeper: subprocess.Popen[bytes]) -> None:
+    facts = read_process_facts(sleeper.pid)
+    assert facts.is_alive
+    assert facts.parent_pid == os.getpid()
+    assert facts.main is not None
+    assert ProcessFacts.from_json(facts.to_json()) == facts
+
+
+def test_how_a_process_ended_is_read_before_its_parent_asks(sleeper: subprocess.Popen[bytes]) -> None:
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    facts = read_process_facts(sleeper.pid)
+    assert (facts.state, facts.exit_code, facts.is_alive) == (ProcessState.ZOMBIE, -9, False)
+
+
+def test_no_process_is_gone() -> None:
+    assert read_process_facts(2**22 + 17).state is ProcessState.GONE
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ("202 0x7f 0x189 0x0 0x0 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX),
+        ("202 0x7f 0x189 0x0 0x7ffd5 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX_TIMED),
+        ("230 0x1 0x1 0x7f 0x0 0x0 0x0 0x7f 0x7f", WaitingIn.NANOSLEEP),
+        ("61 0xffffffff 0x7f 0x0 0x0 0x0 0x0 0x7f 0x7f", WaitingIn.CHILD),
+        ("running", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_call_that_a_thread_sits_in(text: str | None, call: WaitingIn | None) -> None:
+    assert waiting_in(text, machine="x86_64") is call
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rank_is_found_by_its_environment(sleeper: subprocess.Popen[bytes]) -> None:
+    job = find_job([sleeper.pid])
+    assert [(found.rank, found.pid, found.is_numbered) for found in job.ranks] == [(3, sleeper.pid, True)]
+    assert job.world_size == 8
+
+
+def test_a_launcher_gives_the_ranks_below_it_and_not_their_children() -> None:
+    rank = "import os, sys, time; os.fork(); print(flush=True); time.sleep(600)"
+    launcher = (
+        "import os, subprocess, sys\n"
+        f"ranks = [subprocess.Popen([sys.executable, '-S', '-c', {rank!r}], env={{**os.environ, 'RANK': str(r), "
+        "'WORLD_SIZE': '2'}) for r in range(2)]\n"
+        "print(*[r.pid for r in ranks], flush=True)\n"
+        "for r in ranks: r.wait()\n"
+    )
+    env = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
+    command = [sys.executable, "-S", "-c", launcher]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        assert parent.stdout is not None
+        lines = [parent.stdout.readline() for _ in range(5)]
+        pids = next([int(word) for word in line.split()] for line in lines if line.strip())
+        job = find_job([parent.pid])
+        os.killpg(parent.pid, 9)
+    assert [(found.rank, found.pid) for found in job.ranks] == [(0, pids[0]), (1, pids[1])]
+
+
+def test_no_rank_is_said_in_these_words() -> None:
+    explained = explain_pids([2**22 + 17], line_of=no_text)
+    (finding,) = explained.findings
+    assert finding.code == "H107"
+    assert finding.message == (
+        "cannot tell: no rank was found at or below process 4194321: process 4194321 is not there"
+    )
+    assert finding.severity is Severity.WARNING
+
+
+def job_of(*ranks: int, is_numbered: bool = True) -> FoundJob:
+    found = tuple(FoundRank(rank=rank, pid=1000 + rank, is_numbered=is_numbered) for rank in ranks)
+    return FoundJob(ranks=found, world_size=len(ranks))
+
+
+def test_a_process_that_may_not_be_looked_at_is_said_in_these_words() -> None:
+    blind = replace(waiting(1), stacks=(), ring=None, problems=("no stack of process 1001: Permission denied",))
+    explained = explain_pids(
+        [1], line_of=no_text, find=lambda _: job_of(0, 1), take=lambda _: look(waiting(0), blind), wait=lambda _: None
+    )
+    finding = explained.findings[-1]
+    assert finding.code == "H126"
+    assert finding.message == "no stack of rank 1 could be read: no stack of process 1001: Permission denied"
+    assert finding.next == (
+        "run as root or as the parent's user with CAP_SYS_PTRACE; kernel.yama.ptrace_scope must allow it"
+    )
+
+
+def test_all_looked_at_is_no_complaint_and_processes_without_rank_are_named_by_number() -> None:
+    busy = rank_look(1, stack(1001, 30), None, state=ProcessState.STOPPED)
+    explained = explain_pids(
+        [1],
+        line_of=no_text,
+        find=lambda _: job_of(0, 1, is_numbered=False),
+        take=lambda _: look(replace(waiting(0), ring=None), busy),
+        wait=lambda _: None,
+    )
+    (finding,) = explained.findings
+    assert (finding.code, finding.culprit_ranks, finding.culprit_pids) == ("H125", (), (1001,))
+    assert finding.evidence[-1] == (
+        "no process tells its rank: they are numbered by their start; 0 is process 1000, 1 is process 1001"
+    )
+
+
+# -- limits and the watcher --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[RingWriter]:
+    identity = identity_here(rank=0, world_size=2, local_rank=0)
+    writer = RingWriter(tmp_path / ring_name(rank=0, pid=os.getpid()), identity)
+    yield writer
+    writer.close()
+
+
+def fill(writer: RingWriter, num_calls: int) -> None:
+    group = writer.group(WORLD)
+    site = writer.site("/home/ann/train.py", 43, "step")
+    for _ in range(num_calls):
+        writer.done(writer.call(OP_OF_COLLECTIVE[CollectiveOp.ALL_REDUCE], group, 8, 1, site, CallFlag.BLOCKING), group)
+
+
+def test_a_job_without_a_past_gets_generous_limits(writer: RingWriter) -> None:
+    fill(writer, 1)
+    limits = limits_of(read_ring(writer.path))
+    assert (limits.has_history, limits.notice_s, limits.limit_s) == (False, 4.0, 300.0)
+
+
+def test_a_job_with_steps_behind_it_is_measured_by_them(writer: RingWriter) -> None:
+    fill(writer, 20)
+    limits = limits_of(read_ring(writer.path))
+    assert (limits.has_history, limits.notice_s, limits.limit_s) == (True, 4.0, 75.0)
+
+
+@pytest.mark.parametrize("kind", [MarkKind.EVAL, MarkKind.SAVE, MarkKind.COMPILE])
+def test_the_first_of_a_long_phase_is_not_measured_by_steps(writer: RingWriter, kind: MarkKind) -> None:
+    fill(writer, 20)
+    writer.begin(kind)
+    assert limits_of(read_ring(writer.path)).limit_s == 300.0
+
+
+def test_a_long_phase_that_was_before_is_measured_by_itself(writer: RingWriter) -> None:
+    fill(writer, 20)
+    writer.end(writer.begin(MarkKind.EVAL))
+    writer.begin(MarkKind.EVAL)
+    assert limits_of(read_ring(writer.path)).limit_s == 75.0
+
+
+def test_a_job_that_moves_is_not_looked_at(writer: RingWriter) -> None:
+    fill(writer, 20)
+
+    def refuse(_: object) -> Look:
+        raise AssertionError("nobody stands still")
+
+    report = Watcher(writer.path.parent, take=refuse).poll()
+    assert (report.findings, report.is_still, report.look) == ((), False, None)
+
+
+def still_view(writer: RingWriter) -> Look:
+    """Two ranks, the second of which sleeps, whatever the ring says."""
+    sleeping = ring(num_done=6, is_inside=False, world=2)
+    busy = replace(rank_look(1, stack(1001, 30), sleeping), process=process(1, waiting_in=WaitingIn.NANOSLEEP))
+    return look(waiting(0, world=2), busy)
+
+
+def test_what_was_said_is_said_once_and_taken_back_when_the_job_moves(writer: RingWriter) -> None:
+    fill(writer, 20)
+    age_s = 6.0
+
+    def read(_: Path, num_events: int | None) -> dict[int, RingView]:
+        return {0: replace(read_ring(writer.path, num_events=num_events), moved_age_s=age_s)}
+
+    ticks = itertools.count(step=10.0)
+    watcher = Watcher(writer.path.parent, clock=lambda: next(ticks), take=lambda _: still_view(writer), read=read)
+    first, second = watcher.poll(), watcher.poll()
+    assert [f.cause for f in first.findings] == [Cause.SLEEP]
+    assert second.findings == ()
+    assert second.is_still
+    age_s = 0.1
+    assert [f.cause for f in watcher.poll().resolved] == [Cause.SLEEP]
+    assert watcher.poll().resolved == ()
+
+
+def test_a_watcher_that_fails_says_so_in_these_words_and_goes_on(tmp_path: Path) -> None:
+    def broken() -> float:
+        raise ZeroDivisionError("no clock")
+
+    watcher = Watcher(tmp_path, clock=broken)
+    (finding,) = watcher.poll().findings
+    assert finding.code == "H127"
+    assert finding.message == "the watcher of live jobs failed: ZeroDivisionError: no clock"
+    assert finding.severity is Severity.WARNING
+    assert watcher.poll().findings == (), "the same failure is said once"
+
+
+def test_an_empty_folder_is_no_failure(tmp_path: Path) -> None:
+    report = Watcher(tmp_path / "not there").poll()
+    assert (report.findings, report.resolved) == ((), ())
