@@ -18,7 +18,7 @@ SHOWN = {
     "cli": set(),
     "rank": {"dry"},
     "recipe": {"presets"},
-    "sources": {"attach", "dumps", "fake_world", "live", "recorder", "ring", "script"},
+    "sources": {"attach", "dumps", "fake_world", "live", "recorder", "ring", "script", "watch"},
     "supervise": {"collector", "watcher"},
 }
 WITHOUT_TORCH = """

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import shutil
 import signal
 from pathlib import Path
@@ -13,11 +14,11 @@ from torch.distributed import distributed_c10d
 
 from emberward import checkpoint
 from emberward.engine import Engine, World, build_world
-from emberward.events import Event
+from emberward.engine._world import host_values
 from emberward.plan import solve_batch
-from emberward.rank._dry import dry_run, site_finder
+from emberward.rank._dry import PartMarks, Rehearsed, dry_run, site_finder
 from emberward.rank._lane import saves_beside
-from emberward.rank._rehearsal import PhaseMarker, Script, Stage, play, script_of
+from emberward.rank._rehearsal import STOPPED, PhaseMarker, Script, Stage, play, script_of
 from emberward.rank._signals import StopRequest
 from emberward.recipe import EvalConfig, Recipe, SaveConfig, mesh_of
 from emberward.report import RunFolder
@@ -50,11 +51,16 @@ def script(**layout: Any) -> Script:
     return script_of(recipe, batch, EVAL_SETS)
 
 
-def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> tuple[Event, ...]:
+def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> Rehearsed:
     """What this rank really does in the rehearsal, over gloo, with real tensors, files and a real stop request."""
     tape = Tape(rank, find_site=site_finder().here, transport=Transport.GLOO)
-    marker = PhaseMarker(tape.mark)
-    parts = itertools.count()
+    parts = PartMarks(tape)
+    marker = PhaseMarker(tape.mark, begin=parts.begin)
+    numbers = itertools.count()
+    poisoned: list[str] = []
+
+    def read(name: str, tensor: torch.Tensor) -> list[float]:
+        return [math.nan] * tensor.numel() if name in poisoned else host_values(name, tensor)
 
     def before_part(name: str, stop: StopRequest) -> None:
         dist.barrier()
@@ -62,22 +68,24 @@ def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> tu
             shutil.rmtree(folder, ignore_errors=True)
             Path(folder).mkdir()
         dist.barrier()
-        if name == "asked to stop" and rank == dist.get_world_size() - 1:
+        is_last = name == STOPPED and rank == dist.get_world_size() - 1
+        if is_last:
             stop.signal = signal.SIGTERM
+        poisoned[:] = ["own_gradients"] if is_last else []
 
     with Recorder(tape).recording():
         world = build_world(mesh_of(played.recipe.layout), device=torch.device("cpu"), timeout_s=60)
         stage = Stage(
-            world=dataclasses.replace(world, mark=marker.inner),
+            world=dataclasses.replace(world, read=tape.noting_reads(read), mark=marker.inner),
             folder=RunFolder(path=Path(folder)),
             enter=marker.enter,
             save=checkpoint.save,
-            background=lambda: beside(played.recipe, world, Path(folder), part=next(parts)),
+            background=lambda: beside(played.recipe, world, Path(folder), part=next(numbers)),
             before_part=without(tape, before_part),
         )
         with planted(plant, rank):
             play(played, stage)
-    return tape.events()
+    return Rehearsed(events=tape.events(), program=parts.program())
 
 
 def beside(recipe: Recipe, world: World, folder: Path, *, part: int) -> checkpoint.BackgroundSaves:
@@ -130,9 +138,10 @@ class planted:
 
 
 def both(rank: int, world_size: int, *, folder: str, plant: str | None = None, **layout: Any) -> dict[str, Any]:
-    """This rank's events: live, then dry."""
+    """This rank's events and calls by segment: live, then dry."""
     played = script(**layout)
     assert mesh_of(played.recipe.layout).size == world_size
     live = live_run(rank, folder, played, plant=plant)
     dist.destroy_process_group()
-    return {"live": live, "dry": dry_run(played, rank, transport=Transport.GLOO).events}
+    dry = dry_run(played, rank, transport=Transport.GLOO)
+    return {"live": live.events, "dry": dry.events, "live program": live.program, "dry program": dry.program}

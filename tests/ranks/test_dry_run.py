@@ -27,12 +27,19 @@ def num_ranks(layout):
     return layout.get("dp", 1) * layout.get("tp", 1) * layout.get("pp", 1)
 
 
+def calls_of(program):
+    return [(each.kind, each.count, [program.calls[number] for number in each.calls]) for each in program.segments]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_dry_run_equals_the_live_run(pool, tmp_path, layout):
     size = num_ranks(layout)
     answers = pool.run(both, size, folder=str(tmp_path / "run"), **layout)
-    for answer in answers:
+    for rank, answer in enumerate(answers):
         assert first_difference(answer["dry"], answer["live"]) is None
+        assert answer["dry program"] == answer["live program"]
+        first = answers[rank // (size // layout.get("pp", 1)) * (size // layout.get("pp", 1))]["dry program"]
+        assert calls_of(answer["live program"]) == calls_of(first), "the first rank of a stage stands for the others"
     events = [event for answer in answers for event in answer["dry"]]
     assert {event.phase.stage for event in events} >= {
         Stage.BACKWARD,

@@ -16,6 +16,7 @@ from emberward.findings import Cause, Certainty, Finding, Severity, require_code
 from emberward.layout import Axis, Mesh
 from emberward.match import Outcome, RoleBuilder, RoleTrace, Verdict, check, check_roles
 from emberward.recipe import Device, Recipe, Resolved, mesh_of, write_resolved
+from emberward.report import RunFolder, read_json
 from emberward.runs import recipe_digest
 from emberward.sources import Certificate, DryJob, JobFolder, RankError, Transport, role_numbers
 
@@ -23,6 +24,7 @@ MAX_PLAIN_RANKS = 64
 """With all ranks run dry: up to here each is judged by itself, beyond by the roles that are found."""
 TIME_LIMIT_S = 600.0
 STDERR_TAIL = 2000
+ONE_PROGRAM = "the ranks of a role run one program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +81,8 @@ def prove_recipe(resolved: Resolved, *, environment: Mapping[str, str], all_rank
     return Proof(
         verdict=verdict,
         findings=findings,
-        assumptions=(*assumptions, *_declared(recipe, job)),
-        not_examined=_not_examined(recipe, resolved),
+        assumptions=(*map(_with_certificate, assumptions), *_declared(recipe, job)),
+        not_examined=_not_examined(recipe, resolved, certificate),
         num_roles=len(ranks),
         num_ranks=mesh.size,
         num_events=sum(map(len, events.values())),
@@ -169,7 +171,7 @@ def _raised(errors: Sequence[RankError], tail: str) -> list[Finding]:
 
 def _declared(recipe: Recipe, job: DryJob) -> tuple[str, ...]:
     lines = [
-        "losses and gradients are finite and each step has tokens",
+        "each step has tokens; one that is not finite was run too, with the search for its cause, which finds nothing",
         "each save is written well on every rank, and sampled tokens change no call",
         "copies that are compared are equal",
         f"device calls follow the rules of {job.transport.value}",
@@ -180,12 +182,34 @@ def _declared(recipe: Recipe, job: DryJob) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _not_examined(recipe: Recipe, resolved: Resolved) -> tuple[str, ...]:
+def _with_certificate(assumption: str) -> str:
+    """The assumption, and who holds the run to it where somebody does."""
+    if not assumption.startswith(ONE_PROGRAM):
+        return assumption
+    return f"{assumption}; in a run the certificate checks it on every rank, from step 1 on"
+
+
+def _not_examined(recipe: Recipe, resolved: Resolved, certificate: Certificate | None) -> tuple[str, ...]:
     found = [
         f"steps after the second of {recipe.steps}: they repeat it while all ranks share the step's totals",
-        "what a rank does after an exception of its own or of its machine",
+        "what a rank does after an exception of its own or of its machine, and after a save that failed",
+        "what a resume reads back and proves",
     ]
-    phases = resolved.batch.phases()
-    if len(phases) > 2:
-        found.append(f"{len(phases) - 2} batch sizes of the ramp-up between the first and the last")
+    batch = resolved.batch
+    between = sorted({batch.accumulation_at(phase.first_sample) for phase in batch.phases()})[1:-1]
+    if between:
+        sizes = f"steps of {', '.join(map(str, between))} micro-batches, of the ramp-up between the first and the last"
+        is_certain = certificate is not None and all(
+            role.forms("step", count) is not None for role in certificate.roles for count in between
+        )
+        found.append(f"{sizes}: " + ("what ran repeats one part, and so must they" if is_certain else "not certified"))
     return tuple(found)
+
+
+def certified_line(folder: RunFolder, num_ranks: int) -> str | None:
+    """That every rank of the attempt ran its first step as proved, once each has said so; None until then."""
+    for rank in range(num_ranks):
+        if "certified_calls" not in (read_json(folder.rank_file(rank)) or {}):
+            return None
+    ranks = "the rank" if num_ranks == 1 else f"all {num_ranks} ranks"
+    return f"certificate: {ranks} ran the first step as proved, by the program of each role"

@@ -14,7 +14,7 @@ from emberward import __version__
 from emberward.cli._check import proof_line
 from emberward.cli._console import Screen, Told
 from emberward.cli._preflight import FirstSteps, keep_page, page_of, say_notes
-from emberward.cli._prove import prove_recipe
+from emberward.cli._prove import certified_line, prove_recipe
 from emberward.cli._rewind import RewindOptions, rewound
 from emberward.cli._run import finding_text
 from emberward.data import Manifest, open_tokenizer
@@ -58,6 +58,8 @@ DEFAULT_RUNS = Path("runs")
 DEFAULT_OVERSIGHT = Oversight()
 THIS_MACHINE = "this machine"
 BAR_WIDTH = 20
+MAX_CERTIFICATE_LOOKS = 20
+"""Times that the ranks' files are read to say that all ran their first step as proved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +169,11 @@ class _Shown:
     """
 
     def __init__(
-        self, recipe: Recipe, folder: RunFolder, screen: Screen, live: Live | None, first_steps: FirstSteps
+        self, resolved: Resolved, folder: RunFolder, screen: Screen, live: Live | None, first_steps: FirstSteps
     ) -> None:
+        recipe = resolved.recipe
         self._first_steps = first_steps
+        self._folder = folder
         self._evals = LineTail(folder.evals, from_end=True)
         self._began_s = time.monotonic()
         self._interval = recipe.log.interval
@@ -177,6 +181,8 @@ class _Shown:
         self._screen = screen
         self._live = live
         self._last_phase: str | None = None
+        self._num_ranks = resolved.num_ranks
+        self._num_looks = MAX_CERTIFICATE_LOOKS if folder.certificate.exists() else 0
 
     def __call__(self, progress: Progress, steps: Sequence[Mapping[str, Any]]) -> None:
         if self._live is None:
@@ -187,6 +193,11 @@ class _Shown:
                 self._screen.say(progress_text(progress))
             self._last_phase = progress.phase
         self._first_steps.look(steps)
+        if steps and self._num_looks:
+            line = certified_line(self._folder, self._num_ranks)
+            self._num_looks = 0 if line is not None else self._num_looks - 1
+            if line is not None:
+                self._screen.say(line)
         for found in self._evals.poll():
             self._screen.say(eval_text(found))
         if self._live is not None:
@@ -244,9 +255,17 @@ def _launch(
         screen.say(finding_text(finding))
 
     if not screen.is_live:
-        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, None, first_steps), on_finding=tell)
+        return launch(
+            plan,
+            on_progress=_Shown(resolved, folder, screen, None, first_steps),
+            on_finding=tell,
+        )
     with Live(Text("starting the ranks"), console=screen.console, refresh_per_second=5, transient=True) as live:
-        return launch(plan, on_progress=_Shown(resolved.recipe, folder, screen, live, first_steps), on_finding=tell)
+        return launch(
+            plan,
+            on_progress=_Shown(resolved, folder, screen, live, first_steps),
+            on_finding=tell,
+        )
 
 
 def _attempt(folder: RunFolder) -> int:

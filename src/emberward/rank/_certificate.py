@@ -3,71 +3,56 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from emberward import __version__
-from emberward.events import Phase
+from emberward.events import Phase, Stage
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.recipe import CertificatePolicy
-from emberward.report import RunFolder, append_line
-from emberward.sources import Certificate, Departure, DepartureError, Guard, SiteFinder
-from emberward.sources.recorder import Recorder
+from emberward.report import RunFolder, append_line, read_json, write_json
+from emberward.sources import Certificate, Departure, DepartureError, Guard, RoleProgram, SiteFinder
+from emberward.sources.recorder import live_recorder
+from emberward.sources.watch import CallWatch
 
 PACKAGE = Path(__file__).parents[1]
+NEVER_REHEARSED = (Stage.LOAD.value, Stage.SEARCH.value)
+"""What a start reads back, and what is looked for after an alarm: their calls depend on a save or on values."""
 REPAIR = "find what this line branches on: it must be the same on every rank; then emberward check of the recipe"
 
 
 class CertificateWatch:
-    """Compares the calls of rank `rank` with its certificate; one that does nothing where there is none.
+    """Compares the calls of rank `rank` with `program`; does nothing when that is None or the policy is OFF.
 
-    `publish` is told how far the rank has come, as `Guard` says.
+    Where the rank has a ring, the ring is told how far the rank has come.
     """
 
     def __init__(
         self,
         folder: RunFolder,
+        program: RoleProgram | None,
         *,
         rank: int,
-        recipe: str,
         policy: CertificatePolicy,
-        publish: Callable[[int, int], None] | None = None,
     ) -> None:
         self._folder = folder
         self._rank = rank
         self._policy = policy
         self._num_told = 0
+        live = live_recorder()
         self.guard: Guard | None = None
-        certificate = None if policy is CertificatePolicy.OFF else self._read(recipe)
-        if certificate is not None:
+        if program is not None and policy is not CertificatePolicy.OFF:
             self.guard = Guard(
-                certificate.role(rank),
+                program,
                 rank=rank,
                 find_site=SiteFinder(roots=(PACKAGE.parent,)).here,
                 on_departure=self._departed,
                 on_first_step=self._first_step_done,
-                publish=publish,
+                publish=None if live is None else live.writer.certify,
             )
-
-    def _read(self, recipe: str) -> Certificate | None:
-        """The folder's certificate if it is for this run; tells what keeps it from being used."""
-        path = self._folder.certificate
-        if not path.exists():
-            return None
-        try:
-            found = Certificate.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            self._tell_unused(f"it cannot be read: {type(error).__name__}: {error}")
-            return None
-        ours = {"recipe": recipe, "Emberward": __version__, "torch": torch.__version__}
-        theirs = {"recipe": found.recipe, "Emberward": found.emberward, "torch": found.torch}
-        for name, value in ours.items():
-            if theirs[name] != value:
-                self._tell_unused(f"it is for {name} {theirs[name][:16]}, this is {value[:16]}")
-                return None
-        return found
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -75,7 +60,7 @@ class CertificateWatch:
         if self.guard is None:
             yield
             return
-        with Recorder(None, before=self.guard.before).recording():
+        with CallWatch(self.guard).recording():
             yield
 
     def enter(self, phase: Phase, count: int | None = None, /) -> None:
@@ -84,13 +69,19 @@ class CertificateWatch:
         if guard is None:
             return
         guard.begin(phase, count)
-        if len(guard.not_certified) > self._num_told:
-            self._num_told = len(guard.not_certified)
-            kind, number = next(reversed(guard.not_certified))
+        for kind, number in list(guard.not_certified)[self._num_told :]:
+            if kind in NEVER_REHEARSED:
+                continue
             size = "" if number is None else f" of {number}"
             sys.stderr.write(f"certificate: {kind}{size} is not in it; its calls are not compared\n")
+        self._num_told = len(guard.not_certified)
 
     def _first_step_done(self, position: int) -> None:
+        """Says so in the rank's log, and in the file that says who the rank is, where the launcher reads it."""
+        file = self._folder.rank_file(self._rank)
+        said = read_json(file)
+        if said is not None:
+            write_json(file, {**said, "certified_calls": position})
         sys.stderr.write(
             f"certificate: rank {self._rank} runs what was proved: {position} calls up to its first step\n"
         )
@@ -100,14 +91,37 @@ class CertificateWatch:
         error = DepartureError(departure, next=REPAIR)
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
-        append_line(self._folder.findings, error.to_finding().to_json())
-        if self._policy is CertificatePolicy.STOP:
+        stops = self._policy is CertificatePolicy.STOP
+        finding = error.to_finding() if stops else replace(error.to_finding(), severity=Severity.WARNING)
+        append_line(self._folder.findings, finding.to_json())
+        if stops:
             raise error
 
-    def _tell_unused(self, why: str) -> None:
-        sys.stderr.write(f"R111 the certificate is not used: {why}\n")
-        if self._rank == 0:
-            append_line(self._folder.findings, unused_finding(self._folder.certificate, why).to_json())
+
+def read_program(folder: RunFolder, *, rank: int, recipe: str) -> RoleProgram | None:
+    """What the folder's certificate says that `rank` calls, None when there is none for this recipe and these versions.
+
+    Says R111 when there is one that cannot be used.
+    """
+    path = folder.certificate
+    if not path.exists():
+        return None
+    try:
+        found = Certificate.from_json(json.loads(path.read_text(encoding="utf-8")))
+        program = found.role(rank)
+    except (OSError, IndexError, KeyError, TypeError, ValueError) as error:
+        why = f"it cannot be read: {type(error).__name__}: {error}"
+    else:
+        theirs = {"recipe": found.recipe, "Emberward": found.emberward, "torch": found.torch}
+        ours = {"recipe": recipe, "Emberward": __version__, "torch": torch.__version__}
+        odd = next((name for name, value in ours.items() if theirs[name] != value), None)
+        if odd is None:
+            return program
+        why = f"it is for {odd} {theirs[odd][:16]}, this is {ours[odd][:16]}"
+    sys.stderr.write(f"R111 the certificate is not used: {why}\n")
+    if rank == 0:
+        append_line(folder.findings, unused_finding(path, why).to_json())
+    return None
 
 
 def unused_finding(path: Path, why: str) -> Finding:

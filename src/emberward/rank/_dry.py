@@ -30,7 +30,7 @@ from emberward.sources.recorder import Recorder
 PACKAGE = Path(__file__).parents[1]
 
 ASSUMPTIONS = (
-    "losses and gradients are finite, and each step has tokens",
+    "each step has tokens; in the last part its gradients are not finite, and it is skipped",
     "each save is written well on every rank",
     "nobody asks to stop, and in the last part one rank does",
     "the sampled tokens are any: they change no call",
@@ -48,6 +48,7 @@ class DeclaredValues:
     """Answers the engine's reads. See [Note: declared values]."""
 
     num_stops: float = 0.0
+    is_finite: bool = True
 
     def read(self, name: str, tensor: Tensor) -> list[float]:
         """The declared values behind `tensor`, as many as it has. Raises KeyError for a name that is not declared."""
@@ -56,7 +57,7 @@ class DeclaredValues:
         declared = {
             "own_sums": [1.0, 1.0],
             "own_gradients": [1.0, 1.0],
-            "step_totals": [1.0, 1.0, 1.0, 0.0, 0.0, self.num_stops],
+            "step_totals": [1.0, 1.0, 1.0, 0.0, 0.0 if self.is_finite else 1.0, self.num_stops],
             "eval_totals": [1.0, 1.0],
             "sampled_token": [0.0],
             "vote": [0.0],
@@ -132,6 +133,7 @@ def dry_run(script: Script, rank: int, *, transport: Transport) -> Rehearsed:
     def before_part(name: str, stop: StopRequest) -> None:
         del stop
         values.num_stops = 1.0 if name == STOPPED else 0.0
+        values.is_finite = name != STOPPED
 
     with (
         tempfile.TemporaryDirectory(prefix="emberward-check-") as scratch,
@@ -140,7 +142,7 @@ def dry_run(script: Script, rank: int, *, transport: Transport) -> Rehearsed:
     ):
         world = build_world(mesh, device=torch.device("cpu"), timeout_s=script.recipe.timeout_s)
         stage = Stage(
-            world=replace(world, read=values.read, mark=marker.inner),
+            world=replace(world, read=tape.noting_reads(values.read), mark=marker.inner),
             folder=RunFolder(path=Path(scratch)),
             enter=marker.enter,
             save=rehearse_save,

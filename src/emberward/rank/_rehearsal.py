@@ -2,7 +2,8 @@
 
 [Note: what a rehearsal covers]
 Two steps with the recipe's first accumulation, evaluation of every set after the first and at the end, a save after
-the first and at the end, the sample, and the end; then a second start that is asked to stop after one step and saves.
+the first and at the end, the sample, and the end; then a second start, whose first step is not finite and is skipped,
+so that its cause is searched, and which is asked to stop after it and saves.
 Where a batch ramp-up has other accumulations, one step with the largest. An evaluation set is cut to at most
 2 x pp micro-batches, so that the pipeline is full and drains once, and in the second start to 3 x pp: what the two
 differ in is what one more round adds, for the certificate of a longer set (`emberward.sources` [Note: certificate]).
@@ -32,7 +33,7 @@ from emberward.report import RunFolder
 NUM_STEPS = 2
 NUM_SAMPLE_TOKENS = 2
 STOPPED = "asked to stop"
-"""The part in which one rank is asked to stop."""
+"""The part in which a step is not finite and is skipped, and one rank is asked to stop."""
 EVAL_ROUNDS = 2
 """Micro-batches of an evaluation set for each pipeline rank; one more in the second start."""
 

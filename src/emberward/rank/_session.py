@@ -14,7 +14,7 @@ from emberward.data import open_eval, open_train
 from emberward.engine import Engine, World, build_world
 from emberward.layout import Axis
 from emberward.perf import peak_of
-from emberward.rank._certificate import CertificateWatch
+from emberward.rank._certificate import CertificateWatch, read_program
 from emberward.rank._device import ChosenDevice, choose_device
 from emberward.rank._events import Enter, told
 from emberward.rank._join import Joined, Wanted, join_run
@@ -26,7 +26,6 @@ from emberward.rank._trainer import Outcome, Trainer
 from emberward.recipe import mesh_of
 from emberward.report import RunFolder, Sinks, open_sinks, read_run, run_text, write_json
 from emberward.runs import read_detours, recipe_digest
-from emberward.sources.recorder import live_recorder
 
 LEAVE_LIMIT_S = 10.0
 EXIT_STOPPED = 75
@@ -72,14 +71,8 @@ class Session:
             world_size=place.world_size,
             timeout=timedelta(seconds=recipe.timeout_s),
         )
-        live = live_recorder()
-        watch = CertificateWatch(
-            joined.folder,
-            rank=place.rank,
-            recipe=recipe_digest(joined.resolved),
-            policy=recipe.log.certificate,
-            publish=None if live is None else live.writer.certify,
-        )
+        program = read_program(joined.folder, rank=place.rank, recipe=recipe_digest(joined.resolved))
+        watch = CertificateWatch(joined.folder, program, rank=place.rank, policy=recipe.log.certificate)
         with watch.watching():
             world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s)
             _write_rank_file(joined.folder, place, world)

@@ -33,12 +33,15 @@ VERSION = 1
 SETUP = "setup"
 STEP = "step"
 GAP = "gap"
-_MASK = (1 << 64) - 1
-_FACTOR = 0x100000001B3
-"""The multiplier of FNV-1a's 64 bits (Fowler, Noll, Vo): odd, so that no place of a call is lost in the hash."""
+MASK = (1 << 64) - 1
+FACTOR = 0x100000001B3
+"""Of the rolling hash, hash x FACTOR + digest of the call, modulo 2^64: a polynomial, so that order counts.
+
+It is the multiplier of FNV-1a's 64 bits (Fowler, Noll, Vo), which is odd: no call is lost.
+"""
 
 CallKey = tuple[Any, ...]
-"""(op, group, dtype, numel, shape, root or peer in the group, reduce_op, out_numel, tag). See [Note: one role]."""
+"""(op, group, dtype, numel, shape, root or peer in the group, reduce_op, out_numel, tag). See [Note: one role, many ranks]."""
 
 
 def _group_name(group: Group | None) -> str | None:
@@ -94,11 +97,6 @@ def key_text(key: CallKey) -> str:
 def key_digest(key: CallKey) -> int:
     """64 bits of the call, the same in every process: BLAKE2b (RFC 7693) of its text form."""
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "big")
-
-
-def next_hash(value: int, digest: int) -> int:
-    """The rolling hash after one more call: a polynomial modulo 2^64, so that order counts."""
-    return (value * _FACTOR + digest) & _MASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from emberward.events import Body, Phase, Site
 from emberward.findings import Cause, EmberwardError, Finding, FindingPhase
 from emberward.sources._certificate import (
+    FACTOR,
+    MASK,
     SETUP,
     STEP,
     CallKey,
@@ -23,7 +25,6 @@ from emberward.sources._certificate import (
     key_digest,
     key_text,
     kind_of,
-    next_hash,
 )
 
 NUM_AHEAD = 64
@@ -105,8 +106,11 @@ class Guard:
         self._on_departure = on_departure
         self._on_first_step = on_first_step
         self._publish = publish
-        self._numbers = {key: number for number, key in enumerate(program.calls)}
-        self._digests = [key_digest(key) for key in program.calls]
+        self._keys: list[CallKey] = []
+        self._numbers: dict[CallKey, int] = {}
+        self._digests: list[int] = []
+        for key in program.calls:
+            self.number_of(key)
         self._forms: dict[tuple[str, int | None], tuple[Segment, ...] | None] = {}
         self._step: int | None = None
         self._kind: str = SETUP
@@ -144,32 +148,45 @@ class Guard:
         forms = self._forms[key]
         self._kind, self._count, self._at = kind, count, 0
         self._form = None if forms is None else forms[0]
-        self._calls = () if self._form is None else self._form.calls
+        self._calls = () if self._form is None or not self.is_checking else self._form.calls
+
+    def number_of(self, key: CallKey) -> int:
+        """What stands for a call in `issue`: its number in the program, or one beyond for a call that it lacks."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._keys)
+            self._keys.append(key)
+            self._digests.append(key_digest(key))
+        return number
 
     def before(self, body: Body) -> None:
         """A call is about to be issued."""
         key = call_key(body)
         if key is not None:
-            self.call(key)
+            self.issue(self.number_of(key))
 
-    def call(self, key: CallKey) -> None:
-        """As `before`, for a call whose key is known."""
-        number = self._numbers.get(key, -1)
-        if self.is_checking and self._form is not None:
-            at = self._at
-            if at < len(self._calls) and self._calls[at] == number:
-                self._at = at + 1
-            elif (other := self._other_form(number)) is not None:
-                self._form, self._calls, self._at = other, other.calls, at + 1
-            else:
-                self._depart(key)
-        elif self.is_checking:
-            self.not_certified[(self._kind, self._count)] = None
-        digest = self._digests[number] if number >= 0 else key_digest(key)
-        self.hash = next_hash(self.hash, digest)
+    def issue(self, number: int) -> None:
+        """As `before`, for a call whose number is known. Every call of the run comes here: it is short."""
+        at = self._at
+        if at < len(self._calls) and self._calls[at] == number:
+            self._at = at + 1
+        else:
+            self._odd(number)
+        self.hash = value = (self.hash * FACTOR + self._digests[number]) & MASK
         self.position += 1
         if self._publish is not None:
-            self._publish(self.position, self.hash)
+            self._publish(self.position, value)
+
+    def _odd(self, number: int) -> None:
+        """A call that is not the next of the form that was followed so far."""
+        if not self.is_checking:
+            return
+        if self._form is None:
+            self.not_certified[(self._kind, self._count)] = None
+        elif (other := self._other_form(number)) is not None:
+            self._form, self._calls, self._at = other, other.calls, self._at + 1
+        else:
+            self._depart(self._keys[number])
 
     def _other_form(self, number: int | None) -> Segment | None:
         """Another form of the segment that begins as this one ran and goes on with `number`, or ends for None."""
@@ -183,6 +200,7 @@ class Guard:
 
     def _depart(self, key: CallKey | None) -> None:
         self.is_checking = False
+        self._calls = ()
         form, at = self._form, self._at
         assert form is not None, "only a certified segment can be departed from"
         expected = self._program.calls[form.calls[at]] if at < len(form.calls) else None

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from emberward.events import (
     Barrier,
@@ -31,8 +32,14 @@ from emberward.events import (
     Send,
     Site,
     State,
+    SyncKind,
     Wait,
 )
+
+DEVICE = Lane(kind=LaneKind.STREAM, label="device")
+"""Where a rank computes. A read of a value waits for it alone: transfers that nobody waited for may be under way."""
+HostRead = Callable[[str, Any], list[float]]
+"""Gives the host a small tensor's values, flat; the name says what is decided by them."""
 
 
 class Transport(StrEnum):
@@ -98,6 +105,15 @@ class Tape:
     def call(self, body: Body, *, is_blocking: bool) -> Call:
         """Takes a call that the current thread makes now; gives what names it in `wait`."""
         return Call(self._note(body, is_blocking=is_blocking, waited=None))
+
+    def noting_reads(self, read: HostRead) -> HostRead:
+        """`read`, which takes a value from the device to the host, with a note of each time that it does."""
+
+        def noted(name: str, tensor: Any) -> list[float]:
+            self.call(HostSync(kind=SyncKind.ITEM, lane=DEVICE), is_blocking=True)
+            return read(name, tensor)
+
+        return noted
 
     def wait(self, call: Call) -> None:
         """Takes the current thread's wait for `call`. See [Note: what becomes an event]."""

@@ -118,24 +118,30 @@ class Recorder:
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """Records while open. Raises RuntimeError when another recorder is on."""
+        with self.alone() as stack:
+            for method in METHODS:
+                if hasattr(ProcessGroup, method):
+                    replace_while_open(stack, ProcessGroup, method, self._wrapped(method))
+            for kind in _work_types():
+                for method in ("wait", "synchronize"):
+                    if method in vars(kind):
+                        replace_while_open(stack, kind, method, self._wrapped_wait(vars(kind)[method]))
+            replace_while_open(stack, distributed_c10d, "_new_process_group_helper", self._wrapped_helper())
+            replace_while_open(stack, distributed_c10d, "_new_group_with_tag", self._wrapped_new_group())
+            batched = self._wrapped_batch(distributed_c10d.batch_isend_irecv)
+            replace_while_open(stack, distributed_c10d, "batch_isend_irecv", batched)
+            replace_while_open(stack, dist, "batch_isend_irecv", batched)
+            yield
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[contextlib.ExitStack]:
+        """Undoes what is pushed at the end; until then no other recorder can be on. RuntimeError if one is."""
         if Recorder._active is not None:
             raise RuntimeError("a recorder is on already")
         Recorder._active = self
         with contextlib.ExitStack() as stack:
             stack.callback(setattr, Recorder, "_active", None)
-            for method in METHODS:
-                if hasattr(ProcessGroup, method):
-                    _replace(stack, ProcessGroup, method, self._wrapped(method))
-            for kind in _work_types():
-                for method in ("wait", "synchronize"):
-                    if method in vars(kind):
-                        _replace(stack, kind, method, self._wrapped_wait(vars(kind)[method]))
-            _replace(stack, distributed_c10d, "_new_process_group_helper", self._wrapped_helper())
-            _replace(stack, distributed_c10d, "_new_group_with_tag", self._wrapped_new_group())
-            batched = self._wrapped_batch(distributed_c10d.batch_isend_irecv)
-            _replace(stack, distributed_c10d, "batch_isend_irecv", batched)
-            _replace(stack, dist, "batch_isend_irecv", batched)
-            yield
+            yield stack
 
     def _wrapped(self, method: str) -> Callable[..., Any]:
         original = getattr(ProcessGroup, method)
@@ -201,7 +207,8 @@ def _work_types() -> list[type]:
     return [kind for kind in vars(_distributed_c10d).values() if isinstance(kind, type) and issubclass(kind, Work)]
 
 
-def _replace(stack: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
+def replace_while_open(stack: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
+    """Gives `owner` another `name` until `stack` closes, and then the very one that it had."""
     # The class's own entry, not `getattr`'s: pybind11 binds a method by a descriptor that `getattr` unwraps.
     kept = vars(owner).get(name)
     if kept is None:
