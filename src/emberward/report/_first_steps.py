@@ -18,7 +18,9 @@ from emberward.report._preflight import Preflight
 PROGRAM_GROUPS = frozenset({"pp", "tied", "world"})
 """Groups of which a rank of a run records every call. See [Note: what a recorded step holds]."""
 _GROUP_OF_LABEL = {"pp_down": "pp", "pp_up": "pp", "dp_shard": "dp"}
-_NOT_TRAINING = frozenset({Stage.EVAL, Stage.SAVE, Stage.LOAD, Stage.EXIT, Stage.SETUP, Stage.DATA})
+_NOT_TRAINING = frozenset(
+    {Stage.EVAL, Stage.SAVE, Stage.LOAD, Stage.EXIT, Stage.SETUP, Stage.DATA, Stage.CHECK, Stage.SEARCH}
+)
 _ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "uint8": 1, "bool": 1}
 
 
