@@ -54,12 +54,14 @@ class Plan:
     """A conversion, decided in full. `about` tells it from any other: a plan of the same goes on where that one ended.
 
     `finish` gets the folder aside and what each `write` returned; it writes the files that need all others.
+    `left_behind` are weights for which the form has no place.
     """
 
     result: Path
     files: tuple[OutFile, ...]
     about: Mapping[str, Any]
     finish: Callable[[Path, Mapping[str, Mapping[str, Any]]], None]
+    left_behind: tuple[str, ...] = ()
 
     @property
     def aside(self) -> Path:

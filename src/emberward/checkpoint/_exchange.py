@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emberward.checkpoint._convert import Converted, Told, convert, silent
+from emberward.checkpoint._convert import Converted, Plan, Told, convert, silent
 from emberward.checkpoint._convert_save import plan_save, point_to, source_stamp
 from emberward.checkpoint._foreign._family import Family, read_family
 from emberward.checkpoint._foreign._hugging_face import plan_hugging_face
@@ -18,7 +18,7 @@ from emberward.checkpoint._foreign._source import Form, Source
 from emberward.checkpoint._foreign._write_dcp import plan_dcp
 from emberward.checkpoint._foreign._write_universal import plan_universal
 from emberward.checkpoint._format import DType
-from emberward.findings import Finding
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 DEFAULT_SHARD_BYTES = 5_000_000_000
 """Size of a Hugging Face shard unless another is asked for (transformers 4's own default, "5GB")."""
@@ -158,7 +158,8 @@ def export_checkpoint(
                 found=form.value,
                 next="emberward checkpoint import writes Emberward's own form",
             )
-    return _exchanged(convert(plan, num_workers=_workers(num_workers), told=told), form, source)
+    written = convert(plan, num_workers=_workers(num_workers), told=told)
+    return _exchanged(written, form, source, _left_behind(plan, form))
 
 
 def _family_of(source: Source, form: Form) -> Family | None:
@@ -190,11 +191,30 @@ def _workers(asked: int | None) -> int:
     return asked or min(8, len(os.sched_getaffinity(0)))
 
 
-def _exchanged(written: Converted, form: Form, source: Source) -> Exchanged:
+def _left_behind(plan: Plan, form: Form) -> tuple[Finding, ...]:
+    """A notice of the weights for which the form has no place; none when all went over."""
+    names = plan.left_behind
+    if not names:
+        return ()
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+    finding = Finding(
+        code="K116",
+        severity=Severity.NOTICE,
+        kind=Kind.RESOURCE,
+        cause=Cause.NONE,
+        certainty=Certainty.PROVED,
+        message=f"{len(names)} tensors without moments have no place in {form}: {listed}",
+        site=str(plan.result),
+        next="load them from the source's own files, or export as huggingface",
+    )
+    return (finding,)
+
+
+def _exchanged(written: Converted, form: Form, source: Source, findings: tuple[Finding, ...] = ()) -> Exchanged:
     return Exchanged(
         written=written,
         form=form,
         source_form=source.form,
         num_tensors=len(source.tensors),
-        findings=source.findings,
+        findings=(*source.findings, *findings),
     )

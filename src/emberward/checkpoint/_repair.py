@@ -16,7 +16,7 @@ from emberward.checkpoint._convert import Told, convert, silent
 from emberward.checkpoint._convert_save import plan_save, point_to
 from emberward.checkpoint._foreign._bits import FLOATS
 from emberward.checkpoint._foreign._bits import convert as convert_bits
-from emberward.checkpoint._foreign._deepspeed import FP32, Slices, is_deepspeed, low_precision_weights, read_set
+from emberward.checkpoint._foreign._deepspeed import Slices, is_deepspeed, low_precision_weights, read_set
 from emberward.checkpoint._foreign._merge import Reading, our_name
 from emberward.checkpoint._foreign._open import open_source
 from emberward.checkpoint._foreign._patch import mend_checksums, overwrite
@@ -25,6 +25,7 @@ from emberward.checkpoint._foreign._read import Reader, read_tiles
 from emberward.checkpoint._foreign._replicas import settle
 from emberward.checkpoint._foreign._source import Form, Source
 from emberward.checkpoint._foreign._stored import Stored
+from emberward.checkpoint._foreign._zero import FP32
 from emberward.findings import EmberwardError, Finding
 
 

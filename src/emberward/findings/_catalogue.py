@@ -105,6 +105,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "K110": "a foreign checkpoint cannot be read",
             "K111": "a foreign file names what is not known",
             "K113": "another conversion writes here",
+            "K116": "tensors without a place in the form",
             "K105": "a save reads back otherwise than it was written",
             "K106": "saves are asked for faster than they are written",
         },

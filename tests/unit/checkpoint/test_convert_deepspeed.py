@@ -84,6 +84,36 @@ def test_the_one_universal_form_has_what_engines_of_any_stage_ask_for(real, tmp_
     assert [len(group) for group in model["param_shapes"]] == [29]
 
 
+def test_buffers_and_frozen_parameters_come_along(real, tmp_path):
+    """They are in no optimizer; under ZeRO 3 each rank has a part of a frozen one, the last part padded."""
+    shutil.copytree(real / "zero3", tmp_path / "zero3")
+    for rank in range(2):
+        path = tmp_path / "zero3" / "step3" / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt"
+        tree = torch.load(path, weights_only=True)
+        tree["frozen_param_shapes"] = {"frozen.weight": torch.Size([3, 3])}
+        tree["frozen_param_fragments"] = {"frozen.weight": torch.arange(5, dtype=torch.bfloat16) + 5 * rank}
+        tree["module"] |= {"frozen.weight": torch.empty(0, dtype=torch.bfloat16), "counter": torch.tensor([1, 2])}
+        tree["buffer_names"] = ["counter"]
+        torch.save(tree, path)
+    read = values(tmp_path / "zero3")
+    assert torch.equal(read["model/frozen.weight"], torch.arange(9, dtype=torch.bfloat16).reshape(3, 3))
+    assert torch.equal(read["model/counter"], torch.tensor([1, 2]))
+    assert len(read) == len(expected_of(real / "zero3")) + 2
+    made = checkpoint.export_checkpoint(tmp_path / "zero3", tmp_path / "out", form=Form.UNIVERSAL, foreign=Foreign())
+    assert [(finding.code, finding.severity.value, finding.message) for finding in made.findings] == [
+        ("K116", "notice", "2 tensors without moments have no place in deepspeed-universal: counter, frozen.weight")
+    ]
+    assert sorted(path.name for path in (tmp_path / "out" / "zero").iterdir())[:2] == ["0.pos.weight", "0.tok.weight"]
+
+
+def test_a_layout_that_is_not_known_is_refused_and_no_bug_of_ours(tmp_path):
+    folder = write_tensor_parallel(tmp_path / "step9", tp=1, dp=1)
+    path = folder / "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"
+    torch.save({"optimizer_state_dict": {"base_optimizer_state": [], "single_partition_of_fp32_groups": []}}, path)
+    with pytest.raises(EmberwardError, match="K110 the files are not laid out as DeepSpeed"):
+        checkpoint.import_checkpoint(folder, tmp_path / "saves", foreign=Foreign())
+
+
 def test_import_and_export_need_no_torch(real, tmp_path):
     places = [str(tmp_path / name) for name in ("saves", "universal", "dcp")]
     command = [sys.executable, "-c", WITHOUT_TORCH, str(real / "zero3"), *places]

@@ -4,16 +4,13 @@ Layout: DeepSpeed 0.19.8, measured (``runtime/engine.py``, ``runtime/zero/stage_
 ``runtime/zero/stage3.py``):
 
 - ``[bf16_]zero_pp_rank_{DP}_mp_rank_{MP}_optim_states.pt`` holds a rank's part of the fp32 weights and moments. MP
-  counts
-  pipeline stages, and within a stage tensor-parallel ranks.
+  counts pipeline stages, and within a stage tensor-parallel ranks.
 - ZeRO 1 and 2: each group's parameters are laid end to end and cut into one flat part a rank; ``param_slice_mappings``
   says which range of a rank's part belongs to a parameter. A parameter may span ranks.
 - ZeRO 3: every parameter is cut on its own: rank r holds elements [r * ceil(n / ranks), ...), and these lie end to end
-  in
-  the order of ``param_shapes``.
+  in the order of ``param_shapes``.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,18 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from emberward.checkpoint._foreign._bits import to_floats
-from emberward.checkpoint._foreign._problems import not_understood, unreadable
+from emberward.checkpoint._foreign._problems import unreadable
 from emberward.checkpoint._foreign._read import Reader
-from emberward.checkpoint._foreign._source import MOMENTS
-from emberward.checkpoint._foreign._stored import Stored, concatenate, cut, from_flat, join
+from emberward.checkpoint._foreign._stored import Stored
 from emberward.checkpoint._foreign._torch_file import TorchFile, open_torch_file
 from emberward.checkpoint._foreign._tree import Instance, TensorRef
+from emberward.checkpoint._foreign._zero import (
+    kept_out,
+    optimizer_of,
+    param_shapes,
+    slices_of_stage_1,
+    slices_of_stage_3,
+)
 
 _OPTIM = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")
 _MODEL = re.compile(r"mp_rank_(\d+)_model_states\.pt")
 _MODEL_ZERO3 = re.compile(r"zero_pp_rank_(\d+)_mp_rank_(\d+)_model_states\.pt")
-
-FP32 = "fp32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +74,27 @@ def is_deepspeed(folder: Path) -> bool:
 def read_set(folder: Path) -> DeepSpeedSet:
     """The checkpoint in the folder. Reads pickles, no tensor. Raises K110 when files are missing or contradict."""
     names = sorted(entry.name for entry in folder.iterdir())
-    optim = {(int(m[2]), int(m[1])): open_torch_file(folder / name) for name in names if (m := _OPTIM.fullmatch(name))}
+    optim = {(int(m[2]), int(m[1])): folder / name for name in names if (m := _OPTIM.fullmatch(name))}
     models = {
         **{(int(m[2]), int(m[1])): folder / name for name in names if (m := _MODEL_ZERO3.fullmatch(name))},
         **{(int(m[1]), 0): folder / name for name in names if (m := _MODEL.fullmatch(name))},
     }
+    num_model, num_data = _require_complete(folder, optim, models)
+    try:
+        return _read_whole(optim, models, num_model, num_data)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise unreadable(
+            "the files are not laid out as DeepSpeed 0.8 and later lay them out",
+            where=str(folder),
+            expected="rigid ZeRO checkpoints with slice mappings (no elastic_checkpoint, no 1-bit optimizer)",
+            found=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def _require_complete(
+    folder: Path, optim: Mapping[tuple[int, int], Path], models: Mapping[tuple[int, int], Path]
+) -> tuple[int, int]:
+    """How many model-parallel and data-parallel ranks there were. Raises K110 when a file of one is missing."""
     num_model, num_data = 1 + max(key[0] for key in optim), 1 + max(key[1] for key in optim)
     if (0, 0) in models:  # a last rank's files may be missing: what rank 0 knew counts
         first = open_torch_file(models[0, 0]).tree
@@ -89,18 +106,26 @@ def read_set(folder: Path) -> DeepSpeedSet:
         for dp_rank in range(num_data):
             if (mp_rank, dp_rank) not in optim:
                 raise _missing(folder, f"the optimizer's file of data rank {dp_rank} and model rank {mp_rank}")
+    return num_model, num_data
+
+
+def _read_whole(
+    optim: Mapping[tuple[int, int], Path], models: Mapping[tuple[int, int], Path], num_model: int, num_data: int
+) -> DeepSpeedSet:
     heads = [open_torch_file(models[mp_rank, 0]) for mp_rank in range(num_model)]
     tp_size = _tensor_parallel(heads[0].tree, num_model)
-    slices, zero_stage = [], 0
+    slices, zero_stage, first = [], 0, open_torch_file(optim[0, 0])
     for mp_rank, head in enumerate(heads):
-        ranks = [optim[mp_rank, dp_rank] for dp_rank in range(num_data)]
+        ranks = [open_torch_file(optim[mp_rank, dp_rank]) for dp_rank in range(num_data)]
         zero_stage = _zero_stage(ranks[0])
-        read = _slices_of_stage_3 if zero_stage == 3 else _slices_of_stage_1
+        is_cut = zero_stage == 3 and bool(head.tree.get("frozen_param_shapes"))
+        peers = [open_torch_file(models[mp_rank, dp_rank]) for dp_rank in range(num_data)] if is_cut else [head]
+        read = slices_of_stage_3 if zero_stage == 3 else slices_of_stage_1
         slices.append(
             Slices(
                 stage=mp_rank // tp_size,
                 group_rank=mp_rank % tp_size,
-                tensors={**_kept_out(head), **read(head, ranks)},
+                tensors={**kept_out(peers), **read(head, ranks)},
             )
         )
     return DeepSpeedSet(
@@ -109,10 +134,10 @@ def read_set(folder: Path) -> DeepSpeedSet:
         num_data_ranks=num_data,
         tensor_parallel=tp_size,
         groups=groups_of(heads),
-        num_updates=_update_count(optim[0, 0]),
+        num_updates=_update_count(first),
         states=states_of(heads[0]),
-        optimizer=without_state(optim[0, 0], _optimizer_of(optim[0, 0])),
-        files=tuple(file.path for file in [*heads, *optim.values()]),
+        optimizer=without_state(first, optimizer_of(first)),
+        files=(*(head.path for head in heads), *optim.values()),
     )
 
 
@@ -136,109 +161,8 @@ def _tensor_parallel(tree: Mapping[str, Any], num_model: int) -> int:
 
 
 def _zero_stage(file: TorchFile) -> int:
-    stage = _optimizer_of(file).get("zero_stage")
+    stage = optimizer_of(file).get("zero_stage")
     return int(stage.args[0]) if isinstance(stage, Instance) else int(stage or 1)
-
-
-def _optimizer_of(file: TorchFile) -> Mapping[str, Any]:
-    try:
-        found = file.tree["optimizer_state_dict"]
-    except (KeyError, TypeError) as error:
-        raise unreadable(
-            "an optimizer's file holds no state", where=str(file.path), found="no optimizer_state_dict"
-        ) from error
-    assert isinstance(found, dict)
-    return found
-
-
-def _kept_out(head: TorchFile) -> dict[tuple[str, str], Stored]:
-    """What the optimizer does not hold: buffers and frozen parameters, from the module's own weights."""
-    module = head.tree.get("module")
-    if not isinstance(module, dict):
-        return {}
-    names = {*(head.tree.get("buffer_names") or ()), *(head.tree.get("frozen_param_shapes") or ())}
-    return {
-        (FP32, name): head.stored(ref, name)
-        for name, ref in module.items()
-        if name in names and isinstance(ref, TensorRef) and 0 not in ref.shape
-    }
-
-
-def _param_shapes(head: TorchFile) -> list[dict[str, tuple[int, ...]]]:
-    shapes = head.tree.get("param_shapes")
-    if not shapes:
-        raise unreadable("a model's file does not say the shapes", where=str(head.path), found="no param_shapes")
-    groups = shapes if isinstance(shapes, list) else [shapes]
-    return [{name: tuple(size) for name, size in group.items()} for group in groups]
-
-
-def shapes_of(head: TorchFile) -> dict[str, tuple[int, ...]]:
-    """Shape of every parameter that a model's file names."""
-    return {name: shape for group in _param_shapes(head) for name, shape in group.items()}
-
-
-def _slices_of_stage_1(head: TorchFile, ranks: list[TorchFile]) -> dict[tuple[str, str], Stored]:
-    found: dict[tuple[str, str], Stored] = {}
-    for group, shapes in enumerate(_param_shapes(head)):
-        fragments: dict[tuple[str, str], list[Stored]] = {}
-        for file in ranks:
-            optimizer = _optimizer_of(file)
-            flats = _flats(
-                file,
-                optimizer["single_partition_of_fp32_groups"][group],
-                optimizer["base_optimizer_state"]["state"],
-                group,
-            )
-            mappings = optimizer.get("param_slice_mappings")
-            if mappings is None:
-                raise not_understood(
-                    "this checkpoint is older than DeepSpeed's slice mappings",
-                    where=str(file.path),
-                    expected="DeepSpeed 0.8 or later",
-                    found=str(optimizer.get("ds_version")),
-                )
-            for name, address in mappings[group].items():
-                start, numel = address.state["start"], address.state["numel"]
-                for kind, flat in flats.items():
-                    fragments.setdefault((kind, name), []).append(cut(flat, ((start, start + numel),)))
-        for (kind, name), parts in fragments.items():
-            found[kind, name] = from_flat(concatenate(name, parts, 0), 0, name, shapes[name])
-    return found
-
-
-def _slices_of_stage_3(head: TorchFile, ranks: list[TorchFile]) -> dict[tuple[str, str], Stored]:
-    shapes = shapes_of(head)
-    by_rank: list[dict[str, Stored]] = []
-    for file in ranks:
-        optimizer = _optimizer_of(file)
-        groups = optimizer["fp32_flat_groups"]
-        state = optimizer["optimizer_state_dict"]["state"]
-        flats = [_flats(file, ref, state, group) for group, ref in enumerate(groups)]
-        by_rank.append({kind: concatenate(kind, [flat[kind] for flat in flats], 0) for kind in flats[0]})
-    found: dict[tuple[str, str], Stored] = {}
-    offset = 0
-    for name, shape in shapes.items():
-        numel = math.prod(shape)
-        share = -(-numel // len(ranks))
-        for kind in by_rank[0]:
-            parts = []
-            for rank, own in enumerate(by_rank):
-                begin = min(rank * share, numel)
-                end = min(begin + share, numel)
-                parts.append(((begin,), cut(own[kind], ((offset, offset + end - begin),))))
-            found[kind, name] = from_flat(join(name, (numel,), parts), 0, name, shape)
-        offset += share
-    return found
-
-
-def _flats(file: TorchFile, fp32: TensorRef, state: Mapping[Any, Any], group: int) -> dict[str, Stored]:
-    """A rank's flat tensors of a group: the fp32 weights, and the moments where the optimizer has any yet."""
-    flats = {FP32: file.stored(fp32, FP32)}
-    for moment in MOMENTS:
-        ref = state.get(group, {}).get(moment)
-        if isinstance(ref, TensorRef):
-            flats[moment] = file.stored(ref, moment)
-    return flats
 
 
 def low_precision_weights(folder: Path, name: str) -> list[Stored]:
@@ -254,8 +178,10 @@ def low_precision_weights(folder: Path, name: str) -> list[Stored]:
         ref = module.get(name) if isinstance(module, dict) else None
         found += [file.stored(ref, name)] if isinstance(ref, TensorRef) and 0 not in ref.shape else []
     layer, _, local = name.partition(".")
-    if layer.isdigit():
-        for path in sorted(folder.glob(f"layer_{int(layer):02d}-*model_states.pt")):
+    if layer == "tied_modules":
+        layer, local = "*", local.partition(".")[2]
+    if layer == "*" or layer.isdigit():
+        for path in sorted(folder.glob(f"layer_{layer if layer == '*' else f'{int(layer):02d}'}-*model_states.pt")):
             file = open_torch_file(path)
             ref = file.tree.get(local) if isinstance(file.tree, dict) else None
             found += [file.stored(ref, name)] if isinstance(ref, TensorRef) else []
@@ -266,7 +192,7 @@ def groups_of(heads: Sequence[TorchFile]) -> tuple[tuple[str, ...], ...]:
     """Names of the parameters of each optimizer group, over all model-parallel ranks, in the order of the stages."""
     groups: list[dict[str, None]] = []
     for head in heads:
-        for index, shapes in enumerate(_param_shapes(head)):
+        for index, shapes in enumerate(param_shapes(head)):
             if index == len(groups):
                 groups.append({})
             groups[index].update(dict.fromkeys(shapes))
@@ -275,13 +201,13 @@ def groups_of(heads: Sequence[TorchFile]) -> tuple[tuple[str, ...], ...]:
 
 def states_of(head: TorchFile) -> dict[str, Any]:
     """What a model's file holds beside the weights: scheduler, counts, configuration, the client's own values."""
-    left_out = ("module", "optimizer", "param_shapes")
+    left_out = ("module", "optimizer", "param_shapes", "frozen_param_shapes", "frozen_param_fragments")
     return {key: head.placed(value, f"/{key}") for key, value in head.tree.items() if key not in left_out}
 
 
 def _update_count(file: TorchFile) -> int | None:
     """How many updates the moments have seen, None when the optimizer does not say."""
-    tree = _optimizer_of(file)
+    tree = optimizer_of(file)
     base = tree.get("base_optimizer_state") or tree.get("optimizer_state_dict") or {}
     for state in (base.get("state") or {}).values():
         step = state.get("step")

@@ -16,7 +16,6 @@ import numpy as np
 from emberward.checkpoint._boxes import whole_box
 from emberward.checkpoint._convert import OutFile, Plan, Tick, write_bytes
 from emberward.checkpoint._foreign._bits import FLOATS, convert
-from emberward.checkpoint._foreign._deepspeed import FP32
 from emberward.checkpoint._foreign._family import Family, family_of_model_type
 from emberward.checkpoint._foreign._merge import Reading, to_ours
 from emberward.checkpoint._foreign._problems import unreadable
@@ -24,6 +23,7 @@ from emberward.checkpoint._foreign._read import Reader, read_tiles
 from emberward.checkpoint._foreign._source import Form, Source
 from emberward.checkpoint._foreign._stored import Stored, whole
 from emberward.checkpoint._foreign._write_universal import in_their_names
+from emberward.checkpoint._foreign._zero import FP32
 from emberward.checkpoint._format import DType, FormatProblem
 from emberward.checkpoint._safetensors import Item, header_bytes, parse_header
 from emberward.checkpoint._storage import DISK, write_new

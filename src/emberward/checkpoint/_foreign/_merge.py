@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from emberward.checkpoint._foreign._deepspeed import FP32, Slices
+from emberward.checkpoint._foreign._deepspeed import Slices
 from emberward.checkpoint._foreign._family import Family, Rule, join_ranks, split_fused
 from emberward.checkpoint._foreign._problems import no_rule
 from emberward.checkpoint._foreign._read import Reader
 from emberward.checkpoint._foreign._replicas import Replicas, settle
 from emberward.checkpoint._foreign._source import model_name, moment_name
 from emberward.checkpoint._foreign._stored import Stored, cut
+from emberward.checkpoint._foreign._zero import FP32
 from emberward.findings import Finding
 
 

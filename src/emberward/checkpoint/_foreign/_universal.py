@@ -9,15 +9,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from emberward.checkpoint._foreign._deepspeed import (
-    FP32,
-    DeepSpeedSet,
-    groups_of,
-    scalar,
-    shapes_of,
-    states_of,
-    without_state,
-)
+from emberward.checkpoint._foreign._deepspeed import DeepSpeedSet, groups_of, scalar, states_of, without_state
 from emberward.checkpoint._foreign._merge import Reading, to_ours
 from emberward.checkpoint._foreign._open_deepspeed import source_of
 from emberward.checkpoint._foreign._problems import unreadable
@@ -25,6 +17,7 @@ from emberward.checkpoint._foreign._source import MOMENTS, Form, Source, require
 from emberward.checkpoint._foreign._stored import Stored, from_flat
 from emberward.checkpoint._foreign._torch_file import TorchFile, open_torch_file
 from emberward.checkpoint._foreign._tree import Instance, TensorRef
+from emberward.checkpoint._foreign._zero import FP32, shapes_of
 
 OPTIMIZER_FILE = "optimizer_state.pt"
 

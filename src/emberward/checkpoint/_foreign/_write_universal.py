@@ -92,9 +92,9 @@ def plan_universal(source: Source, result: Path, family: Family | None, stamp: S
             next="export it as huggingface or dcp",
         )
     step = float(source.meta.get("num_updates") or source.step or 0)
-    files = [_param_file(param, kind, stored) for param in params for kind, stored in _kinds(param)]
-    files += [_step_file(param, step) for param in params if param.moments]
-    trained = [param for param in params if param.moments]
+    trained = [param for param in params if len(param.moments) == len(MOMENTS)]
+    files = [_param_file(param, kind, stored) for param in trained for kind, stored in _kinds(param)]
+    files += [_step_file(param, step) for param in trained]
     optimizer = _optimizer(source, trained, step)
     files.append(_file("zero/optimizer_state.pt", "optimizer_state", optimizer))
     states = _states(source, trained)
@@ -106,7 +106,7 @@ def plan_universal(source: Source, result: Path, family: Family | None, stamp: S
         write_new(DISK, pointer, result.name.encode())
 
     about = {"form": "universal", "sources": list(stamp), "family": None if family is None else family.name}
-    return Plan(result=result, files=tuple(files), about=about, finish=finish)
+    return Plan(result=result, files=tuple(files), about=about, finish=finish, left_behind=tuple(without))
 
 
 def _kinds(param: Theirs) -> list[tuple[str, Stored]]:
