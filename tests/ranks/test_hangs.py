@@ -19,7 +19,7 @@ NAMES = (
 )  # fmt: skip
 ASKED = "lock"
 """The program whose processes are explained too, as if no recorder ran in them."""
-LOOK_ALIKES = ("slow_first_step", "long_evaluation", "long_save", "slow_but_alive")
+LOOK_ALIKES = ("slow_first_step", "long_evaluation", "long_save", "slow_but_alive", "slow_lock", "slow_worker")
 """Longer ones, of 10 to 60 seconds, run in tools/campaign_hangs.py."""
 MAX_AT_ONCE = 4
 VERDICT_LIMIT_S = 60.0

@@ -68,4 +68,7 @@ TRUTHS = {
     )
 }
 
-ALIVE = ("slow_first_step", "long_evaluation", "long_save", "slow_but_alive", "slow_reader")
+ALIVE = (
+    "slow_first_step", "long_evaluation", "long_save", "slow_but_alive", "slow_reader", "slow_lock", "slow_producer",
+    "slow_worker", "slow_child", "late_key", "late_group", "slow_stage", "slow_compile", "last_save",
+)  # fmt: skip

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import StackClass, read_process, stuck_worker, waits
+from emberward.sources.dumps import StackClass, ThreadStack, read_process, stuck_worker, waits
 from emberward.sources.live._look import RankLook
 from emberward.sources.live._motion import Motion, sits_in, waits_for_ever
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
@@ -11,19 +11,6 @@ from emberward.sources.live._reading import other_threads
 from emberward.sources.live._scene import Scene
 
 _CERTAIN = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.CRASH})
-_GOES_ON = frozenset(
-    {
-        StackClass.SLEEP,
-        StackClass.FILE_READ,
-        StackClass.CHECKPOINT_IO,
-        StackClass.SUBPROCESS,
-        StackClass.COMPILE,
-        StackClass.GC,
-        StackClass.CPU_LOOP,
-    }
-)
-
-"""What another thread may do that ends by itself."""
 _FILE_AGES = ("the files do not tell how long", "the job had stood still for")
 """What the judge of files says about their age; a look knows better."""
 _UNTIMED = frozenset({WaitingIn.FUTEX, WaitingIn.FILE_LOCK})
@@ -124,12 +111,19 @@ def _lock_proof(rank: int, seen: RankLook, early: RankLook | None, motion: Motio
         call not in _UNTIMED or not (call is not WaitingIn.FUTEX or waits_for_ever((early, seen)))
     ):
         return None
-    own = seen.own_stacks
-    if any(kind in _GOES_ON for _, kind in other_threads(own, scene.line_of)):
+    if not all(_is_idle(thread, kind, seen) for thread, kind in other_threads(seen.own_stacks, scene.line_of)):
         return None
     if any(_may_end(child) for child in seen.children):
         return None
     return f"rank {rank} waits without a time-out, and no thread or child of it moves: nobody is left to wake it"
+
+
+def _is_idle(thread: ThreadStack, kind: StackClass, seen: RankLook) -> bool:
+    """Whether a thread beside the main one waits too: one that sleeps, reads or calls out may free the main one."""
+    if kind is StackClass.LOCK:
+        return True
+    facts = next((t for t in seen.process.threads if t.tid == thread.os_thread_id), None)
+    return kind is StackClass.UNKNOWN and facts is not None and facts.waiting_in is WaitingIn.FUTEX
 
 
 def _may_end(child: ProcessFacts) -> bool:

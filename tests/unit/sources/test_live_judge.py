@@ -1,0 +1,279 @@
+"""The judge of live jobs on looks made by hand: each fault with its words, and its look-alike without an alarm."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from unit.sources.live_looks import (
+    ALL_REDUCE,
+    NEW_GROUP,
+    QUEUE_GET,
+    RECEIVE,
+    helper,
+    look,
+    moment,
+    rank_look,
+    ring,
+    stack,
+    twice,
+    waiting,
+)
+
+from emberward.findings import Cause, Finding, Kind, Severity
+from emberward.sources.dumps import Frame
+from emberward.sources.live import Look, ProcessState, RankLook, WaitingIn, join_looks, judge_looks, resumed_finding
+
+TEXT = {20: "    dist.all_reduce(x)", 30: "    time.sleep(40)", 31: "    with guard:", 40: "    jobs.put(x)"}
+
+
+def line_of(frame: Frame) -> str | None:
+    return TEXT.get(frame.line or 0) if frame.file == "/job/train.py" else None
+
+
+def judged(*ranks: RankLook, **options: object) -> tuple[Finding, ...]:
+    return judge_looks(*twice(*ranks), line_of=line_of, **options)  # type: ignore[arg-type]
+
+
+def only(findings: tuple[Finding, ...]) -> Finding:
+    assert len(findings) == 1, [finding.message for finding in findings]
+    return findings[0]
+
+
+def away(rank: int, line: int, *inner: tuple[str, str, int], still_s: float = 6.0, **changes: object) -> RankLook:
+    """A rank that is not in the call that the others wait in."""
+    facts = ring(num_done=6, is_inside=False, still_s=still_s)
+    return rank_look(rank, stack(1000 + rank, line, *inner), facts, **changes)
+
+
+OTHERS = (waiting(0), waiting(1), waiting(3))
+
+
+def test_a_stopped_rank_is_an_error_in_these_words():
+    finding = only(judged(*OTHERS, replace(waiting(2), process=away(2, 20, state=ProcessState.STOPPED).process)))
+    assert finding.code == "H125"
+    assert finding.message == "rank 2 is stopped by a signal or a debugger, while ranks 0, 1, 3 wait"
+    assert (finding.kind, finding.cause, finding.severity) == (Kind.HANG, Cause.STOPPED, Severity.ERROR)
+    assert finding.evidence[0] == "rank 2: process 1002 on ember is stopped"
+    assert finding.next == "kill -CONT 1002, or end the job and start it from its last save"
+    assert finding.site == "train.py:20"
+
+
+def test_a_rank_that_was_stopped_and_goes_on_is_no_alarm():
+    stopped = look(*OTHERS, replace(waiting(2), process=away(2, 20, state=ProcessState.STOPPED).process))
+    late = look(*(replace(r, ring=ring(num_done=9, is_inside=True)) for r in (*OTHERS, waiting(2))), taken_s=104.0)
+    assert [f for f in judge_looks(stopped, late, line_of=line_of) if f.severity is Severity.ERROR] == []
+
+
+def test_a_rank_that_sleeps_is_a_notice_until_its_limit():
+    finding = only(judged(*OTHERS, away(2, 30, waiting_in=WaitingIn.NANOSLEEP)))
+    assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.SLEEP, (2,), Severity.NOTICE)
+    assert (
+        "it has stood still for 6 s; up to 75 s it could be slow and alive (by this job's own history)"
+        in finding.evidence
+    )
+    late = only(judged(*OTHERS, away(2, 30, waiting_in=WaitingIn.NANOSLEEP, still_s=80.0)))
+    assert late.severity is Severity.ERROR
+
+
+def test_a_lock_without_time_out_is_proved_by_two_looks_and_not_by_one():
+    stuck = away(2, 31, waiting_in=WaitingIn.FUTEX)
+    finding = only(judged(*OTHERS, stuck))
+    assert (finding.cause, finding.severity, finding.site) == (Cause.LOCK, Severity.ERROR, "train.py:31")
+    assert (
+        "rank 2 waits without a time-out, and no thread or child of it moves: nobody is left to wake it"
+        in finding.evidence
+    )
+    first = only(judge_looks(None, look(*OTHERS, stuck), line_of=line_of))
+    assert first.severity is Severity.NOTICE
+
+
+@pytest.mark.parametrize("why", ["a time-out", "a thread that reads", "the call went on"])
+def test_a_lock_that_somebody_may_still_free_is_no_alarm(why):
+    stuck = away(2, 31, waiting_in=WaitingIn.FUTEX_TIMED if why == "a time-out" else WaitingIn.FUTEX)
+    if why == "a thread that reads":
+        stacks = stuck.stacks[0]
+        reader = helper(77, 30)
+        stuck = replace(stuck, stacks=(replace(stacks, threads=(*stacks.threads, reader)),))
+    early, late = twice(*OTHERS, stuck)
+    if why == "the call went on":
+        late = replace(
+            late, ranks={r: replace(s, ring=ring(num_done=8, is_inside=r != 2)) for r, s in late.ranks.items()}
+        )
+    assert [f for f in judge_looks(early, late, line_of=line_of) if f.severity is Severity.ERROR] == []
+
+
+def test_a_rank_that_computes_is_a_notice_though_its_stack_looks_like_a_lock():
+    early = look(*OTHERS, away(2, 31, waiting_in=WaitingIn.FUTEX, ticks=100))
+    late = look(*OTHERS, away(2, 31, waiting_in=WaitingIn.FUTEX, ticks=400), taken_s=104.0)
+    finding = only(judge_looks(early, late, line_of=line_of))
+    assert finding.severity is Severity.NOTICE
+    assert "rank 2: between two looks 4 s apart its main thread used 75% of a core" in finding.evidence
+
+
+def test_a_group_that_one_rank_does_not_create_is_an_error_in_these_words():
+    creators = [rank_look(r, stack(1000 + r, 50, *NEW_GROUP), ring(num_done=6, is_inside=False)) for r in (0, 1, 3)]
+    finding = only(judged(*creators, waiting(2)))
+    assert finding.code == "H129"
+    assert finding.message == "rank 2 does not create the group that ranks 0, 1, 3 create at train.py:50"
+    assert (finding.kind, finding.cause, finding.site) == (Kind.MISSING, Cause.MISSING_GROUP, "train.py:20")
+    assert finding.severity is Severity.ERROR
+
+
+def test_a_rank_that_prepares_data_while_the_others_create_a_group_is_no_alarm():
+    creators = [rank_look(r, stack(1000 + r, 50, *NEW_GROUP), ring(num_done=6, is_inside=False)) for r in (1, 2, 3)]
+    findings = judged(away(0, 30, waiting_in=WaitingIn.NANOSLEEP), *creators)
+    assert [f.severity for f in findings] == [Severity.NOTICE]
+    assert findings[0].culprit_ranks == (0,)
+
+
+def test_a_dead_thread_that_the_main_thread_waits_for_is_an_error_in_these_words():
+    facts = ring(
+        num_done=6, is_inside=False, moments=(moment("thread_died", "RuntimeError: cannot decode", "train.py:72"),)
+    )
+    victim = rank_look(2, stack(1002, 40, *QUEUE_GET), facts, waiting_in=WaitingIn.FUTEX)
+    finding = only(judged(*OTHERS, victim))
+    assert finding.code == "H131"
+    assert finding.message == (
+        "a thread of rank 2 died (RuntimeError: cannot decode) and its main thread waits at train.py:40; "
+        "ranks 0, 1, 3 wait for it"
+    )
+    assert (finding.cause, finding.site, finding.severity) == (Cause.THREAD_DIED, "train.py:72", Severity.ERROR)
+
+
+def test_a_dead_thread_that_nobody_waits_for_is_not_blamed():
+    facts = ring(num_done=6, is_inside=False, moments=(moment("thread_died", "RuntimeError: a logger", "train.py:72"),))
+    finding = only(judged(*OTHERS, rank_look(2, stack(1002, 30), facts, waiting_in=WaitingIn.NANOSLEEP)))
+    assert (finding.code, finding.cause, finding.severity) == ("H101", Cause.SLEEP, Severity.NOTICE)
+
+
+def buffered(rank: int) -> RankLook:
+    main, server = stack(1000 + rank, 40, *QUEUE_GET), helper(2000 + rank, 60, *RECEIVE)
+    return rank_look(rank, main, ring(num_done=6, is_inside=False, world=2), server, waiting_in=WaitingIn.FUTEX)
+
+
+def test_a_cycle_through_a_bounded_buffer_is_an_error_in_these_words():
+    finding = only(judged(buffered(0), buffered(1)))
+    assert finding.code == "H133"
+    assert finding.message == (
+        "ranks 0, 1 wait for a buffer that their own threads would free, and those wait for one another's ranks; "
+        "no one rank is guilty"
+    )
+    assert (finding.kind, finding.cause, finding.culprit_ranks) == (Kind.DEADLOCK, Cause.CYCLE_CREDIT, ())
+    assert finding.cycle is not None
+    assert [member.rank for member in finding.cycle] == [0, 1]
+    assert finding.severity is Severity.ERROR
+
+
+def test_a_full_buffer_whose_peer_is_only_busy_is_no_alarm():
+    busy = rank_look(1, stack(1001, 30), ring(num_done=6, is_inside=False, world=2), waiting_in=WaitingIn.NANOSLEEP)
+    assert [f for f in judged(buffered(0), busy) if f.severity is Severity.ERROR] == []
+
+
+def test_a_rank_that_is_gone_is_named_and_its_echo_is_not():
+    echo = ring(num_done=6, is_inside=True, moments=(moment("exception", "RuntimeError: Connection closed by peer"),))
+    ranks = (
+        waiting(0),
+        replace(waiting(1), ring=echo),
+        replace(waiting(2), process=away(2, 0, state=ProcessState.GONE).process),
+    )
+    finding = only(judge_looks(*twice(*ranks), line_of=line_of, exits={2: -9}))
+    assert (finding.code, finding.culprit_ranks, finding.cause) == ("H105", (2,), Cause.KILLED)
+    assert finding.message == "rank 2 died while rank 0 waits: it was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "cause"),
+    [
+        (-11, None, Cause.SEGFAULT),
+        (-9, None, Cause.KILLED),
+        (1, "MemoryError: ", Cause.OUT_OF_MEMORY),
+        (1, "OSError: [Errno 28] No space left on device", Cause.DISK_FULL),
+        (1, "ValueError: a label", Cause.EXCEPTION),
+        (3, None, Cause.EXCEPTION),
+        (None, None, Cause.KILLED),
+    ],
+)
+def test_the_cause_of_a_death(code, text, cause):
+    said = () if text is None else (moment("exception", text, "train.py:30"),)
+    gone = replace(
+        waiting(2),
+        process=away(2, 0, state=ProcessState.GONE).process,
+        ring=ring(num_done=6, is_inside=True, moments=said),
+    )
+    exits = {} if code is None else {2: code}
+    assert only(judge_looks(*twice(*OTHERS, gone), line_of=line_of, exits=exits)).cause is cause
+
+
+def gone(rank: int, **changes: object) -> RankLook:
+    """A rank whose process is not there any more."""
+    return rank_look(rank, None, ring(num_done=6, is_inside=False, **changes), state=ProcessState.GONE)
+
+
+def test_ranks_that_end_one_after_the_other_are_no_alarm():
+    left = (moment("main_exited", ""),)
+    saver = away(2, 30, waiting_in=WaitingIn.NANOSLEEP)
+    assert judge_looks(*twice(gone(0, moments=left), gone(1, moments=left), saver), line_of=line_of, exits={0: 0}) == ()
+
+
+def test_a_rank_that_ends_while_its_peers_wait_for_it_is_an_error():
+    left = (moment("main_exited", ""),)
+    finding = only(judge_looks(*twice(*OTHERS, gone(2, moments=left)), line_of=line_of, exits={2: 0}))
+    assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.MAIN_EXITED, (2,), Severity.ERROR)
+    assert finding.message == "rank 2 ended while ranks 0, 1, 3 wait: its program ended while its peers still need it"
+
+
+def test_a_job_in_mid_step_is_no_alarm():
+    early = look(*(waiting(r, still_s=0.1) for r in range(4)))
+    late = look(*(replace(waiting(r), ring=ring(num_done=20, is_inside=True)) for r in range(4)), taken_s=104.0)
+    assert [f for f in judge_looks(early, late, line_of=line_of) if f.severity is Severity.ERROR] == []
+
+
+def test_what_goes_on_again_is_said_in_these_words():
+    said = only(judged(*OTHERS, away(2, 30, waiting_in=WaitingIn.NANOSLEEP)))
+    finding = resumed_finding(said)
+    assert (finding.code, finding.severity) == ("H128", Severity.NOTICE)
+    assert finding.message.startswith("the job goes on: rank 2 moved again; it was: rank 2 never arrived")
+
+
+def test_looks_of_two_hosts_join_and_travel_as_json():
+    one, other = look(waiting(0), waiting(1)), look(away(2, 31, waiting_in=WaitingIn.FUTEX), waiting(3), taken_s=100.5)
+    wire = [Look.from_json(json.loads(json.dumps(each.to_json()))) for each in (one, other)]
+    joined = join_looks(wire)
+    assert sorted(joined.ranks) == [0, 1, 2, 3]
+    assert joined.ranks == {**one.ranks, **other.ranks}
+    finding = only(judge_looks(joined, replace(joined, taken_s=joined.taken_s + 4), line_of=line_of))
+    assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.LOCK)
+
+
+def test_an_unseen_rank_is_unknown_and_not_guilty():
+    findings = judge_looks(
+        *(replace(each, world_size=4) for each in twice(waiting(0), waiting(1), waiting(3))), line_of=line_of
+    )
+    assert [f.severity for f in findings] == [Severity.NOTICE]
+    assert findings[0].culprit_ranks == ()
+    assert "not seen: rank 2; unknown, not guilty" in findings[0].evidence
+
+
+def test_damaged_looks_end_in_a_verdict_or_a_plain_error(request):
+    seed = random.SystemRandom().randrange(1 << 30)
+    rng = random.Random(seed)
+    text = json.dumps(look(*OTHERS, away(2, 31, *QUEUE_GET)).to_json())
+    for _ in range(120):
+        place = rng.randrange(len(text))
+        damaged = (
+            text[:place] + rng.choice(['"', "0", "null", "-1", "[]", "x", ""]) + text[place + rng.randrange(1, 9) :]
+        )
+        try:
+            broken = Look.from_json(json.loads(damaged))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        try:
+            judge_looks(None, broken, line_of=line_of)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {damaged[max(0, place - 60) : place + 60]}") from error
+
+
+def test_the_stack_of_a_collective_is_what_the_looks_are_made_of():
+    assert [f for f in judged(*(waiting(r) for r in range(4))) if f.severity is Severity.ERROR] == []
+    assert ALL_REDUCE[0][0] == "all_reduce"
