@@ -160,11 +160,14 @@ def wrong_commands(lines: list[str]) -> list[str]:
         known = {option for param in command.params for option in param.opts} | {"--help"}
         takes_any = (command.context_settings or {}).get("ignore_unknown_options", False)
         for word in words:
+            if word == "--":
+                # What follows is a command of its own.
+                break
             if not word.startswith("--"):
                 continue
             option = word.split("=")[0].rstrip(",.)")
             is_key = takes_any and "." in option
-            if option != "--" and option not in known and not is_key:
+            if option not in known and not is_key:
                 found.append(line)
     return found
 
