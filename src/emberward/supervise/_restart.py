@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from emberward.findings import Finding
 from emberward.supervise._policy import Outcome
 
-RESTARTABLE = frozenset({"L102", "L105"})
-"""A rank died, or the launch ended without a result. Any other finding would come again: a person must act on it."""
+RESTARTABLE = frozenset({"K103", "L102", "L105"})
+"""A rank died, a save could not be written (room may be made), or the launch ended without a result.
+
+Any other finding would come again: a person must act on it.
+"""
 HANGS = "H"
 """The letter of findings about a job that stood still: it is ended and started again."""
 
