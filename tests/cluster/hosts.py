@@ -1,0 +1,85 @@
+"""Hosts as network namespaces of this machine, each with two links: the job's, and one for control.
+
+Each namespace has a name of its own and a host name of its own. The root namespace has an address on the control link
+alone. Everything is named after this process, so that two sessions do not meet, and is taken away by `close`.
+"""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+LIMIT_S = 20.0
+_NUMBERS = itertools.count()
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=LIMIT_S)
+
+
+class Hosts:
+    """`names[i]` has 10.77.N.i+1 on the job's link and 10.78.N.i+1 on the control link; N is made of our pid."""
+
+    def __init__(self, count: int) -> None:
+        # A namespace whose last process has just ended is taken away a little later: names are used once.
+        number = next(_NUMBERS)
+        self._tag = f"{os.getpid() % 10000}{'abcdefghij'[number % 10]}"
+        self._net = (os.getpid() + number) % 250
+        self.names = [f"eh{self._tag}n{number}" for number in range(1, count + 1)]
+        self.control = f"10.78.{self._net}.254"
+        self._processes: list[subprocess.Popen] = []
+
+    def address(self, index: int) -> str:
+        """The host's address on the job's link."""
+        return f"10.77.{self._net}.{index + 1}"
+
+    def open(self) -> None:
+        """Makes bridges, namespaces and links."""
+        for kind in ("j", "c"):
+            ip("link", "add", f"eb{kind}{self._tag}", "type", "bridge")
+            ip("link", "set", f"eb{kind}{self._tag}", "up")
+        ip("addr", "add", f"{self.control}/24", "dev", f"ebc{self._tag}")
+        for index, name in enumerate(self.names):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+            for kind, device, net in (("j", "eth0", 77), ("c", "eth1", 78)):
+                end = f"ev{kind}{self._tag}{index}"
+                ip("link", "add", end, "type", "veth", "peer", "name", device, "netns", name)
+                ip("link", "set", end, "master", f"eb{kind}{self._tag}", "up")
+                ip("-n", name, "addr", "add", f"10.{net}.{self._net}.{index + 1}/24", "dev", device)
+                ip("-n", name, "link", "set", device, "up")
+
+    def start(self, index: int, words: Sequence[str], *, log: Path, **environment: str) -> subprocess.Popen:
+        """Starts a command on a host; its output goes to `log`."""
+        inside = ["nsenter", f"--net=/run/netns/{self.names[index]}", "unshare", "-u", "sh", "-c",
+                  'hostname "$0"; exec "$@"', f"node{index + 1}", *words]  # fmt: skip
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                inside, stdout=file, stderr=file, env={**os.environ, **environment}, start_new_session=True
+            )
+        self._processes.append(process)
+        return process
+
+    def cut(self, index: int) -> None:
+        """Takes the host's end of the job's link down; the control link stays."""
+        ip("link", "set", f"evj{self._tag}{index}", "down")
+
+    def close(self) -> None:
+        """Ends what was started and takes everything away; never raises."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LIMIT_S)
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(LIMIT_S)
+        for name in self.names:
+            with contextlib.suppress(subprocess.SubprocessError):
+                ip("netns", "del", name)
+        for kind in ("j", "c"):
+            with contextlib.suppress(subprocess.SubprocessError):
+                ip("link", "del", f"eb{kind}{self._tag}")
