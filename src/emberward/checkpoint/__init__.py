@@ -20,7 +20,6 @@ from emberward.checkpoint._diff import Comparison, Difference, diff
 from emberward.checkpoint._digest import add_digests
 from emberward.checkpoint._exchange import Exchanged, Foreign, export_checkpoint, import_checkpoint, reshape
 from emberward.checkpoint._foreign._open import open_source
-from emberward.checkpoint._foreign._open import open_source
 from emberward.checkpoint._foreign._source import Form
 from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
 from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
@@ -108,7 +107,6 @@ __all__ = [
     "name_save",
     "names_of",
     "older_save",
-    "open_source",
     "open_source",
     "prune",
     "put_back",
