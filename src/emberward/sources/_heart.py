@@ -4,7 +4,7 @@
 The thread needs the interpreter. While the main thread waits inside torch it gets it: counters and copies are fresh.
 While a call of C code holds the interpreter, or the process is stopped, nothing is written, and the heartbeat's age
 says so. A call that torch makes below Python (DDP's reducer, a compiled graph) raises torch's counter of its group,
-which is read ten times a second; which call it was is in the copy of the flight recorder. That is made only when
+which is read five times a second; which call it was is in the copy of the flight recorder. That is made only when
 nothing has moved for longer than this job's own pauses. For a full buffer of 2,000 calls it takes 25 ms of processor,
 without the interpreter; with stacks 1.4 s the first time, since torch then reads its own symbols (torch 2.13, measured
 here on a busy machine). So stacks come only when a silence lasts.
@@ -20,7 +20,7 @@ from torch.distributed import distributed_c10d
 
 from emberward.sources._live import LiveRecorder
 
-BEAT_S = 0.1
+BEAT_S = 0.2
 MAX_END_S = 5.0
 """A thread that comes back from torch into an interpreter that is being taken down would end the process badly."""
 MAX_LOOKED_AT = 64
