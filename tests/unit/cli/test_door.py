@@ -105,6 +105,13 @@ def test_what_is_refused_is_one_document_on_stdout_and_text_on_stderr(tmp_path, 
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_command_that_is_not_understood_is_a_finding_with_a_way_out(tmp_path):
+    said = emberward("report", "--json", cwd=tmp_path)
+    (finding,) = said.document["findings"]
+    assert (said.code, finding["code"], finding["message"].lower()) == (2, "C113", "missing argument 'run'.")
+    assert finding["next"] == "--help lists what there is"
+
+
 def test_our_own_bug_is_said_and_kept_and_has_its_code(tmp_path):
     """The planted bug is a fault in our code, raised where a verb runs."""
     plant = (

@@ -94,3 +94,15 @@ def test_a_run_is_resumed_by_name(runs):
 def test_nothing_to_resume_is_said(tmp_path):
     with pytest.raises(ConfigError, match="there is no run to resume"):
         choose(tmp_path, recipe(), Intent.RESUME)
+
+
+def test_a_run_to_resume_that_is_not_there_is_asked_for_in_full(runs, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        choose_run(runs, recipe(), intent=Intent.RESUME, run_id="gone", new_id="new")
+    assert str(caught.value).replace(str(runs), "runs") == (
+        "C107 there is no run 'gone' to resume\n"
+        "  where     runs/bloom_tiny\n"
+        "  expected  one of first\n"
+        "  found     gone\n"
+        "  next      leave --resume out to start a new run"
+    )

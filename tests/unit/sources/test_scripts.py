@@ -97,6 +97,8 @@ def test_effects_outside_are_refused_and_listed(capsys, tmp_path):
     assert [line.split()[0] for line in answer["refused"]] == ["write", "write", "connect", "start"]
     assert len(answer["not_examined"]) == 4
     assert [(f["code"], f["severity"]) for f in answer["findings"]] == [("M111", "notice")] * 4
+    assert answer["findings"][0]["message"] == f"refused: {answer['refused'][0]}"
+    assert answer["findings"][0]["next"] == "turn the effect off for the check"
 
 
 ENDLESS = """
@@ -117,6 +119,8 @@ def test_what_comes_after_the_last_step_is_not_examined(capsys, tmp_path):
     code, answer = look(capsys, script, 2, max_steps=3)
     assert code == 0
     assert [(f["code"], f["severity"]) for f in answer["findings"]] == [("M110", "notice")]
+    assert answer["findings"][0]["message"] == "not examined: what comes after optimizer step 3"
+    assert answer["findings"][0]["next"] == "raise --max-steps or --time-limit"
     assert answer["num_steps"] == [3, 3]
     assert answer["not_examined"] == ["what comes after optimizer step 3"]
 
@@ -142,3 +146,4 @@ def test_an_exception_is_the_culprit_and_not_those_who_wait(capsys, tmp_path):
     assert code == 1
     first = answer["findings"][0]
     assert (first["code"], first["culprit_ranks"], first["site"]) == ("M109", [1], "raises.py:4")
+    assert first["message"] == "rank 1 raised ValueError: bad shard"
