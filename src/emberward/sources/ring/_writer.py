@@ -383,7 +383,8 @@ def _allocated(path: Path, size: int) -> mmap.mmap:
             os.posix_fallocate(descriptor, 0, size)
         else:
             os.write(descriptor, bytes(size))
-        return mmap.mmap(descriptor, size)
+        # Every page is mapped now: no call pays for it later.
+        return mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
     except OSError:
         path.unlink(missing_ok=True)
         raise
