@@ -164,6 +164,10 @@ def _agree(findings: list[Finding], by_rank: dict[int, Reading]) -> list[Finding
             reading = by_rank.get(finding.culprit_ranks[0])
             if reading is not None and reading.cause is not Cause.UNKNOWN:
                 finding = replace(finding, cause=reading.cause, site=finding.site or reading.site)
+        if finding.site is None and finding.culprit_ranks and finding.code in ("H104", "M101", "M102", "M103"):
+            # Torch's recorder may keep no lines: the stack of that rank tells where it is.
+            reading = by_rank.get(finding.culprit_ranks[0])
+            finding = replace(finding, site=None if reading is None else reading.site)
         out.append(finding)
     return out
 

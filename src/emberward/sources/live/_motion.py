@@ -60,6 +60,10 @@ def _bytes(process: ProcessFacts) -> int:
     return (process.read_bytes or 0) + (process.written_bytes or 0)
 
 
+def _read(process: ProcessFacts, threads: frozenset[int]) -> int:
+    return sum(thread.read_bytes or 0 for thread in process.threads if thread.tid in threads)
+
+
 def same_frames(left: ProcessStacks | None, right: ProcessStacks | None) -> bool:
     """Whether the main thread stands at the same place; True when either was not seen."""
     if left is None or right is None or left.main is None or right.main is None:
@@ -86,7 +90,9 @@ def motion_of(early: RankLook | None, late: RankLook, *, apart_s: float) -> Moti
     own = _user_threads(late)
     past = {child.pid: child for child in early.children}
     children = [(past[child.pid], child) for child in late.children if child.pid in past]
-    moved = _bytes(late.process) - _bytes(early.process)
+    # The recorder's own thread loads what it needs when the job first stands still: only the program's reads count.
+    moved = _read(late.process, own) - _read(early.process, own)
+    moved += (late.process.written_bytes or 0) - (early.process.written_bytes or 0)
     moved += sum(_bytes(new) - _bytes(old) for old, new in children)
     calls = early.ring is not None and late.ring is not None
     return Motion(

@@ -79,13 +79,17 @@ _CALLS_ARM = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadFacts:
-    """One thread. `cpu_ticks` counts user and system time; `waiting_in` is None while it runs or cannot be told."""
+    """One thread. `cpu_ticks` counts user and system time; `waiting_in` is None while it runs or cannot be told.
+
+    `read_bytes`: what passed its reads; None where that may not be read.
+    """
 
     tid: int
     state: ProcessState
     cpu_ticks: int
     waiting_in: WaitingIn | None = None
     channel: str | None = None
+    read_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +130,14 @@ class ProcessFacts:
             "written_bytes": self.written_bytes,
             "command": self.command,
             "threads": [
-                [t.tid, t.state.value, t.cpu_ticks, None if t.waiting_in is None else t.waiting_in.value, t.channel]
+                [
+                    t.tid,
+                    t.state.value,
+                    t.cpu_ticks,
+                    None if t.waiting_in is None else t.waiting_in.value,
+                    t.channel,
+                    t.read_bytes,
+                ]
                 for t in self.threads
             ],
         }
@@ -146,8 +157,9 @@ class ProcessFacts:
                     cpu_ticks=ticks,
                     waiting_in=None if call is None else WaitingIn(call),
                     channel=channel,
+                    read_bytes=read,
                 )
-                for tid, state, ticks, call, channel in data["threads"]
+                for tid, state, ticks, call, channel, read in data["threads"]
             ),
         )
 
@@ -180,6 +192,11 @@ def waiting_in(text: str | None, *, machine: str) -> WaitingIn | None:
     return found
 
 
+def _io(folder: Path) -> dict[str, int]:
+    text = _text(folder / "io") or ""
+    return {name: int(value) for name, value in re.findall(r"^(\w+): (\d+)$", text, re.MULTILINE)}
+
+
 def _threads(folder: Path, machine: str) -> tuple[ThreadFacts, ...]:
     try:
         tids = sorted(int(name) for name in os.listdir(folder / "task") if name.isdigit())  # noqa: PTH208 (names only)
@@ -199,6 +216,7 @@ def _threads(folder: Path, machine: str) -> tuple[ThreadFacts, ...]:
                 cpu_ticks=int(fields[11]) + int(fields[12]),
                 waiting_in=waiting_in(_text(own / "syscall"), machine=machine),
                 channel=channel if channel not in ("", "0") else None,
+                read_bytes=_io(own).get("rchar"),
             )
         )
     return tuple(out)
@@ -211,7 +229,7 @@ def read_process_facts(pid: int, *, proc: Path = PROC, machine: str | None = Non
     if fields is None:
         return ProcessFacts(pid=pid, state=ProcessState.GONE)
     state = _STATES.get(fields[0], ProcessState.UNKNOWN)
-    io = {name: int(value) for name, value in re.findall(r"^(\w+): (\d+)$", _text(folder / "io") or "", re.MULTILINE)}
+    io = _io(folder)
     command = (_text(folder / "cmdline") or "").replace("\0", " ").strip()
     ended = state is ProcessState.ZOMBIE and len(fields) > 49
     return ProcessFacts(
