@@ -2,8 +2,8 @@
 
     python benchmarks/run_overhead.py --pairs 10 --output docs/measured/run_overhead.json
 
-The job is a gloo program of two ranks that adds gradients. Each pair runs it once alone and once supervised, in an order
-that alternates; the ratio is that of the medians of the steps' times. The processor time is that of the supervisor and
+The job is a gloo program of two ranks that adds gradients. Each pair runs it once alone and once supervised, in turn
+first; the ratio is that of the medians of the steps' times. The processor time is that of the supervisor and
 its watcher over the time of the run, as a share of one core.
 """
 

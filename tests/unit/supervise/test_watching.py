@@ -1,0 +1,176 @@
+"""What a supervisor holds on to: exit codes of strangers, rings, a watcher of its own, lines that wait for room."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from emberward.sources.ring import RingWriter, find_rings, identity_here, ring_name
+from emberward.supervise._exits import ExitWatch
+from emberward.supervise._late_lines import LateLines
+from emberward.supervise._members import rank_in, ranks_below
+from emberward.supervise._processes import identify
+from emberward.supervise._rings import OWNER, RingBox, own_identity, pid_of, rank_of
+from emberward.supervise._watching import SILENT_LIMIT_S, START_LIMIT_S, WatcherChild, findings_in
+
+PARENT = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()" + sys.argv[1]], stdin=subprocess.PIPE)
+print(child.pid, flush=True)
+sys.stdin.readline()
+child.stdin.close()
+child.wait()
+print("reaped", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("", 0), ("; sys.exit(7)", 7), ("; import os; os.kill(os.getpid(), 9)", -9), ("; import os; os.abort()", -6)],
+)
+def test_the_exit_code_of_a_process_that_its_parent_has_reaped(how, code):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    assert parent.stdin is not None
+    watch = ExitWatch(int(parent.stdout.readline()))
+    assert watch.ended(now_unix=1.0) is None
+    parent.stdin.write("\n")
+    parent.stdin.flush()
+    assert parent.stdout.readline() == "reaped\n"
+    ended = watch.ended(now_unix=2.0)
+    parent.communicate("\n", timeout=60)
+    watch.close()
+    watch.close()
+    assert ended is not None
+    # Kernels before 6.15 no longer tell once the parent has read it.
+    assert ended.exit_code in (
+        {code} if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15) else {code, None}
+    )
+    assert ended.seen_unix == 2.0
+
+
+def test_workers_of_a_rank_are_no_ranks():
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, env={**os.environ, "RANK": "3"})
+    try:
+        assert ranks_below(process.pid) == {process.pid: 3}
+    finally:
+        process.communicate(b"\n", timeout=60)
+    assert ranks_below(process.pid) == {}
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank"),
+    [({}, None), ({"RANK": "0"}, 0), ({"RANK": "x"}, None), ({"SLURM_PROCID": "4"}, 4), ({"PMI_RANK": "2"}, 2)],
+)
+def test_the_rank_that_a_launcher_gave(environment, rank):
+    assert rank_in(environment) == rank
+
+
+# -- rings -------------------------------------------------------------------------------------------------------------
+
+
+def test_rings_are_copied_and_leave_no_folder_behind(tmp_path):
+    box = RingBox("a job", owner=own_identity())
+    assert box.folder is not None
+    environment = box.environment({"A": "b"})
+    assert environment["EMBERWARD_RING"] == str(box.folder)
+    writer = RingWriter(
+        box.folder / ring_name(rank=3, pid=os.getpid()), identity_here(rank=3, world_size=4, local_rank=3)
+    )
+    writer.close()
+    assert list(box.rings()) == [os.getpid()]
+    box.copy(tmp_path / "events" / "attempt-0001")
+    (copy,) = find_rings(tmp_path / "events" / "attempt-0001")
+    assert (rank_of(copy), pid_of(copy)) == (3, os.getpid())
+    box.remove()
+    assert not box.folder.exists()
+    assert box.problem is None
+
+
+def test_a_folder_that_nobody_owns_any_more_is_taken_away_and_a_living_one_s_is_not(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    first = RingBox("a job", owner=own_identity())
+    assert first.folder is not None
+    abandoned = first.folder.parent / "abandoned-0"
+    abandoned.mkdir()
+    (abandoned / OWNER).write_text(json.dumps({"pid": dead.pid, "created": 1.0}))
+    second = RingBox("a job", owner=own_identity())
+    assert not abandoned.exists()
+    assert first.folder.exists()
+    first.remove()
+    second.remove()
+
+
+# -- the watcher -------------------------------------------------------------------------------------------------------
+
+
+def child(program: str) -> WatcherChild:
+    return WatcherChild([sys.executable, "-c", program], environment=os.environ, now_s=0.0)
+
+
+def test_a_watcher_s_lines_are_read_without_waiting_and_garbage_is_left_out(wait_until):
+    watcher = child(
+        "import sys; print('nonsense'); print('[1]'); print('{\"findings\": [1, {}]}', flush=True); input()"
+    )
+    said = []
+    wait_until(lambda: said.extend(watcher.poll(now_s=5.0)) or said, "a line")
+    assert said == [{"findings": [1, {}]}]
+    assert findings_in(said[0]) == []
+    assert not watcher.is_silent(now_s=5.0 + SILENT_LIMIT_S)
+    assert watcher.is_silent(now_s=5.1 + SILENT_LIMIT_S)
+    watcher.stop()
+    assert identify(watcher.pid) is None
+
+
+def test_a_watcher_that_never_comes_up_is_silent_and_a_deaf_one_is_killed():
+    watcher = child("import time; time.sleep(600)")
+    assert not watcher.is_silent(now_s=START_LIMIT_S)
+    assert watcher.is_silent(now_s=START_LIMIT_S + 0.1)
+    began_s = time.monotonic()
+    watcher.stop()
+    assert time.monotonic() - began_s < 30.0
+    assert not psutil.pid_exists(watcher.pid)
+
+
+def test_a_watcher_that_was_stopped_keeps_nobody():
+    watcher = child("input()")
+    os.kill(watcher.pid, signal.SIGSTOP)
+    assert watcher.poll(now_s=1.0) == []
+    watcher.tell({"exits": {1: -9}})
+    watcher.stop()
+    assert not psutil.pid_exists(watcher.pid)
+
+
+def test_the_real_watcher_says_that_it_lives_and_ends_with_its_input(tmp_path, wait_until):
+    watcher = WatcherChild(
+        [sys.executable, "-m", "emberward.supervise.watcher", str(tmp_path)], environment=os.environ, now_s=0.0
+    )
+    said = []
+    wait_until(lambda: said.extend(watcher.poll(now_s=1.0)) or said, "a line")
+    assert said[0] == {"findings": [], "resolved": [], "done": False}
+    watcher.tell({"conclude": True})
+    wait_until(lambda: said.extend(watcher.poll(now_s=2.0)) or said[-1]["done"], "the last word")
+    watcher.stop()
+
+
+# -- a full disk -------------------------------------------------------------------------------------------------------
+
+
+def test_lines_wait_for_room_and_keep_their_order(tmp_path):
+    lines, path = LateLines(), tmp_path / "gone" / "lines.jsonl"
+    assert not lines.append(path, {"n": 1})
+    assert not lines.append(path, {"n": 2})
+    path.parent.mkdir()
+    assert lines.append(path, {"n": 3})
+    assert [json.loads(line)["n"] for line in Path(path).read_text().splitlines()] == [1, 2, 3]
