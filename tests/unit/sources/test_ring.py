@@ -44,7 +44,7 @@ def writer(tmp_path):
 
 def fill(writer: RingWriter, *, num_calls: int = 3) -> None:
     group = writer.group(WORLD)
-    site = writer.site("/home/ann/train.py", 43, "step")
+    site = writer.site("/jobs/train.py", 43, "step")
     for _ in range(num_calls):
         number = writer.call(ALL_REDUCE, group, 128, 1, site, CallFlag.BLOCKING, reduce_op=1)
         writer.done(number, group)
@@ -61,7 +61,7 @@ def test_what_is_written_is_read(writer):
     assert [event.body for event in view.events] == [
         Collective(op=CollectiveOp.ALL_REDUCE, group=WORLD, dtype="float32", numel=128, reduce_op="sum")
     ] * 3
-    assert [str(event.site) for event in view.events] == ["/home/ann/train.py:43"] * 3
+    assert [str(event.site) for event in view.events] == ["/jobs/train.py:43"] * 3
     assert [event.state for event in view.events] == [State.COMPLETED] * 3
     assert [view.sequences[event.ref] for event in view.events] == [1, 2, 3]
     assert view.groups[WORLD].issued == view.groups[WORLD].completed == 3
@@ -156,7 +156,7 @@ def test_more_groups_and_names_than_there_is_room_for(writer):
     for index in range(6):
         writer.call(ALL_REDUCE, writer.group(Group(ranks=(3, index + 4))), 1, 1)
     for line in range(500):
-        writer.site("/home/ann/train.py", line, "step")
+        writer.site("/jobs/train.py", line, "step")
     view = read_ring(writer.path)
     assert len(view.groups) == 4
     assert len(view.events) == 6
