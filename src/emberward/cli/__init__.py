@@ -3,6 +3,20 @@
 Torch is never imported here: what needs it runs in child processes or is imported when a verb asks for it.
 """
 
-from emberward.cli._main import app, main
+from typing import TYPE_CHECKING
+
+from emberward.cli._call import main
+
+if TYPE_CHECKING:
+    from emberward.cli._main import app
+
+
+def __getattr__(name: str) -> object:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from emberward.cli import _main  # the whole program, with every room; `main` loads what its verb needs (PEP 562)
+
+    return _main.app
+
 
 __all__ = ["app", "main"]

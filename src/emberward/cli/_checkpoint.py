@@ -1,5 +1,6 @@
 """``emberward checkpoint``: look at saves, prove them, hand them on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,6 @@ from emberward import checkpoint
 from emberward.cli._console import Screen
 from emberward.cli._guard import JsonOption, guarded
 from emberward.findings import ConfigError, exit_code_of
-from emberward.report import table
 
 checkpoint_app = typer.Typer(help="Look at saves, prove them, hand them on.", no_args_is_help=True)
 
@@ -56,6 +56,12 @@ def verify_verb(path: PathArgument, is_json: JsonOption = False) -> None:
     _run("verify", path, is_json)
 
 
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str]:
+    from emberward.report import table  # imported here for the time that it saves the other verbs
+
+    return table(titles, rows)
+
+
 def _ls(path: Path, screen: Screen) -> int:
     shelf = path / "checkpoints" if (path / "checkpoints").is_dir() else path
     saves = checkpoint.list_checkpoints(shelf)
@@ -69,7 +75,7 @@ def _ls(path: Path, screen: Screen) -> int:
         ]
         for save in saves
     ]
-    for line in table(["step", "size", "ranks", "", "save"], rows):
+    for line in _table(["step", "size", "ranks", "", "save"], rows):
         screen.say(line)
     screen.document([], saves=[save.to_json() for save in saves])
     return 0
@@ -85,7 +91,7 @@ def _show(path: Path, screen: Screen) -> int:
     for tensor in found.tensors:
         data = tensor.to_json()
         rows.append([data["dtype"], " x ".join(map(str, data["shape"])), data["digest"], data["name"]])
-    for line in table(["type", "shape", "digest", "name"], rows):
+    for line in _table(["type", "shape", "digest", "name"], rows):
         screen.say(line)
     screen.document([], **found.to_json())
     return 0

@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from emberward import __version__
+from emberward.cli._call import call
 from emberward.cli._check import CheckOptions, check_verb
-from emberward.cli._checkpoint import checkpoint_app
+from emberward.cli._checkpoint_app import checkpoint_app
 from emberward.cli._console import Screen
 from emberward.cli._examine import ExamineOptions, examine
-from emberward.cli._exchange import add_exchange_verbs
 from emberward.cli._explain import ExplainOptions, explain_verb
-from emberward.cli._guard import JsonOption, UsageError, guarded, refuse_usage
+from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._incident import incident_app
 from emberward.cli._report import acknowledge, bundle_run, report_run, watch_run
 from emberward.cli._rewind import rewind_options
@@ -31,7 +31,6 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-add_exchange_verbs(checkpoint_app)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(incident_app, name="incident")
 
@@ -208,12 +207,5 @@ def _options(
 
 
 def main() -> None:
-    """The console program."""
-    arguments = sys.argv[1:]
-    try:
-        code = app(prog_name="emberward", args=arguments, standalone_mode=False)
-    except UsageError as error:
-        code = refuse_usage(error, is_json="--json" in arguments)
-    except typer.Abort:
-        code = 130
-    sys.exit(code)
+    """The console program, with every verb loaded."""
+    call(app, sys.argv[1:])

@@ -1,0 +1,12 @@
+"""``emberward checkpoint`` with all its verbs, as a program of its own and as a part of the whole one."""
+
+import typer
+
+from emberward.cli._checkpoint import checkpoint_app
+from emberward.cli._exchange import add_exchange_verbs
+
+add_exchange_verbs(checkpoint_app)
+app = typer.Typer(name="emberward", add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(checkpoint_app, name="checkpoint")
+
+__all__ = ["app", "checkpoint_app"]
