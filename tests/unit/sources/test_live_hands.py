@@ -173,7 +173,7 @@ def writer(tmp_path: Path) -> Iterator[RingWriter]:
 
 def fill(writer: RingWriter, num_calls: int) -> None:
     group = writer.group(WORLD)
-    site = writer.site("/home/ann/train.py", 43, "step")
+    site = writer.site("/job/train.py", 43, "step")
     for _ in range(num_calls):
         writer.done(writer.call(OP_OF_COLLECTIVE[CollectiveOp.ALL_REDUCE], group, 8, 1, site, CallFlag.BLOCKING), group)
 

@@ -246,6 +246,32 @@ def test_looks_of_two_hosts_join_and_travel_as_json():
     assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.LOCK)
 
 
+def test_a_fact_that_only_one_recorder_tells_is_no_difference():
+    """Rank 1's rows are torch's own, which know no root; the others' are the ring's."""
+    ranks = []
+    for rank in range(4):
+        seen = waiting(rank)
+        assert seen.ring is not None
+        name = "gloo:broadcast" if rank == 1 else "live:broadcast root=0"
+        size = [[2, 4]] if rank == 1 else [[8]]
+        rows = [{**row, "profiling_name": name, "input_sizes": size} for row in seen.ring.flight["entries"]]
+        ranks.append(replace(seen, ring=replace(seen.ring, flight={**seen.ring.flight, "entries": rows})))
+    assert [f for f in judged(*ranks) if f.kind is Kind.MISMATCH] == []
+
+
+def test_a_root_that_differs_in_silence_is_an_error():
+    ranks = []
+    for rank in range(4):
+        seen = waiting(rank)
+        assert seen.ring is not None
+        name = f"live:broadcast root={1 if rank == 2 else 0}"
+        rows = [{**row, "profiling_name": name} for row in seen.ring.flight["entries"]]
+        ranks.append(replace(seen, ring=replace(seen.ring, flight={**seen.ring.flight, "entries": rows})))
+    finding = judged(*ranks)[0]
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("M102", Cause.DIFFERENT_ROOT, (2,))
+    assert finding.severity is Severity.ERROR
+
+
 def test_an_unseen_rank_is_unknown_and_not_guilty():
     findings = judge_looks(
         *(replace(each, world_size=4) for each in twice(waiting(0), waiting(1), waiting(3))), line_of=line_of

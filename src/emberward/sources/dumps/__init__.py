@@ -8,7 +8,7 @@ from emberward.sources.dumps._compare import advanced_ranks, compare_incidents, 
 from emberward.sources.dumps._creation import creation_findings, is_creating
 from emberward.sources.dumps._evidence import Death, Evidence
 from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
-from emberward.sources.dumps._flight import DumpFormatError, FlightReader, RankFlight
+from emberward.sources.dumps._flight import DumpFormatError, FlightReader, RankFlight, op_of
 from emberward.sources.dumps._frames import Frame, ProcessStacks, StackSource, ThreadStack, short_path, user_frame
 from emberward.sources.dumps._gather import gather
 from emberward.sources.dumps._judge import Explanation, judge
@@ -50,6 +50,7 @@ __all__ = [
     "is_same_job",
     "judge",
     "load_plain",
+    "op_of",
     "rank_of_name",
     "ranks_text",
     "read_faulthandler",

@@ -16,6 +16,7 @@ from emberward.sources.dumps import (
     Reading,
     StackClass,
     is_creating,
+    op_of,
 )
 from emberward.sources.live._look import Look, RankLook, RingFacts
 from emberward.sources.live._motion import Motion, motions
@@ -152,6 +153,36 @@ def _past_entries(rings: Mapping[int, RingFacts]) -> dict[int, list[dict[str, An
     }
 
 
+def _blank_mixed(rows: dict[int, list[dict[str, Any]]]) -> None:
+    """Leaves only operation and place in a group of which some rows are the ring's and some torch's own.
+
+    The two do not tell the same: torch's know no root and no reduction, and count the sizes of lists in their own way.
+    """
+    writers: dict[str, set[bool]] = {}
+    for entries in rows.values():
+        for entry in entries:
+            if isinstance(entry, dict):
+                is_ours = str(entry.get("profiling_name")).startswith("live:")
+                writers.setdefault(str(entry.get("process_group")), set()).add(is_ours)
+    mixed = {name for name, found in writers.items() if len(found) > 1}
+    if not mixed:
+        return
+    for rank, entries in rows.items():
+        rows[rank] = [
+            {
+                **entry,
+                "profiling_name": f"live:{op_of(str(entry.get('profiling_name')))}",
+                "input_sizes": [],
+                "output_sizes": [],
+                "input_dtypes": [],
+                "output_dtypes": [],
+            }
+            if isinstance(entry, dict) and str(entry.get("process_group")) in mixed and not entry.get("is_p2p")
+            else entry
+            for entry in entries
+        ]
+
+
 def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict[int, RankFlight]:
     """Each rank's calls as a dump of its own; a ring that cannot be believed is left out.
 
@@ -159,9 +190,10 @@ def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict
     """
     reader = FlightReader()
     out = {}
-    past = _past_entries(rings) if is_past else {}
+    rows = _past_entries(rings) if is_past else {r: list(ring.flight.get("entries", ())) for r, ring in rings.items()}
+    _blank_mixed(rows)
     for rank, ring in rings.items():
-        flight = {**ring.flight, "entries": past[rank]} if is_past else dict(ring.flight)
+        flight = {**ring.flight, "entries": rows[rank]}
         try:
             out[rank] = reader.read(flight, rank=rank, path=f"ring of rank {rank}")
         except (DumpFormatError, KeyError, TypeError, ValueError):
