@@ -49,17 +49,24 @@ def recorded_traffic(events: Sequence[Event]) -> dict[str, tuple[int, int]]:
 
 
 def _training_steps(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """The events of each training step, in the order in which they were recorded."""
+    """The events of each training step, in the order in which they were recorded.
+
+    A forward after the end of a step begins the next, also where that has the same number: a rehearsal may play a step
+    twice.
+    """
     step: list[Event] = []
     number: int | None = None
+    is_ending = False
     for event in events:
-        is_training = event.phase.step is not None and event.phase.stage not in _NOT_TRAINING
-        if not is_training or event.phase.step != number:
+        stage = event.phase.stage
+        is_training = event.phase.step is not None and stage not in _NOT_TRAINING
+        if not is_training or event.phase.step != number or (is_ending and stage is Stage.FORWARD):
             if step:
                 yield step
-            step, number = [], event.phase.step if is_training else None
+            step, number, is_ending = [], event.phase.step if is_training else None, False
         if is_training:
             step.append(event)
+            is_ending = is_ending or stage is Stage.OPTIMIZER
     if step:
         yield step
 

@@ -64,6 +64,11 @@ def test_of_several_steps_the_one_with_most_calls_counts():
     assert recorded_traffic(steps) == {"tp": (2, 64)}
 
 
+def test_a_step_that_is_played_twice_with_one_number_is_two_steps():
+    step = [event(gather(8), stage=Stage.FORWARD), event(reduce(6), stage=Stage.OPTIMIZER), event(gather(8))]
+    assert recorded_traffic(step) == recorded_traffic([*step, *step]) == {"tp": (2, 64), "world": (1, 48)}
+
+
 def page_of_two():
     words = ["layout.dp=1", "layout.tp=1", "layout.pp=2"]
     return preflight(resolve(load_recipe("bloom_tiny", words), num_ranks=2, tokenizer_size=257))
