@@ -112,6 +112,8 @@ def _moment(live: LiveRecorder | None, kind: MarkKind, name: str | None = None) 
 
 def _before_step(optimizer: Any, args: Any, named: Any) -> None:
     del args, named
+    if torch.compiler.is_compiling():
+        return
     live = CURRENT.live
     if live is not None and live.is_counted(optimizer):
         _end_evaluation(live)
@@ -120,6 +122,8 @@ def _before_step(optimizer: Any, args: Any, named: Any) -> None:
 
 def _after_step(optimizer: Any, args: Any, named: Any) -> None:
     del args, named
+    if torch.compiler.is_compiling():
+        return
     live = CURRENT.live
     if live is None or not live.is_counted(optimizer):
         return

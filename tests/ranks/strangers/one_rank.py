@@ -25,7 +25,12 @@ def compiled():
     def double(value):
         return funcol.all_reduce(value, "sum", dist.group.WORLD) * 2
 
-    return double(torch.ones(2))
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    step = torch.compile(optimizer.step, backend="eager")
+    (weight * double(torch.ones(2))).sum().backward()
+    step()
+    return weight
 
 
 def main(folder, limit):
