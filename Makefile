@@ -43,6 +43,8 @@ check: setup
 # Slow: thousands of replays, and every benchmark, side by side with its peer. Each writes its docs/measured/*.json.
 campaign: setup
 	$(VENV)/bin/python tools/campaign_replay.py 0 3000
+	$(VENV)/bin/python tools/campaign_resume.py
+	$(VENV)/bin/python benchmarks/checkpoint_async.py --output docs/measured/checkpoint_async.json
 	$(VENV)/bin/python benchmarks/match_scale.py
 	$(VENV)/bin/python benchmarks/match_vs_torch.py --output docs/measured/match_vs_torch.json
 	$(VENV)/bin/python benchmarks/engine_overhead.py --output docs/measured/engine_overhead.json

@@ -3,6 +3,7 @@
 from emberward.engine._bloom import BloomShape
 from emberward.engine._bloom_hf import export_hf, hf_config, hf_name, parameter_shapes
 from emberward.engine._boxing import groups_of_route, run_route
+from emberward.engine._by_name import Quantity
 from emberward.engine._engine import Engine, MicroBatch, shape_of
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import StepTotals
@@ -21,6 +22,7 @@ __all__ = [
     "MicroBatch",
     "NotFinite",
     "PhaseMark",
+    "Quantity",
     "Replica",
     "Sharing",
     "StepTotals",

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from emberward.checkpoint import Shard
 from emberward.engine._bloom import BloomShape, BloomStage
+from emberward.engine._bloom_hf import parameter_shapes
+from emberward.engine._by_name import Quantity, read_named, write_named
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import (
     StepTotals,
@@ -370,6 +372,20 @@ class Engine:
         return ids
 
     # -- state -------------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def read(self, name: str, what: Quantity = Quantity.VALUE) -> Tensor:
+        """A parameter's whole float32 value, gradient or moment, the same bits on every rank. See `_by_name.py`.
+
+        One all-reduce of its size. Raises ConfigError K102 for a name that the model lacks, ValueError for a gradient
+        outside `before_update`.
+        """
+        return read_named(self.parts, self.optimizer, self.world, parameter_shapes(self.shape), name, what)
+
+    @torch.no_grad()
+    def write(self, name: str, value: Tensor, what: Quantity = Quantity.VALUE) -> None:
+        """Sets it, on every rank that holds a part, to the float32 `value` of rank 0; raises as `read` does."""
+        write_named(self.parts, self.optimizer, self.world, parameter_shapes(self.shape), name, value, what)
 
     def shards(self, *, owned_only: bool) -> list[Shard]:
         """Parameters and moments as pieces of logical tensors, sharing storage with the engine's own.
