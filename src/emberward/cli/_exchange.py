@@ -121,7 +121,9 @@ def export_verb(
             Form.UNIVERSAL: f'DeepSpeed: "checkpoint": {{"load_universal": true}}, load_checkpoint({str(to.parent)!r})',
             Form.DCP: f"torch.distributed.checkpoint.load(state_dict, checkpoint_id={str(to)!r})",
         }
-        return _tell(made, screen, hints.get(form, ""))
+        lacks_config = form is Form.HUGGING_FACE and not (to / "config.json").exists()
+        missing = "no config.json was written: the source has none; add the model's own before you load it"
+        return _tell(made, screen, missing if lacks_config else hints.get(form, ""))
 
     guarded(work, is_json=is_json)
 

@@ -19,6 +19,7 @@ from emberward.checkpoint._foreign._bits import convert
 from emberward.checkpoint._foreign._family import family_names, fuse, read_family, split_fused
 from emberward.checkpoint._foreign._read import Reader
 from emberward.checkpoint._foreign._stored import whole
+from emberward.engine import BloomShape, hf_name, parameter_shapes
 from emberward.findings import EmberwardError
 
 DATA = Path(__file__).parents[2] / "data"
@@ -107,6 +108,15 @@ def test_a_checkpoint_of_the_hub_lacks_the_prefix_and_is_known(tmp_path):
     (tmp_path / "hub" / "config.json").write_text(json.dumps({"model_type": "bloom"}))
     model.save_pretrained(tmp_path / "theirs")
     assert checkpoint.diff(tmp_path / "hub", tmp_path / "theirs", reading=Foreign().reading()).differences == ()
+
+
+def test_the_family_and_the_engine_name_a_bloom_alike():
+    """Two tables say it: the family for conversions, the engine for a model in memory."""
+    sizes = {"num_layers": 2, "hidden": 8, "num_heads": 2, "ffn_hidden": 32, "vocab_size": 40, "seq_len": 4}
+    shape = BloomShape(**sizes, layer_norm_eps=1e-5, init_std=0.1)
+    names = list(parameter_shapes(shape))
+    theirs = read_family("bloom").to_theirs(names)
+    assert {match.ours[0]: name for name, match in theirs} == {name: hf_name(name) for name in names}
 
 
 @pytest.mark.parametrize("groups", [1, 2])
