@@ -14,6 +14,7 @@ from emberward.sources.dumps._gather import gather
 from emberward.sources.dumps._judge import Explanation, judge
 from emberward.sources.dumps._judge_flight import stuck_worker
 from emberward.sources.dumps._names import host_of_name, rank_of_name
+from emberward.sources.dumps._ring import is_echo, ring_flight, ring_group_name
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb, waits
 from emberward.sources.dumps._stack_text import read_faulthandler, read_py_spy_json, read_py_spy_text
 from emberward.sources.dumps._unpickle import load_plain
@@ -47,6 +48,7 @@ __all__ = [
     "hang_finding",
     "host_of_name",
     "is_creating",
+    "is_echo",
     "is_same_job",
     "judge",
     "load_plain",
@@ -57,6 +59,8 @@ __all__ = [
     "read_process",
     "read_py_spy_json",
     "read_py_spy_text",
+    "ring_flight",
+    "ring_group_name",
     "short_path",
     "source_lines",
     "stuck_worker",

@@ -13,10 +13,11 @@ from emberward.events import TraceFormatError, read_trace
 from emberward.findings import Cause, Finding
 from emberward.sources.dumps._evidence import Death, Evidence, file_problem
 from emberward.sources.dumps._flight import KNOWN_VERSIONS, DumpFormatError, FlightReader, RankFlight, is_flight_dump
-from emberward.sources.dumps._frames import ProcessStacks
+from emberward.sources.dumps._frames import ProcessStacks, short_path
 from emberward.sources.dumps._logs import LogFactKind, looks_like_log, read_log
 from emberward.sources.dumps._names import host_of_name, rank_of_name
 from emberward.sources.dumps._ras import looks_like_ras_json, looks_like_ras_text, read_ras_json, read_ras_text
+from emberward.sources.dumps._ring import is_echo, ring_flight
 from emberward.sources.dumps._stack_text import (
     StackDocument,
     looks_like_stacks,
@@ -25,6 +26,7 @@ from emberward.sources.dumps._stack_text import (
     read_py_spy_text,
 )
 from emberward.sources.dumps._unpickle import MAX_BYTES, load_plain
+from emberward.sources.ring import MarkKind, read_ring
 
 MAX_FILES = 40_000
 """Most files that are looked at below the given paths."""
@@ -43,6 +45,8 @@ _SKIPPED_SUFFIXES = frozenset(
 # fmt: on
 _SKIPPED_FOLDERS = frozenset({"checkpoints", "__pycache__", ".git", "node_modules"})
 _RUN_FILES = frozenset({"metrics.jsonl", "attempts.jsonl", "certificate.json"})
+RING_MAGIC = b"EMBRING"
+"""How a ring begins. See `emberward.sources.ring`."""
 _DUMP_WORDS = ("dump", "nccl_trace", "flight", "fr_trace")
 
 
@@ -133,6 +137,9 @@ class Gatherer:
 
     def _content(self, path: Path, data: bytes, mtime_ns: int) -> bool:
         head = data[:64].lstrip()
+        if data.startswith(RING_MAGIC):
+            self._ring(path, mtime_ns)
+            return True
         if data[:1] == b"\x80":
             self._plain(path, load_plain(data), mtime_ns)
             return True
@@ -203,6 +210,31 @@ class Gatherer:
             flight.read_ns = None
         other = self.evidence.flights.get(rank)
         self.evidence.flights[rank] = flight if other is None else _better(other, flight, self.evidence.notes)
+
+    def _ring(self, path: Path, mtime_ns: int) -> None:
+        """Takes a rank's ring: its calls as a dump, and the exception that ended it."""
+        view = read_ring(path)
+        if not view.is_readable or view.rank is None:
+            raise ValueError("; ".join(view.problems[:2]) or "its process never had a rank")
+        flight = self._reader.read(ring_flight(view), rank=view.rank, path=str(path), read_ns=mtime_ns)
+        if flight.last_ns is not None and mtime_ns < flight.last_ns:
+            flight.read_ns = None
+        other = self.evidence.flights.get(view.rank)
+        self.evidence.flights[view.rank] = flight if other is None else _better(other, flight, self.evidence.notes)
+        if view.pid is not None:
+            self._rank_of_pid[view.pid] = view.rank
+        for mark in view.marks:
+            if mark.kind is MarkKind.EXCEPTION and mark.name is not None and not is_echo(mark.name):
+                self.evidence.deaths.append(
+                    Death(
+                        rank=view.rank,
+                        cause=_death_cause(mark.name),
+                        text=mark.name,
+                        path=str(path),
+                        site=None if mark.site is None else f"{short_path(mark.site.file)}:{mark.site.line}",
+                        pid=view.pid,
+                    )
+                )
 
     def _trace(self, path: Path) -> None:
         try:

@@ -6,17 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import hang_finding, ranks_text, user_frame, verb, waits
+from emberward.sources.dumps import hang_finding, is_echo, ranks_text, user_frame, verb, waits
 from emberward.sources.live._look import Look, Moment, RankLook
 from emberward.sources.live._process import ProcessState
 
-_ECHO = re.compile(
-    r"connection (?:was )?(?:closed|reset|refused)|closed by peer|broken pipe|socket closed|timed? ?out waiting|"
-    r"recvvalue failed|failed to recv|peer.*(?:closed|lost|left)|remote (?:process|side) (?:exited|closed)|"
-    r"connectfullmesh failed",
-    re.IGNORECASE,
-)
-"""Errors that a rank raises because another one is gone."""
 _MEMORY = re.compile(r"^memoryerror|out of memory|cannot allocate memory|bad_alloc|defaultcpuallocator", re.IGNORECASE)
 _DISK = re.compile(r"no space left on device|disk quota exceeded|\[errno 28\]|\[errno 122\]", re.IGNORECASE)
 _FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
@@ -43,11 +36,6 @@ def exception_cause(text: str | None) -> Cause:
     if text is not None and _DISK.search(text):
         return Cause.DISK_FULL
     return Cause.EXCEPTION
-
-
-def is_echo(text: str | None) -> bool:
-    """Whether an exception tells that another rank is gone."""
-    return text is not None and _ECHO.search(text) is not None
 
 
 def _signal_name(number: int) -> str:
