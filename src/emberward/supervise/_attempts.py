@@ -92,6 +92,7 @@ def open_attempt(
     command: Sequence[str] | None = None,
 ) -> int:
     """The number of the attempt that begins now, whose start line is written, after one that never got its end."""
+    lines.flush()
     starts, ends = past_attempts(folder)
     if (orphan := orphan_end(starts, ends)) is not None:
         lines.append(folder.attempts, orphan)

@@ -34,6 +34,10 @@ class LateLines:
         return True
 
 
+LINES = LateLines()
+"""This process's own: what waits outlives the attempt that wrote it."""
+
+
 def write_if_possible(path: Path, value: Mapping[str, Any]) -> None:
     """Writes the object like `write_json`; on a full disk the old one stays."""
     with contextlib.suppress(OSError):

@@ -1,5 +1,6 @@
 """Starts the ranks of one attempt, watches them, stops them in order, and leaves no process behind."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -19,12 +20,13 @@ from emberward.runs import require_no_kill_switch
 from emberward.supervise._attempts import lost_s, newest_save, now_text, open_attempt
 from emberward.supervise._command import KILL_SWITCH, agent_environment
 from emberward.supervise._death import RankEnd, death_finding, death_text, first_death, parse_agent_report
+from emberward.supervise._exits import ExitWatch
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import Move, Outcome, Seen, StopBy, exit_code_of_launch, next_move, outcome_of
 from emberward.supervise._processes import ProcessId, descendants, end, identify, is_alive, marked, send
 from emberward.supervise._run_attempt import kill_switch_finding
-from emberward.supervise._verdict import ROOTED
+from emberward.supervise._verdict import roots
 
 POLL_S = 0.2
 TREE_POLL_S = 2.0
@@ -75,6 +77,8 @@ class _Watched:
     ranks: dict[int, dict[str, Any]] = field(default_factory=dict)
     processes: dict[int, ProcessId] = field(default_factory=dict)
     gone_unix: dict[int, float] = field(default_factory=dict)
+    watches: dict[int, ExitWatch] = field(default_factory=dict)
+    codes: dict[int, int] = field(default_factory=dict)
     tree: set[ProcessId] = field(default_factory=set)
     told: set[int] = field(default_factory=set)
     stop_at_s: float | None = None
@@ -126,11 +130,26 @@ def _look(folder: RunFolder, watched: _Watched) -> None:
         if (process := identify(said["pid"])) is not None:
             watched.processes[said["rank"]] = process
             watched.tree.add(process)
+            with contextlib.suppress(OSError):
+                watched.watches[process.pid] = ExitWatch(process.pid)
     for rank, process in watched.processes.items():
         if rank not in watched.gone_unix and not is_alive(process):
             watched.gone_unix[rank] = time.time()
     if watched.failed_at_s is None and next(folder.failures.glob("rank*.json"), None) is not None:
         watched.failed_at_s = time.monotonic()
+
+
+def _exits(watched: _Watched) -> dict[int, int]:
+    """Exit codes by pid of the ranks that ended since the last look, for the watcher."""
+    found = {}
+    for pid, watch in list(watched.watches.items()):
+        if (ended := watch.ended(now_unix=time.time())) is not None:
+            watch.close()
+            del watched.watches[pid]
+            if ended.exit_code is not None:
+                found[pid] = ended.exit_code
+    watched.codes |= found
+    return found
 
 
 def _tell(watched: _Watched) -> None:
@@ -160,6 +179,7 @@ def _watch(
         except subprocess.TimeoutExpired:
             code = None
         _look(plan.folder, watched)
+        overseer.tell_exits(_exits(watched))
         on_progress(*reader.poll(now_unix=time.time()))
         if code is not None:
             return code
@@ -202,6 +222,9 @@ def _rank_ends(plan: LaunchPlan, watched: _Watched, log_sizes: Mapping[int, int]
         # A rank writes its file twice: when it is up, and again when it knows its coordinates.
         said = read_json(folder.rank_file(rank)) or watched.ranks.get(rank, {})
         code, pid = codes.get(rank, (None, said.get("pid")))
+        if code is None and isinstance(pid, int) and watched.codes.get(pid, 0) > 0:
+            # The agent had not yet seen it fail. A signal would tell nothing here: it may have been the agent's own.
+            code = watched.codes[pid]
         log = folder.rank_log(rank)
         tail = tail_text(log, num_lines=LOG_TAIL_LINES, since_byte=log_sizes.get(rank, 0))
         if not tail:
@@ -318,6 +341,8 @@ def launch(plan: LaunchPlan, *, on_progress: OnProgress, on_finding: OnFinding =
                 state = result.outcome
         finally:
             overseer.close(state=state.value)
+            for watch in watched.watches.values():
+                watch.close()
         return result
 
 
@@ -349,10 +374,10 @@ def _found(
     ends = _rank_ends(plan, watched, log_sizes) if outcome is Outcome.FAILED else []
     findings, death = _judge(plan, watched, outcome, agent_code, ends)
     if outcome is Outcome.FAILED:
-        overseer.conclude()
-        said = {finding.code for finding in findings}
-        rooted = [each for each in overseer.verdicts if each.kind in ROOTED and each.code not in said]
-        findings = [*rooted, *findings]
+        verdicts = [*overseer.verdicts, *overseer.conclude()]
+        first = first_death(ends)
+        if first is not None and findings:
+            findings = [*roots(verdicts, death=findings[0].cause, certainty=first[1]), *findings]
     return findings, death
 
 

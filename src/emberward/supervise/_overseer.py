@@ -12,7 +12,7 @@ from typing import Any
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import LineTail, RunFolder
 from emberward.supervise._act import is_actionable, is_due
-from emberward.supervise._late_lines import LateLines, write_if_possible
+from emberward.supervise._late_lines import LINES, write_if_possible
 from emberward.supervise._nodes import Node
 from emberward.supervise._notify import Notifier
 from emberward.supervise._rings import RingBox, own_identity
@@ -71,7 +71,7 @@ class Overseer:
         self._environment = environment
         self._around = around_start
         self._notifier = Notifier(oversight.notify)
-        self.lines = LateLines()
+        self.lines = LINES
         self._acks = LineTail(folder.acknowledged)
         self._quiet: dict[str, float] = {}
         self._box: RingBox | None = None
@@ -165,7 +165,10 @@ class Overseer:
             self._child.tell({"exits": exits})
 
     def conclude(self) -> list[Finding]:
-        """The watcher's last word after the attempt failed, from the rings that are left; waits CONCLUDE_LIMIT_S."""
+        """The watcher's last word after the attempt failed, from the rings that are left; waits CONCLUDE_LIMIT_S.
+
+        Told to nobody yet: whoever knows the exit codes decides what of it is a cause. See [Note: root and death].
+        """
         if self._child is None or not self._child.is_up or self._box is None or self._box.folder is None:
             return []
         self._child.tell({"conclude": True})
@@ -174,7 +177,7 @@ class Overseer:
         while (now_s := time.monotonic()) < end_s and not self._child.is_silent(now_s=now_s):
             said = self._child.poll(now_s=now_s)
             for each in said:
-                new += self._take(each, now_s=now_s)
+                new += [found for found in findings_in(each) if found.code not in DEATHS]
             if any(each.get("done") for each in said):
                 break
             time.sleep(POLL_S)

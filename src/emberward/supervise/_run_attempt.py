@@ -267,14 +267,13 @@ class AttemptMaker:
     def _judge(self, going: _Going, code: int, outcome: Outcome) -> tuple[Finding, ...]:
         if outcome is not Outcome.FAILED:
             return ()
-        for finding in self._overseer.conclude():
-            self._on_finding(finding)
+        concluded = self._overseer.conclude()
         findings = judge_end(
             code=code,
             command=self._plan.command,
             members=going.members.latest(),
             facts=going.facts,
-            verdicts=self._overseer.verdicts,
+            verdicts=[*self._overseer.verdicts, *concluded],
             due=going.due,
             ended_by_us=going.terminated_s is not None,
         )

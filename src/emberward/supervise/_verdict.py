@@ -14,7 +14,24 @@ from emberward.supervise._death import RankEnd, death_finding, first_death
 from emberward.supervise._members import Member
 
 ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK})
-"""Verdicts that say why a rank died, where a death alone says only that it did."""
+MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT})
+"""Deaths that a mismatch of calls brings about: gloo raises or aborts, and may do so in an innocent rank."""
+
+
+def roots(verdicts: Sequence[Finding], *, death: Cause, certainty: Certainty) -> list[Finding]:
+    """The verdicts that say why a rank died, as far as such a death can follow from them.
+
+    [Note: root and death]
+    Rings that end with a rank's death look like a call that is missing, or like a deadlock: the others wait for what
+    never came. So such a verdict is the root only when every death looks like an echo, as when the time-out of a
+    deadlock ends all ranks. A mismatch of calls makes gloo raise or abort, and explains deaths of these two kinds. A
+    rank that was killed, ran out of memory or left explains itself.
+    """
+    if certainty is Certainty.INFERRED:
+        return [each for each in verdicts if each.kind in ROOTED]
+    if death in MAY_FOLLOW:
+        return [each for each in verdicts if each.kind is Kind.MISMATCH]
+    return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +105,15 @@ def judge_end(
 ) -> tuple[Finding, ...]:
     """The error findings of a failed attempt, the cause first. `verdicts` are the watcher's; for `due` we ended it.
 
-    What died after we ended the job died of that. Else a verdict that tells why a rank raised comes before the death,
-    the death before what the watcher saw of it, and the command's own end is told when no rank's is known.
+    What died after we ended the job died of that. Else a verdict that tells why a rank died comes before the death, and
+    the command's own end is told when no rank's is known. See [Note: root and death].
     """
     if due is not None:
         return (due, *(each for each in verdicts if each != due))
-    rooted = [each for each in verdicts if each.kind in ROOTED]
-    others = [each for each in verdicts if each.kind not in ROOTED]
     ends = [rank_end(member, facts.get(member.process.pid)) for member in members]
     first = first_death(ends)
     if first is None:
-        return (*rooted, *others, _command_failed(code, command)) if not (rooted or others) else (*rooted, *others)
+        return tuple(verdicts) or (_command_failed(code, command),)
     culprit, certainty = first
     bystanders = [end for end in ends if end.rank != culprit.rank]
     found = death_finding(culprit, certainty, bystanders)
@@ -110,7 +125,7 @@ def judge_end(
     if ended_by_us:
         lines = "its launcher did not end the job within seconds: SIGTERM, then SIGKILL, by pid"
         found = replace(found, evidence=(*found.evidence, lines))
-    return (*rooted, found, *(each for each in others if each.culprit_ranks != found.culprit_ranks))
+    return (*roots(verdicts, death=found.cause, certainty=certainty), found)
 
 
 def _command_failed(code: int, command: Sequence[str]) -> Finding:

@@ -7,6 +7,7 @@ import pytest
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.supervise import Outcome, RunEnd, decide_rerun
 from emberward.supervise._act import DEATH_LIMIT_S, Ending, EndMove, end_move, is_due
+from emberward.supervise._verdict import roots
 
 STOPPED = Finding(
     code="H125",
@@ -85,3 +86,26 @@ def ended(outcome: Outcome = Outcome.FAILED, *, last_step: int | None = None, nu
 def test_a_command_is_run_again_while_it_gains(ends, is_wanted, why):
     found = decide_rerun(ends, max_restarts=3)
     assert (found.is_wanted, found.why) == (is_wanted, why)
+
+
+def verdict(kind: Kind) -> Finding:
+    return dataclasses.replace(STOPPED, code="M104", kind=kind, cause=Cause.UNKNOWN, message=f"a {kind.value}")
+
+
+@pytest.mark.parametrize(
+    ("death", "certainty", "kinds"),
+    [
+        # What a killed rank leaves behind looks like a missing call and a deadlock: no cause of its death.
+        (Cause.KILLED, Certainty.OBSERVED, []),
+        (Cause.OUT_OF_MEMORY, Certainty.OBSERVED, []),
+        (Cause.MAIN_EXITED, Certainty.OBSERVED, []),
+        # gloo raises or aborts on calls that differ, maybe in an innocent rank.
+        (Cause.EXCEPTION, Certainty.OBSERVED, [Kind.MISMATCH]),
+        (Cause.SEGFAULT, Certainty.OBSERVED, [Kind.MISMATCH]),
+        # All deaths are echoes, such as time-outs: then the verdict on the calls is the cause.
+        (Cause.UNKNOWN, Certainty.INFERRED, [Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK]),
+    ],
+)
+def test_a_verdict_on_calls_is_the_root_of_a_death_only_when_such_a_death_can_follow(death, certainty, kinds):
+    verdicts = [verdict(kind) for kind in (Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.HANG)]
+    assert [each.kind for each in roots(verdicts, death=death, certainty=certainty)] == kinds
