@@ -112,6 +112,33 @@ def test_phases_marks_and_steps(writer):
     assert view.open_marks == ()
 
 
+def test_what_counts_as_motion(writer):
+    """Each kind of motion is the last one in turn; a beat is none."""
+
+    later_ns = time.monotonic_ns() + 1_000_000_000_000
+
+    def moved_at() -> float:
+        view = view_of(writer.path.read_bytes(), path=writer.path, now_ns=later_ns, now_unix=0.0)
+        writer.beat()
+        return float("inf") if view.moved_age_s is None else view.moved_age_s
+
+    group = writer.group(WORLD)
+    ages = [moved_at(), moved_at()]
+    assert ages == [float("inf")] * 2
+    number = writer.call(OP_SEND, group, 8, 4, peer=2, tag=7)
+    ages.append(moved_at())
+    writer.done(number, group, is_transfer=True)
+    ages.append(moved_at())
+    mark = writer.begin(MarkKind.SAVE)
+    ages.append(moved_at())
+    writer.end(mark)
+    ages.append(moved_at())
+    writer.sequence(group, 1)
+    ages.append(moved_at())
+    assert ages[1:] == sorted(set(ages), reverse=True)
+    assert moved_at() == ages[-1]
+
+
 def test_marks_of_another_thread_do_not_change_the_phase(writer):
     thread = threading.Thread(target=lambda: writer.begin(MarkKind.SAVE), name="saver")
     thread.start()

@@ -28,6 +28,8 @@ from emberward.sources.ring._format import (
 )
 from emberward.sources.ring._records import Records
 
+NUM_LAST = 64
+"""Calls whose times say when the process moved last."""
 UNKNOWN_GROUP = Group(ranks=(), label="unknown group")
 """Stands for the groups that a ring has no room for."""
 
@@ -43,6 +45,8 @@ class Calls:
     failures: frozenset[Ref]
     num_calls: int
     num_unreadable: int
+    moved_ns: int
+    """When the newest of them began or ended; 0 without any."""
 
 
 def read_calls(
@@ -90,7 +94,16 @@ def read_calls(
         failures=frozenset(event.ref for event, row in pairs if row[3]),
         num_calls=newest,
         num_unreadable=num_unreadable,
+        moved_ns=max((_moved_ns(data, at) for number, at in offsets.items() if number > newest - NUM_LAST), default=0),
     )
+
+
+def _moved_ns(data: bytes, at: int) -> int:
+    row = _row(data, at)
+    if row is None:
+        return 0
+    started, completed, check = struct.unpack_from("<QQQ", data, at + SLOT_DONE_AT)
+    return max(row[1], completed if check == check_of(row[0], started, completed) else 0)
 
 
 def _meets(body: Body) -> bool:

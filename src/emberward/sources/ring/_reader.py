@@ -111,7 +111,7 @@ def view_of(
         step=step,
         phase=_phase_of(open_marks[-1] if open_marks else None, step),
         phase_age_s=age_of(words[Word.PHASE_SINCE]),
-        moved_age_s=age_of(words[Word.MOVED]),
+        moved_age_s=age_of(max([words[Word.MOVED], calls.moved_ns, *(_moved_ns(mark) for mark in marks)])),
         marks=marks,
         groups=counts,
         events=calls.events,
@@ -232,6 +232,10 @@ def _marks_at(data: bytes, sizes: Geometry, records: Records, slots: range) -> I
                 ended_ns=ended if check == check_of(number, ended) else None,
             ),
         )
+
+
+def _moved_ns(mark: Mark) -> int:
+    return mark.began_ns if mark.ended_ns is None else mark.ended_ns
 
 
 def _phase_of(mark: Mark | None, step: int | None) -> Phase:

@@ -74,8 +74,9 @@ class RingView:
     it meets its partners: the k-th collective of its group, the k-th transfer of its group, direction, peer and tag,
     counted from 1 over the whole life of the process. `is_complete`: the first call is still there.
     `numbers` gives an event's place in the order in which all threads made calls, `callers` its thread, `failures` are
-    the calls that raised.
-    Ages are as of the reading. `problems` are what the recorder could not do, and what was wrong with the file.
+    the calls that raised. Ages are as of the reading; `moved_age_s` is the time since anything but the heartbeat: a
+    call or mark that began or ended, or torch's count of a group's calls that rose. `problems` are what the recorder
+    could not do, and what was wrong with the file.
     """
 
     path: Path
