@@ -76,7 +76,7 @@ def kills(num_ranks: int, num_seeds: int, folder: Path) -> dict[str, Any]:
     """What came of each seed."""
     text = write_text(folder / "data" / "text")
     options = [
-        f"steps={STEPS}", f"save.interval={INTERVAL}", "evaluation.interval=null", "sample_tokens=0",
+        f"steps={STEPS}", f"save.interval={INTERVAL}", "evaluation.interval=null", "sample_tokens=0", "timeout_s=900",
         *([f"layout.{axis}=2" for axis in ("dp", "tp", "pp")] if num_ranks == 8 else [f"layout.dp={num_ranks}"]),
     ]  # fmt: skip
     straight = make_run(folder / "straight", num_ranks, *options, text=text)

@@ -69,7 +69,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_resumed_curve_is_bitwise_the_sam
     done = len(metrics(path))
     assert 7 <= done < STEPS
     saved = json.loads((latest(path / "checkpoints") / "manifest.json").read_text())["step"]
-    assert saved in (6, 9)
+    assert saved in (3, 6, 9), "the save of step 6 may have been in flight"
     assert start(path, RANKS).wait(timeout=120) == 0, logs(path)
     assert curve(path) == curve(straight)
 

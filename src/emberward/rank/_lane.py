@@ -58,7 +58,7 @@ class SaveLane:
                 "the ranks did not agree about the checkpoint",
                 code="K103",
                 where=f"rank {self._rank}, {key}",
-                expected=f"an answer of {self._world_size} ranks within {self._timeout_s:.0f} s",
+                expected=f"an answer of {self._world_size} ranks within {self._timeout_s:g} s",
                 found=str(error).splitlines()[0],
                 next="look for a rank whose disk stands still; the saves before this one are untouched",
                 cause=Cause.CHECKPOINT_IO,
