@@ -89,7 +89,9 @@ def kills(num_ranks: int, num_seeds: int, folder: Path) -> dict[str, Any]:
         row: dict[str, Any] = {"seed": seed, **kill_one(path, num_ranks, rng)}
         again = start(path, num_ranks).wait(timeout=600)
         row["lost_steps"] = row["done_steps"] - (row["saved_step"] or 0)
-        row["is_bitwise"] = again == 0 and curve(path) == expected
+        row["exit_code_of_resume"], row["is_bitwise"] = again, again == 0 and curve(path) == expected
+        if again != 0:
+            sys.stderr.write(logs(path) + "\n")
         row["findings"] = [finding["code"] for finding in findings_of(path)]
         rows.append(row)
         sys.stderr.write(f"seed {seed}: {row}\n")
