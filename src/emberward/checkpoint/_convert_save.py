@@ -17,7 +17,7 @@ from emberward.checkpoint._crc import BLOCK_BYTES, combine_crc32, crc32
 from emberward.checkpoint._digest import add_digests, partial_digest
 from emberward.checkpoint._foreign._bits import FLOATS, convert
 from emberward.checkpoint._foreign._read import Reader, read_tiles
-from emberward.checkpoint._foreign._source import Source
+from emberward.checkpoint._foreign._source import Form, Source
 from emberward.checkpoint._foreign._stored import Stored
 from emberward.checkpoint._format import (
     DType,
@@ -31,7 +31,7 @@ from emberward.checkpoint._format import (
     tensor_from_json,
     tensor_to_json,
 )
-from emberward.checkpoint._names import MANIFEST, rank_file_name, step_name
+from emberward.checkpoint._names import MANIFEST, PROBE, rank_file_name, step_name
 from emberward.checkpoint._safetensors import Item, header_bytes
 from emberward.checkpoint._save import merge_tensors
 from emberward.checkpoint._shelf import next_serial, write_pointer
@@ -94,6 +94,7 @@ def plan_save(
         )
         (aside / MANIFEST).unlink(missing_ok=True)
         write_new(DISK, aside / MANIFEST, manifest_to_bytes(manifest))
+        _copy_probe(source, aside, dtype)
 
     about = {
         "form": "emberward",
@@ -104,6 +105,14 @@ def plan_save(
         "findings": [finding.message for finding in source.findings],
     }
     return Plan(result=result, files=files, about=about, finish=finish)
+
+
+def _copy_probe(source: Source, aside: Path, dtype: DType | None) -> None:
+    """What the saved model made of one batch holds for a copy too, as long as no number is rounded."""
+    probe = source.path / PROBE
+    if source.form is Form.EMBERWARD and dtype is None and probe.is_file():
+        (aside / PROBE).unlink(missing_ok=True)
+        write_new(DISK, aside / PROBE, probe.read_bytes())
 
 
 def point_to(result: Path) -> None:

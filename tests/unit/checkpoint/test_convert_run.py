@@ -147,13 +147,18 @@ def test_damage_stops_a_conversion_and_is_named(tmp_path):
 def test_reshaped_to_any_number_of_ranks_it_is_the_same(save, tmp_path):
     path, tensors = save
     digests = {name: entry.digest for name, entry in read_manifest(path).tensors.items()}
+    (path / "probe.json").write_text("what the model made of a batch")
     for num_ranks in (1, 3, 4, 100):
         made = checkpoint.reshape(path, tmp_path / str(num_ranks), num_ranks=num_ranks).written.path
         manifest = read_manifest(made)
         assert {name: entry.digest for name, entry in manifest.tensors.items()} == digests
         assert (manifest.meta, len(manifest.files)) == ({"num_updates": 7}, min(num_ranks, 64))
         assert verify(made) == ()
+        assert (made / "probe.json").read_text() == "what the model made of a batch"
     assert equal(values(made), tensors) == []
+    rounded = checkpoint.reshape(path, tmp_path / "rounded", num_ranks=1, dtype=DType.BF16).written.path
+    assert not (rounded / "probe.json").exists()
+    (path / "probe.json").unlink()
 
 
 def test_in_another_type_it_is_what_torch_rounds_to(save, tmp_path):
