@@ -10,6 +10,7 @@ from unit.sources.live_looks import (
     NEW_GROUP,
     QUEUE_GET,
     RECEIVE,
+    STORE_GET,
     helper,
     look,
     moment,
@@ -145,6 +146,18 @@ def test_a_dead_thread_that_nobody_waits_for_is_not_blamed():
     facts = ring(num_done=6, is_inside=False, moments=(moment("thread_died", "RuntimeError: a logger", "train.py:72"),))
     finding = only(judged(*OTHERS, rank_look(2, stack(1002, 30), facts, waiting_in=WaitingIn.NANOSLEEP)))
     assert (finding.code, finding.cause, finding.severity) == ("H101", Cause.SLEEP, Severity.NOTICE)
+
+
+def test_a_key_that_nobody_is_left_to_set_is_an_error():
+    finding = only(judged(*OTHERS, away(2, 50, *STORE_GET)))
+    assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.STORE_WAIT, (2,), Severity.ERROR)
+    assert "nobody is left to set the key: ranks 0, 1, 3 wait too" in finding.evidence
+
+
+def test_a_key_that_a_busy_rank_may_still_set_is_no_alarm():
+    busy = away(0, 30, waiting_in=WaitingIn.NANOSLEEP)
+    findings = judged(busy, waiting(1), away(2, 50, *STORE_GET), waiting(3))
+    assert [(f.culprit_ranks, f.severity) for f in findings] == [((0,), Severity.NOTICE)]
 
 
 def buffered(rank: int) -> RankLook:

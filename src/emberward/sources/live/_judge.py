@@ -48,6 +48,8 @@ def judge_looks(
         found = [*stopped, *faults]
     else:
         found = creation_findings(scene) or credit_findings(scene) or [thread_death(f, scene) or f for f in found]
+    # Who waits for the store, or for a thread that waits, is no culprit while another rank is free to come.
+    found = [f for f in found if not f.culprit_ranks or not set(f.culprit_ranks) <= scene.waits_for_all]
     if any(f.culprit_ranks or f.cycle is not None for f in found):
         found = [f for f in found if f.certainty is not Certainty.UNKNOWN]
     elif all(f.certainty is Certainty.UNKNOWN for f in found):

@@ -98,7 +98,8 @@ def _rank_proof(rank: int, scene: Scene) -> str | None:
             return _worker_proof(rank, seen, motion, scene)
         case StackClass.STORE_WAIT:
             others = [r for r in scene.look.ranks if r != rank]
-            return f"nobody is left to set the key: {waits(others)} too" if others and not motion.is_lively else None
+            is_last = others and set(others) <= set(scene.waiting())
+            return f"nobody is left to set the key: {waits(others)} too" if is_last and not motion.is_lively else None
         case _:
             return None
 
