@@ -15,7 +15,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import shutil
 import socket
 import statistics
 import subprocess
@@ -65,9 +64,8 @@ def fastest(function: Callable[[], object], *, repeats: int = 300) -> float:
     return min(timeit.repeat(function, number=BLOCK, repeat=repeats)) / BLOCK * 1e6
 
 
-def measure_calls(pairs: int) -> dict[str, Any]:
+def measure_calls(folder: str, pairs: int) -> dict[str, Any]:
     """One rank: what a call costs more."""
-    folder = tempfile.mkdtemp(dir="/dev/shm")
     raw = vars(ProcessGroup)["allreduce"], vars(Work)["wait"]
     live = attached(folder)
     wrapped = vars(ProcessGroup)["allreduce"], vars(Work)["wait"]
@@ -115,7 +113,6 @@ def measure_calls(pairs: int) -> dict[str, Any]:
         "heart_cpu_s_per_s": heart_s,
         "ring_bytes": Geometry().total_bytes,
     }
-    shutil.rmtree(folder)
     return figures
 
 
@@ -174,9 +171,8 @@ def ddp_rank(rank: int, folder: str, pairs: int, answers: Any) -> None:
     answers.put(rows)
 
 
-def measure_ddp(pairs: int) -> dict[str, Any]:
+def measure_ddp(folder: str, pairs: int) -> dict[str, Any]:
     """Four ranks of DDP: the ratio of a step with the recorder to one without."""
-    folder = tempfile.mkdtemp(dir="/dev/shm")
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
     ranks = [context.Process(target=ddp_rank, args=(rank, folder, pairs, answers)) for rank in range(RANKS)]
@@ -186,7 +182,6 @@ def measure_ddp(pairs: int) -> dict[str, Any]:
     for process in ranks:
         process.join()
     view = read_ring(next(Path(folder).glob("rank00000-*.ring")))
-    shutil.rmtree(folder)
     return {**_ratios(rows), "block_steps": STEPS, "calls_a_step": 1 + 8, "problems": list(view.problems)}
 
 
@@ -208,7 +203,7 @@ def _ratios(ranks: list[list[tuple[float, float, float, float]]]) -> dict[str, A
     }
 
 
-def measure_preset(pairs: int) -> dict[str, Any]:
+def measure_preset(rings: str, pairs: int) -> dict[str, Any]:
     """Two ranks of the tiny preset under the recorder, which takes turns."""
     sys.path.insert(0, str(ROOT / "tests"))
     from ranks.runs import make_run, write_text
@@ -222,13 +217,12 @@ def measure_preset(pairs: int) -> dict[str, Any]:
             "log.events=0",
         )
         path = make_run(Path(place) / "run", 2, *layout, *sizes, text=write_text(Path(place) / "text", num_files=200))
-        rings = Path(tempfile.mkdtemp(dir="/dev/shm"))
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             port = sock.getsockname()[1]
         base = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
         base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONWARNINGS": "ignore"}
-        environment = attach_environment(base, ring_folder=rings)
+        environment = attach_environment(base, ring_folder=Path(rings))
         command = [sys.executable, __file__, "--rank-of", str(path)]
         ranks = [
             subprocess.Popen(
@@ -239,7 +233,6 @@ def measure_preset(pairs: int) -> dict[str, Any]:
         for rank in ranks:
             rank.wait()
         rows = [json.loads((path / f"blocks{rank}.json").read_text(encoding="utf-8")) for rank in (0, 1)]
-        shutil.rmtree(rings)
     return _ratios(rows)
 
 
@@ -287,17 +280,19 @@ def main() -> None:
     if options.rank_of is not None:
         preset_rank(options.rank_of)
         return
-    parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "calls": lambda: measure_calls(options.pairs),
-        "ddp": lambda: measure_ddp(options.pairs),
-        "preset": lambda: measure_preset(options.pairs),
+    parts: dict[str, Callable[[str, int], dict[str, Any]]] = {
+        "calls": measure_calls,
+        "ddp": measure_ddp,
+        "preset": measure_preset,
     }
     figures: dict[str, Any] = {}
     if options.output is not None and options.output.exists():
         figures = json.loads(options.output.read_text(encoding="utf-8"))
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     for name in options.parts.split(","):
-        figures[name] = {**parts[name](), "load": os.getloadavg()[0], "commit": commit or None}
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as rings:
+            found = parts[name](rings, options.pairs)
+        figures[name] = {**found, "load": os.getloadavg()[0], "commit": commit or None}
     figures["torch"] = torch.__version__
     text = json.dumps(figures, indent=2)
     print(text)
