@@ -114,6 +114,14 @@ class HangJob:
         if self.is_recorded or self.nursery is not None:
             env[RING_VARIABLE] = str(self.ring_folder)
         program = [str(HOME / f"{self.family}.py"), self.name, str(self.folder), str(self.seconds)]
+        try:
+            self._start_all(env, program)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start_all(self, env: dict[str, str], program: list[str]) -> None:
         if self.with_torchrun:
             command = ["-m", "torch.distributed.run", f"--nproc-per-node={self.world}"]
             command += [f"--master-port={env['MASTER_PORT']}", *program]
@@ -121,7 +129,6 @@ class HangJob:
         else:
             for rank in range(self.world):
                 self._start(program, {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}, str(rank))
-        return self
 
     def _start(self, argv: list[str], env: dict[str, str], label: str) -> None:
         log = self.folder / f"log.{label}"
