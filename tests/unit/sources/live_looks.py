@@ -10,6 +10,7 @@ PROGRAM = "/job/train.py"
 C10D = "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 ALL_REDUCE = (("all_reduce", C10D, 2999), ("wrapper", C10D.replace("distributed_c10d", "c10d_logger"), 81))
 NEW_GROUP = (("_new_group_with_tag", C10D, 5100), ("new_group", C10D, 5000))
+SHUTDOWN = (("_shutdown", "/py/lib/python3.11/threading.py", 1500),)
 STORE_GET = (("rendezvous", "/env/lib/python3.11/site-packages/torch/distributed/rendezvous.py", 60),)
 RECEIVE = (("recv", C10D, 2500),)
 QUEUE_GET = (("wait", "/py/lib/python3.11/threading.py", 320), ("get", "/py/lib/python3.11/queue.py", 171))

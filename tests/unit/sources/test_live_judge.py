@@ -10,6 +10,7 @@ from unit.sources.live_looks import (
     NEW_GROUP,
     QUEUE_GET,
     RECEIVE,
+    SHUTDOWN,
     STORE_GET,
     helper,
     look,
@@ -216,6 +217,15 @@ def test_the_cause_of_a_death(code, text, cause):
     )
     exits = {} if code is None else {2: code}
     assert only(judge_looks(*twice(*OTHERS, gone), line_of=line_of, exits=exits)).cause is cause
+
+
+def test_ranks_that_all_shut_down_are_not_worth_a_word():
+    assert judged(*(away(rank, 99, *SHUTDOWN) for rank in range(4))) == ()
+
+
+def test_a_rank_that_shut_down_while_others_wait_is_an_error():
+    finding = only(judged(*OTHERS, away(2, 99, *SHUTDOWN)))
+    assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.MAIN_EXITED, (2,), Severity.ERROR)
 
 
 def gone(rank: int, **changes: object) -> RankLook:

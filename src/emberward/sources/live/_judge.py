@@ -11,7 +11,7 @@ itself: it stays a notice until it has stood still longer than its limit. See [N
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from emberward.findings import Certainty, Finding, FindingPhase, Kind, Severity
+from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
 from emberward.sources.dumps import LineOf, judge, ranks_text
 from emberward.sources.live._creation import creation_findings
 from emberward.sources.live._credits import credit_findings
@@ -50,6 +50,8 @@ def judge_looks(
         found = creation_findings(scene) or credit_findings(scene) or [thread_death(f, scene) or f for f in found]
     # Who waits for the store, or for a thread that waits, is no culprit while another rank is free to come.
     found = [f for f in found if not f.culprit_ranks or not set(f.culprit_ranks) <= scene.waits_for_all]
+    # All have left their programs: the job's own end.
+    found = [f for f in found if f.culprit_ranks or f.cause is not Cause.MAIN_EXITED]
     if any(f.culprit_ranks or f.cycle is not None for f in found):
         found = [f for f in found if f.certainty is not Certainty.UNKNOWN]
     elif all(f.certainty is Certainty.UNKNOWN for f in found):
