@@ -187,6 +187,23 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
     assert 0 < diary[1]["hours_lost"] < diary[1]["hours"]
 
 
+def test_a_stopped_rank_is_named_ended_and_resumed_by_itself_bitwise(straight, place, wait_until):
+    started = Started(place, *command("stuck", "--restarts", "1", "--act-after", "1"))
+    wait_for_step(started, place, "stuck", SAVE_EVERY + 5, wait_until)
+    path = folder_of(place, "stuck")
+    os.kill(json.loads((path / "ranks" / "rank00001.json").read_text())["pid"], signal.SIGSTOP)
+    code, out, err = started.end()
+    assert (code, using(path)) == (0, []), out + err
+    assert curve(path) == curve(folder_of(place, "straight"))
+    ends = [each for each in map(json.loads, (path / "attempts.jsonl").read_text().splitlines()) if "outcome" in each]
+    assert [(each["outcome"], each["cause"]) for each in ends] == [("failed", "stopped"), ("done", None)]
+    found = [json.loads(line) for line in (path / "findings.jsonl").read_text().splitlines()]
+    errors = [each for each in found if each["severity"] == "error"]
+    assert [(each["cause"], each["culprit_ranks"], each["attempt"]) for each in errors] == [("stopped", [1], 1)]
+    assert len(list((path / "events" / "attempt-0001").glob("rank*.ring"))) == 2
+    assert "restart 1 of 1 from the save of step 10" in out.splitlines()
+
+
 def test_interrupted_and_terminated_runs_save_and_leave_nothing_behind(place, wait_until):
     endless = ("steps=100000", "save.interval=50000")
     started = Started(place, *command("stopped", *endless))
