@@ -28,7 +28,12 @@ def num_ranks(layout):
 
 
 def calls_of(program):
-    return [(each.kind, each.count, [program.calls[number] for number in each.calls]) for each in program.segments]
+    """What is called in each segment that has calls: rank 0 alone says that it is done, in an empty one."""
+    return [
+        (each.kind, each.count, [program.calls[number] for number in each.calls])
+        for each in program.segments
+        if each.calls
+    ]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
