@@ -8,6 +8,7 @@ from emberward.checkpoint._boxes import volume
 from emberward.checkpoint._crc import crc32
 from emberward.checkpoint._digest import add_digests, partial_digest
 from emberward.checkpoint._format import FileEntry, FormatProblem, Manifest, Piece
+from emberward.checkpoint._probe import read_probe
 from emberward.checkpoint._problems import damaged
 from emberward.checkpoint._reader import open_data_file, read_blocks, read_exactly, read_manifest
 from emberward.checkpoint._safetensors import parse_header
@@ -26,6 +27,10 @@ def verify(checkpoint: Path) -> tuple[Finding, ...]:
         return (error.to_finding(),)
     shares: dict[str, list[int]] = {name: [] for name in manifest.tensors}
     findings: list[Finding] = []
+    try:
+        read_probe(checkpoint)
+    except EmberwardError as error:
+        findings.append(error.to_finding())
     for entry in manifest.files:
         try:
             with open_data_file(checkpoint, entry.name, entry) as file:

@@ -246,8 +246,10 @@ def test_a_probe_comes_beside_the_save_and_every_flipped_bit_of_it_is_found(tmp_
         (path / "probe.json").write_bytes(data)
         with pytest.raises(EmberwardError, match="K101"):
             read_probe(path)
+    (finding,) = verify(path)
+    assert finding.code == "K101" and finding.site == str(path / "probe.json")
     (path / "probe.json").unlink()
-    assert read_probe(path) is None, "a save without one is whole"
+    assert verify(path) == () and read_probe(path) is None, "a save without one is whole"
 
 
 @pytest.mark.parametrize("at", range(1, 6))
