@@ -240,9 +240,10 @@ class Saver:
         if self._to_compare is None or position.step != self._resumed_step:
             return
         (path, saved), self._to_compare = self._to_compare, None
-        found = self._probe(totals, position.step, *self._next_batch(position))
-        if found is None and not saved.numerics:
+        batch = self._next_batch(position)
+        if batch != (saved.first_sample, saved.num_samples):
             return
+        found = self._probe(totals, position.step, *batch)
         finding = judge(saved, found, path=path)
         if finding is not None and self._rank == 0:
             append_line(self._folder.findings, finding.to_json())

@@ -66,6 +66,10 @@ def test_another_norm_or_no_number_is_refused(other):
         judge(SAVED, other, path=PATH)
 
 
+def test_a_step_that_overflows_in_fp16_is_no_alarm():
+    assert judge(found(numerics={**NUMERICS, "compute": "fp16"}), None, path=PATH) is None
+
+
 def totals(**changed) -> StepTotals:
     values = {
         "loss_sum": 20.0, "num_tokens": 10.0, "grad_norm": 0.5, "num_zeros": 0.0, "is_finite": True, "num_stops": 0,
