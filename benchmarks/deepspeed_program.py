@@ -3,19 +3,23 @@
 Runs under torchrun in an environment of its own that has DeepSpeed; Emberward is not imported here.
 
     deepspeed_program.py make  STAGE FOLDER [PP]       trains 3 steps and saves
+    deepspeed_program.py lay   FOLDER                  writes random numbers as ZeRO 1 would (no ranks)
     deepspeed_program.py load  STAGE FOLDER TAG OUT    loads a universal checkpoint, writes what it holds, trains 4
 """
 
 import json
 import os
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
 import deepspeed
 import torch
 import torch.distributed as dist
 from deepspeed.pipe import LayerSpec, PipelineModule
+from deepspeed.runtime.zero.config import ZeroStageEnum
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+from deepspeed.utils.tensor_fragment import fragment_address
 from torch import Tensor, nn
 
 WIDTH = int(os.environ.get("PROGRAM_WIDTH", "64"))
@@ -122,7 +126,41 @@ def state_of(engine: object) -> dict[str, Tensor]:
     return state
 
 
+def lay_out(folder: Path) -> None:
+    """Random numbers as ZeRO 1 lays them out on 2 data-parallel ranks: a large checkpoint without its training."""
+    model = nn.Sequential(*[spec.build() for spec in layers()])
+    shapes = OrderedDict((name, param.shape) for name, param in model.named_parameters())
+    total = sum(shape.numel() for shape in shapes.values())
+    share = -(-total // 2)
+    folder.mkdir(parents=True)
+    (folder.parent / "latest").write_text(folder.name)
+    head = {"module": {}, "buffer_names": [], "param_shapes": [shapes], "global_steps": 3, "mp_world_size": 1}
+    torch.save({**head, "dp_world_size": 2, "ds_version": "0.19.8"}, folder / "mp_rank_00_model_states.pt")
+    for rank in range(2):
+        low, high, at, mapping = rank * share, min((rank + 1) * share, total), 0, OrderedDict()
+        for name, shape in shapes.items():
+            begin, end = max(at, low), min(at + shape.numel(), high)
+            if begin < end:
+                mapping[name] = fragment_address(numel=end - begin, start=begin - low)
+            at += shape.numel()
+        flats = [torch.randn(high - low) for _ in range(3)]
+        state = {0: {"step": torch.tensor(3.0), "exp_avg": flats[0], "exp_avg_sq": flats[1]}}
+        optimizer = {
+            "base_optimizer_state": {"state": state, "param_groups": [{"lr": 1e-3, "params": [0]}]},
+            "single_partition_of_fp32_groups": [flats[2]],
+            "zero_stage": ZeroStageEnum(1),
+            "ds_version": "0.19.8",
+            "partition_count": [2],
+            "group_paddings": [0],
+            "param_slice_mappings": [mapping],
+        }
+        torch.save({"optimizer_state_dict": optimizer}, folder / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+
+
 def main() -> None:
+    if sys.argv[1] == "lay":
+        lay_out(Path(sys.argv[2]) / "step3")
+        return
     deepspeed.init_distributed("gloo")
     verb, stage, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     if verb == "make":
@@ -147,5 +185,6 @@ def main() -> None:
 
 
 main()
-dist.barrier()
+if dist.is_initialized():
+    dist.barrier()
 os._exit(0)  # what DeepSpeed leaves running may otherwise keep the process for minutes (0.19.8)
