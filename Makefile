@@ -49,6 +49,7 @@ campaign: setup
 	$(VENV)/bin/python benchmarks/match_vs_torch.py --output docs/measured/match_vs_torch.json
 	$(VENV)/bin/python benchmarks/engine_overhead.py --output docs/measured/engine_overhead.json
 	$(VENV)/bin/python benchmarks/predictions.py
+	$(VENV)/bin/python benchmarks/certificate_overhead.py --output docs/measured/certificate_overhead.json
 	$(VENV)/bin/python tools/campaign_supervise.py --output docs/measured/supervise.json
 	$(VENV)/bin/python benchmarks/run_overhead.py --output docs/measured/run_overhead.json
 	$(VENV)/bin/python tools/campaign_drift.py
