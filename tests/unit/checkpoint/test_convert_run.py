@@ -13,7 +13,18 @@ from unit.checkpoint.convert_samples import equal, unpacked, values
 from unit.cli.door import emberward, without_torch
 
 from emberward import checkpoint
-from emberward.checkpoint import DType, Foreign, Form, Shard, alone, read_manifest, verify
+from emberward.checkpoint import (
+    DType,
+    Foreign,
+    Form,
+    Probe,
+    Shard,
+    alone,
+    read_manifest,
+    read_probe,
+    verify,
+    write_probe,
+)
 from emberward.cli._exchange import Progress, parse_bytes
 from emberward.findings import ConfigError, EmberwardError
 
@@ -147,17 +158,19 @@ def test_damage_stops_a_conversion_and_is_named(tmp_path):
 def test_reshaped_to_any_number_of_ranks_it_is_the_same(save, tmp_path):
     path, tensors = save
     digests = {name: entry.digest for name, entry in read_manifest(path).tensors.items()}
-    (path / "probe.json").write_text("what the model made of a batch")
+    batch = {"first_sample": 0, "num_samples": 2, "tokens": 64.0}
+    probe = Probe(step=7, **batch, loss=1.9439, grad_norm=0.5, numerics={"torch": "2.13"})
+    write_probe(path, probe)
     for num_ranks in (1, 3, 4, 100):
         made = checkpoint.reshape(path, tmp_path / str(num_ranks), num_ranks=num_ranks).written.path
         manifest = read_manifest(made)
         assert {name: entry.digest for name, entry in manifest.tensors.items()} == digests
         assert (manifest.meta, len(manifest.files)) == ({"num_updates": 7}, min(num_ranks, 64))
         assert verify(made) == ()
-        assert (made / "probe.json").read_text() == "what the model made of a batch"
+        assert read_probe(made) == probe
     assert equal(values(made), tensors) == []
     rounded = checkpoint.reshape(path, tmp_path / "rounded", num_ranks=1, dtype=DType.BF16).written.path
-    assert not (rounded / "probe.json").exists()
+    assert read_probe(rounded) is None
     (path / "probe.json").unlink()
 
 
