@@ -16,6 +16,7 @@ from emberward.sources.dumps._judge_stacks import judge_stacks
 from emberward.sources.dumps._judge_words import judge_deaths, judge_logs, judge_ras, rank_evidence
 from emberward.sources.dumps._refine import frames_by_rank, refine
 from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text
+from emberward.sources.dumps._shift import shift_findings
 from emberward.sources.dumps._waits import HELPERS, LineOf, Reading, StackClass, read_process
 
 Read = Callable[[ProcessStacks, LineOf], Reading]
@@ -79,6 +80,8 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
         by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
         flight_judge = FlightJudge(evidence, by_rank, by_pid)
         findings += flight_judge.judge()
+    if flight_judge is not None:
+        findings = _with_shifts(findings, list(shift_findings(evidence.flights, flight_judge.groups, line_of)))
     if not any(_names_someone(finding) for finding in findings) and own:
         findings += judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence))
     findings += _other_sections(readings, sections, main, workers, line_of)
@@ -105,6 +108,12 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
         num_ranks=len(world) or len(own),
         missing_ranks=missing,
     )
+
+
+def _with_shifts(findings: list[Finding], shifts: list[Finding]) -> list[Finding]:
+    """The findings, with what the lines tell in place of what its consequences look like later on."""
+    odd = {rank for shift in shifts for rank in shift.culprit_ranks}
+    return [*shifts, *(f for f in findings if not f.culprit_ranks or not set(f.culprit_ranks) <= odd)]
 
 
 def _names_someone(finding: Finding) -> bool:

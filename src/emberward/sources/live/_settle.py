@@ -24,6 +24,8 @@ def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
     concerned = finding.culprit_ranks or tuple(m.rank for m in finding.cycle or ()) or finding.waiting_ranks
     moved = [r for r in concerned if r in scene.motions and scene.motions[r].has_called]
     is_past = finding.kind is Kind.MISMATCH and finding.cause in (Cause.DTYPE, Cause.DIFFERENT_ROOT, Cause.DIFFERENT_OP)
+    if finding.code == "H104" and finding.certainty is Certainty.OBSERVED:
+        return finding
     if moved and not is_past:
         return None
     may_come = Severity.WARNING if is_asked else Severity.NOTICE

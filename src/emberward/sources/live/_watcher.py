@@ -219,11 +219,17 @@ class Watcher:
         faults = [
             replace(f, certainty=Certainty.OBSERVED)
             for f in judge(evidence, line_of=self._line_of).findings
-            if f.code in ("M101", "M102") and f.kind is Kind.MISMATCH and f.severity is Severity.ERROR
+            if f.severity is Severity.ERROR and _is_silent_fault(f)
         ]
         new = [finding for finding in faults if self._key(finding) not in self._faults]
         self._faults |= {self._key(finding) for finding in new}
         return tuple(new)
+
+
+def _is_silent_fault(finding: Finding) -> bool:
+    """Whether a finding about completed calls is a fault of those calls: they differ, or meet one place apart."""
+    is_mismatch = finding.code in ("M101", "M102") and finding.kind is Kind.MISMATCH
+    return is_mismatch or (finding.code == "H104" and finding.certainty is Certainty.OBSERVED)
 
 
 def resumed_finding(resolved: Finding) -> Finding:
