@@ -19,6 +19,10 @@ from emberward.sources.dumps._waits import LineOf
 
 MIN_PAST = 3
 """Fewest earlier calls of a group that make a usual order."""
+MAX_COMPARED = 16
+"""Most peers whose earlier calls are looked through."""
+MAX_UNTIED = 256
+"""In larger jobs a tie stays one."""
 MAX_LINES_APART = 200
 """Most lines between two calls that are searched for an ``else``."""
 
@@ -49,7 +53,7 @@ def _is_usual(flight: RankFlight, head: Call) -> bool | None:
 
 def _untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
     """The finding with a culprit, where two sides differ, none is the majority, and one alone left its usual order."""
-    if finding.culprit_ranks or finding.cycle is not None:
+    if finding.culprit_ranks or finding.cycle is not None or len(flights) > MAX_UNTIED:
         return finding
     meetings: dict[tuple[object, int], dict[int, Call]] = defaultdict(dict)
     for rank, flight in flights.items():
@@ -114,7 +118,8 @@ def by_order(
             evidence=(finding.message, *finding.evidence),
             next=f"read the condition around {theirs.site}: it does not hold on {ranks_text(ranks)}",
         )
-    others = [call for flight in flights.values() for call in history(flight) if call is not ours]
+    some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
+    others = [call for flight in some for call in history(flight) if call is not ours]
     is_new = not any(_like(call, ours) and call.record != ours.record for call in others)
     if is_new and _is_before(_stack(ranks[0], ours, frames), _waiter(finding, theirs, frames), line_of):
         return replace(
