@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from emberward.events import Collective, CollectiveOp, Group, LaneKind, Recv, Send, Site, Wait
+from emberward.events import Collective, CollectiveOp, Group, HostSync, Lane, LaneKind, Recv, Send, Site, SyncKind, Wait
 from emberward.sources import Tape, Transport, first_difference
 
 WORLD = Group(ranks=(0, 1), label="world")
@@ -82,3 +82,12 @@ def test_the_first_difference_names_both_sides():
     other.wait(other.call(send(), is_blocking=False))
     difference = first_difference(one.events(), other.events())
     assert str(difference) == "rank 0, event 1: expected the end; found send to 1 tag 0 on main at train.py:7"
+
+
+def test_a_read_of_a_value_is_a_wait_of_the_host_for_its_device():
+    one = tape()
+    read = one.noting_reads(lambda name, tensor: [7.0])
+    assert read("step_totals", None) == [7.0]
+    (event,) = one.events()
+    assert event.body == HostSync(kind=SyncKind.ITEM, lane=Lane(kind=LaneKind.STREAM))
+    assert (event.lane.kind, event.site) == (LaneKind.HOST, Site(file="train.py", line=7))
