@@ -26,7 +26,7 @@ from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import Move, Outcome, Seen, StopBy, exit_code_of_launch, next_move, outcome_of
 from emberward.supervise._processes import ProcessId, descendants, end, identify, is_alive, marked, send
 from emberward.supervise._run_attempt import kill_switch_finding
-from emberward.supervise._verdict import roots
+from emberward.supervise._verdict import read_facts, roots
 
 POLL_S = 0.2
 TREE_POLL_S = 2.0
@@ -213,7 +213,9 @@ def _watch(
                 pass
 
 
-def _rank_ends(plan: LaunchPlan, watched: _Watched, log_sizes: Mapping[int, int]) -> list[RankEnd]:
+def _rank_ends(
+    plan: LaunchPlan, watched: _Watched, log_sizes: Mapping[int, int], rings: Mapping[int, Path]
+) -> list[RankEnd]:
     """What is known of each rank, after the agent has ended."""
     folder = plan.folder
     codes = parse_agent_report("\n".join(tail_text(folder.agent_log, num_lines=10_000, max_bytes=2**20)))
@@ -241,12 +243,20 @@ def _rank_ends(plan: LaunchPlan, watched: _Watched, log_sizes: Mapping[int, int]
                 coordinates=said.get("coordinates"),
                 exit_code=code,
                 gone_unix=watched.gone_unix.get(rank),
-                failure=read_json(folder.failure_file(rank)),
+                failure=read_json(folder.failure_file(rank)) or _ring_failure(rings.get(pid or 0), code),
                 log=str(log),
                 log_tail=tuple(tail),
             )
         )
     return ends
+
+
+def _ring_failure(ring: Path | None, code: int | None) -> Mapping[str, Any] | None:
+    """The exception that a rank's ring saw escape, for one that could write no file, as on a full disk."""
+    if ring is None or code is None or code <= 0:
+        return None
+    facts = read_facts(ring)
+    return None if facts is None else facts.failure
 
 
 def _error(code: str, kind: Kind, cause: Cause, message: str, evidence: Sequence[str], next: str) -> Finding:
@@ -371,7 +381,7 @@ def _found(
     """The findings of an attempt that ended, the cause first, and the text about a death."""
     if watched.due is not None:
         return [watched.due, *(each for each in overseer.verdicts if each != watched.due)], None
-    ends = _rank_ends(plan, watched, log_sizes) if outcome is Outcome.FAILED else []
+    ends = _rank_ends(plan, watched, log_sizes, overseer.rings()) if outcome is Outcome.FAILED else []
     findings, death = _judge(plan, watched, outcome, agent_code, ends)
     if outcome is Outcome.FAILED:
         verdicts = [*overseer.verdicts, *overseer.conclude()]
