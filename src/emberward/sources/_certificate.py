@@ -41,7 +41,10 @@ It is the multiplier of FNV-1a's 64 bits (Fowler, Noll, Vo), which is odd: no ca
 """
 
 CallKey = tuple[Any, ...]
-"""(op, group, dtype, numel, shape, root or peer in the group, reduce_op, out_numel, tag). See [Note: one role, many ranks]."""
+"""Op, group, dtype, numel, shape, root or peer in the group, reduce_op, out_numel, tag.
+
+See [Note: one role, many ranks].
+"""
 
 
 def _group_name(group: Group | None) -> str | None:
