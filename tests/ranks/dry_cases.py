@@ -71,7 +71,8 @@ def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> Re
         is_last = name == STOPPED and rank == dist.get_world_size() - 1
         if is_last:
             stop.signal = signal.SIGTERM
-        poisoned[:] = ["own_gradients"] if is_last else []
+        # Rank 0 owns gradients in every layout; the last rank may hold replicas of them alone.
+        poisoned[:] = ["own_gradients"] if name == STOPPED and rank == 0 else []
 
     with Recorder(tape).recording():
         world = build_world(mesh_of(played.recipe.layout), device=torch.device("cpu"), timeout_s=60)
