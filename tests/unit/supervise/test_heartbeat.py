@@ -93,3 +93,19 @@ def test_the_same_finding_without_a_word_from_anybody_is_told_and_acted_on(folde
     assert overseer.due(now_s=20.0, now_unix=0.0) is None
     overseer.close(state="done")
     assert json.loads(told.read_text())["code"] == "H125"
+
+
+@pytest.mark.parametrize("is_too_long", [True, False], ids=["no watcher", "a watcher"])
+def test_a_watcher_that_cannot_be_started_is_told_and_one_that_can_is_not(folder, is_too_long):
+    """The kernel refuses to start a process whose environment is too long: E2BIG."""
+    environment = {"PATH": "/usr/bin", **({"LONG": "x" * (1 << 22)} if is_too_long else {})}
+    overseer = Overseer(folder, Oversight(act_after_s=10.0, is_watched=True), environment=environment)
+    overseer.begin(1)
+    overseer._start(overseer._box.folder, now_s=0.0)
+    overseer.close(state="done")
+    said = [json.loads(line) for line in folder.findings.read_text().splitlines()] if folder.findings.exists() else []
+    expected = [("L108", "warning", "the watcher could not be started: [Errno 7] Argument list too long")]
+    found = [(each["code"], each["severity"], each["message"].partition(": '")[0]) for each in said]
+    assert found == (expected if is_too_long else [])
+    if is_too_long:
+        assert said[0]["next"] == "free memory or processes on this host"
