@@ -30,6 +30,11 @@ def crashed(pool, tmp_path, straight):
     return folder
 
 
+def troubles_of(folder):
+    """The findings of a run, but for the notices that a save waited for the one before: a slow disk makes those."""
+    return [finding for finding in findings_of(folder) if finding["code"] != "K106"]
+
+
 def take_up(pool, folder, *, num_ranks=4, steps=8, **settings):
     return pool.run(train, num_ranks, folder=str(folder), steps=steps, seed=99, **{**TP2_DP2, **settings})
 
@@ -41,7 +46,7 @@ def test_straight_is_resumed_bitwise_with_the_random_state_of_every_rank(pool, c
     assert curve(crashed) == curve(folder)
     assert [answer["draws"] for answer in answers] == [answer["draws"][6:] for answer in before]
     assert len({tuple(answer["draws"]) for answer in answers}) == 4, "each rank has a state of its own"
-    assert findings_of(crashed) == []
+    assert troubles_of(crashed) == []
 
 
 def test_a_save_holds_all_that_a_run_is(straight):
@@ -86,7 +91,7 @@ def test_another_layout_gives_the_saved_loss_within_the_bound_and_goes_on_alike(
     ):
         assert samples == old_samples
         assert abs(loss - old_loss) < 1e-5 * old_loss and abs(norm - old_norm) < 1e-4 * old_norm
-    assert findings_of(crashed) == []
+    assert troubles_of(crashed) == []
 
 
 def test_a_state_that_gives_another_loss_is_refused_before_it_is_trained_on(pool, crashed):
@@ -111,7 +116,7 @@ def test_a_state_that_gives_another_loss_is_refused_before_it_is_trained_on(pool
     assert curve(crashed) == before[:6], "the seventh step was taken back for the resume, and not trained again"
     plant(SMALL_DIFFERENCE)
     assert {answer["error"] for answer in take_up(pool, crashed)} == {None}
-    (finding,) = findings_of(crashed)
+    (finding,) = troubles_of(crashed)
     assert (finding["code"], finding["severity"], finding["kind"]) == ("K107", "notice", "drift")
 
 
@@ -178,7 +183,7 @@ def test_what_the_message_says_is_how_to_go_on_from_the_older_save(pool, crashed
     hurt(path, "flip data")
     path.rename(path.with_name(f"damaged-{path.name}"))
     assert {answer["resumed"] for answer in take_up(pool, crashed, only_resume=True)} == {4}
-    assert [finding["severity"] for finding in findings_of(crashed)] == ["warning"]
+    assert [finding["severity"] for finding in troubles_of(crashed)] == ["warning"]
 
 
 def test_with_leave_to_the_run_goes_on_from_the_save_before_the_damaged_ones(pool, crashed, straight):
@@ -189,7 +194,7 @@ def test_with_leave_to_the_run_goes_on_from_the_save_before_the_damaged_ones(poo
     answers = take_up(pool, crashed, damaged="older")
     assert {answer["resumed"] for answer in answers} == {2} and {answer["error"] for answer in answers} == {None}
     assert curve(crashed) == curve(straight[0])
-    told = [(finding["code"], finding["severity"], finding["message"]) for finding in findings_of(crashed)]
+    told = [(finding["code"], finding["severity"], finding["message"]) for finding in troubles_of(crashed)]
     assert told == [
         (
             "K101",
@@ -203,7 +208,7 @@ def test_with_leave_to_the_run_goes_on_from_the_save_before_the_damaged_ones(poo
 def test_a_save_that_fails_is_told_and_the_run_goes_on_to_the_next(pool, tmp_path):
     answers = pool.run(train, 2, folder=str(tmp_path), steps=7, storage="full 1 1", dp=2)
     assert [answer["error"] for answer in answers] == [None, None]
-    (finding,) = findings_of(tmp_path)
+    (finding,) = troubles_of(tmp_path)
     assert (finding["code"], finding["severity"], finding["culprit_ranks"]) == ("K103", "warning", [1])
     assert finding["message"] == ("the save of step 2 failed, the run goes on: rank 1 could not write the checkpoint")
     saves = sorted(path.name for path in (tmp_path / "checkpoints").glob("step-*"))

@@ -58,11 +58,12 @@ def test_the_exit_code_of_a_process_that_its_parent_has_reaped(how, code):
     assert ended.seen_unix == 2.0
 
 
-def test_workers_of_a_rank_are_no_ranks():
+def test_workers_of_a_rank_are_no_ranks(wait_until):
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, env={**os.environ, "RANK": "3"})
     try:
-        assert ranks_below(process.pid) == {process.pid: 3}
+        wait_until(lambda: psutil.Process(process.pid).children(), "the rank's worker")
+        wait_until(lambda: ranks_below(process.pid) == {process.pid: 3}, "one rank, its worker being none")
     finally:
         process.communicate(b"\n", timeout=60)
     assert ranks_below(process.pid) == {}
