@@ -8,6 +8,7 @@ does not pass: `_heart` reads torch's own counters and flight recorder for those
 without a recorder, as in a forked child, they pass everything through. Under torch.compile they fold away.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -221,20 +222,7 @@ def _ask_guard(live: LiveRecorder, method: str, handle: Any, args: Any, named: A
         return
     batch = getattr(live.local, "batch", -1)
     for body in bodies:
-        guard(body if batch < 0 or not isinstance(body, Send | Recv) else _with_batch(body, batch))
-
-
-def _with_batch(body: Send | Recv, batch: int) -> Send | Recv:
-    return type(body)(
-        peer=body.peer,
-        group=body.group,
-        tag=body.tag,
-        batch=batch,
-        dtype=body.dtype,
-        numel=body.numel,
-        shape=body.shape,
-        tensor=body.tensor,
-    )
+        guard(body if batch < 0 or not isinstance(body, Send | Recv) else dataclasses.replace(body, batch=batch))
 
 
 def _wrapped_wait(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ below Python (functional collectives, DDP's reducer) do not pass here: a dry run
 """
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -72,7 +73,7 @@ class Recorder:
         made = []
         for body in bodies:
             if batch is not None and isinstance(body, Send | Recv):
-                body = _with_batch(body, batch)
+                body = dataclasses.replace(body, batch=batch)
             if self._before is not None:
                 self._before(body)
             if self.tape is not None:
@@ -216,16 +217,3 @@ def replace_while_open(stack: contextlib.ExitStack, owner: Any, name: str, value
     else:
         stack.callback(setattr, owner, name, kept)
     setattr(owner, name, value)
-
-
-def _with_batch(body: Send | Recv, batch: int) -> Send | Recv:
-    return type(body)(
-        peer=body.peer,
-        group=body.group,
-        tag=body.tag,
-        batch=batch,
-        dtype=body.dtype,
-        numel=body.numel,
-        shape=body.shape,
-        tensor=body.tensor,
-    )
