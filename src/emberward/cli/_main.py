@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from emberward import __version__
-from emberward.cli._call import call
 from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint_app import checkpoint_app
 from emberward.cli._console import Screen
@@ -204,8 +203,3 @@ def _options(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Nothing of its own: the verbs do the work."""
-
-
-def main() -> None:
-    """The console program, with every verb loaded."""
-    call(app, sys.argv[1:])

@@ -115,11 +115,11 @@ def test_a_command_that_is_not_understood_is_a_finding_with_a_way_out(tmp_path):
 def test_our_own_bug_is_said_and_kept_and_has_its_code(tmp_path):
     """The planted bug is a fault in our code, raised where a verb runs."""
     plant = (
-        "import sys, emberward.cli._main as main\n"
+        "import sys, emberward.cli as door, emberward.cli._main as verbs\n"
         "def broken(run, screen): raise ZeroDivisionError('planted')\n"
-        "main.report_run = broken\n"
+        "verbs.report_run = broken\n"
         "sys.argv = ['emberward', 'report', 'x', *sys.argv[1:]]\n"
-        "main.main()"
+        "door.main()"
     )
     said = emberward(plant, cwd=tmp_path, program="-c")
     assert (said.code, said.out) == (3, "")
