@@ -1,4 +1,4 @@
-"""Rules that judge a run's own numbers: spikes, copies that drift, detours after a rewind, how often to save.
+"""Rules that judge a run's own numbers: spikes, drift, detours, how often to save, steps and ranks that are slow.
 
 Floor 1. Pure: no clock, no file, no torch. `rank` gives them the numbers, `report` shows what they say.
 """
@@ -23,6 +23,8 @@ from emberward.health._interval import (
     lost_share,
     optimum_interval_s,
 )
+from emberward.health._lateness import LateRank, late_ranks
+from emberward.health._slowdown import Slowdown, SlowdownWatch
 from emberward.health._spike import SpikeSeen, SpikeTurn, SpikeWatch, spike_finding
 
 __all__ = [
@@ -32,13 +34,17 @@ __all__ = [
     "Held",
     "IntervalAdvice",
     "JobCosts",
+    "LateRank",
     "LossRow",
+    "Slowdown",
+    "SlowdownWatch",
     "SpikeSeen",
     "SpikeTurn",
     "SpikeWatch",
     "advise_interval",
     "find_difference",
     "hours_lost_by_cause",
+    "late_ranks",
     "lost_share",
     "optimum_interval_s",
     "rate_factor",

@@ -63,6 +63,10 @@ TRUTHS = {
         Truth("ddp_lock", "parallel", "hang", (1,), "lock", "threading.Event().wait()"),
         Truth("ddp_sleep", "parallel", "hang", (3,), "sleep", "time.sleep(3600)", is_sure=False),
         Truth("fsdp_lock", "parallel", "hang", (2,), "lock", "threading.Event().wait()"),
+        Truth("slow_rank", "slow", "straggler", (2,), "slow_rank", "time.sleep(STEP_S * 0.05)", is_sure=False),
+        Truth("slow_periodic", "slow", "straggler", (1,), "slow_periodic", "time.sleep(STEP_S / 2)", is_sure=False),
+        Truth("slow_loader", "slow", "straggler", (3,), "slow_rank", "for batch in batches:", is_sure=False),
+        Truth("slow_ddp", "slow", "straggler", (0,), "slow_rank", "time.sleep(STEP_S * 0.1)", is_sure=False),
         Truth("mesh_lock", "parallel", "hang", (5,), "lock", "threading.Event().wait()", world=8),
         Truth("mesh_extra", "parallel", "missing", (2,), "extra_collective", "dist.all_gather(", world=8),
     )

@@ -16,10 +16,12 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import Evidence, LineOf, hang_finding, judge, ranks_text, source_lines
 from emberward.sources.live._judge import judge_looks
 from emberward.sources.live._limits import MIN_NOTICE_S, limits_of
+from emberward.sources.live._lines import StartSampler, start_sampler
 from emberward.sources.live._look import Look
 from emberward.sources.live._process import read_process_facts
 from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._scene import flights_of
+from emberward.sources.live._stragglers import StragglerWatch
 from emberward.sources.live._take import look_at_rings, newest_rings
 from emberward.sources.ring import RingView
 
@@ -68,6 +70,7 @@ class Watcher:
         line_of: LineOf | None = None,
         take: TakeLook = look_at_rings,
         read: ReadRings = read_rings,
+        sample: StartSampler = start_sampler,
     ) -> None:
         self.ring_folder = ring_folder
         self._clock = clock
@@ -84,6 +87,10 @@ class Watcher:
         self._faults: set[Said] = set()
         self._ending: set[int] = set()
         self._went: set[int] = set()
+        self._stragglers = StragglerWatch(line_of=self._line_of, sample=sample)
+        self._past: tuple[Finding, ...] = ()
+        """Findings about steps that were slow and are not any more."""
+        self._steps: dict[int, int | None] = {}
 
     def poll(self, exits: Mapping[int, int] | None = None) -> WatchReport:
         """What is new. `exits`: exit codes by pid, as far as the caller knows (minus the signal's number).
@@ -101,16 +108,17 @@ class Watcher:
         still, dead = self._still(views), self._dead(views, exits)
         faults = self._check(now_s)
         if not still and not dead:
-            return WatchReport(findings=faults, resolved=self._moved())
+            return WatchReport(findings=faults, resolved=(*self._moved(), *self._past))
         if now_s < self._next_look_s:
-            return WatchReport(findings=faults, is_still=True)
+            return WatchReport(findings=faults, resolved=self._past, is_still=True)
         look = self._take(self._read(self.ring_folder, None))
         self._early, self._last = self._last, look
         is_second = self._early is not None
         self._gap_s = LOOK_GAP_S if not is_second else min(self._gap_s * 1.6, MAX_LOOK_GAP_S)
         self._next_look_s = self._clock() + self._gap_s
         found = self.judge(self._early, look, exits=exits)
-        return WatchReport(findings=(*faults, *self._new(found)), resolved=self._gone(found), is_still=True, look=look)
+        gone = (*self._gone(found), *self._past)
+        return WatchReport(findings=(*faults, *self._new(found)), resolved=gone, is_still=True, look=look)
 
     def end(self, exits: Mapping[int, int] | None = None) -> WatchReport:
         """The verdict on a job whose processes have ended, from what their rings still hold. Never raises."""
@@ -120,6 +128,7 @@ class Watcher:
             return WatchReport(findings=self._new((failed_finding(error),)))
 
     def _end(self, exits: Mapping[int, int] | None) -> WatchReport:
+        self._stragglers.close()
         views = self._read(self.ring_folder, None)
         look = self._take(views)
         found = self.judge(self._last, look, exits=exits)
@@ -203,14 +212,23 @@ class Watcher:
         return self._gone(())
 
     def _check(self, now_s: float, *, at_once: bool = False) -> tuple[Finding, ...]:
-        """Calls that met and differ though nothing hangs: gloo lets int32 meet fp32 of one size in silence."""
+        """Calls that met and differ though nothing hangs, and ranks that are waited for in every step.
+
+        Gloo lets int32 meet fp32 of one size in silence.
+        """
+        self._past = ()
         if now_s < self._next_check_s and not at_once:
             return ()
         self._next_check_s = now_s + CHECK_GAP_S
         views = self._read(self.ring_folder, 0)
         made = {rank: view.num_calls - self._checked.get(rank, 0) for rank, view in views.items()}
+        steps = {rank: view.step for rank, view in views.items()}
         if max(made.values(), default=0) <= 0:
-            return ()
+            # DDP's calls pass below the recorder: its steps are known by their marks alone.
+            late = () if steps == self._steps else self._slow(views, now_s)
+            self._steps = steps
+            return late
+        self._steps = steps
         self._checked = {rank: view.num_calls for rank, view in views.items()}
         views = self._read(self.ring_folder, min(MAX_CHECKED, max(made.values()) + MIN_CHECKED))
         evidence = Evidence(
@@ -223,7 +241,12 @@ class Watcher:
         ]
         new = [finding for finding in faults if self._key(finding) not in self._faults]
         self._faults |= {self._key(finding) for finding in new}
-        return tuple(new)
+        return (*new, *self._slow(views, now_s))
+
+    def _slow(self, views: Mapping[int, RingView], now_s: float) -> tuple[Finding, ...]:
+        """What is new about ranks that are waited for; what holds no more is kept for this poll's report."""
+        late, self._past = self._stragglers.poll(views, now_s=now_s)
+        return late
 
 
 def _is_silent_fault(finding: Finding) -> bool:

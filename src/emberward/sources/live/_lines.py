@@ -1,0 +1,129 @@
+"""Which line a rank spends its time at, beside a peer's: samples of both main threads, by py-spy, without a stop."""
+
+import contextlib
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberward.sources.dumps import WAITING, Frame, LineOf, ThreadStack, class_of, user_frame
+from emberward.sources.live._spy import find_spy
+
+RATE_HZ = 50
+MIN_SAMPLE_S = 3.0
+MAX_SAMPLE_S = 12.0
+MIN_SAMPLES = 3
+MIN_COVERED = 0.35
+"""The least part of a rank's excess that one line must make up to be named."""
+MAX_FILE_BYTES = 8 << 20
+
+_STACK = re.compile(r"^thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
+_CALL = re.compile(r"^(.*) \((.*):(\d+)\)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineShares:
+    """Where a main thread was: line -> samples outside of calls to its peers, and the samples in all."""
+
+    counts: Mapping[str, int]
+    num_samples: int
+
+
+def line_shares(text: str, *, pid: int, line_of: LineOf) -> LineShares:
+    """What py-spy's raw format (``thread (TID): NAME;outer;inner COUNT``, py-spy 0.4) tells of the main thread."""
+    counts: Counter[str] = Counter()
+    total = 0
+    for row in text.splitlines():
+        found = _STACK.match(row)
+        if found is None or not (found[1] == str(pid) or found[2] == "MainThread"):
+            continue
+        number = int(found[4])
+        total += number
+        frames = tuple(_frame(call) for call in reversed(found[3].split(";")))
+        thread = ThreadStack(name="MainThread", os_thread_id=pid, is_active=False, frames=frames)
+        user = user_frame(frames)
+        if user is not None and class_of(thread, line_of) not in WAITING:
+            counts[user.site] += number
+    return LineShares(counts=counts, num_samples=total)
+
+
+def _frame(text: str) -> Frame:
+    found = _CALL.match(text)
+    return (
+        Frame(function=text, file="?") if found is None else Frame(function=found[1], file=found[2], line=int(found[3]))
+    )
+
+
+def odd_line(late: LineShares, peer: LineShares, *, share: float) -> str | None:
+    """The line at which the late rank is more often than its peer; None when no line makes up what it is late by.
+
+    `share`: what the lateness costs, over the time of all steps.
+    """
+    if not late.num_samples or not peer.num_samples:
+        return None
+    scale = late.num_samples / peer.num_samples
+    excess = {site: number - scale * peer.counts.get(site, 0) for site, number in late.counts.items()}
+    site = max(excess, key=lambda each: excess[each], default=None)
+    if site is None or excess[site] < max(MIN_SAMPLES, MIN_COVERED * share * late.num_samples):
+        return None
+    # A line that its peer is at as well, somewhat longer: the same work, done slower.
+    return site if late.counts[site] > 1.5 * scale * peer.counts.get(site, 0) else None
+
+
+class LineSampler:
+    """Samples processes of this host for a while, each by a child of its own. `poll` until it gives something."""
+
+    def __init__(self, pids: Sequence[int], *, seconds: float, spy_path: str | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="emberward-lines-")
+        self._files = {pid: Path(self._folder.name) / str(pid) for pid in pids}
+        self._children: list[subprocess.Popen[bytes]] = []
+        spy = find_spy() if spy_path is None else spy_path
+        if spy is None:
+            return
+        for pid, path in self._files.items():
+            command = [spy, "record", "--nonblocking", "--idle", "--threads", "--full-filenames", "--format", "raw"]
+            command += ["--rate", str(RATE_HZ), "--duration", str(max(1, round(seconds)))]
+            with contextlib.suppress(OSError):
+                self._children.append(
+                    subprocess.Popen(
+                        [*command, "--output", str(path), "--pid", str(pid)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        start_new_session=True,
+                    )
+                )
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all samples are taken. Does not wait."""
+        return all(child.poll() is not None for child in self._children)
+
+    def take(self, line_of: LineOf) -> dict[int, LineShares]:
+        """What was sampled, by pid; ends what still runs. A process that could not be sampled is left out."""
+        found = {}
+        for pid, path in self._files.items():
+            with contextlib.suppress(OSError), path.open(errors="replace") as file:
+                found[pid] = line_shares(file.read(MAX_FILE_BYTES), pid=pid, line_of=line_of)
+        self.close()
+        return found
+
+    def close(self) -> None:
+        """Ends what still runs and removes what was written."""
+        for child in self._children:
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+        self._children.clear()
+        self._folder.cleanup()
+
+
+StartSampler = Callable[[Sequence[int], float], LineSampler]
+
+
+def start_sampler(pids: Sequence[int], seconds: float) -> LineSampler:
+    """A sampler of these processes, for about so long, within its bounds."""
+    return LineSampler(pids, seconds=min(max(seconds, MIN_SAMPLE_S), MAX_SAMPLE_S))

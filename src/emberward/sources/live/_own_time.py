@@ -1,0 +1,159 @@
+"""What of each step a rank spent outside of calls, by its ring. Pure.
+
+[Note: own time]
+Steps are those that the program's optimizer ends, where one does; else a step is what lies between two collectives
+that follow each other in the job's largest group. Own time is the step less what the main thread spent in calls and
+waits. DDP makes its calls below Python, inside of backward: where torch counts calls of which the ring knows nothing,
+the whole of backward counts as waiting. So a rank whose backward alone is slow is not told from its peers there.
+
+Ranks are compared that make the same calls: the stages of a pipeline do different work by plan.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from emberward.events import Barrier, Collective, Event, Group, LaneKind, Recv, Send
+from emberward.sources.ring import Mark, MarkKind, RingView
+
+NS = 1e9
+NUM_SIGNED = 8
+"""Newest steps whose calls say which program a rank runs."""
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnStep:
+    """One step of one rank: its length and the rank's own part in seconds, and when it was on the rank's own clock."""
+
+    number: int
+    length_s: float
+    own_s: float
+    began_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTimes:
+    """The steps that a ring tells of. `program` is equal for ranks that make the same calls in a step."""
+
+    is_by_step: bool
+    steps: tuple[OwnStep, ...]
+    program: tuple[tuple[str, int], ...]
+
+
+def own_times(view: RingView) -> OwnTimes:
+    """The rank's own part of each step that the view holds whole. See [Note: own time]."""
+    events = [e for e in view.events if e.lane.kind is LaneKind.HOST and e.lane.index == 0]
+    spans = _merged([*_calls(events), *_hidden(view)])
+    moments = [m for m in view.marks if m.kind is MarkKind.STEP and m.step is not None and m.ended_ns is not None]
+    if len(moments) >= 2:
+        # A step's number is that of its mark; the first has no begin.
+        bounds = [(m.step, m.began_ns, m.ended_ns) for m in moments if m.step is not None and m.ended_ns is not None]
+    else:
+        bounds = list(_rounds(view, events))
+    first = min((e.issued_ns for e in events if e.issued_ns is not None), default=0)
+    whole = [(n, low, high) for n, low, high in bounds if high > low and (low >= first or view.is_complete)]
+    if not events:
+        whole = [(number, low, high) for number, low, high in bounds if high > low]
+    steps = []
+    for number, low, high in whole:
+        inside = sum(min(end, high) - max(begin, low) for begin, end in spans if begin < high and end > low)
+        steps.append(
+            OwnStep(
+                number=number,
+                length_s=(high - low) / NS,
+                own_s=(high - low - inside) / NS,
+                began_ns=low,
+                ended_ns=high,
+            )
+        )
+    last = [(step.began_ns, step.ended_ns) for step in steps[-NUM_SIGNED:]]
+    return OwnTimes(is_by_step=len(moments) >= 2, steps=tuple(steps), program=_program(view.events, last))
+
+
+def _calls(events: Sequence[Event]) -> Iterator[Span]:
+    for event in events:
+        if event.issued_ns is not None and event.completed_ns is not None:
+            yield event.issued_ns, event.completed_ns
+
+
+def _hidden(view: RingView) -> Iterator[Span]:
+    """Stretches in which calls below Python are made."""
+    if any(count.sequence is not None and count.sequence > count.issued for count in view.groups.values()):
+        for mark in view.marks:
+            if mark.kind is MarkKind.BACKWARD and mark.thread == 0 and mark.ended_ns is not None:
+                yield mark.began_ns, mark.ended_ns
+
+
+def _merged(spans: Sequence[Span]) -> list[Span]:
+    out: list[Span] = []
+    for begin, end in sorted(spans):
+        if out and begin <= out[-1][1]:
+            out[-1] = (out[-1][0], max(end, out[-1][1]))
+        else:
+            out.append((begin, end))
+    return out
+
+
+def _rounds(view: RingView, events: Sequence[Event]) -> Iterator[tuple[int, int, int]]:
+    """What lies between two collectives of the largest group, numbered by the later one."""
+    found: dict[Group, list[tuple[int, int, int]]] = {}
+    for event in events:
+        number = view.sequences.get(event.ref)
+        is_done = event.issued_ns is not None and event.completed_ns is not None
+        if isinstance(event.body, Collective | Barrier) and number is not None and is_done:
+            assert event.issued_ns is not None and event.completed_ns is not None
+            found.setdefault(event.body.group, []).append((number, event.issued_ns, event.completed_ns))
+    if not found:
+        return
+    largest = max(found, key=lambda group: (len(group.ranks), len(found[group]), group.index))
+    for (early, _, done), (late, _, end) in pairwise(found[largest]):
+        if late == early + 1:
+            yield late, done, end
+
+
+def _program(events: Sequence[Event], steps: Sequence[Span]) -> tuple[tuple[str, int], ...]:
+    """The calls of an ordinary step, counted: the most frequent such count of the given steps."""
+    counts: Counter[tuple[tuple[str, int], ...]] = Counter()
+    for low, high in steps:
+        inside = Counter(
+            _word(e) for e in events if e.issued_ns is not None and low <= e.issued_ns < high and _word(e) is not None
+        )
+        counts[tuple(sorted((word, number) for word, number in inside.items() if word is not None))] += 1
+    return counts.most_common(1)[0][0] if counts else ()
+
+
+def _word(event: Event) -> str | None:
+    body = event.body
+    if isinstance(body, Collective):
+        return f"{body.op.value} {len(body.group.ranks)} {body.numel}"
+    if isinstance(body, Send | Recv):
+        return f"{type(body).__name__} {body.numel}"
+    return None
+
+
+def main_marks(view: RingView, low: int, high: int) -> list[Mark]:
+    """The main thread's stretches with a name that lie in this time, steps and backward left out."""
+    return [
+        mark
+        for mark in view.marks
+        if mark.thread == 0
+        and mark.kind not in (MarkKind.STEP, MarkKind.BACKWARD, MarkKind.OPTIMIZER)
+        and mark.ended_ns is not None
+        and mark.ended_ns > mark.began_ns
+        and mark.began_ns >= low
+        and mark.ended_ns <= high
+    ]
+
+
+def marked_s(view: Mapping[int, RingView], rank: int, low: int, high: int) -> dict[tuple[str, str | None], float]:
+    """Kind and line -> seconds that the rank's marks cover in this time."""
+    found: dict[tuple[str, str | None], float] = {}
+    for mark in main_marks(view[rank], low, high):
+        assert mark.ended_ns is not None
+        key = (mark.kind.value, None if mark.site is None else str(mark.site))
+        found[key] = found.get(key, 0.0) + (mark.ended_ns - mark.began_ns) / NS
+    return found
