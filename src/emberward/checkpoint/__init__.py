@@ -1,62 +1,77 @@
 """State that outlives a process: sharded, atomic saves that are proved byte by byte and read on any layout.
 
-The format and its guarantees are in ``docs/checkpoints.md``. What needs torch (`Shard`, `save`, `load`, `digest_of`,
-`BackgroundSaves`) is imported when it is first asked for, so that a machine without torch can list, show and verify
-saves.
+The format and its guarantees are in ``docs/checkpoints.md``.
+
+[Note: a face that loads what is asked for]
+Each name's file is imported when the name is first asked for (PEP 562). Some need torch, and a machine without it
+lists, shows and converts saves; and loading the whole room takes about as long as converting some hundred megabytes.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from emberward.checkpoint._background import Begun, Written
-from emberward.checkpoint._describe import (
-    CheckpointInfo,
-    Description,
-    TensorInfo,
-    describe,
-    is_checkpoint,
-    list_checkpoints,
-)
-from emberward.checkpoint._diff import Comparison, Difference, diff
-from emberward.checkpoint._digest import add_digests
-from emberward.checkpoint._exchange import Exchanged, Foreign, export_checkpoint, import_checkpoint, reshape
-from emberward.checkpoint._foreign._open import open_source
-from emberward.checkpoint._foreign._source import Form
-from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
-from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
-from emberward.checkpoint._names import step_name
-from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
-from emberward.checkpoint._reader import read_manifest
-from emberward.checkpoint._repair import Repaired, repair_replicas, repair_save
-from emberward.checkpoint._save import NUM_AGREEMENTS, Agree, Saved, alone, is_echo, rehearse
-from emberward.checkpoint._set_aside import put_back, set_aside
-from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, older_save, prune
-from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
-from emberward.checkpoint._verify import digest_findings, verify, verify_rest
-
 if TYPE_CHECKING:
+    from emberward.checkpoint._background import Begun, Written
+    from emberward.checkpoint._describe import (
+        CheckpointInfo,
+        Description,
+        TensorInfo,
+        describe,
+        is_checkpoint,
+        list_checkpoints,
+    )
     from emberward.checkpoint._device_digest import DeviceDigests
+    from emberward.checkpoint._diff import Comparison, Difference, diff
+    from emberward.checkpoint._digest import add_digests
+    from emberward.checkpoint._exchange import Exchanged, Foreign, export_checkpoint, import_checkpoint, reshape
+    from emberward.checkpoint._foreign._open import open_source
+    from emberward.checkpoint._foreign._source import Form
+    from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
+    from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
+    from emberward.checkpoint._names import step_name
+    from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
+    from emberward.checkpoint._reader import read_manifest
+    from emberward.checkpoint._repair import Repaired, repair_replicas, repair_save
+    from emberward.checkpoint._save import NUM_AGREEMENTS, Agree, Saved, alone, is_echo, rehearse
+    from emberward.checkpoint._set_aside import put_back, set_aside
+    from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, older_save, prune
     from emberward.checkpoint._staging import BackgroundSaves
+    from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
     from emberward.checkpoint._tensors import Shard, digest_of, load, save
+    from emberward.checkpoint._verify import digest_findings, verify, verify_rest
 
-_NEED_TORCH = ("Shard", "digest_of", "load", "save")
-_BESIDE = ("BackgroundSaves",)
-_ON_DEVICE = ("DeviceDigests",)
+_FILES = {
+    "_background": "Begun Written",
+    "_describe": "CheckpointInfo Description TensorInfo describe is_checkpoint list_checkpoints",
+    "_device_digest": "DeviceDigests",
+    "_diff": "Comparison Difference diff",
+    "_digest": "add_digests",
+    "_exchange": "Exchanged Foreign export_checkpoint import_checkpoint reshape",
+    "_foreign._open": "open_source",
+    "_foreign._source": "Form",
+    "_format": "DType FileEntry Manifest Piece TensorEntry",
+    "_kept": "Keep name_save names_of unname_save",
+    "_names": "step_name",
+    "_probe": "Probe read_probe relative_difference write_probe",
+    "_reader": "read_manifest",
+    "_repair": "Repaired repair_replicas repair_save",
+    "_save": "NUM_AGREEMENTS Agree Saved alone is_echo rehearse",
+    "_set_aside": "put_back set_aside",
+    "_shelf": "Latest clean_leftovers find_latest latest older_save prune",
+    "_staging": "BackgroundSaves",
+    "_storage": "DISK Hold Storage WritableFile",
+    "_tensors": "Shard digest_of load save",
+    "_verify": "digest_findings verify verify_rest",
+}
+_HOMES = {name: file for file, names in _FILES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    if name in _ON_DEVICE:
-        from emberward.checkpoint import _device_digest  # as below
-
-        return getattr(_device_digest, name)
-    if name in _BESIDE:
-        from emberward.checkpoint import _staging  # as below
-
-        return getattr(_staging, name)
-    if name not in _NEED_TORCH:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from emberward.checkpoint import _tensors  # not for a cycle: torch is an optional dependency (PEP 562)
-
-    return getattr(_tensors, name)
+    found = getattr(import_module(f"emberward.checkpoint.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
 
 
 __all__ = [

@@ -33,9 +33,9 @@ from emberward.checkpoint._format import (
 )
 from emberward.checkpoint._names import MANIFEST, PROBE, rank_file_name, step_name
 from emberward.checkpoint._safetensors import Item, header_bytes
-from emberward.checkpoint._save import merge_tensors
 from emberward.checkpoint._shelf import next_serial, write_pointer
 from emberward.checkpoint._storage import DISK, write_new
+from emberward.checkpoint._tiling import merge_tensors
 from emberward.checkpoint._writer import RankIndex
 from emberward.layout import Box, chunk
 

@@ -13,22 +13,21 @@ so that an error on one rank is an error on all and none waits for a rank that h
 """
 
 import contextlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from emberward.checkpoint._boxes import find_overlap, volume
-from emberward.checkpoint._digest import add_digests
-from emberward.checkpoint._format import FormatProblem, Manifest, TensorEntry, manifest_to_bytes
+from emberward.checkpoint._format import FormatProblem, Manifest, manifest_to_bytes
 from emberward.checkpoint._kept import Keep
 from emberward.checkpoint._names import LOCK, MANIFEST, Aside, aside_name, rank_index_name, step_name
+from emberward.checkpoint._pace import AT_ONCE, Pace
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._problems import not_written
 from emberward.checkpoint._read_back import require_as_written
 from emberward.checkpoint._shelf import clean_leftovers, next_attempt, next_serial, prune, write_pointer
 from emberward.checkpoint._storage import Hold, Storage, remove_folder, write_new
+from emberward.checkpoint._tiling import merge_tensors
 from emberward.checkpoint._writer import RankIndex, read_rank_index, write_rank
 from emberward.findings import Cause, Certainty, EmberwardError, Finding, Kind, Severity
 from emberward.recipe import ReadBack
@@ -72,6 +71,7 @@ def save_parts(
     keep: Keep,
     storage: Storage,
     read_back: ReadBack = ReadBack.NONE,
+    pace: Pace = AT_ONCE,
 ) -> Saved:
     """The save, whole and pointed to, on every rank; or K103 on every rank, with the saves before it untouched.
 
@@ -86,7 +86,7 @@ def save_parts(
     leads = rank == 0
     try:
         crew.together(lambda: _open_aside(storage, shelf, step, aside, locks) if leads else None)
-        share = _Share(step=step, rank=rank, read_back=read_back)
+        share = _Share(step=step, rank=rank, read_back=read_back, pace=pace)
         index = crew.together(lambda: _write_share(storage, shelf, share, parts(), aside, locks))
         replaced = crew.together(lambda: _commit(storage, shelf, aside.path, step, meta, world_size) if leads else None)
     finally:
@@ -183,11 +183,12 @@ def _open_aside(storage: Storage, shelf: Path, step: int, aside: _Aside, locks: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Share:
-    """Whose part of which save is written, and how much of it is read again."""
+    """Whose part of which save is written, how much of it is read again, and at whose cost."""
 
     step: int
     rank: int
     read_back: ReadBack
+    pace: Pace
 
 
 def _write_share(
@@ -197,8 +198,8 @@ def _write_share(
         locks.append(storage.hold(shelf / LOCK))
         newest = next_attempt(storage, shelf, share.step) - 1
         aside.set(shelf / aside_name(share.step, newest, Aside.WRITING))
-    index = write_rank(storage, aside.path, parts, step=share.step, rank=share.rank)
-    require_as_written(aside.path, index, how=share.read_back, step=share.step)
+    index = write_rank(storage, aside.path, parts, step=share.step, rank=share.rank, pace=share.pace)
+    require_as_written(aside.path, index, how=share.read_back, step=share.step, pace=share.pace)
     return index
 
 
@@ -242,61 +243,6 @@ def _require_index(aside: Path, rank: int) -> RankIndex:
             cause=Cause.CHECKPOINT_IO,
             ranks=(rank,),
         ) from error
-
-
-def merge_tensors(indexes: Sequence[RankIndex]) -> dict[str, TensorEntry]:
-    """The tensors of all ranks by name, digests added. Raises K103 when the pieces of one do not tile it exactly."""
-    shares: dict[str, list[tuple[int, TensorEntry]]] = {}
-    for index in indexes:
-        for name, entry in index.tensors.items():
-            shares.setdefault(name, []).append((index.rank, entry))
-    merged = {}
-    for name, given in sorted(shares.items()):
-        first_rank, first = given[0]
-        for rank, entry in given:
-            if (entry.dtype, entry.shape) != (first.dtype, first.shape):
-                raise _not_one_tensor(
-                    f"ranks {first_rank} and {rank} disagree about tensor {name}",
-                    expected=f"{first.dtype} {first.shape}",
-                    found=f"{entry.dtype} {entry.shape}",
-                    ranks=(first_rank, rank),
-                )
-        placed = [(rank, piece) for rank, entry in given for piece in entry.pieces]
-        overlap = find_overlap([piece.box for _, piece in placed])
-        if overlap is not None:
-            (a_rank, a), (b_rank, b) = placed[overlap[0]], placed[overlap[1]]
-            raise _not_one_tensor(
-                f"ranks {a_rank} and {b_rank} both give a part of tensor {name}",
-                expected="each element from one rank",
-                found=f"{a.key} and {b.key}",
-                ranks=(a_rank, b_rank),
-            )
-        num_given = sum(volume(piece.box) for _, piece in placed)
-        if num_given != math.prod(first.shape):
-            raise _not_one_tensor(
-                f"no rank gives a part of tensor {name}",
-                expected=f"{math.prod(first.shape)} elements of shape {first.shape}",
-                found=f"{num_given} elements: " + ", ".join(piece.key for _, piece in placed[:8]),
-                ranks=(),
-            )
-        merged[name] = TensorEntry(
-            dtype=first.dtype,
-            shape=first.shape,
-            digest=add_digests(entry.digest for _, entry in given),
-            pieces=tuple(piece for _, piece in placed),
-        )
-    return merged
-
-
-def _not_one_tensor(what: str, *, expected: str, found: str, ranks: tuple[int, ...]) -> EmberwardError:
-    return EmberwardError(
-        what,
-        code="K103",
-        expected=expected,
-        found=found,
-        next="this is a mistake in what the ranks were asked to save; the saves before it are untouched",
-        ranks=ranks,
-    )
 
 
 def _tidy(storage: Storage, shelf: Path, replaced: Path | None, keep: Keep) -> tuple[Finding, ...]:

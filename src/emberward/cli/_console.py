@@ -4,11 +4,13 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
-
-from rich.console import Console
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
 
 from emberward.findings import Finding
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PROGRESS_EVERY_S = 2.0
 
@@ -18,8 +20,13 @@ class Screen:
 
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
-        self.console = Console(stderr=is_json, highlight=False, soft_wrap=True)
-        self._errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    @cached_property
+    def console(self) -> "Console":
+        """What redraws the person's side of a terminal."""
+        from rich.console import Console  # imported here for the time that it saves the verbs that only print
+
+        return Console(stderr=self.is_json, highlight=False, soft_wrap=True)
 
     @property
     def is_live(self) -> bool:
@@ -28,11 +35,11 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Prints text for people as it is."""
-        self.console.print(text, markup=False)
+        _print(text, sys.stderr if self.is_json else sys.stdout)
 
     def complain(self, text: str) -> None:
         """Prints text about an error for people, on standard error."""
-        self._errors.print(text, markup=False)
+        _print(text, sys.stderr)
 
     def document(self, findings: Sequence[Finding], **values: Any) -> None:
         """Prints the command's one JSON document, when one was asked for."""
@@ -40,6 +47,11 @@ class Screen:
             body = {"schema": 1, "findings": [finding.to_json() for finding in findings], **values}
             sys.stdout.write(json.dumps(body) + "\n")
             sys.stdout.flush()
+
+
+def _print(text: str, stream: TextIO) -> None:
+    stream.write(text + "\n")
+    stream.flush()
 
 
 class Told:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from emberward.checkpoint._boxes import whole_box
 from emberward.checkpoint._foreign._problems import no_rule
 from emberward.checkpoint._foreign._stored import Stored, concatenate, cut, join
@@ -223,6 +221,8 @@ def read_family(name_or_path: str) -> Family:
     if not path.is_file():
         path = Path(name_or_path)
     known = ", ".join(family_names())
+    import yaml  # imported here for the time that it saves conversions without a family
+
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
         return _family(data, str(path))
