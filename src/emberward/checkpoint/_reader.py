@@ -30,7 +30,7 @@ from emberward.checkpoint._format import (
     Piece,
     manifest_from_bytes,
 )
-from emberward.checkpoint._names import MANIFEST
+from emberward.checkpoint._names import MANIFEST, step_of_folder
 from emberward.checkpoint._part import Part, UintArray
 from emberward.checkpoint._problems import damaged, near_misses
 from emberward.findings import Cause, EmberwardError
@@ -40,9 +40,15 @@ _MAX_LISTED = 5
 
 
 def read_manifest(checkpoint: Path) -> Manifest:
-    """What the save holds. Raises K101 when the manifest is missing or damaged, K102 when its format is newer."""
+    """What the save holds.
+
+    Raises K101 when the manifest is missing, damaged or another save's, K102 when its format is newer.
+    """
     try:
-        return manifest_from_bytes((checkpoint / MANIFEST).read_bytes())
+        manifest = manifest_from_bytes((checkpoint / MANIFEST).read_bytes())
+        if step_of_folder(checkpoint) not in (None, manifest.step):
+            raise FormatProblem(f"the manifest of step {manifest.step}")
+        return manifest
     except NewerFormat as error:
         raise EmberwardError(
             "the checkpoint was written by a newer Emberward",
