@@ -8,6 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from emberward.sources._facts import facts_here
 from emberward.sources._heart import Heart
 from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._marks import loaded, mark_everything
@@ -72,6 +73,8 @@ def _identify(live: LiveRecorder) -> None:
         if dist.is_initialized():
             identity = replace(live.writer.identity, rank=dist.get_rank(), world_size=dist.get_world_size())
             live.writer.identify(identity, transport=dist.get_backend())
+            for name, value in facts_here():
+                live.writer.fact(name, value)
     except Exception as error:  # noqa: BLE001 (what init_process_group returned or raised is what counts)
         live.problem("rank not known", error)
 

@@ -110,6 +110,8 @@ class Record:
     PROBLEM = 5
     PHASE = 6
     SHAPE = 7
+    FACT = 8
+    """What must be alike on all ranks: a name and a value."""
 
 
 class MarkKind(StrEnum):

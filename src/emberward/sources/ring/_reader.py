@@ -121,6 +121,7 @@ def view_of(
         failures=calls.failures,
         num_calls=calls.num_calls,
         threads=records.threads,
+        facts=records.facts,
         certificate=_certificate_of(words),
         flight=_flight_of(data, sizes, words),
         problems=tuple(problems),

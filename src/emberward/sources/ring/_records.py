@@ -20,6 +20,7 @@ class Records:
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.phases: dict[int, Phase] = {}
         self.problems: list[str] = []
+        self.facts: dict[str, str] = {}
         threads: dict[int, ThreadName] = {}
         for number, (kind, payload) in enumerate(_records(data, start, size), start=1):
             try:
@@ -40,6 +41,9 @@ class Records:
         elif kind == Record.PHASE:
             stage, name = text.split("\0")
             self.phases[number] = Phase(stage=Stage(stage) if stage else None, name=name or None)
+        elif kind == Record.FACT:
+            name, value = text.split("\0")
+            self.facts[name] = value
         elif kind == Record.PROBLEM:
             self.problems.append(text)
         elif kind == Record.SITE:

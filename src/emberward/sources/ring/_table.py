@@ -46,6 +46,10 @@ class Table:
         tail = f"\0{line}\0{function[:200]}".encode("utf-8", "replace")
         return self.record(Record.SITE, file.encode("utf-8", "replace")[-MAX_NAME_BYTES:] + tail)
 
+    def fact(self, name: str, value: str) -> int:
+        """The record of something that should be alike on all ranks."""
+        return self.record(Record.FACT, _clipped(f"{name[:400]}\0{value[:400]}"))
+
     def shape(self, dims: Sequence[int]) -> int:
         """The record of a tensor's shape."""
         return self.record(Record.SHAPE, ",".join(map(str, dims)).encode()[:MAX_NAME_BYTES])

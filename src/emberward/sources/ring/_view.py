@@ -76,7 +76,8 @@ class RingView:
     `numbers` gives an event's place in the order in which all threads made calls, `callers` its thread, `failures` are
     the calls that raised. Ages are as of the reading; `moved_age_s` is the time since anything but the heartbeat: a
     call or mark that began or ended, or torch's count of a group's calls that rose. `problems` are what the recorder
-    could not do, and what was wrong with the file.
+    could not do, and what was wrong with the file. `facts`: what should be alike on all ranks, by name: versions, and
+    digests of the program's own files.
     """
 
     path: Path
@@ -105,6 +106,7 @@ class RingView:
     failures: frozenset[Ref] = frozenset()
     num_calls: int = 0
     threads: tuple[ThreadName, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
     certificate: Certified | None = None
     flight: FlightCopy | None = None
     problems: tuple[str, ...] = ()

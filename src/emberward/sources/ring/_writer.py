@@ -141,6 +141,10 @@ class RingWriter:
         """The number of a tensor's shape, for `call`."""
         return self._noted(self._table.shape(dims))
 
+    def fact(self, name: str, value: str) -> None:
+        """Says something that should be alike on all ranks; the last value of a name counts."""
+        self._noted(self._table.fact(name, value))
+
     def problem(self, text: str) -> None:
         """Says what could not be recorded, once for each text."""
         self._noted(self._table.problem(text))

@@ -1,0 +1,77 @@
+"""What of a program's process should be alike on all ranks: versions, and digests of its own source files. Needs torch.
+
+[Note: facts]
+Of what is loaded when the ranks meet: a package that one rank loads later, or alone, is no difference. Code counts that
+is neither Python's nor an installed package's, by its name under the folder from which it was imported, so that
+copies at two paths compare. Reading 200 files of a program costs a few milliseconds, once.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+MAX_FILES = 200
+MAX_FILE_BYTES = 1 << 20
+MAX_PACKAGES = 100
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def facts_here() -> Iterator[tuple[str, str]]:
+    """Name and value of each fact. Never raises."""
+    yield "python", platform.python_version()
+    yield "torch", str(torch.__version__)
+    cuda = torch.version.cuda
+    if cuda is not None:
+        yield "cuda", str(cuda)
+    with contextlib.suppress(Exception):
+        # What a stranger's module answers when it is asked for its version may be anything.
+        yield from _packages()
+    with contextlib.suppress(Exception):
+        yield from _files()
+
+
+def _packages() -> Iterator[tuple[str, str]]:
+    standard = sys.stdlib_module_names
+    found = 0
+    for name, module in sorted(sys.modules.items()):
+        if "." in name or name in standard or name in ("torch", "emberward") or found >= MAX_PACKAGES:
+            continue
+        version = getattr(module, "__dict__", {}).get("__version__")
+        if isinstance(version, str):
+            found += 1
+            yield f"package {name}", version
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    own = [Path(os.path.realpath(folder)) for folder in {sys.prefix, sys.base_prefix}]
+    ours = Path(__file__).resolve().parents[1]
+    found = 0
+    for name, module in sorted(sys.modules.items()):
+        path = _source_of(module)
+        if path is None or found >= MAX_FILES:
+            continue
+        if (
+            ours in path.parents
+            or any(part in _INSTALLED for part in path.parts)
+            or any(p in path.parents for p in own)
+        ):
+            continue
+        with contextlib.suppress(OSError):
+            if path.stat().st_size <= MAX_FILE_BYTES:
+                found += 1
+                shown = path.name if name == "__main__" else name
+                yield f"file {shown}", hashlib.blake2b(path.read_bytes(), digest_size=6).hexdigest()
+
+
+def _source_of(module: ModuleType) -> Path | None:
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or not file.endswith(".py"):
+        return None
+    return Path(os.path.realpath(file))

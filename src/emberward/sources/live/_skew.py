@@ -1,0 +1,58 @@
+"""Ranks that run other versions or other code than their peers, by what their rings say of themselves. Pure."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps import hang_finding, ranks_text, verb
+
+MAX_NAMED = 6
+
+
+def skew_findings(facts: Mapping[int, Mapping[str, str]], hosts: Mapping[int, str]) -> tuple[Finding, ...]:
+    """H142 for the ranks that differ from most of their peers, one finding for each set of ranks; empty when all agree.
+
+    `facts`: rank -> name -> value; what only some ranks tell is no difference. Where no value has a majority, nobody is
+    named and all of those ranks are listed.
+    """
+    names = sorted({name for each in facts.values() for name in each})
+    by_ranks: dict[tuple[tuple[int, ...], bool], list[str]] = defaultdict(list)
+    for name in names:
+        values: dict[str, list[int]] = defaultdict(list)
+        for rank, each in sorted(facts.items()):
+            if name in each:
+                values[each[name]].append(rank)
+        if len(values) < 2:
+            continue
+        most = max(values.values(), key=len)
+        has_majority = 2 * len(most) > sum(map(len, values.values()))
+        odd = sorted(rank for ranks in values.values() for rank in ranks if not (has_majority and ranks is most))
+        text = "; ".join(
+            f"{value} on {ranks_text(ranks)}" for value, ranks in sorted(values.items(), key=lambda v: v[1])
+        )
+        by_ranks[tuple(odd), has_majority].append(f"{name}: {text}")
+    return tuple(_finding(ranks, known, lines, hosts) for (ranks, known), lines in sorted(by_ranks.items()))
+
+
+def _finding(ranks: tuple[int, ...], is_known: bool, lines: list[str], hosts: Mapping[int, str]) -> Finding:
+    what = ", ".join(line.partition(":")[0] for line in lines[:MAX_NAMED])
+    more = f" and {len(lines) - MAX_NAMED} more" if len(lines) > MAX_NAMED else ""
+    whose = (
+        f"{ranks_text(ranks)} {verb(ranks, 'runs', 'run')} something else than {verb(ranks, 'its', 'their')} peers"
+        if is_known
+        else f"{ranks_text(ranks)} do not run the same"
+    )
+    return hang_finding(
+        "H142",
+        f"{whose}: {what}{more}",
+        kind=Kind.CONFIG,
+        cause=Cause.VERSION_SKEW,
+        certainty=Certainty.OBSERVED,
+        severity=Severity.WARNING,
+        ranks=ranks if is_known else (),
+        waiting=(),
+        hosts=[hosts[rank] for rank in ranks if rank in hosts],
+        evidence=lines[: 2 * MAX_NAMED],
+        ruled_out=("packages that only some ranks load: those are not compared",),
+        next_step="install the same versions and the same code on every host, then start again",
+    )
