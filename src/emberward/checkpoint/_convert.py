@@ -28,8 +28,12 @@ from emberward.checkpoint._storage import DISK
 from emberward.findings import Cause, ConfigError, EmberwardError
 
 JOURNAL = "journal.jsonl"
-_BATCH_BYTES = 32 << 20
+_BATCH_BYTES = 16 << 20
 """Small files are flushed to the disk together until they hold so much."""
+_BATCH_FILES = 64
+"""Or until they are so many: they are open until they are flushed."""
+_NUM_FLUSHING = 2
+"""Batches that may wait for the disk while as many threads as were asked for go on writing."""
 
 Tick = Callable[[int], None]
 """Takes the number of bytes of tensors that were just written."""
@@ -246,12 +250,14 @@ class _Run:
     written_bytes: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    writing: threading.Semaphore = field(default_factory=threading.Semaphore)
 
     def write_missing(self, num_workers: int) -> None:
         """Returns when every file of the plan is whole. The first error stops all."""
         missing = [file for file in self.plan.files if file.name not in self.journal.done]
         self.written_bytes = self.plan.num_bytes - sum(file.num_bytes for file in missing)
-        with ThreadPoolExecutor(max_workers=max(1, num_workers)) as pool:
+        self.writing = threading.Semaphore(max(1, num_workers))
+        with ThreadPoolExecutor(max_workers=max(1, num_workers) + _NUM_FLUSHING) as pool:
             jobs = [pool.submit(self._write, batch) for batch in _batches(missing)]
             try:
                 finished, _ = wait(jobs, return_when=FIRST_EXCEPTION)
@@ -265,11 +271,12 @@ class _Run:
     def _write(self, batch: Sequence[OutFile]) -> None:
         files, results = list[FileIO](), {}
         try:
-            for out in batch:
-                path = self.plan.aside / out.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                files.append(FileIO(path, "w+"))
-                results[out.name] = out.write(files[-1], self._tick)
+            with self.writing:
+                for out in batch:
+                    path = self.plan.aside / out.name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    files.append(FileIO(path, "w+"))
+                    results[out.name] = out.write(files[-1], self._tick)
             for file in files:
                 os.fsync(file.fileno())
         finally:
@@ -290,7 +297,7 @@ def _batches(files: Sequence[OutFile]) -> list[list[OutFile]]:
     batches: list[list[OutFile]] = []
     room = 0
     for file in files:
-        if file.num_bytes > room or not batches:
+        if file.num_bytes > room or not batches or len(batches[-1]) >= _BATCH_FILES:
             batches.append([])
             room = _BATCH_BYTES
         batches[-1].append(file)

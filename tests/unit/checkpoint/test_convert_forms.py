@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import zipfile
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from unit.checkpoint.convert_samples import equal, values
 
 from emberward import checkpoint
 from emberward.checkpoint import DType, Foreign, Form, Shard, alone
-from emberward.checkpoint._foreign import _emit, _tree, _unpickle
+from emberward.checkpoint._foreign import _emit, _torch_write, _tree, _unpickle
 from emberward.checkpoint._foreign._bits import convert
 from emberward.checkpoint._foreign._family import family_names, fuse, read_family, split_fused
 from emberward.checkpoint._foreign._read import Reader
@@ -278,3 +280,21 @@ def test_every_number_type_goes_through_a_torch_file(tmp_path, dtype):
     loaded = torch.load(tmp_path / "ours.pt", weights_only=True, mmap=True)
     expected = {"whole": tensor, "column": tensor[:, 2], "turned": tensor.T}
     assert equal(loaded, {name: part.contiguous() for name, part in expected.items()}) == []
+
+
+def test_an_archive_of_more_than_4_gb_is_read_by_torch_and_zip(tmp_path, monkeypatch):
+    """With the wide fields from 1,000 bytes on, so that the test needs no 4 GB."""
+    monkeypatch.setattr(_torch_write, "_WIDE_FROM", 1000)
+    tensors = {name: torch.arange(n, dtype=torch.float32) for name, n in (("a", 7), ("b", 5000), ("c", 200))}
+    tree = {name: whole(name, DType.F32, tuple(t.shape), t.numpy().tobytes()) for name, t in tensors.items()}
+    with FileIO(tmp_path / "wide.pt", "w+") as file:
+        _torch_write.write_torch_file(file, "wide", tree, lambda _: None)
+    assert equal(torch.load(tmp_path / "wide.pt", weights_only=True), tensors) == []
+    with zipfile.ZipFile(tmp_path / "wide.pt") as archive:
+        assert archive.testzip() is None
+        assert [entry.create_version for entry in archive.infolist()] == [20, 45, 45, 45, 45, 45]
+    data = bytearray((tmp_path / "wide.pt").read_bytes())
+    data[data.index(tensors["b"][100:105].numpy().tobytes())] ^= 1
+    (tmp_path / "bad.pt").write_bytes(data)
+    with zipfile.ZipFile(tmp_path / "bad.pt") as archive:
+        assert archive.testzip() == "wide/data/1"
