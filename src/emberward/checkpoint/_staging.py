@@ -3,36 +3,52 @@
 import mmap
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from emberward.checkpoint._background import Begun, Flight, Written
+from emberward.checkpoint._beside import NotStarted, WriterProcess, writer_command
+from emberward.checkpoint._errand import Errand, Placed
 from emberward.checkpoint._kept import Keep
+from emberward.checkpoint._memory import ALIGN_BYTES, SharedMemory, can_share, own_memory
 from emberward.checkpoint._part import Part
-from emberward.checkpoint._save import Agree, save_parts
+from emberward.checkpoint._save import Agree, Saved, save_parts
 from emberward.checkpoint._storage import DISK, Storage
-from emberward.checkpoint._tensors import Shard, part_of
+from emberward.checkpoint._tensors import Shard, dtype_of
+from emberward.findings import Cause, Certainty, EmberwardError, Finding, Kind, Severity
 from emberward.recipe import ReadBack
 
-_ALIGN_BYTES = 64
+FIRST_PATIENCE_S = 10.0
+MAX_PATIENCE_S = 60.0
+"""How long idle processors may take over a save: half of the time between saves, at most so long."""
 
 
 class Staging:
-    """Host memory for one copy of the shards, taken when first needed and used again while their sizes stay."""
+    """Host memory for one copy of the shards, taken when first needed and used again while their sizes stay.
 
-    def __init__(self) -> None:
+    With `shared` another process can map it. On CUDA it is pinned, either way.
+    """
+
+    def __init__(self, shared: SharedMemory | None) -> None:
+        self._shared = shared
         self._shape: list[tuple[str, torch.dtype, tuple[int, ...]]] = []
         self._copies: list[Tensor] = []
+        self._offsets: list[int] = []
+        self._area: mmap.mmap | None = None
         self.num_bytes = 0
 
     @torch.no_grad()
-    def take(self, shards: Sequence[Shard]) -> list[Part]:
-        """The shards' values now, as parts that share this memory. Blocks until they are copied."""
+    def take(self, shards: Sequence[Shard]) -> tuple[Placed, ...]:
+        """Copies the shards' values as they are now; where each lies. Blocks. Raises OSError without memory for it."""
         shape = [(shard.name, shard.tensor.dtype, tuple(shard.tensor.shape)) for shard in shards]
         if shape != self._shape:
+            self._shape = []
             self._allocate(shards)
             self._shape = shape
         devices = set()
@@ -42,39 +58,46 @@ class Staging:
         for device in devices:
             if device.type != "cpu":
                 torch.accelerator.synchronize(device)
-        return [
-            part_of(Shard(name=shard.name, global_shape=shard.global_shape, box=shard.box, tensor=copy))
-            for copy, shard in zip(self._copies, shards, strict=True)
-        ]
+        return tuple(
+            Placed(name=s.name, dtype=dtype_of(s), global_shape=s.global_shape, box=s.box, offset=offset)
+            for s, offset in zip(shards, self._offsets, strict=True)
+        )
+
+    def parts(self, placed: Sequence[Placed]) -> list[Part]:
+        """The parts in this process's own view of the memory."""
+        memory = np.frombuffer(self._area, dtype=np.uint8) if self._area is not None else np.empty(0, dtype=np.uint8)
+        return [each.part(memory) for each in placed]
 
     def _allocate(self, shards: Sequence[Shard]) -> None:
-        offsets, end = [], 0
+        self._offsets, end = [], 0
         for shard in shards:
-            offsets.append(end)
-            end += -(-shard.tensor.nbytes // _ALIGN_BYTES) * _ALIGN_BYTES
-        self._copies = []  # the old memory goes before the new comes
-        is_pinned = any(shard.tensor.device.type == "cuda" for shard in shards)
-        memory = torch.empty(end, dtype=torch.uint8, pin_memory=True) if is_pinned else _huge_pages(end)
+            self._offsets.append(end)
+            end += -(-shard.tensor.nbytes // ALIGN_BYTES) * ALIGN_BYTES
+        self._copies, self._area = [], None  # the old memory goes before the new comes
+        self.num_bytes = 0
+        self._area = own_memory(end) if self._shared is None else self._shared.take(end)
+        memory = torch.frombuffer(self._area, dtype=torch.uint8)
+        if any(shard.tensor.device.type == "cuda" for shard in shards):
+            _pin(memory)
         self._copies = [
             memory[offset : offset + shard.tensor.nbytes].view(shard.tensor.dtype).view(shard.tensor.shape)
-            for offset, shard in zip(offsets, shards, strict=True)
+            for offset, shard in zip(self._offsets, shards, strict=True)
         ]
         self.num_bytes = end
 
 
-def _huge_pages(num_bytes: int) -> Tensor:
-    """Private memory in large pages where the system has them: a copy into it is a fifth faster (our measurement)."""
-    area = mmap.mmap(-1, max(num_bytes, 1))
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        area.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(area, dtype=torch.uint8)[:num_bytes]
+def _pin(memory: Tensor) -> None:
+    """Has the device copy straight into the memory. Where it may not, copies take a detour and the save is the same."""
+    torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)  # type: ignore[no-untyped-call]
 
 
 class BackgroundSaves:
     """The saves of one rank into `shelf`, written beside the main thread. See `_background.py` [Note: background save].
 
-    `agreement` gives, for the n-th background save of the run's attempt, how its ranks agree; the thread calls it, so
+    `agreement` gives, for the n-th background save of the run's attempt, how its ranks agree; a thread calls it, so
     it must not use the training's communicators. Every rank makes the same calls of `begin` in the same order.
+    A process of its own writes, started by `command` with the first save (`_writing.py` [Note: writer process]); where
+    the system has none of its memory, or the file system is not the machine's (`storage`), that thread does.
     """
 
     def __init__(
@@ -87,6 +110,7 @@ class BackgroundSaves:
         keep: Keep,
         read_back: ReadBack,
         storage: Storage = DISK,
+        command: Sequence[str] | None = None,
     ) -> None:
         self._shelf = shelf
         self._rank = rank
@@ -95,10 +119,18 @@ class BackgroundSaves:
         self._keep = keep
         self._read_back = read_back
         self._storage = storage
-        self._staging = Staging()
+        self._memory = SharedMemory() if storage is DISK and can_share() else None
+        self._process = None if self._memory is None else WriterProcess(self._memory, command or writer_command())
+        self._staging = Staging(self._memory)
         self._flight = Flight()
         self._landed: Written | None = None
         self._num_begun = 0
+        self._begun_s: float | None = None
+
+    @property
+    def writer_pid(self) -> int | None:
+        """The process that writes; None while there is none."""
+        return None if self._process is None else self._process.pid
 
     def begin(self, *, step: int, shards: Sequence[Shard], meta: Mapping[str, Any]) -> Begun:
         """Copies the shards and starts a save of them; returns when they may change again.
@@ -108,28 +140,34 @@ class BackgroundSaves:
         """
         started_s = time.monotonic()
         waited_for = self._flight.step
+        self._hurry()
         landed = self._flight.land(wait=True)
         self._landed = landed or self._landed
         copying_s = time.monotonic()
-        parts = self._staging.take(shards)
+        placed: tuple[Placed, ...] = ()
+        problem = None
+        try:
+            placed = self._staging.take(shards)
+        except OSError as error:
+            problem = _no_memory(error, shards, rank=self._rank, step=step)
         copied_s = time.monotonic() - copying_s
+        errand = Errand(
+            shelf=self._shelf,
+            step=step,
+            placed=placed,
+            meta=meta,
+            rank=self._rank,
+            world_size=self._world_size,
+            keep=self._keep,
+            read_back=self._read_back,
+            memory_bytes=self._staging.num_bytes,
+            memory_generation=0 if self._memory is None else self._memory.generation,
+            patience_s=self._patience_s(started_s),
+        )
+        self._begun_s = started_s
         agree = self._agreement(self._num_begun)
         self._num_begun += 1
-        self._flight.launch(
-            step,
-            lambda: save_parts(
-                self._shelf,
-                step=step,
-                parts=lambda: parts,
-                meta=meta,
-                rank=self._rank,
-                world_size=self._world_size,
-                agree=agree,
-                keep=self._keep,
-                read_back=self._read_back,
-                storage=self._storage,
-            ),
-        )
+        self._flight.launch(step, partial(self._save, errand, agree, problem))
         return Begun(
             step=step,
             waited_for=waited_for,
@@ -144,7 +182,19 @@ class BackgroundSaves:
 
     def finish(self) -> Written | None:
         """How the last save ended, told once, after it has; None when that was told already. Blocks."""
+        self._hurry()
         return self._take(wait=True)
+
+    def after(self, job: Callable[[], None]) -> None:
+        """Does a job, which must not raise, once the save in flight has ended, in the saves' thread. Does not block."""
+        self._flight.after(job)
+
+    def close(self) -> None:
+        """Ends the thread, and the process, when what they were given is done. Blocks."""
+        self._hurry()
+        self._flight.close()
+        if self._process is not None:
+            self._process.close()
 
     def _take(self, *, wait: bool) -> Written | None:
         if self._landed is not None:
@@ -152,10 +202,65 @@ class BackgroundSaves:
             return landed
         return self._flight.land(wait=wait)
 
-    def after(self, job: Callable[[], None]) -> None:
-        """Does a job, which must not raise, once the save in flight has ended, in the saves' thread. Does not block."""
-        self._flight.after(job)
+    def _hurry(self) -> None:
+        if self._process is not None and self._flight.step is not None:
+            self._process.hurry(self._flight.step)
 
-    def close(self) -> None:
-        """Ends the thread when what it was given is done. Blocks."""
-        self._flight.close()
+    def _patience_s(self, now_s: float) -> float:
+        if self._begun_s is None:
+            return FIRST_PATIENCE_S
+        return min((now_s - self._begun_s) / 2, MAX_PATIENCE_S)
+
+    def _save(self, errand: Errand, agree: Agree, problem: EmberwardError | None) -> Saved:
+        """The save; in the saves' thread. Without a copy the other ranks are told that there is no save."""
+        notices: tuple[Finding, ...] = ()
+        if self._process is not None and problem is None:
+            try:
+                return self._process.save(errand, agree)
+            except NotStarted as error:
+                self._process, notices = None, (_by_a_thread(error, rank=self._rank),)
+        saved = save_parts(
+            errand.shelf,
+            step=errand.step,
+            parts=partial(self._parts, errand.placed, problem),
+            meta=errand.meta,
+            rank=errand.rank,
+            world_size=errand.world_size,
+            agree=agree,
+            keep=errand.keep,
+            read_back=errand.read_back,
+            storage=self._storage,
+        )
+        return replace(saved, notices=(*notices, *saved.notices))
+
+    def _parts(self, placed: Sequence[Placed], problem: EmberwardError | None) -> list[Part]:
+        if problem is not None:
+            raise problem
+        return self._staging.parts(placed)
+
+
+def _no_memory(error: OSError, shards: Sequence[Shard], *, rank: int, step: int) -> EmberwardError:
+    num_bytes = sum(shard.tensor.nbytes for shard in shards)
+    return EmberwardError(
+        f"rank {rank} has no host memory for a copy of its state",
+        code="K117",
+        where=f"save of step {step}",
+        expected=f"{num_bytes} bytes",
+        found=error.strerror or str(error),
+        next="save.background=false, which needs no copy, or free memory on the host of that rank",
+        cause=Cause.OUT_OF_MEMORY,
+        ranks=(rank,),
+    )
+
+
+def _by_a_thread(error: NotStarted, *, rank: int) -> Finding:
+    return Finding(
+        code="K109",
+        severity=Severity.NOTICE,
+        kind=Kind.RESOURCE,
+        cause=Cause.CHECKPOINT_IO,
+        certainty=Certainty.OBSERVED,
+        message=f"rank {rank} could not start the process that writes its saves, a thread does: {error}",
+        culprit_ranks=(rank,),
+        next="nothing is lost but processor time of the training; look at ulimit -u and at the memory of the host",
+    )

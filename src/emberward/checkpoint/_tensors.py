@@ -93,7 +93,7 @@ def load(checkpoint: Path, wanted: Sequence[Shard]) -> None:
     tensors are filled in part and must not be used. Memory: one shard of those that live on a device.
     """
     manifest = read_manifest(checkpoint)
-    require_fit(checkpoint, manifest, [(shard.name, _dtype(shard), shard.global_shape) for shard in wanted])
+    require_fit(checkpoint, manifest, [(shard.name, dtype_of(shard), shard.global_shape) for shard in wanted])
     on_host = [shard for shard in wanted if shard.tensor.device.type == "cpu"]
     read_parts(checkpoint, manifest, [part_of(shard) for shard in on_host])
     for shard in wanted:
@@ -115,7 +115,8 @@ def digest_of(shards: Sequence[Shard]) -> dict[str, int]:
     return {name: add_digests(values) for name, values in shares.items()}
 
 
-def _dtype(shard: Shard) -> DType:
+def dtype_of(shard: Shard) -> DType:
+    """The number type of the shard. Raises ValueError for one that checkpoints do not hold."""
     dtype = _DTYPES.get(shard.tensor.dtype)
     if dtype is None:
         raise ValueError(f"{shard.name}: checkpoints hold no tensors of {shard.tensor.dtype}")
@@ -125,7 +126,7 @@ def _dtype(shard: Shard) -> DType:
 def part_of(shard: Shard, bits: UintArray | None = None) -> Part:
     """The shard as a part: a view of its memory on the host, a copy of it when it lives on a device, or `bits`."""
     bits = _host_bits(shard) if bits is None else bits
-    return Part(name=shard.name, dtype=_dtype(shard), global_shape=shard.global_shape, box=shard.box, bits=bits)
+    return Part(name=shard.name, dtype=dtype_of(shard), global_shape=shard.global_shape, box=shard.box, bits=bits)
 
 
 def _host_bits(shard: Shard) -> UintArray:

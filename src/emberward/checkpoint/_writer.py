@@ -1,8 +1,9 @@
 """One rank's share of a save: its data file, and the index that says what is in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from emberward.checkpoint._format import (
     to_proved_json,
 )
 from emberward.checkpoint._names import rank_file_name, rank_index_name
+from emberward.checkpoint._pace import AT_ONCE, SPAN_BYTES, Pace
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._safetensors import Item, header_bytes
 from emberward.checkpoint._storage import Storage, WritableFile, write_all, write_new
@@ -38,12 +40,14 @@ class RankIndex:
     tensors: Mapping[str, TensorEntry]
 
 
-def write_rank(storage: Storage, folder: Path, parts: Sequence[Part], *, step: int, rank: int) -> RankIndex:
+def write_rank(
+    storage: Storage, folder: Path, parts: Sequence[Part], *, step: int, rank: int, pace: Pace = AT_ONCE
+) -> RankIndex:
     """Writes the rank's file and index into `folder` and returns when both are on the disk, their names not yet.
 
     Each rank calls it with the parts it alone owns; it does not communicate. Raises OSError, ValueError.
     """
-    index = _write_data(storage, folder, parts, step=step, rank=rank)
+    index = _write_data(storage, folder, parts, step=step, rank=rank, pace=pace)
     body: dict[str, Any] = {
         "rank": rank,
         "files": [] if index.file is None else [file_to_json(index.file)],
@@ -63,7 +67,9 @@ def read_rank_index(folder: Path, rank: int) -> RankIndex:
     )
 
 
-def _write_data(storage: Storage, folder: Path, parts: Sequence[Part], *, step: int, rank: int) -> RankIndex:
+def _write_data(
+    storage: Storage, folder: Path, parts: Sequence[Part], *, step: int, rank: int, pace: Pace
+) -> RankIndex:
     """Writes the data file, if there is any data: header, then the parts, largest number types first for alignment."""
     declared = _require_agreement(parts)
     full = sorted((part for part in parts if part.bits.size > 0), key=lambda part: (-part.dtype.item_bytes, part.key))
@@ -78,7 +84,7 @@ def _write_data(storage: Storage, folder: Path, parts: Sequence[Part], *, step: 
         try:
             write_all(file, header)
             for part in full:
-                crcs = _write_part(file, part)
+                crcs = _write_part(file, part, pace)
                 for block, block_crc in enumerate(crcs):
                     crc = combine_crc32(crc, block_crc, min(BLOCK_BYTES, part.bits.nbytes - block * BLOCK_BYTES))
                 pieces[part.name].append(Piece(file=name, key=part.key, box=part.box, offset=offset, crc32=crcs))
@@ -86,7 +92,7 @@ def _write_data(storage: Storage, folder: Path, parts: Sequence[Part], *, step: 
             with ThreadPoolExecutor(max_workers=1) as flusher:  # the disk works while the digests are taken
                 flushed = flusher.submit(file.fsync)
                 for part in full:
-                    shares[part.name].append(partial_digest(part.bits, part.box))
+                    shares[part.name] += _digest_shares(part, pace)
                 flushed.result()
         finally:
             file.close()
@@ -128,11 +134,31 @@ def _header(parts: Sequence[Part], *, step: int, rank: int) -> bytes:
     return header_bytes(items, {"format": "pt", "emberward_checkpoint": "1", "step": str(step), "rank": str(rank)})
 
 
-def _write_part(file: WritableFile, part: Part) -> tuple[int, ...]:
-    """Writes the part's bytes; the CRC-32 of each block, taken while it is in the cache."""
-    raw, crcs = part.raw(), []
-    for begin in range(0, len(raw), BLOCK_BYTES):
-        block = raw[begin : begin + BLOCK_BYTES]
+def _write_part(file: WritableFile, part: Part, pace: Pace) -> tuple[int, ...]:
+    """Writes the part's bytes; the CRC-32 of each block."""
+    raw, crcs = part.raw(), list[int]()
+    for begin in range(0, len(raw), SPAN_BYTES):
+        crcs += pace.do(partial(_write_span, file, raw[begin : begin + SPAN_BYTES]))
+    return tuple(crcs)
+
+
+def _write_span(file: WritableFile, span: memoryview) -> list[int]:
+    """Writes the bytes; the CRC-32 of each block, taken while it is in the cache."""
+    crcs = []
+    for begin in range(0, len(span), BLOCK_BYTES):
+        block = span[begin : begin + BLOCK_BYTES]
         crcs.append(crc32(block))
         write_all(file, block)
-    return tuple(crcs)
+    return crcs
+
+
+def _digest_shares(part: Part, pace: Pace) -> Iterator[int]:
+    """Shares that add up to the part's: one for each span of rows along the first dim."""
+    if not part.box:
+        yield pace.do(partial(partial_digest, part.bits, part.box))
+        return
+    (first, _), *rest = part.box
+    num_rows = max(SPAN_BYTES * len(part.bits) // part.bits.nbytes, 1)
+    for top in range(0, len(part.bits), num_rows):
+        rows = part.bits[top : top + num_rows]
+        yield pace.do(partial(partial_digest, rows, ((first + top, first + top + len(rows)), *rest)))
