@@ -30,7 +30,7 @@ MIN_EXCESS_S = 0.002
 MIN_SIGMAS = 6.0
 EVENT_SHARE = 0.2
 """Excess over the length of a step that makes the step one of a period."""
-EVENT_SIGMAS = 6.0
+EVENT_SIGMAS = 10.0
 MIN_EVENTS = 5
 MAX_ODD_GAPS = 0.1
 _SIGMA_OF_MAD = 1.4826
@@ -44,8 +44,9 @@ class LateRank:
     """A rank that is waited for.
 
     `excess_s`: how much longer than its peers' its own part of a step takes; when it is late every `period` steps, of
-    those steps. `step_s`: the length of an ordinary step. `sigmas`: standard errors of the excess above nothing.
-    `first_step`, `last_step`: the steps that were judged; `phase` the last step that was late, of a period.
+    those steps, the last of which is `last_event`. `step_s`: the length of an ordinary step. `sigmas`: standard errors
+    of the excess above nothing, or of a period's, times the spread of other steps. `first_step`, `last_step`: the steps
+    that were judged.
     """
 
     rank: int
@@ -130,7 +131,9 @@ def _always(rank: int, values: Sequence[float], steps: Sequence[int], step_s: fl
 
 
 def _at_times(rank: int, values: Sequence[float], steps: Sequence[int], step_s: float) -> LateRank | None:
-    middle, sigma = statistics.median(values), _sigma(values)
+    # The lower half alone: of a rank that is late at every other step the upper half is what is looked for.
+    lower = sorted(values)[: len(values) // 2]
+    middle, sigma = statistics.median(lower), _sigma(lower)
     least = max(EVENT_SHARE * step_s, middle + EVENT_SIGMAS * sigma, MIN_EXCESS_S)
     events = [(step, value) for step, value in zip(steps, values, strict=True) if value >= least]
     if len(events) < MIN_EVENTS:
@@ -139,7 +142,6 @@ def _at_times(rank: int, values: Sequence[float], steps: Sequence[int], step_s: 
     period = round(statistics.median(gaps))
     slack = 0 if period < 6 else max(1, round(0.1 * period))
     num_odd = sum(abs(gap - period) > slack for gap in gaps)
-    # A step that is late in every other one or more often is no period that a median would miss.
     if period < 2 or num_odd > MAX_ODD_GAPS * len(gaps):
         return None
     excess_s = statistics.median(value for _, value in events)

@@ -17,6 +17,8 @@ from types import ModuleType
 
 import torch
 
+TOLD = "all told"
+"""The last fact: a ring without it may be read while the others are still being written."""
 MAX_FILES = 200
 MAX_FILE_BYTES = 1 << 20
 MAX_PACKAGES = 100
@@ -35,6 +37,7 @@ def facts_here() -> Iterator[tuple[str, str]]:
         yield from _packages()
     with contextlib.suppress(Exception):
         yield from _files()
+    yield TOLD, "yes"
 
 
 def _packages() -> Iterator[tuple[str, str]]:

@@ -8,10 +8,13 @@ from typing import Any
 from emberward.findings import Finding
 from emberward.sources.live import Look, WatchReport, join_looks, judge_looks
 from emberward.supervise._mailbox import Freshness, Posts, open_mailbox
-from emberward.supervise._nodes import Node, NodePost, judge_nodes
+from emberward.supervise._nodes import Node, NodePost, judge_nodes, speaker
 from emberward.supervise._probe import Listener, Prober
+from emberward.supervise._slow_links import judge_links
 
 LOOK_EVERY_S = 3.0
+OWN_CODES = frozenset({"H140", "H141", "H142"})
+"""What each host alone can tell of its own ranks, beside what all tell together."""
 
 
 class NodeAgent:
@@ -29,6 +32,8 @@ class NodeAgent:
         self._joined_s = 0.0
         self._held: dict[tuple[Any, ...], Finding] = {}
         self.problem: str | None = None
+        self.is_speaker = True
+        """Whether this host tells people what all hosts found: one of them does."""
 
     def step(self, report: WatchReport, *, ranks: Sequence[int]) -> WatchReport:
         """What is new of all hosts together, in place of what this host alone could tell. `ranks`: this host's."""
@@ -41,11 +46,18 @@ class NodeAgent:
             posts = self._mailbox.exchange(self._node.host, self._post(report, ranks))
         except OSError as error:
             self.problem = f"{type(error).__name__}: {error}"
+            self.is_speaker = True
             return report
         self.problem = None
         self._prober.know({host: place for host, post in posts.items() if (place := self._place(host, post))})
-        found = judge_nodes(self._read(posts)) or self._judge_together(posts)
+        read = self._read(posts)
+        self.is_speaker = self._node.host == speaker(read)
+        found = judge_nodes(read) or (*judge_links(read), *self._judge_together(posts))
         return self._news(found, report)
+
+    def told_elsewhere(self, report: WatchReport) -> tuple[str, ...]:
+        """The codes of what `step` gave that another host tells people."""
+        return () if self.is_speaker else tuple(f.code for f in report.findings if f.code not in OWN_CODES)
 
     def leave(self) -> None:
         """Says that this host has ended its part: it is not missed."""
@@ -60,6 +72,7 @@ class NodeAgent:
             "port": self._listener.port,
             "ranks": sorted(ranks),
             "reached": self._prober.reached(),
+            "fetch_s": self._prober.fetched_s(),
             "is_still": report.is_still,
             "look": None if self._look is None else self._look.to_json(),
         }
@@ -79,6 +92,11 @@ class NodeAgent:
                 reached={name: good is True for name, good in (post.get("reached") or {}).items()},
                 is_still=post.get("is_still") is True,
                 silent_s=silent_s[host],
+                fetch_s={
+                    name: float(seconds)
+                    for name, seconds in (post.get("fetch_s") or {}).items()
+                    if isinstance(seconds, int | float)
+                },
             )
             for host, post in posts.items()
             if host in silent_s
@@ -106,7 +124,9 @@ class NodeAgent:
     def _news(self, found: tuple[Finding, ...], report: WatchReport) -> WatchReport:
         """What was not said yet, and what holds no more."""
         held = {(f.code, f.cause, f.culprit_ranks, f.hosts, f.severity): f for f in found}
-        new = tuple(finding for key, finding in held.items() if key not in self._held)
-        gone = tuple(finding for key, finding in self._held.items() if key not in held)
+        new = [finding for key, finding in held.items() if key not in self._held]
+        gone = [finding for key, finding in self._held.items() if key not in held]
         self._held = held
-        return WatchReport(findings=new, resolved=gone, is_still=report.is_still, look=report.look)
+        new += [finding for finding in report.findings if finding.code in OWN_CODES]
+        gone += [finding for finding in report.resolved if finding.code in OWN_CODES]
+        return WatchReport(findings=tuple(new), resolved=tuple(gone), is_still=report.is_still, look=report.look)

@@ -9,7 +9,7 @@ reaches is down, or cut off by both ways.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -35,7 +35,8 @@ class NodePost:
 
     `reached`: by the other host's name, whether it was reached on the job's link at the last two tries; a host of which
     there is no news is left out. `is_still`: whether ranks here stand still. `silent_s`: seconds since the post was
-    last renewed, by the reader's own clock. `look`: the host's last look, as plain data.
+    last renewed, by the reader's own clock. `look`: the host's last look, as plain data. `fetch_s`: by the other host's
+    name, seconds to fetch a load from it.
     """
 
     host: str
@@ -44,6 +45,15 @@ class NodePost:
     is_still: bool = False
     silent_s: float = 0.0
     look: Mapping[str, Any] | None = None
+    fetch_s: Mapping[str, float] = field(default_factory=dict)
+
+
+def speaker(posts: Sequence[NodePost]) -> str | None:
+    """The host that tells people what all found: the first by name of those that post; None when none does.
+
+    All judge alike and each writes down what it found; told to people it is once.
+    """
+    return min((post.host for post in posts if post.silent_s <= SILENT_S), default=None)
 
 
 def judge_nodes(posts: Sequence[NodePost]) -> tuple[Finding, ...]:

@@ -148,14 +148,17 @@ class Overseer:
         """Whether this attempt has said so already, as severely."""
         return not self._is_news(finding)
 
-    def report(self, finding: Finding) -> None:
-        """Writes a finding down and tells whoever wants to know; not one that was said in this attempt as severely."""
+    def report(self, finding: Finding, *, is_told_elsewhere: bool = False) -> None:
+        """Writes a finding down and tells whoever wants to know; not one that was said in this attempt as severely.
+
+        `is_told_elsewhere`: another host tells people the same, so that N hosts tell it once.
+        """
         if not self._is_news(finding):
             return
         self._said[key_of(finding)] = finding.severity
         line = {**finding.to_json(), "attempt": self._attempt, "seen": _now()}
         self.lines.append(self.folder.findings, line)
-        if self._quiet.get(finding.code, 0.0) <= time.time():
+        if self._quiet.get(finding.code, 0.0) <= time.time() and not is_told_elsewhere:
             self._notifier.send({"run": str(self.folder.path), "host": socket.gethostname(), **line})
 
     def tell_exits(self, exits: Mapping[int, int]) -> None:
@@ -251,7 +254,7 @@ class Overseer:
                 self._held[key_of(finding)] = _Held(finding=finding, since_s=now_s)
             if finding.code not in DEATHS and self._is_news(finding):
                 new.append(finding)
-                self.report(finding)
+                self.report(finding, is_told_elsewhere=finding.code in (said.get("told_elsewhere") or ()))
         if any(is_actionable(finding) for finding in new) and self._box is not None:
             self._box.copy(self._kept)
         self.verdicts = [held.finding for held in self._held.values() if held.finding.severity is Severity.ERROR]

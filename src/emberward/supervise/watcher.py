@@ -53,14 +53,16 @@ class _Input:
         self.must_conclude |= bool(told.get("conclude"))
 
 
-def line_of(report: WatchReport, *, is_done: bool = False) -> bytes:
-    """A report as one line."""
+def line_of(report: WatchReport, *, is_done: bool = False, told_elsewhere: Sequence[str] = ()) -> bytes:
+    """A report as one line. `told_elsewhere`: codes that another host tells people."""
     lasting = [finding for finding in report.resolved if finding.severity is Severity.ERROR]
     value = {
         "findings": [finding.to_json() for finding in (*report.findings, *map(resumed_finding, lasting))],
         "resolved": [finding.to_json() for finding in report.resolved],
         "done": is_done,
     }
+    if told_elsewhere:
+        value["told_elsewhere"] = list(told_elsewhere)
     return json.dumps(value).encode() + b"\n"
 
 
@@ -78,7 +80,7 @@ def main(folder: Path, node: Node | None) -> int:
         if agent is not None:
             ranks = [rank for ring in find_rings(folder) if (rank := rank_of(ring)) is not None]
             report = agent.step(report, ranks=ranks)
-        os.write(1, line_of(report))
+        os.write(1, line_of(report, told_elsewhere=() if agent is None else agent.told_elsewhere(report)))
         told.wait(max(POLL_S - (time.monotonic() - began_s), 0.0))
     if agent is not None:
         agent.leave()

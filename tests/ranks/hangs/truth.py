@@ -65,7 +65,7 @@ TRUTHS = {
         Truth("fsdp_lock", "parallel", "hang", (2,), "lock", "threading.Event().wait()"),
         Truth("slow_rank", "slow", "straggler", (2,), "slow_rank", "time.sleep(STEP_S * 0.05)", is_sure=False),
         Truth("slow_periodic", "slow", "straggler", (1,), "slow_periodic", "time.sleep(STEP_S / 2)", is_sure=False),
-        Truth("slow_loader", "slow", "straggler", (3,), "slow_rank", "for batch in batches:", is_sure=False),
+        Truth("slow_loader", "slow", "straggler", (3,), "slow_rank", "time.sleep(0.03 if", is_sure=False),
         Truth("slow_ddp", "slow", "straggler", (0,), "slow_rank", "time.sleep(STEP_S * 0.1)", is_sure=False),
         Truth("mesh_lock", "parallel", "hang", (5,), "lock", "threading.Event().wait()", world=8),
         Truth("mesh_extra", "parallel", "missing", (2,), "extra_collective", "dist.all_gather(", world=8),

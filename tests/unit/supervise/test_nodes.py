@@ -7,10 +7,14 @@ import threading
 import urllib.request
 
 import pytest
+from unit.sources.live_looks import look, process, rank_look, ring, stack, waiting
 
-from emberward.findings import Cause, Severity
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.live import ProcessState, WatchReport
+from emberward.supervise import _node_agent as node_agent
 from emberward.supervise._mailbox import FolderMailbox, Freshness, open_mailbox
-from emberward.supervise._nodes import SILENT_S, NodePost, judge_nodes
+from emberward.supervise._node_agent import NodeAgent
+from emberward.supervise._nodes import SILENT_S, Node, NodePost, judge_nodes, speaker
 from emberward.supervise._probe import Listener, is_reached
 from emberward.supervise.collector import Collector
 
@@ -137,3 +141,84 @@ def test_a_listener_is_reached_and_a_closed_one_is_not():
     listener.close()
     assert not is_reached("127.0.0.1", listener.port, from_address="127.0.0.1")
     assert json.dumps(listener.port).isdecimal()
+
+
+# -- several hosts as one ----------------------------------------------------------------------------------------------
+
+
+class FakeMailbox:
+    """What every host of a test posts; all get all."""
+
+    def __init__(self) -> None:
+        self.posts: dict[str, dict] = {}
+
+    def exchange(self, host, post):
+        self.posts[host] = {"host": host, **post}
+        return dict(self.posts)
+
+
+def agents(hosts: str, mailbox: FakeMailbox, monkeypatch) -> dict[str, NodeAgent]:
+    monkeypatch.setattr(node_agent, "open_mailbox", lambda target: mailbox)
+    return {host: NodeAgent(Node(host=host, address="127.0.0.1", mailbox="posts")) for host in hosts}
+
+
+def round_of(found: dict[str, NodeAgent], reports: dict[str, WatchReport]) -> dict[str, WatchReport]:
+    return {host: agent.step(reports[host], ranks=[number]) for number, (host, agent) in enumerate(found.items())}
+
+
+def test_looks_of_three_hosts_are_judged_as_one(monkeypatch):
+    """Ranks 0 and 1 wait in the next all-reduce on their hosts; rank 2, on the third, was stopped."""
+    held = dataclasses.replace(
+        rank_look(2, stack(1002, 30), ring(num_done=6, is_inside=False, world=3)),
+        process=process(2, state=ProcessState.STOPPED),
+    )
+    ranks = {"a": waiting(0, world=3), "b": waiting(1, world=3), "c": held}
+    ranks = {host: dataclasses.replace(each, host=host) for host, each in ranks.items()}
+
+    def reports(at_s: float) -> dict[str, WatchReport]:
+        looks = {host: dataclasses.replace(look(each, taken_s=at_s), world_size=3) for host, each in ranks.items()}
+        return {host: WatchReport(is_still=True, look=each) for host, each in looks.items()}
+
+    found = agents("abc", FakeMailbox(), monkeypatch)
+    monkeypatch.setattr(node_agent, "LOOK_EVERY_S", 0.0)
+    for number in range(5):
+        said = round_of(found, reports(100.0 + 4 * number))
+        told = [f for report in said.values() for f in report.findings if f.severity is Severity.ERROR]
+        if told:
+            break
+    assert {(f.code, f.cause, f.culprit_ranks, f.waiting_ranks, f.hosts) for f in told} == {
+        ("H125", Cause.STOPPED, (2,), (0, 1), ("c",))
+    }
+
+
+def test_looks_are_not_joined_while_a_host_goes_on(monkeypatch):
+    found = agents("ab", FakeMailbox(), monkeypatch)
+    still = WatchReport(is_still=True, look=look(waiting(0, world=2)))
+    for _ in range(4):
+        said = round_of(found, {"a": still, "b": WatchReport()})
+    assert [report.findings for report in said.values()] == [(), ()]
+
+
+def test_of_many_hosts_one_tells_people_and_another_when_it_is_silent(monkeypatch):
+    found = agents("abc", FakeMailbox(), monkeypatch)
+    late = Finding(code="H140", severity=Severity.WARNING, kind=Kind.STRAGGLER, cause=Cause.SLOW_RANK,
+                   certainty=Certainty.OBSERVED, message="rank 2 is waited for")  # fmt: skip
+    for _ in range(3):
+        said = round_of(found, dict.fromkeys("abc", WatchReport(findings=(late,))))
+    assert [agent.is_speaker for agent in found.values()] == [True, False, False]
+    cut = dataclasses.replace(said["c"], findings=(*said["c"].findings, *judge_nodes(posts({"ac", "bc"}))))
+    assert found["c"].told_elsewhere(cut) == ("L112",), "what a host knows of its own ranks it tells itself"
+    assert found["a"].told_elsewhere(cut) == ()
+    assert speaker(posts(set(), silent="a")) == "b"
+    assert speaker(posts(set(), silent="abc")) is None
+
+
+def test_a_host_without_a_mailbox_tells_people_itself(monkeypatch):
+    class Broken(FakeMailbox):
+        def exchange(self, host, post):
+            raise OSError("no route")
+
+    (agent,) = agents("b", Broken(), monkeypatch).values()
+    report = WatchReport(is_still=True)
+    assert agent.step(report, ranks=[0]) is report
+    assert agent.is_speaker

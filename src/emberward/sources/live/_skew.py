@@ -5,8 +5,11 @@ from collections.abc import Mapping
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import hang_finding, ranks_text, verb
+from emberward.sources.ring import RingView
 
 MAX_NAMED = 6
+TOLD = "all told"
+"""The last fact that a rank writes (`emberward.sources._facts`)."""
 
 
 def skew_findings(facts: Mapping[int, Mapping[str, str]], hosts: Mapping[int, str]) -> tuple[Finding, ...]:
@@ -56,3 +59,21 @@ def _finding(ranks: tuple[int, ...], is_known: bool, lines: list[str], hosts: Ma
         ruled_out=("packages that only some ranks load: those are not compared",),
         next_step="install the same versions and the same code on every host, then start again",
     )
+
+
+class SkewWatch:
+    """Sees the rings of a job and says once who runs something else. Waits until what is told stays the same."""
+
+    def __init__(self) -> None:
+        self._told: tuple[int, ...] = ()
+        self._judged: tuple[int, ...] = ()
+
+    def poll(self, views: Mapping[int, RingView]) -> tuple[Finding, ...]:
+        """The findings about ranks that have told all, when their number has not changed since the last poll."""
+        told = tuple(sorted(view.pid or 0 for view in views.values() if TOLD in view.facts))
+        is_whole, self._told = told == self._told and len(told) == len(views), told
+        if not is_whole or told == self._judged:
+            return ()
+        self._judged = told
+        hosts = {rank: view.host for rank, view in views.items() if view.host is not None}
+        return skew_findings({rank: view.facts for rank, view in views.items()}, hosts)

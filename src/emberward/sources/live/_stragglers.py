@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
 from emberward.health import LateRank, Slowdown, SlowdownWatch, late_ranks
-from emberward.sources.dumps import LineOf, hang_finding, ranks_text, verb, waits
+from emberward.sources.dumps import LineOf, hang_finding, ranks_text, short_path, verb, waits
 from emberward.sources.live._lines import LineSampler, LineShares, StartSampler, odd_line, start_sampler
 from emberward.sources.live._own_time import OwnTimes, marked_s, own_times
 from emberward.sources.ring import MarkKind, RingView
@@ -44,6 +44,7 @@ class _Suspect:
     key: Key
     pids: tuple[int, int]
     sampler: LineSampler
+    is_first: bool
 
 
 class StragglerWatch:
@@ -85,8 +86,12 @@ class StragglerWatch:
             return (), gone
         if not self._suspect.sampler.is_done:
             return (), gone
-        lines = self._suspect.sampler.take(self._line_of)
-        pids, self._suspect = self._suspect.pids, None
+        lines, pids = self._suspect.sampler.take(self._line_of), self._suspect.pids
+        if len(lines) < len(pids) and self._suspect.is_first:
+            # On a busy host py-spy may fail to find its way into a process: once more, then without lines.
+            self._suspect = self._begin(key, late, is_first=False)
+            return (), gone
+        self._suspect = None
         finding = self._finding(late, views, lines, pids)
         self._said[key] = (finding, now_s)
         return (finding,), gone
@@ -161,13 +166,13 @@ class StragglerWatch:
         found = sorted((late for peers in self._peers() for late in late_ranks(peers, self._lengths_s)), key=_cost)
         return tuple(late for late in found if (late.period is None) == (found[0].period is None))
 
-    def _begin(self, key: Key, late: tuple[LateRank, ...]) -> _Suspect:
+    def _begin(self, key: Key, late: tuple[LateRank, ...], *, is_first: bool = True) -> _Suspect:
         first = late[0]
         peers = next(each for each in self._peers() if first.rank in each)
         rank = _ordinary_peer(peers, {each.rank for each in late})
         pids = (self._pids[first.rank], self._pids[rank])
         seconds = 0.0 if first.period is None else 1.5 * first.period * first.step_s
-        return _Suspect(key=key, pids=pids, sampler=self._sample(pids, seconds))
+        return _Suspect(key=key, pids=pids, sampler=self._sample(pids, seconds), is_first=is_first)
 
     def _drop(self) -> None:
         if self._suspect is not None:
@@ -190,9 +195,10 @@ class StragglerWatch:
     ) -> Finding:
         ranks = [each.rank for each in late]
         first = late[0]
-        kind, site = self._marked(first, views)
-        if site is None and pids[0] in lines and pids[1] in lines:
-            site = odd_line(lines[pids[0]], lines[pids[1]], share=first.share)
+        kind, marked = self._marked(first, views)
+        is_sampled = all(lines[pid].num_samples for pid in pids) if len(lines) == len(pids) else False
+        sampled = odd_line(lines[pids[0]], lines[pids[1]], share=first.share) if is_sampled else None
+        site = sampled or marked
         waiting = sorted(set(self._ranks) - set(ranks))
         hosts = [view.host for rank in ranks if (view := views.get(rank)) is not None and view.host is not None]
         finding = _late_finding(late, waiting=waiting, hosts=hosts, site=site, stage=kind)
@@ -203,7 +209,7 @@ class StragglerWatch:
                 f"steps take {100 * change.share:.0f}% longer since step {change.first_step}: "
                 f"{change.level_s:.3f} s before, {change.now_s:.3f} s now"
             )
-        if site is None:
+        if site is None and is_sampled:
             evidence.append("no line of its program makes up the difference: it does the same, slower")
         return replace(finding, evidence=tuple(evidence))
 
@@ -231,7 +237,7 @@ class StragglerWatch:
         best = max(totals, key=lambda each: totals[each], default=None)
         if best is None or totals[best] < MIN_MARKED * late.excess_s:
             return None, None
-        return best
+        return best[0], None if best[1] is None else short_path(best[1])
 
 
 def _cost(late: LateRank) -> float:
@@ -265,6 +271,7 @@ def _late_finding(
     at = "" if site is None else f", at {site}"
     inside = "" if stage is None else f", in {stage}"
     length = f"{first.step_s:.3f} s"
+    unit = "standard errors" if first.period is None else "times the ordinary spread"
     if first.period is None:
         code, cause = "H140", Cause.SLOW_RANK
         message = (
@@ -290,7 +297,7 @@ def _late_finding(
         site=site,
         evidence=[
             f"rank {each.rank}: {1000 * each.excess_s:.1f} ms more of its own than its peers in the middle, "
-            f"{each.sigmas:.0f} standard errors, steps {each.first_step} to {each.last_step}"
+            f"{each.sigmas:.0f} {unit}, steps {each.first_step} to {each.last_step}"
             for each in late[:8]
         ],
         ruled_out=(f"{waits(waiting)} for {verb(ranks, 'it', 'them')}: their own parts are shorter",),

@@ -21,6 +21,7 @@ from emberward.sources.live._look import Look
 from emberward.sources.live._process import read_process_facts
 from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._scene import flights_of
+from emberward.sources.live._skew import SkewWatch
 from emberward.sources.live._stragglers import StragglerWatch
 from emberward.sources.live._take import look_at_rings, newest_rings
 from emberward.sources.ring import RingView
@@ -88,6 +89,7 @@ class Watcher:
         self._ending: set[int] = set()
         self._went: set[int] = set()
         self._stragglers = StragglerWatch(line_of=self._line_of, sample=sample)
+        self._skew = SkewWatch()
         self._past: tuple[Finding, ...] = ()
         """Findings about steps that were slow and are not any more."""
         self._steps: dict[int, int | None] = {}
@@ -106,7 +108,7 @@ class Watcher:
         views = self._read(self.ring_folder, 0)
         now_s = self._clock()
         still, dead = self._still(views), self._dead(views, exits)
-        faults = self._check(now_s)
+        faults = (*self._skew.poll(views), *self._check(now_s))
         if not still and not dead:
             return WatchReport(findings=faults, resolved=(*self._moved(), *self._past))
         if now_s < self._next_look_s:

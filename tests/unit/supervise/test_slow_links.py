@@ -1,0 +1,89 @@
+"""Which link is slow, from how long hosts take to fetch from each other."""
+
+import pytest
+
+from emberward.findings import Cause, Kind, Severity
+from emberward.supervise._nodes import NodePost
+from emberward.supervise._probe import LOAD_BYTES, Listener, Prober, fetch_s
+from emberward.supervise._slow_links import judge_links
+
+
+def posts(slow: dict[str, float], *, hosts: str = "abc", usual_s: float = 0.002) -> list[NodePost]:
+    """Hosts that fetch from each other; `slow` has the cells, sender first, that take otherwise."""
+    return [
+        NodePost(
+            host=getter,
+            ranks=(number,),
+            reached={},
+            fetch_s={sender: slow.get(sender + getter, usual_s) for sender in hosts if sender != getter},
+        )
+        for number, getter in enumerate(hosts)
+    ]
+
+
+def test_a_host_with_a_slow_link_is_a_warning_in_these_words():
+    (found,) = judge_links(posts({"ca": 0.04, "cb": 0.05}))
+    assert (found.code, found.severity, found.kind, found.cause) == (
+        "H143",
+        Severity.WARNING,
+        Kind.LINK,
+        Cause.SLOW_LINK,
+    )
+    assert (found.hosts, found.culprit_ranks, found.waiting_ranks) == (("c",), (2,), (0, 1))
+    assert found.message == "the link of host c is slow: what it sends takes 50 ms, between others 2 ms"
+    assert found.evidence == ("a to c: 2 ms", "b to c: 2 ms", "c to a: 40 ms", "c to b: 50 ms")
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        ({"ac": 0.04, "bc": 0.04}, "what it gets takes"),
+        ({"ac": 0.04, "bc": 0.04, "ca": 0.04, "cb": 0.04}, "what it sends and gets takes"),
+    ],
+)
+def test_both_ways_of_a_link_are_told_apart(slow, words):
+    (found,) = judge_links(posts(slow))
+    assert found.hosts == ("c",)
+    assert words in found.message
+
+
+def test_of_two_hosts_both_are_named_and_no_culprit():
+    (found,) = judge_links(posts({"ab": 0.04}, hosts="ab"))
+    assert (found.hosts, found.culprit_ranks) == (("a", "b"), ())
+    assert found.message == (
+        "the link between hosts a and b is slow: 40 ms, others 2 ms; whose end it is cannot be told from two hosts"
+    )
+
+
+def test_one_slow_pair_among_four_is_no_host_s_fault():
+    (found,) = judge_links(posts({"bd": 0.04, "db": 0.04}, hosts="abcd"))
+    assert (found.hosts, found.culprit_ranks) == (("b", "d"), ())
+    assert found.message.endswith("both are fast with others")
+
+
+ALIKE = {
+    "all are fast": posts({}),
+    "all are slow": posts({}, usual_s=0.2),
+    "a little slower": posts({"ca": 0.006, "cb": 0.006}),
+    "only some news": [NodePost(host="a", reached={}, fetch_s={"b": 0.5}), NodePost(host="b", reached={})],
+    "half of the hosts": posts({x + y: 0.05 for x in "cd" for y in "abcd" if x != y}, hosts="abcd"),
+}
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_what_is_no_slow_link(what):
+    assert judge_links(ALIKE[what]) == ()
+
+
+def test_a_load_is_fetched_and_what_is_not_there_is_none(wait_until):
+    listener = Listener("127.0.0.1")
+    seconds = fetch_s("127.0.0.1", listener.port, from_address="127.0.0.1", limit_s=30.0)
+    assert seconds is not None
+    assert seconds > 0
+    prober = Prober("127.0.0.1")
+    prober.know({"b": ("127.0.0.1", listener.port)})
+    wait_until(lambda: prober.reached().get("b"), "a first try")
+    assert prober.fetched_s() == {}, "a few tries tell nothing yet"
+    listener.close()
+    assert fetch_s("127.0.0.1", listener.port, from_address="127.0.0.1", limit_s=1.0) is None
+    assert LOAD_BYTES > 1 << 16, "what fits into the buffers of two sockets says nothing about the link between"
