@@ -5,6 +5,7 @@ Runs under torchrun in an environment of its own that has DeepSpeed; Emberward i
     deepspeed_program.py make  STAGE FOLDER [PP]       trains 3 steps and saves
     deepspeed_program.py lay   FOLDER                  writes random numbers as ZeRO 1 would (no ranks)
     deepspeed_program.py load  STAGE FOLDER TAG OUT    loads a universal checkpoint, writes what it holds, trains 4
+    deepspeed_program.py own   STAGE FOLDER TAG OUT PP the same with files of the stage's own form
 """
 
 import json
@@ -173,13 +174,13 @@ def main() -> None:
         if dist.get_rank() == 0:
             (Path(folder) / "straight.json").write_text(json.dumps(straight))
         return
-    tag, out = sys.argv[4], Path(sys.argv[5])
-    engine = engine_of(stage, pp=1, is_universal=True)
+    tag, out, pp = sys.argv[4], Path(sys.argv[5]), int(sys.argv[6]) if verb == "own" else 1
+    engine = engine_of(stage, pp=pp, is_universal=verb == "load")
     _, client = engine.load_checkpoint(folder, tag=tag)
     state = state_of(engine)
-    losses = train(engine, range(3, 7), pp=1)
+    torch.save(state, out.with_suffix(f".{dist.get_rank()}.pt"))
+    losses = train(engine, range(3, 7), pp=pp)
     if dist.get_rank() == 0:
-        torch.save(state, out)
         said = {"losses": losses, "global_steps": engine.global_steps, "data_cursor": client.get("data_cursor")}
         out.with_suffix(".json").write_text(json.dumps(said))
 

@@ -3,8 +3,10 @@
     .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--output docs/measured/deepspeed.json]
 
 Makes checkpoints with DeepSpeed in an environment of its own (made here when no --python is given), imports each,
-exports it in the universal form, and lets DeepSpeed engines of ZeRO 1 and 3, on 1 and 2 ranks, load that and train 4
-steps. What they hold is compared bit for bit with the save. DeepSpeed's own conversion is loaded beside it.
+exports it in the universal form and in the own forms of ZeRO 1 (also with a pipeline) and 3, and lets DeepSpeed engines
+load that and train 4 steps; of the own forms without a word of a universal checkpoint. What they hold is compared bit
+for bit with the save, and their losses with those of the run that never stopped. DeepSpeed's own conversion is loaded
+beside it.
 """
 
 import argparse
@@ -14,7 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ PACKAGES = ("torch", "numpy", "setuptools", "wheel", "packaging", "ninja", "psut
 KINDS = {"zero1_pp2_dp2": (4, "1", "2"), "zero2_dp2": (2, "2", "1"), "zero3_dp2": (2, "3", "1")}
 TARGETS = ((1, 1), (1, 2), (3, 1), (3, 2))
 """(ZeRO stage, ranks) of the engines that load."""
+OWN = ((1, 1, 1), (1, 2, 1), (1, 2, 2), (1, 4, 2), (3, 1, 1), (3, 2, 1))
+"""(ZeRO stage, ranks, pipeline stages) of the engines that load their stage's own form."""
 
 
 def make_environment(folder: Path) -> Path:
@@ -71,20 +75,35 @@ def saved_values(save: Path) -> dict[str, torch.Tensor]:
     return {shard.name: shard.tensor for shard in shards}
 
 
-def load_case(python: Path, folder: Path, stage: int, num_ranks: int, expected: Mapping[str, torch.Tensor]) -> Any:
-    """What an engine found in the universal checkpoint below `folder`, and how it went on."""
-    out = folder / f"held_{stage}_{num_ranks}.pt"
-    trouble = run_program(python, num_ranks, "load", str(stage), str(folder), "step3_universal", str(out))
+def load_case(
+    python: Path,
+    folder: Path,
+    stage: int,
+    num_ranks: int,
+    expected: Mapping[str, torch.Tensor],
+    straight: Sequence[float],
+    pp: int | None = None,
+) -> Any:
+    """What an engine found in the checkpoint below `folder`, and how it went on; of its own form with `pp` stages."""
+    out = folder / f"held_{stage}_{num_ranks}"
+    words = ("load", "step3_universal") if pp is None else ("own", "step3")
+    more = [] if pp is None else [str(pp)]
+    trouble = run_program(python, num_ranks, words[0], str(stage), str(folder), words[1], str(out), *more)
     if trouble is not None:
         errors = [line.strip() for line in trouble.splitlines() if "Error" in line and "error_file" not in line]
         return {"loads": False, "said": errors[0] if errors else trouble[-200:]}
-    held = torch.load(out, weights_only=True)
+    held: dict[str, torch.Tensor] = {}
+    for rank in range(num_ranks):
+        held.update(torch.load(out.with_suffix(f".{rank}.pt"), weights_only=True))
     unequal = [name for name in {*held, *expected} if name not in held or not torch.equal(held[name], expected[name])]
     said = json.loads(out.with_suffix(".json").read_text())
-    return {"loads": True, "num_tensors": len(held), "num_unequal": len(unequal), **said}
+    goes_on = said["losses"] == list(straight)
+    return {"loads": True, "num_tensors": len(held), "num_unequal": len(unequal), "losses_equal": goes_on, **said}
 
 
-def theirs_case(python: Path, place: Path, made: Path, stage: int, num_ranks: int, expected: Any) -> Any:
+def theirs_case(
+    python: Path, place: Path, made: Path, stage: int, num_ranks: int, expected: Any, straight: Sequence[float]
+) -> Any:
     """The same with the conversion that DeepSpeed itself makes."""
     folder = place / "theirs"
     if not folder.exists():
@@ -95,13 +114,29 @@ def theirs_case(python: Path, place: Path, made: Path, stage: int, num_ranks: in
         subprocess.run(
             [*command, "--num_merge_workers", "1", *inject], check=True, env=environment, capture_output=True
         )
-    return load_case(python, folder, stage, num_ranks, expected)
+    return load_case(python, folder, stage, num_ranks, expected, straight)
+
+
+def own_cases(python: Path, place: Path, saved: Path, expected: Any, straight: Sequence[float]) -> dict[str, Any]:
+    """Each engine of OWN with the files of its own form that were written of a save."""
+    found = {}
+    for stage, num_ranks, pp in OWN:
+        folder = place / f"{saved.parent.name}_own_{stage}_{num_ranks}_{pp}"
+        form = Form.ZERO_1 if stage == 1 else Form.ZERO_3
+        checkpoint.export_checkpoint(
+            saved, folder / "step3", form=form, foreign=Foreign(), num_ranks=num_ranks, stages=str(pp)
+        )
+        name = f"own form of ZeRO {stage} on {num_ranks}" + (f" in {pp} stages" if pp > 1 else "")
+        found[name] = load_case(python, folder, stage, num_ranks, expected, straight, pp)
+        print(saved.parent.name, name, found[name], flush=True)
+    return found
 
 
 def main() -> None:
     """The console program."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", type=Path, help="of an environment that has DeepSpeed")
+    parser.add_argument("--own", action="store_true", help="only the own forms of ZeRO 1 and 3")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "measured" / "deepspeed.json")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -116,15 +151,17 @@ def main() -> None:
             universal = place / f"{kind}_universal"
             checkpoint.export_checkpoint(saved, universal / "step3_universal", form=Form.UNIVERSAL, foreign=Foreign())
             expected = saved_values(saved)
-            results[kind] = {"never stopped": json.loads((made / "straight.json").read_text())}
-            for target, ranks in TARGETS:
+            straight = json.loads((made / "straight.json").read_text())
+            results[kind] = {"never stopped": straight}
+            results[kind].update(own_cases(python, place, saved, expected, straight))
+            for target, ranks in () if asked.own else TARGETS:
                 name = f"into ZeRO {target} on {ranks}"
-                results[kind][name] = load_case(python, universal, target, ranks, expected)
+                results[kind][name] = load_case(python, universal, target, ranks, expected, straight)
                 print(kind, name, results[kind][name], flush=True)
-            if kind != "zero2_dp2":
+            if kind != "zero2_dp2" and not asked.own:
                 for target, ranks in ((1, 2), (3, 2)):
                     name = f"DeepSpeed's own conversion into ZeRO {target} on {ranks}"
-                    results[kind][name] = theirs_case(python, place / kind, made, target, ranks, expected)
+                    results[kind][name] = theirs_case(python, place / kind, made, target, ranks, expected, straight)
                     print(kind, name, results[kind][name], flush=True)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     body = {"commit": commit, "torch": torch.__version__, "seed": 7, "results": results}

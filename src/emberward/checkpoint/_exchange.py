@@ -11,11 +11,13 @@ from emberward.checkpoint._convert_save import plan_save, point_to, source_stamp
 from emberward.checkpoint._foreign._family import Family, read_family
 from emberward.checkpoint._foreign._hugging_face import plan_hugging_face
 from emberward.checkpoint._foreign._merge import Reading
+from emberward.checkpoint._foreign._native_cut import Stages
 from emberward.checkpoint._foreign._open import open_source, step_in_name
 from emberward.checkpoint._foreign._problems import not_understood
 from emberward.checkpoint._foreign._replicas import Replicas
 from emberward.checkpoint._foreign._source import Form, Source
 from emberward.checkpoint._foreign._write_dcp import plan_dcp
+from emberward.checkpoint._foreign._write_native import plan_native
 from emberward.checkpoint._foreign._write_universal import plan_universal
 from emberward.checkpoint._format import DType
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
@@ -123,18 +125,22 @@ def export_checkpoint(
     max_shard_bytes: int = DEFAULT_SHARD_BYTES,
     dtype: DType | None = None,
     num_ranks: int | None = None,
+    stages: str = "1",
     num_workers: int | None = None,
     told: Told = silent,
 ) -> Exchanged:
     """The folder `result` in another program's form, made of a checkpoint of any form.
 
     The family is the one asked for, else the one with which the source was imported. `config` is Hugging Face's
-    ``config.json``; `max_shard_bytes` and `dtype` are for that form alone. Blocks; goes on where a killed one stopped.
+    ``config.json``; `max_shard_bytes` and `dtype` are for that form alone. `num_ranks` files are written in the forms
+    that have one a rank; `stages` (a number, or the first layer of each: ``0,5,9``) cuts DeepSpeed's ZeRO 1 for a
+    pipeline. Blocks; goes on where a killed one stopped.
     """
     reading = foreign.reading()
     source = open_source(path, reading)
     family = reading.family or _family_of(source, form)
     stamp = source_stamp(source)
+    ranks = num_ranks or max(1, source.num_ranks)
     match form:
         case Form.HUGGING_FACE:
             plan = plan_hugging_face(
@@ -149,12 +155,15 @@ def export_checkpoint(
         case Form.UNIVERSAL:
             plan = plan_universal(source, result, family, stamp)
         case Form.DCP:
-            plan = plan_dcp(source, result, num_ranks=num_ranks or max(1, source.num_ranks), stamp=stamp)
+            plan = plan_dcp(source, result, num_ranks=ranks, stamp=stamp)
+        case Form.ZERO_1 | Form.ZERO_3:
+            cut = Stages.parse(stages)
+            plan = plan_native(source, result, family, stamp, form=form, num_ranks=ranks, stages=cut)
         case Form.EMBERWARD | Form.DEEPSPEED:
             raise not_understood(
                 "this form is not written",
                 where="--form",
-                expected=f"{Form.HUGGING_FACE}, {Form.UNIVERSAL} (for any ZeRO stage) or {Form.DCP}",
+                expected=", ".join(sorted(set(Form) - {Form.EMBERWARD, Form.DEEPSPEED})),
                 found=form.value,
                 next="emberward checkpoint import writes Emberward's own form",
             )
@@ -164,7 +173,7 @@ def export_checkpoint(
 
 def _family_of(source: Source, form: Form) -> Family | None:
     """The family that a source was imported with, when it is to go back to where it came from; else None."""
-    kept = {Form.HUGGING_FACE: "huggingface", Form.UNIVERSAL: "deepspeed"}.get(form)
+    kept = {Form.HUGGING_FACE: "huggingface", Form.DCP: None}.get(form, "deepspeed")
     name = source.meta.get(kept, {}).get("family") if kept is not None else None
     return None if name is None else read_family(name)
 

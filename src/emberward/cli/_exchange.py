@@ -27,6 +27,11 @@ DtypeOption = Annotated[str | None, typer.Option("--dtype", help="Convert floats
 RanksOption = Annotated[int | None, typer.Option("--ranks", min=1, help="For how many readers it is cut.")]
 WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="Threads; one a processor by default.")]
 
+StagesOption = Annotated[
+    str, typer.Option("--stages", help="Of a DeepSpeed pipeline: how many, or the first layer of each, as 0,5,9.")
+]
+
+PLAIN = Foreign()
 _EVERY_S = 2.0
 _MAX_SHOWN = 20
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
@@ -71,18 +76,47 @@ def import_verb(
 ) -> None:
     """Makes a save of a checkpoint of another program. Goes on where a killed one stopped. Needs no torch."""
 
+    _make_save(
+        "import",
+        lambda: source,
+        to,
+        lambda made: f"emberward checkpoint show {made}",
+        foreign=Foreign(family=family, replicas=replicas, vocab_size=vocab_size),
+        step=step,
+        ranks=ranks,
+        dtype=dtype,
+        workers=workers,
+        is_json=is_json,
+    )
+
+
+def _make_save(
+    verb: str,
+    find: Callable[[], Path],
+    to: Path,
+    hint: Callable[[Path], str],
+    *,
+    foreign: Foreign = PLAIN,
+    step: int | None = None,
+    ranks: int | None,
+    dtype: str | None,
+    workers: int | None,
+    is_json: bool,
+) -> None:
+    """What import and reshape share: both make a save, of whatever the source is."""
+
     def work(screen: Screen) -> int:
         made = checkpoint.import_checkpoint(
-            source,
+            find(),
             to,
-            foreign=Foreign(family=family, replicas=replicas, vocab_size=vocab_size),
+            foreign=foreign,
             step=step,
             num_ranks=ranks,
             dtype=parse_dtype(dtype),
             num_workers=workers,
-            told=Progress("import", screen.complain),
+            told=Progress(verb, screen.complain),
         )
-        return _tell(made, screen, f"emberward checkpoint show {made.written.path}")
+        return _tell(made, screen, hint(made.written.path))
 
     guarded(work, is_json=is_json)
 
@@ -97,6 +131,7 @@ def export_verb(
     dtype: DtypeOption = None,
     max_shard_size: Annotated[str, typer.Option("--max-shard-size", help="Of a Hugging Face file: 5GB.")] = "5GB",
     ranks: RanksOption = None,
+    stages: StagesOption = "1",
     workers: WorkersOption = None,
     is_json: JsonOption = False,
 ) -> None:
@@ -113,12 +148,15 @@ def export_verb(
             max_shard_bytes=parse_bytes(max_shard_size),
             dtype=parse_dtype(dtype),
             num_ranks=ranks,
+            stages=stages,
             num_workers=workers,
             told=Progress("export", screen.complain),
         )
         hints = {
             Form.HUGGING_FACE: f"transformers.AutoModelForCausalLM.from_pretrained({str(to)!r})",
             Form.UNIVERSAL: f'DeepSpeed: "checkpoint": {{"load_universal": true}}, load_checkpoint({str(to.parent)!r})',
+            Form.ZERO_1: f"DeepSpeed, on as many ranks and stages: load_checkpoint({str(to.parent)!r})",
+            Form.ZERO_3: f"DeepSpeed, on as many ranks: load_checkpoint({str(to.parent)!r})",
             Form.DCP: f"torch.distributed.checkpoint.load(state_dict, checkpoint_id={str(to)!r})",
         }
         lacks_config = form is Form.HUGGING_FACE and not (to / "config.json").exists()
@@ -138,18 +176,16 @@ def reshape_verb(
 ) -> None:
     """Copies a save, cut for another number of ranks: same tensors, same digests, one file a rank. Needs no torch."""
 
-    def work(screen: Screen) -> int:
-        made = checkpoint.reshape(
-            find_save(source),
-            to,
-            num_ranks=ranks,
-            dtype=parse_dtype(dtype),
-            num_workers=workers,
-            told=Progress("reshape", screen.complain),
-        )
-        return _tell(made, screen, f"emberward checkpoint diff {find_save(source)} {made.written.path}")
-
-    guarded(work, is_json=is_json)
+    _make_save(
+        "reshape",
+        lambda: find_save(source),
+        to,
+        lambda made: f"emberward checkpoint diff {find_save(source)} {made}",
+        ranks=ranks,
+        dtype=dtype,
+        workers=workers,
+        is_json=is_json,
+    )
 
 
 def diff_verb(

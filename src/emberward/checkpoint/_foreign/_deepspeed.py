@@ -230,6 +230,12 @@ def without_state(file: TorchFile, optimizer: Mapping[str, Any]) -> dict[str, An
         if key in ("single_partition_of_fp32_groups", "fp32_flat_groups", "param_slice_mappings"):
             continue
         if key in ("base_optimizer_state", "optimizer_state_dict") and isinstance(value, dict):
-            value = {**value, "state": {}}
+            value = {**value, "state": _plain_steps(value.get("state") or {})}
         kept[key] = file.placed(value, f"/optimizer/{key}")
     return kept
+
+
+def _plain_steps(state: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The count of updates where it is a number: some optimizers keep it so, and take no tensor back."""
+    steps = {index: own.get("step") for index, own in state.items() if isinstance(own, dict)}
+    return {index: {"step": step} for index, step in steps.items() if isinstance(step, int)}

@@ -30,3 +30,10 @@ def no_rule(
 ) -> ConfigError:
     """K114: the model family does not say how a tensor is named, split or joined."""
     return ConfigError(what, code="K114", where=where, expected=expected, found=found, next=next)
+
+
+def not_writable(
+    what: str, *, where: str, expected: str | None = None, found: str | None = None, next: str | None = None
+) -> ConfigError:
+    """K120: the source does not tell what a form needs, or cannot be cut as it was asked for."""
+    return ConfigError(what, code="K120", where=where, expected=expected, found=found, next=next)

@@ -20,6 +20,8 @@ class Form(StrEnum):
     EMBERWARD = "emberward"
     DEEPSPEED = "deepspeed"
     UNIVERSAL = "deepspeed-universal"
+    ZERO_1 = "deepspeed-zero1"
+    ZERO_3 = "deepspeed-zero3"
     DCP = "dcp"
     HUGGING_FACE = "huggingface"
 

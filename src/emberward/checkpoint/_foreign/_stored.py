@@ -7,6 +7,7 @@ regions. Cutting, joining and renaming are sums on boxes; bytes move once, from 
 is written, a few megabytes at a time.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -141,3 +142,32 @@ def from_flat(flat: Stored, start: int, name: str, shape: tuple[int, ...]) -> St
             regions.append(replace(region, box=box, offset=offset, strides=row_major(box_shape(box))))
             offset += volume(box) * item_bytes
     return Stored(name=name, dtype=flat.dtype, shape=shape, regions=tuple(regions))
+
+
+def flattened(stored: Stored) -> Stored:
+    """The tensor's elements in row-major order, as a tensor with one dim. Pure; the inverse of `from_flat`.
+
+    A region becomes as many as it has rows that do not follow on one another, in the tensor or in the file.
+    """
+    steps, regions = row_major(stored.shape), []
+    for region in stored.regions:
+        lengths = box_shape(region.box)
+        inner = max(0, len(lengths) - 1)  # the dims from `inner` on lie end to end in both
+        while inner > 0 and lengths[inner] == stored.shape[inner] and _follows(region.strides, lengths, inner):
+            inner -= 1
+        length = math.prod(lengths[inner:])
+        for outer in itertools.product(*(range(n) for n in lengths[:inner])):
+            corner = [
+                start + at for (start, _), at in zip(region.box, (*outer, *(0 for _ in lengths[inner:])), strict=True)
+            ]
+            begin = sum(at * step for at, step in zip(corner, steps, strict=True))
+            ahead = sum(at * stride for at, stride in zip(outer, region.strides, strict=False))
+            stride = region.strides[-1:] or (1,)
+            offset = region.offset + ahead * stored.dtype.item_bytes
+            regions.append(replace(region, box=((begin, begin + length),), offset=offset, strides=stride))
+    return replace(stored, shape=(stored.num_elements,), regions=tuple(regions))
+
+
+def _follows(strides: Sequence[int], lengths: Sequence[int], dim: int) -> bool:
+    """Whether rows along `dim` follow on one another in the file."""
+    return strides[dim - 1] == strides[dim] * lengths[dim]

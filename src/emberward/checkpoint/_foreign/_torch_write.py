@@ -142,7 +142,7 @@ class Archive:
         write_bytes(self._file, data)
 
     def _flush(self) -> None:
-        write_bytes(self._file, self._pending)
+        write_bytes(self._file, memoryview(self._pending))
         self._pending = bytearray()
 
 

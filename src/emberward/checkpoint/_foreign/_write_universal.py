@@ -28,7 +28,7 @@ from emberward.checkpoint._format import DType
 from emberward.checkpoint._storage import DISK, write_new
 
 _MODEL_FILES = ("mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt")
-_DS_VERSION = "0.19.8"
+DS_VERSION = "0.19.8"
 """The version whose layout is written; DeepSpeed asks that there be one."""
 
 
@@ -96,9 +96,9 @@ def plan_universal(source: Source, result: Path, family: Family | None, stamp: S
     files = [_param_file(param, kind, stored) for param in trained for kind, stored in _kinds(param)]
     files += [_step_file(param, step) for param in trained]
     optimizer = _optimizer(source, trained, step)
-    files.append(_file("zero/optimizer_state.pt", "optimizer_state", optimizer))
+    files.append(torch_out("zero/optimizer_state.pt", "optimizer_state", optimizer))
     states = _states(source, trained)
-    files += [_file(name, name.removesuffix(".pt"), states) for name in _MODEL_FILES]
+    files += [torch_out(name, name.removesuffix(".pt"), states) for name in _MODEL_FILES]
 
     def finish(_aside: Path, _results: Mapping[str, Mapping[str, Any]]) -> None:
         pointer = result.parent / "latest_universal"
@@ -113,7 +113,8 @@ def _kinds(param: Theirs) -> list[tuple[str, Stored]]:
     return [("fp32", param.weight), *param.moments.items()]
 
 
-def _file(path: str, name: str, tree: Any) -> OutFile:
+def torch_out(path: str, name: str, tree: Any) -> OutFile:
+    """A torch file to write, out of a tree with stored tensors."""
     return OutFile(name=path, num_bytes=tensor_bytes(tree), write=_TorchFile(name=name, tree=tree))
 
 
@@ -126,25 +127,26 @@ def _param_file(param: Theirs, kind: str, stored: Stored) -> OutFile:
             tree["param_n_sub_params"] = rule.parts
         if rule.is_vocab:
             tree["vocab_tensor"] = True
-    return _file(f"zero/{param.name}/{kind}.pt", kind, tree)
+    return torch_out(f"zero/{param.name}/{kind}.pt", kind, tree)
 
 
 def _step_file(param: Theirs, step: float) -> OutFile:
-    return _file(f"zero/{param.name}/step.pt", "step", _scalar(step))
+    return torch_out(f"zero/{param.name}/step.pt", "step", scalar_of(step))
 
 
-def _scalar(value: float) -> Stored:
+def scalar_of(value: float) -> Stored:
+    """A tensor of that one number."""
     return whole("step", DType.F32, (), np.array(value, dtype="<f4").tobytes())
 
 
-def _kept(source: Source, part: str) -> dict[str, Any]:
+def kept_tree(source: Source, part: str) -> dict[str, Any]:
     """What DeepSpeed itself said when the source came from it; empty otherwise."""
     tree = from_json(source.meta.get("deepspeed", {}).get(part, {}), lambda name: source.tensors[name])
     assert isinstance(tree, dict)
     return tree
 
 
-def _groups(source: Source, params: Sequence[Theirs]) -> list[list[str]]:
+def groups_for(source: Source, params: Sequence[Theirs]) -> list[list[str]]:
     """Names of the parameters of each optimizer group: as DeepSpeed had them, else all in one."""
     known = {param.name for param in params}
     groups = [[name for name in group if name in known] for group in source.meta.get("deepspeed", {}).get("groups", [])]
@@ -153,8 +155,21 @@ def _groups(source: Source, params: Sequence[Theirs]) -> list[list[str]]:
 
 def _states(source: Source, params: Sequence[Theirs]) -> dict[str, Any]:
     shapes = {param.name: Size(param.weight.shape) for param in params}
+    return {
+        **fresh_states(source),
+        **kept_tree(source, "states"),
+        "module": None,
+        "optimizer": None,
+        "mp_world_size": 1,
+        "checkpoint_parallel_dimensions": {"pp_degree": 1, "tp_degree": 1},
+        "param_shapes": [OrderedDict((name, shapes[name]) for name in group) for group in groups_for(source, params)],
+    }
+
+
+def fresh_states(source: Source) -> dict[str, Any]:
+    """What DeepSpeed asks of a model's file beside the weights, where the source did not come from it."""
     step = source.step or 0
-    fresh: dict[str, Any] = {
+    return {
         "buffer_names": [],
         "optimizer": None,
         "frozen_param_shapes": None,
@@ -168,16 +183,7 @@ def _states(source: Source, params: Sequence[Theirs]) -> dict[str, Any]:
         "global_samples": source.meta.get("consumed_samples") or 0,
         "dp_world_size": 1,
         "ds_config": {},
-        "ds_version": _DS_VERSION,
-    }
-    return {
-        **fresh,
-        **_kept(source, "states"),
-        "module": None,
-        "optimizer": None,
-        "mp_world_size": 1,
-        "checkpoint_parallel_dimensions": {"pp_degree": 1, "tp_degree": 1},
-        "param_shapes": [OrderedDict((name, shapes[name]) for name in group) for group in _groups(source, params)],
+        "ds_version": DS_VERSION,
     }
 
 
@@ -187,17 +193,17 @@ def _optimizer(source: Source, params: Sequence[Theirs], step: float) -> dict[st
     What the source does not know (the clip, the loss scale) is left out: an engine then keeps what its own
     configuration says. A clip of 0 in place of none would switch clipping off in an engine of ZeRO 1.
     """
-    kept = _kept(source, "optimizer")
+    kept = kept_tree(source, "optimizer")
     base = kept.pop("base_optimizer_state", None) or kept.pop("optimizer_state_dict", None) or {}
     groups = kept.get("param_groups") or base.get("param_groups") or _param_groups(source, params)
     stage = Instance(of=Global(module="deepspeed.runtime.zero.config", name="ZeroStageEnum"), args=(1,), is_called=True)
     return {
-        "ds_version": _DS_VERSION,
+        "ds_version": DS_VERSION,
         **kept,
         "zero_stage": stage,
         "param_groups": groups,
         "optimizer_state_dict": {
-            "state": {index: {"step": _scalar(step)} for index in range(len(groups))},
+            "state": {index: {"step": scalar_of(step)} for index in range(len(groups))},
             "param_groups": groups,
         },
     }
@@ -205,4 +211,4 @@ def _optimizer(source: Source, params: Sequence[Theirs], step: float) -> dict[st
 
 def _param_groups(source: Source, params: Sequence[Theirs]) -> list[dict[str, Any]]:
     """A group for DeepSpeed to match with its own: it keeps its own keys where this has none."""
-    return [{"params": [index]} for index, _ in enumerate(_groups(source, params))]
+    return [{"params": [index]} for index, _ in enumerate(groups_for(source, params))]
