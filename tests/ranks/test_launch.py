@@ -81,6 +81,14 @@ def using(path) -> list[list[str]]:
     return lines
 
 
+def flip_a_byte(save) -> None:
+    """Damages the biggest file of a save."""
+    biggest = max(save.rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    data = bytearray(biggest.read_bytes())
+    data[len(data) // 2] ^= 1
+    biggest.write_bytes(data)
+
+
 def wait_for_step(started: Started, place, name: str, step: int, wait_until) -> None:
     shelf = place / "runs" / name
 
@@ -188,10 +196,12 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
 
 
 def test_a_stopped_rank_is_named_ended_and_resumed_by_itself_bitwise(straight, place, wait_until):
+    """Its last save is damaged too: nobody is there to be asked, so that the run goes on from the one before."""
     started = Started(place, *command("stuck", "--restarts", "1", "--act-after", "1"))
-    wait_for_step(started, place, "stuck", SAVE_EVERY + 5, wait_until)
+    wait_for_step(started, place, "stuck", 2 * SAVE_EVERY + 5, wait_until)
     path = folder_of(place, "stuck")
     os.kill(json.loads((path / "ranks" / "rank00001.json").read_text())["pid"], signal.SIGSTOP)
+    flip_a_byte(path / "checkpoints" / f"step-{2 * SAVE_EVERY:08d}")
     code, out, err = started.end()
     assert (code, using(path)) == (0, []), out + err
     assert curve(path) == curve(folder_of(place, "straight"))
@@ -200,8 +210,12 @@ def test_a_stopped_rank_is_named_ended_and_resumed_by_itself_bitwise(straight, p
     found = [json.loads(line) for line in (path / "findings.jsonl").read_text().splitlines()]
     errors = [each for each in found if each["severity"] == "error"]
     assert [(each["cause"], each["culprit_ranks"], each["attempt"]) for each in errors] == [("stopped", [1], 1)]
+    (damage,) = [each for each in found if each["code"] == "K101"]
+    assert damage["severity"] == "warning"
+    assert damage["message"].startswith("step-00000020 is damaged")
+    assert damage["message"].endswith("; the run goes on from step-00000010")
     assert len(list((path / "events" / "attempt-0001").glob("rank*.ring"))) == 2
-    assert "restart 1 of 1 from the save of step 10" in out.splitlines()
+    assert "restart 1 of 1 from the save of step 20" in out.splitlines()
 
 
 def test_interrupted_and_terminated_runs_save_and_leave_nothing_behind(place, wait_until):
@@ -274,10 +288,7 @@ def test_saves_are_listed_shown_and_proved_without_torch(straight, place, tmp_pa
 def test_a_changed_byte_is_found(straight, place, tmp_path):
     save = tmp_path / "checkpoints" / f"step-{STEPS:08d}"
     shutil.copytree(folder_of(place, "straight") / "checkpoints" / save.name, save)
-    biggest = max(save.rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
-    data = bytearray(biggest.read_bytes())
-    data[len(data) // 2] ^= 1
-    biggest.write_bytes(data)
+    flip_a_byte(save)
     said = emberward("checkpoint", "verify", str(save), "--json", cwd=place, **without_torch(tmp_path / "blocked"))
     assert said.code == 1
     assert {finding["code"] for finding in said.document["findings"]} == {"K101"}

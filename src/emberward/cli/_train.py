@@ -130,7 +130,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
     first_steps = FirstSteps(page, resolved, start.folder, screen)
     result = _launch_again(start, resolved, options, screen, first_steps)
     first_steps.say()
-    return _end(start, result, options, screen)
+    return leave(start.folder, result, options, screen)
 
 
 def _prepared(recipe: Recipe, screen: Screen) -> Manifest:
@@ -220,7 +220,7 @@ def _launch_again(
     ends: list[AttemptEnd] = []
     why = start.why
     while True:
-        result = _launch(start, resolved, options, screen, why, first_steps)
+        result = _launch(start, resolved, options, screen, why, first_steps, is_restart=bool(ends))
         saved = newest_save(start.folder)
         codes = tuple(finding.code for finding in result.findings)
         ends.append(AttemptEnd(outcome=result.outcome, codes=codes, saved_step=None if saved is None else saved[0]))
@@ -236,7 +236,14 @@ def _launch_again(
 
 
 def _launch(
-    start: Start, resolved: Resolved, options: TrainOptions, screen: Screen, why: str, first_steps: FirstSteps
+    start: Start,
+    resolved: Resolved,
+    options: TrainOptions,
+    screen: Screen,
+    why: str,
+    first_steps: FirstSteps,
+    *,
+    is_restart: bool,
 ) -> LaunchResult:
     folder = start.folder
     plan = LaunchPlan(
@@ -249,6 +256,7 @@ def _launch(
         grace_s=options.grace_s,
         oversight=options.oversight,
         kill_switch=options.kill_switch,
+        is_restart=is_restart,
     )
 
     def tell(finding: Finding) -> None:
@@ -290,12 +298,18 @@ def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) ->
     return [report, saves, f"{again} --fresh"]
 
 
-def _end(start: Start, result: LaunchResult, options: TrainOptions, screen: Screen) -> int:
-    report = read_run(start.folder)
-    commands = next_commands(options, start.folder, is_done=result.outcome is Outcome.DONE)
+def leave(folder: RunFolder, result: LaunchResult, options: TrainOptions, screen: Screen) -> int:
+    """The exit code of a training that ended, after its summary was shown."""
+    report = read_run(folder)
+    commands = next_commands(options, folder, is_done=result.outcome is Outcome.DONE)
     screen.say("")
     screen.say(run_text(report, next_commands=commands))
     if result.death is not None:
         screen.say(result.death)
-    screen.document(result.findings, **run_json(report), exit_code=result.exit_code)
-    return result.exit_code
+    # What a run found and went on from counts at its end as it does in `emberward report`.
+    is_done = result.outcome is Outcome.DONE
+    findings, code = (
+        (report.findings, exit_code_of(report.findings)) if is_done else (result.findings, result.exit_code)
+    )
+    screen.document(findings, **run_json(report), exit_code=code)
+    return code

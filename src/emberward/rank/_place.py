@@ -15,7 +15,8 @@ FIRST_SPECIAL_STEP = 0xFFFFFFF0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """This rank among the others. `is_supervised`: Emberward's own launcher started it and reads its exit code.
+    """This rank among the others. `is_supervised`: Emberward's own launcher started it and reads its exit code;
+    `is_relaunched`: it did so by itself, after an attempt that failed.
 
     `launch` names the launch, as far as its launcher does, and `attempt` tells its starts apart.
     """
@@ -31,11 +32,13 @@ class Place:
     is_under_agent: bool
     launch: str | None = None
     attempt: str = "0"
+    is_relaunched: bool = False
 
     @property
     def is_restart(self) -> bool:
-        """Whether the same launch started this rank before: torchrun's restart, or a job that SLURM requeued."""
-        return self.attempt != "0"
+        """Whether the same launch started this rank before: our launcher's or torchrun's restart, or a job that SLURM
+        requeued."""
+        return self.is_relaunched or self.attempt != "0"
 
     @property
     def must_host_store(self) -> bool:
@@ -65,6 +68,7 @@ def read_place(environment: Mapping[str, str], *, host: str) -> Place:
                 is_under_agent=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
                 launch=environment.get("TORCHELASTIC_RUN_ID"),
                 attempt=environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
+                is_relaunched=supervised and environment.get("EMBERWARD_RELAUNCHED") == "1",
             )
         if "SLURM_PROCID" in environment and _is_started_by_srun(environment):
             step = int(environment["SLURM_STEP_ID"])

@@ -40,11 +40,12 @@ def agent_command(*, folder: RunFolder, num_ranks: int, attempt: int, python: st
     )
 
 
-def agent_environment(base: Mapping[str, str], *, marker: str) -> dict[str, str]:
+def agent_environment(base: Mapping[str, str], *, marker: str, is_restart: bool = False) -> dict[str, str]:
     """The environment of the agent and its ranks: `base` with what ranks need and what keeps torch quiet.
 
     OMP_NUM_THREADS is 1 unless it is set: ranks share the cores, and torchrun would set it with a banner. `marker`
-    lets the launcher find every process of this launch again.
+    lets the launcher find every process of this launch again. `is_restart`: nobody is there to be asked, so that ranks
+    pass over a damaged save.
     """
     return {
         "OMP_NUM_THREADS": "1",
@@ -52,6 +53,7 @@ def agent_environment(base: Mapping[str, str], *, marker: str) -> dict[str, str]
         "PYTHONUNBUFFERED": "1",
         **base,
         "EMBERWARD_SUPERVISED": "1",
+        "EMBERWARD_RELAUNCHED": "1" if is_restart else "0",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(AGENT_SHUTDOWN_S),
         MARKER: marker,
     }

@@ -43,7 +43,8 @@ class LaunchPlan:
 
     `command` is the agent's argv; `environment` what it starts from; `why` a few words for the diary (new, resume);
     `config` a digest of the resolved recipe. `grace_s` bounds the time that ranks have to save after a stop was asked.
-    `kill_switch`: the file that stops the run; None for the one beside the runs of its name.
+    `kill_switch`: the file that stops the run; None for the one beside the runs of its name. `is_restart`: the launcher
+    makes this attempt by itself, after one that failed.
     """
 
     folder: RunFolder
@@ -55,6 +56,7 @@ class LaunchPlan:
     grace_s: float = 120.0
     oversight: Oversight = NO_OVERSIGHT
     kill_switch: Path | None = None
+    is_restart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +364,7 @@ def _start_agent(plan: LaunchPlan, environment: Mapping[str, str], marker: str) 
     with plan.folder.agent_log.open("wb") as log:
         return subprocess.Popen(
             plan.command,
-            env=agent_environment(environment, marker=marker),
+            env=agent_environment(environment, marker=marker, is_restart=plan.is_restart),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -56,6 +56,15 @@ def test_a_requeued_job_is_the_same_launch_again():
     assert (first.launch, first.port) == (again.launch, again.port)
 
 
+def test_a_restart_by_our_launcher_is_one_and_its_first_start_is_none():
+    ours = {**TORCHRUN, "TORCHELASTIC_RESTART_COUNT": "0", "EMBERWARD_SUPERVISED": "1"}
+    assert read_place({**ours, "EMBERWARD_RELAUNCHED": "1"}, host="here").is_restart
+    assert not read_place({**ours, "EMBERWARD_RELAUNCHED": "0"}, host="here").is_restart
+    # A word that a shell inherited from somewhere says nothing about a job of torchrun's.
+    inherited = {**TORCHRUN, "TORCHELASTIC_RESTART_COUNT": "0", "EMBERWARD_RELAUNCHED": "1"}
+    assert not read_place(inherited, host="here").is_restart
+
+
 def test_nodes_with_different_numbers_of_tasks():
     uneven = {**SRUN, "SLURM_STEP_NUM_TASKS": "7", "SLURM_STEP_TASKS_PER_NODE": "3(x2),1"}
     sizes = [read_place({**uneven, "SLURM_NODEID": str(node)}, host="here").local_world_size for node in range(3)]
