@@ -27,7 +27,8 @@ REPAIR = "find what this line branches on: it must be the same on every rank; th
 class CertificateWatch:
     """Compares the calls of rank `rank` with `program`; does nothing when that is None or the policy is OFF.
 
-    Where the rank has a ring, the ring is told how far the rank has come.
+    Where the rank has a ring, the ring is told how far the rank has come. `is_supervised`: what stops the rank is
+    written down by its launcher, from the rank's failure file, with the attempt.
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class CertificateWatch:
         *,
         rank: int,
         policy: CertificatePolicy,
+        is_supervised: bool = False,
     ) -> None:
         self._folder = folder
         self._rank = rank
         self._policy = policy
+        self._is_supervised = is_supervised
         self._num_told = 0
         live = live_recorder()
         self.guard: Guard | None = None
@@ -93,7 +96,8 @@ class CertificateWatch:
         sys.stderr.flush()
         stops = self._policy is CertificatePolicy.STOP
         finding = error.to_finding() if stops else replace(error.to_finding(), severity=Severity.WARNING)
-        append_line(self._folder.findings, finding.to_json())
+        if not (stops and self._is_supervised):
+            append_line(self._folder.findings, finding.to_json())
         if stops:
             raise error
 

@@ -72,7 +72,13 @@ class Session:
             timeout=timedelta(seconds=recipe.timeout_s),
         )
         program = read_program(joined.folder, rank=place.rank, recipe=recipe_digest(joined.resolved))
-        watch = CertificateWatch(joined.folder, program, rank=place.rank, policy=recipe.log.certificate)
+        watch = CertificateWatch(
+            joined.folder,
+            program,
+            rank=place.rank,
+            policy=recipe.log.certificate,
+            is_supervised=place.is_supervised,
+        )
         with watch.watching():
             world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s)
             _write_rank_file(joined.folder, place, world)
