@@ -2,9 +2,10 @@
 
 Usage: python tools/campaign_resume.py [--seeds 10] [--ranks 8] [--only kills|grid] [--output docs/measured/resume.json]
 
-Kills: a run of the real ranks under torchrun (2 x 2 x 2 with 8 ranks) that saves beside the training; per seed a rank
-drawn at random is killed by SIGKILL at a random step, and the run is started again until it is done. Its curve (loss,
-gradient norm, samples) must be that of the run that nobody interrupted, bit for bit.
+Kills: a run of the real ranks under torchrun (2 x 2 x 2 with 8 ranks) that saves beside the training; per seed the next
+of its ranks, in a random order, is killed by SIGKILL at a random step, and the run is started again. One run takes all
+the kills. After each its curve (loss, gradient norm, samples) must be that of the run that nobody interrupted, bit for
+bit; at the end its last save too: every tensor, each rank's random state, the position in the data.
 Grid: every ordered pair of layouts. A save made under A is taken up under A and under B for 20 more steps; digests are
 compared on each load, the probe by its bound, and the two curves with each other. B's last save goes back to A.
 """
@@ -19,8 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -37,9 +41,9 @@ from ranks.runs import (  # type: ignore[import-not-found]  # noqa: E402
 )
 from ranks.save_cases import findings_of, train  # type: ignore[import-not-found]  # noqa: E402
 
-from emberward.checkpoint import latest, read_probe, relative_difference  # noqa: E402
+from emberward.checkpoint import latest, read_manifest, read_probe, relative_difference  # noqa: E402
 
-STEPS, INTERVAL, FIRST, MORE = 14, 3, 4, 20
+KILL_STEPS, MOST_STEPS, INTERVAL, FIRST, MORE = 48, 8, 3, 4, 20
 LAYOUTS: dict[str, dict[str, Any]] = {
     "dp2 tp2 pp2 zero1": {"dp": 2, "tp": 2, "pp": 2, "zero": 1, "accumulation": 4},
     "tp4": {"tp": 4, "accumulation": 2},
@@ -56,55 +60,119 @@ def wait_for(condition: Any, limit_s: float) -> None:
         time.sleep(0.02)
 
 
-def kill_one(path: Path, num_ranks: int, rng: random.Random) -> dict[str, Any]:
-    """Starts the run, kills a rank at a random step, and says at which step and what the newest save then was."""
-    at, victim = rng.randrange(1, STEPS), rng.randrange(num_ranks)
+def kill_one(path: Path, num_ranks: int, victim: int, rng: random.Random) -> dict[str, Any]:
+    """Goes on with the run, kills `victim` some random steps later, and says where and what the newest save then was.
+
+    The run itself must be what was straight so far: its curve is compared when it has ended.
+    """
+    begins = saved_step(path) or 0
+    at = min(begins + rng.randrange(1, MOST_STEPS + 1), KILL_STEPS - 2)
     process = start(path, num_ranks)
-    wait_for(lambda: len(metrics(path)) >= at or process.poll() is not None, 300)
+    wait_for(lambda: (last_step(path) >= at and is_of(process, path, victim)) or process.poll() is not None, 600)
     time.sleep(rng.random() * 0.3)  # within the step, or within the write of a save
-    pid = json.loads((path / "ranks" / f"rank{victim:05d}.json").read_text())["pid"]
     if process.poll() is None:
-        os.kill(pid, signal.SIGKILL)
-    code = process.wait(timeout=300)
+        os.kill(pid_of(path, victim), signal.SIGKILL)
+    code = process.wait(timeout=600)
+    done = last_step(path)
+    return {
+        "victim": victim,
+        "from_step": begins,
+        "done_steps": done,
+        "saved_step": saved_step(path),
+        "exit_code": code,
+    }
+
+
+def pid_of(path: Path, rank: int) -> int:
+    """The process of a rank, as it says itself."""
+    return int(json.loads((path / "ranks" / f"rank{rank:05d}.json").read_text())["pid"])
+
+
+def is_of(process: "subprocess.Popen[bytes]", path: Path, rank: int) -> bool:
+    """Whether the rank's file is of this start: an earlier one named another process, which is gone."""
+    try:
+        return any(child.pid == pid_of(path, rank) for child in psutil.Process(process.pid).children(recursive=True))
+    except (psutil.Error, OSError, ValueError):
+        return False
+
+
+def last_step(path: Path) -> int:
+    """The last step that the metrics hold."""
+    return max((int(line["step"]) for line in metrics(path)), default=0)
+
+
+def saved_step(path: Path) -> int | None:
+    """The step of the newest whole save."""
     newest = latest(path / "checkpoints")
-    saved = None if newest is None else int(newest.name.removeprefix("step-"))
-    done = len(metrics(path))
-    return {"victim": victim, "asked_step": at, "done_steps": done, "saved_step": saved, "exit_code": code}
+    return None if newest is None else int(newest.name.removeprefix("step-"))
 
 
-def kills(num_ranks: int, num_seeds: int, folder: Path) -> dict[str, Any]:
-    """What came of each seed."""
+def state(path: Path) -> dict[str, Any]:
+    """All that the last save holds: the digest of every tensor, each rank's random state too, and the counters."""
+    newest = latest(path / "checkpoints")
+    assert newest is not None, "a run that is done has a save"
+    manifest = read_manifest(newest)
+    counters = {key: manifest.meta[key] for key in ("consumed_samples", "consumed_tokens", "engine", "scheduler")}
+    return {"step": manifest.step, **counters, **{name: entry.digest for name, entry in manifest.tensors.items()}}
+
+
+def kills(num_ranks: int, num_seeds: int, folder: Path, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """What came of each seed. One run takes all the kills, one after the other, so that each costs one start.
+
+    `keep` is given what there is after each row.
+    """
     text = write_text(folder / "data" / "text")
     options = [
-        f"steps={STEPS}", f"save.interval={INTERVAL}", "evaluation.interval=null", "sample_tokens=0", "timeout_s=900",
-        *([f"layout.{axis}=2" for axis in ("dp", "tp", "pp")] if num_ranks == 8 else [f"layout.dp={num_ranks}"]),
+        f"steps={KILL_STEPS}", f"save.interval={INTERVAL}", "evaluation.interval=null", "sample_tokens=0",
+        "timeout_s=900",
+        *([f"layout.{axis}=2" for axis in ("dp", "tp", "pp")] if num_ranks == 8
+          else [f"layout.dp={num_ranks}", "layout.tp=1", "layout.pp=1"]),
     ]  # fmt: skip
     straight = make_run(folder / "straight", num_ranks, *options, text=text)
-    if start(straight, num_ranks).wait(timeout=600) != 0:
+    if start(straight, num_ranks).wait(timeout=1200) != 0:
         raise RuntimeError(logs(straight))
     expected, rows = curve(straight), []
+    path = make_run(folder / "killed", num_ranks, *options, text=text)
+    victims = random.Random("victims").sample(range(num_ranks), num_ranks)
     for seed in range(num_seeds):
-        rng = random.Random(seed)
-        path = make_run(folder / f"seed{seed}", num_ranks, *options, text=text)
-        row: dict[str, Any] = {"seed": seed, **kill_one(path, num_ranks, rng)}
-        again = start(path, num_ranks).wait(timeout=600)
+        row = {"seed": seed, **kill_one(path, num_ranks, victims[seed % num_ranks], random.Random(seed))}
         row["lost_steps"] = row["done_steps"] - (row["saved_step"] or 0)
-        row["exit_code_of_resume"], row["is_bitwise"] = again, again == 0 and curve(path) == expected
-        if again != 0:
-            sys.stderr.write(logs(path) + "\n")
-        row["findings"] = [finding["code"] for finding in findings_of(path)]
+        row["is_bitwise"] = curve(path) == expected[: row["done_steps"]]
         rows.append(row)
+        keep(summary_of_kills(num_ranks, rows, None))
         sys.stderr.write(f"seed {seed}: {row}\n")
-        shutil.rmtree(path)
+    code = start(path, num_ranks).wait(timeout=1200)
+    if code != 0:
+        sys.stderr.write(logs(path) + "\n")
+    end = {
+        "exit_code": code,
+        "is_curve_bitwise": curve(path) == expected,
+        "is_last_save_equal": state(path) == state(straight),
+        "num_random_states": sum(name.startswith("rng/") for name in state(straight)),
+        "findings": [finding["code"] for finding in findings_of(path)],
+    }
+    return summary_of_kills(num_ranks, rows, end)
+
+
+def summary_of_kills(num_ranks: int, rows: list[dict[str, Any]], end: dict[str, Any] | None) -> dict[str, Any]:
+    """The figures; `end` is None while kills are still to come."""
     return {
         "ranks": num_ranks,
-        "steps": STEPS,
+        "steps": KILL_STEPS,
         "save_interval": INTERVAL,
         "seeds": rows,
         "num_bitwise": sum(row["is_bitwise"] for row in rows),
         # The newest save may still be in flight when the rank dies: then the one before it is taken.
         "most_lost_steps": max(row["lost_steps"] for row in rows),
+        "end": end,
     }
+
+
+def is_good(found: dict[str, Any]) -> bool:
+    """Whether every killed run followed the straight one, to the last bit of the last save."""
+    end = found["end"]
+    ended_well = end["exit_code"] == 0 and end["is_curve_bitwise"] and end["is_last_save_equal"]
+    return bool(ended_well and found["num_bitwise"] == len(found["seeds"]))
 
 
 def worst(a: list[tuple[int, float, float, int]], b: list[tuple[int, float, float, int]]) -> tuple[float, float]:
@@ -201,10 +269,15 @@ def main() -> int:
                 "pairs": rows,
             }
         if options.only != "grid":
-            result["kills"] = {"commit": commit.strip(), **kills(options.ranks, options.seeds, folder)}
+
+            def keep(found: dict[str, Any]) -> None:
+                result["kills"] = {"commit": commit.strip(), "cores": os.cpu_count(), **found}
+                options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+            keep(kills(options.ranks, options.seeds, folder, keep))
     options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     sys.stdout.write(json.dumps({key: result[key] for key in result if key != "what"}, indent=2) + "\n")
-    return 0 if "kills" not in result or result["kills"]["num_bitwise"] == len(result["kills"]["seeds"]) else 1
+    return 0 if "kills" not in result or is_good(result["kills"]) else 1
 
 
 if __name__ == "__main__":
