@@ -18,7 +18,7 @@ from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._incident import incident_app
 from emberward.cli._report import acknowledge, bundle_run, report_run, watch_run
-from emberward.cli._rewind import rewind_options
+from emberward.cli._rewind import require_one_intent, rewind_options
 from emberward.cli._run import ActAfterOption, KillSwitchOption, NoRecordOption, NotifyOption, oversight_of, run_verb
 from emberward.cli._train import DEFAULT_RUNS, TrainOptions, train
 from emberward.runs import Intent
@@ -55,7 +55,9 @@ def train_verb(
     no_check: Annotated[bool, typer.Option("--no-check", help="Start without proving the recipe first.")] = False,
     restarts: Annotated[int, typer.Option("--restarts", min=0, help="How often to start again after a death.")] = 0,
     hardware: HardwareOption = None,
-    grace_s: Annotated[float, typer.Option("--grace-s", help="Seconds that ranks have to save after a stop.")] = 120.0,
+    grace_s: Annotated[
+        float, typer.Option("--grace-s", min=0.0, help="Seconds that ranks have to save after a stop.")
+    ] = 120.0,
     act_after_s: ActAfterOption = 60.0,
     notify: NotifyOption = None,
     kill_switch: KillSwitchOption = None,
@@ -69,7 +71,7 @@ def train_verb(
     is_json: JsonOption = False,
 ) -> None:
     """Check, launch, supervise, resume by itself, end with a summary. Overrides: a.b=c or --a.b c."""
-    intent = Intent.FRESH if fresh else Intent.RESUME if resume or run_id else Intent.AUTO
+    intent = Intent.FRESH if fresh else Intent.RESUME if resume or run_id is not None else Intent.AUTO
     options = TrainOptions(
         recipe=recipe,
         overrides=tuple(context.args),
@@ -89,6 +91,7 @@ def train_verb(
     )
 
     def run(screen: Screen) -> int:
+        require_one_intent(is_fresh=fresh, is_resume=resume, run_id=run_id)
         asked = rewind_options(
             rewind,
             skip_samples=skip_samples,

@@ -57,8 +57,27 @@ def rewind_options(
         )
     if step is None:
         return RewindOptions(wanted=None, why=why) if is_undone else None
-    wanted = Rewind(step=step, skip_samples=skip_samples or 0, lr_scale=lr_scale or 1.0, lr_steps=for_steps or 0)
+    wanted = Rewind(
+        step=step,
+        skip_samples=skip_samples or 0,
+        lr_scale=1.0 if lr_scale is None else lr_scale,
+        lr_steps=for_steps or 0,
+    )
     return RewindOptions(wanted=wanted, why=why)
+
+
+def require_one_intent(*, is_fresh: bool, is_resume: bool, run_id: str | None) -> None:
+    """Raises ConfigError C113 when the options ask for a new run and for an old one."""
+    if is_fresh and (is_resume or run_id is not None):
+        old = "--resume" if is_resume else f"--run-id {run_id}"
+        raise ConfigError(
+            f"--fresh and {old} contradict each other",
+            code="C113",
+            where="command line",
+            expected="one of them",
+            found=f"--fresh {old}",
+            next=f"leave --fresh out to go on with a run, or leave {old} out to start a new one",
+        )
 
 
 def rewound(start: Start, options: RewindOptions, *, is_dry: bool) -> Start:

@@ -30,7 +30,8 @@ def told(enter: Enter) -> Enter:
 class StepRecorder:
     """Keeps the events of the first `num_steps` steps of an attempt, then writes them as one trace and keeps no more.
 
-    Positions in a lane go on from step to step: the trace is one program run several times.
+    Positions in a lane go on from step to step: the trace is one program run several times. Rank 0 removes what an
+    earlier attempt left, maybe of more ranks: no rank ends a step, and writes, before rank 0 is in it.
     """
 
     def __init__(self, path: Path, *, rank: int, world_size: int, num_steps: int) -> None:
@@ -39,6 +40,9 @@ class StepRecorder:
         self._world_size = world_size
         self._num_left = num_steps
         self._events: list[Event] = []
+        if rank == 0:
+            for stale in path.parent.glob("rank*.jsonl"):
+                stale.unlink(missing_ok=True)
 
     @property
     def is_recording(self) -> bool:

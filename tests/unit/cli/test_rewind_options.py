@@ -2,7 +2,7 @@
 
 import pytest
 
-from emberward.cli._rewind import RewindOptions, rewind_options
+from emberward.cli._rewind import RewindOptions, require_one_intent, rewind_options
 from emberward.findings import ConfigError
 from emberward.runs import Rewind
 
@@ -53,3 +53,20 @@ def test_options_that_contradict_each_other_are_refused(given, text):
     with pytest.raises(ConfigError) as caught:
         options(**given)
     assert str(caught.value) == text
+
+
+def test_a_new_run_and_an_old_one_are_not_asked_for_at_once():
+    for is_resume, run_id, old in ((True, None, "--resume"), (False, "x", "--run-id x"), (True, "x", "--resume")):
+        with pytest.raises(ConfigError) as caught:
+            require_one_intent(is_fresh=True, is_resume=is_resume, run_id=run_id)
+        assert str(caught.value) == (
+            f"C113 --fresh and {old} contradict each other\n  where     command line\n  expected  one of them\n"
+            f"  found     --fresh {old}\n"
+            f"  next      leave --fresh out to go on with a run, or leave {old} out to start a new one"
+        )
+    require_one_intent(is_fresh=True, is_resume=False, run_id=None)
+    require_one_intent(is_fresh=False, is_resume=True, run_id="x")
+
+
+def test_a_factor_of_0_is_not_taken_for_none_given():
+    assert options(40, lr_scale=0.0, for_steps=9).wanted == Rewind(step=40, lr_scale=0.0, lr_steps=9)
