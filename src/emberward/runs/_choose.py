@@ -70,7 +70,8 @@ def choose_run(runs: Path, resolved: Resolved, *, intent: Intent, run_id: str | 
     changed = [each for each in differences(read_resolved(folder.config).recipe, resolved.recipe) if not each.harmless]
     blocking = [each for each in changed if not _is_allowed(each, intent)]
     if blocking:
-        raise _other_recipe(folder, blocking, all(_is_allowed(each, Intent.RESUME) for each in blocking))
+        may_resume = all(_is_allowed(each, Intent.RESUME) for each in blocking)
+        raise _other_recipe(folder, blocking, is_done=is_done, may_resume=may_resume)
     moved = ", ".join(f"{each.key} {each.a} -> {each.b}" for each in changed)
     return Start(
         folder=folder,
@@ -112,12 +113,12 @@ def _nothing_to_resume(shelf: Path, run_id: str | None) -> ConfigError:
     )
 
 
-def _other_recipe(folder: RunFolder, blocking: list[Difference], may_resume: bool) -> ConfigError:
+def _other_recipe(folder: RunFolder, blocking: list[Difference], *, is_done: bool, may_resume: bool) -> ConfigError:
     shown = "; ".join(f"{each.key} {each.a}" for each in blocking)
     found = "; ".join(f"{each.key} {each.b}" for each in blocking)
     on = "--resume to go on all the same (the last bits may differ), " if may_resume else ""
     return ConfigError(
-        f"run {folder.name}/{folder.id} is not finished and has another recipe",
+        f"run {folder.name}/{folder.id} {'is done' if is_done else 'is not finished'} and has another recipe",
         code="C107",
         where=str(folder.config),
         expected=shown,

@@ -79,6 +79,12 @@ def test_a_finished_run_is_left_alone_unless_its_steps_grow(runs):
     assert choose(runs, recipe("steps=999"), Intent.RESUME).folder.id == "first"
 
 
+def test_a_finished_run_is_not_called_unfinished(runs):
+    finish(runs, "first")
+    with pytest.raises(ConfigError, match="run bloom_tiny/first is done and has another recipe"):
+        choose(runs, recipe("model.hidden=256"), Intent.RESUME)
+
+
 def test_fresh_is_always_new(runs):
     assert choose(runs, recipe("optim.lr=2e-3"), Intent.FRESH).folder.id == "new"
 
