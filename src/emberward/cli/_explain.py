@@ -1,5 +1,6 @@
 """``emberward explain``: a verdict on a job that we did not start, from the files it left or from its processes."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from emberward.match import explain_finding
 from emberward.sources.dumps import ExplainResult, Explanation, explain_paths, source_lines
 from emberward.sources.live import LiveExplanation, explain_pids
 
+PIPED = "-"
+"""The word for standard input."""
 MAX_SHOWN = 12
 """Most findings that are printed for one incident; the JSON document holds all."""
 
@@ -30,7 +33,10 @@ def explain_verb(options: ExplainOptions, screen: Screen) -> int:
     pids = _pids(options.paths)
     if pids:
         return _explain_live(pids, options, screen)
-    result = explain_paths(_paths(options.paths), source_folders=options.sources)
+    is_piped = PIPED in options.paths
+    words = [word for word in options.paths if word != PIPED]
+    paths = _paths(words) if words or not is_piped else []
+    result = explain_paths(paths, source_folders=options.sources, piped=sys.stdin.buffer if is_piped else None)
     for explanation in result.explanations:
         screen.say(explanation_text(explanation))
     for finding in result.comparisons:

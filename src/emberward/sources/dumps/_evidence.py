@@ -26,7 +26,8 @@ class Death:
 class Evidence:
     """One incident's dumps, stacks, logs and reports, joined by rank. `problems` are findings about the files.
 
-    `free_ranks` are known to wait in no call, whatever their dump leaves open.
+    `free_ranks` are known to wait in no call, whatever their dump leaves open. `absent`: ranks of the job whose dump
+    cannot be used.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Evidence:
     notes: list[str] = field(default_factory=list)
     num_files: int = 0
     free_ranks: frozenset[int] = frozenset()
+    absent: set[int] = field(default_factory=set)
 
     @property
     def is_empty(self) -> bool:

@@ -9,6 +9,7 @@ from emberward.events import Trace
 from emberward.findings import Finding
 from emberward.sources.dumps._compare import compare_incidents, compare_looks, is_same_job
 from emberward.sources.dumps._evidence import Evidence
+from emberward.sources.dumps._files import Readable
 from emberward.sources.dumps._frames import Frame
 from emberward.sources.dumps._gather import gather
 from emberward.sources.dumps._groups import Groups, world_of
@@ -68,14 +69,17 @@ def flight_trace(evidence: Evidence) -> Trace:
     return to_trace(evidence.flights, Groups(evidence.flights, world), world_size=len(world))
 
 
-def explain_paths(paths: Sequence[Path], *, source_folders: Sequence[Path] = ()) -> ExplainResult:
+def explain_paths(
+    paths: Sequence[Path], *, source_folders: Sequence[Path] = (), piped: Readable | None = None
+) -> ExplainResult:
     """The verdict on the files and folders in `paths`; reads them, writes nothing, needs no torch.
 
     Folders that hold dumps of the same ranks are looks at one job when they share calls or processes, and incidents to
-    compare otherwise. `source_folders`: where the program's files may lie, besides the paths that stacks name.
+    compare otherwise. `source_folders`: where the program's files may lie, besides the paths that stacks name. `piped`:
+    standard input, when it is to be read too.
     Raises FileNotFoundError for a path that is not there, and nothing for what files hold.
     """
-    incidents = gather(paths)
+    incidents = gather(paths, piped=piped)
     folders = [*source_folders, *(path if path.is_dir() else path.parent for path in paths)]
     line_of = source_lines(folders)
     explained = [judge(evidence, line_of=line_of) for evidence in incidents]

@@ -15,7 +15,7 @@ from emberward.sources.dumps._judge_flight import FlightJudge
 from emberward.sources.dumps._judge_stacks import judge_stacks
 from emberward.sources.dumps._judge_words import judge_deaths, judge_logs, judge_ras, rank_evidence
 from emberward.sources.dumps._refine import frames_by_rank, refine
-from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text
+from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text, verb
 from emberward.sources.dumps._shift import shift_findings
 from emberward.sources.dumps._waits import HELPERS, LineOf, Reading, StackClass, read_process
 
@@ -99,7 +99,7 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
     where = frames_by_rank(evidence.flights, by_rank)
     findings = refine(_agree(findings, by_rank), where, evidence.flights, line_of)
     if not findings:
-        findings = [_nothing(evidence)]
+        findings = [_nothing(evidence, missing)]
     findings = _noted(_sorted(findings), evidence, missing)
     return Explanation(
         label=evidence.label,
@@ -201,7 +201,7 @@ def _noted(findings: list[Finding], evidence: Evidence, missing: tuple[int, ...]
     return [replace(findings[0], evidence=(*findings[0].evidence, *lines)), *findings[1:]]
 
 
-def _nothing(evidence: Evidence) -> Finding:
+def _nothing(evidence: Evidence, missing: tuple[int, ...]) -> Finding:
     if evidence.is_empty:
         return hang_finding(
             "H107",
@@ -214,6 +214,18 @@ def _nothing(evidence: Evidence) -> Finding:
             next_step="see docs/explain.md for what can be read and how to make it",
         )
     flights = evidence.flights.values()
+    if missing and len(missing) >= len(evidence.flights):
+        return hang_finding(
+            "H107",
+            f"cannot tell: no call is open on {ranks_text(evidence.flights)}, and the "
+            f"{verb(missing, 'dump', 'dumps')} of {ranks_text(missing)} {verb(missing, 'is', 'are')} missing",
+            kind=Kind.HANG,
+            cause=Cause.UNKNOWN,
+            certainty=Certainty.UNKNOWN,
+            severity=Severity.WARNING,
+            evidence=rank_evidence(evidence),
+            next_step=f"fetch the dumps of {ranks_text(missing)} too",
+        )
     is_idle = bool(evidence.flights) and not any(flight.pending for flight in flights)
     text = "no call is open on any rank that left a dump" if is_idle else "nothing that was read tells of a hang"
     return hang_finding(

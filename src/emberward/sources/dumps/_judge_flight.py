@@ -32,7 +32,7 @@ class FlightJudge:
 
     def __post_init__(self) -> None:
         flights = self.evidence.flights
-        self.world = world_of(flights, tuple(self.readings))
+        self.world = world_of(flights, (*self.readings, *self.evidence.absent))
         self.groups = Groups(flights, self.world)
         busy = frozenset(
             rank
@@ -53,6 +53,7 @@ class FlightJudge:
             found.append(finding)
         roots = self.graph.roots()
         hosts: list[Root] = []
+        unknown: list[Root] = []
         for root in roots:
             if any(op[0] in odd_groups for op in root.ops):
                 continue
@@ -60,12 +61,12 @@ class FlightJudge:
                 case RootKind.HOST:
                     hosts.append(root)
                 case RootKind.UNKNOWN:
-                    found.append(self._unknown(root))
+                    unknown.append(root)
                 case RootKind.STALL:
                     found.append(self._stall(root))
                 case RootKind.CYCLE:
                     found.append(self._cycle(root))
-        return self._hosts(hosts) + found
+        return self._hosts(hosts) + found + self._unknowns(unknown)
 
     def _view(self, op: OpKey) -> GroupView:
         return next(view for view in self.groups if view.name == op[0] and (view.members == op[1] or op[2] == -1))
@@ -196,15 +197,28 @@ class FlightJudge:
             lines.append("a mismatch: all calls that meet are of the same operation, type and size")
         return tuple(lines)
 
-    def _unknown(self, root: Root) -> Finding:
-        rank = root.ranks[0]
-        reading = self.readings.get(rank)
+    def _unknowns(self, roots: list[Root]) -> list[Finding]:
+        """A finding for each rank without a dump whose stack tells what it does, and one for all the others."""
+        found = []
+        rest = []
+        for root in roots:
+            reading = self.readings.get(root.ranks[0])
+            if reading is not None and reading.kind not in WAITING:
+                found.append(self._unrecorded(root, reading))
+            else:
+                rest.append(root)
+        together: dict[tuple[int, ...], list[Root]] = defaultdict(list)
+        for root in rest:
+            together[root.victims].append(root)
+        return found + [self._unknown(group) for group in together.values()]
+
+    def _unknown(self, roots: list[Root]) -> Finding:
+        root = roots[0]
+        absent = [rank for each in roots for rank in each.ranks]
         missing = [r for r in self.world if r not in self.evidence.flights]
-        if reading is not None and reading.kind not in WAITING:
-            return self._unrecorded(root, reading)
         return hang_finding(
             "H107",
-            f"cannot tell: {waits(root.victims)} for rank {rank}, and the "
+            f"cannot tell: {waits(root.victims)} for {ranks_text(absent)}, and the "
             f"{verb(missing, 'dump', 'dumps')} of {ranks_text(missing)} {verb(missing, 'is', 'are')} missing",
             kind=Kind.HANG,
             cause=Cause.UNKNOWN,

@@ -5,6 +5,7 @@ torch/distributed/elastic/multiprocessing/errors/__init__.py, 2.13.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -94,7 +95,7 @@ class LogDocument:
 
 def looks_like_log(text: str) -> bool:
     """Whether the text holds a line of the grammar above."""
-    head = text[:2_000_000]
+    head = text
     return any(pattern.search(head) for pattern in (_WORK, _DESYNC, _NEVER, _LAST, _SIGNAL, _HEARTBEAT, _IB)) or any(
         re.search(pattern.pattern, head, re.MULTILINE) for _, pattern in _DEATHS
     )
@@ -183,11 +184,16 @@ class _LogReader:
                 return
 
 
-def read_log(text: str, *, path: str, rank: int | None = None) -> LogDocument:
-    """The facts in a log. `rank`: whose log it is, when the file's name tells. Lines are counted from 1."""
+def read_log(text: str, *, path: str, rank: int | None = None, numbers: Sequence[int] | None = None) -> LogDocument:
+    """The facts in a log. `rank`: whose log it is, when the file's name tells.
+
+    `numbers`: which lines of the file the lines are, when it holds others too; else they are counted from 1.
+    """
     reader = _LogReader(path, rank)
-    number = 0
-    for number, line in enumerate(text.splitlines(), start=1):
+    lines = text.splitlines()
+    # A carriage return of a progress bar makes more lines of the text than the file has.
+    known = numbers if numbers is not None and len(numbers) == len(lines) else range(1, len(lines) + 1)
+    for number, line in zip(known, lines, strict=True):
         reader.line(number, line[:4000])
-    reader.document.num_lines = number
+    reader.document.num_lines = len(lines)
     return reader.document

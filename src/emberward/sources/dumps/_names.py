@@ -5,6 +5,8 @@ from pathlib import Path
 
 _RANK_WORD = re.compile(r"(?:^|[^a-z0-9])(?:global[_-]?)?rank[_.=-]?(\d{1,6})(?![0-9])", re.IGNORECASE)
 _TAIL = re.compile(r"^(?:.*_)?(?P<rank>\d{1,6})$")
+_DUMP_TAIL = re.compile(r"^[A-Za-z][A-Za-z_-]*[.=-](\d{1,6})$")
+_ATTEMPT = re.compile(r"^attempt_\d+$")
 # fmt: off
 _SUFFIXES = frozenset(
     {
@@ -35,6 +37,39 @@ def rank_of_name(name: str) -> int | None:
         return int(word.group(1))
     tail = _TAIL.match(stem)
     return None if tail is None else int(tail.group("rank"))
+
+
+def rank_of_path(path: Path) -> int | None:
+    """The rank that a file's name tells, else its folder's: ``rank_3/dump.pickle``, ``attempt_0/3/stderr.log``.
+
+    The second is how torchrun files logs (torch/distributed/elastic/multiprocessing/api.py 2.13): there the number is
+    the rank on its node, which on a single node is the rank.
+    """
+    own = rank_of_name(path.name)
+    if own is not None:
+        return own
+    parent = path.parent.name
+    if _ATTEMPT.match(path.parent.parent.name) and parent.isdigit() and len(parent) <= 6:
+        return int(parent)
+    word = _RANK_WORD.search(parent)
+    return None if word is None else int(word.group(1))
+
+
+def rank_of_log(path: Path) -> int | None:
+    """The rank of a log: by the word "rank" or torchrun's folders alone, since other numbers in a log's name are dates
+    and jobs."""
+    if _RANK_WORD.search(_stem(path.name)) is not None or rank_of_name(path.name) is None:
+        return rank_of_path(path)
+    return None
+
+
+def rank_of_dump(path: Path) -> int | None:
+    """The rank of a flight-recorder dump: as of any file, or the number behind its last dot or dash."""
+    rank = rank_of_path(path)
+    if rank is not None:
+        return rank
+    tail = _DUMP_TAIL.match(_stem(path.name))
+    return None if tail is None else int(tail.group(1))
 
 
 def host_of_name(name: str) -> str | None:

@@ -60,13 +60,13 @@ def call_text(call: Call, view: GroupView) -> str:
 
 
 def age_s(flights: Iterable[RankFlight]) -> float | None:
-    """Seconds from the last call that any rank issued to the moment of the first dump; None when files tell no time."""
+    """Seconds from the last call that any rank issued to its dump, each by that rank's own clock; None when files tell
+    no time."""
     found = list(flights)
-    last = max((flight.last_ns for flight in found if flight.last_ns is not None), default=None)
-    reads = [flight.read_ns for flight in found]
-    if last is None or not reads or None in reads:
+    ages = [(f.read_ns - f.last_ns) / NS for f in found if f.read_ns is not None and f.last_ns is not None]
+    if not ages or any(flight.read_ns is None for flight in found):
         return None
-    return max(0.0, (min(read for read in reads if read is not None) - last) / NS)
+    return max(0.0, min(ages))
 
 
 def limit_s(flights: Iterable[RankFlight]) -> float:

@@ -27,7 +27,10 @@ _FRAME = re.compile(r"^\s*(?P<function>\S.*?) \((?P<file>[^()]+?)(?::(?P<line>\d
 _FH_THREAD = re.compile(
     r"^(?:Current thread|Thread) 0x(?P<tid>[0-9a-fA-F]+)(?: \[(?P<name>[^\]]*)\])? \(most recent call first\):"
 )
-_FH_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
+_FH_FRAME = re.compile(r'^ +File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
+_FH_TIMEOUT = re.compile(r"^Timeout \(\d+:\d\d:\d\d")
+# What `py-spy dump --locals` writes below a frame, with the variables further in.
+_LOCALS = re.compile(r"^(\s+)(?:Arguments|Locals):\s*$")
 _FH_FATAL = re.compile(r"^Fatal Python error: (?P<what>.*)$")
 
 
@@ -52,7 +55,7 @@ class StackDocument:
 
 def looks_like_stacks(text: str) -> bool:
     """Whether the text holds at least one stack of py-spy or faulthandler."""
-    head = text[:400_000]
+    head = text
     return bool(
         re.search(r"^\s*Thread(?: (?:0x[0-9A-Fa-f]+|\d+))? \((?:idle|active)[a-z+]*\)", head, re.MULTILINE)
         or re.search(r"^(?:Current thread|Thread) 0x[0-9a-fA-F]+.*\(most recent call first\):", head, re.MULTILINE)
@@ -74,6 +77,7 @@ class _TextReader:
         self.gap = 0
         self.has_stacks = False
         self.num_threads = 0
+        self.locals_indent: int | None = None
 
     def flush_process(self) -> None:
         """Ends a process that its own header opened."""
@@ -138,6 +142,8 @@ class _TextReader:
             self._thread(thread)
             return
         if self.open:
+            if self._is_variable(text):
+                return
             frame = _FRAME.match(text)
             if frame is not None:
                 line = frame["line"]
@@ -148,7 +154,21 @@ class _TextReader:
                 return
         self._other(text)
 
+    def _is_variable(self, text: str) -> bool:
+        """Whether the line is the list of a frame's variables, or one of them."""
+        head = _LOCALS.match(text)
+        if head is not None:
+            self.locals_indent = len(head.group(1))
+            return True
+        if self.locals_indent is None or not text.strip():
+            return False
+        if len(text) - len(text.lstrip()) > self.locals_indent:
+            return True
+        self.locals_indent = None
+        return False
+
     def _thread(self, found: re.Match[str]) -> None:
+        self.locals_indent = None
         if self.open and not (self.is_shared and not self.open[-1].frames):
             self.flush_threads()
         if self.has_stacks and self.gap > SECTION_GAP_LINES:
@@ -207,35 +227,80 @@ def read_py_spy_text(text: str, *, path: str, rank: int | None = None, host: str
     return reader.document
 
 
-def read_faulthandler(text: str, *, path: str, rank: int | None = None, host: str | None = None) -> StackDocument:
-    """The stacks in a text of faulthandler: one process, its threads, and the fatal error when it was one."""
-    document = StackDocument()
-    threads: list[ThreadStack] = []
-    open_: tuple[int, str | None, list[Frame]] | None = None
-    for line in [*text.splitlines(), ""]:
-        fatal = _FH_FATAL.match(line)
-        if fatal is not None:
-            document.fatal = fatal["what"].strip()
-        frame = _FH_FRAME.match(line)
-        if frame is not None and open_ is not None:
-            number = frame["line"]
-            open_[2].append(
-                Frame(function=frame["function"], file=frame["file"], line=int(number) if number.isdigit() else None)
-            )
-            continue
-        if open_ is not None:
-            threads.append(ThreadStack(name=open_[1], frames=tuple(open_[2]), thread_ident=open_[0]))
-            open_ = None
-        header = _FH_THREAD.match(line)
-        if header is not None and len(threads) < MAX_THREADS:
-            open_ = (int(header["tid"], 16), header["name"], [])
-    if threads:
-        document.processes.append(
-            ProcessStacks(
-                pid=None, threads=tuple(threads), path=path, source=StackSource.FAULTHANDLER, rank=rank, host=host
-            )
+class _FaultReader:
+    """Cuts a text into the dumps that it holds: one ends with its main thread, which Python lists last."""
+
+    def __init__(self) -> None:
+        self.dumps: list[tuple[tuple[ThreadStack, ...], str | None]] = []
+        self.threads: list[ThreadStack] = []
+        self.open: _Open | None = None
+        self.fatal: str | None = None
+        self.num_threads = 0
+
+    def flush_thread(self) -> None:
+        if self.open is None:
+            return
+        self.threads.append(
+            ThreadStack(name=self.open.name, frames=tuple(self.open.frames), thread_ident=self.open.tid)
         )
-    return document
+        is_main = bool(self.open.frames) and self.open.frames[-1].function == "<module>"
+        self.open = None
+        if is_main:
+            self.flush_dump()
+
+    def flush_dump(self) -> None:
+        if self.threads:
+            self.dumps.append((tuple(self.threads), self.fatal))
+            self.threads, self.fatal = [], None
+
+    def line(self, text: str) -> None:
+        """Takes one line."""
+        fatal = _FH_FATAL.match(text)
+        if fatal is not None or _FH_TIMEOUT.match(text):
+            self.flush_thread()
+            self.flush_dump()
+            self.fatal = None if fatal is None else fatal["what"].strip()
+            return
+        frame = _FH_FRAME.match(text)
+        if frame is not None and self.open is not None:
+            number = int(frame["line"]) if frame["line"].isdigit() else None
+            self.open.frames.append(Frame(function=frame["function"], file=frame["file"], line=number))
+            return
+        self.flush_thread()
+        header = _FH_THREAD.match(text)
+        if header is None or self.num_threads >= MAX_THREADS:
+            return
+        tid = int(header["tid"], 16)
+        if any(thread.thread_ident == tid for thread in self.threads):
+            self.flush_dump()
+        self.num_threads += 1
+        self.open = _Open(tid=tid, name=header["name"], state=None)
+
+
+def read_faulthandler(text: str, *, path: str, rank: int | None = None, host: str | None = None) -> list[StackDocument]:
+    """A document for each process whose dump the text holds: its threads, and the fatal error when it was one.
+
+    Of several dumps of the same threads (``dump_traceback_later`` with repeat) the last is kept.
+    """
+    reader = _FaultReader()
+    for line in [*text.splitlines(), ""]:
+        reader.line(line)
+    reader.flush_dump()
+    kept: dict[object, StackDocument] = {}
+    for threads, fatal in reader.dumps:
+        process = ProcessStacks(
+            pid=None, threads=threads, path=path, source=StackSource.FAULTHANDLER, rank=rank, host=host
+        )
+        main = process.main
+        kept[None if main is None else (main.thread_ident, _is_child(main))] = StackDocument(
+            processes=[process], fatal=fatal
+        )
+    return list(kept.values())
+
+
+def _is_child(main: ThreadStack) -> bool:
+    """Whether it is a data worker: forked, it has the thread number of its parent."""
+    return any(frame.function == "_worker_loop" for frame in main.frames)
 
 
 def _frame_json(item: Any) -> Frame:

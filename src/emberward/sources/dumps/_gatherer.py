@@ -1,0 +1,411 @@
+"""Reads the files of one incident into evidence: each is recognised by its content, whatever it is called."""
+
+import gc
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from emberward.events import TraceFormatError, read_trace
+from emberward.findings import Cause, Finding
+from emberward.sources.dumps._evidence import Death, Evidence, file_problem
+from emberward.sources.dumps._files import (
+    Content,
+    UnreadableError,
+    read_content,
+)
+from emberward.sources.dumps._flight import KNOWN_VERSIONS, DumpFormatError, FlightReader, RankFlight, is_flight_dump
+from emberward.sources.dumps._foreign import foreign_finding, foreign_form, text_of_bytes
+from emberward.sources.dumps._frames import ProcessStacks, short_path
+from emberward.sources.dumps._logs import LogFactKind, looks_like_log, read_log
+from emberward.sources.dumps._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
+from emberward.sources.dumps._prefix import Stream, streams
+from emberward.sources.dumps._ras import looks_like_ras_json, looks_like_ras_text, read_ras_json, read_ras_text
+from emberward.sources.dumps._ring import is_echo, ring_flight
+from emberward.sources.dumps._runs import choose, other_run_finding
+from emberward.sources.dumps._stack_text import (
+    StackDocument,
+    looks_like_stacks,
+    read_faulthandler,
+    read_py_spy_json,
+    read_py_spy_text,
+)
+from emberward.sources.dumps._unpickle import load_plain
+from emberward.sources.ring import MarkKind, read_ring
+
+MAX_PROBLEMS = 64
+"""Most findings about single files; a note tells how many more there were."""
+
+RING_MAGIC = b"EMBRING"
+"""How a ring begins. See `emberward.sources.ring`."""
+_DUMP_WORDS = ("dump", "nccl_trace", "flight", "fr_trace")
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Keeps the garbage collector out while millions of small objects are made that hold no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class Gatherer:
+    """Reads files into one `Evidence`. Never raises for what a file holds: a bad file is a finding."""
+
+    def __init__(self, label: str) -> None:
+        self.evidence = Evidence(label=label)
+        self._reader = FlightReader()
+        self._root = Path(label)
+        self._num_unnamed = 0
+        self._shown: dict[Path, str] = {}
+        self._dumps: dict[int, list[RankFlight]] = {}
+        self._rank_of_pid: dict[int, int] = {}
+
+    def add(self, path: Path, *, is_named: bool, shown: str | None = None) -> None:
+        """Reads one file. `is_named`: a person gave this very path, so an unknown content is worth a word.
+
+        `shown`: how people call it, when that is not its path (a member of an archive).
+        """
+        self.evidence.num_files += 1
+        if shown is not None:
+            self._shown[path] = shown
+        try:
+            content = read_content(path)
+        except UnreadableError as error:
+            self._problem(path, "cannot be read", str(error), "give the file that holds the dump, stack or log")
+            return
+        except OSError as error:
+            self._problem(path, "cannot be read", str(error), "check its permissions and the disk")
+            return
+        if not content.data and content.numbers is None:
+            if is_named or self._looks_named(path):
+                self._problem(path, "is empty", "0 bytes", "the rank may have died while it wrote: dump it again")
+            return
+        self._add_content(path, content, is_named=is_named)
+
+    def _add_content(self, path: Path, content: Content, *, is_named: bool) -> None:
+        data = content.data
+        try:
+            is_known = self._content(path, content)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+            self._problem(path, "cannot be read", f"{type(error).__name__}: {error}"[:300], "dump this rank again")
+            return
+        if is_known:
+            return
+        form = foreign_form(data)
+        if form is not None and (is_named or form.is_stack):
+            self.evidence.problems.append(foreign_finding(self._name(path), form))
+        elif is_named:
+            self._problem(
+                path,
+                "holds nothing that explain can read",
+                _preview(data) if content.numbers is None else "a long text without a line that tells of a hang",
+                "give flight-recorder dumps, py-spy or faulthandler stacks, logs, RAS reports or a run's folder",
+            )
+        elif self._looks_named(path):
+            self._problem(path, "is named like a dump and is none", _preview(data), "dump this rank again")
+
+    def add_problem(self, path: Path, what: str, found: str) -> None:
+        """Tells of a path that could not be looked into."""
+        self._problem(path, what, found, "check its permissions and the disk")
+
+    def _name(self, path: Path) -> str:
+        if path in self._shown:
+            return self._shown[path]
+        return path.name if path.parent == self._root else str(path)
+
+    @staticmethod
+    def _looks_named(path: Path) -> bool:
+        name = path.name.lower()
+        return rank_of_name(path.name) is not None and ("rank" in name or any(word in name for word in _DUMP_WORDS))
+
+    def _problem(self, path: Path, what: str, found: str, next_step: str, cause: Cause = Cause.CORRUPT_FILE) -> None:
+        rank = rank_of_name(path.name)
+        if rank is not None and self._looks_named(path):
+            # A rank whose dump is lost belongs to the job all the same.
+            self.evidence.absent.add(rank)
+        if len(self.evidence.problems) < MAX_PROBLEMS:
+            self.evidence.problems.append(
+                file_problem(self._name(path), what, found=found, next_step=next_step, cause=cause)
+            )
+        else:
+            self._num_unnamed += 1
+
+    def _content(self, path: Path, content: Content) -> bool:
+        data, mtime_ns = content.data, content.mtime_ns
+        head = data[:64].lstrip()
+        if data.startswith(RING_MAGIC):
+            self._ring(path, mtime_ns)
+            return True
+        if data[:1] == b"\x80":
+            self._plain(path, load_plain(data), mtime_ns)
+            return True
+        if path.name == "findings.jsonl":
+            self._findings(path, data)
+            return True
+        if head[:1] in (b"{", b"["):
+            if b'"emberward_trace"' in data[:200]:
+                self._trace(path)
+                return True
+            value = self._json(data)
+            if value is not None:
+                return self._plain(path, value, mtime_ns)
+        return self._text(path, text_of_bytes(data), content.numbers)
+
+    @staticmethod
+    def _json(data: bytes) -> Any:
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            if b'"entries"' in data or b'"frames"' in data or b'"communicators"' in data:
+                raise ValueError(f"cut or damaged JSON: {error}") from error
+            return None
+
+    def _plain(self, path: Path, value: Any, mtime_ns: int) -> bool:
+        """Takes a value from a pickle or JSON file; says whether it was known."""
+        name = self._shown.get(path, str(path))
+        rank, host = rank_of_path(path), host_of_name(path.name)
+        if is_flight_dump(value):
+            self._flight(path, value, mtime_ns)
+        elif looks_like_ras_json(value):
+            self.evidence.ras.append(read_ras_json(value, path=name))
+        elif isinstance(value, list) and value and _has_frames(value):
+            self._stacks(read_py_spy_json(value, path=name, rank=rank, host=host), rank)
+        elif isinstance(value, dict) and path.parent.name == "failures" and rank is not None:
+            self._failure(path, rank, value)
+        elif isinstance(value, dict) and path.parent.name == "ranks" and rank is not None:
+            # A run's own note about each of its ranks: whose process is whose.
+            if isinstance(value.get("pid"), int):
+                self._rank_of_pid[value["pid"]] = rank
+        elif path.suffix == ".json" or isinstance(value, dict | list):
+            return False
+        else:
+            raise ValueError(f"a pickled {type(value).__name__}, no flight-recorder dump")
+        return True
+
+    def _flight(self, path: Path, value: dict[str, Any], mtime_ns: int) -> None:
+        rank = rank_of_dump(path)
+        if rank is None:
+            raise DumpFormatError("its name tells no rank: expected a name such as rank_3")
+        flight = self._reader.read(value, rank=rank, path=str(path), read_ns=mtime_ns)
+        world = next((p.ranks for n, p in flight.groups.items() if n[1] == "default_pg" and p.ranks is not None), None)
+        if world is not None and rank not in world:
+            raise DumpFormatError(f"its name tells rank {rank}, and its default group has ranks to {max(world)}")
+        if flight.version[0] != KNOWN_VERSIONS[0][0]:
+            number = ".".join(map(str, flight.version))
+            found = "no version" if flight.version == (0, 0) else f"format {number}"
+            raise DumpFormatError(f"{found}; formats 2.4 to 2.10 are read")
+        if not KNOWN_VERSIONS[0] <= flight.version <= KNOWN_VERSIONS[1]:
+            self.evidence.notes.append(
+                f"{path.name} has format {flight.version[0]}.{flight.version[1]}, tested are 2.4 to 2.10"
+            )
+        if flight.num_dropped:
+            self._problem(
+                path,
+                f"{flight.num_dropped} entries are no flight-recorder entries",
+                f"{flight.num_entries} usable entries",
+                "dump this rank again if the verdict names it",
+            )
+        if flight.read_ns is not None and flight.last_ns is not None and flight.read_ns < flight.last_ns:
+            flight.read_ns = None
+        self._dumps.setdefault(rank, []).append(flight)
+
+    def _ring(self, path: Path, mtime_ns: int) -> None:
+        """Takes a rank's ring: its calls as a dump, and the exception that ended it."""
+        view = read_ring(path)
+        if not view.is_readable or view.rank is None:
+            raise ValueError("; ".join(view.problems[:2]) or "its process never had a rank")
+        flight = self._reader.read(ring_flight(view), rank=view.rank, path=str(path), read_ns=mtime_ns)
+        if flight.last_ns is not None and mtime_ns < flight.last_ns:
+            flight.read_ns = None
+        self._dumps.setdefault(view.rank, []).append(flight)
+        if view.pid is not None:
+            self._rank_of_pid[view.pid] = view.rank
+        for mark in view.marks:
+            if mark.kind is MarkKind.EXCEPTION and mark.name is not None and not is_echo(mark.name):
+                self.evidence.deaths.append(
+                    Death(
+                        rank=view.rank,
+                        cause=_death_cause(mark.name),
+                        text=mark.name,
+                        path=str(path),
+                        site=None if mark.site is None else f"{short_path(mark.site.file)}:{mark.site.line}",
+                        pid=view.pid,
+                    )
+                )
+
+    def _trace(self, path: Path) -> None:
+        try:
+            self.evidence.traces.append(read_trace(path))
+        except TraceFormatError as error:
+            raise ValueError(f"half-written trace, {error}") from error
+
+    def _failure(self, path: Path, rank: int, value: dict[str, Any]) -> None:
+        text = " ".join(str(value[key]) for key in ("type", "message") if value.get(key))[:300]
+        site = value.get("site")
+        self.evidence.deaths.append(
+            Death(
+                rank=rank,
+                cause=_death_cause(text),
+                text=text or "left a failure file",
+                path=str(path),
+                site=site if isinstance(site, str) else None,
+            )
+        )
+
+    def _findings(self, path: Path, data: bytes) -> None:
+        for line in data.decode("utf-8", errors="replace").splitlines():
+            if not line.strip():
+                continue
+            try:
+                self.evidence.prior.append(Finding.from_json(json.loads(line)))
+            except (ValueError, KeyError, TypeError) as error:
+                self._problem(path, "has a line that is no finding", str(error)[:200], "read the line by eye")
+
+    def _stacks(self, document: StackDocument, rank: int | None) -> None:
+        if rank is not None and any(process.pid == rank for process in document.processes):
+            # The number in the file's name is the process, and no rank.
+            document.processes = [replace(p, rank=None) if p.rank == rank else p for p in document.processes]
+            rank = None
+        roots = [process for process in document.processes if process.parent_pid is None]
+        if len(roots) > 1 and all(process.rank == rank for process in roots):
+            # One number in the name of a file of many processes is not the rank of each.
+            document.processes = [replace(process, rank=None) for process in document.processes]
+        self.evidence.stacks += document.processes
+        if document.num_skipped:
+            self.evidence.notes.append(f"{document.num_skipped} threads beyond the limit were not read")
+        if document.fatal is not None and document.processes:
+            process = document.processes[0]
+            self.evidence.deaths.append(
+                Death(
+                    rank=rank,
+                    cause=_death_cause(document.fatal),
+                    text=f"Fatal Python error: {document.fatal}",
+                    path=process.path,
+                    pid=process.pid,
+                )
+            )
+
+    def _text(self, path: Path, text: str, numbers: tuple[int, ...] | None) -> bool:
+        if looks_like_ras_text(text):
+            self.evidence.ras.append(read_ras_text(text, path=self._shown.get(path, str(path))))
+            return True
+        found = [self._stream(path, stream) for stream in streams(text, numbers)]
+        return any(found)
+
+    def _stream(self, path: Path, stream: Stream) -> bool:
+        """Takes what one writer wrote; says whether it was known."""
+        name, text = self._shown.get(path, str(path)), stream.text
+        told = rank_of_path(path) if stream.rank is None else stream.rank
+        host = host_of_name(path.name)
+        is_known = False
+        if looks_like_stacks(text):
+            if "(most recent call first):" in text:
+                for document in read_faulthandler(text, path=name, rank=told, host=host):
+                    self._stacks(document, told)
+            if "Thread" in text:
+                self._stacks(read_py_spy_text(text, path=name, rank=told, host=host), told)
+            is_known = True
+        if looks_like_log(text):
+            self._log(name, stream, rank_of_log(path) if stream.rank is None else stream.rank)
+            is_known = True
+        return is_known
+
+    def _log(self, name: str, stream: Stream, rank: int | None) -> None:
+        for fact in read_log(stream.text, path=name, rank=rank, numbers=stream.numbers).facts:
+            if fact.kind is not LogFactKind.DEATH:
+                self.evidence.facts.append(fact)
+                continue
+            self.evidence.deaths.append(
+                Death(
+                    rank=fact.rank,
+                    cause=Cause(fact.word or "unknown"),
+                    text=fact.text,
+                    path=f"{name}:{fact.line}",
+                    site=fact.site,
+                    pid=fact.pid,
+                )
+            )
+
+    def finish(self) -> Evidence:
+        """The evidence, with ranks given to stacks by the dumps' thread numbers where names tell none."""
+        evidence = self.evidence
+        if self._num_unnamed:
+            evidence.notes.append(f"{self._num_unnamed} more files could not be read")
+        chosen = choose(self._dumps)
+        evidence.flights.update(chosen.flights)
+        evidence.notes += chosen.notes
+        for flight in chosen.set_aside:
+            shown = self._name(Path(flight.path))
+            evidence.problems.append(other_run_finding(flight, shown=shown, is_judged=flight.rank in chosen.flights))
+            evidence.absent.add(flight.rank)
+        owner: dict[str, set[int]] = {}
+        for rank, flight in evidence.flights.items():
+            for thread in flight.thread_ids:
+                owner.setdefault(thread, set()).add(rank)
+        evidence.stacks = [
+            replace(process, rank=self._rank_of_pid[process.pid])
+            if process.rank is None and process.pid in self._rank_of_pid
+            else process
+            for process in evidence.stacks
+        ]
+        evidence.stacks = _once([_ranked(process, owner) for process in evidence.stacks])
+        return evidence
+
+
+def _ranked(process: ProcessStacks, owner: dict[str, set[int]]) -> ProcessStacks:
+    if process.rank is not None or process.parent_pid is not None:
+        return process
+    found = {
+        next(iter(ranks))
+        for thread in process.threads
+        if thread.thread_ident is not None and len(ranks := owner.get(str(thread.thread_ident), set())) == 1
+    }
+    if len(found) != 1:
+        return process
+    return replace(process, rank=next(iter(found)))
+
+
+def _once(processes: list[ProcessStacks]) -> list[ProcessStacks]:
+    """Each process once: of two documents that hold it, the one that tells its rank, else its thread numbers.
+
+    What the other one alone tells, its parent, is kept.
+    """
+    kept: dict[tuple[str | None, int | None, int, int], ProcessStacks] = {}
+    for number, process in enumerate(processes):
+        key = (process.host, process.pid, process.section, -1 if process.pid is not None else number)
+        other = kept.get(key)
+        if other is None:
+            kept[key] = process
+            continue
+        best = max(other, process, key=lambda p: (p.rank is not None, p.threads[0].thread_ident is not None))
+        kept[key] = replace(best, parent_pid=other.parent_pid or process.parent_pid)
+    return list(kept.values())
+
+
+def _has_frames(value: list[Any]) -> bool:
+    first = value[0]
+    if isinstance(first, list):
+        first = first[0] if first else None
+    return isinstance(first, dict) and "frames" in first
+
+
+def _death_cause(text: str) -> Cause:
+    lowered = text.lower()
+    if "segmentation fault" in lowered or "sigsegv" in lowered:
+        return Cause.SEGFAULT
+    if "out of memory" in lowered or "memoryerror" in lowered:
+        return Cause.OUT_OF_MEMORY
+    if "no space left" in lowered:
+        return Cause.DISK_FULL
+    return Cause.EXCEPTION
+
+
+def _preview(data: bytes) -> str:
+    return repr(data[:40].decode("utf-8", errors="replace"))
