@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from emberward.findings import Finding
@@ -76,6 +77,15 @@ def _ranks(folder: RunFolder, summary: JsonObject) -> tuple[JsonObject, ...]:
     return tuple(rank for file in files if (rank := read_json(file)) is not None)
 
 
+def _saved(folder: RunFolder, summary: JsonObject) -> str | None:
+    """The last save, where it lies now: a run's folder may have been moved since it ended."""
+    said = summary.get("checkpoint")
+    if not isinstance(said, str):
+        return None
+    here = folder.checkpoints / Path(said).name
+    return str(here) if here.is_dir() else said
+
+
 def read_outcome(folder: RunFolder) -> str | None:
     """How the last attempt ended; None while it runs, or when its launcher died before it could say. Cheap."""
     return _outcome(list(read_lines(folder.attempts)), read_json(folder.summary) or {})
@@ -121,7 +131,7 @@ def read_run(folder: RunFolder) -> RunReport:
         seconds=sum(end.get("hours") or 0.0 for end in ends) * 3600,
         lost_s=sum(end.get("hours_lost") or 0.0 for end in ends) * 3600,
         num_attempts=len(starts),
-        checkpoint=summary.get("checkpoint"),
+        checkpoint=_saved(folder, summary),
         sample_prompt=summary.get("sample_prompt"),
         sample=summary.get("sample"),
         ranks=_ranks(folder, summary),

@@ -242,3 +242,11 @@ def test_a_resumed_run_gives_only_the_steps_after_its_save(folder):
     assert reader.poll(now_unix=0.0)[1] == []
     append_line(folder.metrics, {"step": 7})
     assert [line["step"] for line in reader.poll(now_unix=0.0)[1]] == [7]
+
+
+def test_the_last_save_is_named_where_it_lies_now(folder):
+    fill(folder)
+    assert read_run(folder).checkpoint == "/r/checkpoints/step-00000004"
+    moved = folder.checkpoints / "step-00000004"
+    moved.mkdir(parents=True)
+    assert read_run(folder).checkpoint == str(moved)
