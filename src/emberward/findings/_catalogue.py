@@ -45,6 +45,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "L101": "ranks differ before the start",
             "K114": "a model family lacks a rule",
             "K120": "the form cannot be written of this source",
+            "K121": "the checkpoint to start from does not fit",
             "M108": "the trace contradicts itself",
             "M110": "a part was not examined",
             "M111": "an effect of the examined program was refused",
@@ -117,6 +118,9 @@ CATALOGUE: dict[str, CodeEntry] = {
             "K116": "tensors without a place in the form",
             "K105": "a save reads back otherwise than it was written",
             "K106": "saves are asked for faster than they are written",
+            "K108": "the process that writes saves died",
+            "K109": "the process that writes saves cannot be started",
+            "K117": "no host memory for the copy of a save",
         },
     ),
     **_rows(
@@ -151,7 +155,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "R102": "a metrics sink failed",
         },
     ),
-    **_rows(Kind.LINK, {"L112": "a link between hosts is cut", "L113": "a host is down"}),
+    **_rows(Kind.LINK, {"L112": "a link between hosts is cut", "L113": "a host is down", "L114": "a host is left out"}),
     **_rows(Kind.NONE, {"L111": "stopped by the kill switch"}),
     **_rows(
         Kind.SPIKE,

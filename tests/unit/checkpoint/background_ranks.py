@@ -12,7 +12,7 @@ from emberward.recipe import ReadBack
 
 
 class Crew:
-    """The background saves of `world_size` ranks into one shelf."""
+    """The background saves of `world_size` ranks into one shelf; each rank's writer is started by `command_of` it."""
 
     def __init__(
         self,
@@ -22,6 +22,7 @@ class Crew:
         keep: Keep | None = None,
         read_back: ReadBack = ReadBack.FULL,
         storage_of: Callable[[int], Storage] = lambda rank: DISK,
+        command_of: Callable[[int], Sequence[str] | None] = lambda rank: None,
     ) -> None:
         self._agreements: dict[int, Agreement] = {}
         self._lock = threading.Lock()
@@ -35,6 +36,7 @@ class Crew:
                 keep=keep or Keep(),
                 read_back=read_back,
                 storage=storage_of(rank),
+                command=command_of(rank),
             )
             for rank in range(world_size)
         ]

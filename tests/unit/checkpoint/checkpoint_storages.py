@@ -36,6 +36,7 @@ class Plan:
     hit: bool = False
     log: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    dies: Callable[[], None] = field(default_factory=lambda: _die)
 
     def strikes(self, rank: int, what: str) -> bool:
         """Counts an operation of `rank` and says whether it is to fail."""
@@ -71,10 +72,10 @@ class FaultyStorage:
             case Fault.SHORT:
                 act()
             case Fault.KILL_BEFORE | Fault.KILL_WITHIN:
-                _die()
+                self._plan.dies()
             case Fault.KILL_AFTER:
                 act()
-                _die()
+                self._plan.dies()
 
     def write(self, file: WritableFile, data: memoryview, what: str) -> int:
         if not self._plan.strikes(self._rank, what):
@@ -89,13 +90,13 @@ class FaultyStorage:
                 file.write(data[:half])
                 raise OSError(errno.EIO, os.strerror(errno.EIO), what)
             case Fault.KILL_BEFORE:
-                _die()
+                self._plan.dies()
             case Fault.KILL_WITHIN:
                 file.write(data[:half])
-                _die()
+                self._plan.dies()
             case Fault.KILL_AFTER:
                 file.write(data)
-                _die()
+                self._plan.dies()
             case Fault.SHORT:
                 return file.write(data[:half])
         raise AssertionError("unreachable")
@@ -105,8 +106,11 @@ class FaultyStorage:
 
     def create(self, path: Path) -> WritableFile:
         made: list[WritableFile] = []
-        self.do(f"create {path.name}", lambda: made.append(DISK.create(path)))
+        self.do(f"create {path.name}", lambda: made.append(self.disk().create(path)))
         return FaultyFile(self, made[0], path.name)
+
+    def disk(self) -> Storage:
+        return DISK
 
     def rename(self, source: Path, target: Path) -> None:
         self.do(f"rename {source.name} to {target.name}", lambda: DISK.rename(source, target))

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from unit.checkpoint.background_ranks import Crew
 from unit.checkpoint.checkpoint_child import require_parts, save_once
 from unit.checkpoint.checkpoint_ranks import blank, is_bit_equal, random_bits, save_all, spread
 from unit.checkpoint.checkpoint_storages import Fault, FaultyStorage, Plan, PowerCut, PowerLossStorage
 
-from emberward.checkpoint import Keep, Saved, clean_leftovers, find_latest, load, read_manifest, verify
+from emberward.checkpoint import Saved, clean_leftovers, find_latest, load, read_manifest, verify
 from emberward.findings import EmberwardError
 
 NUM_RANKS = 2
@@ -30,17 +29,9 @@ def tensors(seed: int) -> dict[str, torch.Tensor]:
     return {"w": random_bits(torch.bfloat16, (6, 5), seed), "m": random_bits(torch.float32, (6, 5), seed + 1)}
 
 
-def put(
-    shelf: Path, step: int, seed: int, plan: Plan | None = None, *, is_beside: bool = False
-) -> list[Saved | BaseException]:
-    """A save of two ranks, in the foreground or beside."""
+def put(shelf: Path, step: int, seed: int, plan: Plan | None = None) -> list[Saved | BaseException]:
+    """A save of two ranks in the foreground."""
     plan = plan or Plan(Fault.ERROR, at=0)
-    if is_beside:
-        crew = Crew(shelf, NUM_RANKS, keep=Keep(last=1), storage_of=lambda rank: FaultyStorage(plan, rank))
-        crew.begin(spread(tensors(seed), NUM_RANKS, seed, num_cuts=2), step=step, meta={"seed": seed})
-        results = [each.saved or each.error for each in crew.finish()]
-        crew.close()
-        return results
     return save_all(
         shelf,
         spread(tensors(seed), NUM_RANKS, seed, num_cuts=2),
@@ -95,16 +86,7 @@ def test_no_failing_operation_loses_the_save_before(tmp_path, fault, for_ever, n
     fail_everywhere(tmp_path, fault, for_ever, new_step, rank)
 
 
-@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for-ever"])
-@pytest.mark.parametrize("fault", [Fault.FULL, Fault.TORN])
-@pytest.mark.parametrize("rank", [0, 1])
-def test_no_failing_operation_of_a_background_save_loses_the_save_before(tmp_path, fault, for_ever, rank):
-    fail_everywhere(tmp_path, fault, for_ever, 20, rank, is_beside=True)
-
-
-def fail_everywhere(
-    tmp_path: Path, fault: Fault, for_ever: bool, new_step: int, rank: int, is_beside: bool = False
-) -> None:
+def fail_everywhere(tmp_path: Path, fault: Fault, for_ever: bool, new_step: int, rank: int) -> None:
     """Fails each operation of the rank in turn, until a save passes without meeting the fault."""
     before = tmp_path / "before"
     put(before, 10, 1)
@@ -115,7 +97,7 @@ def fail_everywhere(
         shelf = tmp_path / str(at)
         shutil.copytree(before, shelf)
         plan = Plan(fault, at, rank, for_ever)
-        results = put(shelf, new_step, 2, plan, is_beside=is_beside)
+        results = put(shelf, new_step, 2, plan)
         outcomes[check_after(shelf, results, plan, next_step=30)] += 1
         shutil.rmtree(shelf)
         if not plan.hit:
