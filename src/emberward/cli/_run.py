@@ -17,7 +17,7 @@ from emberward.findings import ConfigError, Finding, Severity
 from emberward.match import explain_finding
 from emberward.report import RunFolder, write_json
 from emberward.runs import new_id
-from emberward.supervise import Node, Oversight, RunPlan, absolute, supervise_command
+from emberward.supervise import Node, Oversight, RunPlan, absolute, require_part, supervise_command
 
 ActAfterOption = Annotated[
     float,
@@ -46,6 +46,7 @@ class RunOptions:
     oversight: Oversight
     kill_switch: Path | None
     environment: Mapping[str, str]
+    excluded: tuple[str, ...] = ()
 
 
 def name_of(command: tuple[str, ...]) -> str:
@@ -57,7 +58,7 @@ def name_of(command: tuple[str, ...]) -> str:
 
 
 def run_command(options: RunOptions, screen: Screen) -> int:
-    """The exit code of the supervised command; blocks until it ends."""
+    """The exit code of the supervised command; blocks until it ends. Raises ConfigError L114 on a host left out."""
     if not options.command:
         raise ConfigError(
             "there is no command to run",
@@ -66,6 +67,12 @@ def run_command(options: RunOptions, screen: Screen) -> int:
             found="nothing",
             next="emberward run -- torchrun --nproc-per-node 8 train.py",
         )
+    node = options.oversight.node
+    require_part(
+        socket.gethostname() if node is None else node.host,
+        excluded=options.excluded,
+        mailbox=None if node is None else node.mailbox,
+    )
     name = options.name or name_of(options.command)
     folder = RunFolder(path=absolute(options.runs) / name / new_id())
     folder.path.mkdir(parents=True, exist_ok=True)
@@ -143,6 +150,9 @@ def run_verb(
         str | None, typer.Option("--collector", help="Where several hosts tell each other: a shared folder, or a URL.")
     ] = None,
     address: Annotated[str | None, typer.Option("--address", help="This host's address on the job's own link.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", help="A host that takes no part: nothing starts on it.")
+    ] = None,
     is_json: JsonOption = False,
 ) -> None:
     """Supervise any command, unchanged: record, detect, explain, restart. emberward run -- torchrun ... train.py
@@ -162,6 +172,7 @@ def run_verb(
             ),
             kill_switch=kill_switch,
             environment=dict(os.environ),
+            excluded=tuple(exclude or ()),
         )
         return run_command(options, screen)
 

@@ -7,6 +7,7 @@ from emberward.supervise._attempts import newest_save
 from emberward.supervise._command import absolute, agent_command, agent_environment
 from emberward.supervise._heartbeat import silence_finding
 from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
+from emberward.supervise._left_out import require_part
 from emberward.supervise._lock import hold_lock, is_abandoned
 from emberward.supervise._nodes import Node
 from emberward.supervise._overseer import Oversight
@@ -39,6 +40,7 @@ __all__ = [
     "launch",
     "newest_save",
     "next_move",
+    "require_part",
     "silence_finding",
     "supervise_command",
 ]

@@ -38,7 +38,7 @@ class FolderMailbox:
     def exchange(self, host: str, post: Mapping[str, Any]) -> Posts:
         """See `Mailbox`."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_json(self._folder / f"{_file_name(host)}.json", {"host": host, **post})
+        write_json(self._folder / f"{file_name(host)}.json", {"host": host, **post})
         found: Posts = {}
         for path in sorted(self._folder.glob("*.json"))[:MAX_HOSTS]:
             said = read_json(path)
@@ -74,7 +74,8 @@ def open_mailbox(target: str) -> Mailbox:
     return FolderMailbox(Path(target))
 
 
-def _file_name(host: str) -> str:
+def file_name(host: str) -> str:
+    """A host's name as a file may be called."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", host)[:100] or "host"
 
 

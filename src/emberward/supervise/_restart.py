@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emberward.findings import Finding
+from emberward.supervise._left_out import named_host
 from emberward.supervise._policy import Outcome
 
 RESTARTABLE = frozenset({"K103", "L102", "L105"})
@@ -68,15 +69,19 @@ class RunEnd:
     saved_unix: float | None = None
 
 
-def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int) -> Restart:
+def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int, host: str | None = None) -> Restart:
     """Whether to run a command again after `ends`, its attempts in order; at least one.
 
     Bounded by `max_restarts`. An attempt gained something when it ended a save; in a job whose saves we never saw, when
-    it made a step. Two attempts in a row that gained nothing end it.
+    it made a step. Two attempts in a row that gained nothing end it, and so does a finding that names `host`, ours of
+    several (None: the only one). See `_left_out.py` [Note: leaving out a host].
     """
     last = ends[-1]
     if last.outcome is not Outcome.FAILED:
         return Restart(is_wanted=False, why=f"the attempt ended {last.outcome.value}")
+    named = None if host is None else named_host(last.findings)
+    if named is not None and named.hosts == (host,):
+        return Restart(is_wanted=False, why=f"{host} was named ({named.code}) and takes no part any more")
     if len(ends) > max_restarts:
         return Restart(is_wanted=False, why=f"all {max_restarts} restarts are used")
     saves_seen = any(each.num_saves for each in ends)
@@ -87,4 +92,5 @@ def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int) -> Restart:
     if len(ends) >= 2 and not gained(ends[-1]) and not gained(ends[-2]):
         what = "ended no save" if saves_seen else "made no step"
         return Restart(is_wanted=False, why=f"the last two attempts {what}")
-    return Restart(is_wanted=True, why=f"restart {len(ends)} of {max_restarts}")
+    without = "" if named is None else f" without {named.hosts[0]}"
+    return Restart(is_wanted=True, why=f"restart {len(ends)} of {max_restarts}{without}")

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from emberward.findings import Finding
 from emberward.runs import require_no_kill_switch
+from emberward.supervise._left_out import keep_out, named_host
 from emberward.supervise._lock import hold_lock
-from emberward.supervise._overseer import Overseer
+from emberward.supervise._nodes import Node
+from emberward.supervise._overseer import Overseer, own_finding
 from emberward.supervise._policy import Outcome
 from emberward.supervise._restart import RunEnd, decide_rerun
 from emberward.supervise._run_attempt import AttemptMaker, OnFinding, RunPlan, shell_code
@@ -32,6 +34,8 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
     """
     if plan.kill_switch is not None:
         require_no_kill_switch(plan.kill_switch)
+    node = plan.oversight.node
+    host = None if node is None else node.host
     ends: list[RunEnd] = []
     with SignalDesk() as desk, hold_lock(plan.folder, launcher_pid=os.getpid()):
         overseer = Overseer(
@@ -45,7 +49,9 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
                 result = attempt.run(why)
                 ends.append(result)
                 outcome = result.outcome
-                rerun = decide_rerun(ends, max_restarts=plan.max_restarts)
+                if node is not None and (named := named_host(result.findings)) is not None:
+                    _keep_out(node, named, overseer)
+                rerun = decide_rerun(ends, max_restarts=plan.max_restarts, host=host)
                 if not rerun.is_wanted:
                     break
                 why = rerun.why
@@ -58,3 +64,12 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
         findings=ends[-1].findings,
         why=rerun.why,
     )
+
+
+def _keep_out(node: Node, named: Finding, overseer: Overseer) -> None:
+    """Leaves the named host out of later starts; a folder that cannot be written to is told, and no more."""
+    try:
+        keep_out(node, named)
+    except OSError as error:
+        what = f"{named.hosts[0]} could not be left out of later starts: {error}"
+        overseer.report(own_finding(what, f"--exclude {named.hosts[0]}"))

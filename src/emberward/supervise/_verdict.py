@@ -13,7 +13,7 @@ from emberward.sources.ring import Mark, MarkKind, RingView, read_ring
 from emberward.supervise._death import RankEnd, death_finding, first_death
 from emberward.supervise._members import Member
 
-ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK})
+ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.LINK})
 MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT})
 """Deaths that a mismatch of calls brings about: gloo raises or aborts, and may do so in an innocent rank."""
 
@@ -24,8 +24,8 @@ def roots(verdicts: Sequence[Finding], *, death: Cause, certainty: Certainty) ->
     [Note: root and death]
     Rings that end with a rank's death look like a call that is missing, or like a deadlock: the others wait for what
     never came. So such a verdict is the root only when every death looks like an echo, as when the time-out of a
-    deadlock ends all ranks. A mismatch of calls makes gloo raise or abort, and explains deaths of these two kinds. A
-    rank that was killed, ran out of memory or left explains itself.
+    deadlock, or of a link that was cut, ends all ranks. A mismatch of calls makes gloo raise or abort, and explains
+    deaths of these two kinds. A rank that was killed, ran out of memory or left explains itself.
     """
     if certainty is Certainty.INFERRED:
         return [each for each in verdicts if each.kind in ROOTED]

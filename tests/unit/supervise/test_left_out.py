@@ -1,0 +1,84 @@
+"""Which host is left out of a job, by whom, and when none is."""
+
+import dataclasses
+
+import pytest
+
+from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
+from emberward.supervise import Outcome, RunEnd, decide_rerun, require_part
+from emberward.supervise._left_out import keep_out, named_host
+from emberward.supervise._nodes import Node
+
+CUT = Finding(
+    code="L112",
+    severity=Severity.ERROR,
+    kind=Kind.LINK,
+    cause=Cause.LINK_DOWN,
+    certainty=Certainty.OBSERVED,
+    message="host n3 is cut off on the job's link: n1, n2 reach each other and not n3",
+    hosts=("n3",),
+)
+DEATH = dataclasses.replace(CUT, code="L102", kind=Kind.CRASH, cause=Cause.SEGFAULT)
+
+
+def failed(*findings: Finding) -> RunEnd:
+    return RunEnd(outcome=Outcome.FAILED, exit_code=1, findings=findings, last_step=9, num_saves=0, seconds=9.0)
+
+
+@pytest.mark.parametrize(
+    ("finding", "is_named"),
+    [
+        (CUT, True),
+        (dataclasses.replace(CUT, code="L113", cause=Cause.HOST_DOWN), True),
+        (dataclasses.replace(CUT, hosts=("n2", "n3")), False),
+        (dataclasses.replace(CUT, severity=Severity.WARNING), False),
+        (dataclasses.replace(CUT, certainty=Certainty.INFERRED), False),
+        (DEATH, False),
+    ],
+    ids=["cut", "down", "either of two", "the job moves", "a guess", "a death"],
+)
+def test_only_what_its_own_hardware_did_names_a_host(finding, is_named):
+    assert (named_host([DEATH, finding]) is finding) is is_named
+
+
+def test_the_named_host_makes_no_other_attempt_and_its_peers_go_on_without_it():
+    ends = [failed(CUT)]
+    assert decide_rerun(ends, max_restarts=2, host="n3").why == "n3 was named (L112) and takes no part any more"
+    assert not decide_rerun(ends, max_restarts=2, host="n3").is_wanted
+    peers = decide_rerun(ends, max_restarts=2, host="n1")
+    assert (peers.is_wanted, peers.why) == (True, "restart 1 of 2 without n3")
+    assert not decide_rerun(ends, max_restarts=0, host="n1").is_wanted
+
+
+def test_two_deaths_in_a_row_leave_no_host_out():
+    """A bug of the program kills the rank that it meets, wherever that lies."""
+    assert decide_rerun([failed(DEATH), failed(DEATH)], max_restarts=2, host="n3").is_wanted
+
+
+def test_a_start_on_a_host_that_was_named_is_refused_until_it_is_mended(tmp_path):
+    node = Node(host="n1", address="10.0.0.1", mailbox=str(tmp_path / "posts"))
+    require_part("n3", excluded=(), mailbox=node.mailbox)
+    path = keep_out(node, CUT)
+    with pytest.raises(ConfigError) as caught:
+        require_part("n3", excluded=(), mailbox=node.mailbox)
+    assert str(caught.value) == (
+        "L114 this host is left out\n"
+        f"  where     {tmp_path}/posts/left-out/n3.json\n"
+        "  expected  a host that takes part\n"
+        "  found     L112 host n3 is cut off on the job's link: n1, n2 reach each other and not n3\n"
+        f"  next      rm {tmp_path}/posts/left-out/n3.json   (once the host is mended)"
+    )
+    require_part("n1", excluded=(), mailbox=node.mailbox)
+    path.unlink()
+    require_part("n3", excluded=(), mailbox=node.mailbox)
+
+
+def test_a_person_leaves_a_host_out_by_name(tmp_path):
+    with pytest.raises(ConfigError, match="--exclude n3") as caught:
+        require_part("n3", excluded=("n2", "n3"), mailbox=None)
+    assert (caught.value.code, caught.value.exit_code) == ("L114", 2)
+    require_part("n33", excluded=("n2", "n3"), mailbox="http://10.0.0.1:7070/")
+
+
+def test_a_collector_keeps_nobody_out():
+    assert keep_out(Node(host="n1", address="10.0.0.1", mailbox="http://10.0.0.1:7070/"), CUT) is None
