@@ -1,5 +1,6 @@
 """Codes, notes, links and commands that pages and docstrings name."""
 
+import ast
 import functools
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ NOTE = re.compile(r"\[Note:\s+([^\]]+)\]", re.ASCII)
 LETTERS = "".join(sorted({code[0] for code in CATALOGUE}))
 CODE = re.compile(rf"\"([{LETTERS}]\d{{3}})\"")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img [^>]*src=\"([^\"]+)\"")
+NEXT = ("next", "next_step")
 HOMES = ("work", "opt", "home", "Users")
 MACHINE = re.compile("|".join(rf"(?<![\w.~])/{part}/" for part in HOMES))
 
@@ -175,6 +177,24 @@ def wrong_commands(lines: list[str]) -> list[str]:
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_of_a_page_exist(page):
     assert wrong_commands(code_lines(page)) == []
+
+
+def unknown_next_verbs(text: str) -> list[str]:
+    """What the ``next`` of a source's messages tells a person to type and the program lacks."""
+    known = typer.main.get_command(app).commands
+    nexts = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.keyword) and node.arg in NEXT]
+    literals = [node.value for value in nexts for node in ast.walk(value) if isinstance(node, ast.Constant)]
+    verbs = [verb for each in literals for verb in re.findall(r"\bemberward ([a-z]+)", str(each))]
+    return [verb for verb in verbs if verb not in known]
+
+
+def test_commands_of_messages_exist():
+    assert [(name, verb) for name, text in sources().items() for verb in unknown_next_verbs(text)] == []
+
+
+def test_an_unknown_verb_of_a_message_is_seen_and_a_known_one_is_not():
+    assert unknown_next_verbs('f(next=f"emberward doctor {x}", what="emberward is young")') == ["doctor"]
+    assert unknown_next_verbs('f(next=f"emberward checkpoint verify {path}")') == []
 
 
 def test_make_targets_of_pages_exist():

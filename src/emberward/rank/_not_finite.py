@@ -118,7 +118,7 @@ def first_finding(found: dict[int, NotFinite], *, step: int) -> Finding:
             step=step,
             kind=Kind.DEVICE,
             evidence=("the same data, parameters and program gave finite values: suspect the hardware",),
-            next="emberward doctor on the hosts of this run; rewind to the last save if it comes again",
+            next="test the memory and the processors of this run's hosts; rewind to the last save if it comes again",
         )
     first = min(found.items(), key=lambda item: _order(*item))[1]
     ranks = tuple(rank for rank, each in sorted(found.items()) if each == first)

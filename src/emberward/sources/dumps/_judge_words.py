@@ -10,8 +10,15 @@ from emberward.sources.dumps._ras import RasComm, RasReport
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
 
 
-def judge_deaths(deaths: Sequence[Death]) -> list[Finding]:
-    """One finding for the first death that is told; the others are its echoes or are listed behind it."""
+def judge_deaths(deaths: Sequence[Death], facts: Sequence[LogFact] = ()) -> list[Finding]:
+    """One finding for the first death that is told; the others are its echoes or are listed behind it.
+
+    A rank that gloo aborts for a size that does not fit is no culprit: the message tells that two calls differ, and not
+    whose call is the odd one.
+    """
+    sizes = [fact for fact in facts if fact.kind is LogFactKind.SIZE]
+    if sizes:
+        return [_size_finding(sizes)]
     if not deaths:
         return []
     hard = [d for d in deaths if d.cause is not Cause.EXCEPTION] or list(deaths)
@@ -32,6 +39,22 @@ def judge_deaths(deaths: Sequence[Death]) -> list[Finding]:
             next_step="read the log before that line; the ranks that time out later are its victims",
         )
     ]
+
+
+def _size_finding(sizes: Sequence[LogFact]) -> Finding:
+    first = sizes[0]
+    who = "a rank" if first.rank is None else f"rank {first.rank}"
+    return hang_finding(
+        "M102",
+        f"calls that meet differ in size: gloo aborted {who}, which got {first.word}; either side may be the odd one",
+        kind=Kind.MISMATCH,
+        cause=Cause.SHAPE,
+        certainty=Certainty.OBSERVED,
+        waiting=() if first.rank is None else (first.rank,),
+        evidence=[f"{fact.path}:{fact.line} {fact.text[:200]}" for fact in sizes[:4]],
+        ruled_out=("a death of its own: the abort follows from what came",),
+        next_step="print the shape before that call on every rank, or run under TORCH_DISTRIBUTED_DEBUG=DETAIL",
+    )
 
 
 def judge_logs(facts: Sequence[LogFact]) -> list[Finding]:
@@ -152,7 +175,7 @@ def _network(facts: Sequence[LogFact]) -> list[Finding]:
             certainty=Certainty.OBSERVED,
             hosts=[peer.partition(":")[0] for peer in peers],
             evidence=[f"{fact.path}:{fact.line} {fact.text[:200]}" for fact in lines[:6]],
-            next_step="test the links of the hosts named: emberward doctor, ibstat, the switch's counters",
+            next_step="test the links of the hosts named: ibstat, the switch's counters",
         )
     ]
 
