@@ -68,7 +68,12 @@ def read_diary(folder: RunFolder, steps: Sequence[JsonObject]) -> Diary:
 def _advice(folder: RunFolder, lines: Sequence[JsonObject], steps: Sequence[JsonObject]) -> IntervalAdvice | None:
     """See `advise_interval`. What a save costs is what it kept the training waiting, beside or in it."""
     ends = [line for line in lines if line.get("event") == "end"]
-    failed = [line for line in ends if line.get("outcome") in FAILED]
+    # Without an outcome the launcher itself died, as in a power cut.
+    failed = [
+        line
+        for line in ends
+        if line.get("outcome") in FAILED or (line.get("outcome") is None and line.get("hours_lost"))
+    ]
     run_s = sum(line.get("hours") or 0.0 for line in ends) * 3600
     save_s = _median(steps, "save_blocked_s")
     step_s = _median(steps, "step_s")

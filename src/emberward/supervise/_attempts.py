@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from emberward.findings import Cause
 from emberward.report import RunFolder, read_lines
 from emberward.supervise._host import host_fingerprint
 from emberward.supervise._late_lines import LateLines
@@ -95,7 +96,7 @@ def open_attempt(
     lines.flush()
     starts, ends = past_attempts(folder)
     if (orphan := orphan_end(starts, ends)) is not None:
-        lines.append(folder.attempts, orphan)
+        lines.append(folder.attempts, {**orphan, **_orphan_costs(folder, starts[-1])})
     saved = newest_save(folder)
     start: dict[str, Any] = {
         "event": "start",
@@ -169,4 +170,32 @@ def orphan_end(starts: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, 
         "attempt": starts[-1].get("attempt"),
         "outcome": None,
         "why": "the launcher died before it could write this line",
+    }
+
+
+def _orphan_costs(folder: RunFolder, start: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an attempt's end its files still tell when nobody wrote it down; {} where they tell nothing.
+
+    It lasted to its last step, as far as is known. Call it before a resume cuts the metrics.
+    """
+    try:
+        start_unix = datetime.fromisoformat(start["start"]).timestamp()
+        end_unix = max(folder.metrics.stat().st_mtime, start_unix)
+    except (KeyError, TypeError, ValueError, OSError):
+        return {}
+    steps = [line["step"] for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)]
+    saved = newest_save(folder)
+    lost = lost_s(
+        outcome=Outcome.KILLED,
+        start_unix=start_unix,
+        end_unix=end_unix,
+        save_unix=None if saved is None else saved[1],
+    )
+    return {
+        "end": datetime.fromtimestamp(end_unix, UTC).isoformat(timespec="seconds"),
+        "cause": Cause.UNKNOWN.value,
+        "last_step": max(steps, default=None),
+        "saved_step": None if saved is None else saved[0],
+        "hours": (end_unix - start_unix) / 3600,
+        "hours_lost": lost / 3600,
     }

@@ -52,3 +52,15 @@ def test_a_mean_that_is_not_finite_is_said_and_is_valid_json(folder):
     append_line(folder.evals, {"step": 300, "sets": {"held out": {"loss": None, "tokens": 0}}})
     assert "  evaluation  held out: not finite over 0 tokens" in run_text(read_run(folder))
     assert "NaN" not in folder.evals.read_text()
+
+
+def test_a_launcher_that_died_is_a_failure_when_work_was_lost_with_it(folder):
+    text = folder.attempts.read_text()
+    folder.attempts.write_text(
+        text.replace('"outcome": "failed", "cause": "killed"', '"outcome": null, "cause": "unknown"')
+    )
+    report = read_run(folder)
+    assert report.diary.advice is not None
+    assert "  lost to     unknown 7.300 h (1 x)\n" in run_text(report)
+    folder.attempts.write_text(folder.attempts.read_text().replace('"hours_lost": 7.3', '"hours_lost": 0.0'))
+    assert read_run(folder).diary.advice is None

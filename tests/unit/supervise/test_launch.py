@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -212,6 +213,12 @@ def test_a_launcher_that_was_killed_leaves_its_ranks_guarded_and_its_end_is_writ
     (rank,) = first.ranks()
     first.send(signal.SIGKILL)
     first.process.communicate(timeout=60)
+    (folder / "checkpoints" / "step-00000003").mkdir(parents=True)
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.writelines(f'{{"step": {step}}}\n' for step in (3, 4))
+    began = datetime.fromisoformat(diary(folder)[0]["start"]).timestamp()
+    os.utime(folder / "checkpoints" / "step-00000003", (began + 3600, began + 3600))
+    os.utime(folder / "metrics.jsonl", (began + 5400, began + 5400))
     code, said = Launch(folder, "done").result()
     assert (code, said["code"]) == (2, "C111")
     assert "its launcher died, but its agent" in said["text"]
@@ -223,6 +230,8 @@ def test_a_launcher_that_was_killed_leaves_its_ranks_guarded_and_its_end_is_writ
     lines = diary(folder)
     assert [(line["event"], line["attempt"]) for line in lines] == [("start", 1), ("end", 1), ("start", 2), ("end", 2)]
     assert lines[1]["why"] == "the launcher died before it could write this line"
+    told = {key: lines[1][key] for key in ("outcome", "last_step", "saved_step", "hours", "hours_lost")}
+    assert told == {"outcome": None, "last_step": 4, "saved_step": 3, "hours": 1.5, "hours_lost": 0.5}
 
 
 def test_the_diary_says_what_changed_since_the_last_good_attempt(folder):
