@@ -115,16 +115,17 @@ def _hardened(finding: Finding, early: Evidence, late: Evidence) -> Finding:
 
 
 def compare_incidents(left: Explanation, right: Explanation) -> Finding:
-    """A notice that says what two incidents have in common: rank, line, cause, kind."""
+    """A notice that says what two incidents have in common: rank, operation, line, cause, kind."""
     a, b = left.verdict, right.verdict
     rows = (
         ("rank", a.culprit_ranks or a.culprit_pids, b.culprit_ranks or b.culprit_pids),
+        ("operation", left.operation, right.operation),
         ("line", a.site, b.site),
         ("cause", a.cause.value, b.cause.value),
         ("kind", a.kind.value, b.kind.value),
     )
     same = [name for name, x, y in rows if x == y and x]
-    evidence = [f"{name:<6} {_shown(x)} and {_shown(y)}{'' if x == y else '   differ'}" for name, x, y in rows]
+    evidence = [f"{name:<9} {_shown(x)} and {_shown(y)}{'' if x == y else '   differ'}" for name, x, y in rows]
     if "rank" in same and "line" in same:
         text = "the same rank at the same line: one fault twice"
     elif "line" in same or ("cause" in same and "rank" not in same and a.cause is not Cause.UNKNOWN):

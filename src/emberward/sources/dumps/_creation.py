@@ -24,7 +24,9 @@ def creation_findings(readings: Sequence[Reading], members: Collection[int] = ()
 
     `members`: the ranks of the group that is made, where somebody knows them.
     """
-    ranked = [reading for reading in readings if reading.process.rank is not None]
+    numbered = [reading for reading in readings if reading.process.rank is not None]
+    # Where no process has a rank, their own numbers name them.
+    ranked = numbered or list(readings)
     creators = [reading for reading in ranked if is_creating(reading.process.main)]
     others = [reading for reading in ranked if reading not in creators]
     if not creators or not others or len(ranked) < len(readings):
@@ -36,11 +38,12 @@ def creation_findings(readings: Sequence[Reading], members: Collection[int] = ()
     culprits, rest = (creators, others) if is_lone else (others, creators)
     ranks = [r.process.rank for r in culprits if r.process.rank is not None]
     waiting = [r.process.rank for r in rest if r.process.rank is not None]
+    who, others_text = (_who(each) for each in (culprits, rest))
     what = (
-        f"{ranks_text(ranks)} {verb(ranks, 'creates', 'create')} a group that the others do not create"
+        f"{who} {verb(culprits, 'creates', 'create')} a group that the others do not create"
         if is_lone
-        else f"{ranks_text(ranks)} {verb(ranks, 'does', 'do')} not create the group that "
-        f"{ranks_text(waiting)} {verb(waiting, 'creates', 'create')} at {rest[0].site}"
+        else f"{who} {verb(culprits, 'does', 'do')} not create the group that "
+        f"{others_text} {verb(rest, 'creates', 'create')} at {rest[0].site}"
     )
     return [
         hang_finding(
@@ -50,11 +53,20 @@ def creation_findings(readings: Sequence[Reading], members: Collection[int] = ()
             cause=Cause.MISSING_GROUP,
             certainty=Certainty.OBSERVED,
             ranks=ranks,
+            pids=[r.process.pid for r in culprits if r.process.pid is not None],
             waiting=waiting,
             hosts=[r.process.host for r in culprits if r.process.host is not None],
             site=culprits[0].site,
-            evidence=[f"rank {r.process.rank} {r.text}" for r in [*creators[:3], *others[:3]]],
+            evidence=[f"{r.process.who} {r.text}" for r in [*creators[:3], *others[:3]]],
             ruled_out=("a busy rank: every rank waits",),
             next_step="call new_group on every rank of the job, members or not, in the same order",
         )
     ]
+
+
+def _who(readings: Sequence[Reading]) -> str:
+    ranks = [r.process.rank for r in readings if r.process.rank is not None]
+    if ranks:
+        return ranks_text(ranks)
+    pids = [r.process.pid for r in readings if r.process.pid is not None]
+    return f"{verb(pids, 'process', 'processes')} {', '.join(map(str, sorted(pids)))}"

@@ -23,7 +23,14 @@ _LIBRARY_DIRS = (
     "json",
     "logging",
     "encodings",
+    # These call what others wrote, and stand between it and whoever asked.
+    "tqdm",
+    "wrapt",
+    "beartype",
+    "typeguard",
+    "jaxtyping",
 )
+_WRAPPERS = frozenset({"typing_extensions.py", "decorator.py", "six.py", "deprecated.py"})
 
 
 class StackSource(StrEnum):
@@ -70,6 +77,8 @@ def _is_library_file(file: str) -> bool:
         return True
     # The recorder's own frames lie between torch's and the user's.
     if "emberward" in parts[:-2] and parts[parts.index("emberward") + 1] == "sources":
+        return True
+    if parts and parts[-1] in _WRAPPERS and (len(parts) == 1 or "site-packages" in parts):
         return True
     return len(parts) == 1 and file in _STDLIB_FILES
 

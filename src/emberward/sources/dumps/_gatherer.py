@@ -273,7 +273,14 @@ class Gatherer:
             # The number in the file's name is the process, and no rank.
             document.processes = [replace(p, rank=None) if p.rank == rank else p for p in document.processes]
             rank = None
-        roots = [process for process in document.processes if process.parent_pid is None]
+        roots = [p for p in document.processes if p.parent_pid is None and not _is_worker(p)]
+        if rank is not None and len(roots) == 1 < len(document.processes):
+            # The others of the file are the rank's data workers, of which py-spy's JSON tells no parent.
+            own = roots[0].pid
+            document.processes = [
+                replace(p, rank=None, parent_pid=p.parent_pid or own) if _is_worker(p) else p
+                for p in document.processes
+            ]
         if len(roots) > 1 and all(process.rank == rank for process in roots):
             # One number in the name of a file of many processes is not the rank of each.
             document.processes = [replace(process, rank=None) for process in document.processes]
@@ -357,6 +364,11 @@ class Gatherer:
         ]
         evidence.stacks = _once([_ranked(process, owner) for process in evidence.stacks])
         return evidence
+
+
+def _is_worker(process: ProcessStacks) -> bool:
+    main = process.main
+    return main is not None and any(frame.function == "_worker_loop" for frame in main.frames)
 
 
 def _ranked(process: ProcessStacks, owner: dict[str, set[int]]) -> ProcessStacks:

@@ -27,13 +27,17 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The verdict on one incident. `findings`: the most certain and most severe first, never empty."""
+    """The verdict on one incident. `findings`: the most certain and most severe first, never empty.
+
+    `operation`: the call in which the culprit is, else the one that it keeps waiting; None when no dump tells.
+    """
 
     label: str
     findings: tuple[Finding, ...]
     read: tuple[str, ...]
     num_ranks: int
     missing_ranks: tuple[int, ...]
+    operation: str | None = None
 
     @property
     def verdict(self) -> Finding:
@@ -92,12 +96,17 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
         findings += judge_ras(evidence.ras)
     dead = {rank for f in findings if f.kind is Kind.CRASH for rank in f.culprit_ranks}
     if not dead:
-        findings = judge_deaths(evidence.deaths) + findings
+        findings = judge_deaths(evidence.deaths, evidence.facts) + findings
     findings += evidence.prior
     world = flight_judge.world if flight_judge is not None else tuple(sorted(by_rank))
     missing = tuple(r for r in world if r not in evidence.flights) if evidence.flights else ()
     where = frames_by_rank(evidence.flights, by_rank)
-    findings = refine(_agree(findings, by_rank), where, evidence.flights, line_of)
+    unnumbered = {
+        r.process.pid: r.frames
+        for r in own
+        if r.process.rank is None and r.process.pid is not None and r.kind not in HELPERS
+    }
+    findings = refine(_agree(findings, by_rank), where, evidence.flights, line_of, unnumbered=unnumbered)
     if not findings:
         findings = [_nothing(evidence, missing)]
     findings = _noted(_sorted(findings), evidence, missing)
@@ -107,7 +116,14 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
         read=tuple(rank_evidence(evidence)),
         num_ranks=len(world) or len(own),
         missing_ranks=missing,
+        operation=_operation(findings[0], evidence),
     )
+
+
+def _operation(finding: Finding, evidence: Evidence) -> str | None:
+    ranks = (*finding.culprit_ranks, *finding.waiting_ranks)
+    heads = [evidence.flights[rank].head for rank in ranks if rank in evidence.flights]
+    return next((head.text for head in heads if head is not None), None)
 
 
 def _with_shifts(findings: list[Finding], shifts: list[Finding]) -> list[Finding]:

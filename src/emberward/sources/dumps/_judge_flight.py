@@ -14,6 +14,8 @@ from emberward.sources.dumps._order import departures
 from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
 from emberward.sources.dumps._waits import STUCK, WAITING, Reading, StackClass
 
+_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_oop", "reduce_oop"})
+"""Calls with a root: a member may end them while others wait for ever."""
 _UNSURE = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
 
 
@@ -103,7 +105,34 @@ class FlightJudge:
             is_dead = rank in deaths
             key = (Cause.UNKNOWN, None, False) if reading is None else (reading.cause, reading.site, False)
             together[(deaths[rank].cause, deaths[rank].site, True) if is_dead else key].append(root)
-        return [self._host(group, deaths) for group in together.values()]
+        found = []
+        for key, group in together.items():
+            ranks = [rank for root in group for rank in root.ranks]
+            victims = {victim for root in group for victim in root.victims} - set(ranks)
+            is_seen = key[2] or ranks[0] in self.readings
+            is_crowd = len(ranks) > 1 and len(ranks) > len(victims) and not is_seen
+            found.append(self._other_crowd(group, ranks, sorted(victims)) if is_crowd else self._host(group, deaths))
+        return found
+
+    def _other_crowd(self, roots: list[Root], ranks: list[int], victims: list[int]) -> Finding:
+        """Most ranks wait in no recorded call, and few for them: either side may be the odd one."""
+        return hang_finding(
+            "H107",
+            f"cannot tell: {waits(victims)} in a call that {ranks_text(ranks)} did not make, and the dumps do not tell "
+            f"what {verb(ranks, 'it does', 'they do')} instead",
+            kind=Kind.HANG,
+            cause=Cause.UNKNOWN,
+            certainty=Certainty.UNKNOWN,
+            severity=self._severity(None),
+            waiting=victims,
+            evidence=(
+                *[line for root in roots for line in self._waits(root)][:6],
+                *[self._last_calls(rank) for rank in ranks[:4]],
+                age_evidence(self.age, self.limit),
+            ),
+            ruled_out=self._ruled_out(),
+            next_step=f"py-spy dump --subprocesses --pid PID on {ranks_text(ranks)}, then explain both together",
+        )
 
     def _host(self, roots: list[Root], deaths: Mapping[int, Death]) -> Finding:
         ranks = sorted(rank for root in roots for rank in root.ranks)
@@ -277,6 +306,8 @@ class FlightJudge:
             )
         if not view.is_told and op[2] == 1 and root.victims and len(inside) * 2 < len(self.world):
             return self._lone_call(root, call, view, inside, evidence)
+        if done and inside and call.op in _ROOTED and call.root is None:
+            return self._rooted(root, call, view, inside, done, evidence)
         if done and inside and len(inside) < len(view.members):
             return hang_finding(
                 "H102",
@@ -301,6 +332,24 @@ class FlightJudge:
             evidence=evidence,
             ruled_out=("a missing call: every member has issued it", "a mismatch: the calls agree"),
             next_step=f"test the devices and links among {ranks_text(view.members)} only",
+        )
+
+    def _rooted(
+        self, root: Root, call: Call, view: GroupView, inside: list[int], done: list[int], evidence: list[str]
+    ) -> Finding:
+        """Some ended a call that has a root. Roots that differ look so, and no recorder of torch tells them."""
+        return hang_finding(
+            "H107",
+            f"cannot tell: {ranks_text(inside)} {verb(inside, 'does', 'do')} not end {call_text(call, view)}, "
+            f"{ranks_text(done)} {verb(done, 'has', 'have')}; the dumps do not tell whether all named the same root",
+            kind=Kind.HANG,
+            cause=Cause.UNKNOWN,
+            certainty=Certainty.UNKNOWN,
+            severity=Severity.ERROR if self.age is None or self.age >= self.limit else Severity.WARNING,
+            waiting=sorted({*inside, *root.victims}),
+            evidence=evidence,
+            ruled_out=("a missing call: every member has issued it",),
+            next_step=f"print the root of the {call.op} on every rank; where all agree, test {ranks_text(inside)}",
         )
 
     def _lone_call(self, root: Root, call: Call, view: GroupView, inside: list[int], evidence: list[str]) -> Finding:

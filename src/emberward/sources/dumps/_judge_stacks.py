@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps._frames import Frame
+from emberward.sources.dumps._frames import Frame, user_frame
 from emberward.sources.dumps._judge_flight import next_step, stack_evidence, stuck_worker
 from emberward.sources.dumps._program import left_the_loop, parting
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
-from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, LineOf, Reading, StackClass
+from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, LineOf, Reading, StackClass, class_of
 
 MIN_CROWD = 2
 """Fewest alike processes against which one other is odd."""
+_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_object_list", "scatter_object_list"})
 MAX_BRANCH_LINES = 200
 """Most source lines between two calls that are searched for an ``else``."""
 MAX_ODD_SHARE = 0.25
@@ -159,9 +160,34 @@ def _mostly_busy(busy: list[Reading], waiting: list[Reading], ranks: list[Readin
     )
 
 
+def _served(reading: Reading) -> str | None:
+    """The line at which another thread of the process waits for a peer; None when none does."""
+    main = reading.process.main
+    for thread in reading.process.threads:
+        user = user_frame(thread.frames)
+        if thread is main or user is None:
+            continue
+        if class_of(thread, lambda _: None) in (StackClass.P2P, StackClass.COLLECTIVE):
+            return user.site
+    return None
+
+
 def _all_busy(busy: list[Reading]) -> Finding:
     kinds = {reading.kind for reading in busy}
     lead = busy[0]
+    served = [_served(reading) for reading in busy]
+    if len(busy) > 1 and kinds == {StackClass.LOCK} and all(served):
+        return hang_finding(
+            "H133",
+            f"all {len(busy)} processes wait for a thread of their own, which waits for a peer: {lead.text}, and its "
+            f"thread is at {served[0]}",
+            kind=Kind.DEADLOCK,
+            cause=Cause.CYCLE_CREDIT,
+            waiting=_ranks(busy),
+            evidence=_crowds(busy),
+            ruled_out=("a busy rank: no main thread and no thread that it waits for is free",),
+            next_step=f"let the queue at {lead.site} hold all that is put before its peer answers",
+        )
     if len(kinds) == 1 and lead.kind in STUCK:
         return hang_finding(
             "H106",
@@ -219,10 +245,18 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
         return [_alike(waiting)]
     most = [r for r in waiting if r.site == crowd]
     if size < MIN_CROWD or len(odd) > max(1, int(len(waiting) * MAX_ODD_SHARE)) or len({r.site for r in odd}) > 1:
-        return [
-            _crossed(odd, most) if len(sites) == 2 and parting(odd[0].frames, most[0].frames) else _unclear(waiting)
-        ]
+        is_two = len(sites) == 2 and parting(odd[0].frames, most[0].frames) is not None
+        return [_crossed(odd, most) if is_two and not _has_root([*odd, *most]) else _unclear(waiting)]
     return [_ahead(odd, most, line_of)]
+
+
+def _has_root(readings: Sequence[Reading]) -> bool:
+    """Whether one of them is in a call with a root, which a rank may pass while others stay in it for ever."""
+    return any(
+        frame.function in _ROOTED and frame.file.endswith("distributed_c10d.py")
+        for reading in readings
+        for frame in reading.frames
+    )
 
 
 def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:

@@ -26,8 +26,13 @@ _DESYNC = re.compile(
     r"\[(?P<ranks>[\d, ]+)\] (?P<what>finished|joined but didn't finish) collective #(?P<seq>\d+)"
     r"(?:, but didn't join collective #(?P<next>\d+))?"
 )
-_NEVER = re.compile(r"ranks \[(?P<ranks>[\d, ]+)\] are the lagging ranks")
+_NEVER = re.compile(
+    r"ranks \[(?P<ranks>[\d, ]+)\] are the lagging ranks|Ranks? (?P<absent>\d[\d, ]*) failed to pass monitoredBarrier"
+)
+# gloo/transport/tcp/pair.cc of torch 2.13: what came is larger than what the call has room for.
+_SIZE = re.compile(r"op\.preamble\.length <= op\.nbytes\. (?P<came>\d+) vs (?P<room>\d+)")
 _EXIT = re.compile(r"\brank\s*: (?P<rank>\d+)|\bexitcode\s*: (?P<code>-?\d+)|\blocal_rank: (?P<local>\d+)")
+_EXIT_CODE = re.compile(r"^\s*exitcode\s*: ")
 _SIGNAL = re.compile(r"Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID (?P<pid>\d+)")
 _HEARTBEAT = re.compile(r"watchdog thread got stuck for (\d+) seconds|Heartbeat monitor timed out")
 _IB = re.compile(r"NET/IB\s*:.*(?:error (?P<code>\d+)|port error)")
@@ -50,6 +55,9 @@ _PEER_LOST = re.compile(
 )
 
 
+_SIGNAL_CAUSES = {"SIGSEGV": "segfault", "SIGBUS": "segfault", "SIGSTOP": "stopped", "SIGABRT": "exception"}
+
+
 class LogFactKind(StrEnum):
     """What a line of a log says."""
 
@@ -59,6 +67,7 @@ class LogFactKind(StrEnum):
     JOINED_NOT_FINISHED = "joined_not_finished"
     NEVER_JOINED = "never_joined"
     HEARTBEAT_LOST = "heartbeat_lost"
+    SIZE = "size"
     DEATH = "death"
     NETWORK = "network"
 
@@ -96,9 +105,9 @@ class LogDocument:
 def looks_like_log(text: str) -> bool:
     """Whether the text holds a line of the grammar above."""
     head = text
-    return any(pattern.search(head) for pattern in (_WORK, _DESYNC, _NEVER, _LAST, _SIGNAL, _HEARTBEAT, _IB)) or any(
-        re.search(pattern.pattern, head, re.MULTILINE) for _, pattern in _DEATHS
-    )
+    return any(
+        pattern.search(head) for pattern in (_WORK, _DESYNC, _NEVER, _LAST, _SIGNAL, _HEARTBEAT, _IB, _SIZE)
+    ) or any(re.search(pattern.pattern, head, re.MULTILINE) for _, pattern in _DEATHS)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -122,9 +131,11 @@ class _LogReader:
         """Takes one line."""
         frame = _TRACE_FRAME.search(text)
         if frame is not None:
-            if "site-packages" not in frame["file"] and "/lib/python" not in frame["file"]:
+            if not any(mark in frame["file"] for mark in ("site-packages", "/lib/python", "<frozen")):
                 self.site = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
             return
+        if "Traceback (most recent call last)" in text:
+            self.site = None
         found = _RANK.search(text) or _PREFIX.search(text)
         rank = self.file_rank
         if found is not None:
@@ -156,7 +167,11 @@ class _LogReader:
             self.add(kind, number, text, ranks=_numbers(desync["ranks"]), seq=int(desync["seq"]))
         never = _NEVER.search(text)
         if never is not None:
-            self.add(LogFactKind.NEVER_JOINED, number, text, ranks=_numbers(never["ranks"]))
+            self.add(LogFactKind.NEVER_JOINED, number, text, ranks=_numbers(never["ranks"] or never["absent"]))
+        size = _SIZE.search(text)
+        if size is not None:
+            word = f"{size['came']} bytes for a call of {size['room']}"
+            self.add(LogFactKind.SIZE, number, text, rank=rank, word=word)
         if _HEARTBEAT.search(text):
             self.add(LogFactKind.HEARTBEAT_LOST, number, text, rank=rank)
         network = _IB.search(text)
@@ -170,12 +185,14 @@ class _LogReader:
                 self.exit_rank = int(found["rank"])
         signal = _SIGNAL.search(text)
         if signal is not None:
-            word = {"SIGSEGV": "segfault", "SIGKILL": "killed", "SIGSTOP": "stopped"}.get(signal["name"], "killed")
+            word = _SIGNAL_CAUSES.get(signal["name"], "killed")
             if signal["name"] not in ("SIGTERM", "SIGINT"):
                 who = self.exit_rank if self.exit_rank is not None else rank
                 self.add(LogFactKind.DEATH, number, text, rank=who, word=word, pid=int(signal["pid"]))
             return
-        if _PEER_LOST.search(text):
+        if _PEER_LOST.search(text) or _EXIT_CODE.search(text):
+            # What the launcher says of an exit code it says again, with the signal.
+            self.site = None
             return
         for word, pattern in _DEATHS:
             if pattern.search(text):

@@ -134,4 +134,35 @@ def left_the_loop(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: L
     if now.line is None or inside.line is None or now.is_library:
         return None
     text = text_of(now.file, line_of)
-    return parted if text is not None and has_left_loop(text, inside=inside.line, now=now.line) else None
+    if text is None:
+        return None
+    if has_left_loop(text, inside=inside.line, now=now.line):
+        return parted
+    deeper = _loop_below(theirs, inside, line_of) if now.line > inside.line else None
+    if deeper is None or _is_alternative(text, inside.line, now.line):
+        return None
+    return now, deeper
+
+
+def _loop_below(frames: tuple[Frame, ...], inside: Frame, line_of: LineOf) -> Frame | None:
+    """The outermost frame below `inside` that stands in a loop of its function: ours has returned from that one."""
+    place = frames.index(inside)
+    for frame in reversed(frames[:place]):
+        if frame.is_library or frame.line is None:
+            continue
+        text = text_of(frame.file, line_of)
+        tree = None if text is None else _tree(text)
+        if tree is None:
+            continue
+        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and _covers(n, frame.line)]
+        home = max(functions, key=lambda f: f.lineno, default=None)
+        if home is not None and any(_covers(home, loop.lineno) for loop in _loops_around(tree, frame.line)):
+            return frame
+    return None
+
+
+def _is_alternative(text: str, left: int, right: int) -> bool:
+    """Whether two lines stand in the two branches of one choice: then neither has passed the other by."""
+    tree = _tree(text)
+    choices = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.If) and n.orelse]
+    return any(_body_covers(n.body, left) and _body_covers(n.orelse, right) for n in choices)

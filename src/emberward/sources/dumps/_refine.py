@@ -42,18 +42,33 @@ def refine(
     frames: Mapping[int, tuple[Frame, ...]],
     flights: Mapping[int, RankFlight],
     line_of: LineOf,
+    *,
+    unnumbered: Mapping[int, tuple[Frame, ...]],
 ) -> list[Finding]:
-    """The findings, with the cause that history and text give where the calls that meet leave several open."""
-    refined = [_refined(finding, frames, line_of) for finding in findings]
+    """The findings, with the cause that history and text give where the calls that meet leave several open.
+
+    `unnumbered`: the stacks of processes without a rank that wait or are accused, by their pid.
+    """
+    refined = [_refined(finding, frames, unnumbered, line_of) for finding in findings]
     return [by_order(finding, flights, frames, line_of) for finding in refined]
 
 
-def _refined(finding: Finding, frames: Mapping[int, tuple[Frame, ...]], line_of: LineOf) -> Finding:
+def _refined(
+    finding: Finding,
+    frames: Mapping[int, tuple[Frame, ...]],
+    unnumbered: Mapping[int, tuple[Frame, ...]],
+    line_of: LineOf,
+) -> Finding:
     ranks = finding.culprit_ranks
-    if finding.code not in _CODES or finding.cause not in _UNCLEAR or not ranks or not finding.waiting_ranks:
+    if finding.code not in _CODES or finding.cause not in _UNCLEAR:
         return finding
-    ours = frames.get(ranks[0], ())
-    waiters = [frames[rank] for rank in finding.waiting_ranks if rank in frames][:MAX_WAITERS]
+    if ranks and finding.waiting_ranks:
+        ours = frames.get(ranks[0], ())
+        waiters = [frames[rank] for rank in finding.waiting_ranks if rank in frames][:MAX_WAITERS]
+    else:
+        pids = finding.culprit_pids
+        ours = unnumbered.get(pids[0], ()) if pids else ()
+        waiters = [stack for pid, stack in unnumbered.items() if pid not in pids][:MAX_WAITERS]
     if not ours or not waiters:
         return finding
     handler = _inside_handler(ours, line_of)
@@ -98,29 +113,36 @@ def _site(ours: tuple[Frame, ...], finding: Finding) -> str | None:
     return finding.site if frame is None else frame.site
 
 
+def _who(finding: Finding) -> str:
+    if finding.culprit_ranks:
+        return ranks_text(finding.culprit_ranks)
+    pids = ", ".join(map(str, finding.culprit_pids))
+    return f"{verb(finding.culprit_pids, 'process', 'processes')} {pids}"
+
+
 def _uneven(finding: Finding, ours: tuple[Frame, ...], now: Frame, inside: Frame) -> Finding:
-    ranks = finding.culprit_ranks
+    ranks = finding.culprit_ranks or finding.culprit_pids
+    rest = finding.waiting_ranks
+    others = f"{ranks_text(rest)} {verb(rest, 'is', 'are')}" if rest else "the others are"
     return replace(
         finding,
         kind=Kind.MISSING,
         cause=Cause.UNEVEN_DATA,
         site=_site(ours, finding),
-        message=f"{ranks_text(ranks)} left the loop that {ranks_text(finding.waiting_ranks)} "
-        f"{verb(finding.waiting_ranks, 'is', 'are')} still in ({inside.site}), and {verb(ranks, 'is', 'are')} at "
-        f"{now.site}: {verb(ranks, 'it', 'they')} had fewer turns",
+        message=f"{_who(finding)} left the loop that {others} still in ({inside.site}), and "
+        f"{verb(ranks, 'is', 'are')} at {now.site}: {verb(ranks, 'it', 'they')} had fewer turns",
         evidence=(finding.message, *finding.evidence),
         next="give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context",
     )
 
 
 def _swallowed(finding: Finding, ours: tuple[Frame, ...], why: str) -> Finding:
-    ranks = finding.culprit_ranks
     return replace(
         finding,
         kind=Kind.MISSING,
         cause=Cause.SWALLOWED_EXCEPTION,
         site=_site(ours, finding),
-        message=f"{ranks_text(ranks)} left out a call after an exception that the program caught: {why}",
+        message=f"{_who(finding)} left out a call after an exception that the program caught: {why}",
         evidence=(finding.message, *finding.evidence),
         next="log the exception where it is caught, and let all ranks agree before one goes on without the call",
     )
