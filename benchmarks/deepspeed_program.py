@@ -177,6 +177,8 @@ def main() -> None:
     tag, out, pp = sys.argv[4], Path(sys.argv[5]), int(sys.argv[6]) if verb == "own" else 1
     engine = engine_of(stage, pp=pp, is_universal=verb == "load")
     _, client = engine.load_checkpoint(folder, tag=tag)
+    if verb == "own" and stage < 3:
+        engine.optimizer._lazy_init_hp_params_optimizer_state()  # else done in the first step; `state_of` needs it
     state = state_of(engine)
     torch.save(state, out.with_suffix(f".{dist.get_rank()}.pt"))
     losses = train(engine, range(3, 7), pp=pp)

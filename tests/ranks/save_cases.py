@@ -22,7 +22,16 @@ from emberward.plan import solve_batch
 from emberward.rank._lane import SaveLane
 from emberward.rank._signals import StopRequest
 from emberward.rank._trainer import Trainer
-from emberward.recipe import HealthConfig, OnDamage, ReadBack, Recipe, SaveConfig, mesh_of
+from emberward.recipe import (
+    HealthConfig,
+    OnDamage,
+    ReadBack,
+    Recipe,
+    SaveConfig,
+    StartConfig,
+    StartTake,
+    mesh_of,
+)
 from emberward.report import RunFolder, open_sinks
 from ranks.cases import BATCH, SEQ, VOCAB, small_recipe
 
@@ -34,12 +43,15 @@ class Crash(Exception):
 
 
 class Numbers:
-    """Samples that can be learned, a pure function of their number."""
+    """Samples that can be learned, a pure function of their number, counted from `first`."""
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
 
     def batch(self, indices: list[int]) -> Batch:
         tokens = np.empty((len(indices), SEQ + 1), dtype=np.int64)
         for row, index in enumerate(indices):
-            generator = np.random.default_rng(index)
+            generator = np.random.default_rng(self._first + index)
             tokens[row, 0] = generator.integers(VOCAB)
             for place in range(SEQ):
                 tokens[row, place + 1] = (3 * tokens[row, place] + 1) % VOCAB
@@ -125,10 +137,15 @@ def train(
     storage: str | None = None,
     seed: int | None = None,
     only_resume: bool = False,
+    first_sample: int = 0,
+    start: dict[str, str] | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """What this rank saw of a run in `folder`, from its newest save to step `steps` or a crash."""
     recipe = recipe_of(steps=steps, interval=interval, **settings)
+    if start is not None:
+        taken = StartTake(start.get("take", "weights"))
+        recipe = dataclasses.replace(recipe, start=StartConfig(checkpoint=start["checkpoint"], take=taken))
     assert mesh_of(recipe.layout).size == world_size
     world = build_world(mesh_of(recipe.layout), device=torch.device("cpu"), timeout_s=60)
     run = RunFolder(path=Path(folder))
@@ -143,7 +160,7 @@ def train(
         recipe=recipe,
         batch=solve_batch(global_batch=BATCH, micro_batch=recipe.batch.micro_batch, dp=world.dp_size),
         engine=Engine(recipe, world),
-        train=Numbers(),
+        train=Numbers(first_sample),
         evals={},
         folder=run,
         stop=StopRequest(),

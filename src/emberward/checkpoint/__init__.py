@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from emberward.checkpoint._set_aside import put_back, set_aside
     from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, older_save, prune
     from emberward.checkpoint._staging import BackgroundSaves
+    from emberward.checkpoint._start import find_start, require_start
     from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
     from emberward.checkpoint._tensors import Shard, digest_of, load, save
     from emberward.checkpoint._verify import digest_findings, verify, verify_rest
@@ -59,6 +60,7 @@ _FILES = {
     "_set_aside": "put_back set_aside",
     "_shelf": "Latest clean_leftovers find_latest latest older_save prune",
     "_staging": "BackgroundSaves",
+    "_start": "find_start require_start",
     "_storage": "DISK Hold Storage WritableFile",
     "_tensors": "Shard digest_of load save",
     "_verify": "digest_findings verify verify_rest",
@@ -113,6 +115,7 @@ __all__ = [
     "digest_of",
     "export_checkpoint",
     "find_latest",
+    "find_start",
     "import_checkpoint",
     "is_checkpoint",
     "is_echo",
@@ -131,6 +134,7 @@ __all__ = [
     "relative_difference",
     "repair_replicas",
     "repair_save",
+    "require_start",
     "reshape",
     "save",
     "set_aside",

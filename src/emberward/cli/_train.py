@@ -17,6 +17,7 @@ from emberward.cli._preflight import FirstSteps, keep_page, page_of, say_notes
 from emberward.cli._prove import certified_line, prove_recipe
 from emberward.cli._rewind import RewindOptions, rewound
 from emberward.cli._run import finding_text
+from emberward.cli._start import start_line
 from emberward.data import Manifest, open_tokenizer
 from emberward.findings import Finding, exit_code_of
 from emberward.match import explain_finding
@@ -100,6 +101,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
     intent = options.intent if options.rewind is None else Intent.RESUME
     start = choose_run(absolute(options.runs), resolved, intent=intent, run_id=options.run_id, new_id=new_id())
     require_no_kill_switch(options.kill_switch or start.folder.kill_switch)
+    begins = start_line(recipe) if newest_save(start.folder) is None else None
     manifest = _prepared(recipe, screen)
     certificate, findings = _prove(start, resolved, options, screen) if options.is_checked else (None, ())
     if exit_code_of(findings):
@@ -119,6 +121,8 @@ def train(options: TrainOptions, screen: Screen) -> int:
         )
         return 0
     screen.say(start.why)
+    if begins is not None:
+        screen.say(begins)
     screen.say(f"folder {start.folder.path}")
     assert manifest.path is not None
     begin(start, resolved, manifest.path)

@@ -17,6 +17,7 @@ from emberward.plan import learning_rate
 from emberward.rank._position import Position
 from emberward.rank._probing import judge, layout_of, numerics_of, probe_of, versions
 from emberward.rank._random import random_shards, set_random_states
+from emberward.rank._start import begin_from
 from emberward.rank._take_up import load_share, shared_problem, take_up, unequal_values
 from emberward.recipe import OnDamage, Recipe, recipe_yaml
 from emberward.report import RunFolder, append_line
@@ -288,7 +289,9 @@ class Saver:
     # -- taking up ---------------------------------------------------------------------------------------------------
 
     def resume(self, *, is_unattended: bool = False) -> Position | None:
-        """The position of the newest save after it was loaded; None when there is none. Blocks; reads files.
+        """The position of the newest save after it was loaded; None when there is none: then `recipe.start` is taken.
+
+        Blocks; reads files.
 
         Raises EmberwardError D102 when the data is not what the save was trained on, K101 when the save is damaged and
         neither the recipe nor `is_unattended` lets an older one be taken. See `_take_up.py` [Note: damage at a start].
@@ -305,6 +308,7 @@ class Saver:
         goes_older = is_unattended or self._recipe.save.damaged is OnDamage.OLDER
         path = take_up(self._folder, self._engine, goes_older=goes_older, load=load)
         if path is None:
+            begin_from(self._engine, self._recipe.start, self._agree)
             return None
         position = found[-1]
         self._saved_step = self._resumed_step = position.step

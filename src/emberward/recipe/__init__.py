@@ -27,6 +27,8 @@ from emberward.recipe._recipe import (
     SaveConfig,
     Source,
     SpikePolicy,
+    StartConfig,
+    StartTake,
     ZeroStage,
 )
 from emberward.recipe._reference import configuration_reference, with_reference, write_reference
@@ -59,6 +61,8 @@ __all__ = [
     "SaveConfig",
     "Source",
     "SpikePolicy",
+    "StartConfig",
+    "StartTake",
     "ZeroStage",
     "configuration_reference",
     "differences",

@@ -223,6 +223,23 @@ class SaveConfig:
     """What a start does when the newest save is damaged."""
 
 
+class StartTake(StrEnum):
+    """What a new run takes over from the checkpoint that it starts from."""
+
+    WEIGHTS = "weights"
+    OPTIMIZER = "optimizer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartConfig:
+    """What a new run starts from: docs/convert.md."""
+
+    checkpoint: str | None = None
+    """Save, folder of saves, or run whose weights a new run takes instead of random ones. Null: random ones."""
+    take: StartTake = StartTake.WEIGHTS
+    """``weights`` alone, or ``optimizer``: the moments and the count of updates too. Steps and data begin at 0."""
+
+
 class DriftPolicy(StrEnum):
     """What a run does when copies that must be equal differ."""
 
@@ -310,5 +327,6 @@ class Recipe:
     data: DataConfig = field(default_factory=DataConfig)
     evaluation: EvalConfig = field(default_factory=EvalConfig)
     save: SaveConfig = field(default_factory=SaveConfig)
+    start: StartConfig = field(default_factory=StartConfig)
     health: HealthConfig = field(default_factory=HealthConfig)
     log: LogConfig = field(default_factory=LogConfig)
