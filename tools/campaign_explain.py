@@ -214,7 +214,7 @@ def keep_look(job: Job, dumps: dict[int, bytes], target: Path) -> None:
         (target / "flights" / f"nccl_trace_rank_{rank}").write_bytes(data)
     texts = []
     for rank, pid in enumerate(job.pids()):
-        # py-spy's JSON leaves children out (0.4.3), its text does not.
+        # py-spy's JSON leaves children out (0.4.2), its text does not.
         forms = [json.loads(form) for each in family(pid) if (form := spy(each, "--json")) is not None]
         if forms:
             (target / "named_stacks" / f"pyspy_rank_{rank}.json").write_text(json.dumps(forms))

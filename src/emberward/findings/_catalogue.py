@@ -73,6 +73,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "H114": "NCCL's RAS names a process",
             "H125": "a rank is stopped",
             "H131": "a thread that a rank waits for has died",
+            "H151": "every rank stands still alike",
         },
     ),
     **_rows(
@@ -80,7 +81,8 @@ CATALOGUE: dict[str, CodeEntry] = {
         {"H102": "a rank does not finish what its peers finished", "H103": "a call that all issued does not end"},
     ),
     **_rows(Kind.MISSING, {"H104": "a rank left out or added a call", "H109": "a send or receive that nobody answers"}),
-    **_rows(Kind.MISSING, {"H129": "a group that not every rank creates"}),
+    **_rows(Kind.MISSING, {"H129": "a group that not every rank creates", "H152": "a call met one below Python"}),
+    **_rows(Kind.MISMATCH, {"H150": "a send and a receive whose tags differ"}),
     **_rows(Kind.CRASH, {"H105": "a rank died and the others wait"}),
     **_rows(
         Kind.RESOURCE,

@@ -7,17 +7,20 @@
 * evaluation: from ``Module.eval`` of a module in training until ``train`` of that module, the next backward or step;
 * save, load: ``torch.save``, ``torch.load``, ``torch.distributed.checkpoint``'s;
 * compile: torch._dynamo's own callbacks;
-* the end: exceptions that leave the main thread or another one, the main thread's end while others linger.
+* the end: exceptions that leave the main thread or another one, the main thread's end while others linger; see also
+  [Note: children of multiprocessing].
 
 Whatever a program does otherwise has no phase. Each is a mark in the ring; none changes what is called.
 """
 
 import atexit
 import functools
+import multiprocessing
 import sys
 import threading
+import traceback
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 from weakref import ref
 
@@ -53,6 +56,9 @@ def mark_everything() -> None:
         loaded("torch._dynamo.callback", sys.modules["torch._dynamo.callback"])
     sys.excepthook = _wrapped_hook(sys.excepthook)
     threading.excepthook = _wrapped_thread_hook(threading.excepthook)
+    if multiprocessing.parent_process() is not None:
+        for name in ("print_exc", "format_exc"):
+            setattr(traceback, name, _wrapped_report(getattr(traceback, name)))
     threading._register_atexit(_main_ends)  # type: ignore[attr-defined]
     atexit.register(_process_ends)
 
@@ -281,11 +287,45 @@ def _note_exception(
         live.problem("an exception not marked", error)
 
 
+_REPORTED: list[tuple[type[BaseException], BaseException, TracebackType | None]] = []
+"""The exception that a child of multiprocessing reported last; see [Note: children of multiprocessing]."""
+
+
+def _wrapped_report(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`traceback.print_exc` or `format_exc`, which also remembers what the main thread handles.
+
+    [Note: children of multiprocessing]
+    `Process` and torch's `spawn` catch what a child's function raises, write its traceback with one of the two, and end
+    with exit code 1: no hook of Python's sees it. The exception counts when the process then ends with an error.
+    """
+
+    @functools.wraps(original)
+    def report(*args: Any, **named: Any) -> Any:
+        kind, value, trace = sys.exc_info()
+        if kind is not None and value is not None and _is_main():
+            _REPORTED[:] = [(kind, value, trace)]
+        return original(*args, **named)
+
+    return report
+
+
+def _ends_badly() -> bool:
+    """Whether multiprocessing ends this process with an error, by the frame of its start."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_bootstrap":
+            return frame.f_locals.get("exitcode") not in (None, 0)
+        frame = frame.f_back
+    return False
+
+
 def _main_ends() -> None:
     """The main thread has run its program; others may linger."""
     live = CURRENT.live
     if live is None:
         return
+    if _REPORTED and _ends_badly():
+        _note_exception(MarkKind.EXCEPTION, *_REPORTED[0])
     # Set by Python before it calls sys.excepthook: there even when a program put a hook of its own over ours.
     error = getattr(sys, "last_value", None)
     _moment(live, MarkKind.MAIN_EXITED, None if error is None else type(error).__name__)

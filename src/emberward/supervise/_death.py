@@ -26,7 +26,8 @@ _MAY_ECHO_TYPES = frozenset({"RuntimeError", "DistError"})
 _SAYS_ANOTHER = "another rank could not"
 _ECHO_TEXT = re.compile(
     r"connection (reset|closed|was likely closed)|closed by peer|broken pipe|connectfullmesh|timed out waiting"
-    r"|remote process exited|socket (closed|timeout)|peer (closed|reset)|no bytes read|wait timeout after",
+    r"|remote process exited|socket (closed|timeout)|peer (closed|reset)|no bytes read|wait timeout after"
+    r"|monitoredbarrier",
     re.IGNORECASE,
 )
 _REPORT = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*: (-?\d+) \(pid: (\d+)\)")

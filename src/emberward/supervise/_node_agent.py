@@ -52,8 +52,7 @@ class NodeAgent:
         self._prober.know({host: place for host, post in posts.items() if (place := self._place(host, post))})
         read = self._read(posts)
         self.is_speaker = self._node.host == speaker(read)
-        known_cut = frozenset(host for f in self._held.values() if f.code == "L112" for host in f.hosts)
-        found = judge_nodes(read, known_cut=known_cut) or (*judge_links(read), *self._judge_together(posts))
+        found = judge_nodes(read) or (*judge_links(read), *self._judge_together(posts))
         return self._news(found, report)
 
     def told_elsewhere(self, report: WatchReport) -> tuple[str, ...]:

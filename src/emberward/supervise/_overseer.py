@@ -24,6 +24,7 @@ DEATHS = frozenset({"H105"})
 """Of deaths the supervisor itself knows more: the exit codes, and which came first."""
 LOUDNESS = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
 POLL_S = 0.05
+LET_GO_S = 15.0
 Around = Callable[[], AbstractContextManager[None]]
 
 
@@ -80,6 +81,7 @@ class Overseer:
         self._exits: dict[int, int] = {}
         self._attempt = 0
         self._held: dict[tuple[object, ...], _Held] = {}
+        self._let_go: dict[tuple[object, ...], _Held] = {}
         self._said: dict[tuple[object, ...], Severity] = {}
         self._num_failures = 0
         self._beat_s = float("-inf")
@@ -94,6 +96,7 @@ class Overseer:
         self._attempt, self._num_starts = attempt, 0
         self._exits = {}
         self._held.clear()
+        self._let_go.clear()
         self._said.clear()
         self.verdicts = []
         if not self._oversight.is_watched:
@@ -137,6 +140,11 @@ class Overseer:
             ):
                 return held.finding
         return None
+
+    def standing(self, *, now_s: float) -> list[Finding]:
+        """What holds, or held until LET_GO_S ago: who stood still when a time-out of the job's own ended it."""
+        late = [held.finding for held in self._let_go.values() if now_s - held.since_s <= LET_GO_S]
+        return [*(held.finding for held in self._held.values()), *late]
 
     def mute(self) -> None:
         """Ends the watching of this attempt: what its ranks do from now on is our own doing."""
@@ -246,7 +254,8 @@ class Overseer:
 
     def _take(self, said: Mapping[str, Any], *, now_s: float) -> list[Finding]:
         for finding in findings_in(said, "resolved"):
-            self._held.pop(key_of(finding), None)
+            if (held := self._held.pop(key_of(finding), None)) is not None:
+                self._let_go[key_of(finding)] = _Held(finding=held.finding, since_s=now_s)
         new = []
         for finding in findings_in(said):
             held = self._held.get(key_of(finding))

@@ -276,6 +276,7 @@ class AttemptMaker:
             verdicts=[*self._overseer.verdicts, *concluded],
             due=going.due,
             ended_by_us=going.terminated_s is not None,
+            standing=self._overseer.standing(now_s=time.monotonic()),
         )
         for finding in findings:
             if not self._overseer.is_said(finding):

@@ -10,10 +10,12 @@ from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.ring import Mark, MarkKind, RingView, read_ring
-from emberward.supervise._death import RankEnd, death_finding, first_death
+from emberward.supervise._death import RankEnd, death_finding, first_death, how_it_ended
 from emberward.supervise._members import Member
 
 ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.LINK})
+SEEN_LATE_S = 2.0
+"""How much later than it happened an end may have been seen."""
 MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT})
 """Deaths that a mismatch of calls brings about: gloo raises or aborts, and may do so in an innocent rank."""
 
@@ -102,8 +104,11 @@ def judge_end(
     verdicts: Sequence[Finding],
     due: Finding | None,
     ended_by_us: bool,
+    standing: Sequence[Finding] = (),
 ) -> tuple[Finding, ...]:
     """The error findings of a failed attempt, the cause first. `verdicts` are the watcher's; for `due` we ended it.
+
+    `standing`: what the watcher said last of ranks that stood still, notices too.
 
     What died after we ended the job died of that. Else a verdict that tells why a rank died comes before the death, and
     the command's own end is told when no rank's is known. See [Note: root and death].
@@ -122,10 +127,46 @@ def judge_end(
     if culprit.failure is None and found.cause is Cause.MAIN_EXITED and culprit.pid not in facts:
         # Without a ring nobody saw whether it raised or left.
         found = replace(found, cause=Cause.UNKNOWN)
+    roots_found = roots(verdicts, death=found.cause, certainty=certainty)
+    if certainty is Certainty.INFERRED and not roots_found:
+        left = _left_early(ends, culprit)
+        roots_found = _behind_a_time_out(standing, {end.rank for end in ends if end.failure is not None})
+        if left is not None and not roots_found:
+            found = _left_finding(left, culprit)
     if ended_by_us:
         lines = "its launcher did not end the job within seconds: SIGTERM, then SIGKILL, by pid"
         found = replace(found, evidence=(*found.evidence, lines))
-    return (*roots(verdicts, death=found.cause, certainty=certainty), found)
+    return (*roots_found, found)
+
+
+def _left_early(ends: Sequence[RankEnd], culprit: RankEnd) -> RankEnd | None:
+    """The rank that ended without an error before all failures, each of which is an echo; None when there is none."""
+    left = [e for e in ends if e.exit_code == 0 and e.died_unix <= culprit.died_unix + SEEN_LATE_S]
+    return min(left, key=lambda end: end.died_unix, default=None)
+
+
+def _left_finding(left: RankEnd, echo: RankEnd) -> Finding:
+    return Finding(
+        code="L102",
+        severity=Severity.ERROR,
+        kind=Kind.CRASH,
+        cause=Cause.MAIN_EXITED,
+        certainty=Certainty.OBSERVED,
+        culprit_ranks=(left.rank,),
+        waiting_ranks=(echo.rank,),
+        hosts=() if left.host is None else (left.host,),
+        message=f"rank {left.rank} ended first, with exit code 0, while rank {echo.rank} still needed it",
+        evidence=(f"rank {echo.rank} then failed as a consequence: {how_it_ended(echo)[:160]}",),
+        ruled_out=(f"rank {echo.rank}: its error names a lost peer",),
+        next=f"find why rank {left.rank} leaves its program earlier than the others: fewer batches, or an early return",
+    )
+
+
+def _behind_a_time_out(standing: Sequence[Finding], dead: set[int]) -> list[Finding]:
+    """The notices on ranks that others waited for, and that still live, when the job's own time-out ended these."""
+    line = "the job's own time-out, not ours, ended the ranks that waited"
+    waits = [f for f in standing if f.kind is Kind.HANG and f.culprit_ranks and not dead & set(f.culprit_ranks)]
+    return [replace(f, severity=Severity.ERROR, evidence=(*f.evidence, line)) for f in waits]
 
 
 def _command_failed(code: int, command: Sequence[str]) -> Finding:

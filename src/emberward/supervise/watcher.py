@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emberward.findings import Severity
+from emberward.findings import Kind, Severity
 from emberward.sources.live import Watcher, WatchReport, resumed_finding
 from emberward.sources.ring import find_rings
 from emberward.supervise._node_agent import NodeAgent
@@ -55,7 +55,8 @@ class _Input:
 
 def line_of(report: WatchReport, *, is_done: bool = False, told_elsewhere: Sequence[str] = ()) -> bytes:
     """A report as one line. `told_elsewhere`: codes that another host tells people."""
-    lasting = [finding for finding in report.resolved if finding.severity is Severity.ERROR]
+    errors = [finding for finding in report.resolved if finding.severity is Severity.ERROR]
+    lasting = [finding for finding in errors if finding.kind is not Kind.CRASH]
     value = {
         "findings": [finding.to_json() for finding in (*report.findings, *map(resumed_finding, lasting))],
         "resolved": [finding.to_json() for finding in report.resolved],

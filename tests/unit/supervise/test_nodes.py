@@ -82,14 +82,6 @@ def test_a_silent_host_that_nobody_reaches_is_down_and_one_that_is_reached_is_no
     assert judge_nodes(reached) == ()
 
 
-def test_a_host_that_has_just_ceased_to_post_is_not_called_cut():
-    """It may be down: ten seconds tell. What was called cut before stays so."""
-    quiet = [dataclasses.replace(post, silent_s=3.0 if post.host == "c" else 0.5) for post in posts({"ac", "bc"})]
-    assert judge_nodes(quiet) == ()
-    (found,) = judge_nodes(quiet, known_cut=frozenset("c"))
-    assert (found.code, found.hosts) == ("L112", ("c",))
-
-
 def test_no_news_of_a_host_is_no_alarm():
     fresh = [dataclasses.replace(post, reached={}) for post in posts(set())]
     assert judge_nodes(fresh) == ()

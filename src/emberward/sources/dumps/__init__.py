@@ -8,12 +8,14 @@ from emberward.sources.dumps._compare import advanced_ranks, compare_incidents, 
 from emberward.sources.dumps._creation import creation_findings, is_creating
 from emberward.sources.dumps._evidence import Death, Evidence
 from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
-from emberward.sources.dumps._flight import DumpFormatError, FlightReader, RankFlight, op_of
+from emberward.sources.dumps._flight import Call, DumpFormatError, FlightReader, RankFlight, op_of
 from emberward.sources.dumps._frames import Frame, ProcessStacks, StackSource, ThreadStack, short_path, user_frame
 from emberward.sources.dumps._gather import gather
 from emberward.sources.dumps._judge import Explanation, judge
 from emberward.sources.dumps._judge_flight import stuck_worker
 from emberward.sources.dumps._names import host_of_name, rank_of_name
+from emberward.sources.dumps._order import history
+from emberward.sources.dumps._program import left_the_loop
 from emberward.sources.dumps._ring import is_echo, ring_flight, ring_group_name
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb, waits
 from emberward.sources.dumps._stack_text import read_faulthandler, read_py_spy_json, read_py_spy_text
@@ -23,6 +25,7 @@ from emberward.sources.dumps._waits import STUCK, WAITING, LineOf, Reading, Stac
 __all__ = [
     "STUCK",
     "WAITING",
+    "Call",
     "Death",
     "DumpFormatError",
     "Evidence",
@@ -46,11 +49,13 @@ __all__ = [
     "flight_trace",
     "gather",
     "hang_finding",
+    "history",
     "host_of_name",
     "is_creating",
     "is_echo",
     "is_same_job",
     "judge",
+    "left_the_loop",
     "load_plain",
     "op_of",
     "rank_of_name",

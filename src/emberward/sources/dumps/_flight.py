@@ -16,7 +16,7 @@ as pickle or JSON. What the formats leave open, as measured with torch 2.13:
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -90,6 +90,7 @@ class Call:
     peer: int | None = None
     root: int | None = None
     reduce_op: str | None = None
+    tag: int | None = None
 
     @property
     def site(self) -> str | None:
@@ -135,7 +136,10 @@ class GroupPart:
 
 @dataclass(slots=True, kw_only=True)
 class RankFlight:
-    """One rank's dump. `pending` are its calls that have not completed, in the order of issue."""
+    """One rank's dump. `pending` are its calls that have not completed, in the order of issue.
+
+    `p2p_counts`: how many sends and receives it holds, by group, whether it is a send, peer and line.
+    """
 
     rank: int
     path: str
@@ -146,6 +150,7 @@ class RankFlight:
     p2p_pending: list[Call]
     num_entries: int
     thread_ids: frozenset[str]
+    p2p_counts: Counter[tuple[GroupName, bool, int | None, str | None]] = field(default_factory=Counter)
     first_ns: int | None = None
     last_ns: int | None = None
     longest_gap_ns: int = 0
@@ -261,6 +266,7 @@ def call_of(entry: dict[str, Any], completed: int = 0) -> Call:
         peer=None if p2p is None else int(p2p.group(3)),
         root=None if root is None else int(root.group(1)),
         reduce_op=None if reduce is None else reduce.group(1),
+        tag=_integer(entry.get("tag")),
     )
 
 
@@ -401,7 +407,9 @@ class FlightReader:
         if has_p2p:
             points = [entry for entry in entries if entry["is_p2p"]]
             entries = [entry for entry in entries if not entry["is_p2p"]]
-            flight.pending += [call for call in map(call_of, points) if not call.is_completed]
+            calls = list(map(call_of, points))
+            flight.p2p_counts.update((c.group, c.is_send, c.peer, c.site) for c in calls)
+            flight.pending += [call for call in calls if not call.is_completed]
         seqs = list(map(_seq_of, entries))
         if seqs != sorted(seqs):
             entries = sorted(entries, key=_seq_of)

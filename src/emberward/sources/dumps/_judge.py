@@ -17,11 +17,13 @@ from emberward.sources.dumps._judge_words import judge_deaths, judge_logs, judge
 from emberward.sources.dumps._refine import frames_by_rank, refine
 from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text, verb
 from emberward.sources.dumps._shift import shift_findings
+from emberward.sources.dumps._usual import untied
 from emberward.sources.dumps._waits import HELPERS, LineOf, Reading, StackClass, read_process
 
 Read = Callable[[ProcessStacks, LineOf], Reading]
 """Says what a process does."""
 
+_DIFFER = frozenset({"H150", "M101", "M102", "M103"})
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
 
 
@@ -83,11 +85,16 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
     if evidence.flights and not created:
         by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
         flight_judge = FlightJudge(evidence, by_rank, by_pid)
-        findings += flight_judge.judge()
+        findings += [untied(found, evidence.flights) for found in flight_judge.judge()]
     if flight_judge is not None:
         findings = _with_shifts(findings, list(shift_findings(evidence.flights, flight_judge.groups, line_of)))
-    if not any(_names_someone(finding) for finding in findings) and own:
-        findings += judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence))
+    # Calls that met and differ are why all wait, though none of two sides is the odd one: stacks would say "a cycle".
+    is_explained = any(_names_someone(f) or f.code in _DIFFER for f in findings)
+    if not is_explained and own:
+        # A call that all its members have made may just run: stacks in sends and receives are no ring of them then.
+        is_met = any(finding.code == "H103" for finding in findings)
+        by_stacks = judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence))
+        findings += [finding for finding in by_stacks if not (is_met and finding.code == "H111")]
     findings += _other_sections(readings, sections, main, workers, line_of)
     if not any(_names_someone(finding) for finding in findings):
         for trace in _merged(evidence.traces):

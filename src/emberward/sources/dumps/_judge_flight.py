@@ -12,6 +12,7 @@ from emberward.sources.dumps._groups import Groups, GroupView, world_of
 from emberward.sources.dumps._mismatch import mismatches, sites_shift
 from emberward.sources.dumps._order import departures
 from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
+from emberward.sources.dumps._transfers import other_tag_finding, unmatched_finding
 from emberward.sources.dumps._waits import STUCK, WAITING, Reading, StackClass
 
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_oop", "reduce_oop"})
@@ -285,6 +286,9 @@ class FlightJudge:
         inside = sorted(self.graph.calls.get(op, {}))
         done = [r for r in view.members if op[2] != -1 and self._completed(r, op) >= op[2]]
         call = next(iter(self.graph.calls[op].values()))
+        tags = {rank: met.tag for rank, met in self.graph.calls[op].items() if met.is_p2p and met.tag is not None}
+        if len(set(tags.values())) > 1:
+            return other_tag_finding(self.graph.calls[op], root, self._waits(root))
         absent = self._may_be_members(view)
         evidence = [*self._waits(root), age_evidence(self.age, self.limit)]
         # A call that all have issued usually just runs: below the limit that is worth a word and no more.
@@ -390,9 +394,9 @@ class FlightJudge:
             for m in members[:8]
         ]
         is_p2p = any(op[2] == -1 for op in root.ops)
-        alone = self._alone_in_transfer(root)
-        if alone is not None:
-            return self._unanswered(root, alone, evidence)
+        unmatched = unmatched_finding(self.graph, root, evidence)
+        if unmatched is not None:
+            return unmatched
         if left:
             ranks = [item.rank for item in left]
             first = left[0]
@@ -425,32 +429,6 @@ class FlightJudge:
             evidence=tuple(evidence),
             ruled_out=("a busy rank: every rank of the cycle waits in a call",),
             next="issue these calls in one order on every rank, or put them in one batch",
-        )
-
-    def _alone_in_transfer(self, root: Root) -> int | None:
-        """The one rank of a cycle that sits in a send or receive while at least two wait for it in one collective."""
-        transfers = [op for op in root.ops if op[2] == -1]
-        crowds = [op for op in root.ops if op[2] != -1 and len(self.graph.calls.get(op, {})) >= 2]
-        inside = [rank for op in transfers for rank in self.graph.calls.get(op, {})]
-        return inside[0] if len(transfers) == len(crowds) == len(inside) == 1 and len(root.ops) == 2 else None
-
-    def _unanswered(self, root: Root, rank: int, evidence: list[str]) -> Finding:
-        head = self.evidence.flights[rank].head
-        assert head is not None, "a rank of a cycle has an open call"
-        waiting = sorted((set(root.ranks) | set(root.victims)) - {rank})
-        text = call_text(head, self.groups.of(self.evidence.flights[rank].groups[head.group])).partition(" at ")[0]
-        return hang_finding(
-            "H109",
-            f"rank {rank} waits in {text} at {head.site}, which its peer does not answer; {waits(waiting)} for it in a "
-            "collective",
-            kind=Kind.MISSING,
-            cause=Cause.UNMATCHED_P2P,
-            ranks=(rank,),
-            waiting=waiting,
-            site=head.site,
-            evidence=evidence,
-            ruled_out=("a busy rank: every rank of the cycle waits in a call",),
-            next_step=f"read {head.site}: which rank is its peer, and does that rank make the partner call",
         )
 
     def _member(self, rank: int) -> CycleMember:

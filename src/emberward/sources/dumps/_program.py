@@ -98,6 +98,36 @@ def swallowing_handler(text: str, line: int) -> int | None:
     return None
 
 
+def are_branches(text: str, left: int, right: int) -> bool:
+    """Whether two lines lie in different branches of one ``if`` or ``match``: a round makes one of them alone."""
+    tree = _tree(text)
+    if tree is None:
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If):
+            bodies = [node.body, node.orelse]
+        elif isinstance(node, ast.Match):
+            bodies = [case.body for case in node.cases]
+        else:
+            continue
+        at = [next((n for n, body in enumerate(bodies) if _body_covers(body, line)), None) for line in (left, right)]
+        if None not in at and at[0] != at[1]:
+            return True
+    return False
+
+
+def line_of_call(text: str, *, called: str, beside: int) -> int | None:
+    """The line at which the function around line `beside` calls the function `called`; None when it does not."""
+    tree = _tree(text)
+    if tree is None:
+        return None
+    around = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and _covers(n, beside)]
+    home: ast.AST = max(around, key=lambda f: f.lineno, default=tree)
+    calls = [n for n in ast.walk(home) if isinstance(n, ast.Call)]
+    names = {n.lineno: n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "") for n in calls}
+    return next((line for line, name in sorted(names.items()) if name == called and line != beside), None)
+
+
 def handler_around(text: str, line: int) -> int | None:
     """The line of the ``except`` in whose block `line` lies; None outside of every handler."""
     tree = _tree(text)

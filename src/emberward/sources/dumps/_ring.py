@@ -30,7 +30,7 @@ _DTYPES = {
 _ECHO = re.compile(
     r"connection (?:was )?(?:closed|reset|refused)|closed by peer|broken pipe|socket closed|timed? ?out waiting|"
     r"recvvalue failed|failed to recv|peer.*(?:closed|lost|left)|remote (?:process|side) (?:exited|closed)|"
-    r"connectfullmesh failed",
+    r"connectfullmesh failed|monitoredbarrier",
     re.IGNORECASE,
 )
 """Errors that a rank raises because another one is gone."""
@@ -161,6 +161,7 @@ def _entry(view: RingView, event: Event, group: Group, pg_id: int) -> dict[str, 
         "retired": is_done,
         "state": "completed" if is_done else "scheduled",
         "is_p2p": isinstance(body, Send | Recv),
+        "tag": body.tag if isinstance(body, Send | Recv) else None,
         "frames": [] if site is None else [{"name": site.function or "?", "filename": site.file, "line": site.line}],
     }
 

@@ -13,7 +13,7 @@ from emberward.findings import Cause, Finding, Kind
 from emberward.sources.dumps._flight import Call, RankFlight
 from emberward.sources.dumps._frames import Frame, user_frame
 from emberward.sources.dumps._order import history
-from emberward.sources.dumps._program import common_function, parting
+from emberward.sources.dumps._program import are_branches, common_function, line_of_call, parting, text_of
 from emberward.sources.dumps._say import ranks_text, verb
 from emberward.sources.dumps._waits import LineOf
 
@@ -32,38 +32,74 @@ def _like(left: Call, right: Call) -> bool:
 
 
 def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call] | None:
-    """The open call of the culprit and the one of a waiting rank that it meets; None when they do not meet."""
-    ours = flights[finding.culprit_ranks[0]].head if finding.culprit_ranks[0] in flights else None
-    if ours is None or ours.is_p2p:
+    """The last call of the culprit and the one of a waiting rank that it meets; None when they do not meet.
+
+    Open calls as a rule; one whose rank raised in it has ended too.
+    """
+    ours = None if finding.culprit_ranks[0] not in flights else _last(flights[finding.culprit_ranks[0]])
+    if ours is None:
         return None
     for rank in finding.waiting_ranks:
-        theirs = flights[rank].head if rank in flights else None
-        if theirs is not None and not theirs.is_p2p and (theirs.group, theirs.seq) == (ours.group, ours.seq):
+        theirs = None if rank not in flights else _last(flights[rank])
+        if theirs is not None and (theirs.group, theirs.seq) == (ours.group, ours.seq):
             return ours, theirs
     return None
 
 
+def _last(flight: RankFlight) -> Call | None:
+    """The open call, else the newest; None when that is a send or receive, or there is none."""
+    if flight.head is not None:
+        return None if flight.head.is_p2p else flight.head
+    calls = history(flight)
+    return calls[-1] if calls else None
+
+
 def _is_usual(flight: RankFlight, head: Call) -> bool | None:
-    """Whether the rank made this call after the one before it in earlier rounds too; None without earlier rounds."""
+    """Whether the rank made this call after the one before it in earlier rounds too; None without earlier rounds.
+
+    A call of another type at the same line is another call; sizes may differ from round to round.
+    """
     past = [call for call in history(flight) if call.record < head.record and call.group == head.group]
     if len(past) < MIN_PAST:
         return None
-    return any(_like(a, past[-1]) and _like(b, head) for a, b in pairwise(past))
+    return any(_like(a, past[-1]) and _like(b, head) and b.dtype == head.dtype for a, b in pairwise(past))
 
 
-def _untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
+def _past_meeting(flights: Mapping[int, RankFlight]) -> dict[tuple[object, int], dict[int, Call]]:
+    """The first calls that met, completed, and differ in type: gloo lets types of one size meet in silence."""
+    met: dict[tuple[object, int], dict[int, Call]] = defaultdict(dict)
+    for rank, flight in flights.items():
+        for call in history(flight):
+            met[(call.group, call.seq)][rank] = call
+    differ = [key for key, calls in met.items() if len({call.dtype for call in calls.values()}) > 1]
+    first = min(differ, key=lambda key: key[1], default=None)
+    return {} if first is None else {first: met[first]}
+
+
+def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
     """The finding with a culprit, where two sides differ, none is the majority, and one alone left its usual order."""
-    if finding.culprit_ranks or finding.cycle is not None or len(flights) > MAX_UNTIED:
+    if (
+        finding.code not in ("M101", "M102")
+        or finding.culprit_ranks
+        or finding.cycle is not None
+        or len(flights) > MAX_UNTIED
+    ):
         return finding
     meetings: dict[tuple[object, int], dict[int, Call]] = defaultdict(dict)
     for rank, flight in flights.items():
         if flight.head is not None and not flight.head.is_p2p:
             meetings[(flight.head.group, flight.head.seq)][rank] = flight.head
+    meetings |= _past_meeting(flights)
     for calls in meetings.values():
         usual = {rank: _is_usual(flights[rank], call) for rank, call in calls.items()}
         odd = [rank for rank, is_usual in usual.items() if is_usual is False]
         rest = [rank for rank, is_usual in usual.items() if is_usual is True]
-        if len({(call.op, call.numel) for call in calls.values()}) > 1 and odd and rest and None not in usual.values():
+        if (
+            len({(call.op, call.numel, call.dtype) for call in calls.values()}) > 1
+            and odd
+            and rest
+            and None not in usual.values()
+        ):
             line = (
                 f"{ranks_text(odd)} left {verb(odd, 'its', 'their')} usual order of calls, {ranks_text(rest)} did not"
             )
@@ -97,8 +133,6 @@ def by_order(
     line_of: LineOf,
 ) -> Finding:
     """The finding, as a call left out or one too many where history and text say so."""
-    if finding.code in ("M101", "M102"):
-        finding = _untied(finding, flights)
     if finding.code not in ("M101", "M102") or finding.kind is not Kind.MISMATCH or not finding.culprit_ranks:
         return finding
     met = _met(finding, flights)
@@ -107,7 +141,9 @@ def by_order(
     ours, theirs = met
     ranks = finding.culprit_ranks
     past = [call for call in history(flights[ranks[0]]) if call.record < ours.record and call.group == ours.group]
-    if any(_like(a, theirs) and _like(b, ours) and not _like(a, b) for a, b in pairwise(past)):
+    stacks = (_stack(ranks[0], ours, frames), _waiter(finding, theirs, frames))
+    is_choice = _are_branches(*stacks, line_of) is True
+    if not is_choice and any(_like(a, theirs) and _like(b, ours) and not _like(a, b) for a, b in pairwise(past)):
         return replace(
             finding,
             kind=Kind.MISSING,
@@ -121,14 +157,15 @@ def by_order(
     some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
     others = [call for flight in some for call in history(flight) if call is not ours]
     is_new = not any(_like(call, ours) and call.record != ours.record for call in others)
-    if is_new and _is_before(_stack(ranks[0], ours, frames), _waiter(finding, theirs, frames), line_of):
+    is_next = bool(past) and any(_like(a, past[-1]) and _like(b, theirs) for a, b in pairwise(past))
+    if is_new and (_is_before(*stacks, line_of) or (is_next and _are_branches(*stacks, line_of) is False)):
         return replace(
             finding,
             kind=Kind.MISSING,
             cause=Cause.EXTRA_COLLECTIVE,
             site=ours.site,
             message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text} "
-            f"at {ours.site}, before the one at {theirs.site}",
+            f"at {ours.site}, before the next one at {theirs.site}",
             evidence=(finding.message, *finding.evidence),
             next=f"read the condition around {ours.site}: it holds on {ranks_text(ranks)} alone",
         )
@@ -146,3 +183,28 @@ def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: Line
     last = min(right.line, left.line + MAX_LINES_APART)
     texts = [line_of(replace(left, line=number)) for number in range(left.line + 1, last)]
     return all(text is not None and not text.lstrip().startswith(("else:", "elif ")) for text in texts)
+
+
+def _are_branches(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool | None:
+    """Whether the two lines are the branches of one choice, of which a round makes one; None when no text tells."""
+    parted = parting(ours, theirs) or common_function(ours, theirs)
+    if parted is None:
+        return _is_called_in_branches(user_frame(ours), user_frame(theirs), line_of)
+    if parted[0].line is None or parted[1].line is None:
+        return None
+    text = text_of(parted[0].file, line_of)
+    return None if text is None else are_branches(text, parted[0].line, parted[1].line)
+
+
+def _is_called_in_branches(ours: Frame | None, theirs: Frame | None, line_of: LineOf) -> bool | None:
+    """The same of two lines in two functions of one file, of which one calls the other: rings keep one frame."""
+    if ours is None or theirs is None or ours.file != theirs.file or ours.line is None or theirs.line is None:
+        return None
+    text = text_of(ours.file, line_of)
+    if text is None:
+        return None
+    for inner, outer in ((ours, theirs), (theirs, ours)):
+        line = line_of_call(text, called=inner.function, beside=outer.line or 0)
+        if line is not None:
+            return are_branches(text, line, outer.line or 0)
+    return None

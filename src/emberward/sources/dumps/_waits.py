@@ -96,6 +96,17 @@ _STORE_FUNCTIONS = frozenset(
     }
 )
 # fmt: on
+_COLLECTIVE_FILES = (
+    "torch/distributed/_functional_collectives",
+    "torch/distributed/fsdp/",
+    "torch/distributed/_composable/",
+    "torch/distributed/pipelining/",
+    "torch/distributed/tensor/",
+    "torch/distributed/algorithms/",
+    "torch/distributed/utils.py",
+    "torch/nn/parallel/distributed.py",
+)
+"""Parts of torch that make collectives below a user's line, such as DDP's copies of buffers before a forward."""
 _PASSED_OVER = frozenset({"wrapper", "__exit__", "__call__", "inner", "_coalescing_manager"})
 _NATIVE = (
     (StackClass.STORE_WAIT, re.compile(r"c10d::(?:\w*Store|detail::\w*)::|TCPStore")),
@@ -116,7 +127,10 @@ _SOURCE = (
     (StackClass.SLEEP, re.compile(r"\bsleep\(")),
     (StackClass.GC, re.compile(r"\bgc\.collect\(")),
     (StackClass.STORE_WAIT, re.compile(r"\bstore\.(?:get|wait)\(|TCPStore\(")),
-    (StackClass.P2P, re.compile(r"\b(?:dist\.)?(?:send|recv|isend|irecv|batch_isend_irecv)\(")),
+    (
+        StackClass.P2P,
+        re.compile(r"(?:\b(?:dist|distributed)\.|(?<![\w.]))(?:send|recv|isend|irecv|batch_isend_irecv)\("),
+    ),
     (
         StackClass.COLLECTIVE,
         re.compile(r"\bdist\.\w+\(|all_reduce|all_gather|reduce_scatter|broadcast\(|barrier\(|\.wait\("),
@@ -183,9 +197,7 @@ def _c10d_class(frames: list[Frame]) -> StackClass | None:
             return StackClass.STORE_WAIT if frame.function in _STORE_FUNCTIONS else StackClass.COLLECTIVE
         if frame.file.endswith("torch/distributed/rendezvous.py"):
             return StackClass.STORE_WAIT
-        if "torch/distributed/" in frame.file and (
-            "_functional_collectives" in frame.file or "fsdp/" in frame.file or "pipelining/" in frame.file
-        ):
+        if any(mark in frame.file for mark in _COLLECTIVE_FILES):
             return StackClass.COLLECTIVE
     return None
 

@@ -100,16 +100,16 @@ def last_word(look: RankLook, exit_code: int | None) -> LastWord | None:
 def death_findings(look: Look, exits: Mapping[int, int], *, waiting: Sequence[int]) -> list[Finding]:
     """A finding for the deaths that are no echo of another; of echoes alone, for the earliest.
 
-    `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only while somebody waits: at a
-    job's own end its ranks leave one after the other.
+    `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only while somebody waits, or
+    failed because it was gone: at a job's own end its ranks leave one after the other.
     """
     words = [w for r, seen in look.ranks.items() if (w := last_word(seen, exits.get(r))) is not None]
     ends = (Cause.MAIN_EXITED, Cause.UNEVEN_DATA)
     has_echo = any(word.is_echo for word in words)
-    if not waiting:
+    if not waiting and not has_echo:
         words = [word for word in words if word.cause not in ends]
         # A program may end by os._exit, which leaves no mark: alone, that it is gone tells of no fault.
-        words = [word for word in words if has_echo or word.certainty is Certainty.OBSERVED or word.rank in exits]
+        words = [word for word in words if word.certainty is Certainty.OBSERVED or word.rank in exits]
     if not words:
         return []
     firsts = [word for word in words if not word.is_echo] or [max(words, key=lambda word: word.age_s)]

@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
 from emberward.sources.dumps import LineOf, judge, ranks_text
+from emberward.sources.live._aborts import abort_findings
+from emberward.sources.live._all_still import alike_findings
 from emberward.sources.live._creation import creation_findings
 from emberward.sources.live._credits import credit_findings
 from emberward.sources.live._deaths import death_findings, stopped_findings
@@ -40,6 +42,8 @@ def judge_looks(
     found = [finding for finding in explanation.findings if finding.kind is not Kind.NONE]
     faults = [f for f in found if f.code in ("M101", "M102", "M103")]
     deaths = death_findings(look, exits or {}, waiting=scene.waiting() if early is not None else ())
+    if deaths and not faults:
+        faults = abort_findings(scene, exits or {})
     if faults and deaths:
         found = [_with_deaths(fault, deaths) for fault in faults]
     elif deaths:
@@ -52,11 +56,11 @@ def judge_looks(
     found = [f for f in found if not f.culprit_ranks or not set(f.culprit_ranks) <= scene.waits_for_all]
     # All have left their programs: the job's own end.
     found = [f for f in found if f.culprit_ranks or f.cause is not Cause.MAIN_EXITED]
-    # A call that all have issued is an answer too: that its stacks are all alike adds nothing.
-    if any(f.culprit_ranks or f.cycle is not None or f.cause is Cause.DEVICE_STALL for f in found):
+    if any(f.culprit_ranks or f.cycle is not None for f in found):
         found = [f for f in found if f.certainty is not Certainty.UNKNOWN]
     elif all(f.certainty is Certainty.UNKNOWN for f in found):
         found = found[:1] if scene.waiting() else []
+    found = found or alike_findings(scene)
     settled = [s for finding in found if (s := settle(finding, scene, is_asked=is_asked)) is not None]
     order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
     named = [_placed(finding, scene) for finding in settled]
@@ -66,7 +70,8 @@ def judge_looks(
 def _with_deaths(fault: Finding, deaths: Sequence[Finding]) -> Finding:
     """A fault of the calls with the deaths that it brought about: gloo aborts an innocent rank on a size mismatch."""
     lines = [f"as a consequence: {death.message}" for death in deaths]
-    return replace(fault, certainty=Certainty.OBSERVED, evidence=(*fault.evidence, *lines))
+    certainty = fault.certainty if fault.code == "H152" else Certainty.OBSERVED
+    return replace(fault, certainty=certainty, evidence=(*fault.evidence, *lines))
 
 
 def _placed(finding: Finding, scene: Scene) -> Finding:

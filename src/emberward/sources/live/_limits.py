@@ -3,7 +3,9 @@
 [Note: limits]
 Two bounds. Past the first (`notice_s`) two looks are taken and a word may be said: five seconds, or three times the
 99th percentile of the pauses that this rank makes in this phase. Past the second (`limit_s`) standing still is an alarm
-though the rank may live: it burns CPU, sleeps, reads. That bound is never below 75 s in a phase that has a history, and
+though the rank may live: it burns CPU, sleeps, reads. The first tenth of a rank's pauses counts for the second bound
+alone: a job that warms up (imports, caches, a first compilation) would keep the watcher from looking for long. That
+bound is never below 75 s in a phase that has a history, and
 300 s in one that has none: a first step compiles, a first evaluation or save has no length to compare with. What is
 provably stuck needs no second bound. A pause is the time between two calls that follow each other in the ring.
 """
@@ -24,6 +26,8 @@ LIMIT_FACTOR = 5.0
 UNKNOWN_LIMIT_S = 300.0
 MIN_PAUSES = 6
 """Pauses that make a history of a job without marks of steps."""
+MIN_STEADY = 20
+"""Pauses from which on the first tenth of them counts as warming up."""
 MIN_STEPS = 3
 """Steps that make a history, and earlier stretches that make one of an evaluation or a save."""
 
@@ -56,17 +60,12 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def _bounds(lengths: Sequence[float], *, has_history: bool) -> Limits:
-    longest = max(lengths, default=0.0)
-    if not has_history:
-        return Limits(
-            notice_s=max(MIN_NOTICE_S, NOTICE_FACTOR * percentile(lengths, 0.99)),
-            limit_s=max(UNKNOWN_LIMIT_S, LIMIT_FACTOR * longest),
-            has_history=False,
-        )
+    """The bounds by earlier `lengths`, the oldest first."""
+    steady = lengths[len(lengths) // 10 :] if len(lengths) >= MIN_STEADY else lengths
     return Limits(
-        notice_s=max(MIN_NOTICE_S, NOTICE_FACTOR * percentile(lengths, 0.99)),
-        limit_s=max(MIN_LIMIT_S, LIMIT_FACTOR * longest),
-        has_history=True,
+        notice_s=max(MIN_NOTICE_S, NOTICE_FACTOR * percentile(steady, 0.99)),
+        limit_s=max(MIN_LIMIT_S if has_history else UNKNOWN_LIMIT_S, LIMIT_FACTOR * max(lengths, default=0.0)),
+        has_history=has_history,
     )
 
 

@@ -35,7 +35,9 @@ def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
     if finding.certainty is Certainty.UNKNOWN:
         return _lasting(finding, scene, may_come)
     if finding.kind in _CERTAIN:
-        is_seen_twice = has_two and not _any_busy(finding, scene)
+        touched = {*finding.culprit_ranks, *finding.waiting_ranks, *(m.rank for m in finding.cycle or ())}
+        is_over = any(not scene.look.ranks[r].process.is_alive for r in touched if r in scene.look.ranks)
+        is_seen_twice = (has_two or is_over) and not _any_busy(finding, scene)
         return replace(finding, severity=Severity.ERROR if is_seen_twice else may_come)
     finding = _with_motion(finding, scene)
     why = _proof(finding, scene) if has_two else None

@@ -5,12 +5,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from emberward.sources.live._find import FoundJob
+from emberward.sources.live._find import FoundJob, find_job
 from emberward.sources.live._look import Look, RankLook
 from emberward.sources.live._process import (
     ProcessFacts,
     ProcessState,
     descendants,
+    environment_of,
     parents,
     read_process_facts,
 )
@@ -18,6 +19,8 @@ from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._spy import SpyResult, find_spy, spy_all
 from emberward.sources.ring import RingView, find_rings, read_ring
 
+_JOB_NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID")
+"""What the ranks of one job have in common in their environments."""
 MAX_SPIED_CHILDREN = 8
 """Most children of a rank whose stacks are taken."""
 
@@ -48,7 +51,29 @@ def look_at_rings(views: Mapping[int, RingView], *, with_stacks: bool = True) ->
     """A look at the ranks that wrote these rings, on this host. Holds each process for some milliseconds."""
     processes = {rank: facts_of(view) for rank, view in views.items()}
     sizes = [view.world_size for view in views.values() if view.world_size is not None]
+    if processes and len(processes) < max(sizes, default=0):
+        processes |= _siblings(processes, max(sizes))
     return _look(processes, dict(views), world_size=max(sizes, default=None), with_stacks=with_stacks)
+
+
+def _siblings(processes: Mapping[int, ProcessFacts], world_size: int) -> dict[int, ProcessFacts]:
+    """Processes of this host that are ranks of the same launcher and have not begun to record: they may never come."""
+    launchers = sorted({p.parent_pid for p in processes.values() if p.is_alive and p.parent_pid not in (None, 0, 1)})
+    if not launchers:
+        return {}
+    job = find_job([pid for pid in launchers if pid is not None])
+    known = {facts.pid for facts in processes.values()}
+    jobs = [environment_of(pid, _JOB_NAMES) for pid in known]
+    return {
+        found.rank: read_process_facts(found.pid)
+        for found in job.ranks
+        if found.is_numbered
+        and found.rank not in processes
+        and found.pid not in known
+        and found.rank < world_size
+        # A shell may have started two jobs.
+        and environment_of(found.pid, _JOB_NAMES) in jobs
+    }
 
 
 def look_at_job(job: FoundJob, *, with_stacks: bool = True) -> Look:

@@ -1,0 +1,112 @@
+"""Sends and receives whose partner is not made: which of the two ranks left its own usual rounds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from emberward.findings import Cause, Certainty, Finding, Kind
+from emberward.sources.dumps._flight import Call, RankFlight
+from emberward.sources.dumps._graph import Root, WaitGraph
+from emberward.sources.dumps._say import call_text, hang_finding, waits
+
+MIN_ROUNDS = 3
+"""Fewest earlier transfers between two ranks that make a usual round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """A send or receive that `peer` does not answer. `is_left_out`: by both histories, the peer left its part out."""
+
+    rank: int
+    call: Call
+    peer: int
+    is_left_out: bool
+
+
+def lone_transfer(graph: WaitGraph, root: Root) -> Transfer | None:
+    """The transfer of the one rank of a cycle that sits in some while at least two wait in one collective."""
+    transfers = [op for op in root.ops if op[2] == -1]
+    crowds = [op for op in root.ops if op[2] != -1 and len(graph.calls.get(op, {})) >= 2]
+    inside = {rank for op in transfers for rank in graph.calls.get(op, {})}
+    if len(inside) != 1 or len(crowds) != 1 or len(root.ops) != len(transfers) + 1:
+        return None
+    rank = inside.pop()
+    crowd = set(graph.calls[crowds[0]])
+    found = [(graph.calls[op][rank], next(r for r in op[1] if r != rank)) for op in transfers if rank in op[1]]
+    crossed = [
+        Transfer(rank=rank, call=call, peer=peer, is_left_out=_is_left_out(graph, rank, call, peer))
+        for call, peer in found
+        if peer in crowd
+    ]
+    # Of a batch, the transfer whose partner is known to be missing; else the one that the host waits in.
+    crossed.sort(key=lambda transfer: (not transfer.is_left_out, transfer.call != graph.flights[rank].head))
+    return crossed[0] if crossed else None
+
+
+def _count(flight: RankFlight, call: Call, *, is_send: bool, site: str | None = None) -> int:
+    """How many sends or receives the rank holds to or from the call's peer; at one line alone where one is given."""
+    return sum(
+        number
+        for (group, sends, peer, line), number in flight.p2p_counts.items()
+        if (group, sends, peer) == (call.group, is_send, call.peer) and site in (None, line)
+    )
+
+
+def _is_left_out(graph: WaitGraph, rank: int, call: Call, peer: int) -> bool:
+    """Whether the rank makes this call in every round and the peer, which answered each of them, did not this time."""
+    part = graph.flights[rank].groups[call.group]
+    view = graph.groups.of(part)
+    if rank not in view.members:
+        return False
+    theirs = replace(call, peer=view.members.index(rank))
+    made = _count(graph.flights[rank], call, is_send=call.is_send)
+    usual = _count(graph.flights[rank], call, is_send=call.is_send, site=call.site)
+    answered = _count(graph.flights[peer], theirs, is_send=not call.is_send)
+    return usual > MIN_ROUNDS and MIN_ROUNDS <= answered < made
+
+
+def unmatched_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> Finding | None:
+    """A finding for the one rank of a cycle that sits in a transfer while its peer is in a collective."""
+    transfer = lone_transfer(graph, root)
+    if transfer is None:
+        return None
+    rank, peer, call = transfer.rank, transfer.peer, transfer.call
+    text = call_text(call, graph.groups.of(graph.flights[rank].groups[call.group])).partition(" at ")[0]
+    culprit = peer if transfer.is_left_out else rank
+    waiting = sorted((set(root.ranks) | set(root.victims)) - {culprit})
+    head = graph.flights[peer].head
+    site = head.site if transfer.is_left_out and head is not None else call.site
+    what = (
+        f"rank {peer} did in each round before, and is at {site}"
+        if transfer.is_left_out
+        else f"{waits(waiting)} for it in a collective"
+    )
+    return hang_finding(
+        "H109",
+        f"rank {rank} waits in {text} at {call.site}, which its peer does not answer; {what}",
+        kind=Kind.MISSING,
+        cause=Cause.UNMATCHED_P2P,
+        ranks=(culprit,),
+        waiting=waiting,
+        site=site,
+        evidence=evidence,
+        ruled_out=("a busy rank: every rank of the cycle waits in a call",),
+        next_step=f"read {call.site}: which rank is its peer, and does that rank make the partner call",
+    )
+
+
+def other_tag_finding(calls: Mapping[int, Call], root: Root, evidence: Sequence[str]) -> Finding:
+    """A finding for a send and a receive of two ranks that wait for each other with different tags: they never meet."""
+    send = next(rank for rank, call in calls.items() if call.is_send)
+    recv = next(rank for rank, call in calls.items() if not call.is_send)
+    return hang_finding(
+        "H150",
+        f"rank {send} sends to rank {recv} with tag {calls[send].tag} at {calls[send].site}, and rank {recv} "
+        f"receives from it with tag {calls[recv].tag} at {calls[recv].site}: the two never meet",
+        kind=Kind.MISMATCH,
+        cause=Cause.UNMATCHED_P2P,
+        certainty=Certainty.OBSERVED,
+        waiting=sorted({send, recv} | set(root.victims)),
+        evidence=evidence,
+        ruled_out=("a stalled device or link: the two calls do not fit",),
+        next_step=f"read {calls[send].site} and {calls[recv].site}: the tag is to be the same on both sides",
+    )

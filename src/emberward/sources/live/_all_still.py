@@ -1,0 +1,50 @@
+"""A job in which every rank stands still at one place of its own, and none waits for a peer."""
+
+from emberward.findings import Certainty, Finding, Kind, Severity
+from emberward.sources.dumps import StackClass, hang_finding, ranks_text
+from emberward.sources.live._scene import Scene
+
+MIN_RANKS = 2
+_IDLE = frozenset(
+    {
+        StackClass.SLEEP,
+        StackClass.FILE_READ,
+        StackClass.SUBPROCESS,
+        StackClass.LOCK,
+        StackClass.CHECKPOINT_IO,
+        StackClass.DATALOADER,
+    }
+)
+
+
+def alike_findings(scene: Scene) -> list[Finding]:
+    """A finding when all ranks idle at one line, as two looks show: a file system or a lock that all share.
+
+    Ranks that compute, read or write between the looks are at work, as in a long evaluation.
+    """
+    readings = [scene.readings[rank] for rank in scene.look.ranks if rank in scene.readings]
+    ranks = list(scene.look.ranks)
+    if scene.early is None or not MIN_RANKS <= len(ranks) == len(readings) or len(ranks) < (scene.look.world_size or 0):
+        return []
+    first = readings[0]
+    if first.kind not in _IDLE or len({(each.kind, each.site) for each in readings}) > 1:
+        return []
+    moved = [scene.motions[rank] for rank in ranks]
+    if any(not motion.is_known or motion.is_lively or motion.has_called for motion in moved):
+        return []
+    return [
+        hang_finding(
+            "H151",
+            f"every rank stands still alike: each {first.text}, and none waits for a peer",
+            kind=Kind.HANG,
+            cause=first.cause,
+            certainty=Certainty.INFERRED,
+            severity=Severity.NOTICE,
+            ranks=ranks,
+            hosts=[scene.look.ranks[rank].host for rank in ranks],
+            site=first.site,
+            evidence=[f"{ranks_text(ranks)}: {first.text}"],
+            ruled_out=("one guilty rank: all do the same",),
+            next_step="look at what they share: the file system, a lock, a file or a service that all wait for",
+        )
+    ]

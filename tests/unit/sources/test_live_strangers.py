@@ -1,0 +1,209 @@
+"""What a red team of strange programs taught the live judge: each verdict in its words, and its look-alike."""
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, rank_look, ring, stack, twice, waiting
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps import Frame, source_lines
+from emberward.sources.live import Look, ProcessState, RankLook, RingFacts, WaitingIn, judge_looks
+
+GONE = ProcessState.GONE
+LOST = "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7"
+TEXT = {20: "    dist.all_reduce(x)", 30: "    time.sleep(40)", 33: "    connection.recv(1024)"}
+
+
+def line_of(frame: Frame) -> str | None:
+    return TEXT.get(frame.line or 0) if frame.file == PROGRAM else None
+
+
+def judged(*ranks: RankLook, **options: Any) -> tuple[Finding, ...]:
+    return judge_looks(*twice(*ranks), line_of=line_of, **options)
+
+
+def transfer(record: int, name: str, *, tag: int = 0, done: bool = False, line: int = 40) -> dict[str, Any]:
+    """A send or receive as a ring's row."""
+    return {
+        **entry(record, line=line, done=done),
+        "collective_seq_id": record,
+        "profiling_name": f"live:{name}",
+        "is_p2p": True,
+        "tag": tag,
+    }
+
+
+def with_rows(rows: list[dict[str, Any]], world: int, collectives: int = 0) -> RingFacts:
+    """A ring that holds these rows, of which the last is open."""
+    facts = ring(num_done=collectives, is_inside=False, world=world)
+    status = {"0": {"last_enqueued_collective": collectives, "last_completed_collective": collectives}}
+    return replace(facts, flight={**facts.flight, "entries": rows, "pg_status": status}, blocked_record=len(rows))
+
+
+RECV = (("recv", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 2500),)
+
+
+def one_pair(sent: int, received: int) -> tuple[RankLook, RankLook]:
+    """Rank 0 in a send to rank 1, which is in a receive from it."""
+    return (
+        rank_look(0, stack(1000, 40, *RECV), with_rows([transfer(1, "send 0->1", tag=sent)], 2)),
+        rank_look(1, stack(1001, 50, *RECV), with_rows([transfer(1, "recv 1<-0", tag=received, line=50)], 2)),
+    )
+
+
+def test_a_send_and_a_receive_with_two_tags_are_an_error_in_these_words():
+    (finding,) = judged(*one_pair(1, 2))
+    assert finding.code == "H150"
+    assert finding.message == (
+        "rank 0 sends to rank 1 with tag 1 at train.py:40, and rank 1 receives from it with tag 2 at train.py:50: "
+        "the two never meet"
+    )
+    assert (finding.kind, finding.cause, finding.severity) == (Kind.MISMATCH, Cause.UNMATCHED_P2P, Severity.ERROR)
+
+
+def test_a_send_and_a_receive_with_one_tag_are_no_alarm():
+    assert [f for f in judged(*one_pair(1, 1)) if f.severity is Severity.ERROR] == []
+
+
+def sleeping(rank: int, line: int = 30, **changes: Any) -> RankLook:
+    facts = ring(num_done=6, is_inside=False, world=2, **changes)
+    return rank_look(rank, stack(1000 + rank, line), facts, waiting_in=WaitingIn.NANOSLEEP)
+
+
+def test_ranks_that_all_sleep_at_one_line_are_a_notice_in_these_words():
+    (finding,) = judged(sleeping(0), sleeping(1))
+    assert finding.code == "H151"
+    assert (
+        finding.message
+        == "every rank stands still alike: each sleeps in step() at train.py:30, and none waits for a peer"
+    )
+    assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.SLEEP, (0, 1), Severity.NOTICE)
+
+
+def test_ranks_that_all_sleep_past_their_limit_are_an_error():
+    (finding,) = judged(sleeping(0, still_s=90.0), sleeping(1, still_s=90.0))
+    assert (finding.code, finding.severity) == ("H151", Severity.ERROR)
+
+
+def test_ranks_that_all_compute_or_do_different_things_are_no_finding():
+    assert judged(sleeping(0), sleeping(1, line=31)) == ()
+    early, late = twice(sleeping(0), sleeping(1))
+    busy = replace(late.ranks[1], process=replace(late.ranks[1].process, cpu_ticks=450))
+    busy = replace(busy, process=replace(busy.process, threads=(replace(busy.process.threads[0], cpu_ticks=450),)))
+    assert judge_looks(early, replace(late, ranks={**late.ranks, 1: busy}), line_of=line_of) == ()
+
+
+def test_a_socket_that_is_read_is_no_receive_from_a_peer():
+    """`connection.recv(` is a method of many things; only torch's, or a bare name, is the job's own."""
+    facts = ring(num_done=6, is_inside=False)
+    reader = rank_look(2, stack(1002, 33), facts, waiting_in=WaitingIn.OTHER)
+    (finding,) = judged(waiting(0), waiting(1), waiting(3), reader)
+    assert (finding.culprit_ranks, finding.cause, finding.severity) == ((2,), Cause.UNKNOWN, Severity.NOTICE)
+
+
+def test_the_rank_that_left_early_is_named_and_not_the_echo():
+    left = rank_look(
+        1, None, ring(num_done=5, is_inside=False, world=2, moments=(moment("main_exited", "x"),)), state=GONE
+    )
+    echo = rank_look(
+        0, None, ring(num_done=6, is_inside=False, world=2, moments=(moment("exception", LOST),)), state=GONE
+    )
+    (finding,) = judged(echo, left, exits={0: 1, 1: 0})
+    assert (finding.code, finding.culprit_ranks, finding.cause) == ("H105", (1,), Cause.MAIN_EXITED)
+
+
+def test_ranks_that_end_one_after_the_other_are_no_finding():
+    left = rank_look(
+        1, None, ring(num_done=6, is_inside=False, world=2, moments=(moment("main_exited", "x"),)), state=GONE
+    )
+    assert judged(sleeping(0), left, exits={1: 0}) == ()
+
+
+PROGRAM_TEXT = """\
+def train(rank):
+    for batch in batches(rank):
+        loss = net(batch)
+        loss.backward()
+    dist.all_reduce(done)
+
+
+def tell(rank):
+    if rank == 0:
+        dist.all_reduce(norm)
+"""
+
+
+def aborted(path: Path, *, line: int, other: int, num_calls: int = 1) -> tuple[Look, dict[int, int]]:
+    """Rank 1 aborted in an all-reduce at `line`; rank 0 lost its connection at line `other`, below Python."""
+    rows = [entry(seq, line=line, done=seq < num_calls) for seq in range(1, num_calls + 1)]
+    for row in rows:
+        row["frames"] = [{"name": "train", "filename": str(path), "line": line}]
+    facts = ring(num_done=0, is_inside=False, world=2)
+    status = {"0": {"last_enqueued_collective": num_calls, "last_completed_collective": num_calls - 1}}
+    mine = replace(facts, flight={**facts.flight, "entries": rows, "pg_status": status}, blocked_record=num_calls)
+    lost = replace(facts, moments=(moment("exception", LOST, f"{path.name}:{other}"),))
+    ranks = (rank_look(0, None, lost, state=GONE), rank_look(1, None, mine, state=GONE))
+    return look(*ranks), {0: 1, 1: -signal.SIGABRT}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "uneven.py"
+    path.write_text(PROGRAM_TEXT)
+    return path
+
+
+def test_an_abort_against_a_call_below_python_is_an_error_in_these_words(program):
+    seen, exits = aborted(program, line=5, other=4)
+    finding = judge_looks(seen, seen, line_of=source_lines([]), exits=exits)[0]
+    assert finding.code == "H152"
+    assert finding.message == (
+        "rank 1 was in all_reduce of 8 float32 at uneven.py:5, which met a call below Python that rank 0 made at "
+        "uneven.py:4: it has left the loop that they are still in"
+    )
+    assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.UNEVEN_DATA, (1,), Severity.ERROR)
+    assert finding.certainty is Certainty.INFERRED
+
+
+def test_an_abort_in_a_call_that_nobody_made_before_is_one_too_many(program):
+    seen, exits = aborted(program, line=10, other=4)
+    finding = judge_looks(seen, seen, line_of=source_lines([]), exits=exits)[0]
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", Cause.EXTRA_COLLECTIVE, (1,))
+
+
+def test_an_abort_in_a_call_that_is_made_in_every_round_accuses_nobody_of_it(program):
+    seen, exits = aborted(program, line=10, other=4, num_calls=5)
+    assert [f.code for f in judge_looks(seen, seen, line_of=source_lines([]), exits=exits)] == ["H105"]
+
+
+def in_a_barrier(rank: int, num_received: int) -> RankLook:
+    """A rank of three that waits in the first collective, having answered `num_received` transfers of rank 1."""
+    rows = [transfer(n, f"recv {rank}<-1", done=True, line=45) for n in range(1, num_received + 1)]
+    rows.append({**entry(1, line=60, op="barrier", done=False), "record_id": num_received + 1})
+    rows[-1]["ring_number"] = num_received + 1
+    facts = ring(num_done=0, is_inside=False, world=3)
+    status = {"0": {"last_enqueued_collective": 1, "last_completed_collective": 0}}
+    facts = replace(facts, flight={**facts.flight, "entries": rows, "pg_status": status}, blocked_record=len(rows))
+    return rank_look(rank, stack(1000 + rank, 60, *ALL_REDUCE), facts)
+
+
+def sender(num_sent: int) -> RankLook:
+    rows = [transfer(n, "send 1->2", done=n < num_sent) for n in range(1, num_sent + 1)]
+    return rank_look(1, stack(1001, 40, *RECV), with_rows(rows, 3))
+
+
+def test_the_peer_that_answered_every_round_but_this_one_is_named():
+    (finding,) = judged(in_a_barrier(0, 0), sender(6), in_a_barrier(2, 5))
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H109", Cause.UNMATCHED_P2P, (2,))
+    assert finding.message == (
+        "rank 1 waits in send of 8 float32 to rank 2 in world[0,1,2] at train.py:40, which its peer does not answer; "
+        "rank 2 did in each round before, and is at train.py:60"
+    )
+
+
+def test_without_earlier_rounds_the_rank_in_the_transfer_is_named():
+    (finding,) = judged(in_a_barrier(0, 0), sender(1), in_a_barrier(2, 0))
+    assert (finding.code, finding.culprit_ranks) == ("H109", (1,))
