@@ -224,6 +224,13 @@ def main() -> None:
         "entries": options.entries,
         "seed": options.seed,
         "guilty_rank": guilty,
+        "commit": subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parent,
+        ).stdout.strip(),
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
         "note": "both tools on the same files in the same run, each in a process of its own; trust the CPU ratios",

@@ -1,0 +1,143 @@
+"""What stacks alone tell, where the plain comparison of processes would leave it open or name the wrong one."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from emberward.findings import Finding
+from emberward.sources.dumps import explain_paths
+
+C10D = "torch/distributed/distributed_c10d.py"
+PROGRAM = """def fit(x, patience):
+    while not patience.is_over():
+        work(x)
+        all_reduce(x)
+
+def train(x):
+    fit(x, Patience())
+    all_gather_object(x)
+
+def guarded(x):
+    for batch in x:
+        try:
+            all_reduce(batch)
+        except ValueError:
+            print("skipped")
+        barrier()
+
+def branches(x):
+    if x.any():
+        fit(x, Patience())
+    else:
+        all_gather_object(x)
+"""
+
+
+def process(pid: int, *frames: str, others: Sequence[Sequence[str]] = (), rank: int | None = None) -> str:
+    """py-spy's text of a process: the main thread's frames, innermost first, and those of `others`."""
+    lines = [] if rank is None else [f"rank {rank}:"]
+    lines += [f"Process {pid}: python job.py", "Python v3.11", "", f'Thread {pid} (idle): "MainThread"']
+    lines += [f"    {frame}" for frame in frames]
+    for number, stack in enumerate(others, start=1):
+        lines += [f'Thread {pid + 100 * number} (idle): "Thread-{number}"', *(f"    {frame}" for frame in stack)]
+    return "\n".join([*lines, ""])
+
+
+def verdict(folder: Path, texts: Sequence[str]) -> Finding:
+    (folder / "job.py").write_text(PROGRAM)
+    (folder / "stacks.txt").write_text("\n".join(texts))
+    return explain_paths([folder]).explanations[0].verdict
+
+
+CALL, GATHER, BARRIER = (f"{name} ({C10D}:9)" for name in ("all_reduce", "all_gather_object", "barrier"))
+
+
+def test_a_rank_that_came_back_from_a_loop_in_which_the_others_are_had_fewer_turns(tmp_path: Path) -> None:
+    texts = [process(pid, CALL, "fit (job.py:4)", "train (job.py:7)", "<module> (job.py:30)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, GATHER, "train (job.py:8)", "<module> (job.py:30)")])
+    assert (found.cause.value, found.culprit_pids, found.site) == ("uneven_data", (4,), "job.py:8")
+    assert found.message == (
+        "process 4 waits at job.py:8, in a call behind the loop at job.py:4 in which 3 others wait"
+    )
+
+
+def test_the_other_branch_of_a_choice_is_no_loop_that_was_left(tmp_path: Path) -> None:
+    texts = [process(pid, CALL, "fit (job.py:4)", "branches (job.py:20)", "<module> (job.py:30)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, GATHER, "branches (job.py:22)", "<module> (job.py:30)")])
+    assert (found.cause.value, found.culprit_pids) == ("different_op", (4,))
+
+
+def test_a_swallowed_exception_is_seen_without_ranks_too(tmp_path: Path) -> None:
+    texts = [process(pid, CALL, "guarded (job.py:13)", "<module> (job.py:30)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, BARRIER, "guarded (job.py:16)", "<module> (job.py:30)")])
+    assert (found.cause.value, found.culprit_pids) == ("swallowed_exception", (4,))
+    assert found.message.startswith("process 4 left out a call after an exception that the program caught")
+
+
+def test_a_group_that_one_process_does_not_create_is_named_by_its_number(tmp_path: Path) -> None:
+    new_group = (f"_new_group_with_tag ({C10D}:7)", f"new_group ({C10D}:8)", "main (job.py:3)", "<module> (job.py:30)")
+    texts = [process(pid, *new_group) for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, CALL, "main (job.py:4)", "<module> (job.py:30)")])
+    assert (found.code, found.culprit_pids) == ("H129", (4,))
+    assert found.message == "process 4 does not create the group that processes 1, 2, 3 create at job.py:3"
+
+
+def queue_full(pid: int, thread: Sequence[str]) -> str:
+    return process(
+        pid, "wait (threading.py:320)", "put (queue.py:140)", "main (job.py:5)", "<module> (job.py:30)", others=[thread]
+    )
+
+
+def test_main_threads_that_wait_for_threads_that_wait_for_peers_are_a_cycle_of_credits(tmp_path: Path) -> None:
+    serving = (f"recv ({C10D}:9)", "serve (job.py:2)", "run (threading.py:982)")
+    found = verdict(tmp_path, [queue_full(pid, serving) for pid in (1, 2)])
+    assert (found.code, found.kind.value, found.cause.value) == ("H133", "deadlock", "cycle_credit")
+    assert found.message == (
+        "all 2 processes wait for a thread of their own, which waits for a peer: waits for a lock, an event or a "
+        "thread in main() at job.py:5, and its thread is at job.py:2"
+    )
+
+
+def test_main_threads_that_wait_beside_idle_threads_are_no_cycle(tmp_path: Path) -> None:
+    idle = ("wait (threading.py:320)", "get (queue.py:171)", "serve (job.py:2)", "run (threading.py:982)")
+    assert verdict(tmp_path, [queue_full(pid, idle) for pid in (1, 2)]).code == "H106"
+
+
+def test_two_crowds_of_which_one_is_in_a_rooted_call_are_no_cycle(tmp_path: Path) -> None:
+    """The root of a broadcast leaves it while others may wait for ever: the later call proves nothing."""
+    early = [process(pid, f"broadcast ({C10D}:9)", "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2)]
+    late = [process(pid, CALL, "main (job.py:4)", "<module> (job.py:30)") for pid in (3, 4)]
+    assert verdict(tmp_path, [*early, *late]).code == "H107"
+    crossed = [text.replace("broadcast", "all_gather") for text in early]
+    assert verdict(tmp_path, [*crossed, *late]).code == "H111"
+
+
+def test_a_wrapper_of_a_library_is_not_the_programs_line(tmp_path: Path) -> None:
+    wrapped = (CALL, "deprecated.__call__.<locals>.wrapper (typing_extensions.py:3140)")
+    texts = [process(pid, *wrapped, "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2, 3)]
+    waits = ("wait (threading.py:320)", "__iter__ (tqdm/std.py:1181)", "main (job.py:4)", "<module> (job.py:30)")
+    found = verdict(tmp_path, [*texts, process(4, *waits)])
+    assert (found.culprit_pids, found.site) == ((4,), "job.py:4")
+    assert "in main() at job.py:3" in " ".join(found.evidence)
+
+
+def test_the_workers_in_a_json_of_one_rank_belong_to_it(tmp_path: Path) -> None:
+    """py-spy's JSON tells no parents: people put those of a rank and its children into one file."""
+
+    def thread(pid: int, *frames: tuple[str, str, int]) -> dict[str, object]:
+        rows = [{"name": name, "filename": file, "line": line} for name, file, line in frames]
+        return {"pid": pid, "thread_id": pid, "thread_name": "MainThread", "active": False, "frames": rows}
+
+    loader, module = "torch/utils/data/dataloader.py", ("<module>", "/job/job.py", 30)
+    for rank in range(3):
+        inner = ("_try_get_data", loader, 9) if rank == 1 else ("all_reduce", C10D, 9)
+        worker = thread(
+            100 + rank,
+            *([("load", "/job/data.py", 5)] if rank == 1 else [("poll", "multiprocessing/connection.py", 4)]),
+            ("_worker_loop", "torch/utils/data/_utils/worker.py", 3),
+            module,
+        )
+        whole = [[thread(10 + rank, inner, ("main", "/job/job.py", 4), module)], [worker]]
+        (tmp_path / f"pyspy_rank_{rank}.json").write_text(json.dumps(whole))
+    found = explain_paths([tmp_path]).explanations[0].verdict
+    assert (found.culprit_ranks, found.cause.value, found.site) == ((1,), "dataloader_worker", "data.py:5")
