@@ -25,7 +25,7 @@ from emberward.findings import Cause, Certainty, EmberwardError, Finding, Kind, 
 from emberward.recipe import ReadBack
 
 FIRST_PATIENCE_S = 10.0
-MAX_PATIENCE_S = 60.0
+MAX_PATIENCE_S = 30.0
 """How long idle processors may take over a save: half of the time between saves, at most so long."""
 
 
@@ -97,7 +97,8 @@ class BackgroundSaves:
     `agreement` gives, for the n-th background save of the run's attempt, how its ranks agree; a thread calls it, so
     it must not use the training's communicators. Every rank makes the same calls of `begin` in the same order.
     A process of its own writes, started by `command` with the first save (`_writing.py` [Note: writer process]); where
-    the system has none of its memory, or the file system is not the machine's (`storage`), that thread does.
+    the system has none of its memory, or the file system is not the machine's (`storage`), that thread does. Idle
+    processors may take half of the time between saves over one, at most `max_patience_s`.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class BackgroundSaves:
         read_back: ReadBack,
         storage: Storage = DISK,
         command: Sequence[str] | None = None,
+        max_patience_s: float = MAX_PATIENCE_S,
     ) -> None:
         self._shelf = shelf
         self._rank = rank
@@ -119,6 +121,7 @@ class BackgroundSaves:
         self._keep = keep
         self._read_back = read_back
         self._storage = storage
+        self._max_patience_s = max_patience_s
         self._memory = SharedMemory() if storage is DISK and can_share() else None
         self._process = None if self._memory is None else WriterProcess(self._memory, command or writer_command())
         self._staging = Staging(self._memory)
@@ -207,9 +210,8 @@ class BackgroundSaves:
             self._process.hurry(self._flight.step)
 
     def _patience_s(self, now_s: float) -> float:
-        if self._begun_s is None:
-            return FIRST_PATIENCE_S
-        return min((now_s - self._begun_s) / 2, MAX_PATIENCE_S)
+        between_s = 2 * FIRST_PATIENCE_S if self._begun_s is None else now_s - self._begun_s
+        return min(between_s / 2, self._max_patience_s)
 
     def _save(self, errand: Errand, agree: Agree, problem: EmberwardError | None) -> Saved:
         """The save; in the saves' thread. Without a copy the other ranks are told that there is no save."""
