@@ -1,6 +1,7 @@
 """Keeps the dumps of programs that hang under plain torch, and writes docs/measured/explain.json: what explain says.
 
-Usage: python tools/campaign_explain.py [--keep FOLDER] [--seconds N] [--torchrun NAME ...] [--out FILE] [NAME ...]
+Usage: python tools/campaign_explain.py [--keep FOLDER] [--seconds N] [--at-once N] [--torchrun NAME ...] [--out FILE]
+       [NAME ...]
 
 Nothing of Emberward is loaded into the ranks. Kept are torch's flight recorder and py-spy's stacks (all ranks and their
 children) and, of programs that end, the folder of logs that torchrun writes. Each is explained by itself and together,
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,7 @@ STILL_LIMIT_S = 25.0
 ALIVE_S = 8.0
 FIRST_DUMP_LIMIT_S = 30.0
 LATE_DUMP_S = 2.0
-FORMS = ("flights", "stacks", "named_stacks", "both", "logs")
+FORMS = ("flights", "stacks", "named_stacks", "native_stacks", "both", "logs")
 # What the host does is in no flight recorder, and gloo's holds no sends and receives: there "unknown" is right.
 HOST_CAUSES = frozenset(
     {
@@ -212,16 +214,23 @@ def keep_look(job: Job, dumps: dict[int, bytes], target: Path) -> None:
         (target / name).mkdir(parents=True)
     for rank, data in dumps.items():
         (target / "flights" / f"nccl_trace_rank_{rank}").write_bytes(data)
-    texts = []
+    texts, native = [], []
     for rank, pid in enumerate(job.pids()):
-        # py-spy's JSON leaves children out (0.4.2), its text does not.
+        # py-spy's JSON leaves children out (0.4.3), its text does not.
         forms = [json.loads(form) for each in family(pid) if (form := spy(each, "--json")) is not None]
         if forms:
             (target / "named_stacks" / f"pyspy_rank_{rank}.json").write_text(json.dumps(forms))
         text = spy(pid, "--subprocesses")
         if text is not None:
             texts.append(text.decode(errors="replace"))
+        # A second for each process: taken of those programs alone that nobody tuned for.
+        text = None if job.case.is_tuned else spy(pid, "--subprocesses", "--native")
+        if text is not None:
+            native.append(text.decode(errors="replace"))
     (target / "stacks" / "stacks.txt").write_text("\n".join(texts))
+    if native:
+        (target / "native_stacks").mkdir()
+        (target / "native_stacks" / "stacks.txt").write_text("\n".join(native))
     shutil.copytree(target / "flights", target / "both")
     shutil.copy(target / "stacks" / "stacks.txt", target / "both")
     shutil.copytree(target / "named_stacks", target / "both", dirs_exist_ok=True)
@@ -330,7 +339,7 @@ def judge(case: Case, kept: Path) -> dict[str, Any]:
     if case.is_alive:
         looks = [path for path in (kept / "look0", kept / "look1") if path.exists()]
         row["alarms"] = {}
-        for form in FORMS[:-1]:
+        for form in ("flights", "stacks", "named_stacks", "both"):
             found = explain_paths([look / form for look in looks], source_folders=[HANGS]).explanations
             one = explain_paths([looks[0] / form], source_folders=[HANGS]).explanations[0].verdict
             row["alarms"][form] = {
@@ -393,6 +402,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--keep", type=Path, default=None, help="where dumps are kept; what is there is not run again")
     parser.add_argument("--seconds", type=float, default=900.0, help="no program is begun after so long")
+    parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--torchrun", nargs="*", default=["sleep", "skipped_collective", "lost_transfer"])
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
@@ -401,21 +411,20 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="emberward-kept-") as scratch:
         keep = options.keep or Path(scratch)
         keep.mkdir(parents=True, exist_ok=True)
-        rows, missed = [], []
-        for name in options.names or known:
-            case = known[name]
-            if not (keep / name).exists():
-                if time.monotonic() - begun > options.seconds:
-                    missed.append(name)
-                    continue
+        names = options.names or list(known)
+
+        def kept(name: str) -> bool:
+            if not (keep / name).exists() and time.monotonic() - begun < options.seconds:
                 try:
-                    record(case, keep / name, with_torchrun=name in options.torchrun)
+                    record(known[name], keep / name, with_torchrun=name in options.torchrun)
                 except TimeoutError as error:
                     sys.stderr.write(f"{error}\n")
-                    missed.append(name)
-                    continue
-            rows.append(judge(case, keep / name))
-            sys.stderr.write(f"{json.dumps(rows[-1])}\n")
+            return (keep / name).exists()
+
+        with ThreadPoolExecutor(options.at_once) as pool:
+            is_kept = dict(zip(names, pool.map(kept, names), strict=True))
+        rows = [judge(known[name], keep / name) for name in names if is_kept[name]]
+        missed = [name for name in names if not is_kept[name]]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True, cwd=ROOT
     )
