@@ -14,6 +14,8 @@ from emberward.supervise._death import RankEnd, death_finding, first_death, how_
 from emberward.supervise._members import Member
 
 ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.LINK})
+DIFFER = frozenset({"M101", "M102", "H152"})
+"""Verdicts on calls that met and differ, also when the judge knows why: one was left out, or is one too many."""
 SEEN_LATE_S = 2.0
 """How much later than it happened an end may have been seen."""
 MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT})
@@ -32,7 +34,7 @@ def roots(verdicts: Sequence[Finding], *, death: Cause, certainty: Certainty) ->
     if certainty is Certainty.INFERRED:
         return [each for each in verdicts if each.kind in ROOTED]
     if death in MAY_FOLLOW:
-        return [each for each in verdicts if each.kind is Kind.MISMATCH]
+        return [each for each in verdicts if each.kind is Kind.MISMATCH or each.code in DIFFER]
     return []
 
 

@@ -4,7 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from emberward.sources.live import (
     read_process_facts,
 )
 from emberward.sources.live._process import waiting_in
+from emberward.sources.live._take import siblings
 from emberward.sources.ring import MarkKind, RingView, RingWriter, identity_here, read_ring, ring_name
 from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag
 
@@ -160,6 +161,35 @@ def test_all_looked_at_is_no_complaint_and_processes_without_rank_are_named_by_n
     )
 
 
+def test_ranks_that_never_began_to_record_are_found_beside_those_that_did(
+    start: Callable[[str, str], subprocess.Popen[bytes]],
+) -> None:
+    began, late, other = start("0", "29500"), start("1", "29500"), start("2", "29777")
+    found = siblings({0: read_process_facts(began.pid)}, 4)
+    assert {rank: facts.pid for rank, facts in found.items()} == {1: late.pid}
+    assert other.pid not in [facts.pid for facts in found.values()], "a rank of another job of the same parent"
+    assert siblings({0: read_process_facts(began.pid)}, 1) == {}
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[str, str], subprocess.Popen[bytes]]]:
+    children: list[subprocess.Popen[bytes]] = []
+
+    def one(rank: str, port: str) -> subprocess.Popen[bytes]:
+        env = {**os.environ, "RANK": rank, "WORLD_SIZE": "4", "MASTER_PORT": port}
+        code = "import time; print(flush=True); time.sleep(600)"
+        child = subprocess.Popen([sys.executable, "-S", "-c", code], env=env, stdout=subprocess.PIPE)
+        children.append(child)
+        assert child.stdout is not None
+        child.stdout.readline()
+        return child
+
+    yield one
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
 # -- limits and the watcher --------------------------------------------------------------------------------------------
 
 
@@ -188,6 +218,16 @@ def test_a_job_with_steps_behind_it_is_measured_by_them(writer: RingWriter) -> N
     fill(writer, 20)
     limits = limits_of(read_ring(writer.path))
     assert (limits.has_history, limits.notice_s, limits.limit_s) == (True, 4.0, 75.0)
+
+
+def test_a_slow_start_does_not_keep_the_watcher_from_looking(writer: RingWriter) -> None:
+    fill(writer, 30)
+    view = read_ring(writer.path)
+    first = view.events[0]
+    assert first.issued_ns is not None
+    slow = replace(first, issued_ns=first.issued_ns - 40 * 10**9)
+    limits = limits_of(replace(view, events=(slow, *view.events[1:])))
+    assert (limits.notice_s, limits.limit_s > 190.0) == (4.0, True)
 
 
 @pytest.mark.parametrize("kind", [MarkKind.EVAL, MarkKind.SAVE, MarkKind.COMPILE])

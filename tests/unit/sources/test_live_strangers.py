@@ -207,3 +207,65 @@ def test_the_peer_that_answered_every_round_but_this_one_is_named():
 def test_without_earlier_rounds_the_rank_in_the_transfer_is_named():
     (finding,) = judged(in_a_barrier(0, 0), sender(1), in_a_barrier(2, 0))
     assert (finding.code, finding.culprit_ranks) == ("H109", (1,))
+
+
+TWO_TEXTS = """\
+def train(rank):
+    for step in range(100):
+        dist.all_reduce(grads)
+        if rank == 0:
+            tell()
+        if step % 2:
+            dist.broadcast(x)
+        else:
+            dist.all_gather(x)
+
+
+def tell():
+    dist.all_reduce(norm)
+"""
+
+
+def in_call(rank: int, path: Path, rows: list[tuple[str, int, str, str, int]]) -> RankLook:
+    """One of two ranks whose calls are (op, line, function, dtype, size); it sits in the last one."""
+    entries = []
+    for seq, (op, line, function, dtype, size) in enumerate(rows, 1):
+        row = {**entry(seq, line=line, op=op, dtype=dtype, done=seq < len(rows)), "input_sizes": [[size]]}
+        entries.append({**row, "frames": [{"name": function, "filename": str(path), "line": line}]})
+    facts = ring(num_done=0, is_inside=False, world=2)
+    status = {"0": {"last_enqueued_collective": len(rows), "last_completed_collective": len(rows) - 1}}
+    facts = replace(facts, flight={**facts.flight, "entries": entries, "pg_status": status}, blocked_record=len(rows))
+    return rank_look(rank, None, facts)
+
+
+GRADS = ("all_reduce", 3, "train", "float32", 8)
+
+
+@pytest.mark.parametrize(
+    ("usual", "last", "cause"),
+    [
+        ([GRADS] * 6, ("all_reduce", 13, "tell", "float32", 1), Cause.EXTRA_COLLECTIVE),
+        ([GRADS] * 6, ("all_reduce", 3, "train", "int32", 8), Cause.DTYPE),
+        ([GRADS] * 6, ("all_reduce", 3, "train", "float32", 9), None),
+    ],
+    ids=["one too many", "another type", "another size at the same line tells nobody apart"],
+)
+def test_of_two_ranks_the_one_that_left_its_own_rounds_is_named(tmp_path, usual, last, cause):
+    path = tmp_path / "two.py"
+    path.write_text(TWO_TEXTS)
+    ranks = (in_call(0, path, [*usual, last]), in_call(1, path, [*usual, GRADS]))
+    (finding,) = judge_looks(*twice(*ranks), line_of=source_lines([]))
+    if cause is None:
+        assert (finding.code, finding.culprit_ranks) == ("M102", ())
+    else:
+        assert (finding.culprit_ranks, finding.cause, finding.severity) == ((0,), cause, Severity.ERROR)
+
+
+def test_the_other_branch_of_a_choice_is_a_different_call_and_none_left_out(tmp_path):
+    path = tmp_path / "two.py"
+    path.write_text(TWO_TEXTS)
+    cast, gather = ("broadcast", 7, "train", "float32", 8), ("all_gather", 9, "train", "float32", 8)
+    usual = [cast, gather] * 3
+    ranks = (in_call(0, path, [*usual, gather]), in_call(1, path, [*usual, cast]))
+    (finding,) = judge_looks(*twice(*ranks), line_of=source_lines([]))
+    assert (finding.cause, finding.culprit_ranks) == (Cause.DIFFERENT_OP, (0,))

@@ -10,6 +10,7 @@ from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingI
 from emberward.sources.live._reading import other_threads
 from emberward.sources.live._scene import Scene
 
+_DIFFER = frozenset({"M101", "M102", "H152"})
 _CERTAIN = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.CRASH})
 _FILE_AGES = ("the files do not tell how long", "the job had stood still for")
 """What the judge of files says about their age; a look knows better."""
@@ -35,7 +36,8 @@ def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
     if finding.certainty is Certainty.UNKNOWN:
         return _lasting(finding, scene, may_come)
     if finding.kind in _CERTAIN:
-        touched = {*finding.culprit_ranks, *finding.waiting_ranks, *(m.rank for m in finding.cycle or ())}
+        # Calls that differ and have killed somebody will not come right: one look is enough.
+        touched = {*finding.culprit_ranks, *finding.waiting_ranks} if finding.code in _DIFFER else set()
         is_over = any(not scene.look.ranks[r].process.is_alive for r in touched if r in scene.look.ranks)
         is_seen_twice = (has_two or is_over) and not _any_busy(finding, scene)
         return replace(finding, severity=Severity.ERROR if is_seen_twice else may_come)

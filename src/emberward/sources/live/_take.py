@@ -52,11 +52,11 @@ def look_at_rings(views: Mapping[int, RingView], *, with_stacks: bool = True) ->
     processes = {rank: facts_of(view) for rank, view in views.items()}
     sizes = [view.world_size for view in views.values() if view.world_size is not None]
     if processes and len(processes) < max(sizes, default=0):
-        processes |= _siblings(processes, max(sizes))
+        processes |= siblings(processes, max(sizes))
     return _look(processes, dict(views), world_size=max(sizes, default=None), with_stacks=with_stacks)
 
 
-def _siblings(processes: Mapping[int, ProcessFacts], world_size: int) -> dict[int, ProcessFacts]:
+def siblings(processes: Mapping[int, ProcessFacts], world_size: int) -> dict[int, ProcessFacts]:
     """Processes of this host that are ranks of the same launcher and have not begun to record: they may never come."""
     launchers = sorted({p.parent_pid for p in processes.values() if p.is_alive and p.parent_pid not in (None, 0, 1)})
     if not launchers:

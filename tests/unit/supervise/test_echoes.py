@@ -1,0 +1,94 @@
+"""An attempt in which every death looks like the echo of another: who left first, and who stood still before."""
+
+from dataclasses import replace
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.supervise._exits import Ended
+from emberward.supervise._members import Member
+from emberward.supervise._processes import ProcessId
+from emberward.supervise._verdict import RingFacts, judge_end
+
+LOST = "[pair.cc:553] Connection closed by peer [127.0.0.1]:7"
+TIMED_OUT = "Rank 1 failed to pass monitoredBarrier in 30000 ms"
+SLEEPS = Finding(
+    code="H101",
+    severity=Severity.NOTICE,
+    kind=Kind.HANG,
+    cause=Cause.SLEEP,
+    certainty=Certainty.OBSERVED,
+    culprit_ranks=(1,),
+    message="rank 1 never arrived: rank 0 waits for it; it sleeps",
+    next="take a second stack",
+)
+
+
+def member(rank: int, code: int | None, seen_unix: float = 100.0) -> Member:
+    ended = Ended(exit_code=code, seen_unix=seen_unix)
+    return Member(rank=rank, process=ProcessId(pid=1000 + rank, created=1.0), ended=ended)
+
+
+def raised(message: str, at_unix: float = 100.0) -> RingFacts:
+    failure = {"type": "RuntimeError", "message": message, "time_unix": at_unix, "site": "/job/train.py:9"}
+    return RingFacts(num_calls=9, step=3, num_saves=0, saved_unix=None, failure=failure)
+
+
+def judged(
+    members: list[Member], facts: dict[int, RingFacts], standing: tuple[Finding, ...] = ()
+) -> tuple[Finding, ...]:
+    return judge_end(
+        code=1,
+        command=("torchrun", "train.py"),
+        members=members,
+        facts=facts,
+        verdicts=(),
+        due=None,
+        ended_by_us=False,
+        standing=standing,
+    )
+
+
+def test_a_rank_that_left_with_code_0_is_named_in_these_words():
+    (finding,) = judged([member(0, 1), member(1, 0, 100.2)], {1000: raised(LOST)})
+    assert (finding.code, finding.culprit_ranks, finding.cause) == ("L102", (1,), Cause.MAIN_EXITED)
+    assert finding.message == "rank 1 ended first, with exit code 0, while rank 0 still needed it"
+
+
+def test_a_rank_that_left_long_after_the_failure_is_not_blamed():
+    (finding,) = judged([member(0, 1), member(1, 0, 160.0)], {1000: raised(LOST)})
+    assert finding.culprit_ranks == (0,)
+
+
+def test_a_rank_that_left_is_not_blamed_for_a_failure_of_another_s_own():
+    (finding,) = judged([member(0, 1), member(1, 0, 99.0)], {1000: raised("shapes cannot be multiplied")})
+    assert (finding.culprit_ranks, finding.cause) == ((0,), Cause.EXCEPTION)
+
+
+def test_who_stood_still_is_named_when_the_job_s_own_time_out_ended_the_waiting():
+    root, echo = judged([member(0, 1), member(1, -15)], {1000: raised(TIMED_OUT)}, (SLEEPS,))
+    assert (root.code, root.culprit_ranks, root.severity) == ("H101", (1,), Severity.ERROR)
+    assert root.evidence[-1] == "the job's own time-out, not ours, ended the ranks that waited"
+    assert echo.code == "L102"
+
+
+def test_who_stood_still_is_not_blamed_for_a_failure_of_another_s_own():
+    (finding,) = judged([member(0, 1), member(1, -15)], {1000: raised("loss is nan")}, (SLEEPS,))
+    assert finding.culprit_ranks == (0,)
+
+
+def test_a_rank_that_itself_raised_is_no_root_by_standing_still():
+    found = judged([member(0, 1), member(1, 1)], {1000: raised(TIMED_OUT), 1001: raised(LOST)}, (SLEEPS,))
+    assert [finding.code for finding in found] == ["L102"]
+
+
+def test_calls_that_differ_are_the_root_also_when_the_judge_knows_which_was_left_out():
+    extra = replace(SLEEPS, code="M102", kind=Kind.MISSING, cause=Cause.EXTRA_COLLECTIVE, severity=Severity.ERROR)
+    found = judge_end(
+        code=1,
+        command=("torchrun", "train.py"),
+        members=[member(0, -6)],
+        facts={},
+        verdicts=(extra,),
+        due=None,
+        ended_by_us=False,
+    )
+    assert [finding.code for finding in found] == ["M102", "L102"]
