@@ -44,6 +44,7 @@ check: setup
 campaign: setup
 	$(VENV)/bin/python tools/campaign_replay.py 0 3000
 	$(VENV)/bin/python tools/campaign_resume.py
+	$(VENV)/bin/python tools/campaign_probe.py
 	$(VENV)/bin/python benchmarks/checkpoint_async.py --output docs/measured/checkpoint_async.json
 	$(VENV)/bin/python benchmarks/match_scale.py
 	$(VENV)/bin/python benchmarks/match_vs_torch.py --output docs/measured/match_vs_torch.json

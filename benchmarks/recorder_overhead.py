@@ -33,8 +33,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from emberward.sources import recorder
 from emberward.sources._heart import Heart
+from emberward.sources._issue import short_wait
 from emberward.sources._live import CURRENT, LiveRecorder
-from emberward.sources._wrap import _wrapped_method, _wrapped_wait
+from emberward.sources._wrap import _wrapped_wait, recorded_method
 from emberward.sources.attach import attach_environment
 from emberward.sources.ring import Geometry, read_ring
 
@@ -86,8 +87,8 @@ def measure_calls(folder: str, pairs: int) -> dict[str, Any]:
         CURRENT.live = live
     # The recorder's own part, around calls that do nothing.
     work = Done()
-    issue = _wrapped_method("allreduce", lambda handle, *args: work)
-    wait = _wrapped_wait(lambda work: None)
+    issue = recorded_method(live, "allreduce", lambda handle, *args: work)
+    wait = short_wait(live, lambda work: None, _wrapped_wait(lambda work: None))
     nothing = lambda handle, *args: work  # noqa: E731 (the same kind of function as the one that is wrapped)
     options = dist.AllreduceOptions()
     options.asyncOp = False

@@ -1,20 +1,24 @@
 """Runs every program of tests/ranks/hangs for real, and writes docs/measured/hangs.json and the confusion matrix.
 
-Usage: python tools/campaign_hangs.py [--seeds N] [--at-once N] [--out FILE] [NAME ...]
+Usage: python tools/campaign_hangs.py [--seeds N] [--at-once N] [--minutes M] [--anew] [--out FILE] [NAME ...]
 
 For each program that hangs: what the watcher said and when, what ``explain`` says of the dumps that were kept then
 (flight recorder, stacks, both), each held against the truth. For each look-alike of 10 to 60 seconds: what was said
-that is more than a notice. Appends to what the file holds, so that a campaign can be run in parts.
+that is more than a notice. Each run is written down when it ends. A campaign that was broken off, by --minutes or by a
+person, goes on: runs of the same seed that the file holds are not made again. --anew forgets what the file holds.
 """
 
 import argparse
+import collections
 import json
+import os
 import random
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,6 +39,11 @@ OUT = ROOT / "docs" / "measured" / "hangs.json"
 LIMIT_S = 60.0
 LENGTHS_S = (10.0, 60.0)
 DUMPS_LIMIT_S = 8.0
+MAX_AT_ONCE = 2
+"""More programs at a time than processors make every figure one of the load."""
+SEED = 20261121
+SLOW = frozenset({"straggler", "config"})
+"""Kinds of which a program goes on: there is a warning and no hang, so nothing to dump."""
 
 
 def brief(finding: Finding, truth: Truth, pids: list[int]) -> dict[str, Any]:
@@ -98,15 +107,18 @@ def run_hang(name: str, nursery: Nursery, scratch: Path) -> dict[str, Any]:
     with HangJob(truth.family, name, scratch / "job", world=truth.world, nursery=nursery) as job:
         until = Severity.ERROR if truth.is_sure else Severity.NOTICE
         seen = watch(job, until=until, limit_s=LIMIT_S)
-        if not truth.is_sure and seen.said:
+        goes_on = truth.kind in SLOW
+        if not truth.is_sure and seen.said and not goes_on:
             # A rank that burns, reads or sleeps stays a notice: what is said after two looks counts.
             seen.said += watch_on(job, seen)
-        flights, stacks = keep_dumps(job, scratch)
-        dumps = {
-            "flights": explained(truth, job.pids, flights),
-            "stacks": explained(truth, job.pids, stacks),
-            "both": explained(truth, job.pids, both(flights, stacks)),
-        }
+        dumps: dict[str, Any] = dict.fromkeys(("flights", "stacks", "both"))
+        if not goes_on:
+            flights, stacks = keep_dumps(job, scratch)
+            dumps = {
+                "flights": explained(truth, job.pids, flights),
+                "stacks": explained(truth, job.pids, stacks),
+                "both": explained(truth, job.pids, both(flights, stacks)),
+            }
         left = job.has_left()
         pids = list(job.pids)
     said = [(after, finding) for after, finding in seen.said if after > 0]
@@ -120,7 +132,7 @@ def run_hang(name: str, nursery: Nursery, scratch: Path) -> dict[str, Any]:
         "verdict": None if final is None else brief(final[1], truth, pids),
         "others": sorted({f"{f.severity.value} {f.cause.value}" for _, f in said[:-1]}),
         "dumps": dumps,
-        "is_hung": not truth.ends and not left,
+        "is_hung": not truth.ends and not left and not goes_on,
     }
 
 
@@ -191,41 +203,89 @@ def summary(hangs: list[dict[str, Any]], alive: list[dict[str, Any]]) -> dict[st
     }
 
 
+class Book:
+    """The campaign's file: what was run, written anew after each run."""
+
+    def __init__(self, path: Path, *, is_anew: bool) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        there = path.exists() and not is_anew
+        self.runs: list[dict[str, Any]] = json.loads(path.read_text())["runs"] if there else []
+
+    def is_done(self, commit: str, seed: int, name: str, number: int) -> bool:
+        """Whether the file holds this run: the `number`-th of the program with this seed at this commit."""
+        same = [r for r in self.runs if (r["commit"], r["seed"], r["program"]) == (commit, seed, name)]
+        return len(same) > number
+
+    def add(self, run: dict[str, Any]) -> None:
+        """Takes a run and writes the file."""
+        with self._lock:
+            self.runs.append(run)
+            self.write()
+
+    def write(self) -> dict[str, Any]:
+        """Writes the file; the counts in it."""
+        hangs, alive = [r for r in self.runs if "truth" in r], [r for r in self.runs if "truth" not in r]
+        counts = summary(hangs, alive)
+        document = {
+            "what": "small real programs on gloo ranks with steps of 0.2 s, on a machine of 2 cores; `load` is its load"
+            " when a run began",
+            "summary": counts,
+            "runs": self.runs,
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        part = self._path.with_name(f".{self._path.name}.part")
+        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        part.replace(self._path)
+        return counts
+
+
+def plan(names: list[str], *, seed: int, rounds: int) -> list[tuple[str, int, float | None]]:
+    """Program, its how-manieth run, and a look-alike's length drawn between 10 and 60 s; one round after the other."""
+    rng = random.Random(seed)
+    jobs = []
+    for number in range(rounds):
+        one_round = [(name, number, rng.uniform(*LENGTHS_S) if name in ALIVE else None) for name in names]
+        rng.shuffle(one_round)
+        jobs += one_round
+    return jobs
+
+
 def main() -> int:
     """Exit code 1 when a verdict was wrong or a look-alike raised an alarm."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seeds", type=int, default=1, help="rounds over all programs")
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--at-once", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--at-once", type=int, default=MAX_AT_ONCE)
+    parser.add_argument("--minutes", type=float, default=None, help="begin no run after so long")
+    parser.add_argument("--anew", action="store_true", help="forget what the file holds")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 30) if options.seed is None else options.seed
-    rng = random.Random(seed)
-    names = options.names or [*TRUTHS, *ALIVE]
-    jobs = [(name, rng.uniform(*LENGTHS_S) if name in ALIVE else None) for _ in range(options.seeds) for name in names]
-    rng.shuffle(jobs)
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
+    book = Book(options.out, is_anew=options.anew)
+    jobs = plan(options.names or [*TRUTHS, *ALIVE], seed=options.seed, rounds=options.seeds)
+    due = collections.deque(job for job in jobs if not book.is_done(commit, options.seed, job[0], job[1]))
+    end_s = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     nursery = Nursery()
-    with ThreadPoolExecutor(options.at_once) as pool:
-        results = list(pool.map(lambda job: one(job, nursery), jobs))
+
+    def work(_: int) -> None:
+        while due and (end_s is None or time.monotonic() < end_s):
+            try:
+                name, _number, seconds = due.popleft()
+            except IndexError:
+                return
+            load = round(os.getloadavg()[0], 1)
+            book.add({"commit": commit, "seed": options.seed, "load": load, **one((name, seconds), nursery)})
+
+    with ThreadPoolExecutor(min(options.at_once, MAX_AT_ONCE)) as pool:
+        list(pool.map(work, range(MAX_AT_ONCE)))
     nursery.close()
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    runs = [{"commit": commit.stdout.strip(), "seed": seed, **result} for result in results]
-    if options.out.exists():
-        runs = json.loads(options.out.read_text())["runs"] + runs
-    hangs, alive = [r for r in runs if "truth" in r], [r for r in runs if "truth" not in r]
-    counts = summary(hangs, alive)
-    document = {
-        "what": "small real programs on gloo ranks with steps of 0.2 s, on a busy machine of 2 cores",
-        "summary": counts,
-        "runs": runs,
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    counts = book.write()
     sys.stdout.write(json.dumps(counts, indent=2) + "\n")
-    return 1 if counts["false_alarms"] or counts["all_right"] < len(hangs) else 0
+    sys.stderr.write(f"{len(due)} of {len(jobs)} runs are left: the same command goes on with them\n")
+    return 1 if counts["false_alarms"] or counts["all_right"] < counts["runs"] else 0
 
 
 if __name__ == "__main__":

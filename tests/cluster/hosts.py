@@ -67,6 +67,23 @@ class Hosts:
         """Takes the host's end of the job's link down; the control link stays."""
         ip("link", "set", f"evj{self._tag}{index}", "down")
 
+    def lose(self, index: int) -> None:
+        """Takes both of the host's links down, as a host that lost its power: nobody is told of a connection's end."""
+        for kind in ("j", "c"):
+            ip("link", "set", f"ev{kind}{self._tag}{index}", "down")
+
+    def slow_down(self, index: int, rate: str = "40mbit") -> None:
+        """Lets the host send no more than `rate` on the job's link. See tc-tbf(8)."""
+        self._tc(index, "add", "tbf", "rate", rate, "burst", "64k", "latency", "300ms")
+
+    def speed_up(self, index: int) -> None:
+        """Undoes `slow_down`."""
+        self._tc(index, "del")
+
+    def _tc(self, index: int, verb: str, *words: str) -> None:
+        command = ["nsenter", f"--net=/run/netns/{self.names[index]}", "tc", "qdisc", verb, "dev", "eth0", "root"]
+        subprocess.run([*command, *words], check=True, capture_output=True, timeout=LIMIT_S)
+
     def close(self) -> None:
         """Ends what was started and takes everything away; never raises."""
         for process in self._processes:

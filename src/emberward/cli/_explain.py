@@ -92,11 +92,11 @@ def _paths(words: Sequence[str]) -> list[Path]:
         )
     paths = [Path(word) for word in words]
     for word, path in zip(words, paths, strict=True):
-        if not path.exists():
+        if not word or not path.exists():
             raise ConfigError(
                 "no such file or folder",
                 code="C106",
-                where=word,
+                where=word or "an empty word",
                 expected="files or folders with dumps, stacks, logs or RAS reports",
                 found="nothing at that path",
                 next=f"ls {path.parent}",

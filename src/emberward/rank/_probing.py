@@ -3,8 +3,9 @@
 [Note: the bound of a probe]
 Equal numerics (layout, batch cut, number type, versions, kind of processor) must give equal bits where kernels are
 deterministic. Elsewhere sums are taken in another order: the loss may differ by LOSS_BOUND and the gradient's norm by
-NORM_BOUND, relatively. Measured over the grid of layouts in ``docs/measured/resume.json``; BLOOM-176B's reshape moved
-the loss by 1% (1.9439 to 1.9633) and nobody knew why, so the bounds stay well below.
+NORM_BOUND, relatively. They leave about ten times what ``docs/measured/probe.json`` shows, or more, for larger models
+and other kernels; BLOOM-176B's reshape moved the loss by 1% (1.9439 to 1.9633) and nobody knew why, so the bounds stay
+well below.
 """
 
 import math
@@ -23,7 +24,7 @@ from emberward.findings import Cause, Certainty, EmberwardError, Finding, Kind, 
 from emberward.recipe import ComputeType, Recipe
 
 LOSS_BOUND = {ComputeType.FP32: 1e-5, ComputeType.FP16: 5e-4, ComputeType.BF16: 2e-3}
-NORM_BOUND = {ComputeType.FP32: 1e-4, ComputeType.FP16: 2e-2, ComputeType.BF16: 5e-2}
+NORM_BOUND = {ComputeType.FP32: 1e-4, ComputeType.FP16: 2e-3, ComputeType.BF16: 1e-2}
 
 
 def versions() -> dict[str, str]:

@@ -45,7 +45,7 @@ def attach(folder: str, environment: Mapping[str, str], args: Sequence[Any], nam
         live = LiveRecorder(RingWriter(_free_path(Path(folder), identity.rank), identity))
         if not _WRAPPED:
             _WRAPPED.append(os.getpid())
-            wrap_everything()
+            wrap_everything(live)
             mark_everything()
         CURRENT.live = live
         live.writer.beat()

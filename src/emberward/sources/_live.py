@@ -9,19 +9,20 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
-from emberward.events import Body, Group, Phase
+from emberward.events import Group, GroupCreate, Phase
 from emberward.sources._groups import GroupTable
 from emberward.sources._site import MAX_FRAMES, SiteFinder
 from emberward.sources.ring import MarkKind, RingWriter
 from emberward.sources.ring._format import KIND_OF_STAGE, OP_CREATE, OP_WAIT, CallFlag
 
-_FRAMES = range(MAX_FRAMES)
+FRAMES = range(MAX_FRAMES)
+NO_LINES: dict[int, int] = {}
 MAX_CODES = 20_000
 """Lines and functions that are remembered; then all are looked up anew."""
 MAX_PENDING = 10_000
@@ -37,6 +38,18 @@ class KnownGroup:
     ends_at_wait: bool
 
 
+Ask = Callable[[Any, Sequence[Any], Mapping[str, Any]], None]
+"""Is given torch's handle of the group, the arguments and the named ones; what it raises reaches torch's caller."""
+
+
+class Local(threading.local):
+    """What is so in one thread. Defaults lie in the class: to ask for a missing name costs ten times as much."""
+
+    batch: int = -1
+    is_local: bool = False
+    is_functional: bool = False
+
+
 Pending = tuple[ReferenceType[Any], int, int, bool, bool, bool, bool]
 """A call that has not been waited for: torch's work, or a tensor to wait for (weakly); number; group; and whether it is
 a transfer, was made with its wait, ends when the wait does, has a work that can be asked. A tuple, for its price."""
@@ -48,8 +61,8 @@ class SiteNumbers:
     def __init__(self, writer: RingWriter) -> None:
         self._writer = writer
         self._finder = SiteFinder()
-        self._others: dict[int, CodeType] = {}
-        self._lines: dict[int, dict[int, int]] = {}
+        self.codes: dict[int, dict[int, int] | None] = {}
+        """Numbers of lines by the address of their code and the place in it; None for code that is not the user's."""
         self._kept: list[CodeType] = []
         self.enclosing = 0
         """The line that stands for calls from threads without Python frames: where the backward was asked for."""
@@ -57,15 +70,14 @@ class SiteNumbers:
     def here(self) -> int:
         """The number of the innermost user's line above the caller, of the enclosing call when there is none."""
         frame: FrameType | None = sys._getframe(2)
-        others = self._others
-        for _ in _FRAMES:
+        codes = self.codes
+        for _ in FRAMES:
             if frame is None:
                 break
-            code = id(frame.f_code)
-            if code not in others:
-                lines = self._lines.get(code)
-                number = None if lines is None else lines.get(frame.f_lasti)
-                if number is not None or (number := self._learn(frame)) is not None:
+            lines = codes.get(id(frame.f_code), NO_LINES)
+            if lines is not None:
+                number = lines.get(frame.f_lasti)
+                if number is not None or (number := self.learn(frame)) is not None:
                     return number
             frame = frame.f_back
         return self.enclosing
@@ -82,18 +94,21 @@ class SiteNumbers:
             trace = trace.tb_next
         return number
 
-    def _learn(self, frame: FrameType) -> int | None:
+    def learn(self, frame: FrameType) -> int | None:
         """The number of a frame's line, None when it is not the user's; either way remembered."""
         if len(self._kept) >= MAX_CODES:
-            self._others, self._lines, self._kept = {}, {}, []
+            self.codes.clear()
+            self._kept.clear()
         code = frame.f_code
         self._kept.append(code)
         site = self._finder.of(frame)
         if site is None:
-            self._others[id(code)] = code
+            self.codes[id(code)] = None
             return None
         number = self._writer.site(site.file, site.line, site.function or "")
-        self._lines.setdefault(id(code), {})[frame.f_lasti] = number
+        lines = self.codes.setdefault(id(code), {})
+        if lines is not None:
+            lines[frame.f_lasti] = number
         return number
 
 
@@ -130,20 +145,26 @@ class Steps:
 
 
 class LiveRecorder:
-    """What the wrappers of `_wrap` call. `before` is called with each body before its call is issued, when it is set.
-
-    A guard that `before` is raises to stop the call: what it raises reaches the user's program.
-    """
+    """What the wrappers of `_wrap` and `_issue` call."""
 
     def __init__(self, writer: RingWriter) -> None:
         self.writer = writer
         self.pid = os.getpid()
         self.sites = SiteNumbers(writer)
-        self.before: Callable[[Body], None] | None = None
         self.steps = Steps()
         self.heart: Heart | None = None
         self.pending: dict[int, Pending] = {}
-        self.local = threading.local()
+        self.sync: dict[Any, tuple[int, int]] = {}
+        """Works that torch itself waits for next and that end with that wait: number and group of the call.
+
+        Kept by the work itself, which costs less than a weak reference: it is taken out before the wait begins.
+        """
+        self._left: frozenset[int] = frozenset()
+        self.asks: Mapping[str, Ask] | None = None
+        """For each method who is asked about a call before it is issued; None when nobody is."""
+        self.before_creation: Callable[[GroupCreate], None] | None = None
+        """Is asked about a group before it is made."""
+        self.local = Local()
         self.quiet = threading.Lock()
         """Held by whoever touches torch's groups from beside, and while they are destroyed."""
         self._table = GroupTable()
@@ -174,7 +195,8 @@ class LiveRecorder:
     def forget(self, handles: Sequence[object], names: Sequence[str]) -> None:
         """Keeps the given handles and names alone: an address may be used again."""
         kept, kept_names = {id(handle) for handle in handles}, set(names)
-        self.by_handle = {key: known for key, known in self.by_handle.items() if key in kept}
+        for key in self.by_handle.keys() - kept:
+            del self.by_handle[key]
         self._by_name = {name: known for name, known in self._by_name.items() if name in kept_names}
         if not kept:
             self._table = GroupTable()
@@ -220,16 +242,25 @@ class LiveRecorder:
 
     def look_at_pending(self, limit: int) -> None:
         """Notes which of the `limit` oldest calls that nobody waits for have ended. Asks no device."""
+        sync = dict(list(self.sync.items())[:limit])
+        for work, (number, group) in sync.items():
+            # torch waits for these at once; one that is still here at the second look was left by an exception.
+            if number in self._left and work.is_completed() and self.sync.pop(work, None) is not None:
+                self._ended(work, number, group, is_transfer=False)
+        self._left = frozenset(number for number, _ in sync.values())
         for key, pending in list(self.pending.items())[:limit]:
             reference, number, group, is_transfer, _, ends_at_wait, is_work = pending
             work = reference()
             if work is None:
                 self.pending.pop(key, None)
             elif is_work and ends_at_wait and work.is_completed() and self.pending.pop(key, None) is not None:
-                if work.is_success():
-                    self.writer.done(number, group, is_transfer=is_transfer)
-                else:
-                    self.writer.raised(number)
+                self._ended(work, number, group, is_transfer=is_transfer)
+
+    def _ended(self, work: Any, number: int, group: int, *, is_transfer: bool) -> None:
+        if work.is_success():
+            self.writer.done(number, group, is_transfer=is_transfer)
+        else:
+            self.writer.raised(number)
 
     def is_counted(self, optimizer: object) -> bool:
         """Whether this optimizer's steps are the steps. Never raises."""

@@ -8,7 +8,6 @@ does not pass: `_heart` reads torch's own counters and flight recorder for those
 without a recorder, as in a forked child, they pass everything through. Under torch.compile they fold away.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,8 +21,9 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
 
-from emberward.events import CollectiveOp, GroupCreate, Recv, Send
-from emberward.sources._calls import METHODS, bodies_of
+from emberward.events import CollectiveOp, GroupCreate
+from emberward.sources._calls import METHODS
+from emberward.sources._issue import SHORT, short_method, short_wait
 from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
 from emberward.sources.ring._format import (
     DTYPES,
@@ -77,16 +77,21 @@ def op_of(name: str) -> int:
     return next(_OPS[start] for start in sorted(_OPS, key=len, reverse=True) if bare.startswith(start))
 
 
-def wrap_everything() -> None:
-    """Puts the wrappers on. Called once in a process, with torch loaded. See [Note: what is wrapped]."""
+def wrap_everything(live: LiveRecorder) -> None:
+    """Puts the wrappers on. Called once in a process, with torch loaded. See [Note: what is wrapped].
+
+    The short ways are those of `live`; with a later recorder of a forked child they go the long way.
+    """
     for method in METHODS:
         if hasattr(ProcessGroup, method):
-            setattr(ProcessGroup, method, _wrapped_method(method, getattr(ProcessGroup, method)))
+            original = getattr(ProcessGroup, method)
+            setattr(ProcessGroup, method, recorded_method(live, method, original))
     for kind in vars(_distributed_c10d).values():
         if isinstance(kind, type) and issubclass(kind, Work):
             for name in ("wait", "synchronize"):
                 if name in vars(kind):
-                    setattr(kind, name, _wrapped_wait(vars(kind)[name]))
+                    original = vars(kind)[name]
+                    setattr(kind, name, short_wait(live, original, _wrapped_wait(original)))
     for name, found in list(vars(functional).items()):
         bare = name.removeprefix("_").removesuffix("_autograd")
         if callable(found) and bare in _FUNCTIONAL:
@@ -104,6 +109,24 @@ def wrap_everything() -> None:
 
 
 # -- methods of ProcessGroup -------------------------------------------------------------------------------------------
+
+
+def recorded_method(live: LiveRecorder, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original`, a method of ProcessGroup, recorded: by the short way of `live` where it has one."""
+    long_way = _wrapped_method(method, original)
+    if method not in SHORT:
+        return long_way
+    return short_method(
+        live,
+        method,
+        original,
+        long_way,
+        op=op_of(method),
+        sized=_sized,
+        learn=known_group,
+        dtypes=_DTYPE_CODES,
+        reduce_code=_reduce_code,
+    )
 
 
 def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,10 +147,10 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
         live = CURRENT.live
         if live is None:
             return original(handle, *args, **named)
-        if live.before is not None:
-            _ask_guard(live, method, handle, args, named)
+        if live.asks is not None:
+            live.asks[method](handle, args, named)
         try:
-            known = live.by_handle.get(id(handle)) or _learn(live, handle)
+            known = live.by_handle.get(id(handle)) or known_group(live, handle)
             options = named.get("opts") if named else None
             if options is None and position is not None and len(args) > position:
                 options = args[position]
@@ -151,7 +174,7 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
             elif is_transfer:
                 peer = known.group.ranks[args[1]]
                 tag = args[2] if len(args) > 2 else 0
-                batch = getattr(live.local, "batch", -1)
+                batch = live.local.batch
             number = live.writer.call(
                 op,
                 known.number,
@@ -177,6 +200,8 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
         try:
             if work is None:
                 live.writer.done(number, known.number, is_transfer=is_transfer)
+            elif is_sync and ends_at_wait and not is_transfer:
+                live.sync[work] = number, known.number
             else:
                 live.await_work(work, (ref(work), number, known.number, is_transfer, is_sync, ends_at_wait, True))
         except Exception as error:  # noqa: BLE001 (a work of a kind that cannot be referred to: its end is not recorded)
@@ -209,20 +234,6 @@ def _sized(value: Any) -> tuple[Tensor | None, int]:
         first = tensor if first is None else first
         total += numel
     return first, total
-
-
-def _ask_guard(live: LiveRecorder, method: str, handle: Any, args: Any, named: Any) -> None:
-    guard = live.before
-    assert guard is not None, "asked without a guard"
-    try:
-        known = live.by_handle.get(id(handle)) or _learn(live, handle)
-        bodies, _ = bodies_of(method, known.group, args, named)
-    except Exception as error:  # noqa: BLE001 (an unknown way to call is no divergence)
-        live.problem(f"{method} not compared", error)
-        return
-    batch = getattr(live.local, "batch", -1)
-    for body in bodies:
-        guard(body if batch < 0 or not isinstance(body, Send | Recv) else dataclasses.replace(body, batch=batch))
 
 
 def _wrapped_wait(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -290,7 +301,7 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
         if torch.compiler.is_compiling():
             return original(*args, **named)
         live = CURRENT.live
-        if live is None or getattr(live.local, "is_functional", False):
+        if live is None or live.local.is_functional:
             return original(*args, **named)
         live.local.is_functional = True
         try:
@@ -337,7 +348,7 @@ def _wrapped_wait_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
-def _learn(live: LiveRecorder, handle: Any) -> KnownGroup:
+def known_group(live: LiveRecorder, handle: Any) -> KnownGroup:
     """A group that was made before the recorder came."""
     name = distributed_c10d._world.pg_names.get(handle) or handle.group_name
     known = live.of_name(name)
@@ -368,9 +379,10 @@ def _wrapped_helper(original: Callable[..., Any]) -> Callable[..., Any]:
         except Exception as error:  # noqa: BLE001 (an unknown way to make a group: it is made, and is not known)
             live.problem("creation of a group not recorded", error)
             return original(group_size, group_rank, ranks, *args, **named)
-        if live.before is not None and ranks:
-            is_local = getattr(live.local, "is_local", False)
-            live.before(GroupCreate(group=known.group, members=known.group.ranks if is_local else None))
+        if live.before_creation is not None and ranks:
+            live.before_creation(
+                GroupCreate(group=known.group, members=known.group.ranks if live.local.is_local else None)
+            )
         try:
             made = original(group_size, group_rank, ranks, *args, **named)
         except BaseException:
@@ -401,8 +413,7 @@ def _note_creation(
         is_member=is_world or _own_rank() in members,
         ends_at_wait=False,
     )
-    is_local = getattr(live.local, "is_local", False)
-    return known, None if is_world else live.creating(known, is_local=is_local)
+    return known, None if is_world else live.creating(known, is_local=live.local.is_local)
 
 
 def _own_rank() -> int | None:

@@ -5,19 +5,26 @@ To say what a call is, in the vocabulary's words, costs ten times what the compa
 repeat: a call's method, group, shapes, types and options are looked up in a table, and only a signature that never came
 before is put into words. What is not in the signature (addresses, values, whether the call is asynchronous) is not
 compared either.
+
+[Note: one wrapper]
+In a process with a live recorder its wrappers are on already: they ask the watch about each call before they write it
+down, and no second wrapper is put around them. Groups are then those that the recorder knows.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 from torch._C._distributed_c10d import ProcessGroup
 from torch.distributed import distributed_c10d
 
+from emberward.events import Group
 from emberward.sources._calls import METHODS, bodies_of
 from emberward.sources._certificate import call_key
 from emberward.sources._guard import Guard
+from emberward.sources._live import Ask, LiveRecorder, live_recorder
+from emberward.sources._wrap import known_group
 from emberward.sources.recorder import Recorder, replace_while_open
 
 MAX_SIGNATURES = 10_000
@@ -31,11 +38,23 @@ class CallWatch(Recorder):
         super().__init__(None, before=guard.before)
         self._guard = guard
         self._known: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        self._live: LiveRecorder | None = None
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Watches while open. May lie around another recorder. Raises RuntimeError when one of its kind is on."""
+        """Watches while open: by the live recorder's wrappers where there is one, else by its own.
+
+        May lie around another recorder. Raises RuntimeError when one of its kind is on.
+        """
+        self._live = live = live_recorder()
         with self.alone() as stack:
+            if live is not None:
+                live.asks = {method: self._ask(method) for method in METHODS}
+                live.before_creation = self._guard.before
+                stack.callback(setattr, live, "asks", None)
+                stack.callback(setattr, live, "before_creation", None)
+                yield
+                return
             for method in METHODS:
                 if hasattr(ProcessGroup, method):
                     replace_while_open(stack, ProcessGroup, method, self._asked(method))
@@ -43,20 +62,36 @@ class CallWatch(Recorder):
             replace_while_open(stack, distributed_c10d, "_new_group_with_tag", self._wrapped_new_group())
             yield
 
+    def group_of(self, handle: ProcessGroup) -> Group:
+        """The group behind torch's handle."""
+        live = self._live
+        if live is None:
+            return super().group_of(handle)
+        return (live.by_handle.get(id(handle)) or known_group(live, handle)).group
+
     def _asked(self, method: str) -> Callable[..., Any]:
         original = getattr(ProcessGroup, method)
+        ask = self._ask(method)
+
+        def asked(handle: ProcessGroup, *args: Any, **named: Any) -> Any:
+            ask(handle, args, named)
+            return original(handle, *args, **named)
+
+        return asked
+
+    def _ask(self, method: str) -> Ask:
         position = METHODS[method][1]
         bare = method.removeprefix("_")
         has_reduce = bare.startswith(("allreduce", "reduce"))
         has_root = bare.startswith(("broadcast", "gather", "scatter")) or bare == "reduce"
         known, issue = self._known, self._guard.issue
 
-        def ask(handle: ProcessGroup, *args: Any, **named: Any) -> Any:
+        def ask(handle: ProcessGroup, args: Sequence[Any], named: Mapping[str, Any]) -> None:
             signature: tuple[Any, ...]
             if named:
                 for number in self._numbers(method, handle, args, named):
                     issue(number)
-                return original(handle, *args, **named)
+                return
             if position is None:
                 signature = (method, handle, *map(_sign, args))
             else:
@@ -75,7 +110,6 @@ class CallWatch(Recorder):
                 numbers = known[signature] = self._numbers(method, handle, args, named)
             for number in numbers:
                 issue(number)
-            return original(handle, *args, **named)
 
         return ask
 

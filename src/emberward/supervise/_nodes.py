@@ -17,6 +17,7 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 SILENT_S = 10.0
 """Ten posts that did not come."""
+FRESH_S = 2.0
 MAX_NAMED = 8
 
 
@@ -56,12 +57,17 @@ def speaker(posts: Sequence[NodePost]) -> str | None:
     return min((post.host for post in posts if post.silent_s <= SILENT_S), default=None)
 
 
-def judge_nodes(posts: Sequence[NodePost]) -> tuple[Finding, ...]:
-    """What follows about hosts and the links between them; empty when all answer and reach each other."""
+def judge_nodes(posts: Sequence[NodePost], *, known_cut: frozenset[str] = frozenset()) -> tuple[Finding, ...]:
+    """What follows about hosts and the links between them; empty when all answer and reach each other.
+
+    `known_cut`: hosts of links that were called cut before. Of a link is said that it is cut while both its hosts post:
+    a host that has just ceased to may be down, which SILENT_S will tell.
+    """
     down = {post.host for post in posts if post.silent_s > SILENT_S and _is_unreached(post.host, posts)}
     found = [_host_down(post, posts) for post in posts if post.host in down]
     up = [post for post in posts if post.host not in down and post.silent_s <= SILENT_S]
-    cut = {frozenset((a.host, b.host)) for a, b in combinations(up, 2) if _is_cut(a, b)}
+    fresh = {post.host for post in up if post.silent_s <= FRESH_S} | known_cut
+    cut = {frozenset((a.host, b.host)) for a, b in combinations(up, 2) if _is_cut(a, b) and {a.host, b.host} <= fresh}
     if not cut:
         return tuple(found)
     good = {host for a, b in combinations(up, 2) if frozenset((a.host, b.host)) not in cut for host in (a.host, b.host)}

@@ -16,7 +16,7 @@ MAX_PEERS = 64
 ASK = b"L"
 LOAD_BYTES = 256 << 10
 """What is fetched to see how fast a link is: 2 ms of a link of 1 Gb/s, and of a job's traffic nothing."""
-LOAD_EVERY_S = 3.0
+LOAD_EVERY_S = 2.0
 LOAD_LIMIT_S = 5.0
 NUM_LOADS = 5
 """Tries of which the shortest counts: a job's own traffic has gaps."""

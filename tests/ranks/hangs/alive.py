@@ -1,14 +1,17 @@
 """Programs that look hung and are not. ``python alive.py NAME FOLDER SECONDS``."""
 
+import importlib
 import os
 import queue
 import subprocess
+import sys
 import threading
 import time
 
 import torch
 import torch.distributed as dist
-from job import BAD_STEP, FOLDER, SECONDS, main, say, work
+from job import BAD_STEP, FOLDER, SECONDS, STEP_S, main, say, work
+from transport import deafen
 
 
 def train(rank, act):
@@ -217,6 +220,71 @@ def last_save(rank, world):
         save()
 
 
+def rank_logs(rank, world):
+    """Rank 0 writes a line at every tenth step, which takes a little."""
+    say("fault")
+
+    def act(rank, i):
+        if rank == 0 and i % 10 == 0:
+            time.sleep(STEP_S * 0.1)
+
+    steady(act)
+
+
+def wandering(rank, world):
+    """In every step another rank is late."""
+    say("fault")
+
+    def act(rank, i):
+        if rank == i % world:
+            time.sleep(STEP_S * 0.3)
+
+    steady(act)
+
+
+def all_slow(rank, world):
+    """After a while every step takes longer, on all ranks alike."""
+    say("fault")
+    steady(lambda rank, i: time.sleep(STEP_S * 0.3 * (i > 40)))
+
+
+def rare_pauses(rank, world):
+    """One rank stands still for a second now and then, at no distance: a collection of garbage, a late batch."""
+    say("fault")
+    pauses = {7, 9, 31, 58, 60, 97, 140, 141, 199}
+    steady(lambda rank, i: time.sleep(rank == 2 and i in pauses))
+
+
+def steady(act):
+    """Steps for SECONDS; rank 0 says when it is enough."""
+    x, end, rank = torch.ones(64, 64), time.monotonic() + SECONDS, dist.get_rank()
+    is_over, i = torch.zeros(1), 0
+    while not is_over.item():
+        work(x)
+        act(rank, i)
+        is_over.fill_(float(rank == 0 and time.monotonic() > end))
+        dist.all_reduce(is_over)
+        i += 1
+
+
+def own_import(rank, world):
+    """Rank 0 loads a module of the program that the others never need."""
+    say("fault")
+    steady(lambda rank, i: None)
+
+
+def late_transfer(rank, world):
+    """Nobody is told of the bytes of a call for a while; then everybody is."""
+
+    def act(rank, i):
+        if i == BAD_STEP:
+            say("fault")
+            deafen(1 << 20)
+            threading.Timer(SECONDS, deafen, [1]).start()
+
+    train(rank, act)
+
+
 def burn(seconds):
     end = time.monotonic() + seconds
     x = torch.ones(64, 64)
@@ -226,4 +294,8 @@ def burn(seconds):
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "own_import" and os.environ["RANK"] == "0":
+        (FOLDER / "only_here.py").write_text("LOG = True\n")
+        sys.path.insert(0, str(FOLDER))
+        importlib.import_module("only_here")
     main(globals())

@@ -20,6 +20,11 @@ class Truth:
     is_sure: bool = True
     ends: bool = False
 
+    @property
+    def severity(self) -> str:
+        """A program that goes on is a warning; one that may come by itself is a notice."""
+        return "warning" if self.kind in ("straggler", "config") else "error" if self.is_sure else "notice"
+
 
 TRUTHS = {
     truth.name: truth
@@ -67,6 +72,8 @@ TRUTHS = {
         Truth("slow_periodic", "slow", "straggler", (1,), "slow_periodic", "time.sleep(STEP_S / 2)", is_sure=False),
         Truth("slow_loader", "slow", "straggler", (3,), "slow_rank", "time.sleep(0.03 if", is_sure=False),
         Truth("slow_ddp", "slow", "straggler", (0,), "slow_rank", "time.sleep(STEP_S * 0.1)", is_sure=False),
+        Truth("device_stall", "transport", "device", (), "device_stall", is_sure=False),
+        Truth("version_skew", "skew", "config", (3,), "version_skew", is_sure=False),
         Truth("mesh_lock", "parallel", "hang", (5,), "lock", "threading.Event().wait()", world=8),
         Truth("mesh_extra", "parallel", "missing", (2,), "extra_collective", "dist.all_gather(", world=8),
     )
@@ -74,5 +81,6 @@ TRUTHS = {
 
 ALIVE = (
     "slow_first_step", "long_evaluation", "long_save", "slow_but_alive", "slow_reader", "slow_lock", "slow_producer",
-    "slow_worker", "slow_child", "late_key", "late_group", "slow_stage", "slow_compile", "last_save",
+    "slow_worker", "slow_child", "late_key", "late_group", "slow_stage", "slow_compile", "last_save", "rank_logs",
+    "wandering", "all_slow", "rare_pauses", "own_import", "late_transfer",
 )  # fmt: skip

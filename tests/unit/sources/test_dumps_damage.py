@@ -1,9 +1,12 @@
 """Damaged files: a finding, never a traceback. Inputs are drawn by hypothesis; a failure prints its seed."""
 
+import io
 import json
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
@@ -79,6 +82,50 @@ def test_a_file_with_wrong_bytes(sample: Path, places: list[tuple[float, int]]) 
     for share, value in places:
         data[int(len(data) * share)] = value
     explain_bytes(sample.name, bytes(data), DATA / "flight_recorder_gloo" / "rank_1")
+
+
+def packed(kind: str) -> bytes:
+    """An archive with two dumps and a stack."""
+    out = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for sample in (SAMPLES[0], SAMPLES[-1], SAMPLES[-2]):
+                archive.write(sample, sample.name)
+        return out.getvalue()
+    with tarfile.open(fileobj=out, mode="w:gz" if kind == "tar.gz" else "w") as tar:
+        for sample in (SAMPLES[0], SAMPLES[-1], SAMPLES[-2]):
+            tar.add(sample, sample.name)
+    return out.getvalue()
+
+
+PACKED = {kind: packed(kind) for kind in ("zip", "tar", "tar.gz")}
+
+
+@settings(QUICK, max_examples=60)
+@given(
+    kind=st.sampled_from(sorted(PACKED)),
+    share=st.floats(0, 1),
+    places=st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 255)), max_size=6),
+)
+def test_an_archive_cut_or_with_wrong_bytes(kind: str, share: float, places: list[tuple[float, int]]) -> None:
+    data = bytearray(PACKED[kind][: int(len(PACKED[kind]) * share)])
+    for place, value in places if data else ():
+        data[int(len(data) * place)] = value
+    explain_bytes(f"ticket.{kind}", bytes(data))
+
+
+LINES = (
+    "", "0: ", "[rank1]: ", "[default2]:", "Traceback (most recent call last):", '  File "/j/a.py", line 3, in f',
+    "ValueError: x", "Current thread 0x00007f (most recent call first):", "Thread 0x1f (idle): \"MainThread\"",
+    "    f (a.py:3)", "        Locals:", "            x: (b.py:9)", "Process 3: p", "Timeout (0:00:30)!", "rank : 3",
+    "exitcode : -11 (pid: 3)  (SIGSEGV)", "Signal 11 (SIGSEGV) received by PID 3", "Fatal Python error: Aborted",
+)  # fmt: skip
+
+
+@QUICK
+@given(rows=st.lists(st.lists(st.sampled_from(LINES), max_size=3).map("".join), max_size=30))
+def test_lines_of_logs_and_stacks_in_any_order(rows: list[str]) -> None:
+    explain_bytes("slurm-7.out", "\n".join(rows).encode())
 
 
 @QUICK

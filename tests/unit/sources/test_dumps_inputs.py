@@ -111,6 +111,11 @@ def test_a_named_pipe_is_read_to_its_end_and_a_device_is_refused(tmp_path: Path)
     assert codes(Path("/dev/zero")) == ["H107", "H108"]
 
 
+def test_a_dump_without_a_rank_says_how_to_name_it() -> None:
+    findings = explain_paths([], piped=io.BytesIO(GLOO[1])).findings
+    assert findings[1].message == "standard input: is a flight-recorder dump of nobody knows which rank"
+
+
 def test_links_that_lead_round_and_to_nowhere_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "round").symlink_to(tmp_path)
     (tmp_path / "a").symlink_to(tmp_path / "a")
@@ -282,6 +287,48 @@ def test_one_dump_of_a_rank_that_waits_for_nobody_is_no_all_clear(tmp_path: Path
     finding = verdict(write(tmp_path / "d", {2: job(30, 2)[2]}))
     assert finding.code == "H107"
     assert finding.message == ("cannot tell: no call is open on rank 2, and the dumps of ranks 0, 1, 3 are missing")
+
+
+def test_dumps_of_a_part_of_the_ranks_name_who_is_missing_once(tmp_path: Path) -> None:
+    findings = explain_paths([write(tmp_path / "d", {0: job(30, 2)[0]})]).findings
+    assert [finding.message for finding in findings] == [
+        "cannot tell: rank 0 waits for ranks 1, 2, 3, and the dumps of ranks 1, 2, 3 are missing"
+    ]
+
+
+def test_ranks_of_which_most_wait_in_nothing_are_not_all_accused(tmp_path: Path) -> None:
+    """One waits and three did not come: either side may be the odd one, and dumps do not tell what the three do."""
+    dumps = job(30, 2)
+    lone = {0: dumps[0], **{rank: dumps[2] for rank in (1, 2, 3)}}
+    finding = verdict(write(tmp_path / "d", lone))
+    assert (finding.code, finding.culprit_ranks, finding.waiting_ranks) == ("H107", (), (0,))
+
+
+def test_a_rooted_call_that_some_ended_names_nobody(tmp_path: Path) -> None:
+    dumps = {}
+    for rank in range(4):
+        rows = [entry(k, k, op="broadcast", done=k < 5 or rank in (1, 3)) for k in range(1, 6)]
+        dumps[rank] = dump(rows, WORLD, status={0: (5, 5 if rank in (1, 3) else 4)})
+    finding = verdict(write(tmp_path / "d", dumps))
+    assert (finding.code, finding.culprit_ranks) == ("H107", ())
+    assert "whether all named the same root" in finding.message
+
+
+SIZES = (
+    "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at pair.cc:456] "
+)
+
+
+def test_the_rank_that_gloo_aborts_for_its_peers_size_is_not_accused(tmp_path: Path) -> None:
+    (tmp_path / "rank_1.log").write_text(f"{SIZES}op.preamble.length <= op.nbytes. 2048 vs 2016.\n")
+    (tmp_path / "launcher.log").write_text(
+        "  rank      : 1 (local_rank: 1)\n  exitcode  : -6 (pid: 9)  (SIGABRT)\n"
+        "  traceback : Signal 6 (SIGABRT) received by PID 9\n"
+    )
+    finding = verdict(tmp_path)
+    assert (finding.kind.value, finding.cause.value, finding.culprit_ranks) == ("mismatch", "shape", ())
+    (tmp_path / "rank_1.log").write_text("")
+    assert verdict(tmp_path).culprit_ranks == (1,)
 
 
 GDB = "Thread 3 (LWP 12):\n#0  0x00007f1c4d0e3a35 in poll () from /lib64/libc.so.6\n#1  main () at /x.c:3\n"

@@ -5,13 +5,16 @@ import threading
 
 import pytest
 import torch
-from torch._C._distributed_c10d import AllreduceOptions, ReduceOp
+from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions, ProcessGroup, ReduceOp, ReduceOptions
 
-from emberward.events import Collective, Group, Phase, Send, Stage, State, Wait
+from emberward.events import Collective, Group, Phase, Stage, State, Wait
+from emberward.sources import Guard, RoleProgram
 from emberward.sources._heart import MAX_QUIET_S, Silence
+from emberward.sources._issue import short_wait
 from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
-from emberward.sources._wrap import _wrapped_method, _wrapped_wait
+from emberward.sources._wrap import _wrapped_method, _wrapped_wait, recorded_method
 from emberward.sources.ring import MarkKind, RingWriter, identity_here, read_ring
+from emberward.sources.watch import CallWatch
 
 WORLD = Group(ranks=(4, 5, 6, 7), label="world")
 
@@ -105,15 +108,15 @@ def test_a_guard_keeps_a_call_from_being_issued(live, handle):
     issued = []
     call = _wrapped_method("send", lambda *args: issued.append(args))
     seen = []
-    live.before = seen.append
+    live.asks = {"send": lambda *asked: seen.append(asked)}
     call(handle, [torch.zeros(3)], 2, 9)
-    assert [(type(body), body.peer, body.tag) for body in seen] == [(Send, 6, 9)]
+    assert [(asked, args[1:], named) for asked, args, named in seen] == [(handle, (2, 9), {})]
     assert len(issued) == 1
 
-    def refuse(body):
+    def refuse(*asked):
         raise ValueError("departs")
 
-    live.before = refuse
+    live.asks = {"send": refuse}
     with pytest.raises(ValueError, match="departs"):
         call(handle, [torch.zeros(3)], 2, 9)
     assert len(issued) == 1
@@ -187,3 +190,106 @@ def test_a_lasting_silence_is_copied_less_and_less_often():
     assert copies == [1.0, 3.0, 8.0, 18.0, 28.0]
     silence.moved(now_s)
     assert not silence.is_due(now_s + 0.5)
+
+
+def short(live, method, work):
+    original = lambda *_: work  # noqa: E731 (what torch's method would be)
+    waited = lambda work: "value"  # noqa: E731
+    return recorded_method(live, method, original), short_wait(live, waited, _wrapped_wait(waited))
+
+
+def made(kind, **values):
+    options = kind()
+    options.asyncOp = False
+    for name, value in values.items():
+        setattr(options, name, value)
+    return options
+
+
+SHORT_CALLS = {
+    "sum": ("allreduce", [torch.zeros(6)], made(AllreduceOptions)),
+    "max": ("allreduce", [torch.zeros(2, dtype=torch.int64)], made(AllreduceOptions, reduceOp=ReduceOp.MAX)),
+    "several": ("allreduce", [torch.zeros(2), torch.zeros(3)], made(AllreduceOptions)),
+    "root": ("broadcast", [torch.zeros(3)], made(BroadcastOptions, rootRank=2)),
+    "reduce": ("reduce", [torch.zeros(3)], made(ReduceOptions, rootRank=1, reduceOp=ReduceOp.MIN)),
+}
+
+
+@pytest.mark.parametrize(("method", "given", "options"), SHORT_CALLS.values(), ids=SHORT_CALLS.keys())
+def test_the_short_way_writes_what_the_long_way_writes(live, handle, method, given, options):
+    work = Work()
+    call, wait = short(live, method, work)
+    for each in (call, _wrapped_method(method, lambda *_: work)):
+        assert each(handle, given, options) is work
+        assert [event.state for event in events(live)][-1] is State.ISSUED
+        assert wait(work) == "value"
+        assert live.sync == {}
+    one, other = events(live)
+    assert (one.body, one.lane, one.state) == (other.body, other.lane, State.COMPLETED)
+    assert one.site == other.site
+    assert read_ring(live.writer.path).groups[WORLD].completed == 2
+
+
+def test_other_forms_of_a_short_call_go_the_long_way(live, handle):
+    work = Work()
+    call, wait = short(live, "allreduce", work)
+    call(handle, [torch.zeros(1)], ReduceOp.MAX)
+    call(handle, [torch.zeros(2)])
+    named = recorded_method(live, "allreduce", lambda handle, given, opts: work)
+    named(handle, [torch.zeros(3)], opts=made(AllreduceOptions))
+    assert wait(work) == "value"
+    assert [(event.body.numel, event.body.reduce_op) for event in events(live)] == [(1, "max"), (2, "sum"), (3, "sum")]
+    assert read_ring(live.writer.path).problems == ()
+
+
+def test_a_wait_that_raises_and_one_that_never_came(live, handle):
+    class Completed(Work):
+        def is_completed(self):
+            return True
+
+        def is_success(self):
+            return True
+
+    def broken(work):
+        raise RuntimeError("connection reset")
+
+    work, left = Work(), Completed()
+    arguments = [torch.zeros(1)], made(AllreduceOptions)
+    recorded_method(live, "allreduce", lambda *_: work)(handle, *arguments)
+    with pytest.raises(RuntimeError, match="connection reset"):
+        short_wait(live, broken, _wrapped_wait(broken))(work)
+    recorded_method(live, "allreduce", lambda *_: left)(handle, *arguments)
+    view = read_ring(live.writer.path)
+    assert view.failures == {view.events[0].ref}
+    live.look_at_pending(10)
+    assert list(live.sync) == [left], "its wait may come yet"
+    live.look_at_pending(10)
+    assert live.sync == {}
+    assert events(live)[1].state is State.COMPLETED
+
+
+def test_a_forked_child_writes_nothing_by_the_short_way(live, handle):
+    call, wait = short(live, "allreduce", work := Work())
+    child = os.fork()
+    if child == 0:
+        call(handle, [torch.zeros(1)], made(AllreduceOptions))
+        os._exit(7 if wait(work) == "value" else 8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert events(live) == ()
+
+
+def test_a_call_is_asked_about_once_and_refused_before_it_is_issued(live, handle):
+    """Beside a recorder the certificate's watch puts no wrapper on, and the recorder's own ask it."""
+    before = dict(vars(ProcessGroup))
+    program = RoleProgram(rank=0, calls=(), places=(), segments=())
+    guard = Guard(program, rank=0, find_site=lambda: None, on_departure=lambda departure: None)
+    issued = []
+    calls = {name: recorded_method(live, name, lambda *args: issued.append(args)) for name in ("allreduce", "send")}
+    with CallWatch(guard).recording():
+        assert dict(vars(ProcessGroup)) == before
+        calls["allreduce"](handle, [torch.zeros(6)], made(AllreduceOptions))
+        calls["allreduce"](handle, [torch.zeros(6)], made(AllreduceOptions, reduceOp=ReduceOp.MAX))
+        calls["send"](handle, [torch.zeros(3)], 2, 9)
+    calls["send"](handle, [torch.zeros(3)], 2, 9)
+    assert (guard.position, len(issued), len(events(live))) == (3, 4, 4)
+    assert [key[:2] for key in guard._keys] == [("all_reduce", "world"), ("all_reduce", "world"), ("send", "world")]

@@ -21,6 +21,7 @@ from emberward.sources.ring import (
     gap_findings,
     identity_here,
     new_ring_folder,
+    pulse_of,
     read_ring,
     remove_ring_folder,
     ring_name,
@@ -331,3 +332,51 @@ def test_the_default_folder_is_the_user_s_own():
         assert folder.is_relative_to(Path("/dev/shm")) or not Path("/dev/shm").exists()
     finally:
         remove_ring_folder(folder)
+
+
+def test_a_reading_of_a_part_says_what_a_whole_one_says(tmp_path):
+    """Whenever the heart beat last: before the calls that count, long before, after a round of the slots, or never."""
+
+    def told(view):
+        return [(view.numbers[event.ref], event.issued_ns, event.completed_ns) for event in view.events]
+
+    writer = RingWriter(tmp_path / "rank00003-1.ring", identity_here(rank=3, world_size=4, local_rank=1))
+    for num_calls, beats in ((0, False), (3, False), (100, True), (400, True), (0, True), (3900, True), (300, False)):
+        fill(writer, num_calls=num_calls)
+        if beats:
+            writer.beat()
+        fill(writer, num_calls=2)
+        whole = read_ring(writer.path)
+        for num_events in (0, 1, 70, 1000):
+            part = read_ring(writer.path, num_events=num_events)
+            assert told(part) == (told(whole)[-num_events:] if num_events else []), (num_calls, num_events)
+            assert (part.num_calls, part.step, part.groups, part.marks) == (
+                whole.num_calls,
+                whole.step,
+                whole.groups,
+                whole.marks,
+            )
+            assert part.problems == whole.problems
+    assert whole.num_calls > Geometry().num_slots
+    writer.close()
+
+
+def test_the_pulse_changes_with_all_that_a_word_tells(writer):
+    group = writer.group(WORLD)
+    before = pulse_of(writer.path)
+    writer.beat()
+    assert pulse_of(writer.path) == before, "a heartbeat is no motion"
+    call = writer.call(ALL_REDUCE, group, 4, 1)
+    for act in (
+        lambda: writer.done(call, group),
+        lambda: writer.step(4),
+        lambda: writer.begin(MarkKind.SAVE),
+        lambda: writer.sequence(group, 3),
+        lambda: writer.moment(MarkKind.EXCEPTION),
+        lambda: writer.certify(1, 2),
+        lambda: writer.problem("no room"),
+    ):
+        last = pulse_of(writer.path)
+        act()
+        assert pulse_of(writer.path) != last
+    assert pulse_of(writer.path.with_name("gone.ring")) is None

@@ -192,11 +192,17 @@ class Gatherer:
     def _flight(self, path: Path, value: dict[str, Any], mtime_ns: int) -> None:
         rank = rank_of_dump(path)
         if rank is None:
-            raise DumpFormatError("its name tells no rank: expected a name such as rank_3")
+            self._problem(
+                path,
+                "is a flight-recorder dump of nobody knows which rank",
+                "its name tells no rank",
+                "name it for its rank, such as rank_3, and give it together with those of the other ranks",
+            )
+            return
         flight = self._reader.read(value, rank=rank, path=str(path), read_ns=mtime_ns)
         world = next((p.ranks for n, p in flight.groups.items() if n[1] == "default_pg" and p.ranks is not None), None)
         if world is not None and rank not in world:
-            raise DumpFormatError(f"its name tells rank {rank}, and its default group has ranks to {max(world)}")
+            raise DumpFormatError(f"its name tells rank {rank}, and the job's ranks end at {max(world)}")
         if flight.version[0] != KNOWN_VERSIONS[0][0]:
             number = ".".join(map(str, flight.version))
             found = "no version" if flight.version == (0, 0) else f"format {number}"

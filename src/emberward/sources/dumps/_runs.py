@@ -50,7 +50,7 @@ def choose(dumps: Mapping[int, Sequence[RankFlight]]) -> Chosen:
             strange.add(rank)
     aside += [flights.pop(rank) for rank in sorted(strange)]
     notes += [text for rank, text in skewed.items() if rank not in strange]
-    return Chosen(flights=flights, set_aside=tuple(aside), notes=tuple(notes))
+    return Chosen(flights=flights, set_aside=tuple(aside), notes=tuple(dict.fromkeys(notes)))
 
 
 def _meet(flight: RankFlight, first: int | None, last: int | None) -> bool:

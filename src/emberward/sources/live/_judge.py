@@ -56,7 +56,8 @@ def judge_looks(
     found = [f for f in found if not f.culprit_ranks or not set(f.culprit_ranks) <= scene.waits_for_all]
     # All have left their programs: the job's own end.
     found = [f for f in found if f.culprit_ranks or f.cause is not Cause.MAIN_EXITED]
-    if any(f.culprit_ranks or f.cycle is not None for f in found):
+    # A call that all have issued is an answer too: that its stacks are all alike adds nothing.
+    if any(f.culprit_ranks or f.cycle is not None or f.cause is Cause.DEVICE_STALL for f in found):
         found = [f for f in found if f.certainty is not Certainty.UNKNOWN]
     elif all(f.certainty is Certainty.UNKNOWN for f in found):
         found = found[:1] if scene.waiting() else []

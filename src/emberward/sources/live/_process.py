@@ -246,6 +246,14 @@ def read_process_facts(pid: int, *, proc: Path = PROC, machine: str | None = Non
     )
 
 
+def is_running(pid: int, *, start_ticks: int | None, proc: Path = PROC) -> bool:
+    """Whether that very process is there and no zombie: one small file, where `read_process_facts` reads dozens."""
+    fields = _stat(_text(proc / str(pid) / "stat"))
+    if fields is None or _STATES.get(fields[0]) in (ProcessState.ZOMBIE, ProcessState.GONE):
+        return False
+    return start_ticks is None or int(fields[19]) == start_ticks
+
+
 def _exit_code(status: int) -> int:
     """A wait status as Python gives it: the code, or minus the signal's number."""
     return -(status & 0x7F) if status & 0x7F else status >> 8

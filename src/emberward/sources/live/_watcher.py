@@ -1,9 +1,10 @@
 """Watches the rings of a job, and says who stops it.
 
 [Note: looks]
-Reading the heads of the rings is cheap, and is all that happens while the job moves. When a rank has stood still for
-longer than its own history allows, a look is taken, and another LOOK_GAP_S later; what both say is the verdict. While
-the rank goes on standing still, looks go on at growing distances, until the job moves or the error is said.
+Reading the words of the rings is cheap, and is nearly all that happens while the job moves: see [Note: pulses] in
+`_quiet`. When a rank has stood still for longer than its own history allows, a look is taken, and another LOOK_GAP_S
+later; what both say is the verdict. While the rank goes on standing still, looks go on at growing distances, until the
+job moves or the error is said.
 """
 
 import time
@@ -14,11 +15,13 @@ from pathlib import Path
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import Evidence, LineOf, hang_finding, judge, ranks_text, source_lines
+from emberward.sources.live._alike import are_alike
 from emberward.sources.live._judge import judge_looks
 from emberward.sources.live._limits import MIN_NOTICE_S, limits_of
 from emberward.sources.live._lines import StartSampler, start_sampler
 from emberward.sources.live._look import Look
 from emberward.sources.live._process import read_process_facts
+from emberward.sources.live._quiet import Pulses, ReadPulses, read_pulses
 from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._scene import flights_of
 from emberward.sources.live._skew import SkewWatch
@@ -30,6 +33,8 @@ LOOK_GAP_S = 3.0
 MAX_LOOK_GAP_S = 15.0
 CHECK_GAP_S = 5.0
 """How often calls that have completed are compared."""
+LATE_CHECK_GAP_S, NUM_EARLY_CHECKS = 10.0, 24
+"""After that many checks they come less often: what a job does in its first minutes it does later too."""
 MAX_CHECKED = 2048
 MIN_CHECKED = 128
 
@@ -72,6 +77,7 @@ class Watcher:
         take: TakeLook = look_at_rings,
         read: ReadRings = read_rings,
         sample: StartSampler = start_sampler,
+        pulses: ReadPulses = read_pulses,
     ) -> None:
         self.ring_folder = ring_folder
         self._clock = clock
@@ -84,10 +90,13 @@ class Watcher:
         self._gap_s = LOOK_GAP_S
         self._next_check_s = 0.0
         self._checked: dict[int, int] = {}
+        self._num_checks = 0
         self._said: dict[Said, Finding] = {}
         self._faults: set[Said] = set()
         self._ending: set[int] = set()
         self._went: set[int] = set()
+        self._pulses = Pulses(read=pulses)
+        self._notice_s: dict[int, float] = {}
         self._num_alive: int | None = None
         self._stragglers = StragglerWatch(line_of=self._line_of, sample=sample)
         self._skew = SkewWatch()
@@ -106,10 +115,18 @@ class Watcher:
             return WatchReport(findings=self._new((failed_finding(error),)))
 
     def _poll(self, exits: Mapping[int, int] | None) -> WatchReport:
+        now_s, num_exits = self._clock(), len(exits or {})
+        is_held = (
+            self._said or self._last or self._ending or self._stragglers.is_sampling or now_s >= self._next_check_s
+        )
+        if not is_held and self._pulses.goes_on(self.ring_folder, num_exits=num_exits, now_s=now_s):
+            self._past = ()
+            return WatchReport()
         views = self._read(self.ring_folder, 0)
         now_s = self._clock()
         still, dead = self._still(views), self._dead(views, exits)
-        faults = (*self._skew.poll(views), *self._check(now_s))
+        self._pulses.learn(self.ring_folder, views, notice_s=self._notice_s, num_exits=num_exits, now_s=now_s)
+        faults = (*self._skew.poll(views), *self._check(views, now_s))
         if views and self._num_alive == 0 and not dead:
             # The job is over: what was said of it holds, and `end` has the last word.
             return WatchReport(findings=faults)
@@ -139,7 +156,7 @@ class Watcher:
         look = self._take(views)
         # Processes that have ended do not move: one look at them is as good as two.
         found = self.judge(self._last or look, look, exits=exits)
-        return WatchReport(findings=(*self._check(self._clock(), at_once=True), *self._new(found)), look=look)
+        return WatchReport(findings=(*self._check(views, self._clock(), at_once=True), *self._new(found)), look=look)
 
     def judge(self, early: Look | None, look: Look, *, exits: Mapping[int, int] | None = None) -> tuple[Finding, ...]:
         """The findings of two looks, by `judge_looks`."""
@@ -153,13 +170,17 @@ class Watcher:
         """Ranks that stand still for longer than their history allows."""
         ages = {rank: view.moved_age_s for rank, view in views.items()}
         slow = [rank for rank, age in ages.items() if age is not None and age >= MIN_NOTICE_S]
+        self._notice_s = {}
         if not slow:
             return []
         out = []
         full = self._read(self.ring_folder, MAX_CHECKED)
         for rank in slow:
             view, age = full.get(rank), ages[rank]
-            if view is not None and age is not None and age >= limits_of(view).notice_s:
+            if view is None or age is None:
+                continue
+            self._notice_s[rank] = limits_of(view).notice_s
+            if age >= self._notice_s[rank]:
                 out.append(rank)
         return out
 
@@ -220,16 +241,16 @@ class Watcher:
         self._next_look_s, self._gap_s = 0.0, LOOK_GAP_S
         return self._gone(())
 
-    def _check(self, now_s: float, *, at_once: bool = False) -> tuple[Finding, ...]:
+    def _check(self, views: Mapping[int, RingView], now_s: float, *, at_once: bool = False) -> tuple[Finding, ...]:
         """Calls that met and differ though nothing hangs, and ranks that are waited for in every step.
 
-        Gloo lets int32 meet fp32 of one size in silence.
+        Gloo lets int32 meet fp32 of one size in silence. `views`: rings that were read just now.
         """
         self._past = ()
         if now_s < self._next_check_s and not at_once:
             return ()
-        self._next_check_s = now_s + CHECK_GAP_S
-        views = self._read(self.ring_folder, 0)
+        self._num_checks += 1
+        self._next_check_s = now_s + (CHECK_GAP_S if self._num_checks < NUM_EARLY_CHECKS else LATE_CHECK_GAP_S)
         made = {rank: view.num_calls - self._checked.get(rank, 0) for rank, view in views.items()}
         steps = {rank: view.step for rank, view in views.items()}
         if max(made.values(), default=0) <= 0:
@@ -240,6 +261,8 @@ class Watcher:
         self._steps = steps
         self._checked = {rank: view.num_calls for rank, view in views.items()}
         views = self._read(self.ring_folder, min(MAX_CHECKED, max(made.values()) + MIN_CHECKED))
+        if are_alike(views):
+            return self._slow(views, now_s)
         evidence = Evidence(
             label="the job", flights=flights_of({r: ring_facts(view) for r, view in views.items()}, is_past=True)
         )

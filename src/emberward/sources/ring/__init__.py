@@ -4,6 +4,7 @@ The process writes with `RingWriter`, anyone reads with `read_ring`. Standard li
 strangers' programs, the reader works where torch is not installed.
 """
 
+from emberward.sources.ring._bytes import Pulse, pulse_of
 from emberward.sources.ring._findings import gap_findings, unattached_findings
 from emberward.sources.ring._folder import (
     find_rings,
@@ -26,6 +27,7 @@ __all__ = [
     "GroupCount",
     "Mark",
     "MarkKind",
+    "Pulse",
     "RingIdentity",
     "RingView",
     "RingWriter",
@@ -34,6 +36,7 @@ __all__ = [
     "gap_findings",
     "identity_here",
     "new_ring_folder",
+    "pulse_of",
     "read_problems",
     "read_ring",
     "remove_ring_folder",

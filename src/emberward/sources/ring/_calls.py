@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from emberward.events import Barrier, Body, Collective, Event, Group, GroupCreate, Phase, Recv, Ref, Send, State
 from emberward.sources._tape import Note, Transport, events_of
 from emberward.sources.ring._format import (
+    CHECKED_SLOT,
     COLLECTIVE_OPS,
     DTYPES,
     OP_BARRIER,
@@ -20,11 +21,11 @@ from emberward.sources.ring._format import (
     REDUCE_OPS,
     SLOT,
     SLOT_BYTES,
-    SLOT_CRC_AT,
     SLOT_DONE_AT,
     CallFlag,
     Geometry,
     check_of,
+    numbers_of_slots,
 )
 from emberward.sources.ring._records import Records
 
@@ -50,7 +51,7 @@ class Calls:
 
 
 def read_calls(
-    data: bytes,
+    data: bytes | bytearray,
     sizes: Geometry,
     records: Records,
     *,
@@ -60,16 +61,15 @@ def read_calls(
     last: int | None,
 ) -> Calls:
     """The calls that a ring's slots hold, the last `last` of them. A process without a rank has none."""
-    offsets: dict[int, int] = {}
-    newest = 0
-    for slot in range(sizes.num_slots):
-        at = sizes.slots_at + slot * SLOT_BYTES
-        (number,) = struct.unpack_from("<Q", data, at)
-        if number == 0 or (number - 1) % sizes.num_slots != slot:
-            continue
-        newest = max(newest, number)
-        offsets[number] = at
-    kept = sizes.num_slots if last is None else min(last, sizes.num_slots)
+    num_slots, slots_at = sizes.num_slots, sizes.slots_at
+    found = [
+        (number, slot)
+        for slot, number in enumerate(numbers_of_slots(data, sizes))
+        if number and (number - 1) % num_slots == slot
+    ]
+    newest = max(found, default=(0, 0))[0]
+    kept = num_slots if last is None else min(last, num_slots)
+    offsets = {number: slots_at + slot * SLOT_BYTES for number, slot in found if number > newest - max(kept, NUM_LAST)}
     notes: list[Note] = []
     rows: list[tuple[int, int, int, bool]] = []
     index_of: dict[int, int] = {}
@@ -98,7 +98,7 @@ def read_calls(
     )
 
 
-def _moved_ns(data: bytes, at: int) -> int:
+def _moved_ns(data: bytes | bytearray, at: int) -> int:
     row = _row(data, at)
     if row is None:
         return 0
@@ -110,15 +110,14 @@ def _meets(body: Body) -> bool:
     return isinstance(body, Collective | Barrier | Send | Recv)
 
 
-def _row(data: bytes, at: int) -> tuple[int, ...] | None:
+def _row(data: bytes | bytearray, at: int) -> tuple[int, ...] | None:
     """The fields of a slot, None when its check does not fit."""
-    raw = data[at : at + SLOT.size]
-    (crc,) = struct.unpack_from("<I", data, at + SLOT_CRC_AT)
-    return SLOT.unpack(raw) if crc == zlib.crc32(raw) else None
+    raw, check = CHECKED_SLOT.unpack_from(data, at)
+    return SLOT.unpack(raw) if check == zlib.adler32(raw) else None
 
 
 def _note(
-    data: bytes,
+    data: bytes | bytearray,
     at: int,
     row: tuple[int, ...],
     records: Records,

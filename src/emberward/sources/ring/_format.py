@@ -8,12 +8,16 @@ Little-endian, of one fixed size, allocated in full before it is mapped. In orde
 * groups: `GROUP_WORDS` words for each group; word 0 is the table record that names its ranks;
 * marks: fixed slots, number modulo their count; began and ended are written apart, each with its own check; then a
   slot for each depth of the main thread's open marks;
-* slots: one for each call, number modulo their count; an issue part with a CRC-32 over it, then a completion part;
+* slots: one for each call, number modulo their count; an issue part with an Adler-32 over it, both stored at once, then
+  a completion part;
 * table: records that are only ever appended (`RECORD`): sites, groups, texts, threads, problems;
 * blobs: two areas for copies of torch's flight recorder, written in turn, compressed by zlib.
 
 Numbers count from 1, so that a slot of zeros is empty. A reader believes a part only when its number is the one that
 belongs there and its check fits: a process may die, and a reader may look, between any two stores.
+
+A slot's check is zlib's Adler-32 (RFC 1950), which costs half of what its CRC-32 costs: of 80 bytes it tells every
+changed byte, and a slot of which a part is an older call's by its number and time. Version 1 had a CRC-32 there.
 """
 
 import struct
@@ -23,7 +27,7 @@ from enum import StrEnum
 from emberward.events import CollectiveOp, ReduceOp, Stage
 
 MAGIC = b"EMBRING\x01"
-VERSION = 1
+VERSION = 2
 MAX_RING_BYTES = 64 << 20
 """A file that is longer is no ring."""
 
@@ -41,6 +45,8 @@ MARK_CRC_AT = 36
 MARK_END_AT = 40
 """Ended ns, check over it and the number."""
 MARK_BYTES = 64
+WHOLE_MARK = struct.Struct("<QQqIIHBxIQQ8x")
+"""A mark, its CRC-32, and its end with its check."""
 MAX_DEPTH = 16
 """Marks of the main thread that are open inside each other; each has a slot of its own after the others, so that what
 happens inside a long one cannot push it out."""
@@ -48,7 +54,9 @@ happens inside a long one cannot push it out."""
 SLOT = struct.Struct("<QQqqQiiiiIIIHHhBBBBxx")
 """number, issued ns, numel, out numel, sequence (of a wait: its call), peer, tag, batch, step, site, shape, phase,
 group, thread, micro-batch, op, dtype, reduce op, flags. Absent numbers are -1, absent table records 0."""
-SLOT_CRC_AT = 80
+CHECKED_SLOT = struct.Struct("<80sI")
+"""A packed slot and the check over it."""
+DONE = struct.Struct("<QQQ")
 SLOT_DONE_AT = 88
 """Started ns (0: not known), completed ns, check over both and the number."""
 SLOT_BYTES = 112
@@ -74,6 +82,8 @@ class Word:
     TABLE_USED = 4
     FLAGS = 5
     MOVED = 6
+    CALLS = 7
+    """The number of the newest call at the last heartbeat: where a reader begins to look for the newest."""
     CERTIFIED = 8
     """Two cells of position, digest, check; written in turn."""
     FLIGHT = 16
@@ -98,6 +108,8 @@ class Flag:
 
     TABLE_FULL = 1
     GROUPS_FULL = 2
+    ENDED = 4
+    """An exception has left a thread, or the main thread has ended: the marks tell which."""
 
 
 class Record:
@@ -138,6 +150,9 @@ class MarkKind(StrEnum):
 
 MARK_KINDS = tuple(MarkKind)
 """A mark's code is its index here; new kinds go to the end."""
+
+ENDS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED})
+"""Marks that set `Flag.ENDED`."""
 
 STAGE_OF_KIND = {
     MarkKind.DATA: Stage.DATA,
@@ -221,6 +236,12 @@ class Geometry:
         counts = (self.num_groups, self.num_marks, self.num_slots, self.table_bytes, self.blob_bytes)
         aligned = self.table_bytes % 8 == 0 and self.blob_bytes % 8 == 0
         return all(0 < count <= MAX_RING_BYTES for count in counts) and aligned and self.total_bytes <= MAX_RING_BYTES
+
+
+def numbers_of_slots(data: bytes | bytearray, sizes: Geometry) -> list[int]:
+    """The numbers of the calls in all slots, by slot; 0 where there is none. `data` is a whole ring's."""
+    words = memoryview(data)[sizes.slots_at : sizes.table_at].cast("Q")
+    return words[:: SLOT_BYTES // 8].tolist()
 
 
 def check_of(*values: int) -> int:

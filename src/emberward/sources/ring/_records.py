@@ -13,7 +13,7 @@ MAX_GROUP_RANKS = 1 << 20
 class Records:
     """The records of a table by their number, up to the first that does not fit its check."""
 
-    def __init__(self, data: bytes, *, start: int, size: int) -> None:
+    def __init__(self, data: bytes | bytearray, *, start: int, size: int) -> None:
         self.texts: dict[int, str] = {}
         self.sites: dict[int, Site] = {}
         self.groups: dict[int, Group] = {}
@@ -58,14 +58,14 @@ class Records:
                 threads[int(index)] = ThreadName(native_id=int(native_id), name=name)
 
 
-def _records(data: bytes, start: int, size: int) -> Iterator[tuple[int, bytes]]:
+def _records(data: bytes | bytearray, start: int, size: int) -> Iterator[tuple[int, bytes]]:
     at, end = start, start + size
     while at + RECORD.size <= end:
         crc, kind, length = RECORD.unpack_from(data, at)
         payload = data[at + RECORD.size : at + RECORD.size + length]
         if len(payload) < length or crc != zlib.crc32(data[at + 4 : at + RECORD.size + length]):
             return
-        yield kind, payload
+        yield kind, bytes(payload)
         at += -(-(RECORD.size + length) // 8) * 8
 
 

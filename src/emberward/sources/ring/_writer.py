@@ -11,6 +11,9 @@ from pathlib import Path
 from emberward.events import Group, Phase
 from emberward.sources.ring._format import (
     CHECK,
+    CHECKED_SLOT,
+    DONE,
+    ENDS,
     GROUP_WORDS,
     GROUPS_AT,
     HEAD,
@@ -31,7 +34,6 @@ from emberward.sources.ring._format import (
     RAISED,
     SLOT,
     SLOT_BYTES,
-    SLOT_CRC_AT,
     SLOT_DONE_AT,
     STAGE_OF_KIND,
     TRANSPORTS,
@@ -48,14 +50,17 @@ from emberward.sources.ring._identity import RingIdentity
 from emberward.sources.ring._table import Table
 
 _FIRST_GROUP = GROUPS_AT // 8 - GROUP_WORDS
-_ISSUED = _FIRST_GROUP + GroupWord.ISSUED
-_COMPLETED = _FIRST_GROUP + GroupWord.COMPLETED
+ISSUED = _FIRST_GROUP + GroupWord.ISSUED
+COMPLETED = _FIRST_GROUP + GroupWord.COMPLETED
+"""Where the word of a group lies among the words of the file, less its number times `GROUP_WORDS`."""
 _P2P_ISSUED = _FIRST_GROUP + GroupWord.P2P_ISSUED
 _P2P_COMPLETED = _FIRST_GROUP + GroupWord.P2P_COMPLETED
 _LIVE = WORDS_AT // 8
 
-_pack_slot, _crc32, _now_ns, _ident = SLOT.pack_into, zlib.crc32, time.monotonic_ns, threading.get_ident
+_pack_slot, _put_slot, _check, _put_done = SLOT.pack, CHECKED_SLOT.pack_into, zlib.adler32, DONE.pack_into
+_now_ns, _ident = time.monotonic_ns, threading.get_ident
 
+_CODES = {kind: code for code, kind in enumerate(MARK_KINDS)}
 
 MAX_THREADS = 60_000
 """Threads that are told apart; all after these are one."""
@@ -66,32 +71,34 @@ class RingWriter:
 
     The file is allocated in full before it is mapped: a full disk under a map would kill the process. Threads may share
     a writer. No method raises for what it is given, and none blocks but on the disk under the file.
+
+    Attributes without an underscore serve `sources._issue`, which writes what `call` and `done` write without calling.
     """
 
     def __init__(self, path: Path, identity: RingIdentity, *, geometry: Geometry | None = None) -> None:
         self.path = path
         self.identity = identity
         self.geometry = sizes = geometry or Geometry()
-        self._map = _allocated(path, sizes.total_bytes)
-        self._view = memoryview(self._map)
-        self._words = self._view.cast("Q")
+        self.area = _allocated(path, sizes.total_bytes)
+        self._view = memoryview(self.area)
+        self.words = self._view.cast("Q")
         self._halves = self._view.cast("I")
-        self._table = Table(self._map, start=sizes.table_at, size=sizes.table_bytes)
-        self._num_slots = sizes.num_slots
-        self._slots_at = sizes.slots_at
-        self._numbers = itertools.count(1)
+        self._table = Table(self.area, start=sizes.table_at, size=sizes.table_bytes)
+        self.num_slots = sizes.num_slots
+        self.slots_at = sizes.slots_at
+        self.numbers = itertools.count(1)
         self._mark_numbers = itertools.count(1)
         self._num_flights = 0
         main = threading.main_thread()
         self._main = main.ident
-        self._threads = {main.ident: MAIN_THREAD}
+        self.threads = {main.ident: MAIN_THREAD}
         self._groups: dict[tuple[tuple[int, ...], int], int] = {}
-        self._issued = [0] * (sizes.num_groups + 1)
+        self.issued = [0] * (sizes.num_groups + 1)
         self._transfers: dict[tuple[int, int, int, int], int] = {}
         self._open: list[tuple[int, int]] = []
         self._phases: dict[tuple[MarkKind | None, str | None], int] = {(None, None): 0}
-        self._phase = 0
-        self._step = -1
+        self.now_phase = 0
+        self.now_step = -1
         self._transport = 0
         self.last_number = 0
         self._noted(self._table.thread(MAIN_THREAD, main.native_id or 0, main.name))
@@ -129,7 +136,7 @@ class RingWriter:
             0,
             self._transport,
         )
-        self._map[: HEAD_CRC_AT + 4] = head + zlib.crc32(head).to_bytes(4, "little")
+        self.area[: HEAD_CRC_AT + 4] = head + zlib.crc32(head).to_bytes(4, "little")
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -163,20 +170,21 @@ class RingWriter:
             record = self._noted(self._table.group(group)) if number <= self.geometry.num_groups else 0
             found = self._groups.setdefault(key, number if record else 0)
             if found:
-                self._words[_FIRST_GROUP + found * GROUP_WORDS + GroupWord.RECORD] = record
+                self.words[_FIRST_GROUP + found * GROUP_WORDS + GroupWord.RECORD] = record
             else:
-                self._words[_LIVE + Word.FLAGS] |= Flag.GROUPS_FULL
+                self.words[_LIVE + Word.FLAGS] |= Flag.GROUPS_FULL
         return found
 
-    def _thread(self, ident: int) -> int:
-        found = self._threads.setdefault(ident, min(len(self._threads), MAX_THREADS))
+    def thread(self, ident: int) -> int:
+        """The number of the calling thread, whose identity is `ident`; kept in `threads`."""
+        found = self.threads.setdefault(ident, min(len(self.threads), MAX_THREADS))
         self._noted(self._table.thread(found, threading.get_native_id(), threading.current_thread().name))
         return found
 
     def _noted(self, record: int) -> int:
-        self._words[_LIVE + Word.TABLE_USED] = self._table.used
+        self.words[_LIVE + Word.TABLE_USED] = self._table.used
         if self._table.is_full:
-            self._words[_LIVE + Word.FLAGS] |= Flag.TABLE_FULL
+            self.words[_LIVE + Word.FLAGS] |= Flag.TABLE_FULL
         return record
 
     # -- calls -------------------------------------------------------------------------------------------------------
@@ -204,26 +212,23 @@ class RingWriter:
         this writer gave. `peer` is a global rank: the peer of a transfer, the root of a collective. `target` is the
         call that a wait waits for.
         """
-        number = self.last_number = next(self._numbers)
+        number = self.last_number = next(self.numbers)
         if op >= OP_COLLECTIVE or op == OP_BARRIER:
-            sequence = self._issued[group] = self._issued[group] + 1
+            sequence = self.issued[group] = self.issued[group] + 1
             if group:
-                self._words[_ISSUED + group * GROUP_WORDS] = sequence
+                self.words[ISSUED + group * GROUP_WORDS] = sequence
         elif op in (OP_SEND, OP_RECV):
             key = (op, group, peer, tag)
             sequence = self._transfers[key] = self._transfers.get(key, 0) + 1
             if group:
-                self._words[_P2P_ISSUED + group * GROUP_WORDS] += 1
+                self.words[_P2P_ISSUED + group * GROUP_WORDS] += 1
         else:
             sequence = target
         ident = _ident()
-        thread = self._threads.get(ident)
+        thread = self.threads.get(ident)
         if thread is None:
-            thread = self._thread(ident)
-        offset = self._slots_at + (number - 1) % self._num_slots * SLOT_BYTES
-        _pack_slot(
-            self._map,
-            offset,
+            thread = self.thread(ident)
+        slot = _pack_slot(
             number,
             _now_ns(),
             numel,
@@ -232,10 +237,10 @@ class RingWriter:
             peer,
             tag,
             batch,
-            self._step,
+            self.now_step,
             site,
             shape,
-            self._phase,
+            self.now_phase,
             group,
             thread,
             micro_batch,
@@ -244,20 +249,17 @@ class RingWriter:
             reduce_op,
             flags,
         )
-        self._halves[(offset + SLOT_CRC_AT) >> 2] = _crc32(self._view[offset : offset + 80])
+        _put_slot(self.area, self.slots_at + (number - 1) % self.num_slots * SLOT_BYTES, slot, _check(slot))
         return number
 
     def done(self, number: int, group: int = 0, *, is_transfer: bool = False, started_ns: int = 0) -> None:
         """Writes that call `number` has completed now; counts it for `group` unless that is 0."""
         now = _now_ns()
         if group:
-            self._words[(_P2P_COMPLETED if is_transfer else _COMPLETED) + group * GROUP_WORDS] += 1
-        if self.last_number - number < self._num_slots:
-            at = (self._slots_at + (number - 1) % self._num_slots * SLOT_BYTES + SLOT_DONE_AT) >> 3
-            words = self._words
-            words[at] = started_ns
-            words[at + 1] = now
-            words[at + 2] = CHECK ^ number ^ started_ns ^ now
+            self.words[(_P2P_COMPLETED if is_transfer else COMPLETED) + group * GROUP_WORDS] += 1
+        if self.last_number - number < self.num_slots:
+            at = self.slots_at + (number - 1) % self.num_slots * SLOT_BYTES + SLOT_DONE_AT
+            _put_done(self.area, at, started_ns, now, CHECK ^ number ^ started_ns ^ now)
 
     def raised(self, number: int) -> None:
         """Writes that call `number` raised instead of completing."""
@@ -267,12 +269,12 @@ class RingWriter:
 
     def step(self, step: int) -> None:
         """What follows belongs to `step`."""
-        self._step = step
-        self._words[_LIVE + Word.STEP] = step + 1
+        self.now_step = step
+        self.words[_LIVE + Word.STEP] = step + 1
 
     def phase(self, phase: Phase) -> None:
         """What follows belongs to `phase`, until the next mark of the main thread begins or ends."""
-        self._phase = self._noted(self._table.phase(phase))
+        self.now_phase = self._noted(self._table.phase(phase))
         if phase.step is not None:
             self.step(phase.step)
 
@@ -287,10 +289,10 @@ class RingWriter:
                 stage = STAGE_OF_KIND.get(kind)
                 shown = Phase(stage=stage, name=name or (kind.value if stage is None else None))
                 phase = self._phases[(kind, name)] = self._noted(self._table.phase(shown))
-            self._open.append((number, self._phase))
-            self._phase = phase
-            self._words[_LIVE + Word.DEPTH] = len(self._open)
-            self._words[_LIVE + Word.PHASE_SINCE] = now
+            self._open.append((number, self.now_phase))
+            self.now_phase = phase
+            self.words[_LIVE + Word.DEPTH] = len(self._open)
+            self.words[_LIVE + Word.PHASE_SINCE] = now
         return number
 
     def end(self, number: int) -> None:
@@ -299,17 +301,19 @@ class RingWriter:
         self._end_mark(number, now)
         if threading.get_ident() == self._main and any(number == open_number for open_number, _ in self._open):
             while True:
-                last, self._phase = self._open.pop()
+                last, self.now_phase = self._open.pop()
                 if last == number:
                     break
                 self._end_mark(last, now)
-            self._words[_LIVE + Word.DEPTH] = len(self._open)
-            self._words[_LIVE + Word.PHASE_SINCE] = now
+            self.words[_LIVE + Word.DEPTH] = len(self._open)
+            self.words[_LIVE + Word.PHASE_SINCE] = now
 
     def moment(self, kind: MarkKind, name: str | None = None, *, site: int = 0, began_ns: int | None = None) -> None:
         """Writes something that ends now and began at `began_ns`, or now."""
         now = time.monotonic_ns()
         self._end_mark(self._mark(kind, name, site, now if began_ns is None else began_ns), now)
+        if kind in ENDS:
+            self.words[_LIVE + Word.FLAGS] |= Flag.ENDED
 
     def _mark(
         self, kind: MarkKind, name: str | None, site: int, now: int, *, number: int = 0, slot: int | None = None
@@ -318,42 +322,42 @@ class RingWriter:
         slot = (number - 1) % self.geometry.num_marks if slot is None else slot
         offset = self.geometry.marks_at + slot * MARK_BYTES
         ident = threading.get_ident()
-        thread = self._threads.get(ident)
+        thread = self.threads.get(ident)
         if thread is None:
-            thread = self._thread(ident)
+            thread = self.thread(ident)
         text = 0 if name is None else self._noted(self._table.text(name))
-        code = MARK_KINDS.index(kind)
-        MARK.pack_into(self._map, offset, number, now, self._step, text, site, thread, code)
+        MARK.pack_into(self.area, offset, number, now, self.now_step, text, site, thread, _CODES[kind])
         self._halves[(offset + MARK_CRC_AT) >> 2] = zlib.crc32(self._view[offset : offset + MARK.size])
         return number
 
     def _end_mark(self, number: int, now: int) -> None:
         offset = self.geometry.marks_at + (number - 1) % self.geometry.num_marks * MARK_BYTES
-        if self._words[offset >> 3] == number:
-            self._words[(offset + MARK_END_AT) >> 3] = now
-            self._words[(offset + MARK_END_AT + 8) >> 3] = check_of(number, now)
+        if self.words[offset >> 3] == number:
+            self.words[(offset + MARK_END_AT) >> 3] = now
+            self.words[(offset + MARK_END_AT + 8) >> 3] = check_of(number, now)
 
     # -- from beside the main thread ---------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Writes that the process runs Python code now."""
-        self._words[_LIVE + Word.HEARTBEAT] = time.monotonic_ns()
+        """Writes that the process runs Python code now, and how many calls it has made."""
+        self.words[_LIVE + Word.CALLS] = self.last_number
+        self.words[_LIVE + Word.HEARTBEAT] = time.monotonic_ns()
 
     def sequence(self, group: int, value: int) -> bool:
         """Writes torch's own count of a group's collectives; whether it has moved since the last time."""
         at = _FIRST_GROUP + group * GROUP_WORDS
-        if group == 0 or self._words[at + GroupWord.SEQUENCE] == value + 1:
+        if group == 0 or self.words[at + GroupWord.SEQUENCE] == value + 1:
             return False
-        self._words[at + GroupWord.SEQUENCE] = value + 1
-        self._words[at + GroupWord.MOVED] = self._words[_LIVE + Word.MOVED] = time.monotonic_ns()
+        self.words[at + GroupWord.SEQUENCE] = value + 1
+        self.words[at + GroupWord.MOVED] = self.words[_LIVE + Word.MOVED] = time.monotonic_ns()
         return True
 
     def certify(self, position: int, digest: int) -> None:
         """Writes how far along its certificate the rank is; `digest` has 64 bits."""
         at = _LIVE + Word.CERTIFIED + (position & 1) * 4
-        self._words[at] = position
-        self._words[at + 1] = digest & MASK
-        self._words[at + 2] = check_of(position, digest & MASK, 1)
+        self.words[at] = position
+        self.words[at + 1] = digest & MASK
+        self.words[at + 2] = check_of(position, digest & MASK, 1)
 
     def flight(self, data: bytes) -> bool:
         """Keeps a copy of torch's flight recorder; False when there is no room for it."""
@@ -364,19 +368,19 @@ class RingWriter:
         number, taken = self._num_flights, time.time_ns()
         cell = _LIVE + Word.FLIGHT + (number & 1) * 4
         start = self.geometry.blobs_at + (number & 1) * self.geometry.blob_bytes
-        self._words[cell + 3] = 0
-        self._map[start : start + len(packed)] = packed
-        self._words[cell] = number
-        self._words[cell + 1] = taken
-        self._words[cell + 2] = len(packed)
-        self._words[cell + 3] = check_of(number, taken, len(packed), zlib.crc32(packed))
+        self.words[cell + 3] = 0
+        self.area[start : start + len(packed)] = packed
+        self.words[cell] = number
+        self.words[cell + 1] = taken
+        self.words[cell + 2] = len(packed)
+        self.words[cell + 3] = check_of(number, taken, len(packed), zlib.crc32(packed))
         return True
 
     def close(self) -> None:
         """Lets go of the file, which stays."""
-        for view in (self._words, self._halves, self._view):
+        for view in (self.words, self._halves, self._view):
             view.release()
-        self._map.close()
+        self.area.close()
 
 
 def _allocated(path: Path, size: int) -> mmap.mmap:

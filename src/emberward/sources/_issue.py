@@ -1,0 +1,175 @@
+"""The short way of a collective: what runs for nearly every call of a training, and for its wait. Needs torch.
+
+[Note: the short way]
+A method of ProcessGroup that takes one tensor and options by position, with a wait that torch itself makes next, is
+what a training calls again and again. Its wrapper is written out here without a call of our own functions, and whatever
+it needs is bound when it is made: a call of a Python function costs 0.1 us, and between two collectives torch and the
+kernel take the processor's caches, so that all of it costs two to three times as much as in a loop by itself. What is
+written is what `RingWriter.call` and `done` write; any other call goes the long way of `_wrap`.
+"""
+
+import functools
+import sys
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from threading import get_ident
+from types import FrameType
+from typing import Any
+from weakref import ref
+
+import torch.distributed as dist
+from torch import Tensor
+
+from emberward.sources._live import CURRENT, FRAMES, NO_LINES, KnownGroup, LiveRecorder
+from emberward.sources.ring._format import (
+    CHECK,
+    CHECKED_SLOT,
+    DONE,
+    GROUP_WORDS,
+    SLOT,
+    SLOT_BYTES,
+    SLOT_DONE_AT,
+    CallFlag,
+)
+from emberward.sources.ring._writer import COMPLETED, ISSUED
+
+SHORT: Mapping[str, type[Any]] = {
+    "allreduce": dist.AllreduceOptions,
+    "broadcast": dist.BroadcastOptions,
+    "reduce": dist.ReduceOptions,
+}
+"""Methods that have a short way, with the options that it knows."""
+_NONE = object()
+BLOCKING = int(CallFlag.BLOCKING)
+
+Sized = Callable[[Any], tuple[Tensor | None, int]]
+Learn = Callable[[LiveRecorder, Any], KnownGroup]
+
+
+def short_method(
+    live: LiveRecorder,
+    method: str,
+    original: Callable[..., Any],
+    long_way: Callable[..., Any],
+    *,
+    op: int,
+    sized: Sized,
+    learn: Learn,
+    dtypes: Mapping[Any, int],
+    reduce_code: Callable[[Any], int],
+) -> Callable[..., Any]:
+    """`original`, a method of `SHORT`, written into the ring of `live`; `long_way` takes the calls of other forms.
+
+    `sized`, `learn`, `dtypes` and `reduce_code` are `_wrap`'s.
+    """
+    kind, has_reduce, has_root = SHORT[method], "reduce" in method, method != "allreduce"
+    sum_op = dist.ReduceOp.SUM
+    current, by_handle, sync, sites, codes = CURRENT, live.by_handle, live.sync, live.sites, live.sites.codes
+    writer = live.writer
+    area, words, issued, threads, numbers = writer.area, writer.words, writer.issued, writer.threads, writer.numbers
+    slots_at, num_slots = writer.slots_at, writer.num_slots
+    pack, put, check_of = SLOT.pack, CHECKED_SLOT.pack_into, zlib.adler32
+    now_ns, ident_of, frame_at = time.monotonic_ns, get_ident, sys._getframe
+
+    @functools.wraps(original)
+    def call(handle: Any, given: Any = _NONE, options: Any = None, *more: Any, **named: Any) -> Any:
+        if type(options) is not kind or current.live is not live or more or named:
+            given = () if given is _NONE else (given,) if options is None else (given, options, *more)
+            return long_way(handle, *given, **named)
+        if live.asks is not None:
+            live.asks[method](handle, (given, options), named)
+        try:
+            group = by_handle.get(id(handle)) or learn(live, handle)
+            is_sync = options.asyncOp is False
+            tensor = given[0] if type(given) is list and len(given) == 1 else given
+            if isinstance(tensor, Tensor):
+                numel = tensor.numel()
+            else:
+                tensor, numel = sized(given)
+            dtype = 0 if tensor is None else dtypes.get(tensor.dtype, 0)
+            reduce_op, root = 0, -1
+            if has_reduce:
+                found = options.reduceOp
+                reduce_op = 1 if found == sum_op else reduce_code(found)
+            if has_root:
+                root = group.group.ranks[options.rootRank]
+            site = sites.enclosing
+            frame: FrameType | None = frame_at(1)
+            for _ in FRAMES:
+                if frame is None:
+                    break
+                lines = codes.get(id(frame.f_code), NO_LINES)
+                if lines is not None:
+                    line = lines.get(frame.f_lasti)
+                    if line is not None or (line := sites.learn(frame)) is not None:
+                        site = line
+                        break
+                frame = frame.f_back
+            number = writer.last_number = next(numbers)
+            place = group.number
+            sequence = issued[place] = issued[place] + 1
+            if place:
+                words[ISSUED + place * GROUP_WORDS] = sequence
+            thread = threads.get(ident_of())
+            if thread is None:
+                thread = writer.thread(ident_of())
+            slot = pack(
+                number, now_ns(), numel, -1, sequence, root, -1, -1, writer.now_step, site, 0, writer.now_phase, place,
+                thread, -1, op, dtype, reduce_op, BLOCKING if is_sync else 0,
+            )  # fmt: skip
+            put(area, slots_at + (number - 1) % num_slots * SLOT_BYTES, slot, check_of(slot))
+        except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
+            live.problem(f"{method} not recorded", error)
+            return original(handle, given, options)
+        try:
+            work = original(handle, given, options)
+        except BaseException:
+            writer.raised(number)
+            raise
+        try:
+            if work is None:
+                writer.done(number, place)
+            elif is_sync and group.ends_at_wait:
+                sync[work] = number, place
+            else:
+                ends = group.ends_at_wait or (tensor is not None and tensor.is_cpu)
+                live.await_work(work, (ref(work), number, place, False, is_sync, ends, True))
+        except Exception as error:  # noqa: BLE001 (a work of a kind that cannot be referred to: its end is not recorded)
+            live.problem(f"the end of {method} not recorded", error)
+        return work
+
+    return call
+
+
+def short_wait(live: LiveRecorder, original: Callable[..., Any], long_way: Callable[..., Any]) -> Callable[..., Any]:
+    """`original`, the wait of a kind of work, for calls that were made with their wait; `long_way` for the others."""
+    current, sync, writer = CURRENT, live.sync, live.writer
+    area, words, slots_at, num_slots = writer.area, writer.words, writer.slots_at, writer.num_slots
+    put, now_ns = DONE.pack_into, time.monotonic_ns
+
+    @functools.wraps(original)
+    def wait(work: Any, *args: Any, **named: Any) -> Any:
+        if current.live is not live:
+            return long_way(work, *args, **named)
+        try:
+            pending = sync.pop(work, None)
+        except TypeError:  # a work of a program's own that cannot be hashed
+            pending = None
+        if pending is None:
+            return long_way(work, *args, **named)
+        number, place = pending
+        try:
+            result = original(work, *args, **named)
+        except BaseException:
+            writer.raised(number)
+            raise
+        now = now_ns()
+        if place:
+            words[COMPLETED + place * GROUP_WORDS] += 1
+        if writer.last_number - number < num_slots:
+            at = slots_at + (number - 1) % num_slots * SLOT_BYTES + SLOT_DONE_AT
+            put(area, at, 0, now, CHECK ^ number ^ now)
+        return result
+
+    return wait
