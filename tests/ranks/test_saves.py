@@ -223,6 +223,23 @@ def test_a_run_whose_last_save_fails_ends_with_its_error(pool, tmp_path):
     assert latest(tmp_path / "checkpoints").name == "step-00000002"
 
 
+def test_a_rank_that_could_not_save_is_told_before_the_first_step(pool, tmp_path):
+    trial = tmp_path / "checkpoints" / ".trial-00001.tmp"
+    trial.mkdir(parents=True)  # a folder of the file's name: this rank cannot make it, whoever it runs as
+    answers = pool.run(train, 2, folder=str(tmp_path), steps=3, dp=2)
+    assert {answer["error"] for answer in answers} == {
+        "K103 rank 1 could not save here\n"
+        f"  where     {trial}\n"
+        "  expected  a folder in which every rank may make, write and remove files\n"
+        "  found     Is a directory\n"
+        f"  next      mend the permissions or the mount of {trial.parent}, then start again"
+    }
+    assert metrics(tmp_path) == []
+    trial.rmdir()
+    assert [answer["error"] for answer in pool.run(train, 2, folder=str(tmp_path), steps=3, dp=2)] == [None, None]
+    assert not list((tmp_path / "checkpoints").glob(".trial*"))
+
+
 def test_a_save_that_waits_for_the_one_before_says_so_once(pool, tmp_path):
     pool.run(train, 2, folder=str(tmp_path), steps=6, interval=1, storage="slow", dp=2)
     (finding,) = findings_of(tmp_path)

@@ -18,7 +18,14 @@ from emberward.rank._position import Position
 from emberward.rank._probing import judge, layout_of, numerics_of, probe_of, versions
 from emberward.rank._random import random_shards, set_random_states
 from emberward.rank._start import begin_from
-from emberward.rank._take_up import load_share, shared_problem, take_up, unequal_values
+from emberward.rank._take_up import (
+    load_share,
+    ready_to_save,
+    require_run_save,
+    shared_problem,
+    take_up,
+    unequal_values,
+)
 from emberward.recipe import OnDamage, Recipe, recipe_yaml
 from emberward.report import RunFolder, append_line
 
@@ -293,12 +300,15 @@ class Saver:
 
         Blocks; reads files.
 
-        Raises EmberwardError D102 when the data is not what the save was trained on, K101 when the save is damaged and
-        neither the recipe nor `is_unattended` lets an older one be taken. See `_take_up.py` [Note: damage at a start].
+        Raises EmberwardError K103 when a rank could not save here, D102 when the data is not what the save was trained
+        on, K101 when the save is damaged and neither the recipe nor `is_unattended` lets an older one be taken. See
+        `_take_up.py` [Note: damage at a start].
         """
-        if self._rank == 0 and self._folder.checkpoints.is_dir():
-            checkpoint.clean_leftovers(self._folder.checkpoints)
-        self._agree(True)  # nobody looks while rank 0 still puts saves back
+        problem = ready_to_save(self._folder.checkpoints, rank=self._rank)
+        # The agreement is also what keeps everybody from looking while rank 0 still puts saves back.
+        problem = shared_problem(problem, self._engine, self._agree)
+        if problem is not None:
+            raise problem
         found: list[Position] = []
 
         def load(path: Path) -> EmberwardError | None:
@@ -322,6 +332,7 @@ class Saver:
         manifest = None
         try:
             manifest = checkpoint.read_manifest(path)
+            require_run_save(path, manifest)
             self._require_same_data(path, manifest.meta["data_digest"])
             if manifest.meta.get("layout") == layout_of(self._recipe):
                 random = [each for each in random_shards(self._engine.world) if each.name in manifest.tensors]

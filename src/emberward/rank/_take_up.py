@@ -25,6 +25,48 @@ _WORD = 1 << 64
 _HALF = 1 << 63
 
 
+def ready_to_save(shelf: Path, *, rank: int) -> EmberwardError | None:
+    """K103 when this rank could write no save into the folder of saves; None when it can.
+
+    Asked before the first step, as the hours before the first save that fails would be lost. Rank 0 also removes what
+    crashed saves left behind.
+    """
+    trial = shelf / f".trial-{rank:05d}.tmp"
+    try:
+        shelf.mkdir(parents=True, exist_ok=True)
+        with trial.open("wb"):
+            pass
+        trial.unlink()
+        if rank == 0:
+            checkpoint.clean_leftovers(shelf)
+    except OSError as error:
+        return EmberwardError(
+            f"rank {rank} could not save here",
+            code="K103",
+            where=str(error.filename or shelf),
+            expected="a folder in which every rank may make, write and remove files",
+            found=error.strerror or str(error),
+            next=f"mend the permissions or the mount of {shelf}, then start again",
+            cause=Cause.CHECKPOINT_IO,
+            ranks=(rank,),
+        )
+    return None
+
+
+def require_run_save(path: Path, manifest: Manifest) -> None:
+    """Raises K102 when the save is none of a training, such as one that was imported."""
+    missing = [key for key in ("data_digest", "engine", "consumed_samples") if key not in manifest.meta]
+    if missing:
+        raise EmberwardError(
+            "the save is not one of a training",
+            code="K102",
+            where=str(path),
+            expected="where it stood in its data, and its optimizer's count",
+            found="no " + ", no ".join(missing),
+            next=f"move it out of the run; start.checkpoint={path} begins a new run with its weights",
+        )
+
+
 def take_up(
     folder: RunFolder, engine: Engine, *, goes_older: bool, load: Callable[[Path], EmberwardError | None]
 ) -> Path | None:
