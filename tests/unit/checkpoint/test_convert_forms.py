@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
-from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from unit.checkpoint.convert_samples import equal, values
 
 from emberward import checkpoint
@@ -40,14 +40,24 @@ def small_model(kind):
     return LlamaForCausalLM(config).eval()
 
 
-@pytest.mark.parametrize(("kind", "shard"), [("bloom", "5GB"), ("llama", "8kB"), ("llama-tied", "5GB")])
-def test_a_model_goes_in_and_out_with_equal_logits(tmp_path, kind, shard):
+HALF, FULL = torch.bfloat16, torch.float32
+
+
+@pytest.mark.parametrize(
+    ("kind", "shard", "stored"),
+    [("bloom", "8kB", HALF), ("bloom", "5GB", FULL), ("llama", "8kB", FULL), ("llama-tied", "8kB", HALF)],
+)
+def test_a_model_goes_in_and_out_with_equal_logits(tmp_path, kind, shard, stored):
+    small_model(kind).to(stored).save_pretrained(tmp_path / "theirs", max_shard_size=shard)
     model = small_model(kind)
-    model.save_pretrained(tmp_path / "theirs", max_shard_size=shard)
+    model = type(model).from_pretrained(tmp_path / "theirs", dtype=torch.float32).eval()
     made = checkpoint.import_checkpoint(tmp_path / "theirs", tmp_path / "saves", foreign=Foreign(), step=0, num_ranks=2)
     names = {tensor.name for tensor in checkpoint.describe(made.written.path).tensors}
     assert "model/embed.weight" in names and all(name.startswith("model/") for name in names)
     assert ("model/head.weight" in names) == (kind == "llama")
+    assert made.findings == ()
+    dtypes = {str(tensor.dtype) for tensor in checkpoint.describe(made.written.path).tensors}
+    assert dtypes == {"BF16" if stored is HALF else "F32"}
     small = 8000 if shard == "8kB" else 5_000_000_000
     checkpoint.export_checkpoint(
         made.written.path, tmp_path / "ours", form=Form.HUGGING_FACE, foreign=Foreign(), max_shard_bytes=small
@@ -58,6 +68,40 @@ def test_a_model_goes_in_and_out_with_equal_logits(tmp_path, kind, shard):
         assert torch.equal(model(TOKENS).logits, back(TOKENS).logits)
         next(back.parameters()).add_(0.1)
         assert not torch.equal(model(TOKENS).logits, back(TOKENS).logits)
+
+
+def test_a_model_of_no_known_family_keeps_its_names_and_says_so(tmp_path):
+    small_model("llama").save_pretrained(tmp_path / "theirs")
+    config = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps({**config, "model_type": "grok"}))
+    made = checkpoint.import_checkpoint(tmp_path / "theirs", tmp_path / "saves", foreign=Foreign(), step=0)
+    assert [(finding.code, finding.severity.value, finding.message, finding.next) for finding in made.findings] == [
+        (
+            "K122",
+            "notice",
+            "model type grok is of no known family (bloom, bloom-megatron, llama): tensors keep their own names",
+            "give --family NAME or --family FILE.yaml; docs/convert.md shows the form",
+        )
+    ]
+    assert "model/model.layers.0.mlp.up_proj.weight" in values(made.written.path)
+    checkpoint.export_checkpoint(made.written.path, tmp_path / "again", form=Form.HUGGING_FACE, foreign=Foreign())
+    assert equal(values(tmp_path / "again"), values(tmp_path / "theirs")) == []
+
+
+def test_a_family_of_one_s_own_is_written_from_the_page_alone(tmp_path):
+    """The second example of docs/convert.md, on a model that transformers made."""
+    page = Path(__file__).parents[3] / "docs" / "convert.md"
+    (tmp_path / "gpt2.yaml").write_text(page.read_text().split("```yaml\n")[2].partition("```")[0])
+    torch.manual_seed(3)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2, n_positions=32)).eval()
+    model.save_pretrained(tmp_path / "theirs", max_shard_size="8kB")
+    foreign = Foreign(family=str(tmp_path / "gpt2.yaml"))
+    made = checkpoint.import_checkpoint(tmp_path / "theirs", tmp_path / "saves", foreign=foreign, step=0)
+    assert "model/blocks.1.mlp.up.weight" in values(made.written.path)
+    checkpoint.export_checkpoint(made.written.path, tmp_path / "ours", form=Form.HUGGING_FACE, foreign=Foreign())
+    back = GPT2LMHeadModel.from_pretrained(tmp_path / "ours", dtype=torch.float32).eval()
+    with torch.no_grad():
+        assert torch.equal(model(TOKENS).logits, back(TOKENS).logits)
 
 
 def test_an_export_in_bf16_is_what_torch_rounds_to(tmp_path):

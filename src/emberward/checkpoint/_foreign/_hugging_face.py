@@ -16,7 +16,7 @@ import numpy as np
 from emberward.checkpoint._boxes import whole_box
 from emberward.checkpoint._convert import OutFile, Plan, Tick, write_bytes
 from emberward.checkpoint._foreign._bits import FLOATS, convert
-from emberward.checkpoint._foreign._family import Family, family_of_model_type
+from emberward.checkpoint._foreign._family import Family, family_names, family_of_model_type
 from emberward.checkpoint._foreign._merge import Reading, to_ours
 from emberward.checkpoint._foreign._problems import unreadable
 from emberward.checkpoint._foreign._read import Reader, read_tiles
@@ -27,6 +27,7 @@ from emberward.checkpoint._foreign._zero import FP32
 from emberward.checkpoint._format import DType, FormatProblem
 from emberward.checkpoint._safetensors import Item, header_bytes, parse_header
 from emberward.checkpoint._storage import DISK, write_new
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
@@ -46,8 +47,10 @@ def open_hugging_face(folder: Path, reading: Reading) -> Source:
     for name in names:
         tensors.update({(FP32, stored.name): stored for stored in _read_headers(folder / name)})
     kept = {name: json.loads((folder / name).read_text()) for name in _KEPT if (folder / name).is_file()}
+    model_type, unknown = kept.get("config.json", {}).get("model_type"), tuple[Finding, ...]()
     if reading.family is None:
-        reading = replace(reading, family=family_of_model_type(str(kept.get("config.json", {}).get("model_type"))))
+        reading = replace(reading, family=family_of_model_type(str(model_type)))
+        unknown = () if reading.family is not None else (_of_no_family(folder, model_type),)
     ours, tied = to_ours(tensors, reading)
     return Source(
         form=Form.HUGGING_FACE,
@@ -57,7 +60,26 @@ def open_hugging_face(folder: Path, reading: Reading) -> Source:
         tensors=ours,
         meta={"huggingface": {"family": None if reading.family is None else reading.family.where, "files": kept}},
         files=tuple(folder / name for name in names),
-        findings=tied,
+        findings=(*tied, *unknown),
+    )
+
+
+def _of_no_family(folder: Path, model_type: object) -> Finding:
+    """A notice that names stay as they are, and how they can become ours."""
+    said = (
+        "its config.json names no model type"
+        if model_type is None
+        else f"model type {model_type} is of no known family"
+    )
+    return Finding(
+        code="K122",
+        severity=Severity.NOTICE,
+        kind=Kind.CONFIG,
+        cause=Cause.NONE,
+        certainty=Certainty.PROVED,
+        message=f"{said} ({', '.join(family_names())}): tensors keep their own names",
+        site=str(folder / "config.json"),
+        next="give --family NAME or --family FILE.yaml; docs/convert.md shows the form",
     )
 
 
