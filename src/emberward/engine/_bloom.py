@@ -138,7 +138,8 @@ class BloomStage(nn.Module):
         self.is_first = is_first
         self.is_last = is_last
         if is_first:
-            self.embed = nn.Embedding(shape.vocab_size, shape.hidden)
+            # Draws no values of its own: see `_asked_for.py` [Note: what a layout does not need].
+            self.embed = nn.Embedding.from_pretrained(torch.empty(shape.vocab_size, shape.hidden), freeze=False)
             self.embed_norm = nn.LayerNorm(shape.hidden, eps=shape.layer_norm_eps)
         self.blocks = nn.ModuleDict({str(layer): Block(shape) for layer in layers})
         if is_last:

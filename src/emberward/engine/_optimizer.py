@@ -1,7 +1,9 @@
 """AdamW over this rank's local parts, and fp16's loss scale.
 
 Plain tensors, not DTensors: an element-wise update needs no layout, and DTensor's dispatch would cost more than the
-update (torch 2.13 on CPU). Moments lie where their parameter lies, hence sharded as it is.
+update (torch 2.13 on CPU). Moments lie where their parameter lies, hence sharded as it is. The update is torch's own
+fused one by its function: `torch.optim.AdamW` is the same with state kept by parameter, and imports what no rank needs
+(`_asked_for.py` [Note: what a layout does not need]).
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from emberward.engine._shard import ParameterPart
 from emberward.recipe import OptimConfig, PrecisionConfig
@@ -22,47 +25,50 @@ class LocalAdamW:
     def __init__(self, parts: Sequence[ParameterPart], config: OptimConfig) -> None:
         self._parts = [part for part in parts if part.local.numel()]
         self._locals = [nn.Parameter(part.local) for part in self._parts]
-        groups = [
-            {"params": [p for p, part in self._pairs() if part.decays], "weight_decay": config.weight_decay},
-            {"params": [p for p, part in self._pairs() if not part.decays], "weight_decay": 0.0},
-        ]
-        self._adamw = torch.optim.AdamW(
-            [group for group in groups if group["params"]],
-            lr=config.lr,
-            betas=config.betas,
-            eps=config.eps,
-            fused=True,
-        )
+        self._config = config
         self._num_updates = 0
-        self._make_state()
-
-    def _pairs(self) -> Iterator[tuple[nn.Parameter, ParameterPart]]:
-        return zip(self._locals, self._parts, strict=True)
-
-    def _make_state(self) -> None:
-        """Moments from the start, so that a save before the first step and a load need no special case."""
-        for param in self._locals:
-            self._adamw.state[param] = {
+        # From the start, so that a save before the first step and a load need no special case.
+        self._state = [
+            {
                 "step": torch.zeros((), dtype=torch.float32, device=param.device),
                 **{name: torch.zeros_like(param, memory_format=torch.preserve_format).detach() for name in MOMENTS},
             }
+            for param in self._locals
+        ]
 
+    @torch.no_grad()
     def step(self, lr: float) -> None:
         """One update with learning rate `lr` from the parts' gradients. Does not communicate."""
-        for param, part in self._pairs():
-            param.grad = part.local_grad
-        for group in self._adamw.param_groups:
-            group["lr"] = lr
-        self._adamw.step()
+        first, second = self._config.betas
+        for decays, decay in ((True, self._config.weight_decay), (False, 0.0)):
+            mine = [
+                (param, grad, state)
+                for param, part, state in zip(self._locals, self._parts, self._state, strict=True)
+                if part.decays is decays and (grad := part.local_grad) is not None
+            ]
+            adamw(
+                [param for param, _, _ in mine],
+                [grad for _, grad, _ in mine],
+                [state["exp_avg"] for _, _, state in mine],
+                [state["exp_avg_sq"] for _, _, state in mine],
+                [],
+                [state["step"] for _, _, state in mine],
+                fused=True,
+                amsgrad=False,
+                beta1=first,
+                beta2=second,
+                lr=lr,
+                weight_decay=decay,
+                eps=self._config.eps,
+                maximize=False,
+            )
         self._num_updates += 1
-        for param in self._locals:
-            param.grad = None
 
     def moments(self) -> Iterator[tuple[str, ParameterPart, Tensor]]:
         """(moment name, part, local tensor that shares storage) for every non-empty part."""
-        for param, part in self._pairs():
+        for part, state in zip(self._parts, self._state, strict=True):
             for name in MOMENTS:
-                yield name, part, self._adamw.state[param][name]
+                yield name, part, state[name]
 
     @property
     def num_updates(self) -> int:
@@ -72,8 +78,8 @@ class LocalAdamW:
     def set_num_updates(self, count: int) -> None:
         """Says how many updates the moments have seen, after a load."""
         self._num_updates = count
-        for param in self._locals:
-            self._adamw.state[param]["step"].fill_(float(count))
+        for state in self._state:
+            state["step"].fill_(float(count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,18 +12,20 @@ schedules here run a whole backward at once and are exact, which tests show for 
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Shard
 
+from emberward.engine._asked_for import is_dtensor, is_fsdp
 from emberward.engine._bloom import BloomShape, BloomStage, canonical_name, init_constant, init_std_of
 from emberward.engine._world import DP_AXES, World
 from emberward.layout import Axis, Box, Layout, Placement, Split, local_box
 from emberward.recipe import ComputeType, ZeroStage
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 COMPUTE_DTYPE = {
     ComputeType.FP32: torch.float32,
@@ -36,6 +38,9 @@ def shard_stage(stage: BloomStage, world: World, *, zero: ZeroStage, compute: Co
     """Shards `stage` over the dp axes in place. All ranks of the dp groups must call; does not communicate."""
     if world.dp_size == 1 and compute is ComputeType.FP32:
         return
+    # See `_asked_for.py` [Note: what a layout does not need].
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
     policy = MixedPrecisionPolicy(param_dtype=COMPUTE_DTYPE[compute], reduce_dtype=torch.float32)
     reshard = zero is ZeroStage.PARAMETERS
     mesh = _dp_mesh(world)
@@ -54,10 +59,10 @@ def _dp_mesh(world: World) -> DeviceMesh:
     return world.device_mesh[Axis.DP_SHARD.value]
 
 
-def fsdp_modules(stage: nn.Module) -> Iterator[FSDPModule]:
+def fsdp_modules(stage: nn.Module) -> "Iterator[FSDPModule]":
     """The modules of `stage` that FSDP2 manages."""
     for module in stage.modules():
-        if isinstance(module, FSDPModule):
+        if is_fsdp(module):
             yield module
 
 
@@ -94,7 +99,7 @@ class ParameterPart:
 
 def local_values(tensor: Tensor) -> Tensor:
     """A DTensor's local part, sharing storage and outside autograd; any other tensor detached."""
-    return tensor._local_tensor.detach() if isinstance(tensor, DTensor) else tensor.detach()
+    return tensor._local_tensor.detach() if is_dtensor(tensor) else tensor.detach()
 
 
 def parameter_parts(stages: Sequence[BloomStage], world: World, *, sequence_parallel: bool) -> list[ParameterPart]:
@@ -110,13 +115,13 @@ def parameter_parts(stages: Sequence[BloomStage], world: World, *, sequence_para
 
 def _part(name: str, raw_name: str, param: nn.Parameter, world: World, *, sequence_parallel: bool) -> ParameterPart:
     placements: dict[Axis, Placement] = {}
-    if isinstance(param, DTensor):
+    if is_dtensor(param):
         names = param.device_mesh.mesh_dim_names or ()
         by_axis = dict(zip(names, param.placements, strict=True))
         # tp cuts first, then dp cuts the chunk: FSDP2 shards what tensor parallelism left.
         for axis in (Axis.TP, Axis.DP_SHARD):
             placement = by_axis.get(axis.value)
-            if isinstance(placement, Shard) or type(placement).__name__ == "_StridedShard":
+            if type(placement).__name__ in ("Shard", "_StridedShard"):
                 placements[axis] = Split(placement.dim)  # type: ignore[union-attr]
     layout = Layout(placements)
     shape = tuple(param.shape)
@@ -141,14 +146,19 @@ def _part(name: str, raw_name: str, param: nn.Parameter, world: World, *, sequen
 
 def materialise(stage: BloomStage, device: torch.device) -> None:
     """Gives a stage that was built on the meta device its memory, in place; values are undefined until `initialise`."""
-    if any(isinstance(module, FSDPModule) for module in stage.modules()):
+    if any(is_fsdp(module) for module in stage.modules()):
         stage.to_empty(device=device)
     else:
         # Not `to_empty`: it swaps contents, and so refuses a fake parameter that anything holds by a weak reference,
         # as a dry run's are (torch 2.13, nn/modules/module.py _apply and utils/__init__.py swap_tensors).
         for module in stage.modules():
             for name, param in module.named_parameters(recurse=False):
-                empty = torch.empty_like(param, device=device)
+                # `empty_like` of a plain meta tensor goes by torch._refs, which imports sympy (torch 2.13).
+                empty = (
+                    torch.empty_like(param, device=device)
+                    if is_dtensor(param)
+                    else torch.empty(param.shape, dtype=param.dtype, device=device)
+                )
                 module.register_parameter(name, nn.Parameter(empty, requires_grad=param.requires_grad))
             assert next(module.buffers(recurse=False), None) is None, "a stage has no buffers"
     if stage.is_first and stage.is_last:

@@ -16,16 +16,19 @@ all-reduce in the backward, and the norms' gradients are whole.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 from torch.nn import functional as F
 
+from emberward.engine._asked_for import is_dtensor
 from emberward.engine._bloom import Attention, BloomStage, Head
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import Placement
 
 # torch 2.13 renames these and warns at the old names; 2.11 has the old ones alone.
 all_gather_flat = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -129,7 +132,7 @@ def _leave(x: Tensor, axis: TensorAxis) -> Tensor:
 
 def local(param: Tensor) -> Tensor:
     """This rank's part of a DTensor for the maths, with the gradient split the same way; else the tensor itself."""
-    return param.to_local() if isinstance(param, DTensor) else param
+    return param.to_local() if is_dtensor(param) else param
 
 
 def column_linear(module: nn.Linear, axis: TensorAxis) -> Callable[[Tensor], Tensor]:
@@ -219,8 +222,11 @@ def token_losses(logits_BSV: Tensor, labels_BS: Tensor, axis: TensorAxis | None)
     return _VocabCrossEntropy.apply(logits_BSV, labels_BS, axis)
 
 
-def _place(stage: nn.Module, axis: TensorAxis, placements: dict[str, Placement]) -> None:
+def _place(stage: nn.Module, axis: TensorAxis, placements: "dict[str, Placement]") -> None:
     """Turns each parameter into a DTensor, once: a tied one keeps its identity."""
+    # See `_asked_for.py` [Note: what a layout does not need].
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
     done: dict[int, nn.Parameter] = {}
     for prefix, module in stage.named_modules():
         for name, param in list(module.named_parameters(recurse=False)):
@@ -235,6 +241,9 @@ def _place(stage: nn.Module, axis: TensorAxis, placements: dict[str, Placement])
 
 def parallelize_bloom(stage: BloomStage, axis: TensorAxis) -> None:
     """Splits `stage` over the tp axis in place. All ranks of the group must call; does not communicate."""
+    # See `_asked_for.py` [Note: what a layout does not need].
+    from torch.distributed.tensor import Shard
+
     placements: dict[str, Placement] = {}
     forwards: list[tuple[nn.Module, Callable[[Tensor], Tensor]]] = []
     for prefix, module in stage.named_modules():
