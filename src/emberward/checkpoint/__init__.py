@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from emberward.checkpoint._foreign._source import Form
     from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
     from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
-    from emberward.checkpoint._names import step_name
+    from emberward.checkpoint._names import SAVE_WRITER, step_name
     from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
     from emberward.checkpoint._reader import read_manifest
     from emberward.checkpoint._repair import Repaired, repair_replicas, repair_save
@@ -52,7 +52,7 @@ _FILES = {
     "_foreign._source": "Form",
     "_format": "DType FileEntry Manifest Piece TensorEntry",
     "_kept": "Keep name_save names_of unname_save",
-    "_names": "step_name",
+    "_names": "SAVE_WRITER step_name",
     "_probe": "Probe read_probe relative_difference write_probe",
     "_reader": "read_manifest",
     "_repair": "Repaired repair_replicas repair_save",
@@ -79,6 +79,7 @@ def __getattr__(name: str) -> object:
 __all__ = [
     "DISK",
     "NUM_AGREEMENTS",
+    "SAVE_WRITER",
     "Agree",
     "BackgroundSaves",
     "Begun",

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from emberward.checkpoint._errand import Answer, Done, Errand, Hurry, Line, Vote
 from emberward.checkpoint._memory import SharedMemory
-from emberward.checkpoint._names import step_name
+from emberward.checkpoint._names import SAVE_WRITER, step_name
 from emberward.checkpoint._save import NUM_AGREEMENTS, Agree, Saved
 from emberward.findings import Cause, EmberwardError, Severity
 
@@ -35,8 +35,9 @@ def writer_command(module: str = "emberward.checkpoint._writing") -> tuple[str, 
     """
     package = str(Path(__file__).parents[2])
     path = [*sys.path, *([] if package in sys.path else [package])]
-    program = (sys.executable, "-I", "-S", "-c", _START.format(module=module), json.dumps(path))
-    return ("/usr/bin/env", "OPENBLAS_NUM_THREADS=1", *program, "emberward-save-writer")
+    # An option that Python does not know means nothing to it: the name stands where a cut command line still shows it.
+    program = (sys.executable, "-X", SAVE_WRITER, "-I", "-S", "-c", _START.format(module=module), json.dumps(path))
+    return ("/usr/bin/env", "OPENBLAS_NUM_THREADS=1", *program)
 
 
 class NotStarted(Exception):

@@ -32,6 +32,8 @@ NAMES = "names"
 NAMES_ASIDE = ".names.tmp"
 PROBE = "probe.json"
 PROBE_ASIDE = ".probe.tmp"
+SAVE_WRITER = "emberward-save-writer"
+"""An early word of the argv of a process that writes saves: what looks at a rank's children knows it by this."""
 
 _STEP = re.compile(r"step-(\d{8,})")
 _ASIDE = re.compile(r"\.step-(\d{8,})\.(\d{4,})\.(tmp|old|gone)")

@@ -137,10 +137,11 @@ class _DirectFile(_DiskFile):
     def _put_out(self) -> None:
         rest, self._filled = self._buffer[: self._filled], 0
         while len(rest) > 0:
-            if len(rest) % ALIGN_BYTES:
+            whole = len(rest) - len(rest) % ALIGN_BYTES
+            if whole == 0:
                 self._leave_direct()
             try:
-                taken = super().write(rest)
+                taken = super().write(rest[:whole] if self._is_direct else rest)
             except OSError as error:
                 if error.errno != errno.EINVAL or not self._is_direct:
                     raise
@@ -148,6 +149,8 @@ class _DirectFile(_DiskFile):
                 continue
             if taken <= 0:
                 raise OSError(errno.EIO, "the file system took no byte of a write", str(self._path))
+            if taken % ALIGN_BYTES:
+                self._leave_direct()
             rest = rest[taken:]
 
     def _leave_direct(self) -> None:

@@ -4,6 +4,8 @@ The twin of `test_checkpoint_faults.py` for saves beside the training. After eac
 verifies and loads bit-equal, the one before or the new one, and the next save passes: a resume loses one save at most.
 """
 
+import errno
+import fcntl
 import itertools
 import json
 import os
@@ -12,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -23,8 +26,10 @@ from unit.checkpoint.checkpoint_storages import Fault
 from unit.checkpoint.faulty_writer import PlanFile
 from unit.checkpoint.test_checkpoint_faults import NUM_RANKS, TESTS, require_whole, tensors
 
-from emberward.checkpoint import Keep, clean_leftovers, latest, verify
+from emberward.checkpoint import SAVE_WRITER, Keep, clean_leftovers, latest, verify
 from emberward.checkpoint._pace import Idle
+from emberward.checkpoint._storage import Disk, _DirectFile, write_all
+from emberward.sources.live import find_job, read_process_facts
 
 WHOLE = random_bits(torch.float32, (600, 512), 1)
 
@@ -205,6 +210,58 @@ def test_a_copy_for_which_there_is_no_memory_is_no_save_and_the_next_one_passes(
     assert crew.finish()[0].error is None, "look-alike: with memory for it the same copy is made"
     assert verify(latest(tmp_path)) == ()
     crew.close()
+
+
+def test_a_writer_is_taken_for_no_rank(tmp_path):
+    shelf = Shelf(tmp_path, 1)
+    shelf.require_next()
+    pids = {saves.writer_pid for saves in shelf.crew.saves}
+    assert len(pids) == 2 and None not in pids
+    found = find_job([os.getpid()])
+    assert pids.isdisjoint(rank.pid for rank in found.ranks)
+    assert all(SAVE_WRITER in read_process_facts(pid).command for pid in pids)
+    shelf.crew.close()
+
+
+@pytest.mark.parametrize("num_bytes", [1, 4096, (4 << 20) - 1, 4 << 20, (4 << 20) + 4097, 9 << 20])
+def test_what_goes_past_the_page_cache_arrives(tmp_path, num_bytes):
+    data = random_bits(torch.uint8, (num_bytes,), num_bytes).numpy().data
+    file = Disk(is_direct=True).create(tmp_path / "rank-00000.safetensors")
+    for begin in range(0, num_bytes, 1_000_003):
+        write_all(file, data[begin : begin + 1_000_003])
+    file.fsync()
+    file.close()
+    assert (tmp_path / "rank-00000.safetensors").read_bytes() == bytes(data)
+    with pytest.raises(FileExistsError):
+        Disk(is_direct=True).create(tmp_path / "rank-00000.safetensors")
+
+
+class Grudging(FileIO):
+    """A file of a file system that takes writes past the page cache in pieces, or not at all."""
+
+    def __init__(self, path, taken):
+        super().__init__(path, "x", opener=lambda path, flags: os.open(path, flags | os.O_DIRECT, 0o666))
+        self.taken, self.refused = taken, 0
+
+    def write(self, data):
+        if fcntl.fcntl(self.fileno(), fcntl.F_GETFL) & os.O_DIRECT:
+            self.refused += 1
+            if self.taken is None:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            return super().write(data[: self.taken])
+        return super().write(data)
+
+
+@pytest.mark.parametrize("taken", [None, 4096, 512])
+def test_a_file_system_that_will_not_write_past_the_page_cache_gets_the_bytes_otherwise(tmp_path, taken):
+    path = tmp_path / "file"
+    data = random_bits(torch.uint8, (40_000,), 1).numpy().data
+    below = Grudging(path, taken)
+    file = _DirectFile(below, path)
+    write_all(file, data)
+    file.fsync()
+    file.close()
+    assert path.read_bytes() == bytes(data) and below.refused == {None: 1, 512: 1, 4096: 9}[taken]
 
 
 def test_work_is_left_to_idle_processors_until_somebody_waits_or_it_takes_too_long():

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberward.checkpoint import SAVE_WRITER
 from emberward.sources.live._process import PROC, descendants, environment_of, parents, read_process_facts
 
 RANK_NAMES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -13,6 +14,7 @@ SIZE_NAMES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 RING_NAME = "EMBERWARD_RING"
 _HELPER = re.compile(
     r"resource_tracker|forkserver|semaphore_tracker|torch/distributed/run|torchrun|pt_main_thread_none"
+    rf"|{SAVE_WRITER}"
 )
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from emberward.checkpoint import SAVE_WRITER
 from emberward.sources.live._find import FoundJob, find_job
 from emberward.sources.live._look import Look, RankLook
 from emberward.sources.live._process import (
@@ -113,7 +114,12 @@ def _look(
     if with_stacks:
         targets: dict[int, bool] = {}
         for rank, facts in processes.items():
-            shown = [c for c in children.get(rank, ()) if "python" in (c.command or "")][:MAX_SPIED_CHILDREN]
+            # The writer of saves is known: its stack can say nothing of why its rank stands.
+            shown = [
+                child
+                for child in children.get(rank, ())
+                if "python" in (child.command or "") and SAVE_WRITER not in (child.command or "")
+            ][:MAX_SPIED_CHILDREN]
             for process in (facts, *shown):
                 if process.is_alive:
                     targets[process.pid] = process.state is ProcessState.STOPPED
