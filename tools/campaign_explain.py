@@ -9,6 +9,7 @@ and held against the truth. What was kept is not run again: without ``--keep`` i
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -352,7 +353,27 @@ def judge(case: Case, kept: Path) -> dict[str, Any]:
         if (kept / form).exists():
             verdict = explain_paths([kept / form], source_folders=[case.program.parent]).explanations[0].verdict
             row[form] = held(verdict, case, about["pids"], form)
+    row["parts"] = parts(case, kept)
     return row
+
+
+def parts(case: Case, kept: Path) -> dict[str, Any]:
+    """What explain says when files are missing: every part of four ranks' files, of more those with one or all but one.
+
+    `wrong`: the parts of which it names a rank that is not guilty.
+    """
+    judged, wrong = 0, []
+    for form in ("flights", "named_stacks"):
+        files = sorted((kept / form).iterdir()) if (kept / form).exists() else []
+        for size in range(1, len(files)):
+            if len(files) > 4 and size not in (1, len(files) - 1):
+                continue
+            for some in itertools.combinations(files, size):
+                verdict = explain_paths(some, source_folders=[case.program.parent]).explanations[0].verdict
+                judged += 1
+                if verdict.culprit_ranks and verdict.culprit_ranks not in (case.ranks, *case.others):
+                    wrong.append(f"{form} {[path.name for path in some]}: {list(verdict.culprit_ranks)}")
+    return {"judged": judged, "wrong": wrong}
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -373,6 +394,11 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "programs": len(alive),
         "errors_from_one_look": sum(f["one_look"].startswith("error") for r in alive for f in r["alarms"].values()),
         "alarms_after_two_looks": sum(f["is_alarm_after_two"] for r in alive for f in r["alarms"].values()),
+    }
+    some = [row["parts"] for row in rows if "parts" in row]
+    out["parts_of_the_ranks"] = {
+        "judged": sum(part["judged"] for part in some),
+        "wrong_culprits": sum(len(part["wrong"]) for part in some),
     }
     out["wrong_culprits"] = [
         f"{row['program']} {form}: {row[form]['said']}"

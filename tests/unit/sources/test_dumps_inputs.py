@@ -302,6 +302,7 @@ def test_ranks_of_which_most_wait_in_nothing_are_not_all_accused(tmp_path: Path)
     lone = {0: dumps[0], **{rank: dumps[2] for rank in (1, 2, 3)}}
     finding = verdict(write(tmp_path / "d", lone))
     assert (finding.code, finding.culprit_ranks, finding.waiting_ranks) == ("H107", (), (0,))
+    assert verdict(write(tmp_path / "e", {0: dumps[0], 2: dumps[2]})).culprit_ranks == (), "two of four dumps"
 
 
 def test_a_rooted_call_that_some_ended_names_nobody(tmp_path: Path) -> None:

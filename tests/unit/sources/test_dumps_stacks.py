@@ -108,8 +108,17 @@ def test_two_crowds_of_which_one_is_in_a_rooted_call_are_no_cycle(tmp_path: Path
     early = [process(pid, f"broadcast ({C10D}:9)", "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2)]
     late = [process(pid, CALL, "main (job.py:4)", "<module> (job.py:30)") for pid in (3, 4)]
     assert verdict(tmp_path, [*early, *late]).code == "H107"
+    assert verdict(tmp_path, [early[0], *late, late[0].replace("3", "5")]).code == "H107"
     crossed = [text.replace("broadcast", "all_gather") for text in early]
     assert verdict(tmp_path, [*crossed, *late]).code == "H111"
+
+
+def test_one_of_three_is_no_majority_against_the_fourth_that_left_no_stack(tmp_path: Path) -> None:
+    texts = [process(pid, CALL, "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2)]
+    odd = process(3, BARRIER, "main (job.py:4)", "<module> (job.py:30)")
+    assert verdict(tmp_path, [*texts, odd]).code == "H107"
+    third = process(4, CALL, "main (job.py:3)", "<module> (job.py:30)")
+    assert verdict(tmp_path, [*texts, odd, third]).culprit_pids == (3,)
 
 
 def test_a_wrapper_of_a_library_is_not_the_programs_line(tmp_path: Path) -> None:

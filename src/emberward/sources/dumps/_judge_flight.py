@@ -111,16 +111,20 @@ class FlightJudge:
             ranks = [rank for root in group for rank in root.ranks]
             victims = {victim for root in group for victim in root.victims} - set(ranks)
             is_seen = key[2] or ranks[0] in self.readings
-            is_crowd = len(ranks) > 1 and len(ranks) > len(victims) and not is_seen
+            is_crowd = not is_seen and (len(ranks) > max(1, len(victims)) or (len(victims) == 1 and self._is_partial()))
             found.append(self._other_crowd(group, ranks, sorted(victims)) if is_crowd else self._host(group, deaths))
         return found
 
+    def _is_partial(self) -> bool:
+        """Whether ranks of the job left no dump."""
+        return any(rank not in self.evidence.flights for rank in self.world)
+
     def _other_crowd(self, roots: list[Root], ranks: list[int], victims: list[int]) -> Finding:
-        """Most ranks wait in no recorded call, and few for them: either side may be the odd one."""
+        """Most ranks wait in no recorded call, and few for them, or few left a dump: either side may be the odd one."""
         return hang_finding(
             "H107",
-            f"cannot tell: {waits(victims)} in a call that {ranks_text(ranks)} did not make, and the dumps do not tell "
-            f"what {verb(ranks, 'it does', 'they do')} instead",
+            f"cannot tell: {waits(victims)} in a call that {ranks_text(ranks)} did not make; the dumps do not tell which "
+            "side is odd",
             kind=Kind.HANG,
             cause=Cause.UNKNOWN,
             certainty=Certainty.UNKNOWN,

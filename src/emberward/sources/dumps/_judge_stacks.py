@@ -239,14 +239,18 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
     rest = [reading for reading in waiting if reading.kind is not StackClass.P2P]
     if p2p and len(p2p) < len(rest) and len({r.site for r in rest}) == 1 and len(p2p) <= max(1, len(rest) // 2):
         return [_unmatched(p2p, rest)]
-    crowd, size = sites.most_common(1)[0]
+    crowd = sites.most_common(1)[0][0]
     odd = [reading for reading in waiting if reading.site != crowd]
     if not odd:
         return [_alike(waiting)]
     most = [r for r in waiting if r.site == crowd]
-    if size < MIN_CROWD or len(odd) > max(1, int(len(waiting) * MAX_ODD_SHARE)) or len({r.site for r in odd}) > 1:
-        is_two = len(sites) == 2 and parting(odd[0].frames, most[0].frames) is not None
+    parted = parting(odd[0].frames, most[0].frames)
+    if len(odd) > len(waiting) * MAX_ODD_SHARE or len({r.site for r in odd}) > 1:
+        is_two = len(odd) >= MIN_CROWD and len(sites) == 2 and parted is not None
         return [_crossed(odd, most) if is_two and not _has_root([*odd, *most]) else _unclear(waiting)]
+    first = odd if parted is not None and (parted[0].line or 0) < (parted[1].line or 0) else most
+    if parted is not None and _has_root(first) and not _is_branch(*parted, line_of):
+        return [_unclear(waiting)]
     return [_ahead(odd, most, line_of)]
 
 
