@@ -27,6 +27,7 @@ from emberward.recipe._resolve import Resolved
 from emberward.recipe._schema import fields_of, is_section, join, leaves
 
 FORMAT = 1
+NEWER_KEY = "default, as the run began before the key was there"
 # YAML 1.1 section 5.1: not printable, or a line break.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
@@ -111,7 +112,11 @@ def _scalar(value: object) -> str:
 
 
 def read_resolved(path: Path) -> Resolved:
-    """What `write_resolved` wrote. Raises ConfigError C106 for a file that is cut, foreign or newer."""
+    """What `write_resolved` wrote. Raises ConfigError C106 for a file that is cut, foreign or newer.
+
+    A key that this version has and the file does not know has its default: an upgrade in the middle of a run leaves the
+    run as it was.
+    """
     text = read_text(path)
     table = yaml_table(text, str(path))
     try:
@@ -130,6 +135,9 @@ def read_resolved(path: Path) -> Resolved:
     recipe = draft.recipe()
     origins, notes = inside.get("origins"), inside.get("notes")
     num_ranks, tokenizer_size = inside.get("num_ranks"), inside.get("tokenizer_size")
+    if isinstance(origins, dict):
+        known = leaves(recipe)
+        origins |= {key: NEWER_KEY for key in known if key not in origins and not _is_written(document, key)}
     if not (
         isinstance(origins, dict)
         and isinstance(notes, list)
@@ -153,6 +161,18 @@ def read_resolved(path: Path) -> Resolved:
         num_ranks=num_ranks,
         tokenizer_size=tokenizer_size,
     )
+
+
+def _is_written(document: Mapping[str, object], key: str) -> bool:
+    """Whether the file gives the key, such as ``optim.lr``, or a section above it, a value."""
+    inside: object = document
+    for part in key.split("."):
+        if not isinstance(inside, Mapping):
+            return True
+        if part not in inside:
+            return False
+        inside = inside[part]
+    return True
 
 
 def _refused(path: Path, what: str, expected: str, found: str | None = None) -> ConfigError:

@@ -142,6 +142,19 @@ def test_an_origin_that_is_missing_is_noticed(tmp_path):
         read_resolved(path)
 
 
+def test_a_key_that_came_with_a_later_version_has_its_default(tmp_path):
+    path = tmp_path / "c.yaml"
+    before = resolved()
+    write_resolved(before, path)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    gone = ("  verify:", "    save.verify:", "seed:", "    seed:")  # one of a section and one of none
+    path.write_text("".join(line for line in lines if not line.startswith(gone)), encoding="utf-8")
+    after = read_resolved(path)
+    assert after.recipe == before.recipe
+    assert {key for key in after.origins if after.origins[key] != before.origins[key]} == {"save.verify", "seed"}
+    assert after.origins["seed"] == "default, as the run began before the key was there"
+
+
 def test_a_plain_recipe_is_not_a_resolved_one(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("steps: 1\n", encoding="utf-8")
