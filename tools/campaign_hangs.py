@@ -177,7 +177,8 @@ def summary(hangs: list[dict[str, Any]], alive: list[dict[str, Any]]) -> dict[st
         row[said] = row.get(said, 0) + 1
     verdicts = [run["verdict"] for run in hangs if run["verdict"] is not None]
     times = [run["verdict_s"] for run in hangs if run["verdict"] is not None and run["is_provable"]]
-    words = [run["first_word_s"] for run in hangs if run["first_word_s"] is not None]
+    words = [r["first_word_s"] for r in hangs if r["first_word_s"] is not None and r["truth"]["kind"] not in SLOW]
+    late = [r["verdict_s"] for r in hangs if r["verdict"] is not None and r["truth"]["kind"] == "straggler"]
 
     def share(form: str) -> str:
         # A job that has ended leaves no dump, and one that is only wrong has no hang to dump.
@@ -196,6 +197,7 @@ def summary(hangs: list[dict[str, Any]], alive: list[dict[str, Any]]) -> dict[st
         "freeze_to_verdict_s_median": None if not times else statistics.median(times),
         "freeze_to_verdict_s_max": max(times, default=None),
         "freeze_to_first_word_s_median": None if not words else statistics.median(words),
+        "straggler_to_verdict_s": sorted(late),
         "look_alikes": len(alive),
         "false_alarms": sum(bool(run["alarms"]) for run in alive),
         "explain_on_dumps": {form: share(form) for form in ("flights", "stacks", "both")},

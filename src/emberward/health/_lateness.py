@@ -26,7 +26,8 @@ MAX_STEPS = 128
 """Newest steps that are judged."""
 MIN_WATCHED_S = 4.0
 MIN_SHARE = 0.025
-MIN_EXCESS_S = 0.002
+MIN_EXCESS_S = 0.005
+"""What a rank that writes the log of a small job takes longer is less than this."""
 MIN_SIGMAS = 6.0
 EVENT_SHARE = 0.2
 """Excess over the length of a step that makes the step one of a period."""

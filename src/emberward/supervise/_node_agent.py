@@ -10,9 +10,11 @@ from emberward.sources.live import Look, WatchReport, join_looks, judge_looks
 from emberward.supervise._mailbox import Freshness, Posts, open_mailbox
 from emberward.supervise._nodes import Node, NodePost, judge_nodes, speaker
 from emberward.supervise._probe import Listener, Prober
+from emberward.supervise._slow_hosts import HostsAlike
 from emberward.supervise._slow_links import judge_links
 
 LOOK_EVERY_S = 3.0
+NUM_FACT_POSTS = 300
 OWN_CODES = frozenset({"H140", "H141", "H142"})
 """What each host alone can tell of its own ranks, beside what all tell together."""
 
@@ -34,30 +36,50 @@ class NodeAgent:
         self.problem: str | None = None
         self.is_speaker = True
         """Whether this host tells people what all hosts found: one of them does."""
+        self._alike = HostsAlike()
+        self._num_told = 0
+        self._joint: tuple[str, ...] = ()
 
-    def step(self, report: WatchReport, *, ranks: Sequence[int]) -> WatchReport:
-        """What is new of all hosts together, in place of what this host alone could tell. `ranks`: this host's."""
+    def step(
+        self,
+        report: WatchReport,
+        *,
+        ranks: Sequence[int],
+        facts: Mapping[str, str] | None = None,
+        steps: Sequence[Mapping[str, Any]] = (),
+    ) -> WatchReport:
+        """What is new of all hosts together, in place of what this host alone could tell.
+
+        `ranks`, `facts`, `steps`: this host's, as `Watcher` tells them.
+        """
         self._number += 1
         if report.look is not None:
             self._look = report.look
         if not report.is_still:
             self._look = None
         try:
-            posts = self._mailbox.exchange(self._node.host, self._post(report, ranks))
+            post = {**self._post(report, ranks), "steps": list(steps), **self._told_facts(facts)}
+            posts = self._mailbox.exchange(self._node.host, post)
         except OSError as error:
             self.problem = f"{type(error).__name__}: {error}"
-            self.is_speaker = True
+            self.is_speaker, self._joint = True, ()
             return report
         self.problem = None
         self._prober.know({host: place for host, post in posts.items() if (place := self._place(host, post))})
         read = self._read(posts)
         self.is_speaker = self._node.host == speaker(read)
-        found = judge_nodes(read) or (*judge_links(read), *self._judge_together(posts))
+        known_cut = frozenset(host for f in self._held.values() if f.code == "L112" for host in f.hosts)
+        found = judge_nodes(read, known_cut=known_cut) or (
+            *judge_links(read),
+            *self._alike.poll(posts, now_s=time.monotonic()),
+            *self._judge_together(posts),
+        )
         return self._news(found, report)
 
-    def told_elsewhere(self, report: WatchReport) -> tuple[str, ...]:
-        """The codes of what `step` gave that another host tells people."""
-        return () if self.is_speaker else tuple(f.code for f in report.findings if f.code not in OWN_CODES)
+    @property
+    def told_elsewhere(self) -> tuple[str, ...]:
+        """The codes of what the last `step` gave that another host tells people."""
+        return () if self.is_speaker else self._joint
 
     def leave(self) -> None:
         """Says that this host has ended its part: it is not missed."""
@@ -76,6 +98,13 @@ class NodeAgent:
             "is_still": report.is_still,
             "look": None if self._look is None else self._look.to_json(),
         }
+
+    def _told_facts(self, facts: Mapping[str, str] | None) -> dict[str, Any]:
+        """What this host's ranks have loaded, in its first NUM_FACT_POSTS posts: others keep it."""
+        if facts is None or self._num_told >= NUM_FACT_POSTS:
+            return {}
+        self._num_told += 1
+        return {"facts": dict(facts)}
 
     def _place(self, host: str, post: Mapping[str, Any]) -> tuple[str, int] | None:
         address, port = post.get("address"), post.get("port")
@@ -125,6 +154,7 @@ class NodeAgent:
         """What was not said yet, and what holds no more."""
         held = {(f.code, f.cause, f.culprit_ranks, f.hosts, f.severity): f for f in found}
         new = [finding for key, finding in held.items() if key not in self._held]
+        self._joint = tuple(finding.code for finding in new)
         gone = [finding for key, finding in self._held.items() if key not in held]
         self._held = held
         new += [finding for finding in report.findings if finding.code in OWN_CODES]

@@ -80,8 +80,8 @@ def main(folder: Path, node: Node | None) -> int:
         report = watcher.poll(told.exits)
         if agent is not None:
             ranks = [rank for ring in find_rings(folder) if (rank := rank_of(ring)) is not None]
-            report = agent.step(report, ranks=ranks)
-        os.write(1, line_of(report, told_elsewhere=() if agent is None else agent.told_elsewhere(report)))
+            report = agent.step(report, ranks=ranks, facts=watcher.facts, steps=watcher.steps())
+        os.write(1, line_of(report, told_elsewhere=() if agent is None else agent.told_elsewhere))
         told.wait(max(POLL_S - (time.monotonic() - began_s), 0.0))
     if agent is not None:
         agent.leave()

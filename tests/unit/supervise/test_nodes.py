@@ -82,6 +82,14 @@ def test_a_silent_host_that_nobody_reaches_is_down_and_one_that_is_reached_is_no
     assert judge_nodes(reached) == ()
 
 
+def test_a_host_that_has_just_ceased_to_post_is_not_called_cut():
+    """It may be down: ten seconds tell. What was called cut before stays so."""
+    quiet = [dataclasses.replace(post, silent_s=3.0 if post.host == "c" else 0.5) for post in posts({"ac", "bc"})]
+    assert judge_nodes(quiet) == ()
+    (found,) = judge_nodes(quiet, known_cut=frozenset("c"))
+    assert (found.code, found.hosts) == ("L112", ("c",))
+
+
 def test_no_news_of_a_host_is_no_alarm():
     fresh = [dataclasses.replace(post, reached={}) for post in posts(set())]
     assert judge_nodes(fresh) == ()
@@ -206,9 +214,12 @@ def test_of_many_hosts_one_tells_people_and_another_when_it_is_silent(monkeypatc
     for _ in range(3):
         said = round_of(found, dict.fromkeys("abc", WatchReport(findings=(late,))))
     assert [agent.is_speaker for agent in found.values()] == [True, False, False]
-    cut = dataclasses.replace(said["c"], findings=(*said["c"].findings, *judge_nodes(posts({"ac", "bc"}))))
-    assert found["c"].told_elsewhere(cut) == ("L112",), "what a host knows of its own ranks it tells itself"
-    assert found["a"].told_elsewhere(cut) == ()
+    assert [[f.code for f in report.findings] for report in said.values()] == [["H140"]] * 3
+    assert found["c"].told_elsewhere == (), "what a host knows of its own ranks it tells itself"
+    monkeypatch.setattr(node_agent, "judge_nodes", lambda read, known_cut: judge_nodes(posts({"ac", "bc"})))
+    said = round_of(found, dict.fromkeys("abc", WatchReport()))
+    assert {f.code for report in said.values() for f in report.findings} == {"L112"}
+    assert [agent.told_elsewhere for agent in found.values()] == [(), ("L112",), ("L112",)]
     assert speaker(posts(set(), silent="a")) == "b"
     assert speaker(posts(set(), silent="abc")) is None
 

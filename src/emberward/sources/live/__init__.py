@@ -20,6 +20,7 @@ from emberward.sources.live._process import (
     read_process_facts,
 )
 from emberward.sources.live._ring_facts import ring_facts
+from emberward.sources.live._skew import skew_findings
 from emberward.sources.live._take import look_at_job, look_at_rings, newest_rings
 from emberward.sources.live._watcher import Watcher, WatchReport, resumed_finding
 
@@ -51,4 +52,5 @@ __all__ = [
     "read_process_facts",
     "resumed_finding",
     "ring_facts",
+    "skew_findings",
 ]

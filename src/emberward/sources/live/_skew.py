@@ -67,6 +67,13 @@ class SkewWatch:
     def __init__(self) -> None:
         self._told: tuple[int, ...] = ()
         self._judged: tuple[int, ...] = ()
+        self.facts: Mapping[str, str] | None = None
+        """What this host's first rank has told, once all have."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether ranks have told something that the next poll may judge."""
+        return self._told != self._judged
 
     def poll(self, views: Mapping[int, RingView]) -> tuple[Finding, ...]:
         """The findings about ranks that have told all, when their number has not changed since the last poll."""
@@ -75,5 +82,6 @@ class SkewWatch:
         if not is_whole or told == self._judged:
             return ()
         self._judged = told
+        self.facts = dict(views[min(views)].facts) if views else None
         hosts = {rank: view.host for rank, view in views.items() if view.host is not None}
         return skew_findings({rank: view.facts for rank, view in views.items()}, hosts)

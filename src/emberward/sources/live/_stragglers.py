@@ -6,10 +6,12 @@ warning, once. It is taken back when the rule has not found the rank for FORGET_
 compilation in them on any rank, are not counted.
 """
 
+import hashlib
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
 from emberward.health import LateRank, Slowdown, SlowdownWatch, late_ranks
@@ -19,6 +21,7 @@ from emberward.sources.live._own_time import OwnTimes, marked_s, own_times
 from emberward.sources.ring import MarkKind, RingView
 
 MAX_KEPT_STEPS = 512
+MAX_POSTED_STEPS = 64
 NUM_START_STEPS = 3
 FORGET_S = 20.0
 MIN_MARKED = 0.5
@@ -96,6 +99,27 @@ class StragglerWatch:
         self._said[key] = (finding, now_s)
         return (finding,), gone
 
+    def summary(self) -> list[dict[str, Any]]:
+        """The last steps of this host's ranks as plain data, for other hosts: one part for each program.
+
+        ``own_ms`` is the median over the program's ranks here, ``length_ms`` the step's length.
+        """
+        out = []
+        for program, peers in self._peers().items():
+            common = set(self._lengths_s).intersection(*(set(own) for own in peers.values()))
+            numbers = sorted(common)[-MAX_POSTED_STEPS:]
+            name = f"{self._is_by_step} {program}".encode()
+            out.append(
+                {
+                    "program": hashlib.blake2b(name, digest_size=6).hexdigest(),
+                    "ranks": sorted(peers),
+                    "numbers": numbers,
+                    "own_ms": [round(1000 * statistics.median(own[n] for own in peers.values()), 2) for n in numbers],
+                    "length_ms": [round(1000 * self._lengths_s[n], 2) for n in numbers],
+                }
+            )
+        return out
+
     def close(self) -> None:
         """Ends the sampling."""
         self._drop()
@@ -152,23 +176,25 @@ class StragglerWatch:
 
     # -- who is late -------------------------------------------------------------------------------------------------
 
-    def _peers(self) -> list[dict[int, dict[int, float]]]:
+    def _peers(self) -> dict[Program, dict[int, dict[int, float]]]:
         """Ranks that run one program, with the steps that count."""
         groups: dict[Program, dict[int, dict[int, float]]] = defaultdict(dict)
         for rank, kept in self._ranks.items():
             groups[kept.program][rank] = {
                 step: own for step, own in kept.own_s.items() if step >= NUM_START_STEPS and step not in self._compiled
             }
-        return list(groups.values())
+        return dict(groups)
 
     def _late(self) -> tuple[LateRank, ...]:
         """The late ranks of one kind, the costliest first."""
-        found = sorted((late for peers in self._peers() for late in late_ranks(peers, self._lengths_s)), key=_cost)
+        found = sorted(
+            (late for peers in self._peers().values() for late in late_ranks(peers, self._lengths_s)), key=_cost
+        )
         return tuple(late for late in found if (late.period is None) == (found[0].period is None))
 
     def _begin(self, key: Key, late: tuple[LateRank, ...], *, is_first: bool = True) -> _Suspect:
         first = late[0]
-        peers = next(each for each in self._peers() if first.rank in each)
+        peers = next(each for each in self._peers().values() if first.rank in each)
         rank = _ordinary_peer(peers, {each.rank for each in late})
         pids = (self._pids[first.rank], self._pids[rank])
         seconds = 0.0 if first.period is None else 1.5 * first.period * first.step_s

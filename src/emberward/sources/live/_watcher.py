@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import Evidence, LineOf, hang_finding, judge, ranks_text, source_lines
@@ -117,7 +118,12 @@ class Watcher:
     def _poll(self, exits: Mapping[int, int] | None) -> WatchReport:
         now_s, num_exits = self._clock(), len(exits or {})
         is_held = (
-            self._said or self._last or self._ending or self._stragglers.is_sampling or now_s >= self._next_check_s
+            self._said
+            or self._last
+            or self._ending
+            or self._stragglers.is_sampling
+            or self._skew.is_open
+            or now_s >= self._next_check_s
         )
         if not is_held and self._pulses.goes_on(self.ring_folder, num_exits=num_exits, now_s=now_s):
             self._past = ()
@@ -142,6 +148,15 @@ class Watcher:
         found = self.judge(self._early, look, exits=exits)
         gone = (*self._gone(found), *self._past)
         return WatchReport(findings=(*faults, *self._new(found)), resolved=gone, is_still=True, look=look)
+
+    @property
+    def facts(self) -> Mapping[str, str] | None:
+        """What should be alike on all hosts, as this host's first rank tells it; None until its ranks have."""
+        return self._skew.facts
+
+    def steps(self) -> list[dict[str, Any]]:
+        """The last steps of this host's ranks as plain data, for other hosts."""
+        return self._stragglers.summary()
 
     def end(self, exits: Mapping[int, int] | None = None) -> WatchReport:
         """The verdict on a job whose processes have ended, from what their rings still hold. Never raises."""
