@@ -55,6 +55,7 @@ campaign: setup
 	$(VENV)/bin/python benchmarks/run_overhead.py --output docs/measured/run_overhead.json
 	$(VENV)/bin/python tools/campaign_drift.py
 	$(VENV)/bin/python tools/campaign_deepspeed.py
+	$(VENV)/bin/python tools/campaign_convert.py
 	$(VENV)/bin/python benchmarks/reshape.py
 	$(VENV)/bin/python benchmarks/drift_cost.py --output docs/measured/drift_cost.json
 

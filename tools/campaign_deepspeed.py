@@ -1,6 +1,6 @@
 """Real DeepSpeed reads what we write: every weight and moment, and it trains on, also from ZeRO 3 in ZeRO 1.
 
-    .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--output docs/measured/deepspeed.json]
+    .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--own] [--output FILE]
 
 Makes checkpoints with DeepSpeed in an environment of its own (made here when no --python is given), imports each,
 exports it in the universal form and in the own forms of ZeRO 1 (also with a pipeline) and 3, and lets DeepSpeed engines
@@ -137,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", type=Path, help="of an environment that has DeepSpeed")
     parser.add_argument("--own", action="store_true", help="only the own forms of ZeRO 1 and 3")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "measured" / "deepspeed.json")
+    parser.add_argument("--output", type=Path, help="docs/measured/deepspeed.json, with --own deepspeed_own.json")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
@@ -165,8 +165,9 @@ def main() -> None:
                     print(kind, name, results[kind][name], flush=True)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     body = {"commit": commit, "torch": torch.__version__, "seed": 7, "results": results}
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    asked.output.write_text(json.dumps(body, indent=1) + "\n")
+    output = asked.output or ROOT / "docs" / "measured" / f"deepspeed{'_own' if asked.own else ''}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(body, indent=1) + "\n")
 
 
 if __name__ == "__main__":
