@@ -7,48 +7,24 @@ worst case) and dp 2 x tp 2 with ZeRO-1 (norms and biases alone have copies, the
 """
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from steps import batches_of, publish, start_ranks, timed
 
 from emberward.data import open_tokenizer
-from emberward.engine import Engine, MicroBatch, build_world
+from emberward.engine import Engine, build_world
 from emberward.rank._drift import ReplicaWatch
-from emberward.recipe import DriftPolicy, Recipe, load_recipe, mesh_of, resolve
+from emberward.recipe import DriftPolicy, load_recipe, mesh_of, resolve
 
 RANKS, WARM_UP = 4, 2
 LAYOUTS = {
     "dp4 ZeRO-0": ("layout.dp=4", "layout.tp=1", "layout.pp=1", "layout.zero=0"),
     "dp2 x tp2 ZeRO-1": ("layout.dp=2", "layout.tp=2", "layout.pp=1", "layout.zero=1"),
 }
-
-
-def batches_of(recipe: Recipe) -> list[MicroBatch]:
-    """Random tokens; their values do not matter for the time."""
-    size, length = recipe.batch.micro_batch or 1, recipe.model.seq_len
-    tokens = [torch.randint(0, 256, (size, length + 1)) for _ in range(recipe.batch.accumulation or 1)]
-    return [
-        MicroBatch(tokens=each[:, :-1].clone(), labels=each[:, 1:].clone(), weights=torch.ones(size, length))
-        for each in tokens
-    ]
-
-
-def timed(call: Callable[[], object]) -> float:
-    """Seconds until every rank is done."""
-    dist.barrier()
-    started_s = time.perf_counter()
-    call()
-    dist.barrier()
-    return time.perf_counter() - started_s
 
 
 def measure(name: str, overrides: tuple[str, ...], steps: int) -> dict[str, object]:
@@ -88,25 +64,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    if "RANK" not in os.environ:
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
-        rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        raise SystemExit(subprocess.call([*command, *rendezvous, *sys.argv], env=environment))
+    start_ranks(RANKS)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     layouts = [measure(name, overrides, options.steps) for name, overrides in LAYOUTS.items()]
     rank = dist.get_rank()
     dist.destroy_process_group()
-    if rank != 0:
-        return
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    figures = {"layouts": layouts, "torch": torch.__version__, "commit": commit or None}
-    text = json.dumps(figures, indent=2) + "\n"
-    sys.stdout.write(text)
-    if options.output is not None:
-        options.output.write_text(text, encoding="utf-8")
+    if rank == 0:
+        publish({"layouts": layouts}, options.output)
 
 
 if __name__ == "__main__":

@@ -9,19 +9,14 @@ FSDP2, torch's `PipelineStage` under `Schedule1F1B`, AdamW over DTensors, clippi
 
 import argparse
 import functools
-import json
 import math
-import os
 import statistics
-import subprocess
-import sys
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from steps import batches_of, publish, start_ranks, timed
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -121,27 +116,6 @@ class HandLoop:
         self.adamw.zero_grad()
 
 
-def batches_of(recipe: Recipe) -> list[MicroBatch]:
-    """Random tokens; their values do not matter for the time."""
-    size, length = recipe.batch.micro_batch or 1, recipe.model.seq_len
-    out = []
-    for _ in range(recipe.batch.accumulation or 1):
-        tokens = torch.randint(0, 256, (size, length + 1))
-        out.append(
-            MicroBatch(tokens=tokens[:, :-1].clone(), labels=tokens[:, 1:].clone(), weights=torch.ones(size, length))
-        )
-    return out
-
-
-def timed(call: Callable[[], object]) -> float:
-    """Seconds until every rank is done."""
-    dist.barrier()
-    started_s = time.perf_counter()
-    call()
-    dist.barrier()
-    return time.perf_counter() - started_s
-
-
 def measure(steps: int) -> dict[str, object] | None:
     """On rank 0 the figures, elsewhere None."""
     warnings.simplefilter("ignore")
@@ -177,7 +151,6 @@ def measure(steps: int) -> dict[str, object] | None:
         "ratio_min": min(ratios),
         "ratio_max": max(ratios),
         "overhead_percent": 100 * (statistics.median(ratios) - 1),
-        "torch": torch.__version__,
     }
 
 
@@ -187,22 +160,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    if "RANK" not in os.environ:
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
-        rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        raise SystemExit(subprocess.call([*command, *rendezvous, *sys.argv], env=environment))
+    start_ranks(RANKS)
     figures = measure(options.steps)
     if figures is not None:
-        commit = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout.strip()
-        figures["commit"] = commit or None
-        text = json.dumps(figures, indent=2)
-        print(text)
-        if options.output is not None:
-            options.output.parent.mkdir(parents=True, exist_ok=True)
-            options.output.write_text(text + "\n", encoding="utf-8")
+        publish(figures, options.output)
 
 
 if __name__ == "__main__":

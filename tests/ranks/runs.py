@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from emberward.data import open_tokenizer, prepare
-from emberward.recipe import load_recipe, resolve, write_resolved
+from emberward.data import open_tokenizer
+from emberward.recipe import load_recipe, resolve
+from emberward.report import RunFolder
+from emberward.runs import Start, begin, prepare_data
 
 SMALL = (
     "model.num_layers=2",
@@ -34,19 +36,15 @@ def write_text(folder: Path, num_files: int = 12) -> Path:
 def make_run(path: Path, num_ranks: int, *overrides: str, text: Path) -> Path:
     """A run's folder that ranks can start on; `text` is its training data."""
     path.mkdir(parents=True)
-    loaded = load_recipe("bloom_tiny", [*SMALL, f"data.train={text}", "data.held_out=0.2", *overrides])
-    recipe = loaded.recipe
-    resolved = resolve(loaded, num_ranks=num_ranks, tokenizer_size=open_tokenizer(recipe.data.tokenizer).size)
-    manifest = prepare(
-        train=[(source.path, source.weight, source.name) for source in recipe.data.train],
-        evaluation=[(source.path, source.weight, source.name) for source in recipe.evaluation.sets],
-        tokenizer=recipe.data.tokenizer,
-        held_out=recipe.data.held_out,
-        cache=text.parent / "cache",
-        progress=None,
+    data = (f"data.train={text}", "data.held_out=0.2", f"data.cache={text.parent / 'cache'}")
+    loaded = load_recipe("bloom_tiny", [*SMALL, *data, *overrides])
+    tokenizer = open_tokenizer(loaded.recipe.data.tokenizer)
+    resolved = resolve(loaded, num_ranks=num_ranks, tokenizer_size=tokenizer.size)
+    begin(
+        Start(folder=RunFolder(path=path), is_resume=False, why="a test's run"),
+        resolved,
+        prepare_data(resolved.recipe, progress=None).path,
     )
-    write_resolved(resolved, path / "config.resolved.yaml")
-    (path / "data.json").write_text(json.dumps({"manifest": str(manifest.path)}), encoding="utf-8")
     return path
 
 
