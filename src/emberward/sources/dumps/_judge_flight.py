@@ -123,8 +123,8 @@ class FlightJudge:
         """Most ranks wait in no recorded call, and few for them, or few left a dump: either side may be the odd one."""
         return hang_finding(
             "H107",
-            f"cannot tell: {waits(victims)} in a call that {ranks_text(ranks)} did not make; the dumps do not tell which "
-            "side is odd",
+            f"cannot tell: {waits(victims)} in a call that {ranks_text(ranks)} did not make; the dumps do not tell "
+            "which side is odd",
             kind=Kind.HANG,
             cause=Cause.UNKNOWN,
             certainty=Certainty.UNKNOWN,
