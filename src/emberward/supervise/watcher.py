@@ -83,6 +83,7 @@ def main(folder: Path, node: Node | None) -> int:
             report = agent.step(report, ranks=ranks, facts=watcher.facts, steps=watcher.steps())
         os.write(1, line_of(report, told_elsewhere=() if agent is None else agent.told_elsewhere))
         told.wait(max(POLL_S - (time.monotonic() - began_s), 0.0))
+    watcher.close()
     if agent is not None:
         agent.leave()
     return 0

@@ -100,6 +100,7 @@ class Watcher:
         self._notice_s: dict[int, float] = {}
         self._num_alive: int | None = None
         self._stragglers = StragglerWatch(line_of=self._line_of, sample=sample)
+        self._is_closed = False
         self._skew = SkewWatch()
         self._past: tuple[Finding, ...] = ()
         """Findings about steps that were slow and are not any more."""
@@ -165,8 +166,13 @@ class Watcher:
         except Exception as error:  # noqa: BLE001 (as in `poll`)
             return WatchReport(findings=self._new((failed_finding(error),)))
 
-    def _end(self, exits: Mapping[int, int] | None) -> WatchReport:
+    def close(self) -> None:
+        """Ends what is under way beside the polls; steps are not judged any more."""
+        self._is_closed = True
         self._stragglers.close()
+
+    def _end(self, exits: Mapping[int, int] | None) -> WatchReport:
+        self.close()
         views = self._read(self.ring_folder, None)
         look = self._take(views)
         # Processes that have ended do not move: one look at them is as good as two.
@@ -292,6 +298,8 @@ class Watcher:
 
     def _slow(self, views: Mapping[int, RingView], now_s: float) -> tuple[Finding, ...]:
         """What is new about ranks that are waited for; what holds no more is kept for this poll's report."""
+        if self._is_closed:
+            return ()
         late, self._past = self._stragglers.poll(views, now_s=now_s)
         return late
 
