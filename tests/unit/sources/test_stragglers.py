@@ -182,6 +182,20 @@ def test_below_ddp_all_of_backward_counts_as_waiting():
     ]  # fmt: skip
 
 
+def test_steps_of_whose_calls_a_view_tells_nothing_are_left_out():
+    """Marks reach further back than the calls that were read."""
+    marks = tuple(
+        Mark(number=step + 1, kind=MarkKind.STEP, step=step, name=None, site=None, thread=0,
+             began_ns=200 * step * MS, ended_ns=200 * (step + 1) * MS)
+        for step in range(30)
+    )  # fmt: skip
+    late = calls(0, [150.0] * 10, first=21)
+    times = own_times(view(0, late, marks=marks))
+    assert [step.number for step in times.steps] == list(range(21, 30))
+    assert {round(step.own_s, 3) for step in times.steps} == {0.15}
+    assert [step.number for step in own_times(view(0, late, marks=marks), after=27).steps] == [28, 29]
+
+
 RAW = """\
 thread (77): MainThread;<module> (/job/train.py:9);step (/job/train.py:31) 12
 thread (77): MainThread;step (/job/train.py:20);all_reduce (/x/site-packages/torch/distributed/distributed_c10d.py:9) 30

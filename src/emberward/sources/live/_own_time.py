@@ -9,6 +9,7 @@ the whole of backward counts as waiting. So a rank whose backward alone is slow 
 Ranks are compared that make the same calls: the stages of a pipeline do different work by plan.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,8 +45,8 @@ class OwnTimes:
     program: tuple[tuple[str, int], ...]
 
 
-def own_times(view: RingView) -> OwnTimes:
-    """The rank's own part of each step that the view holds whole. See [Note: own time]."""
+def own_times(view: RingView, *, after: int | None = None) -> OwnTimes:
+    """The rank's own part of each step that the view holds whole, of those after step `after`. See [Note: own time]."""
     events = [e for e in view.events if e.lane.kind is LaneKind.HOST and e.lane.index == 0]
     spans = _merged([*_calls(events), *_hidden(view)])
     moments = [m for m in view.marks if m.kind is MarkKind.STEP and m.step is not None and m.ended_ns is not None]
@@ -54,13 +55,18 @@ def own_times(view: RingView) -> OwnTimes:
         bounds = [(m.step, m.began_ns, m.ended_ns) for m in moments if m.step is not None and m.ended_ns is not None]
     else:
         bounds = list(_rounds(view, events))
+    # Steps that began before the first call of the view made calls of which it tells nothing.
     first = min((e.issued_ns for e in events if e.issued_ns is not None), default=0)
-    whole = [(n, low, high) for n, low, high in bounds if high > low and (low >= first or view.is_complete)]
-    if not events:
-        whole = [(number, low, high) for number, low, high in bounds if high > low]
+    ends = [end for _, end in spans]
     steps = []
-    for number, low, high in whole:
-        inside = sum(min(end, high) - max(begin, low) for begin, end in spans if begin < high and end > low)
+    for number, low, high in bounds:
+        if high <= low or low < first or (after is not None and number <= after):
+            continue
+        inside = 0
+        for begin, end in spans[bisect_right(ends, low) :]:
+            if begin >= high:
+                break
+            inside += min(end, high) - max(begin, low)
         steps.append(
             OwnStep(
                 number=number,

@@ -128,8 +128,9 @@ class StragglerWatch:
 
     def _take(self, views: Mapping[int, RingView]) -> None:
         for rank, view in views.items():
-            times = own_times(view)
             pid = view.pid or 0
+            kept = self._ranks.get(rank) if self._pids.get(rank) == pid else None
+            times = own_times(view, after=None if kept is None or not kept.own_s else max(kept.own_s))
             if self._pids.get(rank) != pid or (times.is_by_step and not self._is_by_step):
                 self._start_anew(rank, pid, is_by_step=times.is_by_step)
             if times.is_by_step != self._is_by_step or not times.steps:
