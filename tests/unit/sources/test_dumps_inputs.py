@@ -265,6 +265,32 @@ def test_h160_two_attempts_in_one_folder_judge_the_newer(tmp_path: Path) -> None
     assert [finding.severity for finding in findings if finding.code == "H160"] == [Severity.NOTICE] * 4
 
 
+def test_stacks_of_an_earlier_process_of_a_rank_are_left_out(tmp_path: Path) -> None:
+    for attempt, (bad, pid) in enumerate(((1, 500), (2, 700))):
+        folder = tmp_path / f"try{attempt}"
+        folder.mkdir()
+        for rank in range(4):
+            text = spy_text(2 if rank == bad else 0).replace("100", str(pid + rank)).replace("102", str(pid + rank))
+            (folder / f"rank_{rank}.txt").write_text(text)
+            os.utime(folder / f"rank_{rank}.txt", (attempt * 600, attempt * 600))
+    (explained,) = explain_paths([tmp_path]).explanations
+    assert (explained.verdict.culprit_ranks, explained.num_ranks) == ((2,), 4)
+    assert "rank 2 has stacks of two processes; the newer, rank_2.txt, is judged" in explained.verdict.evidence
+
+
+def test_two_archives_are_two_incidents_that_are_compared(tmp_path: Path) -> None:
+    for name, bad, later in (("monday", 1, 0), ("thursday", 2, HOUR_NS)):
+        folder = write(tmp_path / name, job(30, bad, later_ns=later))
+        with tarfile.open(tmp_path / f"{name}.tgz", "w:gz") as archive:
+            archive.add(folder, "dumps")
+    result = explain_paths([tmp_path / "monday.tgz", tmp_path / "thursday.tgz"])
+    assert [explained.verdict.culprit_ranks for explained in result.explanations] == [(1,), (2,)]
+    assert result.comparisons[0].message.endswith(
+        "the same call was not reached, by other ranks; without their stacks the line is not known"
+    )
+    assert "operation all_reduce of 8 Float and all_reduce of 8 Float" in result.comparisons[0].evidence
+
+
 @pytest.mark.parametrize("away", [2, 3])
 def test_h160_a_wrong_clock_is_not_another_run(away: int, tmp_path: Path) -> None:
     dumps = job(40, 2)

@@ -132,6 +132,8 @@ def compare_incidents(left: Explanation, right: Explanation) -> Finding:
         text = "the same place in the program on other ranks: look at the program, not at a machine"
     elif "rank" in same:
         text = "the same rank at another place: look at its host and device"
+    elif "operation" in same and a.site is None and b.site is None:
+        text = "the same call was not reached, by other ranks; without their stacks the line is not known"
     else:
         text = "two different incidents"
     return hang_finding(

@@ -24,7 +24,7 @@ from emberward.sources.dumps._names import host_of_name, rank_of_dump, rank_of_l
 from emberward.sources.dumps._prefix import Stream, streams
 from emberward.sources.dumps._ras import looks_like_ras_json, looks_like_ras_text, read_ras_json, read_ras_text
 from emberward.sources.dumps._ring import is_echo, ring_flight
-from emberward.sources.dumps._runs import choose, other_run_finding
+from emberward.sources.dumps._runs import choose, newest_stacks, other_run_finding
 from emberward.sources.dumps._stack_text import (
     StackDocument,
     looks_like_stacks,
@@ -65,6 +65,7 @@ class Gatherer:
         self._num_unnamed = 0
         self._shown: dict[Path, str] = {}
         self._dumps: dict[int, list[RankFlight]] = {}
+        self._written_ns: dict[str, int] = {}
         self._rank_of_pid: dict[int, int] = {}
 
     def add(self, path: Path, *, is_named: bool, shown: str | None = None) -> None:
@@ -139,6 +140,7 @@ class Gatherer:
 
     def _content(self, path: Path, content: Content) -> bool:
         data, mtime_ns = content.data, content.mtime_ns
+        self._written_ns[self._shown.get(path, str(path))] = mtime_ns
         head = data[:64].lstrip()
         if data.startswith(RING_MAGIC):
             self._ring(path, mtime_ns)
@@ -368,7 +370,9 @@ class Gatherer:
             else process
             for process in evidence.stacks
         ]
-        evidence.stacks = _once([_ranked(process, owner) for process in evidence.stacks])
+        stacks = _once([_ranked(process, owner) for process in evidence.stacks])
+        evidence.stacks, notes = newest_stacks(stacks, self._written_ns)
+        evidence.notes += notes
         return evidence
 
 

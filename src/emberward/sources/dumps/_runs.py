@@ -7,6 +7,7 @@ its count of calls disagrees too: nobody gets further than one open call past a 
 the times and not the counts.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from statistics import median_low
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps._flight import GroupName, RankFlight
+from emberward.sources.dumps._frames import ProcessStacks
 from emberward.sources.dumps._say import NS, hang_finding
 
 COUNT_SLACK = 2
@@ -121,6 +123,28 @@ def _better(left: RankFlight, right: RankFlight, notes: list[str]) -> RankFlight
         "frames" in part.entries[-1] for part in right.groups.values() if part.entries
     )
     return right if has_stacks else left
+
+
+def newest_stacks(
+    stacks: Sequence[ProcessStacks], written_ns: Mapping[str, int]
+) -> tuple[list[ProcessStacks], tuple[str, ...]]:
+    """(the stacks without those of a rank's earlier process, a line for each rank of which some were left out).
+
+    `written_ns`: when each file was written. Children of a process that is left out go with it.
+    """
+    files: dict[int, dict[int, str]] = defaultdict(dict)
+    for process in stacks:
+        if process.rank is not None and process.pid is not None:
+            files[process.rank].setdefault(process.pid, process.path)
+    old: set[int] = set()
+    notes = []
+    for rank, by_pid in sorted(files.items()):
+        if len(set(by_pid.values())) > 1:
+            newest = max(by_pid, key=lambda pid: (written_ns.get(by_pid[pid], 0), by_pid[pid]))
+            old |= by_pid.keys() - {newest}
+            notes.append(f"rank {rank} has stacks of two processes; the newer, {Path(by_pid[newest]).name}, is judged")
+    kept = [process for process in stacks if process.pid not in old and process.parent_pid not in old]
+    return (kept, tuple(notes)) if old else (list(stacks), ())
 
 
 def other_run_finding(flight: RankFlight, *, shown: str, is_judged: bool) -> Finding:
