@@ -10,7 +10,7 @@ from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, ra
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import Frame, source_lines
-from emberward.sources.live import Look, ProcessState, RankLook, RingFacts, WaitingIn, judge_looks
+from emberward.sources.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn, judge_looks
 
 GONE = ProcessState.GONE
 LOST = "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7"
@@ -136,16 +136,12 @@ def tell(rank):
 """
 
 
-def aborted(path: Path, *, line: int, other: int, num_calls: int = 1) -> tuple[Look, dict[int, int]]:
+def aborted(path: Path, *, line: int, other: int, is_new: bool = True) -> tuple[Look, dict[int, int]]:
     """Rank 1 aborted in an all-reduce at `line`; rank 0 lost its connection at line `other`, below Python."""
-    rows = [entry(seq, line=line, done=seq < num_calls) for seq in range(1, num_calls + 1)]
-    for row in rows:
-        row["frames"] = [{"name": "train", "filename": str(path), "line": line}]
     facts = ring(num_done=0, is_inside=False, world=2)
-    status = {"0": {"last_enqueued_collective": num_calls, "last_completed_collective": num_calls - 1}}
-    mine = replace(facts, flight={**facts.flight, "entries": rows, "pg_status": status}, blocked_record=num_calls)
+    call = OpenCall(text="all_reduce of 8 float32", function="train", file=str(path), line=line, is_new=is_new)
     lost = replace(facts, moments=(moment("exception", LOST, f"{path.name}:{other}"),))
-    ranks = (rank_look(0, None, lost, state=GONE), rank_look(1, None, mine, state=GONE))
+    ranks = (rank_look(0, None, lost, state=GONE), rank_look(1, None, replace(facts, open_call=call), state=GONE))
     return look(*ranks), {0: 1, 1: -signal.SIGABRT}
 
 
@@ -175,7 +171,7 @@ def test_an_abort_in_a_call_that_nobody_made_before_is_one_too_many(program):
 
 
 def test_an_abort_in_a_call_that_is_made_in_every_round_accuses_nobody_of_it(program):
-    seen, exits = aborted(program, line=10, other=4, num_calls=5)
+    seen, exits = aborted(program, line=10, other=4, is_new=False)
     assert [f.code for f in judge_looks(seen, seen, line_of=source_lines([]), exits=exits)] == ["H105"]
 
 

@@ -8,13 +8,12 @@ from emberward.sources.dumps._compare import advanced_ranks, compare_incidents, 
 from emberward.sources.dumps._creation import creation_findings, is_creating
 from emberward.sources.dumps._evidence import Death, Evidence
 from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
-from emberward.sources.dumps._flight import Call, DumpFormatError, FlightReader, RankFlight, op_of
+from emberward.sources.dumps._flight import DumpFormatError, FlightReader, RankFlight, op_of
 from emberward.sources.dumps._frames import Frame, ProcessStacks, StackSource, ThreadStack, short_path, user_frame
 from emberward.sources.dumps._gather import gather
 from emberward.sources.dumps._judge import Explanation, judge
 from emberward.sources.dumps._judge_flight import stuck_worker
 from emberward.sources.dumps._names import host_of_name, rank_of_name
-from emberward.sources.dumps._order import history
 from emberward.sources.dumps._program import left_the_loop
 from emberward.sources.dumps._ring import is_echo, ring_flight, ring_group_name
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb, waits
@@ -25,7 +24,6 @@ from emberward.sources.dumps._waits import STUCK, WAITING, LineOf, Reading, Stac
 __all__ = [
     "STUCK",
     "WAITING",
-    "Call",
     "Death",
     "DumpFormatError",
     "Evidence",
@@ -49,7 +47,6 @@ __all__ = [
     "flight_trace",
     "gather",
     "hang_finding",
-    "history",
     "host_of_name",
     "is_creating",
     "is_echo",

@@ -124,8 +124,8 @@ def line_of_call(text: str, *, called: str, beside: int) -> int | None:
     around = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and _covers(n, beside)]
     home: ast.AST = max(around, key=lambda f: f.lineno, default=tree)
     calls = [n for n in ast.walk(home) if isinstance(n, ast.Call)]
-    names = {n.lineno: n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "") for n in calls}
-    return next((line for line, name in sorted(names.items()) if name == called and line != beside), None)
+    names = [(n.lineno, n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")) for n in calls]
+    return min((line for line, name in names if name == called and line != beside), default=None)
 
 
 def handler_around(text: str, line: int) -> int | None:

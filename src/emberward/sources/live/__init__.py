@@ -9,7 +9,7 @@ from emberward.sources.live._explain import LiveExplanation, explain_pids
 from emberward.sources.live._find import FoundJob, FoundRank, find_job
 from emberward.sources.live._judge import judge_looks
 from emberward.sources.live._limits import Limits, limits_of
-from emberward.sources.live._look import Look, Moment, RankLook, RingFacts, join_looks
+from emberward.sources.live._look import Look, Moment, OpenCall, RankLook, RingFacts, join_looks
 from emberward.sources.live._process import (
     ProcessFacts,
     ProcessState,
@@ -31,6 +31,7 @@ __all__ = [
     "LiveExplanation",
     "Look",
     "Moment",
+    "OpenCall",
     "ProcessFacts",
     "ProcessState",
     "RankLook",

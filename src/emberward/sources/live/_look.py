@@ -1,7 +1,7 @@
 """One look at a job: what each rank's ring, processes and stacks said at one moment. Plain data, for other hosts."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from emberward.events import Stage
@@ -21,6 +21,17 @@ class Moment:
     text: str | None
     site: str | None
     age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCall:
+    """The collective that a rank's program made in Python and has not returned from. `is_new`: made nowhere before."""
+
+    text: str
+    function: str
+    file: str
+    line: int
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +60,7 @@ class RingFacts:
     creating: str | None = None
     creating_ranks: tuple[int, ...] = ()
     blocked_record: int | None = None
+    open_call: OpenCall | None = None
     problems: tuple[str, ...] = ()
 
     def moment(self, kind: str) -> Moment | None:
@@ -208,6 +220,7 @@ def _ring_json(ring: RingFacts) -> dict[str, Any]:
         "stage": None if ring.stage is None else ring.stage.value,
         "open_marks": list(ring.open_marks),
         "groups_made": list(ring.groups_made),
+        "open_call": None if ring.open_call is None else asdict(ring.open_call),
         "creating_ranks": list(ring.creating_ranks),
         "problems": list(ring.problems),
         "moments": [[m.kind, m.text, m.site, m.age_s] for m in ring.moments],
@@ -221,6 +234,7 @@ def _ring_from(data: Mapping[str, Any]) -> RingFacts:
         stage=None if data["stage"] is None else Stage(data["stage"]),
         open_marks=tuple(data["open_marks"]),
         groups_made=tuple(data["groups_made"]),
+        open_call=None if data.get("open_call") is None else OpenCall(**data["open_call"]),
         creating_ranks=tuple(data["creating_ranks"]),
         problems=tuple(data["problems"]),
         moments=tuple(Moment(kind=kind, text=text, site=site, age_s=age) for kind, text, site, age in data["moments"]),

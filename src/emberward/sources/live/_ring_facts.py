@@ -1,9 +1,9 @@
 """What the judge of live jobs needs of a ring."""
 
-from emberward.events import GroupCreate, LaneKind, Site, Wait
+from emberward.events import Collective, GroupCreate, LaneKind, Site, Wait
 from emberward.sources.dumps import ring_flight, ring_group_name, short_path
 from emberward.sources.live._limits import limits_of
-from emberward.sources.live._look import Moment, RingFacts
+from emberward.sources.live._look import Moment, OpenCall, RingFacts
 from emberward.sources.ring import MarkKind, RingView
 
 _MOMENTS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED, MarkKind.DATA_END})
@@ -42,6 +42,7 @@ def ring_facts(view: RingView) -> RingFacts:
         creating=None if last is None else _site(last.site),
         creating_ranks=last.body.group.ranks if last is not None and isinstance(last.body, GroupCreate) else (),
         blocked_record=_blocked(view),
+        open_call=_open_call(view),
         problems=view.problems[-8:],
     )
 
@@ -64,3 +65,19 @@ def _blocked(view: RingView) -> int | None:
             return view.numbers.get(event.body.on)
         return view.numbers.get(event.ref)
     return None
+
+
+def _open_call(view: RingView) -> OpenCall | None:
+    """The newest collective that was made in Python and is open; None when there is none, or no line of it."""
+    calls = [event for event in view.events if isinstance(event.body, Collective)]
+    last = calls[-1] if calls else None
+    if last is None or last.completed_ns is not None or last.site is None or not isinstance(last.body, Collective):
+        return None
+    body = last.body
+    return OpenCall(
+        text=f"{body.op.value}{'' if body.numel is None else f' of {body.numel}'} {body.dtype}",
+        function=last.site.function or "?",
+        file=last.site.file,
+        line=last.site.line,
+        is_new=all(call.site != last.site for call in calls[:-1]),
+    )
