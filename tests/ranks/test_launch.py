@@ -40,13 +40,14 @@ def command(name: str, *more: str) -> list[str]:
 class Started:
     """The program, running. Its own session, as under a terminal that sends Ctrl-C to it alone."""
 
-    def __init__(self, place, *arguments: str) -> None:
+    def __init__(self, place, *arguments: str, **environment: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "emberward", *arguments],
             cwd=place,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={**os.environ, **environment},
             start_new_session=True,
         )
 
@@ -112,8 +113,8 @@ def test_one_rank_is_proved_before_it_starts(place):
     options = [*SMALL, "data.train=text", "data.held_out=0.2", "--ranks", "1", "--dry", "--json"]
     said = emberward("train", "bloom_tiny", *options, cwd=place)
     assert (said.code, said.document["findings"]) == (0, []), said.err
-    assert "1 ranks instead of the recipe's 8: layout.dp=1 layout.tp=1 layout.pp=1" in said.err
-    assert "proved: every call of every rank ends (1 ranks, 1 run dry" in said.err
+    assert "1 rank instead of the recipe's 8: layout.dp=1 layout.tp=1 layout.pp=1" in said.err
+    assert "proved: every call of every rank ends (1 rank, 1 run dry" in said.err
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ def test_a_second_start_after_the_end_begins_a_new_run_and_says_so(straight, pla
 
 
 def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(straight, place, wait_until):
-    started = Started(place, *command("killed"))
+    started = Started(place, *command("killed"), PYTHONPROFILEIMPORTTIME="1")
     wait_for_step(started, place, "killed", SAVE_EVERY + 5, wait_until)
     path = folder_of(place, "killed")
     pid = json.loads((path / "ranks" / "rank00001.json").read_text())["pid"]
@@ -162,6 +163,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
     assert time.monotonic() - began_s < SECONDS_TO_NOTICE
     assert code == 1
     assert using(path) == []
+    check_what_was_imported((path / "logs" / "rank00001.log").read_text())
     box = out[out.index("╭─") :].splitlines()
     assert box[0] == "╭─ L102 rank 1 died first: killed by SIGKILL"
     assert box[1].endswith(f"   pid {pid}   pp1 dp0 tp0   exit code -9")
@@ -193,6 +195,14 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
     ]
     assert diary[1]["saved_step"] == diary[2]["saved_step"] == done // SAVE_EVERY * SAVE_EVERY
     assert 0 < diary[1]["hours_lost"] < diary[1]["hours"]
+
+
+def check_what_was_imported(log: str) -> None:
+    """A rank without dp and tp pays for no part of torch that cuts parameters, nor for the compiler."""
+    lines = [line for line in log.splitlines() if line.startswith("import time:")]
+    modules = {line.rpartition("|")[2].strip() for line in lines}
+    assert {"torch", "emberward.engine"} <= modules
+    assert not {"torch.distributed.fsdp", "torch.distributed.tensor", "torch._dynamo", "sympy"} & modules
 
 
 def test_a_stopped_rank_is_named_ended_and_resumed_by_itself_bitwise(straight, place, wait_until):
