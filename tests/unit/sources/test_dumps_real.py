@@ -1,6 +1,8 @@
 """Verdicts on real dumps: jobs of others, and 17 small programs that were made to hang."""
 
 import os
+import random
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,23 @@ def test_dumps_and_stacks_together_name_who_why_and_where(name: str) -> None:
         assert truth["line"] in program_line(finding.site)
     assert finding.code in CATALOGUE
     assert finding.next
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_part_of_the_dumps_names_no_innocent(name: str) -> None:
+    """Every part of the four dumps: the culprit, or nobody."""
+    truth, files = about(name), sorted((HANGS / name).glob("rank_*"))
+    for size in range(1, len(files)):
+        for some in combinations(files, size):
+            assert set(verdict_of(*some).culprit_ranks) <= set(truth["culprit_ranks"]), [p.name for p in some]
+
+
+def test_a_part_of_a_megatron_jobs_dumps_names_no_innocent() -> None:
+    files = sorted(path for path in (DATA / "flight_recorder_nccl").iterdir() if not path.suffix)
+    rng = random.Random(5)
+    for _ in range(30):
+        some = rng.sample(files, rng.randrange(1, len(files)))
+        assert set(verdict_of(*some).culprit_ranks) <= {10, 15}, sorted(path.name for path in some)
 
 
 def dumped_at(folder: Path, target: Path, *, seconds_after: float) -> Path:
