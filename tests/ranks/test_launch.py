@@ -234,8 +234,10 @@ def test_interrupted_and_terminated_runs_save_and_leave_nothing_behind(place, wa
     wait_for_step(started, place, "stopped", 5, wait_until)
     path = folder_of(place, "stopped")
     assert len(using(path)) >= 3
-    second = emberward(*command("stopped", *endless, "--json"), cwd=place)
+    before = (path / "config.resolved.yaml").read_bytes()
+    second = emberward(*command("stopped", *endless, "save.keep=9", "--json"), cwd=place)
     assert (second.code, second.document["findings"][0]["code"]) == (2, "C111")
+    assert (path / "config.resolved.yaml").read_bytes() == before, "a start that is refused changes nothing"
     started.process.send_signal(signal.SIGINT)
     code, out, _ = started.end()
     assert code == 130

@@ -1,5 +1,6 @@
 """``emberward train``: from a recipe's name to the summary of a run."""
 
+import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -51,6 +52,7 @@ from emberward.supervise import (
     absolute,
     agent_command,
     decide_restart,
+    hold_lock,
     launch,
     newest_save,
 )
@@ -125,12 +127,15 @@ def train(options: TrainOptions, screen: Screen) -> int:
         screen.say(begins)
     screen.say(f"folder {start.folder.path}")
     assert manifest.path is not None
-    begin(start, resolved, manifest.path)
-    if options.is_checked:
-        if certificate is not None:
-            write_json(start.folder.certificate, certificate.to_json())
-        write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
-    keep_page(page, resolved, start.folder)
+    start.folder.path.mkdir(parents=True, exist_ok=True)
+    # Not before it is known that nobody runs here: a start that is refused must leave a running run as it is.
+    with hold_lock(start.folder, launcher_pid=os.getpid()):
+        begin(start, resolved, manifest.path)
+        if options.is_checked:
+            if certificate is not None:
+                write_json(start.folder.certificate, certificate.to_json())
+            write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
+        keep_page(page, resolved, start.folder)
     first_steps = FirstSteps(page, resolved, start.folder, screen)
     result = _launch_again(start, resolved, options, screen, first_steps)
     first_steps.say()
