@@ -5,10 +5,11 @@
 A chain is one `emberward train --restarts N` of a small recipe whose attempts are broken one after the other, each in
 another way or in another rank, at a step that the seed draws, once the attempt has saved something new. A case costs
 one restart so, and is judged alone: what the attempt's end says, how long until its end and until the next attempt's
-first step, whether the curve up to the next fault is that of a run that nobody broke, and which of the attempt's
-processes live on. Cases of full disks have a chain of their own, on a tmpfs that only root may make. A chain that is
-given up is begun again by hand for the cases that are left, and its case counts as not resumed. The faults inside a
-process come from a sitecustomize of its own, which the recorder's chains.
+first step, which of the attempt's processes live on, and whether the curve up to its fault is that of a run that nobody
+broke; what comes after the fault is the next case's, and the whole curve the chain's. Cases of full disks have a chain
+of their own, on a tmpfs that only root may make. A chain that is given up is begun again by hand for the cases that are
+left, and its case counts as not resumed. The faults inside a process come from a sitecustomize of its own, which the
+recorder's chains.
 
 The output is written after each case. Cases that it holds already are not run again unless they failed: a row names the
 commit at which it was run.
