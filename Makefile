@@ -53,6 +53,8 @@ campaign: setup
 	$(VENV)/bin/python benchmarks/certificate_overhead.py --output docs/measured/certificate_overhead.json
 	$(VENV)/bin/python tools/campaign_supervise.py --output docs/measured/supervise.json
 	$(VENV)/bin/python benchmarks/run_overhead.py --output docs/measured/run_overhead.json
+	$(VENV)/bin/python tools/campaign_explain.py
+	$(VENV)/bin/python benchmarks/explain_scale.py --out docs/measured/explain_scale.json
 	$(VENV)/bin/python tools/campaign_drift.py
 	$(VENV)/bin/python tools/campaign_deepspeed.py
 	$(VENV)/bin/python tools/campaign_convert.py
