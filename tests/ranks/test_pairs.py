@@ -11,7 +11,7 @@ import pytest
 from emberward.findings import Severity
 from emberward.sources.attach import attach_environment
 from emberward.sources.ring import MarkKind, find_rings, read_ring
-from ranks.hangs.driver import HOME, HangJob, Nursery, Watched, is_right, watch
+from ranks.hangs.driver import HangJob, Nursery, Watched, is_right, watch
 from ranks.hangs.truth import Truth
 
 TRUTHS = {
@@ -22,6 +22,7 @@ TRUTHS = {
         Truth("leaves_early", "pairs", "crash", (1,), "main_exited", world=2, ends=True),
     )
 }
+CHILD_RAISES = Path(__file__).parent / "strangers" / "child_raises.py"
 ALIKE = "both_in_a_transfer"
 VERDICT_LIMIT_S = 60.0
 RAISED_LIMIT_S = 120.0
@@ -57,19 +58,16 @@ def test_a_message_that_comes_late_is_no_alarm(runs: dict[str, Future[Watched]])
 
 
 def test_an_exception_in_a_child_of_multiprocessing_stands_in_its_ring(tmp_path: Path) -> None:
-    program = HOME / "pairs.py"
     rings = tmp_path / "rings"
     rings.mkdir()
-    code = f"import sys; sys.path.insert(0, {str(HOME)!r}); import pairs; pairs.child_raises(0, 1)"
     environment = attach_environment({"OMP_NUM_THREADS": "1", "RANK": "0"}, ring_folder=rings)
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, timeout=RAISED_LIMIT_S
-    )
-    assert ended.returncode == 1
+    command = [sys.executable, str(CHILD_RAISES), str(tmp_path)]
+    ended = subprocess.run(command, env=environment, capture_output=True, timeout=RAISED_LIMIT_S)
+    assert ended.returncode == 1, ended.stderr
     assert b"KeyError: 'rate'" in ended.stderr
     (view,) = map(read_ring, find_rings(rings))
     raised = [mark for mark in view.marks if mark.kind is MarkKind.EXCEPTION]
     assert [mark.name for mark in raised] == ["KeyError: 'rate'"]
-    line = next(n for n, text in enumerate(program.read_text().splitlines(), 1) if "# raised in a child" in text)
+    line = next(n for n, text in enumerate(CHILD_RAISES.read_text().splitlines(), 1) if "# raised" in text)
     assert raised[0].site is not None
-    assert (Path(raised[0].site.file).name, raised[0].site.line) == ("pairs.py", line)
+    assert (Path(raised[0].site.file).name, raised[0].site.line) == (CHILD_RAISES.name, line)

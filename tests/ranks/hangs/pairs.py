@@ -1,7 +1,6 @@
 """Two ranks, of which none is the majority: what only their own earlier rounds tell, and an end that makes echoes."""
 
 import multiprocessing
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -63,22 +62,6 @@ def both_in_a_transfer(rank, world):
             dist.send(x, dst=1, tag=i)
         else:
             dist.recv(x, src=0, tag=i)
-
-
-def _child(folder):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
-    x = torch.ones(1)
-    dist.all_reduce(x)
-    {"lr": 1.0}["rate"]  # raised in a child of multiprocessing
-
-
-def child_raises(rank, world):
-    """A child of multiprocessing is the rank, as with torch's spawn, and raises: Python's hooks see nothing of it."""
-    say("fault")
-    child = multiprocessing.get_context("spawn").Process(target=_child, args=(str(Path.cwd()),))
-    child.start()
-    child.join()
-    raise SystemExit(child.exitcode)
 
 
 if __name__ == "__main__":

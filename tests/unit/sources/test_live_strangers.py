@@ -10,6 +10,7 @@ from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, ra
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import Frame, source_lines
+from emberward.sources.dumps._program import has_left_loop
 from emberward.sources.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn, judge_looks
 
 GONE = ProcessState.GONE
@@ -265,3 +266,25 @@ def test_the_other_branch_of_a_choice_is_a_different_call_and_none_left_out(tmp_
     ranks = (in_call(0, path, [*usual, gather]), in_call(1, path, [*usual, cast]))
     (finding,) = judge_looks(*twice(*ranks), line_of=source_lines([]))
     assert (finding.cause, finding.culprit_ranks) == (Cause.DIFFERENT_OP, (0,))
+
+
+EPOCHS = """\
+def train(loader, net, optimizer):
+    for epoch in range(9):
+        for batch in loader:
+            net(batch).backward()
+            for parameter in net.parameters():
+                dist.all_reduce(parameter.grad)
+            dist.all_reduce(norm)
+            optimizer.step()
+        dist.all_reduce(seen)
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "now", "has_left"),
+    [(4, 9, True), (6, 9, True), (6, 7, False), (7, 9, True), (9, 9, False), (9, 4, False)],
+    ids=["an epoch", "an epoch, from a loop in it", "a loop in a step", "an epoch's step", "one line", "a next epoch"],
+)
+def test_the_loop_of_an_epoch_is_left_and_one_over_parameters_is_a_part_of_the_step(inside, now, has_left):
+    assert has_left_loop(EPOCHS, inside=inside, now=now) is has_left

@@ -67,8 +67,16 @@ def has_left_loop(text: str, *, inside: int, now: int) -> bool:
 
     if home(inside) is not home(now):
         return False
-    outermost = min(_loops_around(tree, inside), key=lambda loop: loop.lineno, default=None)
-    return outermost is not None and now > (outermost.end_lineno or outermost.lineno)
+    loops = sorted(_loops_around(tree, inside), key=lambda loop: loop.lineno)
+    # Of inner loops only those of whole steps, as in an epoch: one over parameters is a part of the step.
+    counted = [loop for n, loop in enumerate(loops) if n == 0 or _makes_steps(loop)]
+    return any(now > (loop.end_lineno or loop.lineno) for loop in counted)
+
+
+def _makes_steps(loop: ast.stmt) -> bool:
+    """Whether a loop's body trains: it calls ``backward`` or ``step`` of something."""
+    called = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
+    return any(isinstance(func, ast.Attribute) and func.attr in ("backward", "step") for func in called)
 
 
 def _gives_up(handler: ast.ExceptHandler) -> bool:
