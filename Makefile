@@ -46,6 +46,9 @@ campaign: setup
 	$(VENV)/bin/python tools/campaign_resume.py
 	$(VENV)/bin/python tools/campaign_probe.py
 	$(VENV)/bin/python benchmarks/checkpoint_async.py --output docs/measured/checkpoint_async.json
+	$(VENV)/bin/python benchmarks/checkpoint_async.py --ranks 2 --output docs/measured/checkpoint_async_2.json
+	$(VENV)/bin/python benchmarks/checkpoint_speed.py --output docs/measured/checkpoint_speed.json
+	$(VENV)/bin/python tools/campaign_saves.py --output docs/measured/saves.json
 	$(VENV)/bin/python benchmarks/match_scale.py
 	$(VENV)/bin/python benchmarks/match_vs_torch.py --output docs/measured/match_vs_torch.json
 	$(VENV)/bin/python benchmarks/engine_overhead.py --output docs/measured/engine_overhead.json

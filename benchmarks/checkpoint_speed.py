@@ -1,15 +1,22 @@
-"""Save and load of one rank's tensors against torch.save and torch.load, side by side; and what proof costs.
+"""Save and load of one rank's tensors against torch.save and DCP, side by side; what proof costs, and what the disk.
 
-    OMP_NUM_THREADS=1 python benchmarks/checkpoint_speed.py [MEGABYTES] [FOLDER]
+    OMP_NUM_THREADS=1 python benchmarks/checkpoint_speed.py [--megabytes 250] [--folder DIR]
+        [--output docs/measured/checkpoint_speed.json]
 
-Each line is the best and the median of 5 rounds that take turns, in MB/s of tensor data. Loads read from the page
-cache: they compare the programs, not the disk. torch.save does not fsync by itself, so a line of it does.
+Each line is the best and the median of 5 rounds that take turns, in MB/s of tensor data, and the median of processor
+seconds a GB. Loads read from the page cache: they compare the programs, not the disk. torch.save does not fsync by
+itself, so a line of it does. The lines "disk" write and read the bytes without any proof, through the page cache and
+past it: `fsync` is in the writes; what is read back is first dropped from the cache, or read past it.
 """
 
+import argparse
 import hashlib
+import json
+import mmap
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,8 +25,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 
 from emberward.checkpoint import Shard, alone, digest_of, load, save, verify
+from emberward.checkpoint._storage import ALIGN_BYTES, Disk, write_all
+from emberward.recipe import ReadBack
 
 NUM_ROUNDS = 5
 HIDDEN = 1024
@@ -71,45 +82,116 @@ def row_shards(shards: list[Shard], dim: int) -> list[Shard]:
     return wanted
 
 
-def save_ours(shards: list[Shard], shelf: Path) -> None:
+def save_ours(shards: list[Shard], shelf: Path, *, read_back: ReadBack = ReadBack.NONE) -> None:
     """A save of its own step, so that none is replaced."""
     shutil.rmtree(shelf, ignore_errors=True)
-    save(shelf, step=1, shards=shards, meta={}, rank=0, world_size=1, agree=alone)
+    save(shelf, step=1, shards=shards, meta={}, rank=0, world_size=1, agree=alone, read_back=read_back)
 
 
-def main(num_megabytes: int, folder: Path) -> None:
-    """Prints one line for each way."""
-    shards = make_shards(num_megabytes * 1_000_000)
+def disk_write(raw: list[memoryview], path: Path, *, is_direct: bool) -> None:
+    """Writes the bytes and flushes them."""
+    path.unlink(missing_ok=True)
+    file = Disk(is_direct=is_direct).create(path)
+    for data in raw:
+        for begin in range(0, len(data), 1 << 20):
+            write_all(file, data[begin : begin + (1 << 20)])
+    file.fsync()
+    file.close()
+
+
+def disk_read(path: Path, *, is_direct: bool) -> None:
+    """Reads the file from the disk."""
+    file = os.open(path, os.O_RDONLY | (os.O_DIRECT if is_direct else 0))
+    if not is_direct:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    buffer, offset = memoryview(mmap.mmap(-1, 4 << 20)), 0
+    while (done := os.preadv(file, [buffer], offset)) > 0 and done % ALIGN_BYTES == 0:
+        offset += done
+    os.close(file)
+
+
+def dcp_save(shards: list[Shard], folder: Path) -> None:
+    """What torch's distributed checkpoint does, into an empty folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    dcp.save({shard.name: shard.tensor for shard in shards}, checkpoint_id=folder)
+
+
+def ways_of(shards: list[Shard], folder: Path) -> dict[str, tuple[int, Callable[[], object]]]:
+    """Each way with the bytes that it moves."""
     num_bytes = sum(shard.tensor.nbytes for shard in shards)
     shelf, plain = folder / "checkpoints", folder / "plain.pt"
-    whole = shelf / "step-00000001"
+    whole, rank_file = shelf / "step-00000001", folder / "rank-00000.safetensors"
     rows, columns = row_shards(shards, 0), row_shards(shards, 1)
     raw = [shard.tensor.view(torch.uint8).numpy().reshape(-1).data for shard in shards]
-    ways: dict[str, tuple[int, Callable[[], object]]] = {
-        "save  emberward (crc, digest, fsync)": (num_bytes, lambda: save_ours(shards, shelf)),
-        "save  torch.save": (num_bytes, lambda: torch_save(shards, plain, fsync=False)),
-        "save  torch.save + fsync": (num_bytes, lambda: torch_save(shards, plain, fsync=True)),
-        "load  emberward, same boxes": (num_bytes, lambda: load(whole, shards)),
-        "load  torch.load(mmap) + copy": (num_bytes, lambda: torch_load(shards, plain)),
-        "load  emberward, a quarter by rows": (num_bytes // 4, lambda: load(whole, rows)),
-        "load  emberward, a quarter by columns": (num_bytes // 4, lambda: load(whole, columns)),
-        "verify": (num_bytes, lambda: verify(whole)),
-        "digest": (num_bytes, lambda: digest_of(shards)),
-        "crc32": (num_bytes, lambda: [zlib.crc32(data) for data in raw]),
-        "sha256": (num_bytes, lambda: [hashlib.sha256(data).digest() for data in raw]),
-        "blake2b": (num_bytes, lambda: [hashlib.blake2b(data).digest() for data in raw]),
+    state = {shard.name: shard.tensor for shard in shards}
+    all_of: dict[str, Callable[[], object]] = {
+        "save  emberward (crc, digest, fsync)": lambda: save_ours(shards, shelf),
+        "save  emberward, read back": lambda: save_ours(shards, shelf, read_back=ReadBack.FULL),
+        "save  torch.save": lambda: torch_save(shards, plain, fsync=False),
+        "save  torch.save + fsync": lambda: torch_save(shards, plain, fsync=True),
+        "save  DCP": lambda: dcp_save(shards, folder / "dcp"),
+        "load  emberward, same boxes": lambda: load(whole, shards),
+        "load  torch.load(mmap) + copy": lambda: torch_load(shards, plain),
+        "load  DCP": lambda: dcp.load(state, checkpoint_id=folder / "dcp"),
+        "verify": lambda: verify(whole),
+        "digest": lambda: digest_of(shards),
+        "crc32": lambda: [zlib.crc32(data) for data in raw],
+        "sha256": lambda: [hashlib.sha256(data).digest() for data in raw],
+        "blake2b": lambda: [hashlib.blake2b(data).digest() for data in raw],
+        "disk  write, page cache": lambda: disk_write(raw, rank_file, is_direct=False),
+        "disk  read back, page cache": lambda: disk_read(rank_file, is_direct=False),
+        "disk  write, past it": lambda: disk_write(raw, rank_file, is_direct=True),
+        "disk  read back, past it": lambda: disk_read(rank_file, is_direct=True),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(NUM_ROUNDS):
-        for name, (_, way) in ways.items():
-            start_s = time.perf_counter()
-            way()
-            seconds[name].append(time.perf_counter() - start_s)
-    for name, (way_bytes, _) in ways.items():
-        best, middle = (way_bytes / s / 1e6 for s in (min(seconds[name]), statistics.median(seconds[name])))
-        sys.stdout.write(f"{name:40} best {best:6.0f} MB/s   median {middle:6.0f} MB/s\n")
+    quarters: dict[str, Callable[[], object]] = {
+        "load  emberward, a quarter by rows": lambda: load(whole, rows),
+        "load  emberward, a quarter by columns": lambda: load(whole, columns),
+    }
+    return {name: (num_bytes, way) for name, way in all_of.items()} | {
+        name: (num_bytes // 4, way) for name, way in quarters.items()
+    }
+
+
+def main() -> None:
+    """Writes one line for each way, and the figures to the output."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=250)
+    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--output", type=Path, default=None)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    shards = make_shards(options.megabytes * 1_000_000)
+    taken: dict[str, list[tuple[float, float]]] = {}
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        dist.init_process_group("gloo", init_method=f"file://{name}/store", rank=0, world_size=1)
+        ways = ways_of(shards, Path(name))
+        for _ in range(NUM_ROUNDS):
+            for way, (_, run) in ways.items():
+                cpu_s, start_s = time.process_time(), time.perf_counter()
+                run()
+                taken.setdefault(way, []).append((time.perf_counter() - start_s, time.process_time() - cpu_s))
+        dist.destroy_process_group()
+    figures = {}
+    for way, (num_bytes, _) in ways.items():
+        walls, cpus = zip(*taken[way], strict=True)
+        best, middle = (num_bytes / s / 1e6 for s in (min(walls), statistics.median(walls)))
+        cpu = statistics.median(cpus) / num_bytes * 1e9
+        figures[way] = {"best_MB_per_s": best, "median_MB_per_s": middle, "cpu_s_per_GB": cpu}
+        sys.stdout.write(f"{way:40} best {best:6.0f} MB/s   median {middle:6.0f} MB/s   {cpu:5.2f} s a GB\n")
+    if options.output is not None:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
+        result = {
+            "what": "one rank's tensors, one thread of torch; rounds in which all ways take turns",
+            "state_bytes": sum(shard.tensor.nbytes for shard in shards),
+            "rounds": NUM_ROUNDS,
+            "cores": os.cpu_count(),
+            "load_average": os.getloadavg(),
+            "torch": torch.__version__,
+            "commit": commit.strip(),
+            "figures": figures,
+        }
+        options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(dir=sys.argv[2] if len(sys.argv) > 2 else None) as name:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 256, Path(name))
+    main()
