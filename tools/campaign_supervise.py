@@ -41,6 +41,7 @@ STEPS_A_CASE = 7
 MOST_STEPS = 4
 LIMIT_S = 600.0
 DISK_LIMIT_S = 90.0
+STOP_LIMIT_S = 60.0
 POLL_S = 0.05
 FAULTS = ("kill", "stop", "segfault", "memory_error", "thread_exit", "disk_full")
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "segfault": signal.SIGSEGV}
@@ -99,6 +100,22 @@ class Chain:
             path = os.pathsep.join([str(self.place / "inside"), os.environ.get("PYTHONPATH", "")])
             self.process = start(self, PYTHONPATH=path, CAMPAIGN_FAULT=str(self.flag))
             self.num_starts += 1
+
+    def stop(self) -> None:
+        """Ends what still runs of it, in order and then by pid."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        below = tree(self.process)
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_LIMIT_S)
+        self.process.kill()
+        for pid, created in below:
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                if process.create_time() == created:
+                    process.kill()
+        self.process.wait()
 
     @property
     def folder(self) -> Path | None:
@@ -297,10 +314,6 @@ def finish(chain: Chain, straight: list[tuple[Any, ...]]) -> dict[str, Any]:
         "seconds_to_the_end": round(time.monotonic() - began_s, 1),
         "left": using(str(chain.folder)),
     }
-    if code is None:
-        for each in (*psutil.Process(chain.process.pid).children(recursive=True), psutil.Process(chain.process.pid)):
-            with contextlib.suppress(psutil.Error):
-                each.kill()
     return end
 
 
@@ -444,15 +457,17 @@ def run_chain(
     """Runs the cases one after the other in one run, and lets it come to its end."""
     with runs_of(place, name, is_small=name.startswith("disk")) as runs:
         chain = Chain(place=place, ranks=book.ranks, steps=len(straight), name=name, runs=runs)
-        for case in cases:
-            if time.monotonic() > ends_s:
-                break
-            row = run_case(case, chain, straight)
-            book.add(row)
-            if not row["resumed"] and chain.process is not None:
-                log = (place / f"{name}.log").read_text()
-                print(log[-3000:], file=sys.stderr, flush=True)
-        book.add(finish(chain, straight))
+        try:
+            for case in cases:
+                if time.monotonic() > ends_s:
+                    return
+                row = run_case(case, chain, straight)
+                book.add(row)
+                if not row["resumed"]:
+                    print((place / f"{name}.log").read_text()[-3000:], file=sys.stderr, flush=True)
+            book.add(finish(chain, straight))
+        finally:
+            chain.stop()
 
 
 if __name__ == "__main__":
