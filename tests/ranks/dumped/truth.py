@@ -37,7 +37,7 @@ UNTUNED = {
         ),
         Untuned("save_by_one", ("missing", "mismatch"), (0,), ("extra_collective",), "dist.barrier()"),
         Untuned("locked_rows", ("hang",), (2,), ("dataloader_worker",), "fcntl.flock(file, fcntl.LOCK_EX)"),
-        Untuned("awaited", ("hang",), (2,), ("lock",), "asyncio.run(upload())"),
+        Untuned("awaited", ("hang",), (2,), ("lock", "unknown"), "asyncio.run(upload())"),
         Untuned("pool_lost", ("hang",), (1,), ("lock", "subprocess"), "pool.map(clean, range(4))"),
         Untuned("crossed_groups", ("deadlock",), (), ("cycle_collective",), ""),
         Untuned("sharded_uneven", ("missing",), (3,), ("uneven_data",), "dist.all_reduce(loss)"),

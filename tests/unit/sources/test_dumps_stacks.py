@@ -121,6 +121,17 @@ def test_one_of_three_is_no_majority_against_the_fourth_that_left_no_stack(tmp_p
     assert verdict(tmp_path, [*texts, odd, third]).culprit_pids == (3,)
 
 
+def test_a_read_of_a_socket_is_no_receive_from_a_rank(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "def fetch(line):\n    return line.recv(65536)\n\n\ndef take(x):\n    dist.recv(x)\n"
+    )
+    texts = [process(pid, CALL, "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, "fetch (net.py:2)", "main (job.py:4)", "<module> (job.py:30)")])
+    assert (found.code, found.culprit_pids, found.site) == ("H106", (4,), "net.py:2")
+    found = verdict(tmp_path, [*texts, process(4, "take (net.py:6)", "main (job.py:4)", "<module> (job.py:30)")])
+    assert (found.code, found.cause.value) == ("H109", "unmatched_p2p")
+
+
 def test_a_wrapper_of_a_library_is_not_the_programs_line(tmp_path: Path) -> None:
     wrapped = (CALL, "deprecated.__call__.<locals>.wrapper (typing_extensions.py:3140)")
     texts = [process(pid, *wrapped, "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2, 3)]
