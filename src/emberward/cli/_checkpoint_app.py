@@ -4,9 +4,10 @@ import typer
 
 from emberward.cli._checkpoint import checkpoint_app
 from emberward.cli._exchange import add_exchange_verbs
+from emberward.cli._words import PlainGroup
 
 add_exchange_verbs(checkpoint_app)
-app = typer.Typer(name="emberward", add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(checkpoint_app, name="checkpoint")
+app = typer.Typer(name="emberward", add_completion=False, pretty_exceptions_enable=False, cls=PlainGroup)
+app.add_typer(checkpoint_app, name="checkpoint", cls=PlainGroup)
 
 __all__ = ["app", "checkpoint_app"]

@@ -13,6 +13,7 @@ from emberward.checkpoint import DType, Exchanged, Foreign, Form
 from emberward.cli._checkpoint import find_save
 from emberward.cli._console import Screen
 from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._words import PlainCommand
 from emberward.findings import ConfigError, exit_code_of
 
 SourceArgument = Annotated[
@@ -244,10 +245,10 @@ def repair_verb(
 
 def add_exchange_verbs(app: typer.Typer) -> None:
     """Gives ``emberward checkpoint`` the verbs of this file."""
-    app.command("import")(import_verb)
-    app.command("export")(export_verb)
-    app.command("reshape")(reshape_verb)
-    app.command("diff")(diff_verb)
+    app.command("import", cls=PlainCommand)(import_verb)
+    app.command("export", cls=PlainCommand)(export_verb)
+    app.command("reshape", cls=PlainCommand)(reshape_verb)
+    app.command("diff", cls=PlainCommand)(diff_verb)
     app.command("repair")(repair_verb)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ from emberward.checkpoint import (
     write_probe,
 )
 from emberward.cli._exchange import Progress, parse_bytes
+from emberward.cli._words import plain_value
 from emberward.findings import ConfigError, EmberwardError
 
 CHILD = """
@@ -242,9 +244,10 @@ def test_damaged_tensors_are_taken_from_another_save_and_no_others(save, tmp_pat
 
 
 def test_a_newcomer_reshapes_from_8_to_4_ranks(save, tmp_path):
-    """The commands of docs/convert.md, without torch."""
+    """The commands of docs/convert.md, without torch, and without pydantic: its loading took as long as the copy."""
     path, _ = save
     blocked = without_torch(tmp_path / "blocked")
+    (tmp_path / "blocked" / "pydantic.py").write_text("raise ImportError('pydantic is blocked by the test')")
     said = emberward("checkpoint", "reshape", str(path), "reshaped", "--ranks", "4", cwd=tmp_path, **blocked)
     assert said.code == 0, said.err
     last = said.out.splitlines()[-1].split()
@@ -253,6 +256,22 @@ def test_a_newcomer_reshapes_from_8_to_4_ranks(save, tmp_path):
     assert (said.code, said.out) == (0, "18 tensors are equal (18 by their digests), 0 differ\n")
     shown = checkpoint.describe(tmp_path / "reshaped" / "step-00000007")
     assert (shown.world_size, len(shown.files)) == (4, 4)
+
+
+def test_words_that_are_not_plain_are_left_to_typer(tmp_path):
+    assert plain_value("7", int, 1) == 7 and plain_value("7", Path, None) == Path("7")
+    assert plain_value("dcp", Form, None) is Form.DCP
+    for word, kind, least in (
+        ("0", int, 1),
+        ("x", int, None),
+        ("-1", int, None),
+        ("zero9", Form, None),
+        (["a"], list, 0),
+    ):
+        assert plain_value(word, kind, least) is None
+    said = emberward("checkpoint", "reshape", "save", "out", "--ranks", "0", "--json", cwd=tmp_path)
+    assert (said.code, said.document["findings"][0]["code"]) == (2, "C113")
+    assert "--ranks" in said.document["findings"][0]["message"]
 
 
 def test_progress_says_share_speed_and_time_left_and_not_too_often():
