@@ -74,6 +74,7 @@ class Overseer:
         self._notifier = Notifier(oversight.notify)
         self.lines = LINES
         self._acks = LineTail(folder.acknowledged)
+        self._by_ranks = LineTail(folder.findings, from_end=True)
         self._quiet: dict[str, float] = {}
         self._box: RingBox | None = None
         self._child: WatcherChild | None = None
@@ -118,6 +119,7 @@ class Overseer:
         new: list[Finding] = []
         if self._box is not None and self._box.folder is not None:
             new = self._listen(self._box.folder, now_s=now_s)
+        new += self._written_by_ranks()
         self._take_acks()
         self._note_failures()
         if now_s - self._beat_s >= BEAT_S or num_ranks != self._num_ranks:
@@ -169,6 +171,25 @@ class Overseer:
         if self._quiet.get(finding.code, 0.0) <= time.time() and not is_told_elsewhere:
             self._notifier.send({"run": str(self.folder.path), "host": socket.gethostname(), **line})
 
+    def _written_by_ranks(self) -> list[Finding]:
+        """What ranks themselves wrote down since the last call, such as a spike or a failed save; told to others here.
+
+        A supervisor's own lines bear the time at which it saw them.
+        """
+        new: list[Finding] = []
+        for line in self._by_ranks.poll():
+            if "seen" in line:
+                continue
+            try:
+                finding = Finding.from_json(line)
+            except (KeyError, TypeError, ValueError):
+                continue
+            new.append(finding)
+            if finding.severity is not Severity.NOTICE and self._quiet.get(finding.code, 0.0) <= time.time():
+                told = {**line, "attempt": self._attempt, "seen": _now()}
+                self._notifier.send({"run": str(self.folder.path), "host": socket.gethostname(), **told})
+        return new
+
     def tell_exits(self, exits: Mapping[int, int]) -> None:
         """Gives the watcher exit codes by pid, minus the signal's number."""
         self._exits |= exits
@@ -196,6 +217,7 @@ class Overseer:
 
     def end(self) -> None:
         """Ends the watcher, keeps the rings in ``events/attempt-N``, and takes their folder away."""
+        self._written_by_ranks()
         if self._child is not None:
             self._child.stop()
             self._child = None

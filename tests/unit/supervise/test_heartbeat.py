@@ -1,5 +1,6 @@
 """Whether somebody watches a run, and what a person has taken up."""
 
+import dataclasses
 import json
 import time
 
@@ -19,6 +20,15 @@ HANG = Finding(
     cause=Cause.STOPPED,
     certainty=Certainty.OBSERVED,
     message="rank 1 is stopped",
+)
+
+SPIKE = Finding(
+    code="R103",
+    severity=Severity.WARNING,
+    kind=Kind.SPIKE,
+    cause=Cause.UNKNOWN,
+    certainty=Certainty.OBSERVED,
+    message="a spike begins",
 )
 
 
@@ -93,6 +103,30 @@ def test_the_same_finding_without_a_word_from_anybody_is_told_and_acted_on(folde
     assert overseer.due(now_s=20.0, now_unix=0.0) is None
     overseer.close(state="done")
     assert json.loads(told.read_text())["code"] == "H125"
+
+
+def test_what_a_rank_writes_down_is_shown_and_told_while_the_run_goes(folder):
+    append_line(folder.findings, {**SPIKE.to_json(), "message": "of an earlier attempt"})
+    told = folder.path / "told"
+    overseer = Overseer(
+        folder, Oversight(act_after_s=10.0, notify=f"sh -c 'cat >> {told}'", is_watched=False), environment={}
+    )
+    overseer.begin(1)
+    overseer.report(HANG)
+    notice = dataclasses.replace(SPIKE, severity=Severity.NOTICE, message="saves wait")
+    for finding in (SPIKE, notice):
+        append_line(folder.findings, finding.to_json())
+    assert overseer.poll(now_s=0.0, now_unix=0.0, num_ranks=0) == [SPIKE, notice]
+    assert overseer.poll(now_s=1.0, now_unix=1.0, num_ranks=0) == []
+    assert overseer.due(now_s=100.0, now_unix=100.0) is None, "the rank has its own say in what is done"
+    last = dataclasses.replace(SPIKE, message="the last one")
+    append_line(folder.findings, last.to_json())
+    overseer.end()
+    overseer.close(state="done")
+    said = [json.loads(line) for line in told.read_text().replace("}{", "}\n{").splitlines()]
+    assert [(each["code"], each["message"]) for each in said] == [
+        ("H125", HANG.message), ("R103", "a spike begins"), ("R103", "the last one"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("is_too_long", [True, False], ids=["no watcher", "a watcher"])
