@@ -16,6 +16,9 @@ LASTING = frozenset({Kind.DEADLOCK, Kind.MISMATCH, Kind.MISSING, Kind.CRASH, Kin
 SURE = frozenset({Certainty.PROVED, Certainty.OBSERVED})
 DEATH_LIMIT_S = 5.0
 """How long a launcher may take to end a job in which a rank died; torchrun needs 1 to 3 s."""
+LEFT_LIMIT_S = 30.0
+"""How long it may take to end itself once no rank lives: its exit code is the command's, and on a full host torchrun
+was seen to need more than 5 s for its last report."""
 
 
 class EndMove(StrEnum):
@@ -43,13 +46,14 @@ class Ending:
     """What is known when a job may have to be ended. Times are seconds of one monotonic clock; None: did not happen.
 
     `died_s`: a rank ended with another code than 0, and the launcher has started none in its place. `moved_s`: when
-    another rank was last seen to make a call. `asked_s`: when a finding became due. `terminated_s`: when SIGTERM was
-    sent.
+    another rank was last seen to make a call. `left_s`: since when no rank lives. `asked_s`: when a finding became due.
+    `terminated_s`: when SIGTERM was sent.
     """
 
     now_s: float
     died_s: float | None = None
     moved_s: float | None = None
+    left_s: float | None = None
     asked_s: float | None = None
     terminated_s: float | None = None
 
@@ -63,5 +67,7 @@ def end_move(ending: Ending, *, grace_s: float) -> EndMove:
     if ending.died_s is None or ending.now_s - ending.died_s < DEATH_LIMIT_S:
         return EndMove.WAIT
     if ending.moved_s is not None and ending.now_s - ending.moved_s < DEATH_LIMIT_S:
+        return EndMove.WAIT
+    if ending.left_s is not None and ending.now_s - ending.left_s < LEFT_LIMIT_S:
         return EndMove.WAIT
     return EndMove.TERMINATE

@@ -66,6 +66,7 @@ class _Going:
     due: Finding | None = None
     died_s: float | None = None
     moved_s: float | None = None
+    left_s: float | None = None
     num_calls: int = 0
     asked_s: float | None = None
     terminated_s: float | None = None
@@ -189,6 +190,7 @@ class AttemptMaker:
     def _look_after_a_death(self, going: _Going, *, now_s: float) -> None:
         """Whether the launcher started the dead anew, and whether the others go on without them."""
         latest = going.members.latest()
+        going.left_s = None if going.members.living else going.left_s or now_s
         if all(member.ended is None or member.ended.exit_code == 0 for member in latest):
             going.died_s = None
             return
@@ -218,6 +220,7 @@ class AttemptMaker:
             now_s=now_s,
             died_s=None if stopping else going.died_s,
             moved_s=going.moved_s,
+            left_s=going.left_s,
             asked_s=going.asked_s,
             terminated_s=going.terminated_s,
         )

@@ -55,6 +55,9 @@ def test_a_job_is_never_ended_on_a_guess(changed, age_s, act_after_s, is_acknowl
         ({"died_s": 50.0, "moved_s": 100.0 - DEATH_LIMIT_S}, EndMove.TERMINATE),
         ({"asked_s": 90.0, "terminated_s": 90.5}, EndMove.WAIT),
         ({"asked_s": 90.0, "terminated_s": 90.0}, EndMove.KILL),
+        # Nothing but the launcher is left: it makes its last report, and its exit code is the command's.
+        ({"died_s": 80.0, "left_s": 81.0}, EndMove.WAIT),
+        ({"died_s": 60.0, "left_s": 70.0}, EndMove.TERMINATE),
     ],
 )
 def test_a_job_is_ended_by_sigterm_first(facts, move):
