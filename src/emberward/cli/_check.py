@@ -117,7 +117,8 @@ def proof_text(proof: Proof) -> str:
 
 def proof_line(proof: Proof) -> str:
     """The verdict in one line, as `emberward train` says it before it starts."""
-    size = f"{proof.num_ranks} ranks, {proof.num_roles} run dry, {proof.num_events} events; {proof.seconds:.1f} s"
+    ranks = f"{proof.num_ranks} rank{'s' if proof.num_ranks != 1 else ''}"
+    size = f"{ranks}, {proof.num_roles} run dry, {proof.num_events} events; {proof.seconds:.1f} s"
     if proof.verdict is None:
         return f"not proved: a rank raised ({size})"
     if proof.is_proved:

@@ -50,7 +50,7 @@ def fit_ranks(name: str, overrides: Sequence[str], *, num_ranks: int | None, com
     if not nearest:
         return Fitted(loaded=loaded, num_ranks=num_ranks, notes=())
     changes = _changes(nearest[0])
-    note = f"{num_ranks} ranks instead of the recipe's {own}: {' '.join(changes)}"
+    note = f"{num_ranks} rank{'s' if num_ranks != 1 else ''} instead of the recipe's {own}: {' '.join(changes)}"
     return Fitted(loaded=load_recipe(name, (*changes, *overrides)), num_ranks=num_ranks, notes=(note,))
 
 

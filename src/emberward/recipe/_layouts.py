@@ -134,6 +134,10 @@ def require_layout(recipe: Recipe, origins: Mapping[str, str], *, num_ranks: int
         raise misfit.error(recipe, origins)
 
 
+def _num_ranks_text(num_ranks: int) -> str:
+    return f"{num_ranks} rank{'s' if num_ranks != 1 else ''}"
+
+
 def _wrong_world(recipe: Recipe, origins: Mapping[str, str], num_ranks: int) -> ConfigError:
     layout = recipe.layout
     parts = [("dp", layout.dp), ("tp", layout.tp), ("pp", layout.pp)]
@@ -142,7 +146,7 @@ def _wrong_world(recipe: Recipe, origins: Mapping[str, str], num_ranks: int) -> 
     product = math.prod(size for _, size in parts if size is not None)
     near = layouts_for(recipe, num_ranks)
     texts = [f"dp {each.dp} tp {each.tp} pp {each.pp}" for each in near]
-    ranks = f"{num_ranks} rank{'s' if num_ranks != 1 else ''}"
+    ranks = _num_ranks_text(num_ranks)
     way_out = "" if not near else f"layout.dp={near[0].dp} layout.tp={near[0].tp} layout.pp={near[0].pp}, or "
     return ConfigError(
         f"{ranks} cannot be laid out as {sizes} = {product}",
@@ -150,7 +154,7 @@ def _wrong_world(recipe: Recipe, origins: Mapping[str, str], num_ranks: int) -> 
         where=blame(origins, *names),
         expected=f"{ranks} = dp x tp x pp" + (f", as {' or '.join(texts)}" if texts else ""),
         found=cited(recipe, origins, *names),
-        next=f"{way_out}{product if layout.dp is not None else f'a multiple of {product}'} ranks",
+        next=way_out + (f"a multiple of {product} ranks" if layout.dp is None else _num_ranks_text(product)),
     )
 
 

@@ -82,7 +82,7 @@ def preflight_text(page: Preflight) -> str:
         }
         for seat in page.seats
     ]
-    lines = [f"{page.name}: {page.num_parameters:,} parameters on {page.num_ranks:,} ranks", ""]
+    lines = [f"{page.name}: {page.num_parameters:,} parameters on {_ranks(page)}", ""]
     lines += [f"  {line}" for line in layout_lines(seats)]
     lines += ["", "  memory a rank, first rank of each pipeline rank"]
     lines += [f"  {line}" for line in _memory_rows(page.roles)]
@@ -96,11 +96,15 @@ def preflight_text(page: Preflight) -> str:
     return "\n".join(lines)
 
 
+def _ranks(page: Preflight) -> str:
+    return f"{page.num_ranks:,} rank{'s' if page.num_ranks != 1 else ''}"
+
+
 def preflight_brief(page: Preflight) -> str:
     """The page in one screen, as a launch shows it: a line a role, then bubble and time. Warnings are not repeated."""
     sizes = [(axis.value, size) for axis, size in page.axes if size > 1]
     mesh = " x ".join(f"{axis} {size}" for axis, size in sizes) or "alone"
-    lines = [f"plan {page.num_parameters:,} parameters on {page.num_ranks:,} ranks, {mesh}"]
+    lines = [f"plan {page.num_parameters:,} parameters on {_ranks(page)}, {mesh}"]
     lines += [f"  {line}" for line in _brief_rows(page.roles[:MAX_SHORT_ROLES])]
     if len(page.roles) > MAX_SHORT_ROLES:
         lines.append(f"  and {len(page.roles) - MAX_SHORT_ROLES} more pipeline ranks")
