@@ -6,6 +6,7 @@ from typing import Any
 
 from emberward.checkpoint._boxes import volume
 from emberward.checkpoint._format import TensorEntry
+from emberward.checkpoint._kept import keeping_names
 from emberward.checkpoint._names import step_of_folder
 from emberward.checkpoint._reader import read_manifest
 from emberward.checkpoint._shelf import find_latest, list_saves
@@ -23,6 +24,7 @@ class CheckpointInfo:
     world_size: int | None
     num_tensors: int | None
     num_bytes: int | None
+    names: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """The line as one JSON object."""
@@ -34,6 +36,7 @@ class CheckpointInfo:
             "world_size": self.world_size,
             "num_tensors": self.num_tensors,
             "num_bytes": self.num_bytes,
+            "names": list(self.names),
         }
 
 
@@ -99,6 +102,7 @@ def list_checkpoints(shelf: Path) -> tuple[CheckpointInfo, ...]:
             world_size=None if save.manifest is None else save.manifest.world_size,
             num_tensors=None if save.manifest is None else len(save.manifest.tensors),
             num_bytes=None if save.manifest is None else save.manifest.num_bytes,
+            names=keeping_names(save.path),
         )
         for save in list_saves(shelf)
     )

@@ -59,6 +59,18 @@ def names_of(checkpoint: Path) -> tuple[str, ...]:
     return tuple(sorted({line for line in lines if _NAME.fullmatch(line)}))
 
 
+def keeping_names(checkpoint: Path) -> tuple[str, ...]:
+    """What keeps the save: its names, or a word for them where they cannot be read, as it may have been given one."""
+    names = names_of(checkpoint)
+    try:
+        is_damaged = not names and (checkpoint / NAMES).stat().st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        return names
+    except OSError:
+        is_damaged = True
+    return ("names that cannot be read",) if is_damaged else names
+
+
 def name_save(checkpoint: Path, name: str, *, storage: Storage = DISK) -> None:
     """Gives the save a name, such as ``before-spike-31216``: it is kept until the name is taken away. One rank calls.
 

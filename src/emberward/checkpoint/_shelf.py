@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emberward.checkpoint._format import FormatProblem, Manifest, manifest_from_bytes
-from emberward.checkpoint._kept import Candidate, Keep, names_of, outdated
+from emberward.checkpoint._kept import Candidate, Keep, keeping_names, outdated
 from emberward.checkpoint._names import (
     LOCK,
     MANIFEST,
@@ -238,7 +238,7 @@ def prune(shelf: Path, keep: Keep, *, storage: Storage = DISK) -> tuple[str, ...
         return ()
     pointed = read_pointer(shelf)
     whole = [
-        Candidate(path=save.path, step=save.step, names=names_of(save.path), is_pointed=save.path.name == pointed)
+        Candidate(path=save.path, step=save.step, names=keeping_names(save.path), is_pointed=save.path.name == pointed)
         for save in whole_saves(shelf)
     ]
     victims = outdated(whole, keep)

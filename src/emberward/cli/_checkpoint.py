@@ -105,7 +105,7 @@ def _ls(path: Path, screen: Screen) -> int:
             str(save.step),
             "?" if save.num_bytes is None else f"{save.num_bytes / 1e6:.1f} MB",
             "?" if save.world_size is None else str(save.world_size),
-            "latest" if save.is_latest else "",
+            ", ".join(("latest",) * save.is_latest + save.names),
             save.problem or str(save.path),
         ]
         for save in saves
@@ -118,8 +118,9 @@ def _ls(path: Path, screen: Screen) -> int:
 
 def _show(path: Path, screen: Screen) -> int:
     found = checkpoint.describe(find_save(path))
+    ranks = f"{found.world_size} rank{'s' if found.world_size != 1 else ''}"
     screen.say(
-        f"{found.path}: step {found.step}, {found.world_size} ranks, {found.num_bytes / 1e6:.1f} MB, "
+        f"{found.path}: step {found.step}, {ranks}, {found.num_bytes / 1e6:.1f} MB, "
         f"{len(found.tensors)} tensors of {found.num_elements:,} elements"
     )
     rows = []

@@ -202,6 +202,15 @@ def test_which_saves_stay():
             Keep(**bad)
 
 
+def test_a_save_whose_names_cannot_be_read_stays(tmp_path):
+    tensors = {"w": WHOLE[:4, :4].contiguous()}
+    for step, written in ((1, b"\xff\xfe"), (2, b""), (3, None)):  # damaged; the last name taken away; never named
+        save_all(tmp_path, spread(tensors, 1, step), step=step, keep=1)
+        if written is not None:
+            (tmp_path / f"step-{step:08d}" / "names").write_bytes(written)
+    assert [p.name for p in sorted(tmp_path.glob("step-*"))] == ["step-00000001", "step-00000003"]
+
+
 def test_a_named_save_stays_until_its_name_is_taken_away(tmp_path):
     tensors = {"w": WHOLE[:4, :4].contiguous()}
     for step in (1, 2, 3):

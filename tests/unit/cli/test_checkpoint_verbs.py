@@ -9,6 +9,7 @@ import torch
 from typer.testing import CliRunner
 from unit.checkpoint.checkpoint_ranks import cut, random_bits, require_saved, save_all
 
+from emberward.checkpoint import name_save
 from emberward.cli._checkpoint_app import app
 
 W = random_bits(torch.float32, (8, 16), 1)
@@ -104,6 +105,17 @@ def test_a_manifest_of_another_save_is_refused(run):
         (found,) = document["findings"]
         assert found["message"] == "the manifest cannot be believed"
         assert found["evidence"] == ["expected a whole manifest", "found the manifest of step 10"]
+
+
+def test_names_of_saves_are_listed(run):
+    name_save(run / "checkpoints" / "step-00000010", "before-spike-12")
+    name_save(run / "checkpoints" / "step-00000020", "after-spike-12")
+    _, document, text = said("ls", run)
+    assert {each["step"]: each["names"] for each in document["saves"]} == {
+        10: ["before-spike-12"],
+        20: ["after-spike-12"],
+    }
+    assert "  before-spike-12 " in text and "  latest, after-spike-12 " in text
 
 
 def test_what_is_no_run_is_refused_and_a_run_that_has_not_saved_is_not(tmp_path):
