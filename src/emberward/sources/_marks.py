@@ -103,12 +103,12 @@ def _end(live: LiveRecorder | None, number: int | None) -> None:
         live.problem("an end not marked", error)
 
 
-def _moment(live: LiveRecorder | None, kind: MarkKind, name: str | None = None) -> None:
+def _moment(live: LiveRecorder | None, kind: MarkKind, name: str | None = None, *, site: int = 0) -> None:
     """Notes something that happens now. Never raises."""
     if live is None or CURRENT.live is not live:
         return
     try:
-        live.writer.moment(kind, name)
+        live.writer.moment(kind, name, site=site)
     except Exception as error:  # noqa: BLE001 (a mark is not worth the program)
         live.problem(f"{kind.value} not marked", error)
 
@@ -280,15 +280,18 @@ def _note_exception(
     if live is None:
         return
     try:
-        lines = str(value).splitlines()
-        text = f"{type_.__name__}: {lines[0]}" if lines else type_.__name__
-        live.writer.moment(kind, text[:MAX_TEXT], site=live.sites.raised_at(trace))
+        live.writer.moment(kind, _text_of(type_, value), site=live.sites.raised_at(trace))
     except Exception as error:  # noqa: BLE001 (str() of a stranger's exception may raise)
         live.problem("an exception not marked", error)
 
 
-_REPORTED: list[tuple[type[BaseException], BaseException, TracebackType | None]] = []
-"""The exception that a child of multiprocessing reported last; see [Note: children of multiprocessing]."""
+def _text_of(type_: type[BaseException], value: BaseException | None) -> str:
+    lines = str(value).splitlines()
+    return (f"{type_.__name__}: {lines[0]}" if lines else type_.__name__)[:MAX_TEXT]
+
+
+_REPORTED: list[tuple[str, int]] = []
+"""Text and site of what a child of multiprocessing reported last: no exception, which would keep its frames alive."""
 
 
 def _wrapped_report(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -302,8 +305,13 @@ def _wrapped_report(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def report(*args: Any, **named: Any) -> Any:
         kind, value, trace = sys.exc_info()
-        if kind is not None and value is not None and _is_main():
-            _REPORTED[:] = [(kind, value, trace)]
+        live = CURRENT.live
+        if live is not None and kind is not None and _is_main():
+            try:
+                _REPORTED[:] = [(_text_of(kind, value), live.sites.raised_at(trace))]
+            except Exception as error:  # noqa: BLE001 (as above)
+                live.problem("an exception not marked", error)
+        del value, trace
         return original(*args, **named)
 
     return report
@@ -325,7 +333,7 @@ def _main_ends() -> None:
     if live is None:
         return
     if _REPORTED and _ends_badly():
-        _note_exception(MarkKind.EXCEPTION, *_REPORTED[0])
+        _moment(live, MarkKind.EXCEPTION, _REPORTED[0][0], site=_REPORTED[0][1])
     # Set by Python before it calls sys.excepthook: there even when a program put a hook of its own over ours.
     error = getattr(sys, "last_value", None)
     _moment(live, MarkKind.MAIN_EXITED, None if error is None else type(error).__name__)
