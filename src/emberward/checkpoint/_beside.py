@@ -20,7 +20,7 @@ from emberward.checkpoint._errand import Answer, Done, Errand, Hurry, Line, Vote
 from emberward.checkpoint._memory import SharedMemory
 from emberward.checkpoint._names import SAVE_WRITER, step_name
 from emberward.checkpoint._save import NUM_AGREEMENTS, Agree, Saved
-from emberward.findings import Cause, EmberwardError, Severity
+from emberward.findings import Cause, EmberwardError, Finding, Severity
 
 END_LIMIT_S = 5.0
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; main()"
@@ -70,6 +70,7 @@ class WriterProcess:
         Raises what `save_parts` raises; K108 when the process died before the save was whole, on the other ranks K103;
         NotStarted, before the ranks were asked anything.
         """
+        notices = self._bury(errand)
         line = self._line or self._start()
         votes = _Votes(agree)
         try:
@@ -93,7 +94,7 @@ class WriterProcess:
         if said.problem is not None:
             raise said.problem.error()
         assert said.saved is not None
-        return said.saved
+        return replace(said.saved, notices=(*notices, *said.saved.notices))
 
     def hurry(self, step: int) -> None:
         """Somebody waits for the save of `step`: its rest is done at ordinary priority. Does not block."""
@@ -108,6 +109,16 @@ class WriterProcess:
         if self._process is None:
             return
         self._hang_up()
+
+    def _bury(self, errand: Errand) -> tuple[Finding, ...]:
+        """Notices a process that died since the last save: nothing was lost, and this save gets another one."""
+        if self._process is None or self._process.poll() is None:
+            return ()
+        pid, code = self._process.pid, self._hang_up()
+        what = (
+            f"the process that writes the saves of rank {errand.rank} died between two saves; another one was started"
+        )
+        return (replace(_died(errand, pid, code).to_finding(), severity=Severity.WARNING, message=what),)
 
     def _start(self) -> Line:
         ours, theirs = socket.socketpair()

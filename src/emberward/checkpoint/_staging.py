@@ -27,6 +27,8 @@ from emberward.recipe import ReadBack
 FIRST_PATIENCE_S = 10.0
 MAX_PATIENCE_S = 30.0
 """How long idle processors may take over a save: half of the time between saves, at most so long."""
+SMALL_BYTES = 4 << 20
+"""Below this a save costs the training a few milliseconds: nobody is asked to be patient."""
 
 
 class Staging:
@@ -210,6 +212,8 @@ class BackgroundSaves:
             self._process.hurry(self._flight.step)
 
     def _patience_s(self, now_s: float) -> float:
+        if self._staging.num_bytes < SMALL_BYTES:
+            return 0.0
         between_s = 2 * FIRST_PATIENCE_S if self._begun_s is None else now_s - self._begun_s
         return min(between_s / 2, self._max_patience_s)
 

@@ -131,6 +131,15 @@ def test_message_of_a_writer_that_was_killed(tmp_path):
         os.kill(pid, number)
     shelf.require_next()  # look-alike: what a launcher or a terminal sends to all is the rank's business
     assert shelf.crew.saves[1].writer_pid == pid
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    shelf.plan.set(None)
+    (notice,) = shelf.save()[1].saved.notices  # no save was under way: none is lost
+    assert (notice.code, notice.severity, notice.culprit_ranks) == ("K108", "warning", (1,))
+    assert notice.message == (
+        "the process that writes the saves of rank 1 died between two saves; another one was started"
+    )
+    pid = shelf.crew.saves[1].writer_pid
     shelf.crew.close()
     assert not Path(f"/proc/{pid}").exists()
 
