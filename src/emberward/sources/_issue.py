@@ -5,7 +5,8 @@ A method of ProcessGroup that takes one tensor and options by position, with a w
 what a training calls again and again. Its wrapper is written out here without a call of our own functions, and whatever
 it needs is bound when it is made: a call of a Python function costs 0.1 us, and between two collectives torch and the
 kernel take the processor's caches, so that all of it costs two to three times as much as in a loop by itself. What is
-written is what `RingWriter.call` and `done` write; any other call goes the long way of `_wrap`.
+written is what `RingWriter.call` and `done` write; any other call goes the long way of `_wrap`. Group 0, which stands
+for groups that the ring does not count, has its words in a gap of the file.
 """
 
 import functools
@@ -21,7 +22,7 @@ from weakref import ref
 import torch.distributed as dist
 from torch import Tensor
 
-from emberward.sources._live import CURRENT, FRAMES, NO_LINES, KnownGroup, LiveRecorder
+from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
 from emberward.sources.ring._format import (
     CHECK,
     CHECKED_SLOT,
@@ -42,6 +43,7 @@ SHORT: Mapping[str, type[Any]] = {
 """Methods that have a short way, with the options that it knows."""
 _NONE = object()
 BLOCKING = int(CallFlag.BLOCKING)
+assert (GROUP_WORDS, SLOT_BYTES) == (8, 112), "written out below"
 
 Sized = Callable[[Any], tuple[Tensor | None, int]]
 Learn = Callable[[LiveRecorder, Any], KnownGroup]
@@ -65,10 +67,10 @@ def short_method(
     """
     kind, has_reduce, has_root = SHORT[method], "reduce" in method, method != "allreduce"
     sum_op = dist.ReduceOp.SUM
-    current, by_handle, sync, sites, codes = CURRENT, live.by_handle, live.sync, live.sites, live.sites.codes
+    current, by_handle, sync, sites, lines = CURRENT, live.by_handle, live.sync, live.sites, live.sites.lines
     writer = live.writer
     area, words, issued, threads, numbers = writer.area, writer.words, writer.issued, writer.threads, writer.numbers
-    slots_at, num_slots = writer.slots_at, writer.num_slots
+    slots_at, num_slots, issued_at = writer.slots_at, writer.num_slots, ISSUED
     pack, put, check_of = SLOT.pack, CHECKED_SLOT.pack_into, zlib.adler32
     now_ns, ident_of, frame_at = time.monotonic_ns, get_ident, sys._getframe
 
@@ -82,12 +84,11 @@ def short_method(
         try:
             group = by_handle.get(id(handle)) or learn(live, handle)
             is_sync = options.asyncOp is False
-            tensor = given[0] if type(given) is list and len(given) == 1 else given
-            if isinstance(tensor, Tensor):
-                numel = tensor.numel()
+            if type(given) is list and len(given) == 1 and isinstance(tensor := given[0], Tensor):
+                numel, dtype = tensor.numel(), dtypes.get(tensor.dtype, 0)
             else:
                 tensor, numel = sized(given)
-            dtype = 0 if tensor is None else dtypes.get(tensor.dtype, 0)
+                dtype = 0 if tensor is None else dtypes.get(tensor.dtype, 0)
             reduce_op, root = 0, -1
             if has_reduce:
                 found = options.reduceOp
@@ -96,21 +97,18 @@ def short_method(
                 root = group.group.ranks[options.rootRank]
             site = sites.enclosing
             frame: FrameType | None = frame_at(1)
-            for _ in FRAMES:
-                if frame is None:
+            while frame is not None:
+                line = lines.get(id(frame.f_code) + frame.f_lasti)
+                if line is None:
+                    line = sites.learn(frame)
+                if line >= 0:
+                    site = line
                     break
-                lines = codes.get(id(frame.f_code), NO_LINES)
-                if lines is not None:
-                    line = lines.get(frame.f_lasti)
-                    if line is not None or (line := sites.learn(frame)) is not None:
-                        site = line
-                        break
                 frame = frame.f_back
             number = writer.last_number = next(numbers)
             place = group.number
             sequence = issued[place] = issued[place] + 1
-            if place:
-                words[ISSUED + place * GROUP_WORDS] = sequence
+            words[issued_at + place * 8] = sequence
             thread = threads.get(ident_of())
             if thread is None:
                 thread = writer.thread(ident_of())
@@ -118,7 +116,7 @@ def short_method(
                 number, now_ns(), numel, -1, sequence, root, -1, -1, writer.now_step, site, 0, writer.now_phase, place,
                 thread, -1, op, dtype, reduce_op, BLOCKING if is_sync else 0,
             )  # fmt: skip
-            put(area, slots_at + (number - 1) % num_slots * SLOT_BYTES, slot, check_of(slot))
+            put(area, slots_at + (number - 1) % num_slots * 112, slot, check_of(slot))
         except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
             live.problem(f"{method} not recorded", error)
             return original(handle, given, options)
@@ -145,7 +143,8 @@ def short_method(
 def short_wait(live: LiveRecorder, original: Callable[..., Any], long_way: Callable[..., Any]) -> Callable[..., Any]:
     """`original`, the wait of a kind of work, for calls that were made with their wait; `long_way` for the others."""
     current, sync, writer = CURRENT, live.sync, live.writer
-    area, words, slots_at, num_slots = writer.area, writer.words, writer.slots_at, writer.num_slots
+    area, words, num_slots = writer.area, writer.words, writer.num_slots
+    completed_at, done_at = COMPLETED, writer.slots_at + SLOT_DONE_AT
     put, now_ns = DONE.pack_into, time.monotonic_ns
 
     @functools.wraps(original)
@@ -165,11 +164,9 @@ def short_wait(live: LiveRecorder, original: Callable[..., Any], long_way: Calla
             writer.raised(number)
             raise
         now = now_ns()
-        if place:
-            words[COMPLETED + place * GROUP_WORDS] += 1
+        words[completed_at + place * 8] += 1
         if writer.last_number - number < num_slots:
-            at = slots_at + (number - 1) % num_slots * SLOT_BYTES + SLOT_DONE_AT
-            put(area, at, 0, now, CHECK ^ number ^ now)
+            put(area, done_at + (number - 1) % num_slots * 112, 0, now, CHECK ^ number ^ now)
         return result
 
     return wait

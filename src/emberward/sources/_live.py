@@ -21,8 +21,8 @@ from emberward.sources._site import MAX_FRAMES, SiteFinder
 from emberward.sources.ring import MarkKind, RingWriter
 from emberward.sources.ring._format import KIND_OF_STAGE, OP_CREATE, OP_WAIT, CallFlag
 
-FRAMES = range(MAX_FRAMES)
-NO_LINES: dict[int, int] = {}
+NOT_THE_USERS = -1
+"""In place of the number of a line that is torch's, Python's or ours."""
 MAX_CODES = 20_000
 """Lines and functions that are remembered; then all are looked up anew."""
 MAX_PENDING = 10_000
@@ -61,8 +61,12 @@ class SiteNumbers:
     def __init__(self, writer: RingWriter) -> None:
         self._writer = writer
         self._finder = SiteFinder()
-        self.codes: dict[int, dict[int, int] | None] = {}
-        """Numbers of lines by the address of their code and the place in it; None for code that is not the user's."""
+        self.lines: dict[int, int] = {}
+        """Numbers of lines by the address of their instruction, or NOT_THE_USERS.
+
+        An instruction's place is below the size of its code object (3.11 keeps one within the other), and the objects
+        are kept: so address plus place is of one instruction alone. One look-up costs half of two.
+        """
         self._kept: list[CodeType] = []
         self.enclosing = 0
         """The line that stands for calls from threads without Python frames: where the backward was asked for."""
@@ -70,15 +74,13 @@ class SiteNumbers:
     def here(self) -> int:
         """The number of the innermost user's line above the caller, of the enclosing call when there is none."""
         frame: FrameType | None = sys._getframe(2)
-        codes = self.codes
-        for _ in FRAMES:
-            if frame is None:
-                break
-            lines = codes.get(id(frame.f_code), NO_LINES)
-            if lines is not None:
-                number = lines.get(frame.f_lasti)
-                if number is not None or (number := self.learn(frame)) is not None:
-                    return number
+        lines = self.lines
+        while frame is not None:
+            number = lines.get(id(frame.f_code) + frame.f_lasti)
+            if number is None:
+                number = self.learn(frame)
+            if number >= 0:
+                return number
             frame = frame.f_back
         return self.enclosing
 
@@ -94,21 +96,18 @@ class SiteNumbers:
             trace = trace.tb_next
         return number
 
-    def learn(self, frame: FrameType) -> int | None:
-        """The number of a frame's line, None when it is not the user's; either way remembered."""
+    def learn(self, frame: FrameType) -> int:
+        """The number of a frame's line, or NOT_THE_USERS; either way remembered."""
         if len(self._kept) >= MAX_CODES:
-            self.codes.clear()
+            self.lines.clear()
             self._kept.clear()
         code = frame.f_code
         self._kept.append(code)
         site = self._finder.of(frame)
-        if site is None:
-            self.codes[id(code)] = None
-            return None
-        number = self._writer.site(site.file, site.line, site.function or "")
-        lines = self.codes.setdefault(id(code), {})
-        if lines is not None:
-            lines[frame.f_lasti] = number
+        number = NOT_THE_USERS
+        if site is not None:
+            number = self._writer.site(site.file, site.line, site.function or "")
+        self.lines[id(code) + frame.f_lasti] = number
         return number
 
 
