@@ -101,7 +101,7 @@ def silent(_done: int, _total: int) -> None:
 def convert(
     plan: Plan, *, num_workers: int, told: Told = silent, clock: Callable[[], float] = time.monotonic
 ) -> Converted:
-    """The result, whole on the disk under its name. Blocks; memory: a few times 8 MiB a worker.
+    """The result, whole on the disk under its name. Blocks; memory: a few times 2 MiB a worker.
 
     Raises K102 when the result exists, K113 when another process writes it, K103 when the disk refuses.
     """

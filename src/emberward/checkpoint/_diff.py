@@ -83,7 +83,7 @@ class Comparison:
 
 
 def diff(a: Path, b: Path, *, reading: Reading) -> Comparison:
-    """The tensors that the two checkpoints do not have in common, bit by bit. Blocks; memory: a few times 8 MiB.
+    """The tensors that the two checkpoints do not have in common, bit by bit. Blocks; memory: a few times 2 MiB.
 
     Two saves of ours are compared by their digests first, and only tensors whose digests differ are read. Raises what
     `open_source` does.

@@ -16,8 +16,8 @@ from emberward.checkpoint._part import UintArray
 from emberward.checkpoint._reader import read_range
 from emberward.layout import Box
 
-CHUNK_BYTES = 8 << 20
-"""Bytes that are read, changed and written at a time."""
+CHUNK_BYTES = 2 << 20
+"""Bytes that are read, changed and written at a time: what a core's cache keeps from the read to the write."""
 _MAX_OPEN = 64
 
 
