@@ -178,7 +178,6 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
-from unit.checkpoint.background_ranks import Crew
 from unit.checkpoint.checkpoint_child import save_once
 from emberward.findings import EmberwardError
 try:
@@ -203,10 +202,12 @@ def test_the_kernel_refuses_to_write_on(tmp_path, limit_bytes):
 SMALL_DISK = """
 import json, subprocess, sys
 from pathlib import Path
-from unit.checkpoint.background_ranks import Crew
+from unit.checkpoint.beside_rank import BareRank
 from unit.checkpoint.checkpoint_child import require_parts, save_once
 from emberward.findings import EmberwardError
 disk, outcomes = Path(sys.argv[1]), []
+if sys.argv[2] == "beside":
+    save_once = BareRank().save
 for num_pages in range(8, 40):
     options = f"size={num_pages * 4}k"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(disk)], check=True)
@@ -222,13 +223,14 @@ print(json.dumps(outcomes))
 """
 
 
-def test_a_small_disk_that_is_really_full(tmp_path):
+@pytest.mark.parametrize("where", ["foreground", "beside"])
+def test_a_small_disk_that_is_really_full(tmp_path, where):
     """ENOSPC from the kernel: a tmpfs of every size from too small for two saves to large enough."""
     in_namespace = ["unshare", "--user", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*in_namespace, "true"], check=False).returncode != 0:
         pytest.skip("this machine lets no one mount a tmpfs of their own")
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    command = [*in_namespace, sys.executable, "-c", SMALL_DISK, str(tmp_path)]
+    command = [*in_namespace, sys.executable, "-c", SMALL_DISK, str(tmp_path), where]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
