@@ -1,4 +1,7 @@
-"""One rank that adds numbers with the others for ever; torch alone, as a stranger writes it."""
+"""One rank that adds numbers with the others for ever; torch alone, as a stranger writes it.
+
+Its second attempt has a rank less, as an elastic launcher starts one, and ends after a few steps.
+"""
 
 import datetime
 import os
@@ -8,6 +11,9 @@ import time
 import torch
 import torch.distributed as dist
 
+is_again = os.environ.get("EMBERWARD_ATTEMPT") == "2"
+if is_again:
+    os.environ["WORLD_SIZE"] = str(int(os.environ["WORLD_SIZE"]) - 1)
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=int(sys.argv[1])))
 weights = torch.nn.Linear(8, 8)
 optimizer = torch.optim.SGD(weights.parameters(), lr=0.1)
@@ -23,4 +29,6 @@ while time.monotonic() < end:
     if number == 20:
         sys.stdout.write(f"rank {os.environ['RANK']} is under way\n")
         sys.stdout.flush()
+        if is_again:
+            break
     time.sleep(0.02)
