@@ -7,6 +7,7 @@ Emberward's own launcher starts it with ``--folder`` on a run that it has prepar
 """
 
 import argparse
+import gc
 import os
 import socket
 import sys
@@ -17,9 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emberward.findings import EmberwardError
-from emberward.rank._join import Wanted
 from emberward.rank._place import Place, read_place
-from emberward.rank._session import Session
 from emberward.report import RunFolder, write_json
 
 KILL_SWITCH = "EMBERWARD_KILL_SWITCH"
@@ -76,6 +75,11 @@ def main(arguments: Sequence[str]) -> int:
     # A launcher's pipe too shows each line as it is written, and all of them when the rank is killed.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
+    gc.disable()
+    # Torch comes with these. See `__init__.py` [Note: imports without the collector].
+    from emberward.rank._join import Wanted
+    from emberward.rank._session import Session
+
     wanted = Wanted(
         folder=options.folder,
         recipe=options.recipe,

@@ -1,6 +1,7 @@
 """One rank from its first connection to its last save."""
 
 import contextlib
+import gc
 import os
 import sys
 from datetime import UTC, datetime, timedelta
@@ -84,6 +85,7 @@ class Session:
             _write_rank_file(joined.folder, place, world)
             beside = saves_beside(joined.folder.checkpoints, recipe, world, PrefixStore("saves", self._store))
             trainer = _build_trainer(joined, world, chosen, stop, told(watch.enter), beside)
+            _wake_collector()
             trainer.resume(is_unattended=place.is_restart)
             trainer.sinks = _open_sinks(joined, trainer)
             trainer.is_heard = not place.is_supervised
@@ -115,6 +117,15 @@ class Session:
             else:
                 self._store.wait(["leave"], limit)
                 self._store.set(f"gone/{rank}", "")
+
+
+def _wake_collector() -> None:
+    """Lets Python collect garbage again, and look no more at what is there by now.
+
+    See `__init__.py` [Note: imports without the collector].
+    """
+    gc.freeze()
+    gc.enable()
 
 
 def _require_equal_ranks(store: Store, place: Place, joined: Joined) -> None:
