@@ -44,6 +44,7 @@ STILL_LIMIT_S = 25.0
 ALIVE_S = 8.0
 FIRST_DUMP_LIMIT_S = 30.0
 LATE_DUMP_S = 2.0
+SPY_LIMIT_S = 25.0
 FORMS = ("flights", "stacks", "named_stacks", "native_stacks", "both", "logs")
 # What the host does is in no flight recorder, and gloo's holds no sends and receives: there "unknown" is right.
 HOST_CAUSES = frozenset(
@@ -192,11 +193,11 @@ class Job:
 
 
 def spy(pid: int, *words: str) -> bytes | None:
-    """py-spy's dump of a process and its children; None when it does not come."""
+    """py-spy's dump of a process; None when it does not come."""
     tool = shutil.which("py-spy") or str(Path(sys.executable).parent / "py-spy")
     command = [tool, "dump", *words, "--pid", str(pid)]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=10, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=SPY_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         return None
     return done.stdout if done.returncode == 0 and done.stdout else None

@@ -341,6 +341,18 @@ def test_a_rooted_call_that_some_ended_names_nobody(tmp_path: Path) -> None:
     assert "whether all named the same root" in finding.message
 
 
+def test_sends_and_receives_that_gloo_counts_are_no_calls_that_ended(tmp_path: Path) -> None:
+    """gloo's status counts transfers too, of which its dump holds none: ranks 0 and 1 have made three each."""
+    dumps = {}
+    for rank in range(4):
+        last, transfers = (5 if rank != 1 else 4), (3 if rank < 2 else 0)
+        rows = [entry(k, k, backend="gloo", done=k < 5) for k in range(1, last + 1)]
+        dumps[rank] = dump(rows, WORLD, status={0: (last + transfers, 4 + transfers)})
+        dumps[rank]["comm_lib_version"] = ""
+    finding = verdict(write(tmp_path / "d", dumps))
+    assert (finding.code, finding.culprit_ranks, finding.waiting_ranks) == ("H101", (1,), (0, 2, 3))
+
+
 SIZES = (
     "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at pair.cc:456] "
 )

@@ -132,6 +132,42 @@ def test_a_read_of_a_socket_is_no_receive_from_a_rank(tmp_path: Path) -> None:
     assert (found.code, found.cause.value) == ("H109", "unmatched_p2p")
 
 
+def test_a_rooted_call_under_a_condition_is_one_too_many(tmp_path: Path) -> None:
+    text = "def main(x):\n    if x.rank == 0:\n        reduce(x)\n    all_reduce(x)\n"
+    (tmp_path / "loop.py").write_text(text)
+    texts = [process(pid, CALL, "main (loop.py:4)", "<module> (job.py:30)") for pid in (1, 2, 3)]
+    odd = process(4, f"reduce ({C10D}:9)", "main (loop.py:3)", "<module> (job.py:30)")
+    found = verdict(tmp_path, [*texts, odd])
+    assert (found.culprit_pids, found.cause.value) == ((4,), "extra_collective")
+    (tmp_path / "loop.py").write_text(text.replace("    if x.rank == 0:\n    ", "    x.check()\n"))
+    assert verdict(tmp_path, [*texts, odd]).code == "H107", "a root leaves a call that all make"
+
+
+def test_the_processes_of_a_pool_are_children_and_no_ranks(tmp_path: Path) -> None:
+    """They idle like main threads that wait for a lock; named by their parent in text, by their stack in JSON."""
+    idle = ("get (multiprocessing/queues.py:364)", "worker (multiprocessing/pool.py:114)", "<module> (job.py:30)")
+    texts = [process(pid, CALL, "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2, 3)]
+    pool = [
+        process(pid, *idle).replace("Python v3.11", "Parent Process 4: python job.py\nPython v3.11") for pid in (5, 6)
+    ]
+    waits = ("wait (threading.py:327)", "map (multiprocessing/pool.py:367)", "main (job.py:4)", "<module> (job.py:30)")
+    found = verdict(tmp_path, [*texts, process(4, *waits), *pool])
+    assert (found.culprit_pids, found.site, found.cause.value) == ((4,), "job.py:4", "lock")
+    (tmp_path / "stacks.txt").unlink()
+
+    def thread(pid: int, *names: tuple[str, str]) -> dict[str, object]:
+        frames = [{"name": name, "filename": file, "line": 3} for name, file in names]
+        return {"pid": pid, "thread_id": pid, "thread_name": "MainThread", "active": False, "frames": frames}
+
+    program = ("<module>", "/job/job.py")
+    child = (("get", "multiprocessing/queues.py"), ("BaseProcess._bootstrap", "multiprocessing/process.py"), program)
+    for rank in range(3):
+        main = (("wait", "threading.py") if rank == 1 else ("all_reduce", C10D), ("main", "/job/job.py"), program)
+        whole = [thread(10 + rank, *main), thread(20 + rank, *child), thread(30 + rank, *child)]
+        (tmp_path / f"pyspy_rank_{rank}.json").write_text(json.dumps(whole))
+    assert explain_paths([tmp_path]).explanations[0].verdict.culprit_ranks == (1,)
+
+
 def test_a_wrapper_of_a_library_is_not_the_programs_line(tmp_path: Path) -> None:
     wrapped = (CALL, "deprecated.__call__.<locals>.wrapper (typing_extensions.py:3140)")
     texts = [process(pid, *wrapped, "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2, 3)]

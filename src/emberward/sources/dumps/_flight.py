@@ -8,7 +8,7 @@ as pickle or JSON. What the formats leave open, as measured with torch 2.13:
   keyed by ``pg_id``, ``pg_config`` by name; both ascend together.
 * gloo names its group "" in ``pg_config`` and leaves the ranks empty when there are several groups. Its ``state`` is
   always "scheduled" and both times are absent: ``retired`` and ``pg_status`` tell what has completed. It records no
-  send and no receive.
+  send and no receive, and counts them in ``pg_status`` all the same: a status beyond the newest entry tells nothing.
 * ``record_id`` counts the calls of one process and says nothing about another one. ``collective_seq_id`` counts the
   calls of one group from 1 and is the k by which calls meet, also when the ring has lost its beginning.
 * ``thread_id`` is the thread's pthread handle, as py-spy's ``thread_id`` is.
@@ -334,12 +334,16 @@ class FlightReader:
             read_ns=read_ns,
             num_dropped=num_dropped,
         )
+        # Gloo counts sends and receives as calls of the group, and does not write them down.
+        counts_more = flight.backend == "gloo" and "comm_lib_version" in data
+        is_whole = bool(entries) and _integer(entries[0].get("record_id")) in (0, 1)
         for pg_id in sorted(set(buckets) | set(status)):
-            name = names.get(pg_id)
+            name, own = names.get(pg_id), buckets.get(pg_id, [])
+            count = status.get(pg_id)
+            if count is not None and counts_more:
+                count = _collectives_of(count, own, is_whole=is_whole)
             if name is not None:
-                self._add_group(
-                    flight, name, config.get(name[0]), buckets.get(pg_id, []), status.get(pg_id), has_p2p=has_p2p
-                )
+                self._add_group(flight, name, config.get(name[0]), own, count, has_p2p=has_p2p)
         for pg_name, (desc, ranks) in config.items():
             if pg_name and not any(name[0] == pg_name for name in flight.groups):
                 name = (pg_name, desc)
@@ -462,6 +466,14 @@ class FlightReader:
         if created:
             flight.first_ns, flight.last_ns = created[0], max(created)
             flight.longest_gap_ns = max(map(sub, created[1:], created), default=0)
+
+
+def _collectives_of(count: tuple[int, int], entries: list[dict[str, Any]], *, is_whole: bool) -> tuple[int, int] | None:
+    """Gloo's count of a group's calls as one of collectives; None where the entries alone tell. `is_whole`: none was
+    overwritten."""
+    if not entries:
+        return (0, 0) if is_whole else count
+    return None if count[0] > max(map(_seq_of, entries)) else count
 
 
 def _cut(part: GroupPart, low: int, high: int) -> slice:

@@ -281,14 +281,17 @@ class Gatherer:
             # The number in the file's name is the process, and no rank.
             document.processes = [replace(p, rank=None) if p.rank == rank else p for p in document.processes]
             rank = None
-        roots = [p for p in document.processes if p.parent_pid is None and not _is_worker(p)]
-        if rank is not None and len(roots) == 1 < len(document.processes):
-            # The others of the file are the rank's data workers, of which py-spy's JSON tells no parent.
-            own = roots[0].pid
-            document.processes = [
-                replace(p, rank=None, parent_pid=p.parent_pid or own) if _is_worker(p) else p
-                for p in document.processes
-            ]
+        roots = [process for process in document.processes if process.parent_pid is None]
+        for is_child in (_is_worker, _is_forked):
+            alone = [process for process in roots if not is_child(process)]
+            if rank is not None and len(alone) == 1 < len(roots):
+                # The others are children of the rank, of which py-spy's JSON tells no parent.
+                own = alone[0].pid
+                document.processes = [
+                    replace(p, rank=None, parent_pid=own) if p in roots and p is not alone[0] else p
+                    for p in document.processes
+                ]
+                roots = alone
         if len(roots) > 1 and all(process.rank == rank for process in roots):
             # One number in the name of a file of many processes is not the rank of each.
             document.processes = [replace(process, rank=None) for process in document.processes]
@@ -379,6 +382,14 @@ class Gatherer:
 def _is_worker(process: ProcessStacks) -> bool:
     main = process.main
     return main is not None and any(frame.function == "_worker_loop" for frame in main.frames)
+
+
+def _is_forked(process: ProcessStacks) -> bool:
+    main = process.main
+    return main is not None and any(
+        frame.function.endswith("_bootstrap") and frame.file.endswith("multiprocessing/process.py")
+        for frame in main.frames
+    )
 
 
 def _ranked(process: ProcessStacks, owner: dict[str, set[int]]) -> ProcessStacks:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps._frames import Frame, user_frame
 from emberward.sources.dumps._judge_flight import next_step, stack_evidence, stuck_worker
-from emberward.sources.dumps._program import left_the_loop, parting
+from emberward.sources.dumps._program import is_guarded, left_the_loop, parting
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
 from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, LineOf, Reading, StackClass, class_of
 
@@ -69,7 +69,9 @@ def judge_stacks(
     `is_lasting`: the same stacks were seen long enough for a hang. Without that, one look at a rank that sleeps, reads
     or computes is a warning, and at one that waits for a lock or its data worker an error.
     """
-    ranks = [r for r in readings if r.kind not in HELPERS]
+    # A child of a rank is no rank; one of a launcher may be.
+    mains = {r.process.pid for r in readings if r.kind not in HELPERS and r.process.pid is not None}
+    ranks = [r for r in readings if r.kind not in HELPERS and r.process.parent_pid not in mains]
     waiting = [r for r in ranks if r.kind in WAITING] or _quiet_crowd(ranks)
     busy = [r for r in ranks if r not in waiting]
     if not ranks:
@@ -249,7 +251,8 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
         is_two = len(odd) >= MIN_CROWD and len(sites) == 2 and parted is not None
         return [_crossed(odd, most) if is_two and not _has_root([*odd, *most]) else _unclear(waiting)]
     first = odd if parted is not None and (parted[0].line or 0) < (parted[1].line or 0) else most
-    if parted is not None and _has_root(first) and not _is_branch(*parted, line_of):
+    is_choice = parted is not None and (_is_branch(*parted, line_of) or is_guarded(*parted, line_of))
+    if parted is not None and _has_root(first) and not is_choice:
         return [_unclear(waiting)]
     return [_ahead(odd, most, line_of)]
 

@@ -145,6 +145,17 @@ def handler_around(text: str, line: int) -> int | None:
     return max(found, default=None)
 
 
+def is_guarded(left: Frame, right: Frame, line_of: LineOf) -> bool:
+    """Whether the earlier of two lines of a file stands under a condition under which the later one does not."""
+    if left.line is None or right.line is None or left.file != right.file:
+        return False
+    text = text_of(left.file, line_of)
+    tree = None if text is None else _tree(text)
+    first, last = sorted((left.line, right.line))
+    choices = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.If)]
+    return any(_body_covers(n.body, first) and not _covers(n, last) for n in choices)
+
+
 def parting(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
     """The two frames of one function in which two stacks part, from outside in; None when they part otherwise."""
     for left, right in zip(reversed(ours), reversed(theirs), strict=False):
