@@ -11,7 +11,7 @@ from emberward.supervise._mailbox import Freshness, Posts, open_mailbox
 from emberward.supervise._nodes import Node, NodePost, judge_nodes, speaker
 from emberward.supervise._probe import Listener, Prober
 from emberward.supervise._slow_hosts import HostsAlike
-from emberward.supervise._slow_links import judge_links
+from emberward.supervise._slow_links import LinkWatch
 
 LOOK_EVERY_S = 3.0
 NUM_FACT_POSTS = 300
@@ -37,6 +37,7 @@ class NodeAgent:
         self.is_speaker = True
         """Whether this host tells people what all hosts found: one of them does."""
         self._alike = HostsAlike()
+        self._links = LinkWatch()
         self._num_told = 0
         self._joint: tuple[str, ...] = ()
 
@@ -70,7 +71,7 @@ class NodeAgent:
         self.is_speaker = self._node.host == speaker(read)
         known_cut = frozenset(host for f in self._held.values() if f.code == "L112" for host in f.hosts)
         found = judge_nodes(read, known_cut=known_cut) or (
-            *judge_links(read),
+            *self._links.poll(read, now_s=time.monotonic()),
             *self._alike.poll(posts, now_s=time.monotonic()),
             *self._judge_together(posts),
         )

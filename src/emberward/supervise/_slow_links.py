@@ -17,6 +17,8 @@ SLOW_FACTOR = 4.0
 SLOW_S = 0.015
 """The least that a cell must take longer: below it a busy host explains it as well."""
 
+HOLD_S = 4.0
+
 Cell = tuple[str, str]
 """The host that sends, the host that gets."""
 
@@ -28,6 +30,19 @@ class _Cells:
     times_s: Mapping[Cell, float]
     slow: frozenset[Cell]
     ordinary_s: float
+
+
+class LinkWatch:
+    """Says what `judge_links` finds once it has held for HOLD_S: the hosts' tries do not end at one moment."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, ...], float] = {}
+
+    def poll(self, posts: Sequence[NodePost], *, now_s: float) -> tuple[Finding, ...]:
+        """What holds now, and has for a while."""
+        found = judge_links(posts)
+        self._since = {each.hosts: self._since.get(each.hosts, now_s) for each in found}
+        return tuple(each for each in found if now_s - self._since[each.hosts] >= HOLD_S)
 
 
 def judge_links(posts: Sequence[NodePost]) -> tuple[Finding, ...]:

@@ -5,7 +5,7 @@ import pytest
 from emberward.findings import Cause, Kind, Severity
 from emberward.supervise._nodes import NodePost
 from emberward.supervise._probe import LOAD_BYTES, Listener, Prober, fetch_s
-from emberward.supervise._slow_links import judge_links
+from emberward.supervise._slow_links import HOLD_S, LinkWatch, judge_links
 
 
 def posts(slow: dict[str, float], *, hosts: str = "abc", usual_s: float = 0.002) -> list[NodePost]:
@@ -53,6 +53,15 @@ def test_of_two_hosts_both_are_named_and_no_culprit():
     assert found.message == (
         "the link between hosts a and b is slow: 40 ms, others 2 ms; whose end it is cannot be told from two hosts"
     )
+
+
+def test_a_slow_link_is_said_once_all_tries_agree():
+    """The first of two hosts to notice makes it look like a link between two."""
+    watch = LinkWatch()
+    half, whole = posts({"cb": 0.05}), posts({"ca": 0.04, "cb": 0.05})
+    assert [watch.poll(each, now_s=now_s) for each, now_s in ((half, 10.0), (half, 12.0), (whole, 13.0))] == [()] * 3
+    assert [found.hosts for found in watch.poll(whole, now_s=13.0 + HOLD_S)] == [("c",)]
+    assert watch.poll(posts({}), now_s=30.0) == ()
 
 
 def test_one_slow_pair_among_four_is_no_host_s_fault():
