@@ -129,10 +129,12 @@ def test_of_two_hosts_both_are_named_and_no_culprit(hosts, collector, tmp_path, 
 
 @pytest.mark.parametrize("hosts", [3], indirect=True)
 def test_a_slow_link_is_named_and_then_a_host_that_is_gone(hosts, collector, tmp_path, wait_until):
-    """The link of node2 is slow for a while at the start, and node2 is not named."""
-    hosts.slow_down(1)
+    """The link of node2 is slow for a while, and node2 is not named."""
     start(hosts, collector, tmp_path)
     wait_until(lambda: all(under_way(tmp_path, index) for index in range(3)), "three ranks under way", 120)
+    hosts.slow_down(1)
+    began = heartbeat(tmp_path, 1)
+    wait_until(lambda: heartbeat(tmp_path, 1) >= began + 4, "four seconds of node2")
     hosts.speed_up(1)
     hosts.slow_down(2)
 
@@ -155,6 +157,12 @@ def test_a_slow_link_is_named_and_then_a_host_that_is_gone(hosts, collector, tmp
     told = [told_by(tmp_path, index) for index in range(2)]
     wait_until(lambda: "L113" in told_by(tmp_path, 0), "the first host to tell people", 20)
     assert "L113" not in told_by(tmp_path, 1), f"of all hosts one tells: {told}"
+
+
+def heartbeat(folder: Path, index: int) -> float:
+    """When the host's supervisor wrote last."""
+    (path,) = (folder / f"runs{index}").glob("job/*/supervisor.json")
+    return json.loads(path.read_text())["time_unix"]
 
 
 def told_by(folder: Path, index: int) -> str:
