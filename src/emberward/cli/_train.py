@@ -114,6 +114,8 @@ def train(options: TrainOptions, screen: Screen) -> int:
     screen.say(preflight_text(page) if options.is_dry else preflight_brief(page))
     if options.is_dry:
         screen.say(f"nothing was started; a start now: {start.why}")
+        if begins is not None:
+            screen.say(begins)
         screen.document(
             (*page.findings, *findings),
             start=start.why,

@@ -2,10 +2,14 @@
 
 import pytest
 import torch
+from unit.cli.door import emberward
 
 from emberward import checkpoint
 from emberward.checkpoint import Shard, alone, find_start, require_start
+from emberward.data import open_tokenizer
 from emberward.findings import ConfigError
+from emberward.recipe import load_recipe, resolve
+from emberward.report import decoder_of
 
 SHAPES = {"embed.weight": (8, 4), "final_norm.weight": (4,)}
 
@@ -67,3 +71,34 @@ def test_a_folder_of_another_program_is_imported_first(tmp_path):
     assert caught.value.code == "K121" and f"emberward checkpoint import {tmp_path} saves" in caught.value.text()
     with pytest.raises(ConfigError, match="K121 there is no save to start from"):
         find_start(tmp_path / "nowhere")
+
+
+SMALL = (
+    "model.num_layers=1",
+    "model.hidden=16",
+    "model.num_heads=2",
+    "model.seq_len=16",
+    "batch.global_batch=4",
+    "layout.dp=1",
+    "layout.tp=1",
+    "layout.pp=1",
+)
+
+
+def test_the_command_looks_at_it_before_anything_starts(tmp_path):
+    """A save of the recipe's own shapes is said; one that is not there, or of another width, ends with exit code 2."""
+    tokenizer = open_tokenizer("byte")
+    decoder = decoder_of(resolve(load_recipe("bloom_tiny", SMALL), num_ranks=1, tokenizer_size=tokenizer.size).recipe)
+    tensors = [*decoder.first_tensors(), *decoder.layer_tensors(0), *decoder.last_tensors(is_also_first=True)]
+    save = make_save(tmp_path, moments=False, shapes={tensor.name: tensor.shape for tensor in tensors})
+    (tmp_path / "text.txt").write_text("words to train on, a few\n" * 200)
+    given = (*SMALL, "data.train=text.txt", "data.cache=cache", f"start.checkpoint={tmp_path}")
+    words = ("train", "bloom_tiny", *given, "--ranks", "1", "--dry", "--no-check")
+    said = emberward(*words, cwd=tmp_path)
+    assert (said.code, said.out.splitlines()[-1]) == (
+        0,
+        f"starts from {save}: weights alone, no moments; step, data and learning rate begin anew",
+    ), said.err
+    said = emberward(*words, "model.hidden=32", "--json", cwd=tmp_path)
+    assert (said.code, said.document["findings"][0]["code"]) == (2, "K121")
+    assert not (tmp_path / "runs").exists()
