@@ -130,7 +130,8 @@ def test_of_two_hosts_both_are_named_and_no_culprit(hosts, collector, tmp_path, 
 @pytest.mark.parametrize("hosts", [3], indirect=True)
 def test_a_slow_link_is_named_and_then_a_host_that_is_gone(hosts, collector, tmp_path, wait_until):
     """The link of node2 is slow for a while, and node2 is not named."""
-    start(hosts, collector, tmp_path)
+    tell = f"sh -c 'cat >> {tmp_path}/told-$(hostname)'"
+    start_all(hosts, collector, tmp_path, "--act-after", "0", "--notify", tell)
     wait_until(lambda: all(under_way(tmp_path, index) for index in range(3)), "three ranks under way", 120)
     hosts.slow_down(1)
     began = heartbeat(tmp_path, 1)
@@ -167,5 +168,5 @@ def heartbeat(folder: Path, index: int) -> float:
 
 def told_by(folder: Path, index: int) -> str:
     """What the host's command of --notify was given."""
-    path = folder / f"told{index}"
+    path = folder / f"told-node{index + 1}"
     return path.read_text() if path.exists() else ""
