@@ -3,8 +3,9 @@
     python benchmarks/certificate_overhead.py [--steps 40] [--output docs/measured/certificate_overhead.json]
 
 Per call: all-reduces on a group without peers, with and without the watch, in processor time, the least of several
-rounds. A step: bloom_tiny on 2 ranks (dp 2) over gloo; in the same processes steps with the watch take turns with steps
-without, so that the machine's noise falls on both.
+rounds; so too in a process with a recorder, whose wrapper asks the watch. A step: bloom_tiny on 2 ranks (dp 2) over
+gloo; in the same processes steps with the watch take turns with steps without, so that the machine's noise falls on
+both.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,11 @@ from emberward.events import Phase
 from emberward.recipe import Resolved, load_recipe, mesh_of, resolve
 from emberward.sources import Certificate, Departure, Guard, ProgramWriter
 from emberward.sources._calls import bodies_of
+from emberward.sources._live import CURRENT, LiveRecorder
+from emberward.sources._wrap import wrap_everything
 from emberward.sources.fake_world import fake_world
 from emberward.sources.recorder import Recorder
+from emberward.sources.ring import RingWriter, identity_here
 from emberward.sources.watch import CallWatch
 
 RANKS, WARM_UP = 2, 4
@@ -54,7 +59,7 @@ def least_us(work: Callable[[], object], times: int) -> float:
 
 def per_call() -> dict[str, float]:
     """Microseconds a call, the least of NUM_ROUNDS."""
-    rounds: dict[str, list[float]] = {"without": [], "with": [], "comparison": [], "words": []}
+    rounds: dict[str, list[float]] = defaultdict(list)
     with fake_world(0, 8):
         tensor, group = torch.zeros(1024), Recorder(None).group_of(dist.group.WORLD)
         arguments = ([tensor], dist.AllreduceOptions())
@@ -81,16 +86,30 @@ def per_call() -> dict[str, float]:
             made.begin(Phase(step=0), NUM_CALLS)
             return made
 
+        def watched() -> float:
+            with CallWatch(guard()).recording():
+                return least_us(calls, NUM_CALLS)
+
         for _ in range(NUM_ROUNDS):
             rounds["without"].append(least_us(calls, NUM_CALLS))
-            with CallWatch(guard()).recording():
-                rounds["with"].append(least_us(calls, NUM_CALLS))
+            rounds["with"].append(watched())
             rounds["comparison"].append(least_us(functools.partial(compare, guard()), NUM_CALLS))
             rounds["words"].append(least_us(words, NUM_CALLS))
+        with tempfile.TemporaryDirectory() as folder:
+            # For good, and so last: the recorder's wrappers stay on in this process.
+            writer_of_ring = RingWriter(Path(folder) / "ring", identity_here(rank=0, world_size=8, local_rank=0))
+            CURRENT.live = LiveRecorder(writer_of_ring)
+            wrap_everything(CURRENT.live)
+            for _ in range(NUM_ROUNDS):
+                rounds["recorded"].append(least_us(calls, NUM_CALLS))
+                rounds["recorded and watched"].append(watched())
+            CURRENT.live = None
     least = {name: min(values) for name, values in rounds.items()}
     return {
         "call_without_us": least["without"],
         "added_by_the_watch_us": least["with"] - least["without"],
+        "added_by_the_recorder_us": least["recorded"] - least["without"],
+        "added_by_the_watch_within_the_recorder_us": least["recorded and watched"] - least["recorded"],
         "of_it_comparison_and_hash_us": least["comparison"],
         "what_words_for_each_call_would_cost_us": least["words"],
     }

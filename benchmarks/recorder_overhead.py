@@ -2,8 +2,9 @@
 
     python benchmarks/recorder_overhead.py [--pairs 40] [--output docs/measured/recorder_overhead.json]
 
-Calls: one rank of gloo, the same call with and without the recorder in turn, blocks of 100, the fastest block of each
-and the median of the paired differences; and the recorder's own part alone, around calls that do nothing. Steps: four
+Calls: one rank of gloo, the same call without and with the recorder in the order A B B A, blocks of 100, by the clock
+and by the main thread's processor time, the least of each and the median of the paired differences; and the recorder's
+own part alone, around calls that do nothing, in turn with the bare ones, least and median. Steps: four
 ranks of DDP, and two ranks of the tiny preset, each in one set of processes that takes turns, a few steps with and a
 few without, so that the machine's noise falls on both. "Without" keeps wrappers that pass everything through; what
 those cost is told apart, and so is the thread beside, which costs by the second and not by the step. Ratios are with
@@ -60,11 +61,6 @@ def attached(folder: str, *, rank: int = 0, world_size: int = 1) -> LiveRecorder
     return CURRENT.live
 
 
-def fastest(function: Callable[[], object], *, repeats: int = 300) -> float:
-    """Microseconds of the fastest block."""
-    return min(timeit.repeat(function, number=BLOCK, repeat=repeats)) / BLOCK * 1e6
-
-
 def measure_calls(folder: str, pairs: int) -> dict[str, Any]:
     """One rank: what a call costs more."""
     raw = vars(ProcessGroup)["allreduce"], vars(Work)["wait"]
@@ -75,15 +71,19 @@ def measure_calls(folder: str, pairs: int) -> dict[str, Any]:
     def call() -> None:
         dist.all_reduce(tensor)
 
-    def block(methods: tuple[Any, Any]) -> float:
+    def block(methods: tuple[Any, Any]) -> tuple[float, float]:
         ProcessGroup.allreduce, Work.wait = methods  # type: ignore[assignment, method-assign]
-        return timeit.timeit(call, number=BLOCK) / BLOCK * 1e6
+        spent = time.thread_time()
+        took = timeit.timeit(call, number=BLOCK)
+        return took / BLOCK * 1e6, (time.thread_time() - spent) / BLOCK * 1e6
 
     rows, passing = [], []
-    for _ in range(pairs * 10):
-        rows.append((block(raw), block(wrapped)))
+    for number in range(pairs * 10):
+        order = (raw, wrapped) if number % 2 == 0 else (wrapped, raw)
+        found = {methods is wrapped: block(methods) for methods in order}
+        rows.append((*found[False], *found[True]))
         CURRENT.live = None
-        passing.append(block(wrapped))
+        passing.append(block(wrapped)[0])
         CURRENT.live = live
     # The recorder's own part, around calls that do nothing.
     work = Done()
@@ -101,15 +101,26 @@ def measure_calls(folder: str, pairs: int) -> dict[str, Any]:
         issue(group, given, options)
         wait(work)
 
-    empty = fastest(lambda: nothing(group, given, options))
+    def bare() -> None:
+        nothing(group, given, options)
+
+    parts = [
+        [timeit.timeit(each, number=BLOCK) / BLOCK * 1e6 for each in (bare, issued, completed)] for _ in range(3000)
+    ]
+    empty, event, whole = (min(row[index] for row in parts) for index in range(3))
     heart_s = heart_price(live, call)
     dist.destroy_process_group()
     figures = {
-        "event_us": fastest(issued) - empty,
-        "event_with_completion_us": fastest(completed) - 2 * empty,
+        "event_us": event - empty,
+        "event_us_median_of_blocks": statistics.median(row[1] - row[0] for row in parts),
+        "event_with_completion_us": whole - 2 * empty,
+        "event_with_completion_us_median_of_blocks": statistics.median(row[2] - 2 * row[0] for row in parts),
+        "num_blocks": len(parts),
         "all_reduce_without_us": min(row[0] for row in rows),
-        "all_reduce_with_us": min(row[1] for row in rows),
-        "all_reduce_paired_difference_us_median": statistics.median(row[1] - row[0] for row in rows),
+        "all_reduce_with_us": min(row[2] for row in rows),
+        "all_reduce_paired_difference_us_median": statistics.median(row[2] - row[0] for row in rows),
+        "all_reduce_main_thread_cpu_difference_us": min(row[3] for row in rows) - min(row[1] for row in rows),
+        "num_pairs": len(rows),
         "all_reduce_passed_through_us": min(passing),
         "heart_cpu_s_per_s": heart_s,
         "ring_bytes": Geometry().total_bytes,
@@ -253,10 +264,11 @@ def preset_rank(path: str) -> None:
             kept.append(CURRENT.live)
         if first == 0:
             # All but the last block have ended; the first pair warms up. A rank leaves without looking back.
-            pairs = zip(blocks[2::2], blocks[3::2], strict=False)
+            done = list(zip(blocks[2::2], blocks[3::2], strict=False))
+            pairs = [pair if number % 2 else pair[::-1] for number, pair in enumerate(done)]
             answer = Path(path) / f"blocks{trainer.world.rank}.json"
             answer.write_text(json.dumps([[*off, *on] for off, on in pairs]), encoding="utf-8")
-            switch(kept[0], is_on=block % 2 == 1)
+            switch(kept[0], is_on=block % 4 in (1, 2))
             blocks.append([0.0, 0.0])
         began, spent = time.perf_counter(), time.process_time()
         totals = one_step(trainer, loader)
@@ -272,7 +284,7 @@ def preset_rank(path: str) -> None:
 def main() -> None:
     """Measures and prints, or writes."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--parts", default="calls,ddp,preset")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--rank-of", help="(a rank of the preset itself)")

@@ -1,10 +1,12 @@
-"""What `emberward run` costs a job: step time with and without it, in pairs, and the processor time it takes itself.
+"""What `emberward run` costs a job: its steps with and without, and what its own processes take while the job runs.
 
-    python benchmarks/run_overhead.py --pairs 10 --output docs/measured/run_overhead.json
+    python benchmarks/run_overhead.py --parts steps,watch --output docs/measured/run_overhead.json
 
-The job is a gloo program of two ranks that adds gradients. Each pair runs it once alone and once supervised, in turn
-first; the ratio is that of the medians of the steps' times. The processor time is that of the supervisor and
-its watcher over the time of the run, as a share of one core.
+steps: a gloo program of two ranks that adds gradients runs alone and supervised, in the order A B B A, again and again.
+Of each run the first fifth of its steps is left out. A pair's ratio is that of two neighbouring runs, of the median
+step and of the processor time that both ranks' steps took, which a machine's other users disturb less. watch: eight
+ranks that step five times a second; the processor time of the supervisor and of its watcher over a minute in which
+nothing happens, after the start has passed, as a share of one core.
 """
 
 import argparse
@@ -21,98 +23,156 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
-POLL_S = 0.1
 LIMIT_S = 300.0
-JOB = """
+POLL_S = 0.2
+SETTLE_S = 40.0
+"""From the first step on: the watcher reads everything while a job is young."""
+WATCHED_S = 60.0
+RANKS, WATCHED_RANKS = 2, 8
+STEPS_JOB = """
 import os, sys, time, torch
 import torch.distributed as dist
+torch.set_num_threads(1)
+torch.manual_seed(0)
 dist.init_process_group("gloo")
-model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
+model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-data = torch.randn(64, 256)
-times = []
+data = torch.randn(128, 512)
+rows = []
 for step in range(int(sys.argv[1])):
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), time.process_time()
     model(data).square().mean().backward()
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
     optimizer.step()
     optimizer.zero_grad()
-    times.append(time.perf_counter() - began)
-if dist.get_rank() == 0:
-    open(sys.argv[2], "w").write(repr(times[len(times) // 5:]))
+    rows.append((time.perf_counter() - began, time.process_time() - spent))
+open(f"{sys.argv[2]}{dist.get_rank()}", "w").write(repr([list(row) for row in rows[len(rows) // 5:]]))
+dist.destroy_process_group()
+"""
+WATCH_JOB = """
+import sys, time, torch
+import torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+end = None
+goes_on = torch.ones(1)
+while goes_on.item():
+    model(torch.ones(1, 8)).sum().backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+    time.sleep(0.2)
+    optimizer.step()
+    if end is None:
+        end = time.monotonic() + float(sys.argv[1])
+        if dist.get_rank() == 0:
+            open(sys.argv[2], "w").close()
+    goes_on.fill_(time.monotonic() < end)
+    dist.broadcast(goes_on, src=0)
 dist.destroy_process_group()
 """
 
 
-def run_once(place: Path, steps: int, *, is_supervised: bool) -> tuple[list[float], float | None]:
-    """The step times of rank 0, and the share of a core that the supervisor and its watcher took."""
-    job, out = place / "job.py", place / "times"
-    job.write_text(JOB)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
-               "--rdzv-endpoint", "127.0.0.1:0", str(job), str(steps), str(out)]  # fmt: skip
+def started(place: Path, job: str, num_ranks: int, *arguments: str, is_supervised: bool) -> "subprocess.Popen[bytes]":
+    """The job under torchrun, alone or under `emberward run`."""
+    script = place / "job.py"
+    script.write_text(job, encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks), "--rdzv-backend",
+               "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(script), *arguments]  # fmt: skip
     if is_supervised:
         command = [sys.executable, "-m", "emberward", "run", "--runs", str(place / "runs"), "--", *command]
-    began_s = time.monotonic()
-    process = subprocess.Popen(
-        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    spent: dict[int, float] = {}
-    while process.poll() is None and time.monotonic() - began_s < LIMIT_S:
-        if is_supervised:
-            spent |= own_cpu_s(process.pid)
-        time.sleep(POLL_S)
-    assert process.wait(1.0) == 0, "the job failed"
-    share = sum(spent.values()) / (time.monotonic() - began_s) if is_supervised else None
-    return json.loads(out.read_text()), share
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def own_cpu_s(pid: int) -> dict[int, float]:
-    """pid -> seconds of processor time so far of the supervisor and of its watcher."""
-    found = {}
-    try:
-        supervisor = psutil.Process(pid)
-        watchers = [each for each in supervisor.children() if "emberward.supervise.watcher" in each.cmdline()]
-        for each in (supervisor, *watchers):
-            times = each.cpu_times()
-            found[each.pid] = times.user + times.system
-    except psutil.Error:
-        pass
-    return found
+def steps_of(place: Path, num_steps: int, *, is_supervised: bool) -> tuple[float, float]:
+    """The median step in seconds, and the processor time of an ordinary step, both ranks together."""
+    out = place / "steps"
+    process = started(place, STEPS_JOB, RANKS, str(num_steps), str(out), is_supervised=is_supervised)
+    assert process.wait(LIMIT_S) == 0, "the job failed"
+    rows = [json.loads(Path(f"{out}{rank}").read_text(encoding="utf-8")) for rank in range(RANKS)]
+    return statistics.median(row[0] for row in rows[0]), sum(statistics.median(r[1] for r in each) for each in rows)
+
+
+def measure_steps(pairs: int, num_steps: int) -> dict[str, Any]:
+    """Ratios with over without, of pairs in the order A B B A."""
+    found: list[dict[bool, tuple[float, float]]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in range(pairs):
+            order = (False, True) if pair % 2 == 0 else (True, False)
+            found.append({each: steps_of(Path(folder), num_steps, is_supervised=each) for each in order})
+            times = [found[-1][True][index] / found[-1][False][index] for index in (0, 1)]
+            sys.stdout.write(f"pair {pair}: step {times[0]:.4f}, processor time {times[1]:.4f}\n")
+            sys.stdout.flush()
+    return {
+        "num_pairs": pairs,
+        "steps": num_steps,
+        "calls_a_step": 8,
+        "step_s_without_median": statistics.median(each[False][0] for each in found),
+        "step_cpu_s_without_median": statistics.median(each[False][1] for each in found) / RANKS,
+        "step_ratio": spread([each[True][0] / each[False][0] for each in found]),
+        "step_ratio_of_fastest_runs": min(e[True][0] for e in found) / min(e[False][0] for e in found),
+        "cpu_ratio": spread([each[True][1] / each[False][1] for each in found]),
+    }
+
+
+def spread(values: list[float]) -> dict[str, Any]:
+    """Median, quartiles and the values themselves."""
+    ordered = sorted(values)
+    quarter = len(ordered) // 4
+    return {"median": statistics.median(ordered), "quartiles": [ordered[quarter], ordered[-1 - quarter]], "all": values}
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor that a process has taken, by the scheduler's own nanoseconds; Linux."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        total += int((task / "schedstat").read_text(encoding="ascii").split()[0])
+    return total / 1e9
+
+
+def measure_watch() -> dict[str, Any]:
+    """What the supervisor and the watcher of eight ranks take while nothing happens."""
+    with tempfile.TemporaryDirectory() as folder:
+        place, stepped = Path(folder), Path(folder) / "stepped"
+        seconds = SETTLE_S + WATCHED_S + 10.0
+        process = started(place, WATCH_JOB, WATCHED_RANKS, str(seconds), str(stepped), is_supervised=True)
+        end_s = time.monotonic() + LIMIT_S
+        while not stepped.exists():
+            assert process.poll() is None and time.monotonic() < end_s, "the job did not begin"
+            time.sleep(POLL_S)
+        time.sleep(SETTLE_S)
+        children = psutil.Process(process.pid).children()
+        watcher = next(each.pid for each in children if "emberward.supervise.watcher" in each.cmdline())
+        pids = {"supervisor": process.pid, "watcher": watcher}
+        before, began_s = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
+        time.sleep(WATCHED_S)
+        after, took_s = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic() - began_s
+        assert process.wait(LIMIT_S) == 0, "the job failed"
+    shares = {f"{name}_share_of_a_core": (after[name] - before[name]) / took_s for name in pids}
+    return {"ranks": WATCHED_RANKS, "steps_a_second": 5, "seconds": took_s, **shares}
 
 
 def main() -> int:
+    """Measures the asked parts; those of an earlier file stay."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--parts", default="steps,watch")
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    ratios, shares = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        for pair in range(options.pairs):
-            medians: dict[bool, float] = {}
-            for is_supervised in (pair % 2 == 0, pair % 2 == 1):
-                times, share = run_once(Path(folder), options.steps, is_supervised=is_supervised)
-                medians[is_supervised] = statistics.median(times)
-                if share is not None:
-                    shares.append(share)
-            ratios.append(medians[True] / medians[False])
-            print(f"pair {pair}: {ratios[-1]:.4f}, {shares[-1]:.4f} of a core", flush=True)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    value: dict[str, Any] = {
-        "commit": commit.stdout.strip() or None,
-        "pairs": options.pairs,
-        "steps": options.steps,
-        "cores": os.cpu_count(),
-        "load_at_end": os.getloadavg()[0],
-        "ratio_median": statistics.median(ratios),
-        "ratios": ratios,
-        "share_of_a_core_median": statistics.median(shares),
-        "shares": shares,
-    }
+    value: dict[str, Any] = {}
+    if options.output is not None and options.output.exists():
+        value = json.loads(options.output.read_text(encoding="utf-8"))
+    for part in options.parts.split(","):
+        found = measure_steps(options.pairs, options.steps) if part == "steps" else measure_watch()
+        value[part] = {**found, "load": os.getloadavg()[0], "cores": os.cpu_count(), "commit": commit.stdout.strip()}
     if options.output is not None:
         options.output.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({key: value[key] for key in ("ratio_median", "share_of_a_core_median", "load_at_end")}))
+    sys.stdout.write(json.dumps(value, indent=1) + "\n")
     return 0
 
 
