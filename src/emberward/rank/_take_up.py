@@ -4,7 +4,7 @@
 All ranks together read every byte of the save before the first step: each proves what it loads, then a share of the
 headers and of the tensors that nobody loads, then all compare the digests. What one rank finds, all of them raise, with
 its words. By default a start refuses and says how to go on from the save before: an operator may rather repair a mount
-than lose an interval. `save.damaged: older`, and a restart that nobody watches, go on and write a finding, save by save.
+than lose an interval. `save.damaged: older`, and a restart that nobody watches, go on, with a finding for each save.
 """
 
 from collections.abc import Callable
