@@ -10,6 +10,8 @@ from emberward.events import Site
 
 MAX_FRAMES = 200
 """Frames that are looked at for the user's; deeper stacks have no site."""
+WRAPPERS = frozenset({"typing_extensions.py", "decorator.py", "six.py", "deprecated.py"})
+"""Installed modules whose decorators stand between torch and the user: ``all_gather_into_tensor`` has one."""
 
 
 def _own_folders() -> tuple[str, ...]:
@@ -63,6 +65,8 @@ class SiteFinder:
         if file.startswith("<") or (torch_folder is not None and _is_in(file, torch_folder)):
             return None
         is_package = any(_is_in(file, folder) for folder in self._packages)
+        if is_package and Path(file).name in WRAPPERS:
+            return None
         own = self._skip if not is_package else tuple(folder for folder in self._skip if folder not in self._stdlib())
         if any(_is_in(file, folder) for folder in own):
             return None

@@ -1,7 +1,9 @@
 """The wrappers of the live recorder around calls that do nothing: what is written, and that nothing else changes."""
 
 import os
+import sysconfig
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from emberward.sources import Guard, RoleProgram
 from emberward.sources._heart import MAX_QUIET_S, Silence
 from emberward.sources._issue import short_wait
 from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
+from emberward.sources._site import SiteFinder
 from emberward.sources._wrap import _wrapped_method, _wrapped_wait, recorded_method
 from emberward.sources.ring import MarkKind, RingWriter, identity_here, read_ring
 from emberward.sources.watch import CallWatch
@@ -293,3 +296,12 @@ def test_a_call_is_asked_about_once_and_refused_before_it_is_issued(live, handle
     calls["send"](handle, [torch.zeros(3)], 2, 9)
     assert (guard.position, len(issued), len(events(live))) == (3, 4, 4)
     assert [key[:2] for key in guard._keys] == [("all_reduce", "world"), ("all_reduce", "world"), ("send", "world")]
+
+
+@pytest.mark.parametrize(("name", "is_users"), [("typing_extensions.py", False), ("mine.py", True)])
+def test_a_decorator_of_an_installed_module_is_not_the_users_line(name, is_users):
+    """torch's deprecated names are wrapped by typing_extensions; a package of the user's own is the user's."""
+    file = Path(sysconfig.get_path("purelib")) / name
+    space = {"here": SiteFinder().here}
+    exec(compile("def wrapper():\n    return here()\n", str(file), "exec"), space)
+    assert space["wrapper"]().file == (str(file) if is_users else __file__)
