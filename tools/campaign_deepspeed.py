@@ -3,7 +3,7 @@
     .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--own] [--output FILE]
 
 Makes checkpoints with DeepSpeed in an environment of its own (made here when no --python is given), imports each,
-exports it in the universal form and in the own forms of ZeRO 1 (also with a pipeline) and 3, and lets DeepSpeed engines
+exports it in the universal form and in the own forms of ZeRO 1 (also with a pipeline), 2 and 3, and lets DeepSpeed engines
 load that and train 4 steps; of the own forms without a word of a universal checkpoint. What they hold is compared bit
 for bit with the save, and their losses with those of the run that never stopped. DeepSpeed's own conversion is loaded
 beside it.
@@ -31,8 +31,9 @@ PACKAGES = ("torch", "numpy", "setuptools", "wheel", "packaging", "ninja", "psut
 KINDS = {"zero1_pp2_dp2": (4, "1", "2"), "zero2_dp2": (2, "2", "1"), "zero3_dp2": (2, "3", "1")}
 TARGETS = ((1, 1), (1, 2), (3, 1), (3, 2))
 """(ZeRO stage, ranks) of the engines that load."""
-OWN = ((1, 1, 1), (1, 2, 1), (1, 2, 2), (1, 4, 2), (3, 1, 1), (3, 2, 1))
+OWN = ((1, 1, 1), (1, 2, 1), (1, 2, 2), (1, 4, 2), (2, 1, 1), (2, 2, 1), (3, 1, 1), (3, 2, 1))
 """(ZeRO stage, ranks, pipeline stages) of the engines that load their stage's own form."""
+FORMS = {1: Form.ZERO_1, 2: Form.ZERO_2, 3: Form.ZERO_3}
 
 
 def make_environment(folder: Path) -> Path:
@@ -122,7 +123,7 @@ def own_cases(python: Path, place: Path, saved: Path, expected: Any, straight: S
     found = {}
     for stage, num_ranks, pp in OWN:
         folder = place / f"{saved.parent.name}_own_{stage}_{num_ranks}_{pp}"
-        form = Form.ZERO_1 if stage == 1 else Form.ZERO_3
+        form = FORMS[stage]
         checkpoint.export_checkpoint(
             saved, folder / "step3", form=form, foreign=Foreign(), num_ranks=num_ranks, stages=str(pp)
         )
@@ -136,7 +137,7 @@ def main() -> None:
     """The console program."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", type=Path, help="of an environment that has DeepSpeed")
-    parser.add_argument("--own", action="store_true", help="only the own forms of ZeRO 1 and 3")
+    parser.add_argument("--own", action="store_true", help="only the own forms of ZeRO 1, 2 and 3")
     parser.add_argument("--output", type=Path, help="docs/measured/deepspeed.json, with --own deepspeed_own.json")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

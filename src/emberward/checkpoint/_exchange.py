@@ -156,7 +156,7 @@ def export_checkpoint(
             plan = plan_universal(source, result, family, stamp)
         case Form.DCP:
             plan = plan_dcp(source, result, num_ranks=ranks, stamp=stamp)
-        case Form.ZERO_1 | Form.ZERO_3:
+        case Form.ZERO_1 | Form.ZERO_2 | Form.ZERO_3:
             cut = Stages.parse(stages)
             plan = plan_native(source, result, family, stamp, form=form, num_ranks=ranks, stages=cut)
         case Form.EMBERWARD | Form.DEEPSPEED:

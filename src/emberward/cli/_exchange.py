@@ -157,6 +157,7 @@ def export_verb(
             Form.HUGGING_FACE: f"transformers.AutoModelForCausalLM.from_pretrained({str(to)!r})",
             Form.UNIVERSAL: f'DeepSpeed: "checkpoint": {{"load_universal": true}}, load_checkpoint({str(to.parent)!r})',
             Form.ZERO_1: f"DeepSpeed, on as many ranks and stages: load_checkpoint({str(to.parent)!r})",
+            Form.ZERO_2: f"DeepSpeed, on as many ranks: load_checkpoint({str(to.parent)!r})",
             Form.ZERO_3: f"DeepSpeed, on as many ranks: load_checkpoint({str(to.parent)!r})",
             Form.DCP: f"torch.distributed.checkpoint.load(state_dict, checkpoint_id={str(to)!r})",
         }

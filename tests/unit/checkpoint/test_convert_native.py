@@ -1,4 +1,4 @@
-"""DeepSpeed's own files of ZeRO 1 and 3: those that are written are those that it wrote, or are cut as it cuts."""
+"""DeepSpeed's own files of ZeRO 1, 2 and 3: those that are written are those that it wrote, or are cut as it cuts."""
 
 import math
 import shutil
@@ -47,7 +47,8 @@ def plain(file, tree):
 
 
 @pytest.mark.parametrize(
-    ("name", "form", "num_ranks", "stages"), [("zero1", Form.ZERO_1, 4, "2"), ("zero3", Form.ZERO_3, 2, "1")]
+    ("name", "form", "num_ranks", "stages"),
+    [("zero1", Form.ZERO_1, 4, "2"), ("zero2", Form.ZERO_2, 2, "1"), ("zero3", Form.ZERO_3, 2, "1")],
 )
 def test_on_the_same_ranks_each_file_says_what_deepspeed_s_own_says(real, tmp_path, name, form, num_ranks, stages):
     saved = checkpoint.import_checkpoint(real / name, tmp_path / "saves", foreign=Foreign()).written.path
@@ -125,6 +126,7 @@ def test_a_source_that_does_not_tell_the_order_is_refused(tmp_path):
     ("form", "num_ranks", "stages", "said"),
     [
         (Form.ZERO_1, 3, "2", "K120 the ranks cannot be cut so"),
+        (Form.ZERO_2, 2, "2", "K120 the ranks cannot be cut so"),
         (Form.ZERO_3, 2, "2", "K120 the ranks cannot be cut so"),
         (Form.ZERO_1, 2, "two", "K120 the pipeline stages are not understood"),
         (Form.ZERO_1, 2, "0,9", "K120 pipeline stage 1 would have no parameter"),

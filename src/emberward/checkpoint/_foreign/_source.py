@@ -21,6 +21,7 @@ class Form(StrEnum):
     DEEPSPEED = "deepspeed"
     UNIVERSAL = "deepspeed-universal"
     ZERO_1 = "deepspeed-zero1"
+    ZERO_2 = "deepspeed-zero2"
     ZERO_3 = "deepspeed-zero3"
     DCP = "dcp"
     HUGGING_FACE = "huggingface"

@@ -1,4 +1,4 @@
-"""Writes DeepSpeed's own files of ZeRO 1 and ZeRO 3, which an engine of the same ranks loads without more ado.
+"""Writes DeepSpeed's own files of ZeRO 1, 2 and 3, which an engine of the same ranks loads without more ado.
 
 [Note: native files]
 The layout is the one that `_deepspeed` reads, cut as `_native_cut` tells. A flat part holds a group's parameters in the
@@ -40,6 +40,7 @@ from emberward.checkpoint._format import DType
 from emberward.checkpoint._storage import DISK, write_new
 
 _HALVES = {"bf16": DType.BF16, "bfloat16": DType.BF16, "fp16": DType.F16}
+_STAGES = {Form.ZERO_1: 1, Form.ZERO_2: 2, Form.ZERO_3: 3}
 _KEPT = ("loss_scaler", "dynamic_loss_scale", "overflow", "clip_grad")
 """What the optimizer's file keeps of the source's. A clip that the source does not know is the engine's own."""
 
@@ -62,6 +63,11 @@ class _Model:
         param = self.params[name]
         return flattened(param.weight if kind == FP32 else param.moments[kind])
 
+    @property
+    def buffers(self) -> set[str]:
+        """Names of what is no parameter at all."""
+        return set(self.states.get("buffer_names") or ())
+
     def numel(self, name: str) -> int:
         return self.params[name].weight.num_elements
 
@@ -81,16 +87,16 @@ def plan_native(
     Raises K120 when the source does not tell the parameters' order or the optimizer's settings, or the ranks do not
     divide into the stages.
     """
-    is_zero3 = form is Form.ZERO_3
-    if num_ranks % stages.count or (is_zero3 and stages.count > 1):
+    stage = _STAGES[form]
+    if num_ranks % stages.count or (stage > 1 and stages.count > 1):
         raise not_writable(
             "the ranks cannot be cut so",
             where="--ranks and --stages",
-            expected="one stage with ZeRO 3" if is_zero3 else f"a multiple of {stages.count} ranks",
+            expected=f"one stage with ZeRO {stage}" if stage > 1 else f"a multiple of {stages.count} ranks",
             found=f"{num_ranks} ranks, {stages.count} stages",
         )
     model = _model(source, family, num_ranks // stages.count)
-    files = _files_of_zero3(model) if is_zero3 else _files_of_zero1(model, stages)
+    files = _files_of_zero3(model) if stage == 3 else _files_of_zero1(model, stages, stage)
 
     def finish(_aside: Path, _results: Mapping[str, Mapping[str, Any]]) -> None:
         pointer = result.parent / "latest"
@@ -168,6 +174,15 @@ def _optimizer_file(model: _Model, mp_rank: int, dp_rank: int, body: Mapping[str
     return torch_out(f"{name}.pt", name, {"optimizer_state_dict": dict(body), **head})
 
 
+def _frozen(model: _Model, part: Callable[[Stored], Stored]) -> dict[str, Any]:
+    """What a model's file says of parameters that are not trained: their shapes, and of each what the rank holds."""
+    frozen = [param for param in model.untrained if param.name not in model.buffers]
+    return {
+        "frozen_param_shapes": OrderedDict((param.name, Size(param.weight.shape)) for param in frozen),
+        "frozen_param_fragments": OrderedDict((param.name, part(param.weight)) for param in frozen),
+    }
+
+
 def _model_file(
     model: _Model, name: str, groups: Sequence[Sequence[str]], *, num_stages: int, module: Any, **more: Any
 ) -> OutFile:
@@ -186,10 +201,10 @@ def _model_file(
     return torch_out(f"{name}.pt", name, states)
 
 
-# -- ZeRO 1 ------------------------------------------------------------------------------------------------------------
+# -- ZeRO 1, and 2, which keeps the same ------------------------------------------------------------------------------
 
 
-def _files_of_zero1(model: _Model, stages: Stages) -> list[OutFile]:
+def _files_of_zero1(model: _Model, stages: Stages, stage: int) -> list[OutFile]:
     names = [name for group in model.groups for name in group]
     files = []
     for mp_rank, of_stage in enumerate(by_stage(names, stages)):
@@ -197,10 +212,11 @@ def _files_of_zero1(model: _Model, stages: Stages) -> list[OutFile]:
         groups = [[name for name in group if name in own] for group in model.groups]
         module = None if stages.count > 1 else _whole_module(model)
         file = f"mp_rank_{mp_rank:02d}_model_states"
-        files.append(_model_file(model, file, groups, num_stages=stages.count, module=module))
+        more = {} if stages.count > 1 else _frozen(model, lambda weight: weight)
+        files.append(_model_file(model, file, groups, num_stages=stages.count, module=module, **more))
         flats = [_flats(model, group) for group in groups]
         for dp_rank in range(model.num_data):
-            files.append(_optimizer_file(model, mp_rank, dp_rank, _part_of_zero1(model, groups, flats, dp_rank)))
+            files.append(_optimizer_file(model, mp_rank, dp_rank, _part_of_zero1(model, groups, flats, dp_rank, stage)))
     return files + (_layer_files(model) if stages.count > 1 else [])
 
 
@@ -210,7 +226,7 @@ def _flats(model: _Model, group: Sequence[str]) -> dict[str, Stored]:
 
 
 def _part_of_zero1(
-    model: _Model, groups: Sequence[Sequence[str]], flats: Sequence[Mapping[str, Stored]], dp_rank: int
+    model: _Model, groups: Sequence[Sequence[str]], flats: Sequence[Mapping[str, Stored]], dp_rank: int, stage: int
 ) -> dict[str, Any]:
     weights, state, paddings, mappings = list[Stored](), dict[int, Any](), list[int](), list[Any]()
     for index, (group, flat) in enumerate(zip(groups, flats, strict=True)):
@@ -221,7 +237,7 @@ def _part_of_zero1(
         paddings.append(padding)
         mappings.append(_mapping(model, group, begin, end))
     return {
-        **_fresh_optimizer(model, 1),
+        **_fresh_optimizer(model, stage),
         "base_optimizer_state": {
             "state": state,
             "param_groups": _settings(model, [[index] for index in range(len(groups))]),
@@ -283,18 +299,11 @@ def _files_of_zero3(model: _Model) -> list[OutFile]:
     config = (model.states.get("ds_config") or {}).get("zero_optimization") or {}
     limit = int(config.get("sub_group_size") or SUB_GROUP_ELEMENTS)
     cuts = [sub_groups([_share(model, name) for name in group], limit) for group in model.groups]
-    buffers = set(model.states.get("buffer_names") or ())
-    frozen = [param for param in model.untrained if param.name not in buffers]
     files = []
     for rank in range(model.num_data):
-        module = _empty_module(model, buffers)
-        fragments = OrderedDict(
-            (param.name, _fragment(flattened(param.weight), model.num_data, rank)) for param in frozen
-        )
-        shapes = OrderedDict((param.name, Size(param.weight.shape)) for param in frozen)
         name = f"zero_pp_rank_{rank}_mp_rank_00_model_states"
-        more = {"frozen_param_shapes": shapes, "frozen_param_fragments": fragments}
-        files.append(_model_file(model, name, model.groups, num_stages=1, module=module, **more))
+        more = _frozen(model, _part_on(model.num_data, rank))
+        files.append(_model_file(model, name, model.groups, num_stages=1, module=_empty_module(model), **more))
         files.append(_optimizer_file(model, 0, rank, _part_of_zero3(model, cuts, rank)))
     return files
 
@@ -339,13 +348,18 @@ def _flat_of(model: _Model, names: Sequence[str], rank: int) -> Callable[[str], 
     return make
 
 
-def _empty_module(model: _Model, buffers: set[str]) -> OrderedDict[str, Any]:
+def _part_on(num_ranks: int, rank: int) -> Callable[[Stored], Stored]:
+    """What cuts out of a weight the part that a rank holds of it."""
+    return lambda weight: _fragment(flattened(weight), num_ranks, rank)
+
+
+def _empty_module(model: _Model) -> OrderedDict[str, Any]:
     """The module's names: parameters without elements, as the engine holds them, and the buffers."""
     dtype = _compute_type(model)
     names = [name for group in model.groups for name in group]
     empty = {name: Stored(name=name, dtype=dtype, shape=(0,), regions=()) for name in names}
     for param in model.untrained:
-        is_buffer = param.name in buffers
+        is_buffer = param.name in model.buffers
         nothing = Stored(name=param.name, dtype=dtype, shape=(0,), regions=())
         empty[param.name] = param.weight if is_buffer else nothing
     return OrderedDict(empty)
