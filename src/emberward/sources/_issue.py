@@ -79,8 +79,7 @@ def short_method(
         if type(options) is not kind or current.live is not live or more or named:
             given = () if given is _NONE else (given,) if options is None else (given, options, *more)
             return long_way(handle, *given, **named)
-        if live.asks is not None:
-            live.asks[method](handle, (given, options), named)
+        asks = live.asks
         try:
             group = by_handle.get(id(handle)) or learn(live, handle)
             is_sync = options.asyncOp is False
@@ -95,6 +94,22 @@ def short_method(
                 reduce_op = 1 if found == sum_op else reduce_code(found)
             if has_root:
                 root = group.group.ranks[options.rootRank]
+        except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
+            if asks is not None:
+                asks.by_method[method](handle, (given, options), named)
+            live.problem(f"{method} not recorded", error)
+            return original(handle, given, options)
+        if asks is not None:
+            if tensor is None or numel != tensor.numel():
+                asks.by_method[method](handle, (given, options), named)
+            else:
+                signature = (method, handle, tensor.shape, tensor.dtype, reduce_op, root)
+                found = asks.known.get(signature)
+                if found is None:
+                    found = asks.known[signature] = asks.words(method, handle, (given, options))
+                for number in found:
+                    asks.issue(number)
+        try:
             site = sites.enclosing
             frame: FrameType | None = frame_at(1)
             while frame is not None:

@@ -42,6 +42,20 @@ Ask = Callable[[Any, Sequence[Any], Mapping[str, Any]], None]
 """Is given torch's handle of the group, the arguments and the named ones; what it raises reaches torch's caller."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asks:
+    """Who is asked about each call before it is issued. `by_method` is asked with the arguments.
+
+    Whoever has found out anyway what a call is looks in `known` by it, has it put into `words` when it is new, and
+    tells `issue` of each number.
+    """
+
+    by_method: Mapping[str, Ask]
+    known: dict[tuple[Any, ...], tuple[int, ...]]
+    words: Callable[[str, Any, Sequence[Any]], tuple[int, ...]]
+    issue: Callable[[int], None]
+
+
 class Local(threading.local):
     """What is so in one thread. Defaults lie in the class: to ask for a missing name costs ten times as much."""
 
@@ -159,8 +173,8 @@ class LiveRecorder:
         Kept by the work itself, which costs less than a weak reference: it is taken out before the wait begins.
         """
         self._left: frozenset[int] = frozenset()
-        self.asks: Mapping[str, Ask] | None = None
-        """For each method who is asked about a call before it is issued; None when nobody is."""
+        self.asks: Asks | None = None
+        """Who is asked about a call before it is issued; None when nobody is."""
         self.before_creation: Callable[[GroupCreate], None] | None = None
         """Is asked about a group before it is made."""
         self.local = Local()

@@ -148,7 +148,7 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
         if live is None:
             return original(handle, *args, **named)
         if live.asks is not None:
-            live.asks[method](handle, args, named)
+            live.asks.by_method[method](handle, args, named)
         try:
             known = live.by_handle.get(id(handle)) or known_group(live, handle)
             options = named.get("opts") if named else None

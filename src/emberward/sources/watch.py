@@ -23,7 +23,7 @@ from emberward.events import Group
 from emberward.sources._calls import METHODS, bodies_of
 from emberward.sources._certificate import call_key
 from emberward.sources._guard import Guard
-from emberward.sources._live import Ask, LiveRecorder, live_recorder
+from emberward.sources._live import Ask, Asks, LiveRecorder, live_recorder
 from emberward.sources._wrap import known_group
 from emberward.sources.recorder import Recorder, replace_while_open
 
@@ -49,7 +49,8 @@ class CallWatch(Recorder):
         self._live = live = live_recorder()
         with self.alone() as stack:
             if live is not None:
-                live.asks = {method: self._ask(method) for method in METHODS}
+                by_method = {method: self._ask(method) for method in METHODS}
+                live.asks = Asks(by_method=by_method, known=self._known, words=self._words, issue=self._guard.issue)
                 live.before_creation = self._guard.before
                 stack.callback(setattr, live, "asks", None)
                 stack.callback(setattr, live, "before_creation", None)
@@ -112,6 +113,11 @@ class CallWatch(Recorder):
                 issue(number)
 
         return ask
+
+    def _words(self, method: str, handle: ProcessGroup, args: Sequence[Any]) -> tuple[int, ...]:
+        if len(self._known) >= MAX_SIGNATURES:
+            self._known.clear()
+        return self._numbers(method, handle, args, {})
 
     def _numbers(self, method: str, handle: ProcessGroup, args: Any, named: Any) -> tuple[int, ...]:
         """The guard's numbers for a call, put into words."""

@@ -10,10 +10,10 @@ import torch
 from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions, ProcessGroup, ReduceOp, ReduceOptions
 
 from emberward.events import Collective, Group, Phase, Stage, State, Wait
-from emberward.sources import Guard, RoleProgram
+from emberward.sources import Guard, RoleProgram, Segment
 from emberward.sources._heart import MAX_QUIET_S, Silence
 from emberward.sources._issue import short_wait
-from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
+from emberward.sources._live import CURRENT, Asks, KnownGroup, LiveRecorder
 from emberward.sources._site import SiteFinder
 from emberward.sources._wrap import _wrapped_method, _wrapped_wait, recorded_method
 from emberward.sources.ring import MarkKind, RingWriter, identity_here, read_ring
@@ -107,11 +107,15 @@ def test_a_way_to_call_that_is_new_to_us_is_let_through(live, handle):
     assert view.problems == ("send not recorded: IndexError: tuple index out of range",)
 
 
+def asks(**by_method):
+    return Asks(by_method=by_method, known={}, words=lambda *_: (), issue=lambda number: None)
+
+
 def test_a_guard_keeps_a_call_from_being_issued(live, handle):
     issued = []
     call = _wrapped_method("send", lambda *args: issued.append(args))
     seen = []
-    live.asks = {"send": lambda *asked: seen.append(asked)}
+    live.asks = asks(send=lambda *asked: seen.append(asked))
     call(handle, [torch.zeros(3)], 2, 9)
     assert [(asked, args[1:], named) for asked, args, named in seen] == [(handle, (2, 9), {})]
     assert len(issued) == 1
@@ -119,7 +123,7 @@ def test_a_guard_keeps_a_call_from_being_issued(live, handle):
     def refuse(*asked):
         raise ValueError("departs")
 
-    live.asks = {"send": refuse}
+    live.asks = asks(send=refuse)
     with pytest.raises(ValueError, match="departs"):
         call(handle, [torch.zeros(3)], 2, 9)
     assert len(issued) == 1
@@ -292,10 +296,33 @@ def test_a_call_is_asked_about_once_and_refused_before_it_is_issued(live, handle
         assert dict(vars(ProcessGroup)) == before
         calls["allreduce"](handle, [torch.zeros(6)], made(AllreduceOptions))
         calls["allreduce"](handle, [torch.zeros(6)], made(AllreduceOptions, reduceOp=ReduceOp.MAX))
+        calls["allreduce"](handle, [torch.zeros(2, 3)], made(AllreduceOptions))
+        calls["allreduce"](handle, [torch.zeros(6), torch.zeros(1)], made(AllreduceOptions))
+        calls["allreduce"](handle, [torch.zeros(6)], made(AllreduceOptions))
         calls["send"](handle, [torch.zeros(3)], 2, 9)
     calls["send"](handle, [torch.zeros(3)], 2, 9)
-    assert (guard.position, len(issued), len(events(live))) == (3, 4, 4)
-    assert [key[:2] for key in guard._keys] == [("all_reduce", "world"), ("all_reduce", "world"), ("send", "world")]
+    assert (guard.position, len(issued), len(events(live))) == (6, 7, 7)
+    assert [(key[0], key[3], key[4], key[6]) for key in guard._keys] == [
+        ("all_reduce", 6, (6,), "sum"),
+        ("all_reduce", 6, (6,), "max"),
+        ("all_reduce", 6, (2, 3), "sum"),
+        ("all_reduce", 7, None, "sum"),
+        ("send", 3, (3,), None),
+    ]
+
+
+def test_a_departure_keeps_a_short_call_from_being_issued_and_from_the_ring(live, handle):
+    def depart(departure):
+        raise ValueError(departure.found_text)
+
+    step = Segment(kind="setup", count=None, calls=(), places=())
+    program = RoleProgram(rank=0, calls=(), places=(), segments=(step,))
+    guard = Guard(program, rank=0, find_site=lambda: None, on_departure=depart)
+    issued = []
+    call = recorded_method(live, "allreduce", lambda *args: issued.append(args))
+    with CallWatch(guard).recording(), pytest.raises(ValueError, match="all_reduce world float32 6 sum"):
+        call(handle, [torch.zeros(6)], made(AllreduceOptions))
+    assert (issued, events(live)) == ([], ())
 
 
 @pytest.mark.parametrize(("name", "is_users"), [("typing_extensions.py", False), ("mine.py", True)])
