@@ -3,7 +3,7 @@
     .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--own] [--output FILE]
 
 Makes checkpoints with DeepSpeed in an environment of its own (made here when no --python is given), imports each,
-exports it in the universal form and in the own forms of ZeRO 1 (also with a pipeline), 2 and 3, and lets DeepSpeed engines
+exports it in the universal form and in the own forms of ZeRO 1 (with a pipeline too), 2 and 3, and lets its engines
 load that and train 4 steps; of the own forms without a word of a universal checkpoint. What they hold is compared bit
 for bit with the save, and their losses with those of the run that never stopped. DeepSpeed's own conversion is loaded
 beside it.
