@@ -1,8 +1,10 @@
 """Host memory that a process and its child share, for the copy of what is to be saved."""
 
+import contextlib
 import mmap
 import os
 import sys
+import weakref
 
 ALIGN_BYTES = 64
 """A cache line: where each part begins."""
@@ -16,6 +18,7 @@ class SharedMemory:
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("emberward-save", os.MFD_CLOEXEC)
+        weakref.finalize(self, os.close, self.descriptor)
         self.generation = 0
         """Counts the calls of `take`: a child maps anew when it has changed."""
 
@@ -30,14 +33,13 @@ class SharedMemory:
         self.generation += 1
         return mmap.mmap(self.descriptor, max(num_bytes, 1), flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
 
-    def close(self) -> None:
-        """Gives the descriptor up."""
-        os.close(self.descriptor)
 
-
-def can_share() -> bool:
-    """Whether this system has memory of that kind."""
-    return sys.platform == "linux" and hasattr(os, "memfd_create")
+def shared_memory() -> SharedMemory | None:
+    """Memory of that kind; None where the system has none."""
+    if sys.platform == "linux" and hasattr(os, "memfd_create"):
+        with contextlib.suppress(OSError):
+            return SharedMemory()
+    return None
 
 
 def own_memory(num_bytes: int) -> mmap.mmap:

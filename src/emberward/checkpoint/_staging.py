@@ -16,7 +16,7 @@ from emberward.checkpoint._background import Begun, Flight, Written
 from emberward.checkpoint._beside import NotStarted, WriterProcess, writer_command
 from emberward.checkpoint._errand import Errand, Placed
 from emberward.checkpoint._kept import Keep
-from emberward.checkpoint._memory import ALIGN_BYTES, SharedMemory, can_share, own_memory
+from emberward.checkpoint._memory import ALIGN_BYTES, SharedMemory, own_memory, shared_memory
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._save import Agree, Saved, save_parts
 from emberward.checkpoint._storage import DISK, Storage
@@ -124,7 +124,7 @@ class BackgroundSaves:
         self._read_back = read_back
         self._storage = storage
         self._max_patience_s = max_patience_s
-        self._memory = SharedMemory() if storage is DISK and can_share() else None
+        self._memory = shared_memory() if storage is DISK else None
         self._process = None if self._memory is None else WriterProcess(self._memory, command or writer_command())
         self._staging = Staging(self._memory)
         self._flight = Flight()

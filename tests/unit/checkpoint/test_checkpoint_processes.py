@@ -6,6 +6,7 @@ verifies and loads bit-equal, the one before or the new one, and the next save p
 
 import errno
 import fcntl
+import gc
 import itertools
 import json
 import os
@@ -27,6 +28,7 @@ from unit.checkpoint.faulty_writer import PlanFile
 from unit.checkpoint.test_checkpoint_faults import NUM_RANKS, TESTS, require_whole, tensors
 
 from emberward.checkpoint import SAVE_WRITER, Keep, clean_leftovers, latest, verify
+from emberward.checkpoint._memory import shared_memory
 from emberward.checkpoint._pace import Idle
 from emberward.checkpoint._storage import Disk, _DirectFile, write_all
 from emberward.sources.live import find_job, read_process_facts
@@ -219,6 +221,19 @@ def test_a_copy_for_which_there_is_no_memory_is_no_save_and_the_next_one_passes(
     assert crew.finish()[0].error is None, "look-alike: with memory for it the same copy is made"
     assert verify(latest(tmp_path)) == ()
     crew.close()
+
+
+def test_the_memory_of_saves_that_nobody_holds_any_more_is_given_back():
+    def held():
+        return [link for link in Path("/proc/self/fd").iterdir() if "memfd:emberward-save" in os.path.realpath(link)]
+
+    gc.collect()
+    before = len(held())
+    memory = shared_memory()
+    assert memory.take(1 << 20)[:1] == b"\0" and len(held()) == before + 1
+    del memory
+    gc.collect()
+    assert len(held()) == before
 
 
 def test_a_writer_is_taken_for_no_rank(tmp_path):
