@@ -22,7 +22,7 @@ TOLD = "all told"
 MAX_FILES = 200
 MAX_FILE_BYTES = 1 << 20
 MAX_PACKAGES = 100
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 def facts_here() -> Iterator[tuple[str, str]]:
@@ -53,28 +53,25 @@ def _packages() -> Iterator[tuple[str, str]]:
 
 
 def _files() -> Iterator[tuple[str, str]]:
-    own = [Path(os.path.realpath(folder)) for folder in {sys.prefix, sys.base_prefix}]
-    ours = Path(__file__).resolve().parents[1]
+    # Thousands of modules: names are compared before the disk is asked for any.
+    roots = {root for folder in (sys.prefix, sys.base_prefix) for root in (folder, os.path.realpath(folder))}
+    roots.add(str(Path(__file__).parents[1]))
+    starts = tuple(root + os.sep for root in roots)
     found = 0
     for name, module in sorted(sys.modules.items()):
-        path = _source_of(module)
-        if path is None or found >= MAX_FILES:
+        file = _source_of(module)
+        if file is None or name == "__mp_main__" or file.startswith(starts) or any(part in file for part in _INSTALLED):
             continue
-        if (
-            ours in path.parents
-            or any(part in _INSTALLED for part in path.parts)
-            or any(p in path.parents for p in own)
-        ):
-            continue
+        if found >= MAX_FILES:
+            return
         with contextlib.suppress(OSError):
+            path = Path(file)
             if path.stat().st_size <= MAX_FILE_BYTES:
                 found += 1
                 shown = path.name if name == "__main__" else name
                 yield f"file {shown}", hashlib.blake2b(path.read_bytes(), digest_size=6).hexdigest()
 
 
-def _source_of(module: ModuleType) -> Path | None:
-    file = getattr(module, "__file__", None)
-    if not isinstance(file, str) or not file.endswith(".py"):
-        return None
-    return Path(os.path.realpath(file))
+def _source_of(module: ModuleType) -> str | None:
+    file = getattr(module, "__dict__", {}).get("__file__")
+    return file if isinstance(file, str) and file.endswith(".py") else None
