@@ -326,3 +326,17 @@ def test_damaged_looks_end_in_a_verdict_or_a_plain_error(request):
 def test_the_stack_of_a_collective_is_what_the_looks_are_made_of():
     assert [f for f in judged(*(waiting(r) for r in range(4))) if f.severity is Severity.ERROR] == []
     assert ALL_REDUCE[0][0] == "all_reduce"
+
+
+def test_a_call_that_all_issued_and_that_ends_on_none_is_a_notice_until_its_limit():
+    (notice,) = judge_looks(*twice(*(waiting(rank) for rank in range(4))))
+    assert (notice.code, notice.kind, notice.cause) == ("H103", Kind.DEVICE, Cause.DEVICE_STALL)
+    assert (notice.severity, notice.culprit_ranks, notice.waiting_ranks) == (Severity.NOTICE, (), (0, 1, 2, 3))
+    (error,) = judge_looks(*twice(*(waiting(rank, still_s=80.0) for rank in range(4))))
+    assert (error.code, error.severity) == ("H103", Severity.ERROR)
+
+
+def test_a_call_that_all_issued_and_that_ended_in_between_is_no_stall():
+    early = look(*(waiting(rank) for rank in range(4)))
+    late = look(*(waiting(rank, num_done=7) for rank in range(4)), taken_s=104.0)
+    assert judge_looks(early, late) == ()
