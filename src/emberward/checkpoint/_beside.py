@@ -58,6 +58,7 @@ class WriterProcess:
         self._lock = threading.Lock()
         self._is_out = False
         self._hurried: int | None = None
+        self._has_spoken = False
 
     @property
     def pid(self) -> int | None:
@@ -68,7 +69,7 @@ class WriterProcess:
         """The save. Blocks until it is whole.
 
         Raises what `save_parts` raises; K108 when the process died before the save was whole, on the other ranks K103;
-        NotStarted, before the ranks were asked anything.
+        NotStarted, before the ranks were asked anything, also when the process ended without a word.
         """
         notices = self._bury(errand)
         line = self._line or self._start()
@@ -80,6 +81,7 @@ class WriterProcess:
                 self._is_out = True
             while not isinstance(said := line.recv(), Done):
                 assert isinstance(said, Vote)
+                self._has_spoken = True
                 line.send(Answer(are_well=votes.answer(said.is_well)))
         except (EOFError, OSError) as error:
             return self._after_death(errand, votes, error)
@@ -139,7 +141,7 @@ class WriterProcess:
             raise NotStarted(str(error)) from error
         finally:
             theirs.close()
-        self._line = Line(ours.detach())
+        self._line, self._has_spoken = Line(ours.detach()), False
         return self._line
 
     def _hang_up(self) -> int:
@@ -158,6 +160,8 @@ class WriterProcess:
         """What the save came to when the process died: whole, if the ranks had agreed on that."""
         assert self._process is not None
         pid, code = self._process.pid, self._hang_up()
+        if not self._has_spoken:  # it cannot work here: another one would not either
+            raise NotStarted(f"it ended with {_how(code)} before its first word") from error
         if not votes.are_all_cast:
             votes.answer(False)
         if votes.is_whole:
@@ -203,14 +207,17 @@ class _Votes:
         return self._num_won == NUM_AGREEMENTS
 
 
+def _how(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
 def _died(errand: Errand, pid: int, code: int) -> EmberwardError:
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     return EmberwardError(
         f"the process that writes the saves of rank {errand.rank} died",
         code="K108",
         where=f"process {pid}, save of step {errand.step}",
         expected="a process that lives as long as its rank",
-        found=how,
+        found=_how(code),
         next="if nobody killed it, look for the out-of-memory killer: dmesg | grep -i killed",
         cause=Cause.KILLED if code == -signal.SIGKILL else Cause.EXCEPTION,
         ranks=(errand.rank,),

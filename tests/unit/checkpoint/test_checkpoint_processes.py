@@ -181,22 +181,29 @@ def test_no_sigkill_of_a_rank_loses_the_save_before_and_its_writer_goes_with_it(
     assert outcomes[1] >= 2 and outcomes[2] >= 1, outcomes
 
 
-def test_a_process_that_cannot_be_started_is_told_and_a_thread_writes(tmp_path):
-    missing = str(tmp_path / "no such program")
-    crew = Crew(tmp_path / "shelf", NUM_RANKS, command_of=lambda rank: (missing,) if rank == 1 else None)
-    crew.begin([[cut("w", WHOLE, ((0, 300), (0, 512)))], [cut("w", WHOLE, ((300, 600), (0, 512)))]], step=10)
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("/no such program",), "[Errno 2] No such file or directory: '/no such program'"),
+        ((sys.executable, "-S", "-c", "raise SystemExit(3)"), "it ended with exit code 3 before its first word"),
+    ],
+    ids=["missing", "broken"],
+)
+def test_a_process_that_cannot_be_started_is_told_and_a_thread_writes(tmp_path, command, why):
+    crew = Crew(tmp_path, NUM_RANKS, command_of=lambda rank: command if rank == 1 else None)
+    shards = [[cut("w", WHOLE, ((0, 300), (0, 512)))], [cut("w", WHOLE, ((300, 600), (0, 512)))]]
+    crew.begin(shards, step=10)
     first, second = crew.finish()
-    assert first.error is second.error is None and verify(latest(tmp_path / "shelf")) == ()
+    assert first.error is second.error is None and verify(latest(tmp_path)) == ()
     assert first.saved.notices == (), "look-alike: a process that starts is no news"
     (finding,) = second.saved.notices
     assert (finding.code, finding.severity, finding.culprit_ranks) == ("K109", "notice", (1,))
-    assert finding.message == (
-        "rank 1 could not start the process that writes its saves, a thread does: "
-        f"[Errno 2] No such file or directory: '{missing}'"
-    )
+    assert finding.message == f"rank 1 could not start the process that writes its saves, a thread does: {why}"
     assert finding.next == (
         "nothing is lost but processor time of the training; look at ulimit -u and at the memory of the host"
     )
+    crew.begin(shards, step=20)
+    assert [each.saved.notices for each in crew.finish()] == [(), ()], "it is told once"
     crew.close()
 
 
