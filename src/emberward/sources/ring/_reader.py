@@ -40,6 +40,10 @@ from emberward.sources.ring._view import Certified, FlightCopy, GroupCount, Mark
 MAX_FLIGHT_BYTES = 64 << 20
 """A copy of the flight recorder that is longer when unpacked is not believed."""
 
+MAX_ENDED = 1 << 15
+_ENDED: dict[tuple[str, bytes], Mark] = {}
+"""Marks that have ended, by their bytes: a watcher reads the same thousand of each rank again and again."""
+
 MAX_TRIES = 3
 """A head that does not fit its check is read again: the process may be writing its rank at this moment."""
 
@@ -95,7 +99,7 @@ def view_of(
     if words[Word.FLAGS] & Flag.GROUPS_FULL:
         problems.append(f"more than {sizes.num_groups} groups: calls of the others are not told apart")
     groups, counts = _groups_of(data, sizes, records)
-    marks = _marks_of(data, sizes, records, depth=words[Word.DEPTH])
+    marks = _marks_of(data, sizes, records, path, depth=words[Word.DEPTH])
     step = words[Word.STEP] - 1 if 0 < words[Word.STEP] <= 1 << 62 else None
     calls = read_calls(data, sizes, records, groups=groups, transport=transport, rank=identity.rank, last=num_events)
     open_marks = [mark for mark in marks if mark.ended_ns is None and mark.thread == MAIN_THREAD]
@@ -206,39 +210,50 @@ def _groups_of(
     return groups, counts
 
 
-def _marks_of(data: bytes | bytearray, sizes: Geometry, records: Records, *, depth: int) -> tuple[Mark, ...]:
+def _marks_of(
+    data: bytes | bytearray, sizes: Geometry, records: Records, path: Path, *, depth: int
+) -> tuple[Mark, ...]:
     """The marks in the order in which they began."""
     found: dict[int, Mark] = {}
-    for slot, mark in _marks_at(data, sizes, records, range(sizes.num_marks)):
+    for slot, mark in _marks_at(data, sizes, records, path, range(sizes.num_marks)):
         if (mark.number - 1) % sizes.num_marks == slot:
             found[mark.number] = mark
     deepest = range(sizes.num_marks, sizes.num_marks + min(depth, MAX_DEPTH))
-    for _, mark in _marks_at(data, sizes, records, deepest):
+    for _, mark in _marks_at(data, sizes, records, path, deepest):
         found.setdefault(mark.number, mark)
     return tuple(found[number] for number in sorted(found))
 
 
-def _marks_at(data: bytes | bytearray, sizes: Geometry, records: Records, slots: range) -> Iterator[tuple[int, Mark]]:
-    texts, sites, start = records.texts, records.sites, sizes.marks_at
+def _marks_at(
+    data: bytes | bytearray, sizes: Geometry, records: Records, path: Path, slots: range
+) -> Iterator[tuple[int, Mark]]:
+    texts, sites, start, where = records.texts, records.sites, sizes.marks_at, str(path)
     for slot in slots:
         at = start + slot * MARK_BYTES
-        raw = data[at : at + MARK_BYTES]
+        raw = bytes(data[at : at + MARK_BYTES])
+        known = _ENDED.get((where, raw))
+        if known is not None:
+            yield slot, known
+            continue
         number, began, step, name, site, thread, kind, crc, ended, check = WHOLE_MARK.unpack(raw)
         if number == 0 or crc != zlib.crc32(raw[: MARK.size]) or kind >= len(MARK_KINDS):
             continue
-        yield (
-            slot,
-            Mark(
-                number=number,
-                kind=MARK_KINDS[kind],
-                step=step if step >= 0 else None,
-                name=texts.get(name),
-                site=sites.get(site),
-                thread=thread,
-                began_ns=began,
-                ended_ns=ended if check == check_of(number, ended) else None,
-            ),
+        mark = Mark(
+            number=number,
+            kind=MARK_KINDS[kind],
+            step=step if step >= 0 else None,
+            name=texts.get(name),
+            site=sites.get(site),
+            thread=thread,
+            began_ns=began,
+            ended_ns=ended if check == check_of(number, ended) else None,
         )
+        # A mark that has ended, and whose names have been written, stays what it is.
+        if mark.ended_ns is not None and (name == 0 or name in texts) and (site == 0 or site in sites):
+            if len(_ENDED) >= MAX_ENDED:
+                _ENDED.clear()
+            _ENDED[where, raw] = mark
+        yield slot, mark
 
 
 def _moved_ns(mark: Mark) -> int:
