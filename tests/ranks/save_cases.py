@@ -64,10 +64,13 @@ class Crashing(Trainer):
     """Draws a random number a step, and ends before step `crash_at`."""
 
     crash_at: int | None = None
+    spoil_at: int | None = None
 
     def _one_step(self, loader: Any) -> StepTotals:
         if self.position.step == self.crash_at:
             raise Crash
+        if self.position.step == self.spoil_at:
+            self.engine.parts[0].local.view(-1)[0] = float("nan")
         self.draws.append(float(torch.rand(())))
         return super()._one_step(loader)
 
@@ -134,6 +137,7 @@ def train(
     steps: int,
     interval: int = 2,
     crash_at: int | None = None,
+    spoil_at: int | None = None,
     storage: str | None = None,
     seed: int | None = None,
     only_resume: bool = False,
@@ -176,7 +180,7 @@ def train(
             storage=storage_of(rank, storage),
         ),
     )
-    trainer.crash_at, trainer.draws = crash_at, []
+    trainer.crash_at, trainer.spoil_at, trainer.draws = crash_at, spoil_at if rank == world_size - 1 else None, []
     error = None
     if seed is not None:
         torch.manual_seed(seed + rank)  # not before: making DTensors sets one seed everywhere

@@ -240,6 +240,21 @@ def test_a_rank_that_could_not_save_is_told_before_the_first_step(pool, tmp_path
     assert not list((tmp_path / "checkpoints").glob(".trial*"))
 
 
+def test_a_spoilt_parameter_ends_the_run_before_a_save_holds_it_and_the_next_start_goes_on_bitwise(pool, tmp_path):
+    whole, folder = tmp_path / "whole", tmp_path / "spoilt"
+    pool.run(train, 2, folder=str(whole), steps=6, tp=2)
+    answers = pool.run(train, 2, folder=str(folder), steps=6, spoil_at=3, tp=2)
+    for answer in answers:
+        assert answer["error"].startswith("R105 parameter ")
+        assert " was not finite before step 4, on rank" in answer["error"]
+    saves = folder / "checkpoints"
+    assert [path.name for path in sorted(saves.glob("step-*"))] == ["step-00000002"]
+    told = [(each["code"], each["severity"]) for each in troubles_of(folder)]
+    assert told == [("R101", "warning"), ("R105", "error")]
+    assert [answer["error"] for answer in pool.run(train, 2, folder=str(folder), steps=6, tp=2)] == [None, None]
+    assert curve(folder) == curve(whole)
+
+
 def test_a_save_that_waits_for_the_one_before_says_so_once(pool, tmp_path):
     pool.run(train, 2, folder=str(tmp_path), steps=6, interval=1, storage="slow", dp=2)
     (finding,) = findings_of(tmp_path)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from emberward import checkpoint
 from emberward.engine import Engine, Inspection, MicroBatch, StepTotals
 from emberward.events import Phase
-from emberward.findings import EmberwardError, Finding
+from emberward.findings import EmberwardError, Finding, Severity
 from emberward.health import (
     Detour,
     SpikeSeen,
@@ -27,6 +27,9 @@ from emberward.rank._not_finite import inspect_step, is_worth_inspecting
 from emberward.rank._position import Position
 from emberward.recipe import Recipe, SpikePolicy
 from emberward.report import RunFolder, append_line
+
+LONG_STREAK = 5
+"""Steps in a row that are not finite after which one is inspected even where `health.inspect` were before."""
 
 
 class Instruments(Protocol):
@@ -80,6 +83,8 @@ class RunHealth:
         self._spikes = None if config.spike_ratio is None else SpikeWatch(ratio=config.spike_ratio)
         self._kept_step: int | None = None
         self._num_inspected = 0
+        self._streak = 0
+        self._is_streak_inspected = False
 
     # -- detours -----------------------------------------------------------------------------------------------------
 
@@ -94,23 +99,43 @@ class RunHealth:
     # -- after a step ------------------------------------------------------------------------------------------------
 
     def inspect(self, totals: StepTotals, micro_batches: Sequence[MicroBatch], *, step: int, lr: float) -> None:
-        """Finds what made the step, counted from 0, not finite, for the first few such steps of an attempt. Blocks."""
+        """Finds what made the step, counted from 0, not finite, for the first few such steps of an attempt. Blocks.
+
+        And for the LONG_STREAK-th in a row. Raises EmberwardError R105 on all ranks when a parameter is not finite: the
+        run would skip every step from there on, and its saves would take the place of the good ones.
+        """
         config = self._recipe.health
         compute, loss_scale = self._recipe.precision.compute, self._engine.loss_scale.scale
-        if self._num_inspected >= config.inspect or not is_worth_inspecting(
+        self._streak += 1
+        is_long = self._streak >= LONG_STREAK and not self._is_streak_inspected and config.inspect > 0
+        if (self._num_inspected >= config.inspect and not is_long) or not is_worth_inspecting(
             totals, compute=compute, loss_scale=loss_scale
         ):
             return
         self._num_inspected += 1
+        self._is_streak_inspected = self._streak >= LONG_STREAK
         watch = self._instruments.inspect
-        self._write(inspect_step(self._engine, micro_batches, step=step, lr=lr, watch=watch, enter=self._enter))
+        finding = inspect_step(self._engine, micro_batches, step=step, lr=lr, watch=watch, enter=self._enter)
+        self._write(finding)
         self._end_phase(step)
+        if finding.severity is Severity.ERROR:
+            raise EmberwardError(
+                finding.message,
+                code=finding.code,
+                expected="finite parameters: no step changes them otherwise, and each save would hold what is spoilt",
+                found="; ".join(finding.evidence) or "values that are not finite",
+                next=finding.next,
+                cause=finding.cause,
+                ranks=finding.culprit_ranks,
+            )
 
     def after_step(self, totals: StepTotals, *, position: Position, lr: float) -> str | None:
         """The name under which the run is to be saved now and kept, None mostly. Blocks.
 
         Raises EmberwardError R103, R115 or R117 on all ranks where the recipe says that the run stops.
         """
+        if totals.is_finite:
+            self._streak, self._is_streak_inspected = 0, False
         interval = self._recipe.health.drift_interval
         if self._copies is not None and interval is not None and position.step % interval == 0:
             for finding in self._copies.check(step=position.step, state=self._state_of(position, lr)):

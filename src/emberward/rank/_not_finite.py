@@ -131,7 +131,8 @@ def first_finding(found: dict[int, NotFinite], *, step: int) -> Finding:
             step=step,
             ranks=ranks,
             evidence=others,
-            next="on one rank alone: test that device; rewind to a save from before it",
+            severity=Severity.ERROR,
+            next="start again: it goes on from the last save; --rewind STEP where that has it too; test that device",
         )
     return _finding(
         f"the first value of step {step + 1} that is not finite came from {_words(first)}, on {who}",
@@ -168,10 +169,11 @@ def _finding(
     stage: str | None = None,
     kind: Kind = Kind.SPIKE,
     evidence: tuple[str, ...] = (),
+    severity: Severity = Severity.WARNING,
 ) -> Finding:
     return Finding(
         code="R105",
-        severity=Severity.WARNING,
+        severity=severity,
         kind=kind,
         cause=Cause.UNKNOWN,
         certainty=Certainty.OBSERVED,
