@@ -9,6 +9,7 @@ of us.
 """
 
 import signal
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,10 @@ class Taken:
     def asks_to_stop(self) -> bool:
         """Whether whoever sent it wants the job to end."""
         return self.number in ASK_TO_STOP
+
+
+SLICE_S = 0.05
+"""How late a signal is seen at most."""
 
 
 class SignalDesk:
@@ -71,7 +76,12 @@ class SignalDesk:
         """The next signal, or None after `timeout_s`."""
         if self._noted:
             return self._noted.popleft()
-        found = signal.sigtimedwait(self._numbers, timeout_s)
-        if found is None:
-            return None
+        # Never with a time to wait: interrupted by another signal as that runs out, CPython 3.11's sigtimedwait gives
+        # what happened to lie in its memory (Modules/signalmodule.c, signal_sigtimedwait_impl), an old signal at worst.
+        end_s = time.monotonic() + timeout_s
+        while (found := signal.sigtimedwait(self._numbers, 0)) is None:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                return None
+            time.sleep(min(left_s, SLICE_S))
         return Taken(number=signal.Signals(found.si_signo), is_shared=found.si_code == SI_KERNEL)
