@@ -50,6 +50,7 @@ def test_ls_show_and_verify_work_where_torch_does_not(tmp_path):
             "world_size": 2,
             "num_tensors": 1,
             "num_bytes": num_bytes,
+            "names": [],
         }
     ]
     show = told["show"]
