@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 def is_fsdp(module: nn.Module) -> "TypeGuard[FSDPModule]":
     """Whether FSDP2 manages the module."""
     theirs = sys.modules.get("torch.distributed.fsdp")
-    return theirs is not None and isinstance(module, theirs.FSDPModule)
+    kind = getattr(theirs, "FSDPModule", None)  # None too while another thread imports it
+    return kind is not None and isinstance(module, kind)
 
 
 def is_dtensor(tensor: Tensor) -> "TypeGuard[DTensor]":
     """Whether the tensor is a DTensor."""
     theirs = sys.modules.get("torch.distributed.tensor")
-    return theirs is not None and isinstance(tensor, theirs.DTensor)
+    kind = getattr(theirs, "DTensor", None)
+    return kind is not None and isinstance(tensor, kind)
