@@ -7,6 +7,7 @@ from typing import Any
 from emberward.events import Stage
 from emberward.sources.dumps import Frame, ProcessStacks, StackSource, ThreadStack
 from emberward.sources.live._process import ProcessFacts
+from emberward.sources.live._typed import typed
 
 MAX_FRAMES = 80
 """Frames of a thread that a look keeps, half of them the innermost."""
@@ -185,7 +186,8 @@ def _stacks_json(process: ProcessStacks) -> dict[str, Any]:
 
 
 def _stacks_from(data: Mapping[str, Any]) -> ProcessStacks:
-    return ProcessStacks(
+    return typed(
+        ProcessStacks,
         pid=data["pid"],
         parent_pid=data["parent_pid"],
         rank=data["rank"],
@@ -194,13 +196,16 @@ def _stacks_from(data: Mapping[str, Any]) -> ProcessStacks:
         path=f"process {data['pid']}",
         source=StackSource.PY_SPY,
         threads=tuple(
-            ThreadStack(
+            typed(
+                ThreadStack,
                 name=thread["name"],
                 os_thread_id=thread["tid"],
                 thread_ident=thread["ident"],
                 is_active=thread["active"],
                 has_gil=thread["gil"],
-                frames=tuple(Frame(function=name, file=file, line=line) for name, file, line in thread["frames"]),
+                frames=tuple(
+                    typed(Frame, function=name, file=file, line=line) for name, file, line in thread["frames"]
+                ),
             )
             for thread in data["threads"]
         ),
@@ -228,14 +233,17 @@ def _ring_json(ring: RingFacts) -> dict[str, Any]:
 
 
 def _ring_from(data: Mapping[str, Any]) -> RingFacts:
-    return RingFacts(
+    return typed(
+        RingFacts,
         **{name: data[name] for name in _PLAIN},
-        flight=data["flight"],
+        flight=dict(data["flight"]),
         stage=None if data["stage"] is None else Stage(data["stage"]),
         open_marks=tuple(data["open_marks"]),
         groups_made=tuple(data["groups_made"]),
-        open_call=None if data.get("open_call") is None else OpenCall(**data["open_call"]),
+        open_call=None if data.get("open_call") is None else typed(OpenCall, **data["open_call"]),
         creating_ranks=tuple(data["creating_ranks"]),
         problems=tuple(data["problems"]),
-        moments=tuple(Moment(kind=kind, text=text, site=site, age_s=age) for kind, text, site, age in data["moments"]),
+        moments=tuple(
+            typed(Moment, kind=kind, text=text, site=site, age_s=age) for kind, text, site, age in data["moments"]
+        ),
     )

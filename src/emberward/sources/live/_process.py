@@ -14,6 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from emberward.sources.live._typed import typed
+
 PROC = Path("/proc")
 MAX_THREADS = 64
 """Most threads of a process whose state is read."""
@@ -145,13 +147,15 @@ class ProcessFacts:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ProcessFacts":
         """The facts that `to_json` gave. Raises ValueError, KeyError or TypeError on other data."""
-        return cls(
+        return typed(
+            cls,
             **{key: data[key] for key in ("pid", "start_ticks", "parent_pid", "exit_code", "cpu_ticks", "command")},
             read_bytes=data["read_bytes"],
             written_bytes=data["written_bytes"],
             state=ProcessState(data["state"]),
             threads=tuple(
-                ThreadFacts(
+                typed(
+                    ThreadFacts,
                     tid=tid,
                     state=ProcessState(state),
                     cpu_ticks=ticks,

@@ -199,7 +199,7 @@ def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict
         except (DumpFormatError, KeyError, TypeError, ValueError):
             continue
         blocked = ring.blocked_record
-        numbers = {e.get("record_id"): e.get("ring_number") for e in flight.get("entries", ()) if isinstance(e, dict)}
+        numbers = {e["record_id"]: e.get("ring_number") for e in rows[rank] if isinstance(e.get("record_id"), int)}
         # The host waits in one call: that is its head, whatever else it left open before.
         out[rank].pending.sort(key=lambda call: (numbers.get(call.record) != blocked or blocked is None, call.record))
     return out
