@@ -53,7 +53,7 @@ def engine_bytes(rank: int, world_size: int, **layout: Any) -> dict[str, Any]:
         step(1)
     out["collectives"] = collectives.found
     out["weight_bytes"] = sum(part.local.numel() * part.local.element_size() for part in engine.parts)
-    states = engine.optimizer._adamw.state.values()
+    states = engine.optimizer._state
     out["optimizer_bytes"] = sum(t.numel() * t.element_size() for state in states for t in state.values())
     sends = [event.body for event in engine.train_program(recipe.batch.accumulation) if isinstance(event.body, Send)]
     width = torch.finfo(engine._dtype).bits // 8
