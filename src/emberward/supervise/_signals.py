@@ -60,7 +60,7 @@ class SignalDesk:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        """Takes a signal that came while a child was being started."""
+        """Takes a signal that came while a child was being started, or to a thread that does not hold it back."""
         self._noted.append(Taken(number=signal.Signals(number), is_shared=False))
 
     @contextmanager
@@ -74,14 +74,16 @@ class SignalDesk:
 
     def take(self, *, timeout_s: float) -> Taken | None:
         """The next signal, or None after `timeout_s`."""
-        if self._noted:
-            return self._noted.popleft()
         # Never with a time to wait: interrupted by another signal as that runs out, CPython 3.11's sigtimedwait gives
         # what happened to lie in its memory (Modules/signalmodule.c, signal_sigtimedwait_impl), an old signal at worst.
         end_s = time.monotonic() + timeout_s
-        while (found := signal.sigtimedwait(self._numbers, 0)) is None:
+        while True:
+            if self._noted:
+                return self._noted.popleft()
+            found = signal.sigtimedwait(self._numbers, 0)
+            if found is not None:
+                return Taken(number=signal.Signals(found.si_signo), is_shared=found.si_code == SI_KERNEL)
             left_s = end_s - time.monotonic()
             if left_s <= 0:
                 return None
             time.sleep(min(left_s, SLICE_S))
-        return Taken(number=signal.Signals(found.si_signo), is_shared=found.si_code == SI_KERNEL)

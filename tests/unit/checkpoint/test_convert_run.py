@@ -31,7 +31,7 @@ from emberward.cli._words import plain_value
 from emberward.findings import ConfigError, EmberwardError
 
 CHILD = """
-import os, resource, signal, sys
+import os, resource, signal, sys, time
 from pathlib import Path
 from emberward import checkpoint
 from emberward.checkpoint import _convert, Foreign, Form
@@ -39,7 +39,12 @@ _convert._BATCH_BYTES = 1
 source, result, form, kill_at = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], float(sys.argv[4])
 def told(done, total):
     if done >= kill_at * total:
+        end_s = time.monotonic() + 30  # two files are on their way to the disk by now, if not there
+        while num_whole() < 2 and time.monotonic() < end_s:
+            time.sleep(0.002)
         os.kill(os.getpid(), signal.SIGKILL)
+def num_whole():
+    return sum(path.read_bytes().count(b"\\n") - 1 for path in result.parent.rglob(_convert.JOURNAL))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 if form == "emberward":
     made = checkpoint.reshape(source, result, num_ranks=8, told=told)
