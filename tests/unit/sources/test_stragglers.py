@@ -215,6 +215,8 @@ def test_a_line_must_make_up_what_the_rank_is_late_by():
     assert odd_line(late, peer, share=0.05) == "a.py:2"
     assert odd_line(late, peer, share=0.3) is None
     assert odd_line(late, LineShares(counts={}, num_samples=0), share=0.05) is None
+    noisy = LineShares(counts={"a.py:1": 80}, num_samples=150)
+    assert odd_line(late, noisy, share=0.05) == "a.py:2", "not the shared line, though more samples fell on it"
 
 
 # -- versions and code -------------------------------------------------------------------------------------------------

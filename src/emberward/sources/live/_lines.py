@@ -65,12 +65,16 @@ def odd_line(late: LineShares, peer: LineShares, *, share: float) -> str | None:
     if not late.num_samples or not peer.num_samples:
         return None
     scale = late.num_samples / peer.num_samples
-    excess = {site: number - scale * peer.counts.get(site, 0) for site, number in late.counts.items()}
+    # A line that its peer is at as well, somewhat longer, is the same work done slower, and no line of its own.
+    excess = {
+        site: number - scale * peer.counts.get(site, 0)
+        for site, number in late.counts.items()
+        if number > 1.5 * scale * peer.counts.get(site, 0)
+    }
     site = max(excess, key=lambda each: excess[each], default=None)
-    if site is None or excess[site] < max(MIN_SAMPLES, MIN_COVERED * share * late.num_samples):
-        return None
-    # A line that its peer is at as well, somewhat longer: the same work, done slower.
-    return site if late.counts[site] > 1.5 * scale * peer.counts.get(site, 0) else None
+    return (
+        site if site is not None and excess[site] >= max(MIN_SAMPLES, MIN_COVERED * share * late.num_samples) else None
+    )
 
 
 class LineSampler:
