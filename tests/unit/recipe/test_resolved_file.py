@@ -100,7 +100,7 @@ RECIPES = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(recipe=RECIPES)
 def test_any_recipe_is_read_back_from_its_yaml(recipe, tmp_path):
     path = tmp_path / "any.yaml"
