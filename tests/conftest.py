@@ -1,11 +1,16 @@
-"""Shared by all tests: the one bounded way to wait for something that another process or thread does."""
+"""Shared by all tests: the one bounded way to wait for what another process or thread does, and no time limit else."""
 
 import time
 from collections.abc import Callable
 
+import hypothesis
 import pytest
 
 POLL_S = 0.02
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+hypothesis.settings.register_profile("emberward", deadline=None)
+hypothesis.settings.load_profile("emberward")
 
 
 @pytest.fixture(scope="session")
