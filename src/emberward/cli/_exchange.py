@@ -200,6 +200,7 @@ def diff_verb(
 
     def work(screen: Screen) -> int:
         found = checkpoint.diff(a, b, reading=Foreign(family=family).reading())
+        screen.say(f"compared {found.a} with {found.b}")
         for difference in found.differences[:_MAX_SHOWN]:
             screen.say(f"{difference.name}: {difference.why}")
         if len(found.differences) > _MAX_SHOWN:
