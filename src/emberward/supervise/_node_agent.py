@@ -70,7 +70,7 @@ class NodeAgent:
         read = self._read(posts)
         self.is_speaker = self._node.host == speaker(read)
         known_cut = frozenset(host for f in self._held.values() if f.code == "L112" for host in f.hosts)
-        found = judge_nodes(read, known_cut=known_cut) or (
+        found = self._standing(judge_nodes(read, known_cut=known_cut)) or (
             *self._links.poll(read, now_s=time.monotonic()),
             *self._alike.poll(posts, now_s=time.monotonic()),
             *self._judge_together(posts),
@@ -150,6 +150,17 @@ class NodeAgent:
         found = judge_looks(self._early, joined)
         self._early = joined
         return found
+
+    def _standing(self, found: Sequence[Finding]) -> tuple[Finding, ...]:
+        """A host that was named alone stays named while a link of it is cut: who showed it may have ended by now."""
+        alone = {f.hosts: f for f in self._held.values() if f.code == "L112" and len(f.hosts) == 1}
+        out: dict[tuple[Any, ...], Finding] = {}
+        for finding in found:
+            named = [(host,) for host in finding.hosts if (host,) in alone]
+            is_of_one = finding.code == "L112" and len(finding.hosts) == 2 and len(named) == 1
+            kept = alone[named[0]] if is_of_one else finding
+            out.setdefault((kept.code, kept.hosts), kept)
+        return tuple(out.values())
 
     def _news(self, found: tuple[Finding, ...], report: WatchReport) -> WatchReport:
         """What was not said yet, and what holds no more."""

@@ -224,6 +224,22 @@ def test_of_many_hosts_one_tells_people_and_another_when_it_is_silent(monkeypatc
     assert speaker(posts(set(), silent="abc")) is None
 
 
+def test_a_host_that_was_named_stays_named_when_one_that_showed_it_has_ended(monkeypatch):
+    (agent,) = agents("a", FakeMailbox(), monkeypatch).values()
+    seen = []
+    for hosts in ("abc", "ac"):
+        monkeypatch.setattr(
+            node_agent,
+            "judge_nodes",
+            lambda read, known_cut, hosts=hosts: judge_nodes(posts({"ac", "bc"}, hosts=hosts)),
+        )
+        report = agent.step(WatchReport(), ranks=[0])
+        seen.append(([f.hosts for f in report.findings], [f.hosts for f in report.resolved]))
+    assert seen == [([("c",)], []), ([], [])]
+    monkeypatch.setattr(node_agent, "judge_nodes", lambda read, known_cut: judge_nodes(posts(set())))
+    assert [f.hosts for f in agent.step(WatchReport(), ranks=[0]).resolved] == [("c",)]
+
+
 def test_a_host_without_a_mailbox_tells_people_itself(monkeypatch):
     class Broken(FakeMailbox):
         def exchange(self, host, post):
