@@ -70,7 +70,8 @@ class NodeAgent:
         read = self._read(posts)
         self.is_speaker = self._node.host == speaker(read)
         known_cut = frozenset(host for f in self._held.values() if f.code == "L112" for host in f.hosts)
-        found = self._standing(judge_nodes(read, known_cut=known_cut)) or (
+        left = frozenset(host for host, post in posts.items() if post.get("has_left") is True)
+        found = self._standing(judge_nodes(read, known_cut=known_cut), left if report.is_still else frozenset()) or (
             *self._links.poll(read, now_s=time.monotonic()),
             *self._alike.poll(posts, now_s=time.monotonic()),
             *self._judge_together(posts),
@@ -151,10 +152,13 @@ class NodeAgent:
         self._early = joined
         return found
 
-    def _standing(self, found: Sequence[Finding]) -> tuple[Finding, ...]:
-        """A host that was named alone stays named while a link of it is cut: who showed it may have ended by now."""
+    def _standing(self, found: Sequence[Finding], left: frozenset[str]) -> tuple[Finding, ...]:
+        """A host that was named alone stays named while a link of it is cut: who showed it may have ended by now.
+
+        `left`: hosts that have ended their part while the ranks here still wait; one that was named stays so too.
+        """
         alone = {f.hosts: f for f in self._held.values() if f.code == "L112" and len(f.hosts) == 1}
-        out: dict[tuple[Any, ...], Finding] = {}
+        out: dict[tuple[Any, ...], Finding] = {(f.code, f.hosts): f for f in alone.values() if f.hosts[0] in left}
         for finding in found:
             named = [(host,) for host in finding.hosts if (host,) in alone]
             is_of_one = finding.code == "L112" and len(finding.hosts) == 2 and len(named) == 1

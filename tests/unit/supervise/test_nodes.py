@@ -236,6 +236,10 @@ def test_a_host_that_was_named_stays_named_when_one_that_showed_it_has_ended(mon
         report = agent.step(WatchReport(), ranks=[0])
         seen.append(([f.hosts for f in report.findings], [f.hosts for f in report.resolved]))
     assert seen == [([("c",)], []), ([], [])]
+    agent._mailbox.posts["c"] = {"number": 9, "has_left": True}
+    monkeypatch.setattr(node_agent, "judge_nodes", lambda read, known_cut: ())
+    waits = agent.step(WatchReport(is_still=True), ranks=[0])
+    assert (waits.findings, waits.resolved) == ((), ()), "it has ended its part, and the ranks here wait for it still"
     monkeypatch.setattr(node_agent, "judge_nodes", lambda read, known_cut: judge_nodes(posts(set())))
     assert [f.hosts for f in agent.step(WatchReport(), ranks=[0]).resolved] == [("c",)]
 
