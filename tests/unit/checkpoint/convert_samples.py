@@ -1,6 +1,7 @@
 """Checkpoints of other programs: real ones of DeepSpeed, and one with tensor parallelism that is made here."""
 
 import contextlib
+import shutil
 import sys
 import tarfile
 import types
@@ -177,3 +178,16 @@ def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.dtype == b.dtype and np.array_equal(
         a.reshape(-1).contiguous().view(torch.uint8).numpy(), b.reshape(-1).contiguous().view(torch.uint8).numpy()
     )
+
+
+def add_frozen_and_buffer(source, target):
+    """Copies a ZeRO 3 checkpoint of two ranks and adds what is in no optimizer: a frozen parameter and a buffer."""
+    shutil.copytree(source, target)
+    for rank in range(2):
+        path = target / "step3" / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt"
+        tree = torch.load(path, weights_only=True)
+        tree["frozen_param_shapes"] = {"frozen.weight": torch.Size([3, 3])}
+        tree["frozen_param_fragments"] = {"frozen.weight": torch.arange(5, dtype=torch.bfloat16) + 5 * rank}
+        tree["module"] |= {"frozen.weight": torch.empty(0, dtype=torch.bfloat16), "counter": torch.tensor([1, 2])}
+        tree["buffer_names"] = ["counter"]
+        torch.save(tree, path)

@@ -11,6 +11,7 @@ from unit.checkpoint.convert_samples import (
     FAMILY,
     KINDS,
     SHAPES,
+    add_frozen_and_buffer,
     deepspeed_classes,
     equal,
     expected_of,
@@ -87,15 +88,7 @@ def test_the_one_universal_form_has_what_engines_of_any_stage_ask_for(real, tmp_
 
 def test_buffers_and_frozen_parameters_come_along(real, tmp_path):
     """They are in no optimizer; under ZeRO 3 each rank has a part of a frozen one, the last part padded."""
-    shutil.copytree(real / "zero3", tmp_path / "zero3")
-    for rank in range(2):
-        path = tmp_path / "zero3" / "step3" / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt"
-        tree = torch.load(path, weights_only=True)
-        tree["frozen_param_shapes"] = {"frozen.weight": torch.Size([3, 3])}
-        tree["frozen_param_fragments"] = {"frozen.weight": torch.arange(5, dtype=torch.bfloat16) + 5 * rank}
-        tree["module"] |= {"frozen.weight": torch.empty(0, dtype=torch.bfloat16), "counter": torch.tensor([1, 2])}
-        tree["buffer_names"] = ["counter"]
-        torch.save(tree, path)
+    add_frozen_and_buffer(real / "zero3", tmp_path / "zero3")
     read = values(tmp_path / "zero3")
     assert torch.equal(read["model/frozen.weight"], torch.arange(9, dtype=torch.bfloat16).reshape(3, 3))
     assert torch.equal(read["model/counter"], torch.tensor([1, 2]))

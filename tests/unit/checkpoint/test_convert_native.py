@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from unit.checkpoint.convert_samples import equal, expected_of, unpacked, values
+from unit.checkpoint.convert_samples import add_frozen_and_buffer, equal, expected_of, unpacked, values
 
 from emberward import checkpoint
 from emberward.checkpoint import DType, Foreign, Form, Shard, alone
@@ -88,15 +88,7 @@ def test_cut_for_other_ranks_it_is_read_back_bit_for_bit(real, tmp_path, name, f
 
 
 def test_buffers_and_frozen_parameters_go_back_to_where_zero_3_has_them(real, tmp_path):
-    shutil.copytree(real / "zero3", tmp_path / "zero3")
-    for rank in range(2):
-        path = tmp_path / "zero3" / "step3" / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt"
-        tree = torch.load(path, weights_only=True)
-        tree["frozen_param_shapes"] = {"frozen.weight": torch.Size([3, 3])}
-        tree["frozen_param_fragments"] = {"frozen.weight": torch.arange(5, dtype=torch.bfloat16) + 5 * rank}
-        tree["module"] |= {"frozen.weight": torch.empty(0, dtype=torch.bfloat16), "counter": torch.tensor([1, 2])}
-        tree["buffer_names"] = ["counter"]
-        torch.save(tree, path)
+    add_frozen_and_buffer(real / "zero3", tmp_path / "zero3")
     before = values(tmp_path / "zero3")
     export(tmp_path / "zero3", tmp_path / "again" / "step3", Form.ZERO_3, 4)
     assert equal(values(tmp_path / "again"), before) == []
