@@ -28,7 +28,7 @@ train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
 
 test: setup
-	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(ARGS)
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py $(ARGS)
 
 test-cluster: setup
 	@$(PYTHON) tools/setup_cluster.py

@@ -8,8 +8,14 @@ from emberward.report import compare, published_runs, ratio_of_schedules
 
 
 @functools.cache
+def rows():
+    # Read once: its YAML takes a second.
+    return published_runs()
+
+
+@functools.cache
 def comparison(name: str):
-    return compare(published_runs()[name])
+    return compare(rows()[name])
 
 
 def test_bloom_176b_is_predicted():
@@ -46,14 +52,14 @@ def test_bloom_s_row_gives_the_figure_of_its_log():
 
 def test_runs_on_a100_lie_within_a_sixth():
     # The largest schedules are left to benchmarks/predictions.py: they take seconds each.
-    small = {name for name, run in published_runs().items() if run.plan.pp <= 12}
-    names = [name for name in small if published_runs()[name].cluster.startswith("a100")]
+    small = {name for name, run in rows().items() if run.plan.pp <= 12}
+    names = [name for name in small if rows()[name].cluster.startswith("a100")]
     assert len(names) == 12
     assert max(abs(comparison(name).error) for name in names) < 1 / 6
 
 
 def test_every_row_has_a_source_and_one_figure():
-    for name, run in published_runs().items():
+    for name, run in rows().items():
         assert run.name == name
         assert run.source
         assert (run.step_s is None) != (run.tokens_per_s_per_rank is None)

@@ -14,10 +14,12 @@ ranks = [
     subprocess.Popen([sys.executable, CHILD, FOLDER, str(rank), str(len(BEHAVIOURS)), behaviour])
     for rank, behaviour in enumerate(BEHAVIOURS)
 ]
-while not (failed := [rank for rank, process in enumerate(ranks) if process.poll() not in (None, 0)]):
+while not any(process.poll() not in (None, 0) for process in ranks):
     if all(process.returncode == 0 for process in ranks):
         raise SystemExit(0)
     time.sleep(0.02)
+# Asked again: the first to fail may have ended after it was asked, and before the one whose end was seen.
+failed = [rank for rank, process in enumerate(ranks) if process.poll() not in (None, 0)]
 report = [
     f"[{n}]:\n  rank      : {rank} (local_rank: {rank})\n"
     f"  exitcode  : {ranks[rank].returncode} (pid: {ranks[rank].pid})"
