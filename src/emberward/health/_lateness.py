@@ -10,6 +10,9 @@ A rank is late when the median of its excess over its last steps is at least MIN
 MIN_SIGMAS standard errors (of a median, by the median absolute deviation) above nothing, and holds in both halves of
 these steps. Medians do not see a single slow step, however slow: a collection of garbage, a late batch, a written log.
 
+Who costs RECENT_SHARE of a step or more is told from the last RECENT_STEPS alone, when they took RECENT_S: a rank that
+became slow a minute ago has not been so in both halves of all steps.
+
 A rank is late *periodically* when steps of large excess come at one distance and cost MIN_SHARE of the time in all.
 When half of the ranks or more are late, the measure itself is in doubt and nobody is named.
 """
@@ -25,6 +28,9 @@ MIN_STEPS = 24
 MAX_STEPS = 128
 """Newest steps that are judged."""
 MIN_WATCHED_S = 4.0
+RECENT_STEPS = 24
+RECENT_S = 12.0
+RECENT_SHARE = 0.2
 MIN_SHARE = 0.025
 MIN_EXCESS_S = 0.005
 """What a rank that writes the log of a small job takes longer is less than this."""
@@ -80,7 +86,11 @@ def late_ranks(own_s: Mapping[int, Mapping[int, float]], lengths_s: Mapping[int,
         return ()
     step_s = statistics.median(lengths_s[step] for step in steps)
     excess = _excess(own_s, steps)
-    found = [late for rank, values in excess.items() if (late := _always(rank, values, steps, step_s)) is not None]
+    found = _all_always(excess, steps, step_s, MIN_SHARE)
+    recent = steps[-RECENT_STEPS:]
+    if not found and sum(lengths_s[step] for step in recent) >= RECENT_S:
+        recent_s = statistics.median(lengths_s[step] for step in recent)
+        found = _all_always({r: v[-RECENT_STEPS:] for r, v in excess.items()}, recent, recent_s, RECENT_SHARE)
     if not found:
         found = [
             late for rank, values in excess.items() if (late := _at_times(rank, values, steps, step_s)) is not None
@@ -110,8 +120,15 @@ def _sigma(values: Sequence[float]) -> float:
     return _SIGMA_OF_MAD * statistics.median(abs(value - middle) for value in values)
 
 
-def _always(rank: int, values: Sequence[float], steps: Sequence[int], step_s: float) -> LateRank | None:
-    least = max(MIN_SHARE * step_s, MIN_EXCESS_S)
+def _all_always(
+    excess: Mapping[int, Sequence[float]], steps: Sequence[int], step_s: float, share: float
+) -> list[LateRank]:
+    """The ranks that are late by at least `share` of a step all along."""
+    return [late for r, values in excess.items() if (late := _always(r, values, steps, step_s, share)) is not None]
+
+
+def _always(rank: int, values: Sequence[float], steps: Sequence[int], step_s: float, share: float) -> LateRank | None:
+    least = max(share * step_s, MIN_EXCESS_S)
     half = len(values) // 2
     middle = statistics.median(values)
     if min(middle, statistics.median(values[:half]), statistics.median(values[half:])) < least:

@@ -1,10 +1,11 @@
 """Starts the live recorder in this process. Loaded by the start-up file of `attach` when a rank initialises torch."""
 
+import faulthandler
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch.distributed as dist
 
@@ -13,7 +14,7 @@ from emberward.sources._heart import Heart
 from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._marks import loaded, mark_everything
 from emberward.sources._wrap import wrap_everything
-from emberward.sources.ring import MarkKind, RingWriter, identity_here, ring_name
+from emberward.sources.ring import MarkKind, RingWriter, crash_file, identity_here, ring_name
 
 __all__ = ["attach", "loaded"]
 
@@ -25,6 +26,9 @@ MAX_RINGS_OF_A_PROCESS = 100
 
 _WRAPPED: list[int] = []
 """The process in which the wrappers were put on; a forked child inherits them."""
+
+_CRASHES: list[IO[bytes]] = []
+"""Open as long as the process lives: Python writes into it while it crashes."""
 
 Around = Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any]
 
@@ -49,10 +53,25 @@ def attach(folder: str, environment: Mapping[str, str], args: Sequence[Any], nam
             mark_everything()
         CURRENT.live = live
         live.writer.beat()
+        _note_crashes(live)
         heart = Heart(live)
         live.heart = heart
         heart.start()
     return _around
+
+
+def _note_crashes(live: LiveRecorder) -> None:
+    """Has Python write where it was when a signal of a crash ends it; how it ends stays as it was.
+
+    Not where the program has said already that it wants this elsewhere; what it says later counts.
+    """
+    try:
+        if not faulthandler.is_enabled() and not _CRASHES:
+            file = crash_file(live.writer.path).open("wb", buffering=0)
+            _CRASHES.append(file)
+            faulthandler.enable(file)
+    except (OSError, ValueError, RuntimeError) as error:
+        live.problem("crashes not noted", error)
 
 
 def _around(original: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> Any:

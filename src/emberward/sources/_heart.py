@@ -8,8 +8,14 @@ which is read five times a second; which call it was is in the copy of the fligh
 nothing has moved for longer than this job's own pauses. For a full buffer of 2,000 calls it takes 25 ms of processor,
 without the interpreter; with stacks 1.4 s the first time, since torch then reads its own symbols (torch 2.13, measured
 here on a busy machine). So stacks come only when a silence lasts.
+
+[Note: stacks import the compiler]
+To name the frames, torch asks itself for ``torch._inductor`` (torch/csrc/profiler/python/combined_traceback.cpp), which
+imports the compiler where nobody has, in this thread: 2 s, and a program that imports it at the same time finds it half
+made and dies of an ImportError. So stacks are asked for only when the program has loaded it, to the end.
 """
 
+import sys
 import threading
 import time
 from collections import deque
@@ -31,6 +37,7 @@ MAX_QUIET_S = 20.0
 AGAIN_S = (2.0, 5.0, 10.0)
 """After a first copy: when the next are made while nothing moves; the last one goes on."""
 KEPT_PAUSES = 64
+_COMPILER = ("torch._inductor", "torch._dynamo")
 COPIES_WITHOUT_STACKS = 2
 """The first copies of a silence have no stacks. See [Note: what is seen from beside]."""
 
@@ -100,7 +107,7 @@ class Heart(threading.Thread):
                 if has_moved:
                     silence.moved(now)
                 elif silence.is_due(now):
-                    self._copy(has_stacks=silence.num_copies >= COPIES_WITHOUT_STACKS)
+                    self._copy(has_stacks=silence.num_copies >= COPIES_WITHOUT_STACKS and is_compiler_loaded())
                     silence.copied(time.monotonic())
             except Exception as error:  # noqa: BLE001 (the beat goes on, whatever torch says)
                 self._live.problem("counters not read", error)
@@ -133,6 +140,13 @@ class Heart(threading.Thread):
             return
         if not writer.flight(self._dump(True, False, True)):
             writer.problem("flight recorder not copied: it is larger than the ring's room for it")
+
+
+def is_compiler_loaded() -> bool:
+    """Whether torch's compiler was imported to the end. See [Note: stacks import the compiler]."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(_COMPILER)]
+    is_there = "torch._inductor" in sys.modules
+    return is_there and not any(getattr(getattr(m, "__spec__", None), "_initializing", False) for m in modules)
 
 
 def _dump_function() -> Any:

@@ -59,7 +59,7 @@ TRUTHS = {
         Truth("cycle_credit", "p2p", "deadlock", (), "cycle_credit"),
         Truth("stopped", "ends", "hang", (2,), "stopped", "os.kill(os.getpid(), signal.SIGSTOP)"),
         Truth("killed", "ends", "crash", (1,), "killed", ends=True),
-        Truth("segfault", "ends", "crash", (3,), "segfault", ends=True),
+        Truth("segfault", "ends", "crash", (3,), "segfault", "ctypes.string_at(0)", ends=True),
         Truth("exception", "ends", "crash", (0,), "exception", "raise ValueError(", ends=True),
         Truth("out_of_memory", "ends", "crash", (2,), "out_of_memory", "return bytearray(64 << 30)", ends=True),
         Truth("disk_full", "ends", "crash", (0,), "disk_full", "file", ends=True),

@@ -33,6 +33,17 @@ def test_a_rank_that_is_a_twentieth_slower_is_named(ranks, spread):
         assert late.share == pytest.approx(0.05, abs=0.02)
 
 
+@pytest.mark.parametrize(("seconds", "is_named"), [(1.0, True), (0.3, False)])
+def test_a_rank_that_became_much_slower_is_told_from_its_last_steps(seconds, is_named):
+    slow = noisy(3, 0.02, lambda rank, step: seconds * (rank == 2 and step >= 40))
+    found = job(slow, num=66)
+    assert [(late.rank, late.period, late.num_steps) for late in found] == ([(2, None, 24)] if is_named else [])
+
+
+def test_a_rank_that_was_much_slower_for_a_few_steps_is_not():
+    assert job(noisy(3, 0.02, lambda rank, step: 3.0 * (rank == 2 and 40 <= step < 50)), num=66) == ()
+
+
 def test_two_slow_ranks_of_eight_are_both_named():
     found = job(noisy(1, 0.01, lambda rank, _: {2: 0.02, 5: 0.01}.get(rank, 0.0)), ranks=8)
     assert [late.rank for late in found] == [2, 5]

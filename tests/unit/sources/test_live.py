@@ -1,9 +1,12 @@
 """The wrappers of the live recorder around calls that do nothing: what is written, and that nothing else changes."""
 
 import os
+import sys
 import sysconfig
 import threading
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -11,7 +14,7 @@ from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions, Proce
 
 from emberward.events import Collective, Group, Phase, Stage, State, Wait
 from emberward.sources import Guard, RoleProgram, Segment
-from emberward.sources._heart import MAX_QUIET_S, Silence
+from emberward.sources._heart import MAX_QUIET_S, Silence, is_compiler_loaded
 from emberward.sources._issue import short_wait
 from emberward.sources._live import CURRENT, Asks, KnownGroup, LiveRecorder
 from emberward.sources._site import SiteFinder
@@ -184,6 +187,29 @@ def test_a_silence_is_long_by_the_job_s_own_measure(pauses_s, limit_s):
     assert silence.limit_s == pytest.approx(limit_s)
     assert not silence.is_due(now_s + limit_s - 0.01)
     assert silence.is_due(now_s + limit_s)
+
+
+@pytest.mark.parametrize(
+    ("modules", "is_loaded"),
+    [
+        ({}, False),
+        ({"torch._inductor": False}, True),
+        ({"torch._inductor": False, "torch._dynamo.guards": True}, False),
+    ],
+    ids=["nobody imported it", "imported", "an import is under way"],
+)
+def test_stacks_of_the_flight_recorder_wait_for_the_program_s_own_import_of_the_compiler(
+    monkeypatch, modules, is_loaded
+):
+    """To name frames torch imports its compiler: a program that imports it meanwhile would die of that."""
+    for name in [name for name in sys.modules if name.startswith(("torch._inductor", "torch._dynamo"))]:
+        monkeypatch.delitem(sys.modules, name)
+    for name, is_under_way in modules.items():
+        module = ModuleType(name)
+        module.__spec__ = ModuleSpec(name, None)
+        module.__spec__._initializing = is_under_way
+        monkeypatch.setitem(sys.modules, name, module)
+    assert is_compiler_loaded() is is_loaded
 
 
 def test_a_lasting_silence_is_copied_less_and_less_often():

@@ -122,6 +122,29 @@ def test_a_group_that_one_rank_does_not_create_is_an_error_in_these_words():
     assert finding.severity is Severity.ERROR
 
 
+EXPERTS = "1,3,5,7#0"
+
+
+@pytest.mark.parametrize(
+    ("made_by", "who"),
+    [(range(8), (3,)), ((0, 1, 2, 4, 5, 6, 7), (3,)), ((1, 5, 7), (1, 5, 7))],
+    ids=["all rings", "rings but the one", "creators alone"],
+)
+def test_of_a_group_s_members_the_one_that_does_not_create_it_is_named(made_by, who):
+    """Ranks outside of the group pass through its creation: that they wait elsewhere makes nobody guilty."""
+    ranks = []
+    for r in range(8):
+        facts = ring(num_done=6, is_inside=r in (0, 2, 3, 4, 6), world=8)
+        facts = replace(facts, groups_made=(EXPERTS,) if r in made_by and r != 3 else ())
+        if r in (1, 5, 7):
+            facts = replace(facts, creating="train.py:50", creating_ranks=(1, 3, 5, 7))
+            ranks.append(rank_look(r, stack(1000 + r, 50, *NEW_GROUP), facts))
+        else:
+            ranks.append(rank_look(r, stack(1000 + r, 20, *ALL_REDUCE), facts))
+    finding = only(judged(*ranks))
+    assert (finding.code, finding.culprit_ranks, finding.severity) == ("H129", who, Severity.ERROR)
+
+
 def test_a_rank_that_prepares_data_while_the_others_create_a_group_is_no_alarm():
     creators = [rank_look(r, stack(1000 + r, 50, *NEW_GROUP), ring(num_done=6, is_inside=False)) for r in (1, 2, 3)]
     findings = judged(away(0, 30, waiting_in=WaitingIn.NANOSLEEP), *creators)

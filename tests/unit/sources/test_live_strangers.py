@@ -65,6 +65,32 @@ def test_a_send_and_a_receive_with_two_tags_are_an_error_in_these_words():
     assert (finding.kind, finding.cause, finding.severity) == (Kind.MISMATCH, Cause.UNMATCHED_P2P, Severity.ERROR)
 
 
+def transfers(name: str, tags: list[int], line: int) -> RingFacts:
+    """A rank's transfers to or from one peer, of which the last is open."""
+    rows = [transfer(n, name, tag=tag, done=n < len(tags), line=line) for n, tag in enumerate(tags, 1)]
+    return with_rows(rows, 2)
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "who"),
+    [
+        ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 7], (1,)),
+        ([7, 7, 7, 7, 7, 8], [7, 7, 7, 7, 7, 7], (0,)),
+        ([0, 1, 0, 1, 0, 0], [0, 1, 0, 1, 0, 1], (0,)),
+        ([1, 2, 3, 4, 5, 9], [1, 2, 3, 4, 5, 7], ()),
+        ([1, 2], [1, 3], ()),
+    ],
+    ids=["a count that ran ahead", "another constant", "out of turn", "both left", "too few to tell"],
+)
+def test_the_one_whose_tag_left_its_own_rounds_is_named(sent, received, who):
+    (finding,) = judged(
+        rank_look(0, stack(1000, 40, *RECV), transfers("send 0->1", sent, 40)),
+        rank_look(1, stack(1001, 50, *RECV), transfers("recv 1<-0", received, 50)),
+    )
+    assert (finding.code, finding.culprit_ranks) == ("H150", who)
+    assert finding.site == {(0,): "train.py:40", (1,): "train.py:50", (): None}[who]
+
+
 def test_a_send_and_a_receive_with_one_tag_are_no_alarm():
     assert [f for f in judged(*one_pair(1, 1)) if f.severity is Severity.ERROR] == []
 
@@ -256,6 +282,24 @@ def test_of_two_ranks_the_one_that_left_its_own_rounds_is_named(tmp_path, usual,
         assert (finding.code, finding.culprit_ranks) == ("M102", ())
     else:
         assert (finding.culprit_ranks, finding.cause, finding.severity) == ((0,), cause, Severity.ERROR)
+
+
+def test_a_new_call_against_one_below_python_is_one_too_many(tmp_path):
+    """DDP's reducer has no line: it stands in no branch of the program."""
+    path = tmp_path / "two.py"
+    path.write_text(TWO_TEXTS)
+    below = ("all_reduce", 0, "", "float32", 8)
+    ranks = (
+        in_call(0, path, [*[below] * 6, ("broadcast", 13, "tell", "float32", 1)]),
+        *(in_call(r, path, [below] * 7) for r in (1, 2)),
+    )
+    for each in ranks:
+        for row in each.ring.flight["entries"]:
+            row["frames"] = [frame for frame in row["frames"] if frame["line"]]
+        each.ring.flight["pg_config"]["world"]["ranks"] = [0, 1, 2]
+    (finding,) = judge_looks(*twice(*ranks), line_of=source_lines([]))
+    assert (finding.culprit_ranks, finding.cause, finding.site) == ((0,), Cause.EXTRA_COLLECTIVE, "two.py:13")
+    assert finding.message.endswith("at two.py:13, before the next one, all_reduce of 8 float32")
 
 
 def test_the_other_branch_of_a_choice_is_a_different_call_and_none_left_out(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from emberward.events import Collective, CollectiveOp, Event, Group, Lane, LaneKind, Site, State
 from emberward.findings import Cause, Finding, Kind, Severity
 from emberward.sources.dumps import Frame
+from emberward.sources.live._lasting import difference_finding, lasting_differences
 from emberward.sources.live._lines import LineShares, line_shares, odd_line
 from emberward.sources.live._own_time import own_times
 from emberward.sources.live._skew import TOLD, SkewWatch, skew_findings
@@ -52,6 +53,56 @@ def calls(rank: int, own_ms: Sequence[float], *, first: int = 1, group: Group = 
         )
         for i, own in enumerate(own_ms)
     ]
+
+
+def broadcasts(rank: int, sizes: Sequence[int], *, dtype: str = "int64", root: int = 0) -> list[Event]:
+    """Broadcasts of one line, of the given sizes."""
+    return [
+        Event(
+            rank=rank,
+            lane=MAIN,
+            position=i + 1,
+            body=Collective(op=CollectiveOp.BROADCAST, group=WORLD, dtype=dtype, numel=size, root=root),
+            site=Site(file="/job/train.py", line=46, function="next"),
+            issued_ns=200 * i * MS,
+            completed_ns=(200 * i + 1) * MS,
+            state=State.COMPLETED,
+        )
+        for i, size in enumerate(sizes)
+    ]
+
+
+def mixed(sizes: Mapping[int, Sequence[int]], **odd) -> dict[int, RingView]:
+    """Rings of ranks in whose group torch makes calls below Python too; `odd` are rank 3's own arguments."""
+    count = GroupCount(issued=8, completed=8, p2p_issued=0, p2p_completed=0, sequence=40, moved_ns=0)
+    return {
+        r: view(r, broadcasts(r, sizes.get(r, [256] * 8), **(odd if r == 3 else {})), groups={WORLD: count})
+        for r in range(4)
+    }
+
+
+@pytest.mark.parametrize(
+    ("sizes", "odd", "cause", "says"),
+    [
+        ({3: [256, 256, *[288] * 6]}, {}, Cause.SHAPE, "rank 3: 288 elements of int64, root 0"),
+        ({}, {"dtype": "int32"}, Cause.DTYPE, "rank 3: 256 elements of int32, root 0"),
+        ({}, {"root": 1}, Cause.DIFFERENT_ROOT, "rank 3: 256 elements of int64, root 1"),
+    ],
+)
+def test_a_line_that_differs_for_good_beside_ddp_is_an_error(sizes, odd, cause, says):
+    (found,) = (difference_finding(each) for each in lasting_differences(mixed(sizes, **odd)))
+    assert (found.code, found.cause, found.culprit_ranks, found.site) == ("M102", cause, (3,), "train.py:46")
+    assert (found.severity, found.kind) == (Severity.ERROR, Kind.MISMATCH)
+    assert says in found.evidence
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{}, {3: [*[256] * 7, 288]}, {3: [256] * 3}, {r: [64, 128, 256, 512] * 2 for r in (0, 1, 2)}],
+    ids=["equal", "one that changes as the others will", "too few to tell", "sizes that change all the time"],
+)
+def test_a_line_whose_sizes_change_is_no_error(sizes):
+    assert lasting_differences(mixed(sizes)) == ()
 
 
 def view(rank: int, events: Sequence[Event], **changes) -> RingView:

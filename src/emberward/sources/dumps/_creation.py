@@ -19,10 +19,13 @@ def is_creating(thread: ThreadStack | None) -> bool:
     return any(f.function in _CREATORS and f.file.endswith(_CREATOR_FILES) for f in frames)
 
 
-def creation_findings(readings: Sequence[Reading], members: Collection[int] = ()) -> list[Finding]:
+def creation_findings(
+    readings: Sequence[Reading], members: Collection[int] = (), made: Collection[int] = ()
+) -> list[Finding]:
     """A finding when some ranks are in a group's creation and all others wait in something else; else none.
 
-    `members`: the ranks of the group that is made, where somebody knows them.
+    Where somebody knows them: `members`, the ranks of the group that is made, and `made`, those that have come to its
+    creation, which a rank outside of the group only passes through.
     """
     numbered = [reading for reading in readings if reading.process.rank is not None]
     # Where no process has a rank, their own numbers name them.
@@ -34,8 +37,11 @@ def creation_findings(readings: Sequence[Reading], members: Collection[int] = ()
     if any(reading.kind not in _BEHIND for reading in others):
         return []
     inside = {reading.process.rank for reading in creators}
-    is_lone = len(creators) < len(others) and inside != set(members)
-    culprits, rest = (creators, others) if is_lone else (others, creators)
+    num_made = len(creators) + len(set(made) - inside)
+    is_lone = inside != set(members) and 2 * num_made < len(ranked)
+    # Nobody waits for a rank outside of the group.
+    missing = [reading for reading in others if reading.process.rank in set(members) - set(made)] or others
+    culprits, rest = (creators, others) if is_lone else (missing, creators)
     ranks = [r.process.rank for r in culprits if r.process.rank is not None]
     waiting = [r.process.rank for r in rest if r.process.rank is not None]
     who, others_text = (_who(each) for each in (culprits, rest))

@@ -138,7 +138,8 @@ class GroupPart:
 class RankFlight:
     """One rank's dump. `pending` are its calls that have not completed, in the order of issue.
 
-    `p2p_counts`: how many sends and receives it holds, by group, whether it is a send, peer and line.
+    `p2p_counts`: how many sends and receives it holds, by group, whether it is a send, peer and line; `p2p_tags`: their
+    tags in the order of issue, by group, whether it is a send, and peer.
     """
 
     rank: int
@@ -151,6 +152,7 @@ class RankFlight:
     num_entries: int
     thread_ids: frozenset[str]
     p2p_counts: Counter[tuple[GroupName, bool, int | None, str | None]] = field(default_factory=Counter)
+    p2p_tags: dict[tuple[GroupName, bool, int | None], list[int | None]] = field(default_factory=dict)
     first_ns: int | None = None
     last_ns: int | None = None
     longest_gap_ns: int = 0
@@ -413,6 +415,8 @@ class FlightReader:
             entries = [entry for entry in entries if not entry["is_p2p"]]
             calls = list(map(call_of, points))
             flight.p2p_counts.update((c.group, c.is_send, c.peer, c.site) for c in calls)
+            for c in calls:
+                flight.p2p_tags.setdefault((c.group, c.is_send, c.peer), []).append(c.tag)
             flight.pending += [call for call in calls if not call.is_completed]
         seqs = list(map(_seq_of, entries))
         if seqs != sorted(seqs):

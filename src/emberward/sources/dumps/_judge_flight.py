@@ -292,7 +292,7 @@ class FlightJudge:
         call = next(iter(self.graph.calls[op].values()))
         tags = {rank: met.tag for rank, met in self.graph.calls[op].items() if met.is_p2p and met.tag is not None}
         if len(set(tags.values())) > 1:
-            return other_tag_finding(self.graph.calls[op], root, self._waits(root))
+            return other_tag_finding(self.graph, self.graph.calls[op], root, self._waits(root))
         absent = self._may_be_members(view)
         evidence = [*self._waits(root), age_evidence(self.age, self.limit)]
         # A call that all have issued usually just runs: below the limit that is worth a word and no more.

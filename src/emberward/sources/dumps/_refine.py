@@ -71,7 +71,8 @@ def _refined(
         waiters = [stack for pid, stack in unnumbered.items() if pid not in pids][:MAX_WAITERS]
     if not ours or not waiters:
         return finding
-    handler = _inside_handler(ours, line_of)
+    # Who sleeps in a handler is about to try again.
+    handler = None if finding.cause is Cause.SLEEP else _inside_handler(ours, line_of)
     if handler is not None:
         return _swallowed(finding, ours, f"it is in the handler that begins at {handler}")
     if finding.cause in (Cause.LOCK, Cause.SLEEP, Cause.STORE_WAIT) and finding.code not in ("H101", "H106"):

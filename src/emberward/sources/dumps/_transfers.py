@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from emberward.findings import Cause, Certainty, Finding, Kind
 from emberward.sources.dumps._flight import Call, RankFlight
@@ -94,10 +95,31 @@ def unmatched_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> 
     )
 
 
-def other_tag_finding(calls: Mapping[int, Call], root: Root, evidence: Sequence[str]) -> Finding:
-    """A finding for a send and a receive of two ranks that wait for each other with different tags: they never meet."""
+def _is_usual_tag(tags: Sequence[int | None]) -> bool | None:
+    """Whether the last tag follows the one before as it did in earlier rounds; None when there were too few of them."""
+    known = [tag for tag in tags if tag is not None]
+    pairs = list(pairwise(known))
+    if len(pairs) <= MIN_ROUNDS or len(known) < len(tags):
+        return None
+    steps = {late - early for early, late in pairs[-1 - MIN_ROUNDS : -1]}
+    return pairs[-1] in pairs[:-1] or steps == {pairs[-1][1] - pairs[-1][0]}
+
+
+def other_tag_finding(graph: WaitGraph, calls: Mapping[int, Call], root: Root, evidence: Sequence[str]) -> Finding:
+    """A finding for a send and a receive of two ranks that wait for each other with different tags: they never meet.
+
+    The culprit is the one whose tag does not follow from its earlier ones, when the other's does.
+    """
     send = next(rank for rank, call in calls.items() if call.is_send)
     recv = next(rank for rank, call in calls.items() if not call.is_send)
+    usual = {
+        rank: _is_usual_tag(graph.flights[rank].p2p_tags.get((call.group, call.is_send, call.peer), ()))
+        for rank, call in calls.items()
+    }
+    left = [rank for rank, is_usual in usual.items() if is_usual is False]
+    odd = left if len(left) == 1 and True in usual.values() else []
+    if odd:
+        evidence = (*evidence, f"rank {odd[0]}'s tag does not follow from those of its earlier rounds, its peer's does")
     return hang_finding(
         "H150",
         f"rank {send} sends to rank {recv} with tag {calls[send].tag} at {calls[send].site}, and rank {recv} "
@@ -105,7 +127,9 @@ def other_tag_finding(calls: Mapping[int, Call], root: Root, evidence: Sequence[
         kind=Kind.MISMATCH,
         cause=Cause.UNMATCHED_P2P,
         certainty=Certainty.OBSERVED,
-        waiting=sorted({send, recv} | set(root.victims)),
+        ranks=odd,
+        waiting=sorted({send, recv, *root.victims} - set(odd)),
+        site=calls[odd[0]].site if odd else None,
         evidence=evidence,
         ruled_out=("a stalled device or link: the two calls do not fit",),
         next_step=f"read {calls[send].site} and {calls[recv].site}: the tag is to be the same on both sides",

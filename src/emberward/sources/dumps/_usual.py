@@ -158,14 +158,16 @@ def by_order(
     others = [call for flight in some for call in history(flight) if call is not ours]
     is_new = not any(_like(call, ours) and call.record != ours.record for call in others)
     is_next = bool(past) and any(_like(a, past[-1]) and _like(b, theirs) for a, b in pairwise(past))
-    if is_new and (_is_before(*stacks, line_of) or (is_next and _are_branches(*stacks, line_of) is False)):
+    # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
+    is_no_choice = theirs.site is None or _are_branches(*stacks, line_of) is False
+    if is_new and (_is_before(*stacks, line_of) or (is_next and is_no_choice)):
         return replace(
             finding,
             kind=Kind.MISSING,
             cause=Cause.EXTRA_COLLECTIVE,
             site=ours.site,
             message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text} "
-            f"at {ours.site}, before the next one at {theirs.site}",
+            f"at {ours.site}, before the next one{f', {theirs.text}' if theirs.site is None else f' at {theirs.site}'}",
             evidence=(finding.message, *finding.evidence),
             next=f"read the condition around {ours.site}: it holds on {ranks_text(ranks)} alone",
         )

@@ -9,6 +9,9 @@ def creation_findings(scene: Scene) -> list[Finding]:
     """A finding when some ranks wait in a group's creation and the others in something else that needs them."""
     if len(scene.readings) < len(scene.look.ranks):
         return []
-    rings = [seen.ring for seen in scene.look.ranks.values() if seen.ring is not None]
-    members = {rank for ring in rings for rank in ring.creating_ranks}
-    return by_stacks(scene.ranked_readings(), members)
+    rings = {rank: seen.ring for rank, seen in scene.look.ranks.items() if seen.ring is not None}
+    creating = [ring for ring in rings.values() if ring.creating is not None and ring.groups_made]
+    members = {rank for ring in creating for rank in ring.creating_ranks}
+    names = {ring.groups_made[-1] for ring in creating}
+    made = {rank for rank, ring in rings.items() if names & set(ring.groups_made)}
+    return by_stacks(scene.ranked_readings(), members, made)

@@ -9,7 +9,7 @@ job moves or the error is said.
 
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import Evidence, LineOf, hang_finding, judge, ranks_text, source_lines
 from emberward.sources.live._alike import are_alike
 from emberward.sources.live._judge import judge_looks
+from emberward.sources.live._lasting import LineDifference, difference_finding, lasting_differences
 from emberward.sources.live._limits import MIN_NOTICE_S, limits_of
 from emberward.sources.live._lines import StartSampler, start_sampler
 from emberward.sources.live._look import Look
@@ -94,6 +95,7 @@ class Watcher:
         self._num_checks = 0
         self._said: dict[Said, Finding] = {}
         self._faults: set[Said] = set()
+        self._lasting: tuple[LineDifference, ...] = ()
         self._ending: set[int] = set()
         self._went: set[int] = set()
         self._pulses = Pulses(read=pulses)
@@ -282,19 +284,26 @@ class Watcher:
         self._steps = steps
         self._checked = {rank: view.num_calls for rank, view in views.items()}
         views = self._read(self.ring_folder, min(MAX_CHECKED, max(made.values()) + MIN_CHECKED))
+        lasting = lasting_differences(views)
+        seen, self._lasting = self._lasting, lasting
+        faults = [difference_finding(each) for each in lasting if each in seen or at_once]
         if are_alike(views):
-            return self._slow(views, now_s)
+            return (*self._new_faults(faults), *self._slow(views, now_s))
         evidence = Evidence(
             label="the job", flights=flights_of({r: ring_facts(view) for r, view in views.items()}, is_past=True)
         )
-        faults = [
+        faults += [
             replace(f, certainty=Certainty.OBSERVED)
             for f in judge(evidence, line_of=self._line_of).findings
             if f.severity is Severity.ERROR and _is_silent_fault(f)
         ]
-        new = [finding for finding in faults if self._key(finding) not in self._faults]
+        return (*self._new_faults(faults), *self._slow(views, now_s))
+
+    def _new_faults(self, faults: Sequence[Finding]) -> tuple[Finding, ...]:
+        """Those that were not said yet; what has happened is not taken back."""
+        new = tuple(finding for finding in faults if self._key(finding) not in self._faults)
         self._faults |= {self._key(finding) for finding in new}
-        return (*new, *self._slow(views, now_s))
+        return new
 
     def _slow(self, views: Mapping[int, RingView], now_s: float) -> tuple[Finding, ...]:
         """What is new about ranks that are waited for; what holds no more is kept for this poll's report."""

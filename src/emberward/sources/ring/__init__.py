@@ -7,6 +7,7 @@ strangers' programs, the reader works where torch is not installed.
 from emberward.sources.ring._bytes import Pulse, pulse_of
 from emberward.sources.ring._findings import gap_findings, unattached_findings
 from emberward.sources.ring._folder import (
+    crash_file,
     find_rings,
     new_ring_folder,
     read_problems,
@@ -32,6 +33,7 @@ __all__ = [
     "RingView",
     "RingWriter",
     "ThreadName",
+    "crash_file",
     "find_rings",
     "gap_findings",
     "identity_here",

@@ -47,6 +47,11 @@ def ring_name(*, rank: int | None, pid: int) -> str:
     return f"unranked-{pid}{SUFFIX}" if rank is None else f"rank{rank:05d}-{pid}{SUFFIX}"
 
 
+def crash_file(ring: Path) -> Path:
+    """Where Python writes the stacks of the ring's process when that crashes (SIGSEGV, SIGABRT and the like)."""
+    return ring.with_suffix(".crash")
+
+
 def find_rings(folder: Path) -> tuple[Path, ...]:
     """The rings in `folder` by name; empty when the folder does not exist."""
     try:
