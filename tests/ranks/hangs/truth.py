@@ -64,7 +64,7 @@ TRUTHS = {
         Truth("out_of_memory", "ends", "crash", (2,), "out_of_memory", "return bytearray(64 << 30)", ends=True),
         Truth("disk_full", "ends", "crash", (0,), "disk_full", "file", ends=True),
         Truth("thread_died", "ends", "hang", (1,), "thread_died", "raise RuntimeError("),
-        Truth("main_exited", "ends", "hang", (2,), "main_exited"),
+        Truth("main_exited", "ends", "hang", (2,), "main_exited", "time.sleep(1)"),
         Truth("ddp_lock", "parallel", "hang", (1,), "lock", "threading.Event().wait()"),
         Truth("ddp_sleep", "parallel", "hang", (3,), "sleep", "time.sleep(3600)", is_sure=False),
         Truth("fsdp_lock", "parallel", "hang", (2,), "lock", "threading.Event().wait()"),

@@ -177,7 +177,8 @@ class Reading:
         """What it does and where, in a few words."""
         where = f" at {self.site}" if self.site else ""
         inside = f" in {self.function}()" if self.function and self.function != "<module>" else ""
-        return f"{TEXTS[self.kind]}{inside}{where}"
+        waits = " and waits for a thread" if self.kind is StackClass.EXIT and self.site else ""
+        return f"{TEXTS[self.kind]}{waits}{inside}{where}"
 
 
 def _library_part(frames: tuple[Frame, ...]) -> list[Frame]:
@@ -311,6 +312,9 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
         return Reading(process=process, kind=StackClass.UNKNOWN, site=None, function=None, source_line=None, path=())
     kind = class_of(main, line_of)
     user = user_frame(_caller_of_compiler(main.frames) if kind is StackClass.COMPILE else main.frames)
+    if kind is StackClass.EXIT and user is None:
+        # A thread keeps the process: what that does is all that still goes on.
+        user = next((frame for t in process.threads if (frame := user_frame(t.frames)) is not None), None)
     line = None if user is None else line_of(user)
     return Reading(
         process=process,
