@@ -15,7 +15,7 @@ from ranks.hangs.truth import ALIVE, TRUTHS
 
 NAMES = (
     "uneven_data", "skipped_collective", "dtype", "cycle_p2p", "dataloader_worker", "stopped", "killed", "lock",
-    "thread_died", "sleep", "slow_rank", "slow_periodic", "version_skew", "device_stall",
+    "thread_died", "sleep", "slow_rank", "slow_periodic", "version_skew", "device_stall", "segfault",
 )  # fmt: skip
 ASKED = "lock"
 """The program whose processes are explained too, as if no recorder ran in them."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import read_faulthandler, user_frame
+from emberward.sources.dumps import crash_site
 from emberward.sources.ring import Mark, MarkKind, RingView, crash_file, read_ring
 from emberward.supervise._death import RankEnd, death_finding, first_death, how_it_ended
 from emberward.supervise._members import Member
@@ -17,7 +17,6 @@ from emberward.supervise._members import Member
 ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.LINK})
 DIFFER = frozenset({"M101", "M102", "H152"})
 """Verdicts on calls that met and differ, also when the judge knows why: one was left out, or is one too many."""
-MAX_CRASH_BYTES = 1 << 20
 SEEN_LATE_S = 2.0
 """How much later than it happened an end may have been seen."""
 MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT})
@@ -55,19 +54,7 @@ class RingFacts:
 def read_facts(ring: Path) -> RingFacts | None:
     """The facts of a ring as it is now, and where its process crashed; None when it cannot be read. Never raises."""
     view = read_ring(ring)
-    return replace(facts_of(view), crash_site=_crash_site(crash_file(ring))) if view.is_readable else None
-
-
-def _crash_site(path: Path) -> str | None:
-    """The user's line in which the process was when it crashed; None when it did not, or nothing tells."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            documents = read_faulthandler(file.read(MAX_CRASH_BYTES), path=str(path)) if path.stat().st_size else []
-    except OSError:
-        return None
-    mains = [process.main for document in documents if document.fatal for process in document.processes]
-    frames = [frame for main in mains if main is not None and (frame := user_frame(main.frames)) is not None]
-    return frames[-1].site if frames else None
+    return replace(facts_of(view), crash_site=crash_site(crash_file(ring))) if view.is_readable else None
 
 
 def facts_of(view: RingView) -> RingFacts:

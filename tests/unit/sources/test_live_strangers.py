@@ -77,10 +77,18 @@ def transfers(name: str, tags: list[int], line: int) -> RingFacts:
         ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 7], (1,)),
         ([7, 7, 7, 7, 7, 8], [7, 7, 7, 7, 7, 7], (0,)),
         ([0, 1, 0, 1, 0, 0], [0, 1, 0, 1, 0, 1], (0,)),
+        ([0, 1, 2, 8, 9, 10, 16, 17], [0, 1, 2, 8, 9, 10, 16, 18], (1,)),
         ([1, 2, 3, 4, 5, 9], [1, 2, 3, 4, 5, 7], ()),
         ([1, 2], [1, 3], ()),
     ],
-    ids=["a count that ran ahead", "another constant", "out of turn", "both left", "too few to tell"],
+    ids=[
+        "a count that ran ahead",
+        "another constant",
+        "out of turn",
+        "out of turn in a step",
+        "both left",
+        "too few to tell",
+    ],
 )
 def test_the_one_whose_tag_left_its_own_rounds_is_named(sent, received, who):
     (finding,) = judged(

@@ -5,6 +5,7 @@ does both and compares when there are two. `flight_trace` gives the dumps as a t
 """
 
 from emberward.sources.dumps._compare import advanced_ranks, compare_incidents, compare_looks, is_same_job
+from emberward.sources.dumps._crash import crash_site
 from emberward.sources.dumps._creation import creation_findings, is_creating
 from emberward.sources.dumps._evidence import Death, Evidence
 from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
@@ -42,6 +43,7 @@ __all__ = [
     "class_of",
     "compare_incidents",
     "compare_looks",
+    "crash_site",
     "creation_findings",
     "explain_paths",
     "flight_trace",

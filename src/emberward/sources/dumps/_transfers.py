@@ -96,13 +96,17 @@ def unmatched_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> 
 
 
 def _is_usual_tag(tags: Sequence[int | None]) -> bool | None:
-    """Whether the last tag follows the one before as it did in earlier rounds; None when there were too few of them."""
+    """Whether the last tag follows the one before as it did in earlier rounds; None when there were too few of them.
+
+    The same two tags did, or tags that were as far apart, after two that were as far apart as the two before now.
+    """
     known = [tag for tag in tags if tag is not None]
     pairs = list(pairwise(known))
     if len(pairs) <= MIN_ROUNDS or len(known) < len(tags):
         return None
-    steps = {late - early for early, late in pairs[-1 - MIN_ROUNDS : -1]}
-    return pairs[-1] in pairs[:-1] or steps == {pairs[-1][1] - pairs[-1][0]}
+    steps = [late - early for early, late in pairs]
+    runs = list(zip(steps, steps[1:], steps[2:], strict=False))
+    return pairs[-1] in pairs[:-1] or runs[-1] in runs[:-1]
 
 
 def other_tag_finding(graph: WaitGraph, calls: Mapping[int, Call], root: Root, evidence: Sequence[str]) -> Finding:

@@ -67,11 +67,13 @@ def last_word(look: RankLook, exit_code: int | None) -> LastWord | None:
 
     def made(cause: Cause, text: str, *, echo: bool = False, certainty: Certainty = Certainty.OBSERVED) -> LastWord:
         moment: Moment | None = error if error is not None else left
+        raised_at = None if moment is None else moment.site
+        crashed_at = None if ring is None else ring.crash_site
         return LastWord(
             rank=look.rank,
             cause=cause,
             text=text,
-            site=None if moment is None or cause is Cause.KILLED else moment.site,
+            site=None if cause is Cause.KILLED else crashed_at or raised_at,
             host=look.host,
             is_echo=echo,
             certainty=certainty,

@@ -41,7 +41,8 @@ class RingFacts:
 
     `flight`: its calls in the shape of a flight-recorder dump. `moved_age_s`: seconds since any call or mark.
     `notice_s`, `limit_s`: how long this rank may stand still in this phase before it is worth a word, and before
-    standing still is an alarm by itself. `creating`: the site of a group's creation that has not ended.
+    standing still is an alarm by itself. `creating`: the site of a group's creation that has not ended. `crash_site`:
+    where its process crashed.
     """
 
     flight: Mapping[str, Any]
@@ -62,6 +63,7 @@ class RingFacts:
     creating_ranks: tuple[int, ...] = ()
     blocked_record: int | None = None
     open_call: OpenCall | None = None
+    crash_site: str | None = None
     problems: tuple[str, ...] = ()
 
     def moment(self, kind: str) -> Moment | None:
@@ -214,7 +216,7 @@ def _stacks_from(data: Mapping[str, Any]) -> ProcessStacks:
 
 _PLAIN = (
     "num_calls", "num_done", "step", "stage_name", "heartbeat_age_s", "moved_age_s", "notice_s", "limit_s",
-    "has_history", "creating", "blocked_record",
+    "has_history", "creating", "blocked_record", "crash_site",
 )  # fmt: skip
 
 

@@ -3,11 +3,13 @@
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from emberward.checkpoint import SAVE_WRITER
+from emberward.sources.dumps import crash_site
 from emberward.sources.live._find import FoundJob, find_job
-from emberward.sources.live._look import Look, RankLook
+from emberward.sources.live._look import Look, RankLook, RingFacts
 from emberward.sources.live._process import (
     ProcessFacts,
     ProcessState,
@@ -18,7 +20,7 @@ from emberward.sources.live._process import (
 )
 from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._spy import SpyResult, find_spy, spy_all
-from emberward.sources.ring import RingView, find_rings, read_ring
+from emberward.sources.ring import RingView, crash_file, find_rings, read_ring
 
 _JOB_NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID")
 """What the ranks of one job have in common in their environments."""
@@ -135,9 +137,15 @@ def _look(
             process=facts,
             children=children.get(rank, ()),
             stacks=tuple(result.stacks for result in results if result.stacks is not None),
-            ring=None if view is None else ring_facts(view),
+            ring=None if view is None else _facts_of(view, facts),
             problems=tuple(
                 f"no stack of process {r.pid}: {r.problem}" for r in results if r.stacks is None and r.pid == facts.pid
             ),
         )
     return Look(taken_s=taken_s, taken_unix=taken_unix, ranks=ranks, world_size=world_size)
+
+
+def _facts_of(view: RingView, process: ProcessFacts) -> RingFacts:
+    """The ring's facts; of a process that is gone, where it crashed too."""
+    facts = ring_facts(view)
+    return facts if process.is_alive else replace(facts, crash_site=crash_site(crash_file(view.path)))
