@@ -19,7 +19,7 @@ LAYOUTS = {
     "dp2 pp2 interleaved zero3": {
         "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "interleaved", "stages_per_rank": 2,
     },
-    "dp2 tp2 pp2 1f1b": {"dp": 2, "tp": 2, "pp": 2, "accumulation": 4},
+    "dp2 tp2 pp2 1f1b saves in the foreground": {"dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "background": False},
 }  # fmt: skip
 
 
