@@ -54,6 +54,8 @@ campaign: setup
 	$(VENV)/bin/python benchmarks/engine_overhead.py --output docs/measured/engine_overhead.json
 	$(VENV)/bin/python benchmarks/predictions.py
 	$(VENV)/bin/python benchmarks/certificate_overhead.py --output docs/measured/certificate_overhead.json
+	$(VENV)/bin/python tools/campaign_hangs.py
+	$(VENV)/bin/python tools/campaign_strangers.py
 	$(VENV)/bin/python tools/campaign_supervise.py --output docs/measured/supervise.json
 	$(VENV)/bin/python benchmarks/run_overhead.py --output docs/measured/run_overhead.json
 	$(VENV)/bin/python tools/campaign_explain.py

@@ -1,0 +1,13 @@
+#: n=2 ranks=1 cause=main_exited|uneven_data tier=error exit=1
+import time, torch, torch.distributed as dist
+def main():
+    dist.init_process_group("gloo")
+    r = dist.get_rank()
+    for step in range(80):
+        x = torch.ones(1000)
+        dist.all_reduce(x)
+        time.sleep(0.15)
+        if r == 1 and step == 22:
+            print("FREEZE", time.time(), flush=True)
+            return
+main()

@@ -1,0 +1,243 @@
+"""Runs a stranger's programs under `emberward run` and holds what is said against the truth.
+
+Whoever wrote them had not seen the judge; what they found wrong was mended by rules, not by names.
+
+Usage: python tools/campaign_strangers.py [--at-once N] [--minutes M] [--anew] [--out FILE] [NAME ...]
+
+The programs are in tests/ranks/strangers/faults and healthy. The first line of each says what is true of it: ``#: n=8
+ranks=5 cause=lock tier=error``, with ``|`` between answers that are equally right, and ``*`` where no one rank is guilty.
+``#: LINE`` stands at the lines that a person should be pointed at. A program prints FREEZE and the time just before its
+fault. ``tier=error``: it cannot go on by itself; ``notice``: it may, so that an error would be a false alarm. ``ok``: it
+only looks like a fault, and has to end with exit code 0 and without an error.
+
+Writes docs/measured/strangers.json after each run; what that holds is not run again, unless --anew.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "tests" / "ranks" / "strangers"
+OUT = ROOT / "docs" / "measured" / "strangers.json"
+BIN = Path(sys.executable).parent
+POLL_S = 0.2
+VERDICT_LIMIT_S = 55.0
+"""After the fault; then the run is ended."""
+START_LIMIT_S = 180.0
+NOTICE_STANDS_S = 5.0
+"""How long a notice that is right is watched for an error that would be wrong."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the first line of a program says."""
+
+    num_ranks: int
+    is_healthy: bool
+    ranks: tuple[str, ...]
+    causes: tuple[str, ...]
+    is_sure: bool
+    lines: tuple[int, ...]
+
+
+def truth_of(program: Path) -> Truth:
+    """Reads the program's first line and its marks."""
+    text = program.read_text().splitlines()
+    words = dict(word.partition("=")[::2] for word in text[0].removeprefix("#:").split())
+    return Truth(
+        num_ranks=int(words["n"]),
+        is_healthy="ok" in words,
+        ranks=tuple(words.get("ranks", "").split("|")),
+        causes=tuple(words.get("cause", "").split("|")),
+        is_sure=words.get("tier") == "error",
+        lines=tuple(number for number, line in enumerate(text, 1) if "#: LINE" in line),
+    )
+
+
+def findings_in(folder: Path) -> list[dict[str, Any]]:
+    """What the run has said so far."""
+    lines = [line for path in folder.glob("x/*/findings.jsonl") for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def has_right_ranks(truth: Truth, finding: dict[str, Any]) -> bool:
+    """Whether the culprits are those of the truth."""
+    return "*" in truth.ranks or ",".join(map(str, sorted(finding["culprit_ranks"]))) in truth.ranks
+
+
+def has_right_line(truth: Truth, finding: dict[str, Any]) -> bool:
+    """Whether the finding, or a member of its cycle, is at a marked line."""
+    sites = [finding["site"], *(member["site"] for member in finding["cycle"] or ())]
+    numbers = {int(site.rpartition(":")[2]) for site in sites if site is not None and site.rpartition(":")[2].isdigit()}
+    return not truth.lines or bool(numbers & set(truth.lines))
+
+
+def is_named(truth: Truth, finding: dict[str, Any]) -> bool:
+    """Whether cause and ranks are right."""
+    return finding["cause"] in truth.causes and has_right_ranks(truth, finding)
+
+
+def judged(truth: Truth, findings: list[dict[str, Any]], code: int | None) -> list[str]:
+    """What is wrong with what was said; empty when all is right."""
+    errors = [finding for finding in findings if finding["severity"] == "error"]
+    if truth.is_healthy:
+        return [*(["false alarm"] if errors else []), *([] if code == 0 else [f"exit code {code}"])]
+    named = [finding for finding in findings if is_named(truth, finding)]
+    if not named:
+        return ["not named"]
+    wrong = [] if any(has_right_line(truth, finding) for finding in named) else ["line"]
+    if truth.is_sure and not any(finding in errors for finding in named):
+        wrong.append("no error")
+    if not truth.is_sure and errors:
+        wrong.append("an error for what may come by itself")
+    if any(error not in named for error in errors):
+        wrong.append("another error")
+    return wrong
+
+
+@dataclass
+class Watched:
+    """What a run said, when, and how it ended. `froze_unix`: when the program said that its fault begins."""
+
+    said: list[tuple[float, dict[str, Any]]]
+    froze_unix: float | None = None
+    exit_code: int | None = None
+
+
+def watch(program: Path, truth: Truth, scratch: Path) -> Watched:
+    """Runs the program to its end, or to that which we make when the verdict stands or is late."""
+    command = [
+        str(BIN / "emberward"), "run", "--json", "--runs", str(scratch), "--name", "x", "--act-after", "6",
+        "--grace-s", "2", "--", str(BIN / "torchrun"), "--nproc-per-node", str(truth.num_ranks),
+        "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(program),
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    seen: dict[str, tuple[float, dict[str, Any]]] = {}
+    watched = Watched(said=[])
+    output, began_s = scratch / "output", time.monotonic()
+    with output.open("wb") as file:
+        job = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment, cwd=scratch
+        )
+        while watched.exit_code is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                watched.exit_code = job.wait(POLL_S)
+            freeze = re.search(r"FREEZE ([\d.]+)", output.read_text(errors="replace"))
+            watched.froze_unix = float(freeze[1]) if freeze else None
+            for finding in findings_in(scratch):
+                seen.setdefault(json.dumps(finding), (time.time(), finding))
+            watched.said = list(seen.values())
+            if watched.exit_code is None and is_enough(truth, watched, time.monotonic() - began_s):
+                job.terminate()
+                watched.exit_code = job.wait(60.0)
+    return watched
+
+
+def is_enough(truth: Truth, watched: Watched, seconds: float) -> bool:
+    """Whether a run that would go on has said what it had to, or had its time."""
+    if truth.is_healthy or watched.froze_unix is None:
+        return seconds > START_LIMIT_S
+    now_unix = time.time()
+    named = [at for at, finding in watched.said if is_named(truth, finding)]
+    stands = bool(named) and not truth.is_sure and now_unix - min(named) > NOTICE_STANDS_S
+    return stands or now_unix - watched.froze_unix > VERDICT_LIMIT_S
+
+
+def run(program: Path, scratch: Path) -> dict[str, Any]:
+    """One program under `emberward run`: what was said, when, and what of it is wrong."""
+    truth, load = truth_of(program), os.getloadavg()[0]
+    watched = watch(program, truth, scratch)
+    findings = [finding for _, finding in watched.said]
+    counts = [at for at, f in watched.said if is_named(truth, f) and (f["severity"] == "error" or not truth.is_sure)]
+    froze = watched.froze_unix
+    return {
+        "program": program.stem,
+        "is_healthy": truth.is_healthy,
+        "num_ranks": truth.num_ranks,
+        "truth": {"ranks": truth.ranks, "causes": truth.causes, "lines": truth.lines, "is_sure": truth.is_sure},
+        "wrong": judged(truth, findings, watched.exit_code),
+        "verdict_s": round(min(counts) - froze, 1) if counts and froze is not None else None,
+        "said": [
+            {key: f[key] for key in ("severity", "code", "cause", "culprit_ranks", "site", "message")} for f in findings
+        ],
+        "exit_code": watched.exit_code,
+        "load": round(load, 1),
+        "commit": commit(),
+    }
+
+
+def commit() -> str:
+    """The commit that is measured."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over all programs."""
+    faults = [each for each in runs if not each["is_healthy"]]
+    times = sorted(r["verdict_s"] for r in faults if r["verdict_s"] is not None and r["truth"]["is_sure"])
+    return {
+        "faults": len(faults),
+        "all_right": sum(not each["wrong"] for each in faults),
+        "healthy": len(runs) - len(faults),
+        "quiet": sum(not each["wrong"] for each in runs if each["is_healthy"]),
+        "freeze_to_error_s_median": times[len(times) // 2] if times else None,
+        "freeze_to_error_s_max": times[-1] if times else None,
+    }
+
+
+def main() -> int:
+    """Exit code 1 when something that was said is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=60.0, help="begin no program later than this")
+    parser.add_argument("--anew", action="store_true")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    runs = json.loads(options.out.read_text())["runs"] if options.out.exists() and not options.anew else []
+    done = {(each["is_healthy"], each["program"]) for each in runs}
+    programs = [p for kind in ("faults", "healthy") for p in sorted((PROGRAMS / kind).glob("*.py"))]
+    programs = [
+        p
+        for p in programs
+        if (p.parent.name == "healthy", p.stem) not in done and (not options.names or p.stem in options.names)
+    ]
+    ends_s = time.monotonic() + 60.0 * options.minutes
+    lock = threading.Lock()
+
+    def one(program: Path) -> None:
+        if time.monotonic() > ends_s:
+            return
+        with tempfile.TemporaryDirectory(prefix="emberward-strangers-") as folder:
+            result = run(program, Path(folder))
+        sys.stderr.write(f"{result['program']} {result['verdict_s']} s {result['wrong'] or 'right'}\n")
+        with lock:
+            runs.append(result)
+            document = {"what": "programs of a stranger under `emberward run`", "summary": summary(runs), "runs": runs}
+            part = options.out.with_name(f".{options.out.name}.part")
+            part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            part.replace(options.out)
+
+    with ThreadPoolExecutor(options.at_once) as pool:
+        list(pool.map(one, programs))
+    sys.stdout.write(json.dumps(summary(runs), indent=2) + "\n")
+    return int(any(each["wrong"] for each in runs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
