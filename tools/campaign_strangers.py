@@ -5,10 +5,10 @@ Whoever wrote them had not seen the judge; what they found wrong was mended by r
 Usage: python tools/campaign_strangers.py [--at-once N] [--minutes M] [--anew] [--out FILE] [NAME ...]
 
 The programs are in tests/ranks/strangers/faults and healthy. The first line of each says what is true of it:
-``#: n=8 ranks=5 cause=lock tier=error``, with ``|`` between answers that are equally right, and ``*`` where no one rank is
-guilty. ``#: LINE`` stands at the lines that a person should be pointed at. A program prints FREEZE and the time just
-before its fault. ``tier=error``: it cannot go on by itself; ``notice``: it may, so that an error would be a false alarm.
-``ok``: it only looks like a fault, and has to end with exit code 0 and without an error.
+``#: n=8 ranks=5 cause=lock tier=error``, with ``|`` between answers that are equally right, and ``*`` where nobody is
+guilty alone. ``#: LINE`` stands at the lines that a person should be pointed at. A program prints FREEZE and the time
+just before its fault. ``tier=error``: it cannot go on by itself; ``notice``: it may, so that an error would be a false
+alarm. ``ok``: it only looks like a fault, and has to end with exit code 0 and without an error.
 
 Writes docs/measured/strangers.json after each run; what that holds is not run again, unless --anew.
 """

@@ -254,7 +254,7 @@ def run_case(case: Case, chain: Chain, straight: list[tuple[Any, ...]]) -> dict[
     row["at_step"] = chain.last_step()
     # Read once: the run goes on meanwhile.
     made = curve(chain.metrics())
-    row["is_bitwise"] = made == straight[: len(made)]
+    row["is_bitwise"] = bool(made) and made == straight[: len(made)]
     began_s = time.monotonic()
     filler = inject(case, chain, pid)
 
