@@ -30,6 +30,14 @@ def branches(x):
         fit(x, Patience())
     else:
         all_gather_object(x)
+
+def retried(x):
+    for batch in x:
+        try:
+            send(batch)
+        except OSError:
+            time.sleep(60)
+        all_reduce(batch)
 """
 
 
@@ -72,6 +80,12 @@ def test_a_swallowed_exception_is_seen_without_ranks_too(tmp_path: Path) -> None
     found = verdict(tmp_path, [*texts, process(4, BARRIER, "guarded (job.py:16)", "<module> (job.py:30)")])
     assert (found.cause.value, found.culprit_pids) == ("swallowed_exception", (4,))
     assert found.message.startswith("process 4 left out a call after an exception that the program caught")
+
+
+def test_who_sleeps_in_a_handler_is_about_to_try_again(tmp_path: Path) -> None:
+    texts = [process(pid, CALL, "retried (job.py:30)", "<module> (job.py:40)", rank=pid) for pid in (0, 1, 2)]
+    found = verdict(tmp_path, [*texts, process(3, "retried (job.py:29)", "<module> (job.py:40)", rank=3)])
+    assert (found.cause.value, found.culprit_ranks, found.site) == ("sleep", (3,), "job.py:29")
 
 
 def test_a_group_that_one_process_does_not_create_is_named_by_its_number(tmp_path: Path) -> None:
