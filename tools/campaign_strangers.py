@@ -174,7 +174,6 @@ def run(program: Path, scratch: Path) -> dict[str, Any]:
         ],
         "exit_code": watched.exit_code,
         "load": round(load, 1),
-        "commit": commit(),
     }
 
 
@@ -218,13 +217,13 @@ def main() -> int:
         if (p.parent.name == "healthy", p.stem) not in done and (not options.names or p.stem in options.names)
     ]
     ends_s = time.monotonic() + 60.0 * options.minutes
-    lock = threading.Lock()
+    lock, at = threading.Lock(), commit()
 
     def one(program: Path) -> None:
         if time.monotonic() > ends_s:
             return
         with tempfile.TemporaryDirectory(prefix="emberward-strangers-") as folder:
-            result = run(program, Path(folder))
+            result = {**run(program, Path(folder)), "commit": at}
         sys.stderr.write(f"{result['program']} {result['verdict_s']} s {result['wrong'] or 'right'}\n")
         with lock:
             runs.append(result)

@@ -10,7 +10,7 @@ A rank is late when the median of its excess over its last steps is at least MIN
 MIN_SIGMAS standard errors (of a median, by the median absolute deviation) above nothing, and holds in both halves of
 these steps. Medians do not see a single slow step, however slow: a collection of garbage, a late batch, a written log.
 
-Who costs RECENT_SHARE of a step or more is told from the last RECENT_STEPS alone, when they took RECENT_S: a rank that
+Who costs RECENT_SHARE of a step or more is told from the last MIN_STEPS alone, when they took RECENT_S: a rank that
 became slow a minute ago has not been so in both halves of all steps.
 
 A rank is late *periodically* when steps of large excess come at one distance and cost MIN_SHARE of the time in all.
@@ -28,7 +28,6 @@ MIN_STEPS = 24
 MAX_STEPS = 128
 """Newest steps that are judged."""
 MIN_WATCHED_S = 4.0
-RECENT_STEPS = 24
 RECENT_S = 12.0
 RECENT_SHARE = 0.2
 MIN_SHARE = 0.025
@@ -87,10 +86,10 @@ def late_ranks(own_s: Mapping[int, Mapping[int, float]], lengths_s: Mapping[int,
     step_s = statistics.median(lengths_s[step] for step in steps)
     excess = _excess(own_s, steps)
     found = _all_always(excess, steps, step_s, MIN_SHARE)
-    recent = steps[-RECENT_STEPS:]
+    recent = steps[-MIN_STEPS:]
     if not found and sum(lengths_s[step] for step in recent) >= RECENT_S:
         recent_s = statistics.median(lengths_s[step] for step in recent)
-        found = _all_always({r: v[-RECENT_STEPS:] for r, v in excess.items()}, recent, recent_s, RECENT_SHARE)
+        found = _all_always({r: v[-MIN_STEPS:] for r, v in excess.items()}, recent, recent_s, RECENT_SHARE)
     if not found:
         found = [
             late for rank, values in excess.items() if (late := _at_times(rank, values, steps, step_s)) is not None

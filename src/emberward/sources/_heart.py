@@ -6,8 +6,7 @@ While a call of C code holds the interpreter, or the process is stopped, nothing
 says so. A call that torch makes below Python (DDP's reducer, a compiled graph) raises torch's counter of its group,
 which is read five times a second; which call it was is in the copy of the flight recorder. That is made only when
 nothing has moved for longer than this job's own pauses. For a full buffer of 2,000 calls it takes 25 ms of processor,
-without the interpreter; with stacks 1.4 s the first time, since torch then reads its own symbols (torch 2.13, measured
-here on a busy machine). So stacks come only when a silence lasts.
+without the interpreter (torch 2.13, measured here on a busy machine). Stacks come only when a silence lasts.
 
 [Note: stacks import the compiler]
 To name the frames, torch asks itself for ``torch._inductor`` (torch/csrc/profiler/python/combined_traceback.cpp), which

@@ -20,7 +20,7 @@ from emberward.supervise._processes import MARKER, ProcessId, descendants, end, 
 from emberward.supervise._restart import RunEnd
 from emberward.supervise._rings import rank_of
 from emberward.supervise._signals import SignalDesk
-from emberward.supervise._verdict import RingFacts, judge_end, read_facts
+from emberward.supervise._verdict import RingFacts, judge_end, read_facts, read_last_facts
 
 TICK_S = 0.1
 RINGS_EVERY_S = 0.5
@@ -257,7 +257,7 @@ class AttemptMaker:
 
     def _remember_rings(self, going: _Going) -> None:
         for member in going.members.latest():
-            if member.ring is not None and (facts := read_facts(member.ring)) is not None:
+            if member.ring is not None and (facts := read_last_facts(member.ring)) is not None:
                 going.facts[member.process.pid] = facts
 
     def _outcome(self, going: _Going, code: int) -> Outcome:

@@ -52,9 +52,15 @@ class RingFacts:
 
 
 def read_facts(ring: Path) -> RingFacts | None:
-    """The facts of a ring as it is now, and where its process crashed; None when it cannot be read. Never raises."""
+    """The facts of a ring as it is now; None when it cannot be read. Never raises."""
     view = read_ring(ring)
-    return replace(facts_of(view), crash_site=crash_site(crash_file(ring))) if view.is_readable else None
+    return facts_of(view) if view.is_readable else None
+
+
+def read_last_facts(ring: Path) -> RingFacts | None:
+    """The same of a process that has ended, and where it crashed."""
+    facts = read_facts(ring)
+    return None if facts is None else replace(facts, crash_site=crash_site(crash_file(ring)))
 
 
 def facts_of(view: RingView) -> RingFacts:
@@ -129,7 +135,8 @@ def judge_end(
     if culprit.failure is not None and isinstance(culprit.failure.get("site"), str):
         found = replace(found, site=culprit.failure["site"])
     told = None if culprit.pid is None else facts.get(culprit.pid)
-    if culprit.failure is None and told is not None and (culprit.exit_code or 0) < 0 and told.crash_site is not None:
+    if found.cause is Cause.SEGFAULT and told is not None and told.crash_site is not None:
+        # A data worker's crash lies in the same file: a rank that was killed did not crash there.
         found = replace(found, site=told.crash_site)
     if culprit.failure is None and found.cause is Cause.MAIN_EXITED and culprit.pid not in facts:
         # Without a ring nobody saw whether it raised or left.

@@ -127,15 +127,15 @@ EXPERTS = "1,3,5,7#0"
 
 @pytest.mark.parametrize(
     ("made_by", "who"),
-    [(range(8), (3,)), ((0, 1, 2, 4, 5, 6, 7), (3,)), ((1, 5, 7), (1, 5, 7))],
-    ids=["all rings", "rings but the one", "creators alone"],
+    [((0, 1, 2, 4, 5, 6, 7), (3,)), ((0, 1, 2, 5, 7), (3,)), ((1, 5, 7), (1, 5, 7))],
+    ids=["all but one", "two outsiders did not come", "creators alone"],
 )
 def test_of_a_group_s_members_the_one_that_does_not_create_it_is_named(made_by, who):
     """Ranks outside of the group pass through its creation: that they wait elsewhere makes nobody guilty."""
     ranks = []
     for r in range(8):
         facts = ring(num_done=6, is_inside=r in (0, 2, 3, 4, 6), world=8)
-        facts = replace(facts, groups_made=(EXPERTS,) if r in made_by and r != 3 else ())
+        facts = replace(facts, groups_made=(EXPERTS,) if r in made_by else ())
         if r in (1, 5, 7):
             facts = replace(facts, creating="train.py:50", creating_ranks=(1, 3, 5, 7))
             ranks.append(rank_look(r, stack(1000 + r, 50, *NEW_GROUP), facts))

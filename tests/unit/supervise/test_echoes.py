@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.ring import RingWriter, crash_file, identity_here, ring_name
 from emberward.supervise._exits import Ended
 from emberward.supervise._members import Member
 from emberward.supervise._processes import ProcessId
-from emberward.supervise._verdict import RingFacts, judge_end
+from emberward.supervise._verdict import RingFacts, judge_end, read_last_facts
 
 LOST = "[pair.cc:553] Connection closed by peer [127.0.0.1]:7"
 TIMED_OUT = "Rank 1 failed to pass monitoredBarrier in 30000 ms"
@@ -78,6 +81,21 @@ def test_who_stood_still_is_not_blamed_for_a_failure_of_another_s_own():
 def test_a_rank_that_itself_raised_is_no_root_by_standing_still():
     found = judged([member(0, 1), member(1, 1)], {1000: raised(TIMED_OUT), 1001: raised(LOST)}, (SLEEPS,))
     assert [finding.code for finding in found] == ["L102"]
+
+
+@pytest.mark.parametrize(("code", "site"), [(-11, "train.py:27"), (-6, "train.py:27"), (-9, None)])
+def test_a_crash_is_named_with_its_line_and_a_kill_is_not(tmp_path, code, site):
+    """A killed rank whose data worker crashed before has that crash in its file too."""
+    ring = tmp_path / ring_name(rank=0, pid=1000)
+    RingWriter(ring, identity_here(rank=0, world_size=1, local_rank=0)).close()
+    crash_file(ring).write_text(
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f0000000000 (most recent call first):\n"
+        '  File "/job/train.py", line 27 in step\n  File "/job/train.py", line 40 in <module>\n'
+    )
+    facts = read_last_facts(ring)
+    assert facts is not None
+    (finding,) = judged([member(0, code)], {1000: facts})
+    assert (finding.culprit_ranks, finding.site) == ((0,), site)
 
 
 def test_calls_that_differ_are_the_root_also_when_the_judge_knows_which_was_left_out():

@@ -19,10 +19,12 @@ from emberward.sources.dumps._program import left_the_loop
 from emberward.sources.dumps._ring import is_echo, ring_flight, ring_group_name
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb, waits
 from emberward.sources.dumps._stack_text import read_faulthandler, read_py_spy_json, read_py_spy_text
+from emberward.sources.dumps._trace import SIZED
 from emberward.sources.dumps._unpickle import load_plain
 from emberward.sources.dumps._waits import STUCK, WAITING, LineOf, Reading, StackClass, class_of, read_process
 
 __all__ = [
+    "SIZED",
     "STUCK",
     "WAITING",
     "Death",

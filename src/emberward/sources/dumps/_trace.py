@@ -42,7 +42,7 @@ _OPS = {
     "scatter": CollectiveOp.SCATTER,
 }
 _BARRIERS = frozenset({"barrier", "all_reduce_barrier", "monitored_barrier"})
-_SIZED = frozenset(
+SIZED = frozenset(
     {
         CollectiveOp.ALL_REDUCE,
         CollectiveOp.BROADCAST,
@@ -51,6 +51,7 @@ _SIZED = frozenset(
         CollectiveOp.REDUCE_SCATTER,
     }
 )
+"""Collectives whose sizes have to be equal on all ranks."""
 
 
 def body_of(call: Call, view: GroupView) -> Body | None:
@@ -65,7 +66,7 @@ def body_of(call: Call, view: GroupView) -> Body | None:
     op = _OPS.get(call.op)
     if op is None:
         return None
-    is_sized = op in _SIZED
+    is_sized = op in SIZED
     return Collective(
         op=op,
         group=group,

@@ -9,24 +9,16 @@ another, differs for good, whatever met: gloo lets types of one size and a short
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from emberward.events import Collective, CollectiveOp, Group, Site
-from emberward.findings import Cause, Certainty, Finding, Kind
-from emberward.sources.dumps import hang_finding, ranks_text, short_path, verb
+from emberward.events import Collective, CollectiveOp, Group, Lane, LaneKind, Observer, Site, TraceBuilder
+from emberward.findings import Certainty, Finding
+from emberward.match import check
+from emberward.sources.dumps import SIZED, ranks_text, short_path
 from emberward.sources.ring import RingView
 
 LAST_CALLS = 4
 """How many calls of a line have to be of one kind."""
-_SIZED = frozenset(
-    {
-        CollectiveOp.ALL_REDUCE,
-        CollectiveOp.BROADCAST,
-        CollectiveOp.REDUCE,
-        CollectiveOp.ALL_GATHER,
-        CollectiveOp.REDUCE_SCATTER,
-    }
-)
 
 Args = tuple[str | None, int | None, int | None]
 """Type, elements and root."""
@@ -51,7 +43,7 @@ def lasting_differences(views: Mapping[int, RingView]) -> tuple[LineDifference, 
         }
         for event in view.events:
             body = event.body
-            if not isinstance(body, Collective) or body.group not in hidden or body.op not in _SIZED:
+            if not isinstance(body, Collective) or body.group not in hidden or body.op not in SIZED:
                 continue
             if event.site is not None and event.completed_ns is not None:
                 made = (body.dtype, body.numel, body.root)
@@ -68,39 +60,25 @@ def lasting_differences(views: Mapping[int, RingView]) -> tuple[LineDifference, 
 
 
 def difference_finding(difference: LineDifference) -> Finding:
-    """The error for a line that differs: the majority's arguments are right; without one nobody is named."""
+    """What `match` says of the line's call, as if it had met once; without a majority nobody is named."""
+    builder = TraceBuilder(1 + max(difference.group.ranks), Observer.LIVE)
+    lane = Lane(kind=LaneKind.HOST)
+    site = replace(difference.site, file=short_path(difference.site.file))
     sides: dict[Args, list[int]] = defaultdict(list)
     for rank, args in difference.args:
+        dtype, numel, root = args
         sides[args].append(rank)
-    most = max(sides.values(), key=len)
-    has_majority = 2 * len(most) > len(difference.args)
-    odd = sorted(rank for rank, _ in difference.args if rank not in most) if has_majority else []
-    site = f"{short_path(difference.site.file)}:{difference.site.line}"
-    what = f"{ranks_text(odd)} {verb(odd, 'makes', 'make')}" if odd else "ranks make"
-    return hang_finding(
-        "M102",
-        f"{what} {difference.op.value} at {site} with another {_what_differs(sides)} than the others, again and again; "
-        "nobody notices",
-        kind=Kind.MISMATCH,
-        cause=_cause(sides),
+        builder.observe(rank)
+        body = Collective(op=difference.op, group=difference.group, dtype=dtype, numel=numel, root=root)
+        builder.add(rank, lane, body, site=site)
+    finding = check(builder.build(), with_cure=False, with_hazards=False).findings[0]
+    return replace(
+        finding,
         certainty=Certainty.OBSERVED,
-        ranks=odd,
-        waiting=[rank for rank in most if odd],
-        site=site if odd else None,
-        evidence=[f"{ranks_text(ranks)}: {_text(args)}" for args, ranks in sides.items()],
+        evidence=tuple(f"{ranks_text(ranks)}: {_text(args)}" for args, ranks in sides.items()),
         ruled_out=("a change that reaches ranks one after the other: it was so at two looks",),
-        next_step=f"print type, size and root of the tensor at {site} on every rank",
+        next=f"print type, size and root of the tensor at {site.file}:{site.line} on every rank",
     )
-
-
-def _cause(sides: Mapping[Args, list[int]]) -> Cause:
-    if len({args[0] for args in sides}) > 1:
-        return Cause.DTYPE
-    return Cause.SHAPE if len({args[1] for args in sides}) > 1 else Cause.DIFFERENT_ROOT
-
-
-def _what_differs(sides: Mapping[Args, list[int]]) -> str:
-    return {Cause.DTYPE: "type", Cause.SHAPE: "size"}.get(_cause(sides), "root")
 
 
 def _text(args: Args) -> str:
