@@ -4,6 +4,7 @@
 
 Tests with ranks wait a good part of their time, for a hang to show or a process to end; the others wait for little. The
 first lane is shown as it goes, the second one when both have ended. With arguments of its own it is pytest alone, once.
+A lane ends at its tenth failure: what is broken so widely would cost an hour of time limits, and say the same again.
 """
 
 import signal
@@ -22,6 +23,7 @@ def main(arguments: list[str]) -> int:
     pytest = [sys.executable, "-m", "pytest"]
     if arguments:
         return subprocess.run([*pytest, *arguments], check=False).returncode
+    pytest.append("--maxfail=10")
     with tempfile.TemporaryFile() as shown:
         others = subprocess.Popen([*pytest, *OTHERS], stdout=shown, stderr=subprocess.STDOUT)
         try:

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import multiprocessing
 import os
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -45,6 +46,7 @@ def _serve(rank: int, pipe: Connection) -> None:
                 world_size=world_size,
                 timeout=timedelta(seconds=CASE_TIMEOUT_S / 2),
             )
+            dist.barrier()  # a case may end its group at once, while a peer still connects: "Connection closed by peer"
             case = getattr(importlib.import_module(module), name)
             pipe.send((True, case(rank, world_size, **arguments)))
         except BaseException:  # noqa: BLE001 (a rank's every failure is the test's to show)
@@ -78,9 +80,20 @@ class RankPool:
             self._start()
         self._num_cases += 1
         store = self._folder / f"store-{self._num_cases}"
+        try:
+            return self._answers((case.__module__, case.__name__, world_size, str(store), arguments), world_size)
+        except BaseException:
+            # [Note: fresh ranks after a failure]
+            # torch numbers its groups, and starts anew only when a default group is ended. One that failed to begin is
+            # not: that rank's next group has another name than its peers', and no case after it would ever connect. An
+            # answer left in a pipe, or a dead rank, would spoil the next case as well.
+            self.close()
+            raise
+
+    def _answers(self, message: tuple[Any, ...], world_size: int) -> list[Any]:
         used = self._ranks[:world_size]
         for _, pipe in used:
-            pipe.send((case.__module__, case.__name__, world_size, str(store), arguments))
+            pipe.send(message)
         answers: dict[int, Any] = {}
         failures: list[str] = []
         waiting = {pipe: rank for rank, (_, pipe) in enumerate(used)}
@@ -88,12 +101,15 @@ class RankPool:
             # Once a rank has failed the others may wait for it in a collective: they get a moment to fail as well.
             ready = wait(list(waiting), timeout=AFTERMATH_S if failures else CASE_TIMEOUT_S)
             if not ready:
-                self.close()
                 raise RankError(f"ranks {sorted(waiting.values())} did not answer\n" + "\n".join(failures))
             for pipe in ready:
                 assert isinstance(pipe, Connection)
                 rank = waiting.pop(pipe)
-                is_right, answer = pipe.recv()
+                try:
+                    is_right, answer = pipe.recv()
+                except EOFError:
+                    used[rank][0].join(timeout=AFTERMATH_S)
+                    is_right, answer = False, f"ended with exit code {used[rank][0].exitcode}"
                 if is_right:
                     answers[rank] = answer
                 else:
@@ -103,11 +119,14 @@ class RankPool:
         return [answers[rank] for rank in range(world_size)]
 
     def close(self) -> None:
-        """Ends the processes."""
-        for process, pipe in self._ranks:
+        """Ends the processes; the next case starts new ones."""
+        for _, pipe in self._ranks:
             with contextlib.suppress(OSError):
                 pipe.send(None)
-            process.join(timeout=5)
+        end = time.monotonic() + AFTERMATH_S
+        for process, pipe in self._ranks:
+            pipe.close()
+            process.join(timeout=max(0.0, end - time.monotonic()))
             if process.is_alive():
                 process.kill()
                 process.join(timeout=5)
