@@ -124,6 +124,31 @@ def test_a_ring_of_nccl_receives_is_a_p2p_cycle(tmp_path: Path) -> None:
     assert (finding.kind, finding.cause) == (Kind.DEADLOCK, Cause.CYCLE_P2P)
 
 
+def test_who_sits_in_a_receive_that_no_dump_holds_waits_for_the_one_whose_call_differs(tmp_path: Path) -> None:
+    """Rank 2 has a call too many; the stage before it, ranks 0 and 5, stands still for lack of it."""
+    dp, stage = (1, "1", "DP"), (2, "2", "STAGE")
+    groups = {("0", "default_pg"): [*range(6)], ("1", "DP"): [2, 3, 4], ("2", "STAGE"): [0, 5]}
+    past = [entry(k, k, pg=dp, line=5) for k in (1, 2, 3)]
+    dumps = {r: dump([*past, entry(4, 4, pg=dp, line=5, done=False)], groups) for r in (3, 4)}
+    dumps[2] = dump([*past, entry(4, 4, pg=dp, op="all_gather", line=8, done=False)], groups)
+    dumps[5] = dump([entry(1, 1, pg=stage, line=5, done=False)], groups)
+    dumps[0] = dump([], groups)
+    folder = write(tmp_path / "d", dumps)
+    receive = (
+        "    recv (torch/distributed/distributed_c10d.py:2500)\n    forward (train.py:9)\n    <module> (train.py:20)\n"
+    )
+    (folder / "stacks_rank_0.txt").write_text(py_spy(100, receive))
+    explanation = explain_paths([folder]).explanations[0]
+    assert [f.culprit_ranks for f in explanation.findings if f.severity is Severity.ERROR] == [(2,)]
+    assert explanation.verdict.site == "train.py:8"
+    for rank in (2, 3, 4):
+        (folder / f"rank_{rank}").unlink()
+    alone = verdict(folder)
+    assert (alone.code, alone.culprit_ranks) == ("H109", (0,)), (
+        "with no other in sight it is the one that is waited for"
+    )
+
+
 def test_a_call_that_all_issued_and_none_completes_is_a_stall_of_its_group(tmp_path: Path) -> None:
     dumps = {r: dump(steps(5), WORLD, status={0: (5, 4)}) for r in range(4)}
     finding = verdict(write(tmp_path / "d", dumps))

@@ -28,7 +28,7 @@ from emberward.sources.live import (
     read_process_facts,
 )
 from emberward.sources.live._process import waiting_in
-from emberward.sources.live._take import siblings
+from emberward.sources.live._take import look_at_rings, siblings
 from emberward.sources.ring import MarkKind, RingView, RingWriter, identity_here, read_ring, ring_name
 from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag
 
@@ -294,3 +294,19 @@ def test_a_watcher_that_fails_says_so_in_these_words_and_goes_on(tmp_path: Path)
 def test_an_empty_folder_is_no_failure(tmp_path: Path) -> None:
     report = Watcher(tmp_path / "not there").poll()
     assert (report.findings, report.resolved) == ((), ())
+
+
+def test_a_ring_that_grows_while_stacks_are_taken_is_read_again(tmp_path: Path) -> None:
+    writer = RingWriter(
+        tmp_path / ring_name(rank=0, pid=os.getpid()), identity_here(rank=0, world_size=1, local_rank=0)
+    )
+    group = writer.group(WORLD)
+    still = read_ring(writer.path)
+    assert not look_at_rings({0: still}).ranks[0].has_moved
+    writer.call(OP_OF_COLLECTIVE[CollectiveOp.ALL_REDUCE], group, 4, 1)
+    look = Look.from_json(look_at_rings({0: still}).to_json())
+    writer.close()
+    assert look.ranks[0].has_moved
+    assert look.ranks[0].own_stacks is None, "a stack of another moment than the ring"
+    assert look.ranks[0].ring is not None
+    assert look.ranks[0].ring.num_calls == 1

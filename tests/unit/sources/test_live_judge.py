@@ -220,6 +220,23 @@ def test_a_rank_that_is_gone_is_named_and_its_echo_is_not():
 
 
 @pytest.mark.parametrize(
+    ("last_alive_s", "named"),
+    [(2.0, [2]), (9.0, [2, 3])],
+    ids=["ended by the launcher after it", "gone before it"],
+)
+def test_who_is_gone_without_a_word_after_a_failure_was_ended_for_it(last_alive_s, named):
+    failed = replace(
+        waiting(2), ring=ring(num_done=6, is_inside=False, moments=(moment("exception", "IndexError: 131", "a.py:7"),))
+    )
+    silent = gone(3, heartbeat_age_s=last_alive_s)
+    found = judged(waiting(0), waiting(1), failed, silent)
+    assert sorted(rank for finding in found for rank in finding.culprit_ranks) == named
+    if named == [2]:
+        assert found[0].message == "rank 2 died while ranks 0, 1 wait: IndexError: 131; its process is still there"
+        assert found[0].evidence[0].startswith("rank 3 then failed as a consequence: its process is gone")
+
+
+@pytest.mark.parametrize(
     ("code", "text", "cause"),
     [
         (-11, None, Cause.SEGFAULT),
@@ -267,6 +284,33 @@ def test_a_rank_that_ends_while_its_peers_wait_for_it_is_an_error():
     finding = only(judge_looks(*twice(*OTHERS, gone(2, moments=left)), line_of=line_of, exits={2: 0}))
     assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.MAIN_EXITED, (2,), Severity.ERROR)
     assert finding.message == "rank 2 ended while ranks 0, 1, 3 wait: its program ended while its peers still need it"
+
+
+FULLY_SHARD = (
+    ("DeviceMesh.__init__", "/env/lib/python3.11/site-packages/torch/distributed/device_mesh.py", 291),
+    ("fully_shard", "/env/lib/python3.11/site-packages/torch/distributed/fsdp/_fully_shard/_fully_shard.py", 230),
+)
+
+
+def test_a_rank_that_shards_its_model_is_busy_and_waits_for_nobody():
+    ranks = (*OTHERS, away(2, 40, *FULLY_SHARD, state=ProcessState.RUNNING))
+    (finding,) = judge_looks(None, look(*ranks), line_of=line_of)
+    assert (finding.code, finding.severity, finding.cause) == ("H101", Severity.NOTICE, Cause.CPU_LOOP)
+    assert "it runs code of its own in step() at train.py:40" in finding.message
+
+
+def test_a_rank_that_waits_inside_a_part_of_torch_is_not_called_busy():
+    ranks = (*OTHERS, away(2, 40, *FULLY_SHARD, state=ProcessState.SLEEPING))
+    (finding,) = judge_looks(None, look(*ranks), line_of=line_of)
+    assert (finding.code, finding.cause) == ("H109", Cause.UNKNOWN)
+    assert finding.next == "read train.py:40: which call it makes below that line, and whether its peers make it too"
+
+
+def test_a_rank_that_called_while_it_was_looked_at_is_not_worth_a_word():
+    came = replace(away(2, 30), stacks=(), has_moved=True)
+    assert judge_looks(None, look(*OTHERS, came), line_of=line_of) == ()
+    (finding,) = judge_looks(None, look(*OTHERS, replace(came, has_moved=False)), line_of=line_of)
+    assert (finding.code, finding.culprit_ranks) == ("H101", (2,))
 
 
 def test_a_job_in_mid_step_is_no_alarm():

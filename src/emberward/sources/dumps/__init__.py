@@ -21,7 +21,16 @@ from emberward.sources.dumps._say import hang_finding, ranks_text, verb, waits
 from emberward.sources.dumps._stack_text import read_faulthandler, read_py_spy_json, read_py_spy_text
 from emberward.sources.dumps._trace import SIZED
 from emberward.sources.dumps._unpickle import load_plain
-from emberward.sources.dumps._waits import STUCK, WAITING, LineOf, Reading, StackClass, class_of, read_process
+from emberward.sources.dumps._waits import (
+    STUCK,
+    WAITING,
+    LineOf,
+    Reading,
+    StackClass,
+    class_of,
+    makes_call,
+    read_process,
+)
 
 __all__ = [
     "SIZED",
@@ -58,6 +67,7 @@ __all__ = [
     "judge",
     "left_the_loop",
     "load_plain",
+    "makes_call",
     "op_of",
     "rank_of_name",
     "ranks_text",

@@ -20,6 +20,12 @@ _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_oop"
 _UNSURE = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
 
 
+def _is_sure(finding: Finding) -> bool:
+    """Whether a finding names somebody by what was seen, not because nothing is known of them."""
+    is_seen = finding.certainty in (Certainty.OBSERVED, Certainty.PROVED) and finding.code != "H109"
+    return is_seen and bool(finding.culprit_ranks or finding.cycle)
+
+
 @dataclass(slots=True)
 class FlightJudge:
     """Judges one incident's dumps. `readings` are the stacks of ranks, `workers` those of their children."""
@@ -69,7 +75,11 @@ class FlightJudge:
                     found.append(self._stall(root))
                 case RootKind.CYCLE:
                     found.append(self._cycle(root))
-        return self._hosts(hosts) + found + self._unknowns(unknown)
+        arrived_never = self._hosts(hosts)
+        # Who waits in a call that no dump holds waits for somebody: where another one is found, for that one.
+        if any(_is_sure(finding) for finding in (*arrived_never, *found)):
+            arrived_never = [finding for finding in arrived_never if finding.code != "H109"]
+        return arrived_never + found + self._unknowns(unknown)
 
     def _view(self, op: OpKey) -> GroupView:
         return next(view for view in self.groups if view.name == op[0] and (view.members == op[1] or op[2] == -1))
@@ -194,6 +204,7 @@ class FlightJudge:
         """Ranks that wait in a call that the recorder did not write down: gloo's sends and receives, mostly."""
         is_p2p = reading.kind is StackClass.P2P
         what = "a send or receive" if is_p2p else "a call"
+        why = "gloo's recorder holds no sends and receives" if is_p2p else "the record of its calls does not hold it"
         return hang_finding(
             "H109",
             f"{waits(ranks)} in {what} that its peer does not answer, at {reading.site}; {waits(victims)} behind",
@@ -203,9 +214,11 @@ class FlightJudge:
             ranks=ranks,
             waiting=victims,
             site=reading.site,
-            evidence=(*evidence, *stack_evidence(reading, ()), "gloo's recorder holds no sends and receives"),
+            evidence=(*evidence, *stack_evidence(reading, ()), why),
             ruled_out=self._ruled_out(),
-            next_step=f"read {reading.site}: which rank is its peer, and does that rank make the partner call",
+            next_step=f"read {reading.site}: which rank is its peer, and does that rank make the partner call"
+            if is_p2p
+            else f"read {reading.site}: which call it makes below that line, and whether its peers make it too",
         )
 
     def _last_calls(self, rank: int) -> str:

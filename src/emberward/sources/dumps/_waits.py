@@ -203,6 +203,11 @@ def _c10d_class(frames: list[Frame]) -> StackClass | None:
     return None
 
 
+def makes_call(frames: tuple[Frame, ...]) -> bool:
+    """Whether a stack is inside one of torch's calls between ranks, not only in a part of torch that makes some."""
+    return any(frame.file.endswith(_C10D) and frame.function not in _PASSED_OVER for frame in _library_part(frames))
+
+
 def _library_class(frames: list[Frame]) -> StackClass | None:
     """The class that library frames between the innermost and the user's line give."""
     files = [frame.file for frame in frames]

@@ -3,7 +3,7 @@
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import hang_finding, is_echo, ranks_text, user_frame, verb, waits
@@ -12,12 +12,13 @@ from emberward.sources.live._process import ProcessState
 
 _MEMORY = re.compile(r"^memoryerror|out of memory|cannot allocate memory|bad_alloc|defaultcpuallocator", re.IGNORECASE)
 _DISK = re.compile(r"no space left on device|disk quota exceeded|\[errno 28\]|\[errno 122\]", re.IGNORECASE)
+_ENDS = frozenset({Cause.MAIN_EXITED, Cause.UNEVEN_DATA})
 _FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastWord:
-    """How one rank ended. `age_s`: how long ago, as far as its ring tells."""
+    """How one rank ended. `age_s`: how long ago, as far as its ring tells; `alive_age_s`: when it was last alive."""
 
     rank: int
     cause: Cause
@@ -27,6 +28,7 @@ class LastWord:
     is_echo: bool
     certainty: Certainty
     age_s: float
+    alive_age_s: float | None
 
 
 def exception_cause(text: str | None) -> Cause:
@@ -78,6 +80,7 @@ def last_word(look: RankLook, exit_code: int | None) -> LastWord | None:
             is_echo=echo,
             certainty=certainty,
             age_s=0.0 if moment is None else moment.age_s,
+            alive_age_s=None if ring is None else ring.heartbeat_age_s,
         )
 
     if code is not None and code < 0 and (error is None or -code in _FAULTS):
@@ -106,16 +109,16 @@ def death_findings(look: Look, exits: Mapping[int, int], *, waiting: Sequence[in
     failed because it was gone: at a job's own end its ranks leave one after the other.
     """
     words = [w for r, seen in look.ranks.items() if (w := last_word(seen, exits.get(r))) is not None]
-    ends = (Cause.MAIN_EXITED, Cause.UNEVEN_DATA)
     has_echo = any(word.is_echo for word in words)
     if not waiting and not has_echo:
-        words = [word for word in words if word.cause not in ends]
+        words = [word for word in words if word.cause not in _ENDS]
         # A program may end by os._exit, which leaves no mark: alone, that it is gone tells of no fault.
         words = [word for word in words if word.certainty is Certainty.OBSERVED or word.rank in exits]
     if not words:
         return []
+    words = [replace(word, is_echo=True) if _outlived(word, words) else word for word in words]
     firsts = [word for word in words if not word.is_echo] or [max(words, key=lambda word: word.age_s)]
-    firsts = [word for word in firsts if word.cause not in ends] or firsts
+    firsts = [word for word in firsts if word.cause not in _ENDS] or firsts
     dead = {word.rank for word in words}
     alive = [r for r, seen in look.ranks.items() if seen.process.is_alive and r not in dead]
     echoes = [word for word in words if word.is_echo and word not in firsts]
@@ -125,11 +128,23 @@ def death_findings(look: Look, exits: Mapping[int, int], *, waiting: Sequence[in
     return [_finding(group, alive, echoes) for group in together.values()]
 
 
+def _outlived(word: LastWord, words: Sequence[LastWord]) -> bool:
+    """Whether a rank that left no word was alive after another one had failed: its launcher ended it then."""
+    if word.certainty is Certainty.OBSERVED or word.alive_age_s is None:
+        return False
+    failures = [
+        other
+        for other in words
+        if other.certainty is Certainty.OBSERVED and not other.is_echo and other.cause not in _ENDS
+    ]
+    return any(other.age_s > word.alive_age_s for other in failures)
+
+
 def _finding(group: Sequence[LastWord], waiting: Sequence[int], echoes: Sequence[LastWord]) -> Finding:
     first = group[0]
     ranks = [word.rank for word in group]
     behind = f" while {waits(waiting)}" if waiting else ""
-    is_end = first.cause in (Cause.MAIN_EXITED, Cause.UNEVEN_DATA)
+    is_end = first.cause in _ENDS
     return hang_finding(
         "H105",
         f"{ranks_text(ranks)} {'ended' if is_end else 'died'}{behind}: {first.text}",

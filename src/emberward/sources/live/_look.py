@@ -73,7 +73,11 @@ class RingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLook:
-    """One rank's process at one moment. `stacks` are its own and its children's, as far as they could be had."""
+    """One rank's process at one moment. `stacks` are its own and its children's, as far as they could be had.
+
+    `has_moved`: calls of it began or ended while the stacks were taken. Then `ring` is the newer one, and what its own
+    stack said is left out: the two would tell of two moments.
+    """
 
     rank: int
     host: str
@@ -81,6 +85,7 @@ class RankLook:
     children: tuple[ProcessFacts, ...] = ()
     stacks: tuple[ProcessStacks, ...] = ()
     ring: RingFacts | None = None
+    has_moved: bool = False
     problems: tuple[str, ...] = ()
 
     @property
@@ -144,6 +149,7 @@ def _rank_json(look: RankLook) -> dict[str, Any]:
         "children": [child.to_json() for child in look.children],
         "stacks": [_stacks_json(process) for process in look.stacks],
         "ring": None if look.ring is None else _ring_json(look.ring),
+        "has_moved": look.has_moved,
         "problems": list(look.problems),
     }
 
@@ -156,6 +162,7 @@ def _rank_from(data: Mapping[str, Any]) -> RankLook:
         children=tuple(map(ProcessFacts.from_json, data["children"])),
         stacks=tuple(map(_stacks_from, data["stacks"])),
         ring=None if data["ring"] is None else _ring_from(data["ring"]),
+        has_moved=bool(data.get("has_moved", False)),
         problems=tuple(map(str, data["problems"])),
     )
 

@@ -11,10 +11,11 @@ from emberward.sources.dumps import (
     StackClass,
     ThreadStack,
     class_of,
+    makes_call,
     read_process,
     user_frame,
 )
-from emberward.sources.live._look import Look
+from emberward.sources.live._look import Look, RingFacts
 from emberward.sources.live._motion import Motion, sits_in
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
 
@@ -36,6 +37,7 @@ class Reader:
 
     def __init__(self, look: Look, motions: Mapping[int, Motion]) -> None:
         self._facts: dict[int, tuple[ProcessFacts, Motion | None]] = {}
+        self._rings = {seen.process.pid: seen.ring for seen in look.ranks.values() if seen.ring is not None}
         for rank, seen in look.ranks.items():
             self._facts[seen.process.pid] = (seen.process, motions.get(rank))
             for child in seen.children:
@@ -45,7 +47,7 @@ class Reader:
         """What the process does. Where its stack leaves it open, the kernel's word counts."""
         reading = read_process(process, line_of)
         facts, motion = self._facts.get(process.pid or -1, (None, None))
-        if facts is None or reading.kind not in _OPEN_TO_FACTS:
+        if facts is None or not (reading.kind in _OPEN_TO_FACTS or self._only_builds(reading, facts)):
             return reading
         if motion is not None and motion.is_main_busy:
             return replace(reading, kind=StackClass.CPU_LOOP)
@@ -54,6 +56,21 @@ class Reader:
             return replace(reading, kind=StackClass.CPU_LOOP)
         kind = _BY_CALL.get(sits_in(facts) or WaitingIn.OTHER)
         return reading if kind is None else replace(reading, kind=kind)
+
+    def _only_builds(self, reading: Reading, facts: ProcessFacts) -> bool:
+        """Whether a rank computes in a part of torch that calls its peers at other times: ``fully_shard`` at the start.
+
+        It is in none of torch's calls, and its ring holds none that is open.
+        """
+        ring = self._rings.get(facts.pid)
+        if reading.kind is not StackClass.COLLECTIVE or ring is None or _has_open(ring) or makes_call(reading.frames):
+            return False
+        return facts.main is not None and facts.main.state is ProcessState.RUNNING
+
+
+def _has_open(ring: RingFacts) -> bool:
+    entries = ring.flight.get("entries", ())
+    return ring.blocked_record is not None or any(isinstance(e, dict) and not e.get("retired") for e in entries)
 
 
 def other_threads(process: ProcessStacks | None, line_of: LineOf) -> list[tuple[ThreadStack, StackClass]]:

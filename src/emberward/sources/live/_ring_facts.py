@@ -15,10 +15,11 @@ def ring_facts(view: RingView) -> RingFacts:
     creating = [e for e in view.events if isinstance(e.body, GroupCreate) and e.completed_ns is None]
     creates = [e for e in view.events if isinstance(e.body, GroupCreate)]
     last = creating[-1] if creating else None
+    num_calls, num_done = num_moves(view)
     return RingFacts(
         flight=ring_flight(view),
-        num_calls=view.num_calls + sum(c.sequence for c in view.groups.values() if c.sequence is not None),
-        num_done=sum(count.completed + count.p2p_completed for count in view.groups.values()),
+        num_calls=num_calls,
+        num_done=num_done,
         step=view.step,
         stage=view.phase.stage,
         stage_name=view.phase.name,
@@ -45,6 +46,12 @@ def ring_facts(view: RingView) -> RingFacts:
         open_call=_open_call(view),
         problems=view.problems[-8:],
     )
+
+
+def num_moves(view: RingView) -> tuple[int, int]:
+    """How many calls a rank has begun, also below Python, and how many have ended."""
+    below = sum(count.sequence for count in view.groups.values() if count.sequence is not None)
+    return view.num_calls + below, sum(count.completed + count.p2p_completed for count in view.groups.values())
 
 
 def _site(site: Site | None) -> str | None:

@@ -101,10 +101,15 @@ class Scene:
         for rank, seen in self.look.ranks.items():
             reading = self.readings.get(rank)
             is_inside = seen.ring is not None and seen.ring.blocked_record is not None
-            is_still = rank not in self.motions or not self.motions[rank].has_called
-            if seen.process.is_alive and is_still and (is_inside or (reading is not None and reading.kind in WAITING)):
+            waits = is_inside or (reading is not None and reading.kind in WAITING)
+            if waits and seen.process.is_alive and not self.has_moved(rank):
                 out.append(rank)
         return tuple(out)
+
+    def has_moved(self, rank: int) -> bool:
+        """Whether calls of the rank began or ended between the looks, or during the second one."""
+        motion, seen = self.motions.get(rank), self.look.ranks.get(rank)
+        return (motion is not None and motion.has_called) or (seen is not None and seen.has_moved)
 
     def evidence(self) -> Evidence:
         """What the judge of dumps reads."""

@@ -18,12 +18,12 @@ _UNTIMED = frozenset({WaitingIn.FUTEX, WaitingIn.FILE_LOCK})
 
 
 def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
-    """The finding with the severity that the looks bear out; None when those concerned went on in between."""
+    """The finding with the severity that the looks bear out; None when those concerned went on meanwhile."""
     finding = replace(finding, evidence=tuple(line for line in finding.evidence if not line.startswith(_FILE_AGES)))
     if finding.kind is Kind.CRASH or finding.cause is Cause.STOPPED:
         return finding
     concerned = finding.culprit_ranks or tuple(m.rank for m in finding.cycle or ()) or finding.waiting_ranks
-    moved = [r for r in concerned if r in scene.motions and scene.motions[r].has_called]
+    moved = [r for r in concerned if scene.has_moved(r)]
     is_past = finding.kind is Kind.MISMATCH and finding.cause in (Cause.DTYPE, Cause.DIFFERENT_ROOT, Cause.DIFFERENT_OP)
     if finding.code == "H104" and finding.certainty is Certainty.OBSERVED:
         return finding

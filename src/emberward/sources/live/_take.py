@@ -18,7 +18,7 @@ from emberward.sources.live._process import (
     parents,
     read_process_facts,
 )
-from emberward.sources.live._ring_facts import ring_facts
+from emberward.sources.live._ring_facts import num_moves, ring_facts
 from emberward.sources.live._spy import SpyResult, find_spy, spy_all
 from emberward.sources.ring import RingView, crash_file, find_rings, read_ring
 
@@ -126,23 +126,40 @@ def _look(
                 if process.is_alive:
                     targets[process.pid] = process.state is ProcessState.STOPPED
         spied = spy_all(targets, spy_path=find_spy())
+    again = _moved_meanwhile(views) if with_stacks else {}
     ranks = {}
     for rank, facts in processes.items():
         own = [facts.pid, *(child.pid for child in children.get(rank, ()))]
         results = [spied[pid] for pid in own if pid in spied]
-        view = views.get(rank)
+        told = results if rank not in again else [result for result in results if result.pid != facts.pid]
+        view = again.get(rank, views.get(rank))
         ranks[rank] = RankLook(
             rank=rank,
             host=host if view is None or view.host is None else view.host,
             process=facts,
             children=children.get(rank, ()),
-            stacks=tuple(result.stacks for result in results if result.stacks is not None),
+            stacks=tuple(result.stacks for result in told if result.stacks is not None),
             ring=None if view is None else _facts_of(view, facts),
+            has_moved=rank in again,
             problems=tuple(
                 f"no stack of process {r.pid}: {r.problem}" for r in results if r.stacks is None and r.pid == facts.pid
             ),
         )
     return Look(taken_s=taken_s, taken_unix=taken_unix, ranks=ranks, world_size=world_size)
+
+
+def _moved_meanwhile(views: Mapping[int, RingView]) -> dict[int, RingView]:
+    """The rings of ranks whose calls began or ended since `views` were read, read again.
+
+    The stacks of 8 ranks take a second on a busy machine: the first to be read may wait in a call by then which its
+    ring did not hold.
+    """
+    found = {}
+    for rank, view in views.items():
+        now = read_ring(view.path, num_events=0)
+        if now.pid == view.pid and num_moves(now) != num_moves(view):
+            found[rank] = read_ring(view.path)
+    return found
 
 
 def _facts_of(view: RingView, process: ProcessFacts) -> RingFacts:
