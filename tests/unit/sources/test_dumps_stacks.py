@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from unit.sources.dump_samples import dump, entry, write
+
 from emberward.findings import Finding
 from emberward.sources.dumps import explain_paths
 
@@ -211,3 +213,57 @@ def test_the_workers_in_a_json_of_one_rank_belong_to_it(tmp_path: Path) -> None:
         (tmp_path / f"pyspy_rank_{rank}.json").write_text(json.dumps(whole))
     found = explain_paths([tmp_path]).explanations[0].verdict
     assert (found.culprit_ranks, found.cause.value, found.site) == ((1,), "dataloader_worker", "data.py:5")
+
+
+# -- dumps that keep no lines, and the stacks of the same moment -------------------------------------------------------
+
+
+def bare(record: int, op: str, *, done: bool = True) -> dict[str, object]:
+    """A call as torch records it where it is asked for no stacks."""
+    return {**entry(record, record, op=op, done=done), "frames": []}
+
+
+def without_lines(folder: Path, last: str, *, odd: Sequence[str], crowd: Sequence[str], with_stacks: bool) -> Finding:
+    """Three rounds of an all_reduce and a barrier, and a call in which rank 2 meets the all_reduce of the others."""
+    past = [bare(2 * k + n, op) for k in range(3) for n, op in ((1, "all_reduce"), (2, "barrier"))]
+    groups = {("0", "default_pg"): [0, 1, 2, 3]}
+    dumps = {r: dump([*past, bare(7, last if r == 2 else "all_reduce", done=False)], groups) for r in range(4)}
+    write(folder, dumps)
+    if with_stacks:
+        for rank in range(4):
+            text = process(100 + rank, *(odd if rank == 2 else crowd))
+            (folder / f"stacks_rank_{rank}.txt").write_text(text)
+    return verdict(folder, [])
+
+
+AFTER = (BARRIER, "main (job.py:4)", "<module> (job.py:30)")
+BEFORE = (CALL, "main (job.py:3)", "<module> (job.py:30)")
+
+
+def test_stacks_give_the_lines_that_dumps_keep_none_of(tmp_path: Path) -> None:
+    found = without_lines(tmp_path, "barrier", odd=AFTER, crowd=BEFORE, with_stacks=True)
+    assert (found.culprit_ranks, found.cause.value, found.site) == ((2,), "skipped_collective", "job.py:4")
+    assert found.message == (
+        "rank 2 left out all_reduce of 8 Float at job.py:3 and is in the call that follows it, barrier of 8 Float at "
+        "job.py:4"
+    )
+    assert found.next == "read the condition around job.py:3: it does not hold on rank 2"
+
+
+def test_without_lines_and_stacks_the_next_step_is_to_fetch_stacks(tmp_path: Path) -> None:
+    found = without_lines(tmp_path, "barrier", odd=AFTER, crowd=BEFORE, with_stacks=False)
+    assert (found.culprit_ranks, found.cause.value, found.site) == ((2,), "skipped_collective", None)
+    assert found.message == (
+        "rank 2 left out all_reduce of 8 Float and is in the call that follows it, barrier of 8 Float"
+    )
+    assert found.next.startswith("explain the stacks of the same moment too")
+
+
+def test_two_branches_of_one_choice_are_no_call_too_many_though_dumps_keep_no_lines(tmp_path: Path) -> None:
+    odd = (GATHER, "branches (job.py:22)", "main (job.py:40)", "<module> (job.py:41)")
+    crowd = (CALL, "fit (job.py:4)", "branches (job.py:20)", "main (job.py:40)", "<module> (job.py:41)")
+    found = without_lines(tmp_path, "all_gather", odd=odd, crowd=crowd, with_stacks=True)
+    assert (found.culprit_ranks, found.cause.value, found.site) == ((2,), "different_op", "job.py:22")
+    ahead = (GATHER, "branches (job.py:19)", "main (job.py:40)", "<module> (job.py:41)")
+    found = without_lines(tmp_path, "all_gather", odd=ahead, crowd=crowd, with_stacks=True)
+    assert (found.cause.value, found.site) == ("extra_collective", "job.py:19")

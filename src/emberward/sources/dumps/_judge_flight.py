@@ -9,7 +9,7 @@ from emberward.sources.dumps._evidence import Death, Evidence
 from emberward.sources.dumps._flight import Call, GroupName
 from emberward.sources.dumps._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.sources.dumps._groups import Groups, GroupView, world_of
-from emberward.sources.dumps._mismatch import mismatches, sites_shift
+from emberward.sources.dumps._mismatch import MISMATCHES, mismatches, sites_shift
 from emberward.sources.dumps._order import departures
 from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
 from emberward.sources.dumps._transfers import other_tag_finding, unmatched_finding
@@ -21,9 +21,9 @@ _UNSURE = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
 
 
 def _is_sure(finding: Finding) -> bool:
-    """Whether a finding names somebody by what was seen, not because nothing is known of them."""
+    """Whether a finding tells by what was seen why some stand, not because nothing is known of them."""
     is_seen = finding.certainty in (Certainty.OBSERVED, Certainty.PROVED) and finding.code != "H109"
-    return is_seen and bool(finding.culprit_ranks or finding.cycle)
+    return is_seen and (bool(finding.culprit_ranks or finding.cycle) or finding.code in MISMATCHES)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ MAX_PEERS = 3
 MAX_GROUPS = 16
 """Most groups whose differences are judged."""
 
-_CODES = frozenset({"M101", "M102", "M103"})
+MISMATCHES = frozenset({"M101", "M102", "M103"})
+"""Codes of calls that meet and differ."""
 
 
 def mismatches(
@@ -39,7 +40,7 @@ def mismatches(
             continue
         verdict = check(trace, with_cure=False, with_hazards=False)
         for finding in verdict.findings:
-            if finding.code in _CODES:
+            if finding.code in MISMATCHES:
                 place = f"in the dumps: call {seq} of {view.label}; the rings hold it from call {low} on"
                 yield view.name, replace(finding, certainty=Certainty.OBSERVED, evidence=(*finding.evidence, place))
 

@@ -31,8 +31,8 @@ def _like(left: Call, right: Call) -> bool:
     return (left.group, left.op, left.site) == (right.group, right.op, right.site)
 
 
-def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call] | None:
-    """The last call of the culprit and the one of a waiting rank that it meets; None when they do not meet.
+def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call, int] | None:
+    """The last call of the culprit, the one that it meets, and whose that is; None when they do not meet.
 
     Open calls as a rule; one whose rank raised in it has ended too.
     """
@@ -42,7 +42,7 @@ def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Cal
     for rank in finding.waiting_ranks:
         theirs = None if rank not in flights else _last(flights[rank])
         if theirs is not None and (theirs.group, theirs.seq) == (ours.group, ours.seq):
-            return ours, theirs
+            return ours, theirs, rank
     return None
 
 
@@ -117,13 +117,31 @@ def _stack(rank: int, call: Call, frames: Mapping[int, tuple[Frame, ...]]) -> tu
     return frames.get(rank) or call.frames
 
 
-def _waiter(finding: Finding, call: Call, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:
-    """The stack of the waiting rank that makes `call`, by the line that both tell."""
+def _waiter(finding: Finding, call: Call, maker: int, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:
+    """The stack of a waiting rank that makes `call`, as `maker` does: by the line that both tell, where one does."""
+    if call.site is None:
+        return frames.get(maker, ())
     for rank in finding.waiting_ranks:
         frame = user_frame(frames.get(rank, ()))
         if frame is not None and frame.site == call.site:
             return frames[rank]
     return call.frames
+
+
+def _site_of(call: Call, stack: tuple[Frame, ...]) -> str | None:
+    """The line of a call; where the recorder keeps none, that of the stack of its rank."""
+    frame = user_frame(stack)
+    return call.site if call.site is not None or frame is None else frame.site
+
+
+def _at(site: str | None) -> str:
+    return "" if site is None else f" at {site}"
+
+
+def _read(site: str | None, what: str) -> str:
+    if site is None:
+        return "explain the stacks of the same moment too (py-spy dump): the dumps keep no line of the program"
+    return f"read the condition around {site}: {what}"
 
 
 def by_order(
@@ -138,38 +156,39 @@ def by_order(
     met = _met(finding, flights)
     if met is None:
         return finding
-    ours, theirs = met
+    ours, theirs, maker = met
     ranks = finding.culprit_ranks
     past = [call for call in history(flights[ranks[0]]) if call.record < ours.record and call.group == ours.group]
-    stacks = (_stack(ranks[0], ours, frames), _waiter(finding, theirs, frames))
-    is_choice = _are_branches(*stacks, line_of) is True
-    if not is_choice and any(_like(a, theirs) and _like(b, ours) and not _like(a, b) for a, b in pairwise(past)):
+    stacks = (_stack(ranks[0], ours, frames), _waiter(finding, theirs, maker, frames))
+    here, there = _site_of(ours, stacks[0]), _site_of(theirs, stacks[1])
+    branches = _are_branches(*stacks, line_of)
+    if branches is not True and any(_like(a, theirs) and _like(b, ours) and not _like(a, b) for a, b in pairwise(past)):
         return replace(
             finding,
             kind=Kind.MISSING,
             cause=Cause.SKIPPED_COLLECTIVE,
-            site=ours.site,
-            message=f"{ranks_text(ranks)} left out {theirs.text} at {theirs.site} and {verb(ranks, 'is', 'are')} in "
-            f"the call that follows it, {ours.text} at {ours.site}",
+            site=here,
+            message=f"{ranks_text(ranks)} left out {theirs.text}{_at(there)} and {verb(ranks, 'is', 'are')} in "
+            f"the call that follows it, {ours.text}{_at(here)}",
             evidence=(finding.message, *finding.evidence),
-            next=f"read the condition around {theirs.site}: it does not hold on {ranks_text(ranks)}",
+            next=_read(there, f"it does not hold on {ranks_text(ranks)}"),
         )
     some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
     others = [call for flight in some for call in history(flight) if call is not ours]
     is_new = not any(_like(call, ours) and call.record != ours.record for call in others)
     is_next = bool(past) and any(_like(a, past[-1]) and _like(b, theirs) for a, b in pairwise(past))
     # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
-    is_no_choice = theirs.site is None or _are_branches(*stacks, line_of) is False
+    is_no_choice = branches is False or (branches is None and theirs.site is None)
     if is_new and (_is_before(*stacks, line_of) or (is_next and is_no_choice)):
         return replace(
             finding,
             kind=Kind.MISSING,
             cause=Cause.EXTRA_COLLECTIVE,
-            site=ours.site,
-            message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text} "
-            f"at {ours.site}, before the next one{f', {theirs.text}' if theirs.site is None else f' at {theirs.site}'}",
+            site=here,
+            message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text}"
+            f"{_at(here)}, before the next one{f', {theirs.text}' if theirs.site is None else _at(there)}",
             evidence=(finding.message, *finding.evidence),
-            next=f"read the condition around {ours.site}: it holds on {ranks_text(ranks)} alone",
+            next=_read(here, f"it holds on {ranks_text(ranks)} alone"),
         )
     return finding
 
