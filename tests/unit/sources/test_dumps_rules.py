@@ -149,6 +149,19 @@ def test_who_sits_in_a_receive_that_no_dump_holds_waits_for_the_one_whose_call_d
     )
 
 
+def test_two_that_wait_do_not_accuse_two_while_other_ranks_left_no_dump(tmp_path: Path) -> None:
+    """Ranks 6 and 7 sit in receives, which gloo does not record, from ranks of which one left no dump."""
+    groups = {("0", "default_pg"): [*range(8)], ("1", "LEFT"): [4, 6], ("2", "RIGHT"): [5, 7]}
+    dumps = {r: dump([], groups) for r in (0, 1, 2, 3, 6, 7)}
+    for rank, group in ((4, (1, "1", "LEFT")), (5, (2, "2", "RIGHT"))):
+        dumps[rank] = dump([entry(1, 1, pg=group, backend="gloo", done=False)], groups)
+    finding = verdict(write(tmp_path / "all", dumps))
+    assert (finding.code, finding.culprit_ranks) == ("H101", (6, 7))
+    del dumps[2]
+    finding = verdict(write(tmp_path / "part", dumps))
+    assert (finding.code, finding.culprit_ranks, finding.waiting_ranks) == ("H107", (), (4, 5))
+
+
 def test_a_call_that_all_issued_and_none_completes_is_a_stall_of_its_group(tmp_path: Path) -> None:
     dumps = {r: dump(steps(5), WORLD, status={0: (5, 4)}) for r in range(4)}
     finding = verdict(write(tmp_path / "d", dumps))

@@ -215,6 +215,17 @@ def test_the_workers_in_a_json_of_one_rank_belong_to_it(tmp_path: Path) -> None:
     assert (found.culprit_ranks, found.cause.value, found.site) == ((1,), "dataloader_worker", "data.py:5")
 
 
+def test_of_several_threads_none_is_known_to_keep_a_process_that_has_left(tmp_path: Path) -> None:
+    texts = [process(pid, CALL, "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2, 3)]
+    uploads = ("send (net.py:9)", "upload (job.py:7)", "run (threading.py:982)")
+    beats = ("wait (threading.py:331)", "beat (job.py:8)", "run (threading.py:982)")
+    left = process(4, "_shutdown (threading.py:1590)", others=[uploads])
+    assert verdict(tmp_path, [*texts, left]).site == "net.py:9"
+    left = process(4, "_shutdown (threading.py:1590)", others=[uploads, beats])
+    found = verdict(tmp_path, [*texts, left])
+    assert (found.culprit_pids, found.cause.value, found.site) == ((4,), "main_exited", None)
+
+
 # -- dumps that keep no lines, and the stacks of the same moment -------------------------------------------------------
 
 

@@ -121,12 +121,12 @@ class FlightJudge:
             ranks = [rank for root in group for rank in root.ranks]
             victims = {victim for root in group for victim in root.victims} - set(ranks)
             is_seen = key[2] or ranks[0] in self.readings
-            is_crowd = not is_seen and (len(ranks) > max(1, len(victims)) or (len(victims) == 1 and self._is_partial()))
+            is_crowd = not is_seen and len(ranks) >= max(1, len(victims)) + (not self._is_partial())
             found.append(self._other_crowd(group, ranks, sorted(victims)) if is_crowd else self._host(group, deaths))
         return found
 
     def _is_partial(self) -> bool:
-        """Whether ranks of the job left no dump."""
+        """Whether ranks of the job left no dump: with theirs, another group may be seen to wait for the same ones."""
         return any(rank not in self.evidence.flights for rank in self.world)
 
     def _other_crowd(self, roots: list[Root], ranks: list[int], victims: list[int]) -> Finding:

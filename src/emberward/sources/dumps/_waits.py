@@ -318,8 +318,9 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
     kind = class_of(main, line_of)
     user = user_frame(_caller_of_compiler(main.frames) if kind is StackClass.COMPILE else main.frames)
     if kind is StackClass.EXIT and user is None:
-        # A thread keeps the process: what that does is all that still goes on.
-        user = next((frame for t in process.threads if (frame := user_frame(t.frames)) is not None), None)
+        # A thread keeps the process: what that does is all that still goes on. Of several, none is known to be it.
+        kept = [frame for t in process.threads if (frame := user_frame(t.frames)) is not None]
+        user = kept[0] if len({frame.site for frame in kept}) == 1 else None
     line = None if user is None else line_of(user)
     return Reading(
         process=process,
