@@ -29,7 +29,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.data import dataloader
 
 from emberward.sources._live import CURRENT, LiveRecorder
-from emberward.sources.ring import MarkKind
+from emberward.sources.ring import KEPT_BY, MarkKind
 
 MAX_TEXT = 300
 """Characters of an exception's text that are kept."""
@@ -336,7 +336,17 @@ def _main_ends() -> None:
         _moment(live, MarkKind.EXCEPTION, _REPORTED[0][0], site=_REPORTED[0][1])
     # Set by Python before it calls sys.excepthook: there even when a program put a hook of its own over ours.
     error = getattr(sys, "last_value", None)
-    _moment(live, MarkKind.MAIN_EXITED, None if error is None else type(error).__name__)
+    _moment(live, MarkKind.MAIN_EXITED, _kept_by() or (None if error is None else type(error).__name__))
+
+
+MAX_KEPT_BY = 8
+
+
+def _kept_by() -> str | None:
+    """The threads that Python now waits for, by the system's numbers; None when there are none."""
+    main = threading.main_thread()
+    kept = [str(each.native_id) for each in threading.enumerate() if not each.daemon and each is not main]
+    return KEPT_BY + ", ".join(kept[:MAX_KEPT_BY]) if kept else None
 
 
 def _process_ends() -> None:

@@ -17,6 +17,7 @@ from emberward.sources import Guard, RoleProgram, Segment
 from emberward.sources._heart import MAX_QUIET_S, Silence, is_compiler_loaded
 from emberward.sources._issue import short_wait
 from emberward.sources._live import CURRENT, Asks, KnownGroup, LiveRecorder
+from emberward.sources._marks import _kept_by
 from emberward.sources._site import SiteFinder
 from emberward.sources._wrap import _wrapped_method, _wrapped_wait, recorded_method
 from emberward.sources.ring import MarkKind, RingWriter, identity_here, read_ring
@@ -358,3 +359,17 @@ def test_a_decorator_of_an_installed_module_is_not_the_users_line(name, is_users
     space = {"here": SiteFinder().here}
     exec(compile("def wrapper():\n    return here()\n", str(file), "exec"), space)
     assert space["wrapper"]().file == (str(file) if is_users else __file__)
+
+
+def test_the_threads_that_keep_a_process_are_those_that_are_no_daemons():
+    assert _kept_by() is None
+    done = threading.Event()
+    threads = [threading.Thread(target=done.wait, daemon=is_daemon) for is_daemon in (True, False)]
+    try:
+        for thread in threads:
+            thread.start()
+        assert _kept_by() == f"kept by threads {threads[1].native_id}"
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()

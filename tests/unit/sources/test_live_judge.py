@@ -268,6 +268,19 @@ def test_a_rank_that_shut_down_while_others_wait_is_an_error():
     assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.MAIN_EXITED, (2,), Severity.ERROR)
 
 
+@pytest.mark.parametrize(
+    ("text", "site"), [("kept by threads 78, 79", "train.py:34"), ("", None)], ids=["told", "not told"]
+)
+def test_of_the_threads_of_a_rank_that_has_left_its_program_the_one_that_keeps_it_is_named(text, site):
+    facts = ring(num_done=6, is_inside=False, moments=(moment("main_exited", text),))
+    main = stack(1002, 99, *SHUTDOWN)
+    main = replace(main, frames=main.frames[: len(SHUTDOWN)])
+    left = rank_look(2, main, facts, helper(77, 33, *QUEUE_GET), helper(78, 34))
+    finding = only(judged(*OTHERS, left))
+    assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.MAIN_EXITED, (2,), Severity.ERROR)
+    assert finding.site == site
+
+
 def gone(rank: int, **changes: object) -> RankLook:
     """A rank whose process is not there any more."""
     return rank_look(rank, None, ring(num_done=6, is_inside=False, **changes), state=ProcessState.GONE)

@@ -18,6 +18,7 @@ from emberward.sources.dumps import (
 from emberward.sources.live._look import Look, RingFacts
 from emberward.sources.live._motion import Motion, sits_in
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
+from emberward.sources.ring import KEPT_BY
 
 _BY_CALL = {
     WaitingIn.NANOSLEEP: StackClass.SLEEP,
@@ -46,6 +47,8 @@ class Reader:
     def read(self, process: ProcessStacks, line_of: LineOf) -> Reading:
         """What the process does. Where its stack leaves it open, the kernel's word counts."""
         reading = read_process(process, line_of)
+        if reading.kind is StackClass.EXIT:
+            reading = replace(read_process(self._that_keep(process), line_of), process=process)
         facts, motion = self._facts.get(process.pid or -1, (None, None))
         if facts is None or not (reading.kind in _OPEN_TO_FACTS or self._only_builds(reading, facts)):
             return reading
@@ -56,6 +59,17 @@ class Reader:
             return replace(reading, kind=StackClass.CPU_LOOP)
         kind = _BY_CALL.get(sits_in(facts) or WaitingIn.OTHER)
         return reading if kind is None else replace(reading, kind=kind)
+
+    def _that_keep(self, process: ProcessStacks) -> ProcessStacks:
+        """The process with its main thread and the first thread that keeps it, where its ring says which those are."""
+        ring = self._rings.get(process.pid or -1)
+        left = None if ring is None else ring.moment("main_exited")
+        if left is None or left.text is None or not left.text.startswith(KEPT_BY):
+            return process
+        kept = left.text.removeprefix(KEPT_BY).split(", ")
+        found = [t for t in process.threads if str(t.os_thread_id) in kept and user_frame(t.frames) is not None]
+        main = () if process.main is None else (process.main,)
+        return replace(process, threads=(*main, *found[:1])) if found else process
 
     def _only_builds(self, reading: Reading, facts: ProcessFacts) -> bool:
         """Whether a rank computes in a part of torch that calls its peers at other times: ``fully_shard`` at the start.

@@ -15,13 +15,14 @@ from emberward.sources.ring._folder import (
     ring_folder_name,
     ring_name,
 )
-from emberward.sources.ring._format import Geometry, MarkKind
+from emberward.sources.ring._format import KEPT_BY, Geometry, MarkKind
 from emberward.sources.ring._identity import RingIdentity, identity_here
 from emberward.sources.ring._reader import read_ring
 from emberward.sources.ring._view import Certified, FlightCopy, GroupCount, Mark, RingView, ThreadName
 from emberward.sources.ring._writer import RingWriter
 
 __all__ = [
+    "KEPT_BY",
     "Certified",
     "FlightCopy",
     "Geometry",
