@@ -8,7 +8,8 @@ The programs are in tests/ranks/strangers/faults and healthy. The first line of 
 ``#: n=8 ranks=5 cause=lock tier=error``, with ``|`` between answers that are equally right, and ``*`` where nobody is
 guilty alone. ``#: LINE`` stands at the lines that a person should be pointed at. A program prints FREEZE and the time
 just before its fault. ``tier=error``: it cannot go on by itself; ``notice``: it may, so that an error would be a false
-alarm. ``ok``: it only looks like a fault, and has to end with exit code 0 and without an error.
+alarm. ``ok``: it only looks like a fault, and has to end with exit code 0 and without an error. ``set=2``: of the
+second stranger, who wrote when what the first one had found was mended.
 
 Writes docs/measured/strangers.json after each run; what that holds is not run again, unless --anew.
 """
@@ -42,9 +43,10 @@ NOTICE_STANDS_S = 5.0
 
 @dataclass(frozen=True)
 class Truth:
-    """What the first line of a program says."""
+    """What the first line of a program says. `number`: of the set that it belongs to."""
 
     num_ranks: int
+    number: int
     is_healthy: bool
     ranks: tuple[str, ...]
     causes: tuple[str, ...]
@@ -58,6 +60,7 @@ def truth_of(program: Path) -> Truth:
     words = dict(word.partition("=")[::2] for word in text[0].removeprefix("#:").split())
     return Truth(
         num_ranks=int(words["n"]),
+        number=int(words.get("set", "1")),
         is_healthy="ok" in words,
         ranks=tuple(words.get("ranks", "").split("|")),
         causes=tuple(words.get("cause", "").split("|")),
@@ -89,12 +92,13 @@ def is_named(truth: Truth, finding: dict[str, Any]) -> bool:
     return finding["cause"] in truth.causes and has_right_ranks(truth, finding)
 
 
-def judged(truth: Truth, findings: list[dict[str, Any]], code: int | None) -> list[str]:
+def judged(truth: Truth, watched: "Watched") -> list[str]:
     """What is wrong with what was said; empty when all is right."""
+    findings, code = [finding for _, finding in watched.said], watched.exit_code
     errors = [finding for finding in findings if finding["severity"] == "error"]
     if truth.is_healthy:
         return [*(["false alarm"] if errors else []), *([] if code == 0 else [f"exit code {code}"])]
-    named = [finding for finding in findings if is_named(truth, finding)]
+    named = [finding for _, finding in named_in(truth, watched)]
     if not named:
         return ["not named"]
     wrong = [] if any(has_right_line(truth, finding) for finding in named) else ["line"]
@@ -114,6 +118,12 @@ class Watched:
     said: list[tuple[float, dict[str, Any]]]
     froze_unix: float | None = None
     exit_code: int | None = None
+
+
+def named_in(truth: Truth, watched: Watched) -> list[tuple[float, dict[str, Any]]]:
+    """When cause and ranks were said rightly; what was said before the fault is about something else."""
+    since = watched.froze_unix or 0.0
+    return [(at, finding) for at, finding in watched.said if at >= since and is_named(truth, finding)]
 
 
 def watch(program: Path, truth: Truth, scratch: Path) -> Watched:
@@ -150,7 +160,7 @@ def is_enough(truth: Truth, watched: Watched, seconds: float) -> bool:
     if truth.is_healthy or watched.froze_unix is None:
         return seconds > START_LIMIT_S
     now_unix = time.time()
-    named = [at for at, finding in watched.said if is_named(truth, finding)]
+    named = [at for at, _ in named_in(truth, watched)]
     stands = bool(named) and not truth.is_sure and now_unix - min(named) > NOTICE_STANDS_S
     return stands or now_unix - watched.froze_unix > VERDICT_LIMIT_S
 
@@ -160,15 +170,16 @@ def run(program: Path, scratch: Path) -> dict[str, Any]:
     truth, load = truth_of(program), os.getloadavg()[0]
     watched = watch(program, truth, scratch)
     findings = [finding for _, finding in watched.said]
-    counts = [at for at, f in watched.said if is_named(truth, f) and (f["severity"] == "error" or not truth.is_sure)]
+    told = [at for at, f in named_in(truth, watched) if f["severity"] == "error" or not truth.is_sure]
     froze = watched.froze_unix
     return {
         "program": program.stem,
         "is_healthy": truth.is_healthy,
         "num_ranks": truth.num_ranks,
+        "set": truth.number,
         "truth": {"ranks": truth.ranks, "causes": truth.causes, "lines": truth.lines, "is_sure": truth.is_sure},
-        "wrong": judged(truth, findings, watched.exit_code),
-        "verdict_s": round(min(counts) - froze, 1) if counts and froze is not None else None,
+        "wrong": judged(truth, watched),
+        "verdict_s": round(min(told) - froze, 1) if told and froze is not None else None,
         "said": [
             {key: f[key] for key in ("severity", "code", "cause", "culprit_ranks", "site", "message")} for f in findings
         ],
@@ -186,7 +197,13 @@ def commit() -> str:
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts over all programs."""
+    """Counts over all programs, and over each set of them."""
+    sets = sorted({each["set"] for each in runs})
+    return {**counts(runs), "sets": {str(n): counts([each for each in runs if each["set"] == n]) for n in sets}}
+
+
+def counts(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many were right, and how soon."""
     faults = [each for each in runs if not each["is_healthy"]]
     times = sorted(r["verdict_s"] for r in faults if r["verdict_s"] is not None and r["truth"]["is_sure"])
     return {
