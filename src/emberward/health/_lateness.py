@@ -50,14 +50,15 @@ class LateRank:
     """A rank that is waited for.
 
     `excess_s`: how much longer than its peers' its own part of a step takes; when it is late every `period` steps, of
-    those steps, the last of which is `last_event`. `step_s`: the length of an ordinary step. `sigmas`: standard errors
-    of the excess above nothing, or of a period's, times the spread of other steps. `first_step`, `last_step`: the steps
-    that were judged.
+    those steps, the last of which is `last_event`. `step_s`: the length of an ordinary step; `round_s`: from one late
+    step to the next. `sigmas`: standard errors of the excess above nothing, or of a period's, times the spread of other
+    steps. `first_step`, `last_step`: the steps that were judged.
     """
 
     rank: int
     excess_s: float
     step_s: float
+    round_s: float
     sigmas: float
     num_steps: int
     first_step: int
@@ -67,8 +68,8 @@ class LateRank:
 
     @property
     def share(self) -> float:
-        """What the lateness costs, over the time of all steps."""
-        return self.excess_s / self.step_s / (self.period or 1)
+        """What the lateness costs, over the time of all steps: below 1."""
+        return self.excess_s / self.round_s
 
 
 def late_ranks(own_s: Mapping[int, Mapping[int, float]], lengths_s: Mapping[int, float]) -> tuple[LateRank, ...]:
@@ -91,9 +92,9 @@ def late_ranks(own_s: Mapping[int, Mapping[int, float]], lengths_s: Mapping[int,
         recent_s = statistics.median(lengths_s[step] for step in recent)
         found = _all_always({r: v[-MIN_STEPS:] for r, v in excess.items()}, recent, recent_s, RECENT_SHARE)
     if not found:
-        found = [
-            late for rank, values in excess.items() if (late := _at_times(rank, values, steps, step_s)) is not None
-        ]
+        mean_s = statistics.fmean(lengths_s[step] for step in steps)
+        at_times = (_at_times(rank, values, steps, step_s, mean_s) for rank, values in excess.items())
+        found = [late for late in at_times if late is not None]
     if 2 * len(found) > len(own_s) or (2 * len(found) == len(own_s) and len(own_s) > 2):
         return ()
     return tuple(sorted(found, key=lambda late: -late.share))
@@ -140,6 +141,7 @@ def _always(rank: int, values: Sequence[float], steps: Sequence[int], step_s: fl
         rank=rank,
         excess_s=middle,
         step_s=step_s,
+        round_s=step_s,
         sigmas=sigmas,
         num_steps=len(steps),
         first_step=steps[0],
@@ -147,7 +149,9 @@ def _always(rank: int, values: Sequence[float], steps: Sequence[int], step_s: fl
     )
 
 
-def _at_times(rank: int, values: Sequence[float], steps: Sequence[int], step_s: float) -> LateRank | None:
+def _at_times(
+    rank: int, values: Sequence[float], steps: Sequence[int], step_s: float, mean_s: float
+) -> LateRank | None:
     # The lower half alone: of a rank that is late at every other step the upper half is what is looked for.
     lower = sorted(values)[: len(values) // 2]
     middle, sigma = statistics.median(lower), _sigma(lower)
@@ -166,6 +170,7 @@ def _at_times(rank: int, values: Sequence[float], steps: Sequence[int], step_s: 
         rank=rank,
         excess_s=excess_s,
         step_s=step_s,
+        round_s=period * mean_s,
         sigmas=(excess_s - middle) / max(sigma, 1e-9),
         num_steps=len(steps),
         first_step=steps[0],

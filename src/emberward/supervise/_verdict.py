@@ -116,9 +116,10 @@ def judge_end(
     ended_by_us: bool,
     standing: Sequence[Finding] = (),
 ) -> tuple[Finding, ...]:
-    """The error findings of a failed attempt, the cause first. `verdicts` are the watcher's; for `due` we ended it.
+    """The findings on a failed attempt, the cause first; a death that follows from it is a notice.
 
-    `standing`: what the watcher said last of ranks that stood still, notices too.
+    `verdicts` are the watcher's; for `due` we ended it. `standing`: what the watcher said last of ranks that stood
+    still, notices too.
 
     What died after we ended the job died of that. Else a verdict that tells why a rank died comes before the death, and
     the command's own end is told when no rank's is known. See [Note: root and death].
@@ -150,6 +151,9 @@ def judge_end(
     if ended_by_us:
         lines = "its launcher did not end the job within seconds: SIGTERM, then SIGKILL, by pid"
         found = replace(found, evidence=(*found.evidence, lines))
+    if roots_found:
+        line = f"it follows from {roots_found[0].code}: {roots_found[0].message[:160]}"
+        found = replace(found, severity=Severity.NOTICE, evidence=(*found.evidence, line))
     return (*roots_found, found)
 
 

@@ -57,6 +57,12 @@ def test_a_rank_that_is_slow_at_every_kth_step_is_named_with_its_period(period):
     assert late.excess_s == pytest.approx(0.2, abs=0.02)
 
 
+def test_what_a_rank_costs_that_stands_for_many_steps_at_a_time_is_below_all():
+    (late,) = job(noisy(2, 0.02, lambda rank, step: 2.5 * (rank == 1 and step % 5 == 0)))
+    assert late.round_s == pytest.approx(2.5 + 5 * STEP_S, rel=0.1)
+    assert late.share == pytest.approx(2.5 / 3.5, rel=0.1)
+
+
 def test_a_period_by_the_clock_need_not_be_exact():
     slow = {8, 17, 27, 36, 46, 55}
     (late,) = job(noisy(2, 0.02, lambda rank, step: 0.2 * (rank == 1 and step in slow)))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from unit.sources.dump_samples import dump, entry, write
 
 from emberward.findings import Finding
@@ -215,6 +216,41 @@ def test_the_workers_in_a_json_of_one_rank_belong_to_it(tmp_path: Path) -> None:
     assert (found.culprit_ranks, found.cause.value, found.site) == ((1,), "dataloader_worker", "data.py:5")
 
 
+LOOPS = """def reduce_all(handles):
+    for handle in handles:
+        handle.wait()
+
+def one_epoch(loader):
+    for batch in loader:
+        net(batch).backward()
+
+def train(x):
+    for turn in x:
+        reduce_all(x)
+        one_epoch(x)
+        export(x)
+
+def export(x):
+    while not x.is_there():
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "cause"), [(("reduce_all", 3, 11), "sleep"), (("one_epoch", 7, 12), "uneven_data")], ids=str
+)
+def test_who_is_past_a_loop_over_handles_has_left_no_loop_of_steps(
+    tmp_path: Path, inside: tuple[str, int, int], cause: str
+) -> None:
+    (tmp_path / "loop.py").write_text(LOOPS)
+    name, line, caller = inside
+    crowd = (CALL, f"{name} (loop.py:{line})", f"train (loop.py:{caller})", "<module> (job.py:30)")
+    texts = [process(pid, *crowd) for pid in (1, 2, 3)]
+    late = process(4, "export (loop.py:17)", "train (loop.py:13)", "<module> (job.py:30)")
+    found = verdict(tmp_path, [*texts, late])
+    assert (found.culprit_pids, found.cause.value, found.site) == ((4,), cause, "loop.py:17")
+
+
 def test_of_several_threads_none_is_known_to_keep_a_process_that_has_left(tmp_path: Path) -> None:
     texts = [process(pid, CALL, "main (job.py:3)", "<module> (job.py:30)") for pid in (1, 2, 3)]
     uploads = ("send (net.py:9)", "upload (job.py:7)", "run (threading.py:982)")
@@ -278,3 +314,14 @@ def test_two_branches_of_one_choice_are_no_call_too_many_though_dumps_keep_no_li
     ahead = (GATHER, "branches (job.py:19)", "main (job.py:40)", "<module> (job.py:41)")
     found = without_lines(tmp_path, "all_gather", odd=ahead, crowd=crowd, with_stacks=True)
     assert (found.cause.value, found.site) == ("extra_collective", "job.py:19")
+
+
+def test_without_lines_a_call_of_another_type_than_any_before_is_new(tmp_path: Path) -> None:
+    """DDP gathers integers at its start: a float that is gathered later is another call of the program."""
+    past = [{**bare(1, "all_gather"), "input_dtypes": ["Long"]}, *(bare(n, "all_reduce") for n in range(2, 7))]
+    dumps = {
+        r: dump([*past, bare(7, "all_reduce", done=False)], {("0", "default_pg"): [0, 1, 2, 3]}) for r in (1, 2, 3)
+    }
+    dumps[0] = dump([*past, bare(7, "all_gather", done=False)], {("0", "default_pg"): [0, 1, 2, 3]})
+    found = verdict(write(tmp_path, dumps), [])
+    assert (found.culprit_ranks, found.cause.value) == ((0,), "extra_collective")

@@ -10,7 +10,7 @@ from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, ra
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import Frame, source_lines
-from emberward.sources.dumps._program import has_left_loop
+from emberward.sources.dumps._program import are_branches, has_left_loop
 from emberward.sources.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn, judge_looks
 
 GONE = ProcessState.GONE
@@ -240,6 +240,39 @@ def test_without_earlier_rounds_the_rank_in_the_transfer_is_named():
     assert (finding.code, finding.culprit_ranks) == ("H109", (1,))
 
 
+def in_rounds(rank: int, transfers: str, numbers: list[int], *, is_open: bool) -> RankLook:
+    """A rank that made so many transfers in each round before a barrier; its last one, or the last barrier, is open."""
+    rows: list[dict[str, Any]] = []
+    for seq, number in enumerate(numbers, start=1):
+        rows += [transfer(0, transfers, done=True, line=45) for _ in range(number)]
+        rows.append(entry(seq, line=60, op="barrier", done=seq < len(numbers)))
+    if is_open:
+        rows[-1:] = []
+        rows[-1] |= {"retired": False, "state": "scheduled"}
+    rows = [{**row, "record_id": n, "ring_number": n} for n, row in enumerate(rows, start=1)]
+    num_done = len(numbers) - 1
+    facts = ring(num_done=num_done, is_inside=False, world=3)
+    status = {"0": {"last_enqueued_collective": num_done + (not is_open), "last_completed_collective": num_done}}
+    facts = replace(facts, flight={**facts.flight, "entries": rows, "pg_status": status}, blocked_record=len(rows))
+    call, line = (RECV, 45) if is_open else (ALL_REDUCE, 60)
+    return rank_look(rank, stack(1000 + rank, line, *call), facts)
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "culprit"),
+    [([4, 4, 4, 4, 4], [4, 4, 4, 4, 5], 2), ([4, 4, 4, 4, 3], [4, 4, 4, 4, 4], 1)],
+    ids=["one receive more than in any round", "one send less"],
+)
+def test_of_a_pair_the_one_is_named_that_left_its_usual_round(sent, received, culprit):
+    ranks = (
+        in_rounds(0, "send 0->1", [0] * 5, is_open=False),
+        in_rounds(1, "send 1->2", sent, is_open=False),
+        in_rounds(2, "recv 2<-1", received, is_open=True),
+    )
+    (finding,) = judged(*ranks)
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H109", Cause.UNMATCHED_P2P, (culprit,))
+
+
 TWO_TEXTS = """\
 def train(rank):
     for step in range(100):
@@ -340,3 +373,36 @@ def train(loader, net, optimizer):
 )
 def test_the_loop_of_an_epoch_is_left_and_one_over_parameters_is_a_part_of_the_step(inside, now, has_left):
     assert has_left_loop(EPOCHS, inside=inside, now=now) is has_left
+
+
+CHOICES = """def average(value):
+    if isinstance(value, Tensor):
+        dist.all_reduce(value)
+        return value
+    parts = [None] * 4
+    dist.all_gather_object(parts, value)
+    return parts
+
+def loop(batches):
+    for batch in batches:
+        if batch.is_empty:
+            dist.barrier()
+            continue
+        elif batch.is_last:
+            dist.broadcast(batch)
+        else:
+            raise ValueError
+        dist.all_reduce(batch)
+        if rank == 0:
+            dist.reduce(batch)
+        dist.all_gather(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_choice"),
+    [(3, 6, True), (6, 3, True), (12, 15, True), (12, 18, True), (15, 18, False), (18, 20, False), (20, 21, False)],
+    ids=["after a return", "and back", "elif", "after a continue", "a branch that goes on", "behind it", "no else"],
+)
+def test_what_stands_behind_a_branch_that_leaves_is_the_other_branch(left, right, is_choice):
+    assert are_branches(CHOICES, left, right) is is_choice

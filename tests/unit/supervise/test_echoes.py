@@ -70,7 +70,8 @@ def test_who_stood_still_is_named_when_the_job_s_own_time_out_ended_the_waiting(
     root, echo = judged([member(0, 1), member(1, -15)], {1000: raised(TIMED_OUT)}, (SLEEPS,))
     assert (root.code, root.culprit_ranks, root.severity) == ("H101", (1,), Severity.ERROR)
     assert root.evidence[-1] == "the job's own time-out, not ours, ended the ranks that waited"
-    assert echo.code == "L102"
+    assert (echo.code, echo.severity) == ("L102", Severity.NOTICE)
+    assert echo.evidence[-1] == f"it follows from H101: {SLEEPS.message}"
 
 
 def test_who_stood_still_is_not_blamed_for_a_failure_of_another_s_own():
@@ -109,4 +110,4 @@ def test_calls_that_differ_are_the_root_also_when_the_judge_knows_which_was_left
         due=None,
         ended_by_us=False,
     )
-    assert [finding.code for finding in found] == ["M102", "L102"]
+    assert [(f.code, f.severity) for f in found] == [("M102", Severity.ERROR), ("L102", Severity.NOTICE)]

@@ -138,8 +138,8 @@ class GroupPart:
 class RankFlight:
     """One rank's dump. `pending` are its calls that have not completed, in the order of issue.
 
-    `p2p_counts`: how many sends and receives it holds, by group, whether it is a send, peer and line; `p2p_tags`: their
-    tags in the order of issue, by group, whether it is a send, and peer.
+    `p2p_counts`: how many sends and receives it holds, by group, whether it is a send, peer and line; `p2p_tags` and
+    `p2p_records`: their tags and numbers in the order of issue, by group, whether it is a send, and peer.
     """
 
     rank: int
@@ -153,6 +153,7 @@ class RankFlight:
     thread_ids: frozenset[str]
     p2p_counts: Counter[tuple[GroupName, bool, int | None, str | None]] = field(default_factory=Counter)
     p2p_tags: dict[tuple[GroupName, bool, int | None], list[int | None]] = field(default_factory=dict)
+    p2p_records: dict[tuple[GroupName, bool, int | None], list[int]] = field(default_factory=dict)
     first_ns: int | None = None
     last_ns: int | None = None
     longest_gap_ns: int = 0
@@ -417,6 +418,7 @@ class FlightReader:
             flight.p2p_counts.update((c.group, c.is_send, c.peer, c.site) for c in calls)
             for c in calls:
                 flight.p2p_tags.setdefault((c.group, c.is_send, c.peer), []).append(c.tag)
+                flight.p2p_records.setdefault((c.group, c.is_send, c.peer), []).append(c.record)
             flight.pending += [call for call in calls if not call.is_completed]
         seqs = list(map(_seq_of, entries))
         if seqs != sorted(seqs):

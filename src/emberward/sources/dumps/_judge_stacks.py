@@ -7,7 +7,7 @@ from dataclasses import replace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps._frames import Frame, user_frame
 from emberward.sources.dumps._judge_flight import next_step, stack_evidence, stuck_worker
-from emberward.sources.dumps._program import is_guarded, left_the_loop, parting
+from emberward.sources.dumps._program import are_branches, is_guarded, left_the_loop, parting, text_of
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
 from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, LineOf, Reading, StackClass, class_of
 
@@ -215,7 +215,10 @@ def _all_busy(busy: list[Reading]) -> Finding:
 
 
 def _is_branch(left: Frame, right: Frame, line_of: LineOf) -> bool:
-    """Whether an ``else`` lies between two lines of one function: the two are the branches of one choice."""
+    """Whether two lines of one function are the branches of one choice: by the text, or by an ``else`` between them."""
+    text = text_of(left.file, line_of)
+    if text is not None and are_branches(text, left.line or 0, right.line or 0):
+        return True
     low, high = sorted((left.line or 0, right.line or 0))
     texts = (line_of(replace(left, line=number)) for number in range(low + 1, min(high, low + MAX_BRANCH_LINES)))
     return any(text is not None and text.lstrip().startswith(("else:", "elif ")) for text in texts)

@@ -48,7 +48,7 @@ def _body_covers(body: list[ast.stmt], line: int) -> bool:
     return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
 
 
-def _loops_around(tree: ast.Module, line: int) -> Iterator[ast.stmt]:
+def _loops_around(tree: ast.Module, line: int) -> Iterator[ast.For | ast.While | ast.AsyncFor]:
     for node in ast.walk(tree):
         if isinstance(node, _LOOPS) and _body_covers(node.body, line):
             yield node
@@ -107,21 +107,43 @@ def swallowing_handler(text: str, line: int) -> int | None:
 
 
 def are_branches(text: str, left: int, right: int) -> bool:
-    """Whether two lines lie in different branches of one ``if`` or ``match``: a round makes one of them alone."""
+    """Whether two lines lie in different branches of one ``if`` or ``match``: a round makes one of them alone.
+
+    What stands behind an ``if`` whose block ends with ``return``, ``raise``, ``continue`` or ``break`` is its ``else``.
+    """
     tree = _tree(text)
     if tree is None:
         return False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If):
-            bodies = [node.body, node.orelse]
-        elif isinstance(node, ast.Match):
-            bodies = [case.body for case in node.cases]
-        else:
-            continue
-        at = [next((n for n, body in enumerate(bodies) if _body_covers(body, line)), None) for line in (left, right)]
-        if None not in at and at[0] != at[1]:
+    for bodies in _choices(tree):
+        at = [
+            {n for n, body in enumerate(bodies) if any(_covers(each, line) for each in body)} for line in (left, right)
+        ]
+        if at[0] and at[1] and not at[0] & at[1]:
             return True
     return False
+
+
+def _choices(tree: ast.Module) -> Iterator[list[list[ast.stmt]]]:
+    """The branches of each choice of a program."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Match):
+            yield [case.body for case in node.cases]
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list):  # a lambda's body is an expression
+                yield from (_two_ways(each, block[n + 1 :]) for n, each in enumerate(block) if isinstance(each, ast.If))
+
+
+def _two_ways(choice: ast.If, rest: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """What is run when the condition holds, and when not; `rest` stands behind, and is of both or of neither."""
+    return [
+        [*choice.body, *(rest if _leaves(choice.orelse) else ())],
+        [*choice.orelse, *(rest if _leaves(choice.body) else ())],
+    ]
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """Whether nothing that stands behind a block is run after it."""
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 
 def line_of_call(text: str, *, called: str, beside: int) -> int | None:
@@ -187,15 +209,27 @@ def left_the_loop(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: L
         return None
     if has_left_loop(text, inside=inside.line, now=now.line):
         return parted
-    deeper = _loop_below(theirs, inside, line_of) if now.line > inside.line else None
-    if deeper is None or _is_alternative(text, inside.line, now.line):
+    is_step = _share_a_loop(text, inside.line, now.line)
+    deeper = _loop_below(theirs, inside, line_of, in_step=is_step) if now.line > inside.line else None
+    if deeper is None or are_branches(text, inside.line, now.line):
         return None
     return now, deeper
 
 
-def _loop_below(frames: tuple[Frame, ...], inside: Frame, line_of: LineOf) -> Frame | None:
-    """The outermost frame below `inside` that stands in a loop of its function: ours has returned from that one."""
+def _share_a_loop(text: str, left: int, right: int) -> bool:
+    """Whether one loop is around both lines: what lies between them is then done in each of its turns."""
+    tree = _tree(text)
+    return tree is not None and any(_body_covers(loop.body, right) for loop in _loops_around(tree, left))
+
+
+def _loop_below(frames: tuple[Frame, ...], inside: Frame, line_of: LineOf, *, in_step: bool) -> Frame | None:
+    """The outermost frame below `inside` that stands in a loop of its function: ours has returned from that one.
+
+    `in_step`: only a loop of whole steps counts, one that trains or calls a function that does. A loop in whose body
+    the stack ends, over handles or parameters, may be a part of the step.
+    """
     place = frames.index(inside)
+    users = [frame for frame in frames[:place] if not frame.is_library]
     for frame in reversed(frames[:place]):
         if frame.is_library or frame.line is None:
             continue
@@ -205,13 +239,7 @@ def _loop_below(frames: tuple[Frame, ...], inside: Frame, line_of: LineOf) -> Fr
             continue
         functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and _covers(n, frame.line)]
         home = max(functions, key=lambda f: f.lineno, default=None)
-        if home is not None and any(_covers(home, loop.lineno) for loop in _loops_around(tree, frame.line)):
+        loops = [] if home is None else [x for x in _loops_around(tree, frame.line) if _covers(home, x.lineno)]
+        if any(not in_step or frame is not users[0] or _makes_steps(loop) for loop in loops):
             return frame
     return None
-
-
-def _is_alternative(text: str, left: int, right: int) -> bool:
-    """Whether two lines stand in the two branches of one choice: then neither has passed the other by."""
-    tree = _tree(text)
-    choices = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.If) and n.orelse]
-    return any(_body_covers(n.body, left) and _body_covers(n.orelse, right) for n in choices)

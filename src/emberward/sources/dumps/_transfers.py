@@ -1,12 +1,14 @@
 """Sends and receives whose partner is not made: which of the two ranks left its own usual rounds."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from emberward.findings import Cause, Certainty, Finding, Kind
-from emberward.sources.dumps._flight import Call, RankFlight
+from emberward.sources.dumps._flight import Call, GroupName, RankFlight
 from emberward.sources.dumps._graph import Root, WaitGraph
+from emberward.sources.dumps._order import history
 from emberward.sources.dumps._say import call_text, hang_finding, waits
 
 MIN_ROUNDS = 3
@@ -62,7 +64,38 @@ def _is_left_out(graph: WaitGraph, rank: int, call: Call, peer: int) -> bool:
     made = _count(graph.flights[rank], call, is_send=call.is_send)
     usual = _count(graph.flights[rank], call, is_send=call.is_send, site=call.site)
     answered = _count(graph.flights[peer], theirs, is_send=not call.is_send)
-    return usual > MIN_ROUNDS and MIN_ROUNDS <= answered < made
+    is_left_out = usual > MIN_ROUNDS and MIN_ROUNDS <= answered < made
+    return is_left_out and not _is_one_more(graph, rank, call, peer, theirs)
+
+
+def _is_one_more(graph: WaitGraph, rank: int, call: Call, peer: int, theirs: Call) -> bool:
+    """Whether the rank makes more such calls in this round than ever, while the peer made as many as always.
+
+    A round lies between two calls like the collective that the peer is in now: by their numbers, so for both alike.
+    """
+    head = graph.flights[peer].head
+    if head is None or head.is_p2p:
+        return False
+    calls = [each for each in history(graph.flights[peer]) if each.group == head.group and each.seq < head.seq]
+    marks = [each.seq for each in calls if (each.op, each.site) == (head.op, head.site)]
+    ours = _per_round(graph.flights[rank], head, marks, (call.group, call.is_send, call.peer))
+    answers = _per_round(graph.flights[peer], head, marks, (call.group, not call.is_send, theirs.peer))
+    if min(len(ours), len(answers)) <= MIN_ROUNDS:
+        return False
+    return ours[-1] > max(ours[:-1]) and answers[-1] in answers[:-1]
+
+
+def _per_round(
+    flight: RankFlight, head: Call, marks: Sequence[int], key: tuple[GroupName, bool, int | None]
+) -> list[int]:
+    """How many transfers of one kind the rank made after each of the collectives `marks`, up to the next one."""
+    ends = [each.record for each in history(flight) if each.group == head.group and each.seq in set(marks)]
+    counts = [0] * len(ends)
+    for record in flight.p2p_records.get(key, ()):
+        place = bisect_left(ends, record)
+        if place:
+            counts[place - 1] += 1
+    return counts
 
 
 def unmatched_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> Finding | None:

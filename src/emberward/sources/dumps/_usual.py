@@ -28,7 +28,10 @@ MAX_LINES_APART = 200
 
 
 def _like(left: Call, right: Call) -> bool:
-    return (left.group, left.op, left.site) == (right.group, right.op, right.site)
+    """Whether two calls are one of the program's; where no line tells, those of one type are taken for it."""
+    if (left.group, left.op, left.site) != (right.group, right.op, right.site):
+        return False
+    return left.site is not None or left.dtype == right.dtype
 
 
 def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call, int] | None:
@@ -179,7 +182,7 @@ def by_order(
     is_next = bool(past) and any(_like(a, past[-1]) and _like(b, theirs) for a, b in pairwise(past))
     # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
     is_no_choice = branches is False or (branches is None and theirs.site is None)
-    if is_new and (_is_before(*stacks, line_of) or (is_next and is_no_choice)):
+    if is_new and branches is not True and (_is_before(*stacks, line_of) or (is_next and is_no_choice)):
         return replace(
             finding,
             kind=Kind.MISSING,

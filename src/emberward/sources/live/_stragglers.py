@@ -198,7 +198,7 @@ class StragglerWatch:
         peers = next(each for each in self._peers().values() if first.rank in each)
         rank = _ordinary_peer(peers, {each.rank for each in late})
         pids = (self._pids[first.rank], self._pids[rank])
-        seconds = 0.0 if first.period is None else 1.5 * first.period * first.step_s
+        seconds = 0.0 if first.period is None else 1.5 * first.round_s
         return _Suspect(key=key, pids=pids, sampler=self._sample(pids, seconds), is_first=is_first)
 
     def _drop(self) -> None:
