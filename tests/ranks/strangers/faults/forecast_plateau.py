@@ -18,7 +18,7 @@ class Heartbeat(threading.Thread):
 
     def __init__(self, rank, period=2.0):
         super().__init__(name="heartbeat")
-        self.path = f"/tmp/forecast_alive_{os.getpid()}_{rank}"
+        self.path = f"forecast_alive_{os.getpid()}_{rank}"
         self.period = period
         self.stop = threading.Event()
 
@@ -94,7 +94,7 @@ def main():
     opt = torch.optim.AdamW(model.parameters(), lr=2e-3)
     steps = fit(Region(rank), model, opt, rank, world)
     if rank == 0:
-        torch.save(model.state_dict(), f"/tmp/forecast_{os.getpid()}.pt")
+        torch.save(model.state_dict(), f"forecast_{os.getpid()}.pt")
     print(f"rank {rank} done after {steps} steps", flush=True)
     print("FREEZE", time.time(), flush=True)
 

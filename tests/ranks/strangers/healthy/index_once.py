@@ -16,7 +16,7 @@ BUILD_SECONDS = 24
 
 def index_path():
     job = os.environ.get("TORCHELASTIC_RUN_ID", "local") + os.environ.get("MASTER_PORT", "0")
-    return f"/tmp/token_index_{job}_{os.getppid()}.json"
+    return f"token_index_{job}_{os.getppid()}.json"
 
 
 def build_index():
