@@ -133,7 +133,7 @@ def watch(program: Path, truth: Truth, scratch: Path) -> Watched:
         "--grace-s", "2", "--", str(BIN / "torchrun"), "--nproc-per-node", str(truth.num_ranks),
         "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(program),
     ]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch)}
     seen: dict[str, tuple[float, dict[str, Any]]] = {}
     watched = Watched(said=[])
     output, began_s = scratch / "output", time.monotonic()
