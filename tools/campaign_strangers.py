@@ -8,8 +8,8 @@ The programs are in tests/ranks/strangers/faults and healthy. The first line of 
 ``#: n=8 ranks=5 cause=lock tier=error``, with ``|`` between answers that are equally right, and ``*`` where nobody is
 guilty alone. ``#: LINE`` stands at the lines that a person should be pointed at. A program prints FREEZE and the time
 just before its fault. ``tier=error``: it cannot go on by itself; ``notice``: it may, so that an error would be a false
-alarm. ``ok``: it only looks like a fault, and has to end with exit code 0 and without an error. ``set=2``: of the
-second stranger, who wrote when what the first one had found was mended.
+alarm. ``ok``: it only looks like a fault, and has to end with exit code 0 and without an error. ``set=2``, ``set=3``:
+of the second and third stranger, each of whom wrote when what those before had found was mended.
 
 Writes docs/measured/strangers.json after each run; what that holds is not run again, unless --anew.
 """

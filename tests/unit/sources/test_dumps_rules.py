@@ -149,6 +149,37 @@ def test_who_sits_in_a_receive_that_no_dump_holds_waits_for_the_one_whose_call_d
     )
 
 
+@pytest.mark.parametrize(("last", "culprits"), [(7, (3,)), (6, ())], ids=["one step more than ever", "in mid-round"])
+def test_a_rank_that_passes_a_barrier_of_every_sixth_step_is_named(
+    tmp_path: Path, last: int, culprits: tuple[int, ...]
+) -> None:
+    """Each step calls in a pair's group; after six of them all meet in a barrier, which rank 3 leaves out."""
+    pair = (1, "1", "TP")
+    groups = {("0", "default_pg"): [0, 1, 2, 3], ("1", "TP"): [2, 3]}
+
+    def rounds(steps: list[int], *, has_pair: bool = True) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = []
+        for number, count in enumerate(steps, start=1):
+            rows += [entry(0, 0, pg=pair, line=5) for _ in range(count if has_pair else 0)]
+            rows.append(entry(0, number, op="barrier", line=9))
+        seqs = iter(range(1, 99))
+        return [
+            {**row, "record_id": n, "collective_seq_id": next(seqs) if row["pg_id"] else row["collective_seq_id"]}
+            for n, row in enumerate(rows, start=1)
+        ]
+
+    def opened(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+        return [*rows[:-1], {**rows[-1], "retired": False, "state": "scheduled"}]
+
+    dumps = {r: dump(opened(rounds([6, 6, 6, 6], has_pair=False)), groups) for r in (0, 1)}
+    dumps[2] = dump(opened(rounds([6, 6, 6, 6])), groups)
+    dumps[3] = dump(opened(rounds([6, 6, 6, last])[:-1]), groups)
+    found = explain_paths([write(tmp_path / "d", dumps)]).explanations[0].verdict
+    assert found.culprit_ranks == culprits or (not culprits and found.cause is not Cause.SKIPPED_COLLECTIVE)
+    if culprits:
+        assert (found.code, found.cause, found.site) == ("H104", Cause.SKIPPED_COLLECTIVE, "train.py:5")
+
+
 def test_two_that_wait_do_not_accuse_two_while_other_ranks_left_no_dump(tmp_path: Path) -> None:
     """Ranks 6 and 7 sit in receives, which gloo does not record, from ranks of which one left no dump."""
     groups = {("0", "default_pg"): [*range(8)], ("1", "LEFT"): [4, 6], ("2", "RIGHT"): [5, 7]}

@@ -10,7 +10,7 @@ from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, ra
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import Frame, source_lines
-from emberward.sources.dumps._program import are_branches, has_left_loop
+from emberward.sources.dumps._program import are_branches, callers_in_common, has_left_loop
 from emberward.sources.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn, judge_looks
 
 GONE = ProcessState.GONE
@@ -271,6 +271,92 @@ def test_of_a_pair_the_one_is_named_that_left_its_usual_round(sent, received, cu
     )
     (finding,) = judged(*ranks)
     assert (finding.code, finding.cause, finding.culprit_ranks) == ("H109", Cause.UNMATCHED_P2P, (culprit,))
+
+
+def test_a_stage_that_drops_its_answer_is_named_though_a_chain_of_stages_waits_behind_it():
+    """Ranks 0 and 1 wait for gradients, one behind the other; rank 2 did not send one and is in the next barrier."""
+    waits_for_1 = in_rounds(0, "recv 0<-1", [2, 2, 2, 2, 2], is_open=True)
+    ranks = (waits_for_1, two_sided([2, 2, 2, 2, 2]), in_rounds(2, "send 2->1", [2, 2, 2, 2, 1], is_open=False))
+    (finding,) = judged(*ranks)
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H109", Cause.UNMATCHED_P2P, (2,))
+    assert finding.site == "train.py:60"
+    assert finding.waiting_ranks == (0, 1)
+
+
+def two_sided(numbers: list[int]) -> RankLook:
+    """Rank 1 of three: in each round it receives from rank 2, then sends to rank 0; its last receive is open."""
+    seen = in_rounds(1, "recv 1<-2", numbers, is_open=True)
+    assert seen.ring is not None
+    rows = []
+    for row in seen.ring.flight["entries"]:
+        rows.append(row)
+        if row["is_p2p"] and row["retired"]:
+            rows.append(transfer(0, "send 1->0", done=True, line=46))
+    rows = [{**row, "record_id": n, "ring_number": n} for n, row in enumerate(rows, start=1)]
+    facts = replace(seen.ring, flight={**seen.ring.flight, "entries": rows}, blocked_record=len(rows))
+    return replace(seen, ring=facts)
+
+
+def around_a_ring(rank: int, peer: int) -> RankLook:
+    """One of four that sends to the next rank in each round, and now to `peer`."""
+    rows = [transfer(n, f"send {rank}->{(rank + 1) % 4}", done=True) for n in range(1, 6)]
+    rows.append(transfer(6, f"send {rank}->{peer}"))
+    return rank_look(rank, stack(1000 + rank, 41, *RECV), with_rows(rows, 4))
+
+
+def test_of_a_ring_of_transfers_the_rank_that_turned_to_another_peer_is_named():
+    (finding,) = judged(*(around_a_ring(rank, 0 if rank == 2 else (rank + 1) % 4) for rank in range(4)))
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H109", Cause.UNMATCHED_P2P, (2,))
+    assert finding.message == (
+        "rank 2 is in send of 8 float32 to rank 0 in world[0,1,2,3], a rank with which it exchanged nothing in any "
+        "round before, at train.py:41; ranks 0, 1, 3 wait in their usual ones"
+    )
+
+
+def test_a_ring_of_usual_transfers_accuses_nobody():
+    (finding,) = judged(*(around_a_ring(rank, (rank + 1) % 4) for rank in range(4)))
+    assert (finding.cause, finding.culprit_ranks) == (Cause.CYCLE_P2P, ())
+
+
+AVERAGED = """\
+class Averager:
+    def average(self):
+        works = [dist.all_reduce(p, async_op=True) for p in self.parameters]
+        for work in works:
+            work.wait()
+
+def states(generator):
+    dist.all_gather_object(out, generator.state)
+
+def consider(loss):
+    if loss < best:
+        states(generator)
+
+def main():
+    for step in range(100):
+        averager.average()
+        if rank == 0:
+            consider(loss)
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "lines"),
+    [
+        (("states", 8), ("<listcomp>", 3), (18, 16)),
+        (("states", 8), ("consider", 12), None),
+        (("main", 16), ("main", 18), (16, 18)),
+    ],
+    ids=["by their callers", "one calls the other", "one function"],
+)
+def test_the_lines_from_which_two_places_are_reached_are_found_in_the_text(tmp_path, left, right, lines):
+    path = tmp_path / "averaged.py"
+    path.write_text(AVERAGED)
+    ours, theirs = (Frame(function=name, file=str(path), line=line) for name, line in (left, right))
+    found = callers_in_common((ours,), (theirs,), source_lines([]))
+    assert (None if found is None else tuple(frame.line for frame in found)) == lines
 
 
 TWO_TEXTS = """\

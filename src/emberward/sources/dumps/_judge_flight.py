@@ -12,7 +12,7 @@ from emberward.sources.dumps._groups import Groups, GroupView, world_of
 from emberward.sources.dumps._mismatch import MISMATCHES, mismatches, sites_shift
 from emberward.sources.dumps._order import departures
 from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
-from emberward.sources.dumps._transfers import other_tag_finding, unmatched_finding
+from emberward.sources.dumps._transfers import new_peer_finding, other_tag_finding, unmatched_finding
 from emberward.sources.dumps._waits import STUCK, WAITING, Reading, StackClass
 
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_oop", "reduce_oop"})
@@ -411,7 +411,8 @@ class FlightJudge:
             for m in members[:8]
         ]
         is_p2p = any(op[2] == -1 for op in root.ops)
-        unmatched = unmatched_finding(self.graph, root, evidence)
+        sites = {rank: reading.site for rank, reading in self.readings.items()}
+        unmatched = unmatched_finding(self.graph, root, evidence) or new_peer_finding(self.graph, root, evidence, sites)
         if unmatched is not None:
             return unmatched
         if left:

@@ -7,6 +7,8 @@ from emberward.findings import Cause
 from emberward.sources.dumps._flight import Call, GroupName, RankFlight, call_of
 from emberward.sources.dumps._graph import OpKey, Root, WaitGraph
 
+MIN_ROUNDS = 2
+"""Fewest earlier rounds of the same length that make a usual one."""
 MAX_HISTORY = 512
 """Calls of a rank that are searched for its usual order."""
 
@@ -76,7 +78,7 @@ def _departure(graph: WaitGraph, rank: int, head: Call, calls: list[Call], op: O
                 f"this time {now}: {missed} left out"
             )
             return Departure(rank=rank, cause=Cause.SKIPPED_COLLECTIVE, call=head, group=op[0], why=why)
-        return None
+        return _overdue(rank, calls, head, next(iter(graph.calls.get(op, {}).values()), None))
     if counts or any(_same_place(call, head) for call in calls[:-1]):
         return None
     waiters = graph.calls.get(op, {})
@@ -84,6 +86,28 @@ def _departure(graph: WaitGraph, rank: int, head: Call, calls: list[Call], op: O
         return None
     why = f"neither rank {rank} nor its peers called {head.op} in that group at this line before"
     return Departure(rank=rank, cause=Cause.EXTRA_COLLECTIVE, call=head, group=op[0], why=why)
+
+
+def _overdue(rank: int, calls: list[Call], head: Call, missing: Call | None) -> Departure | None:
+    """The rank, when it calls once more like `head` than it ever did between two calls like the one that it lacks.
+
+    As with a barrier after every sixth step, where each step makes a call of another group.
+    """
+    if missing is None or _same_place(head, missing):
+        return None
+    counts: list[int] = []
+    for call in calls:
+        if _same_place(call, missing):
+            counts.append(0)
+        elif counts and _same_place(call, head):
+            counts[-1] += 1
+    if len(counts) <= MIN_ROUNDS or len(set(counts[:-1])) != 1 or counts[-1] <= counts[0]:
+        return None
+    why = (
+        f"rank {rank} made {counts[0]} such calls after each earlier {missing.op} at {missing.site or 'that place'}, "
+        f"and now {counts[-1]}: it left out the next {missing.op}"
+    )
+    return Departure(rank=rank, cause=Cause.SKIPPED_COLLECTIVE, call=head, group=missing.group, why=why)
 
 
 def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call, peers: tuple[int, ...]) -> bool:

@@ -158,6 +158,49 @@ def line_of_call(text: str, *, called: str, beside: int) -> int | None:
     return min((line for line, name in names if name == called and line != beside), default=None)
 
 
+def callers_in_common(
+    ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf
+) -> tuple[Frame, Frame] | None:
+    """The lines of one function from which two places of a file are reached; for recorders that keep one frame.
+
+    By the text: as long as each function is called at one line alone. None when the two are in one function.
+    """
+    left, right = (next((f for f in stack if not f.is_library), None) for stack in (ours, theirs))
+    if left is None or right is None or left.file != right.file:
+        return None
+    text = text_of(left.file, line_of)
+    tree = None if text is None else _tree(text)
+    if tree is None:
+        return None
+    here, there = _callers(tree, left), _callers(tree, right)
+    name = next((each for each in here if each in there), None)
+    if name is None or here[name] == there[name]:
+        return None
+    return replace(left, function=name, line=here[name]), replace(left, function=name, line=there[name])
+
+
+def _callers(tree: ast.Module, frame: Frame) -> dict[str, int]:
+    """The function of a frame and those that call it, from within outwards, each with the line at which it is."""
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    line, found = frame.line or 0, dict[str, int]()
+    while True:
+        around = max((f for f in functions if _covers(f, line)), key=lambda f: f.lineno, default=None)
+        name = "<module>" if around is None else around.name
+        if name in found:
+            break
+        found[name] = line
+        lines = {
+            call.lineno
+            for call in calls
+            if (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")) == name
+        }
+        if len(lines) != 1:
+            break
+        (line,) = lines
+    return found
+
+
 def handler_around(text: str, line: int) -> int | None:
     """The line of the ``except`` in whose block `line` lies; None outside of every handler."""
     tree = _tree(text)

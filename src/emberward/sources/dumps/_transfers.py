@@ -1,6 +1,7 @@
 """Sends and receives whose partner is not made: which of the two ranks left its own usual rounds."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,6 +12,8 @@ from emberward.sources.dumps._graph import Root, WaitGraph
 from emberward.sources.dumps._order import history
 from emberward.sources.dumps._say import call_text, hang_finding, waits
 
+Sites = Mapping[int, str | None]
+"""Where ranks are now, as far as their stacks tell."""
 MIN_ROUNDS = 3
 """Fewest earlier transfers between two ranks that make a usual round."""
 
@@ -69,20 +72,25 @@ def _is_left_out(graph: WaitGraph, rank: int, call: Call, peer: int) -> bool:
 
 
 def _is_one_more(graph: WaitGraph, rank: int, call: Call, peer: int, theirs: Call) -> bool:
-    """Whether the rank makes more such calls in this round than ever, while the peer made as many as always.
+    """Whether the rank makes more such calls in this round than ever, while the peer made as many as always."""
+    ours, answers = _rounds(graph, rank, call, peer, theirs)
+    return bool(ours) and ours[-1] > max(ours[:-1]) and answers[-1] in answers[:-1]
+
+
+def _rounds(graph: WaitGraph, rank: int, call: Call, peer: int, theirs: Call) -> tuple[list[int], list[int]]:
+    """How many such calls the rank made in each round and how many the peer answered, the last round not yet ended.
 
     A round lies between two calls like the collective that the peer is in now: by their numbers, so for both alike.
+    Empty when there is none, or too few.
     """
     head = graph.flights[peer].head
     if head is None or head.is_p2p:
-        return False
+        return [], []
     calls = [each for each in history(graph.flights[peer]) if each.group == head.group and each.seq < head.seq]
     marks = [each.seq for each in calls if (each.op, each.site) == (head.op, head.site)]
     ours = _per_round(graph.flights[rank], head, marks, (call.group, call.is_send, call.peer))
     answers = _per_round(graph.flights[peer], head, marks, (call.group, not call.is_send, theirs.peer))
-    if min(len(ours), len(answers)) <= MIN_ROUNDS:
-        return False
-    return ours[-1] > max(ours[:-1]) and answers[-1] in answers[:-1]
+    return (ours, answers) if min(len(ours), len(answers)) > MIN_ROUNDS else ([], [])
 
 
 def _per_round(
@@ -98,9 +106,63 @@ def _per_round(
     return counts
 
 
+def _out_of_round(graph: WaitGraph, root: Root) -> Transfer | None:
+    """The one transfer of a cycle whose peer is in a collective, and of which one side alone left its usual round."""
+    found = []
+    for op in root.ops:
+        for rank, call in graph.calls.get(op, {}).items():
+            peer = next((each for each in op[1] if each != rank), None)
+            view = graph.groups.of(graph.flights[rank].groups[call.group])
+            if not call.is_p2p or peer is None or peer not in graph.flights or rank not in view.members:
+                continue
+            theirs = replace(call, peer=view.members.index(rank))
+            ours, answers = _rounds(graph, rank, call, peer, theirs)
+            if not ours:
+                continue
+            is_left_out = answers[-1] < min(answers[:-1][-MIN_ROUNDS:]) and ours[-1] in ours[:-1]
+            if is_left_out or _is_one_more(graph, rank, call, peer, theirs):
+                found.append(Transfer(rank=rank, call=call, peer=peer, is_left_out=is_left_out))
+    return found[0] if len(found) == 1 else None
+
+
+def new_peer_finding(graph: WaitGraph, root: Root, evidence: Sequence[str], sites: Sites) -> Finding | None:
+    """A finding for the one rank of a cycle that is in a transfer with a rank with which it never exchanged any."""
+    odd = [(rank, call) for rank in root.ranks if (call := _with_new_peer(graph.flights[rank])) is not None]
+    if len(odd) != 1:
+        return None
+    ((rank, call),) = odd
+    text = call_text(call, graph.groups.of(graph.flights[rank].groups[call.group])).partition(" at ")[0]
+    waiting = sorted({*root.ranks, *root.victims} - {rank})
+    site = sites.get(rank) or call.site
+    return hang_finding(
+        "H109",
+        f"rank {rank} is in {text}, a rank with which it exchanged nothing in any round before, at {site}; "
+        f"{waits(waiting)} in their usual ones",
+        kind=Kind.MISSING,
+        cause=Cause.UNMATCHED_P2P,
+        ranks=(rank,),
+        waiting=waiting,
+        site=site,
+        evidence=evidence,
+        ruled_out=("a busy rank: every rank of the cycle waits in a call",),
+        next_step=f"read how rank {rank} chooses its peer at {call.site}",
+    )
+
+
+def _with_new_peer(flight: RankFlight) -> Call | None:
+    """An open transfer with a peer that none before it had, of a rank that had enough with others."""
+    counts: Counter[tuple[GroupName, int | None]] = Counter()
+    for (group, _, peer, _), number in flight.p2p_counts.items():
+        counts[group, peer] += number
+    pending = Counter((call.group, call.peer) for call in flight.p2p_pending)
+    new = [call for call in flight.p2p_pending if counts[call.group, call.peer] == pending[call.group, call.peer]]
+    usual = sum(number for place, number in counts.items() if number > pending[place])
+    return new[0] if new and usual > MIN_ROUNDS else None
+
+
 def unmatched_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> Finding | None:
-    """A finding for the one rank of a cycle that sits in a transfer while its peer is in a collective."""
-    transfer = lone_transfer(graph, root)
+    """A finding for the one transfer of a cycle that its peer, which is in a collective, does not answer."""
+    transfer = lone_transfer(graph, root) or _out_of_round(graph, root)
     if transfer is None:
         return None
     rank, peer, call = transfer.rank, transfer.peer, transfer.call

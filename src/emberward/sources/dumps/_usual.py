@@ -13,7 +13,14 @@ from emberward.findings import Cause, Finding, Kind
 from emberward.sources.dumps._flight import Call, RankFlight
 from emberward.sources.dumps._frames import Frame, user_frame
 from emberward.sources.dumps._order import history
-from emberward.sources.dumps._program import are_branches, common_function, line_of_call, parting, text_of
+from emberward.sources.dumps._program import (
+    are_branches,
+    callers_in_common,
+    common_function,
+    line_of_call,
+    parting,
+    text_of,
+)
 from emberward.sources.dumps._say import ranks_text, verb
 from emberward.sources.dumps._waits import LineOf
 
@@ -28,10 +35,7 @@ MAX_LINES_APART = 200
 
 
 def _like(left: Call, right: Call) -> bool:
-    """Whether two calls are one of the program's; where no line tells, those of one type are taken for it."""
-    if (left.group, left.op, left.site) != (right.group, right.op, right.site):
-        return False
-    return left.site is not None or left.dtype == right.dtype
+    return (left.group, left.op, left.site) == (right.group, right.op, right.site)
 
 
 def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call, int] | None:
@@ -178,7 +182,9 @@ def by_order(
         )
     some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
     others = [call for flight in some for call in history(flight) if call is not ours]
-    is_new = not any(_like(call, ours) and call.record != ours.record for call in others)
+    # Where no line tells, a call of another type is another call.
+    made = [c for c in others if _like(c, ours) and (ours.site is not None or c.dtype == ours.dtype)]
+    is_new = all(call.record == ours.record for call in made)
     is_next = bool(past) and any(_like(a, past[-1]) and _like(b, theirs) for a, b in pairwise(past))
     # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
     is_no_choice = branches is False or (branches is None and theirs.site is None)
@@ -198,7 +204,7 @@ def by_order(
 
 def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool:
     """Whether our line comes before theirs in one function, and no ``else`` lies between: then both are to be made."""
-    parted = parting(ours, theirs) or common_function(ours, theirs)
+    parted = parting(ours, theirs) or common_function(ours, theirs) or callers_in_common(ours, theirs, line_of)
     if parted is None:
         return False
     left, right = parted
@@ -211,7 +217,7 @@ def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: Line
 
 def _are_branches(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool | None:
     """Whether the two lines are the branches of one choice, of which a round makes one; None when no text tells."""
-    parted = parting(ours, theirs) or common_function(ours, theirs)
+    parted = parting(ours, theirs) or common_function(ours, theirs) or callers_in_common(ours, theirs, line_of)
     if parted is None:
         return _is_called_in_branches(user_frame(ours), user_frame(theirs), line_of)
     if parted[0].line is None or parted[1].line is None:
