@@ -45,6 +45,10 @@ def mark_everything() -> None:
     module: Any = torch.nn.Module
     module.eval = _wrapped_eval(module.eval)
     module.train = _wrapped_train(module.train)
+    parallel: Any = torch.nn.parallel.DistributedDataParallel
+    if hasattr(parallel, "_sync_buffers"):
+        # Broadcast below Python before a forward, where ranks wait for one that comes late.
+        parallel._sync_buffers = _wrapped_file(MarkKind.BUFFERS, parallel._sync_buffers)
     for name, kind in (("save", MarkKind.SAVE), ("load", MarkKind.LOAD)):
         wrapped = _wrapped_file(kind, getattr(torch, name))
         setattr(torch, name, wrapped)

@@ -3,8 +3,9 @@
 [Note: own time]
 Steps are those that the program's optimizer ends, where one does; else a step is what lies between two collectives
 that follow each other in the job's largest group. Own time is the step less what the main thread spent in calls and
-waits. DDP makes its calls below Python, inside of backward: where torch counts calls of which the ring knows nothing,
-the whole of backward counts as waiting. So a rank whose backward alone is slow is not told from its peers there.
+waits. DDP makes its calls below Python, inside of backward and where it broadcasts its buffers: where torch counts
+calls of which the ring knows nothing, the whole of both counts as waiting. So a rank whose backward alone is slow is
+not told from its peers there.
 
 Ranks are compared that make the same calls: the stages of a pipeline do different work by plan.
 """
@@ -22,6 +23,7 @@ NS = 1e9
 NUM_SIGNED = 8
 """Newest steps whose calls say which program a rank runs."""
 
+_WAITS = frozenset({MarkKind.BACKWARD, MarkKind.BUFFERS})
 Span = tuple[int, int]
 
 
@@ -90,7 +92,7 @@ def _hidden(view: RingView) -> Iterator[Span]:
     """Stretches in which calls below Python are made."""
     if any(count.sequence is not None and count.sequence > count.issued for count in view.groups.values()):
         for mark in view.marks:
-            if mark.kind is MarkKind.BACKWARD and mark.thread == 0 and mark.ended_ns is not None:
+            if mark.kind in _WAITS and mark.thread == 0 and mark.ended_ns is not None:
                 yield mark.began_ns, mark.ended_ns
 
 

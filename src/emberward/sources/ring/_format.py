@@ -146,6 +146,7 @@ class MarkKind(StrEnum):
     MAIN_EXITED = "main_exited"
     CHECK = "check"
     SEARCH = "search"
+    BUFFERS = "buffers"
 
 
 MARK_KINDS = tuple(MarkKind)
