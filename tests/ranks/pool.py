@@ -49,6 +49,9 @@ def _serve(rank: int, pipe: Connection) -> None:
             dist.barrier()  # a case may end its group at once, while a peer still connects: "Connection closed by peer"
             case = getattr(importlib.import_module(module), name)
             pipe.send((True, case(rank, world_size, **arguments)))
+            if dist.is_initialized():
+                with contextlib.suppress(RuntimeError):  # a peer that failed has left, and has said so
+                    dist.barrier()  # a peer may still connect a group of its own, and would lose it
         except BaseException:  # noqa: BLE001 (a rank's every failure is the test's to show)
             pipe.send((False, traceback.format_exc()))
         finally:

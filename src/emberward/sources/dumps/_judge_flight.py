@@ -9,7 +9,7 @@ from emberward.sources.dumps._evidence import Death, Evidence
 from emberward.sources.dumps._flight import Call, GroupName
 from emberward.sources.dumps._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.sources.dumps._groups import Groups, GroupView, world_of
-from emberward.sources.dumps._mismatch import MISMATCHES, mismatches, sites_shift
+from emberward.sources.dumps._mismatch import mismatches, sites_shift, tells_why
 from emberward.sources.dumps._order import departures
 from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
 from emberward.sources.dumps._transfers import new_peer_finding, other_tag_finding, unmatched_finding
@@ -18,12 +18,6 @@ from emberward.sources.dumps._waits import STUCK, WAITING, Reading, StackClass
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_oop", "reduce_oop"})
 """Calls with a root: a member may end them while others wait for ever."""
 _UNSURE = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
-
-
-def _is_sure(finding: Finding) -> bool:
-    """Whether a finding tells by what was seen why some stand, not because nothing is known of them."""
-    is_seen = finding.certainty in (Certainty.OBSERVED, Certainty.PROVED) and finding.code != "H109"
-    return is_seen and (bool(finding.culprit_ranks or finding.cycle) or finding.code in MISMATCHES)
 
 
 @dataclass(slots=True)
@@ -77,7 +71,7 @@ class FlightJudge:
                     found.append(self._cycle(root))
         arrived_never = self._hosts(hosts)
         # Who waits in a call that no dump holds waits for somebody: where another one is found, for that one.
-        if any(_is_sure(finding) for finding in (*arrived_never, *found)):
+        if any(tells_why(finding) for finding in (*arrived_never, *found)):
             arrived_never = [finding for finding in arrived_never if finding.code != "H109"]
         return arrived_never + found + self._unknowns(unknown)
 

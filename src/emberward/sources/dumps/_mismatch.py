@@ -76,3 +76,9 @@ def sites_shift(flights: Mapping[int, RankFlight], view: GroupView, rank: int) -
         if len(sites) == 1 and None not in sites and mine is not None and mine not in sites:
             return f"call {seq} of {view.label}: rank {rank} at {mine}, its peers at {next(iter(sites))}"
     return None
+
+
+def tells_why(finding: Finding) -> bool:
+    """Whether a finding tells by what was seen why some stand, not because nothing is known of them."""
+    is_seen = finding.certainty in (Certainty.OBSERVED, Certainty.PROVED) and finding.code != "H109"
+    return is_seen and (bool(finding.culprit_ranks or finding.cycle) or finding.code in MISMATCHES)
