@@ -92,7 +92,22 @@ def is_named(truth: Truth, finding: dict[str, Any]) -> bool:
     return finding["cause"] in truth.causes and has_right_ranks(truth, finding)
 
 
-def judged(truth: Truth, watched: "Watched") -> list[str]:
+@dataclass
+class Watched:
+    """What a run said, when, and how it ended. `froze_unix`: when the program said that its fault begins."""
+
+    said: list[tuple[float, dict[str, Any]]]
+    froze_unix: float | None = None
+    exit_code: int | None = None
+
+
+def named_in(truth: Truth, watched: Watched) -> list[tuple[float, dict[str, Any]]]:
+    """When cause and ranks were said rightly; what was said before the fault is about something else."""
+    since = watched.froze_unix or 0.0
+    return [(at, finding) for at, finding in watched.said if at >= since and is_named(truth, finding)]
+
+
+def judged(truth: Truth, watched: Watched) -> list[str]:
     """What is wrong with what was said; empty when all is right."""
     findings, code = [finding for _, finding in watched.said], watched.exit_code
     errors = [finding for finding in findings if finding["severity"] == "error"]
@@ -109,21 +124,6 @@ def judged(truth: Truth, watched: "Watched") -> list[str]:
     if any(error not in named for error in errors):
         wrong.append("another error")
     return wrong
-
-
-@dataclass
-class Watched:
-    """What a run said, when, and how it ended. `froze_unix`: when the program said that its fault begins."""
-
-    said: list[tuple[float, dict[str, Any]]]
-    froze_unix: float | None = None
-    exit_code: int | None = None
-
-
-def named_in(truth: Truth, watched: Watched) -> list[tuple[float, dict[str, Any]]]:
-    """When cause and ranks were said rightly; what was said before the fault is about something else."""
-    since = watched.froze_unix or 0.0
-    return [(at, finding) for at, finding in watched.said if at >= since and is_named(truth, finding)]
 
 
 def watch(program: Path, truth: Truth, scratch: Path) -> Watched:

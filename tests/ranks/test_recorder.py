@@ -137,6 +137,7 @@ def test_steps_and_phases_are_found(two):
         MarkKind.SETUP: 1,
         MarkKind.DATA: 4,
         MarkKind.DATA_END: 1,
+        MarkKind.BUFFERS: 3,
         MarkKind.BACKWARD: 3,
         MarkKind.OPTIMIZER: 3,
         MarkKind.STEP: 3,

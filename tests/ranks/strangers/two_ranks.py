@@ -19,7 +19,7 @@ FOREVER = re.compile(r"(a+)+$")
 
 
 def train(rank):
-    model = DistributedDataParallel(nn.Linear(4, 2))
+    model = DistributedDataParallel(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for (batch,) in DataLoader(TensorDataset(torch.randn(6, 4)), batch_size=2, num_workers=1):
         model(batch).sum().backward()

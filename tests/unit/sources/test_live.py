@@ -373,8 +373,3 @@ def test_the_threads_that_keep_a_process_are_those_that_are_no_daemons():
         done.set()
         for thread in threads:
             thread.join()
-
-
-def test_ddps_broadcast_of_buffers_is_one_of_the_marked_parts():
-    """By torch's own name: the ranks' test of slow steps under DDP would not tell why it fails."""
-    assert callable(torch.nn.parallel.DistributedDataParallel._sync_buffers)

@@ -14,6 +14,7 @@ from emberward.sources.dumps._frames import ProcessStacks
 from emberward.sources.dumps._judge_flight import FlightJudge
 from emberward.sources.dumps._judge_stacks import judge_stacks
 from emberward.sources.dumps._judge_words import judge_deaths, judge_logs, judge_ras, rank_evidence
+from emberward.sources.dumps._mismatch import MISMATCHES
 from emberward.sources.dumps._refine import frames_by_rank, refine
 from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text, verb
 from emberward.sources.dumps._shift import shift_findings
@@ -23,7 +24,7 @@ from emberward.sources.dumps._waits import HELPERS, LineOf, Reading, StackClass,
 Read = Callable[[ProcessStacks, LineOf], Reading]
 """Says what a process does."""
 
-_DIFFER = frozenset({"H150", "M101", "M102", "M103"})
+_DIFFER = MISMATCHES | {"H150"}
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
 
 
@@ -196,7 +197,7 @@ def _agree(findings: list[Finding], by_rank: dict[int, Reading]) -> list[Finding
             reading = by_rank.get(finding.culprit_ranks[0])
             if reading is not None and reading.cause is not Cause.UNKNOWN:
                 finding = replace(finding, cause=reading.cause, site=finding.site or reading.site)
-        if finding.site is None and finding.culprit_ranks and finding.code in ("H104", "M101", "M102", "M103"):
+        if finding.site is None and finding.culprit_ranks and finding.code in MISMATCHES | {"H104"}:
             # Torch's recorder may keep no lines: the stack of that rank tells where it is.
             reading = by_rank.get(finding.culprit_ranks[0])
             finding = replace(finding, site=None if reading is None else reading.site)

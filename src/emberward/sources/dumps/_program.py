@@ -84,12 +84,20 @@ def _gives_up(handler: ast.ExceptHandler) -> bool:
     for node in ast.walk(handler):
         if isinstance(node, ast.Raise):
             return True
-        if isinstance(node, ast.Call):
-            called = node.func
-            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-            if name in ("exit", "_exit", "abort", "kill"):
-                return True
+        if isinstance(node, ast.Call) and _called_name(node) in ("exit", "_exit", "abort", "kill"):
+            return True
     return False
+
+
+def _called_name(call: ast.Call) -> str:
+    """The name of what is called, without that of what it belongs to; empty for what has none."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _function_around(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The innermost function in which a line lies; None for a line of the module."""
+    around = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and _covers(n, line))
+    return max(around, key=lambda f: f.lineno, default=None)
 
 
 def swallowing_handler(text: str, line: int) -> int | None:
@@ -151,11 +159,8 @@ def line_of_call(text: str, *, called: str, beside: int) -> int | None:
     tree = _tree(text)
     if tree is None:
         return None
-    around = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and _covers(n, beside)]
-    home: ast.AST = max(around, key=lambda f: f.lineno, default=tree)
-    calls = [n for n in ast.walk(home) if isinstance(n, ast.Call)]
-    names = [(n.lineno, n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")) for n in calls]
-    return min((line for line, name in names if name == called and line != beside), default=None)
+    calls = [n for n in ast.walk(_function_around(tree, beside) or tree) if isinstance(n, ast.Call)]
+    return min((n.lineno for n in calls if _called_name(n) == called and n.lineno != beside), default=None)
 
 
 def callers_in_common(
@@ -163,7 +168,7 @@ def callers_in_common(
 ) -> tuple[Frame, Frame] | None:
     """The lines of one function from which two places of a file are reached; for recorders that keep one frame.
 
-    By the text: as long as each function is called at one line alone. None when the two are in one function.
+    By the text: as long as each function is called at one line alone. None when no function has both, or at one line.
     """
     left, right = (next((f for f in stack if not f.is_library), None) for stack in (ours, theirs))
     if left is None or right is None or left.file != right.file:
@@ -181,23 +186,16 @@ def callers_in_common(
 
 def _callers(tree: ast.Module, frame: Frame) -> dict[str, int]:
     """The function of a frame and those that call it, from within outwards, each with the line at which it is."""
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
-    line, found = frame.line or 0, dict[str, int]()
-    while True:
-        around = max((f for f in functions if _covers(f, line)), key=lambda f: f.lineno, default=None)
+    lines, found = {frame.line or 0}, dict[str, int]()
+    while len(lines) == 1:
+        (line,) = lines
+        around = _function_around(tree, line)
         name = "<module>" if around is None else around.name
         if name in found:
             break
         found[name] = line
-        lines = {
-            call.lineno
-            for call in calls
-            if (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")) == name
-        }
-        if len(lines) != 1:
-            break
-        (line,) = lines
+        lines = {call.lineno for call in calls if _called_name(call) == name}
     return found
 
 
@@ -280,8 +278,7 @@ def _loop_below(frames: tuple[Frame, ...], inside: Frame, line_of: LineOf, *, in
         tree = None if text is None else _tree(text)
         if tree is None:
             continue
-        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and _covers(n, frame.line)]
-        home = max(functions, key=lambda f: f.lineno, default=None)
+        home = _function_around(tree, frame.line)
         loops = [] if home is None else [x for x in _loops_around(tree, frame.line) if _covers(home, x.lineno)]
         if any(not in_step or frame is not users[0] or _makes_steps(loop) for loop in loops):
             return frame

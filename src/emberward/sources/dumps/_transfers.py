@@ -68,12 +68,11 @@ def _is_left_out(graph: WaitGraph, rank: int, call: Call, peer: int) -> bool:
     usual = _count(graph.flights[rank], call, is_send=call.is_send, site=call.site)
     answered = _count(graph.flights[peer], theirs, is_send=not call.is_send)
     is_left_out = usual > MIN_ROUNDS and MIN_ROUNDS <= answered < made
-    return is_left_out and not _is_one_more(graph, rank, call, peer, theirs)
+    return is_left_out and not _is_one_more(*_rounds(graph, rank, call, peer, theirs))
 
 
-def _is_one_more(graph: WaitGraph, rank: int, call: Call, peer: int, theirs: Call) -> bool:
+def _is_one_more(ours: Sequence[int], answers: Sequence[int]) -> bool:
     """Whether the rank makes more such calls in this round than ever, while the peer made as many as always."""
-    ours, answers = _rounds(graph, rank, call, peer, theirs)
     return bool(ours) and ours[-1] > max(ours[:-1]) and answers[-1] in answers[:-1]
 
 
@@ -120,7 +119,7 @@ def _out_of_round(graph: WaitGraph, root: Root) -> Transfer | None:
             if not ours:
                 continue
             is_left_out = answers[-1] < min(answers[:-1][-MIN_ROUNDS:]) and ours[-1] in ours[:-1]
-            if is_left_out or _is_one_more(graph, rank, call, peer, theirs):
+            if is_left_out or _is_one_more(ours, answers):
                 found.append(Transfer(rank=rank, call=call, peer=peer, is_left_out=is_left_out))
     return found[0] if len(found) == 1 else None
 
@@ -131,7 +130,7 @@ def new_peer_finding(graph: WaitGraph, root: Root, evidence: Sequence[str], site
     if len(odd) != 1:
         return None
     ((rank, call),) = odd
-    text = call_text(call, graph.groups.of(graph.flights[rank].groups[call.group])).partition(" at ")[0]
+    text = _text(graph, rank, call)
     waiting = sorted({*root.ranks, *root.victims} - {rank})
     site = sites.get(rank) or call.site
     return hang_finding(
@@ -149,6 +148,11 @@ def new_peer_finding(graph: WaitGraph, root: Root, evidence: Sequence[str], site
     )
 
 
+def _text(graph: WaitGraph, rank: int, call: Call) -> str:
+    """The call of a rank in words, without its line."""
+    return call_text(call, graph.groups.of(graph.flights[rank].groups[call.group])).partition(" at ")[0]
+
+
 def _with_new_peer(flight: RankFlight) -> Call | None:
     """An open transfer with a peer that none before it had, of a rank that had enough with others."""
     counts: Counter[tuple[GroupName, int | None]] = Counter()
@@ -162,11 +166,12 @@ def _with_new_peer(flight: RankFlight) -> Call | None:
 
 def unmatched_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> Finding | None:
     """A finding for the one transfer of a cycle that its peer, which is in a collective, does not answer."""
-    transfer = lone_transfer(graph, root) or _out_of_round(graph, root)
+    lone = lone_transfer(graph, root)
+    transfer = lone or _out_of_round(graph, root)
     if transfer is None:
         return None
     rank, peer, call = transfer.rank, transfer.peer, transfer.call
-    text = call_text(call, graph.groups.of(graph.flights[rank].groups[call.group])).partition(" at ")[0]
+    text = _text(graph, rank, call)
     culprit = peer if transfer.is_left_out else rank
     waiting = sorted((set(root.ranks) | set(root.victims)) - {culprit})
     head = graph.flights[peer].head
@@ -174,7 +179,7 @@ def unmatched_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> 
     what = (
         f"rank {peer} did in each round before, and is at {site}"
         if transfer.is_left_out
-        else f"{waits(waiting)} for it in a collective"
+        else f"{waits(waiting)} for it{' in a collective' if lone is not None else ''}"
     )
     return hang_finding(
         "H109",

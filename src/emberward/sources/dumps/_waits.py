@@ -190,9 +190,14 @@ def _library_part(frames: tuple[Frame, ...]) -> list[Frame]:
     return part
 
 
+def _is_call(frame: Frame) -> bool:
+    """Whether a frame is one of torch's functions that call other ranks."""
+    return frame.file.endswith(_C10D) and frame.function not in _PASSED_OVER
+
+
 def _c10d_class(frames: list[Frame]) -> StackClass | None:
     for frame in frames:
-        if frame.file.endswith(_C10D) and frame.function not in _PASSED_OVER:
+        if _is_call(frame):
             if frame.function in _P2P_FUNCTIONS:
                 return StackClass.P2P
             return StackClass.STORE_WAIT if frame.function in _STORE_FUNCTIONS else StackClass.COLLECTIVE
@@ -205,7 +210,7 @@ def _c10d_class(frames: list[Frame]) -> StackClass | None:
 
 def makes_call(frames: tuple[Frame, ...]) -> bool:
     """Whether a stack is inside one of torch's calls between ranks, not only in a part of torch that makes some."""
-    return any(frame.file.endswith(_C10D) and frame.function not in _PASSED_OVER for frame in _library_part(frames))
+    return any(map(_is_call, _library_part(frames)))
 
 
 def _library_class(frames: list[Frame]) -> StackClass | None:
