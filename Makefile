@@ -4,7 +4,9 @@
 #   make train RANKS=2               the same on 2 ranks (or 1), for small machines
 #   make train ARGS="steps=50"       any recipe key, or another recipe: RECIPE=my_recipe.py
 #   make train FRESH=1 | RESUME=1    a new run, or the last one; without either, an unfinished equal run is resumed
-#   make test  [ARGS="-k layout"]    every test that needs no root and no other programs
+#   make test  [ARGS="-k layout"]    every room and every mechanism once, in minutes
+#   make test-all                    every test that needs no root and no other programs
+#   make test-places                 a few tests in a clone named as ours, in a path with a space, and from a wheel
 #   make test-cluster                the tests under a real SLURM; installs it from Debian's packages, so it needs root
 #   make check                       lint, format, types, import floors
 #   make campaign                    slow: replays by the thousand and benchmarks, into docs/measured
@@ -22,13 +24,23 @@ VENV := .venv
 SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
     $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
 
-.PHONY: train test test-cluster check campaign setup setup-train clean
+.PHONY: train test test-all test-rest test-places test-cluster check campaign setup setup-train clean
 
 train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
 
 test: setup
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py $(ARGS)
+
+test-all: setup
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py --all
+
+# What `make test-all` has and `make test` has not: .ci/run calls one after the other.
+test-rest: setup
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py --rest
+
+test-places: setup
+	@$(VENV)/bin/python tools/run_in_places.py $(ARGS)
 
 test-cluster: setup
 	@$(PYTHON) tools/setup_cluster.py
@@ -40,31 +52,35 @@ check: setup
 	$(VENV)/bin/mypy src/emberward tools
 	$(VENV)/bin/lint-imports
 
-# Slow: thousands of replays, and every benchmark, side by side with its peer. Each writes its docs/measured/*.json.
+# Slow: thousands of replays, and every benchmark, side by side with its peer, each a new round of its docs/measured/*.json.
 campaign: setup
-	$(VENV)/bin/python tools/campaign_replay.py 0 3000
-	$(VENV)/bin/python tools/campaign_resume.py
-	$(VENV)/bin/python tools/campaign_probe.py
-	$(VENV)/bin/python benchmarks/checkpoint_async.py --output docs/measured/checkpoint_async.json
-	$(VENV)/bin/python benchmarks/checkpoint_async.py --ranks 2 --output docs/measured/checkpoint_async_2.json
-	$(VENV)/bin/python benchmarks/checkpoint_speed.py --output docs/measured/checkpoint_speed.json
-	$(VENV)/bin/python tools/campaign_saves.py --output docs/measured/saves.json
-	$(VENV)/bin/python benchmarks/match_scale.py
-	$(VENV)/bin/python benchmarks/match_vs_torch.py --output docs/measured/match_vs_torch.json
-	$(VENV)/bin/python benchmarks/engine_overhead.py --output docs/measured/engine_overhead.json
-	$(VENV)/bin/python benchmarks/predictions.py
-	$(VENV)/bin/python benchmarks/certificate_overhead.py --output docs/measured/certificate_overhead.json
-	$(VENV)/bin/python tools/campaign_hangs.py
-	$(VENV)/bin/python tools/campaign_strangers.py
-	$(VENV)/bin/python tools/campaign_supervise.py --output docs/measured/supervise.json
-	$(VENV)/bin/python benchmarks/run_overhead.py --output docs/measured/run_overhead.json
-	$(VENV)/bin/python tools/campaign_explain.py
-	$(VENV)/bin/python benchmarks/explain_scale.py --out docs/measured/explain_scale.json
-	$(VENV)/bin/python tools/campaign_drift.py
-	$(VENV)/bin/python tools/campaign_deepspeed.py
-	$(VENV)/bin/python tools/campaign_convert.py
-	$(VENV)/bin/python benchmarks/reshape.py
-	$(VENV)/bin/python benchmarks/drift_cost.py --output docs/measured/drift_cost.json
+	$(VENV)/bin/python tools/campaign_replay.py 0 3000 --fresh
+	$(VENV)/bin/python tools/campaign_resume.py --fresh
+	$(VENV)/bin/python tools/campaign_probe.py --fresh
+	$(VENV)/bin/python benchmarks/checkpoint_async.py --fresh
+	$(VENV)/bin/python benchmarks/checkpoint_async.py --ranks 2 --fresh
+	$(VENV)/bin/python benchmarks/checkpoint_speed.py --fresh
+	$(VENV)/bin/python tools/campaign_saves.py --fresh
+	$(VENV)/bin/python benchmarks/match_scale.py --fresh
+	$(VENV)/bin/python benchmarks/match_vs_torch.py --fresh
+	$(VENV)/bin/python benchmarks/engine_overhead.py --fresh
+	$(VENV)/bin/python benchmarks/predictions.py --fresh
+	$(VENV)/bin/python benchmarks/schedules.py --fresh
+	$(VENV)/bin/python benchmarks/certificate_overhead.py --fresh
+	$(VENV)/bin/python tools/campaign_hangs.py --fresh
+	$(VENV)/bin/python tools/campaign_held_out.py --fresh
+	$(VENV)/bin/python tools/campaign_supervise.py --fresh
+	$(VENV)/bin/python tools/campaign_pauses.py --fresh
+	$(VENV)/bin/python benchmarks/run_overhead.py --fresh
+	$(VENV)/bin/python tools/campaign_kills.py --fresh
+	$(VENV)/bin/python tools/campaign_explain.py --fresh
+	$(VENV)/bin/python benchmarks/explain_scale.py --fresh
+	$(VENV)/bin/python tools/campaign_drift.py --fresh
+	$(VENV)/bin/python tools/campaign_deepspeed.py --fresh
+	$(VENV)/bin/python tools/campaign_convert.py --fresh
+	$(VENV)/bin/python benchmarks/reshape.py --fresh
+	$(VENV)/bin/python benchmarks/drift_cost.py --fresh
+	$(VENV)/bin/python tools/measured.py
 
 setup-train:
 	$(SETUP) --extras train

@@ -1,6 +1,6 @@
 """What it costs a rank to hold each call to the certificate: per call, and as a share of a step.
 
-    python benchmarks/certificate_overhead.py [--steps 40] [--output docs/measured/certificate_overhead.json]
+    python benchmarks/certificate_overhead.py [--steps 40]
 
 Per call: all-reduces on a group without peers, with and without the watch, in processor time, the least of several
 rounds; so too in a process with a recorder, whose wrapper asks the watch. A step: bloom_tiny on 2 ranks (dp 2) over
@@ -12,7 +12,6 @@ import argparse
 import functools
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -39,6 +38,10 @@ from emberward.sources.fake_world import fake_world
 from emberward.sources.recorder import Recorder
 from emberward.sources.ring import RingWriter, identity_here
 from emberward.sources.watch import CallWatch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results, add_options
 
 RANKS, WARM_UP = 2, 4
 NUM_CALLS, NUM_ROUNDS = 10_000, 9
@@ -133,7 +136,7 @@ def step_ratio(steps: int, certificate: Certificate) -> dict[str, Any] | None:
     engine, num_mb = Engine(recipe, world), resolved.batch.accumulation_at(0)
     size, length = recipe.batch.micro_batch or 1, recipe.model.seq_len
     tokens = torch.zeros((size, length), dtype=torch.int64)
-    batches = [MicroBatch(tokens=tokens, labels=tokens, weights=torch.ones((size, length)))] * num_mb
+    batches = [MicroBatch(inputs=tokens, labels=tokens, weights=torch.ones((size, length)))] * num_mb
     wall: dict[bool, list[float]] = {True: [], False: []}
     processor: dict[bool, list[float]] = {True: [], False: []}
     num_calls = 0
@@ -169,7 +172,7 @@ def main() -> None:
     """Proves the recipe and starts the ranks, or is one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--output", type=Path)
+    add_options(parser)
     parser.add_argument("--certificate", type=Path, help="of a rank: made by the parent")
     options = parser.parse_args()
     if "RANK" in os.environ:
@@ -192,21 +195,17 @@ def main() -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         subprocess.run([*command, *rendezvous, *program], env=environment, check=True)
         step = json.loads(path.with_name("figures.json").read_text(encoding="utf-8"))
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    figures = {
-        "call": per_call(),
-        "step": step,
-        "certificate_bytes": size,
-        "proof_s": proved_s,
-        "load_average": os.getloadavg()[0],
-        "machine": platform.machine(),
-        "torch": torch.__version__,
-        "commit": commit or None,
-    }
-    text = json.dumps(figures, indent=2)
-    sys.stdout.write(text + "\n")
-    if options.output is not None:
-        options.output.write_text(text + "\n", encoding="utf-8")
+    figures = {"call": per_call(), "step": step, "certificate_bytes": size, "proof_s": proved_s}
+    results = Results(
+        "certificate_overhead",
+        what="what comparing each call with the certificate costs: a call, a step, the file, the proof",
+        measures=["src/emberward/sources", "src/emberward/events"],
+        settings={"steps": options.steps},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    results.add("all", figures)
+    results.summarise(figures)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Saves beside the training, against saves in the foreground, torch's DCP, its async_save, and torch.save.
 
     OMP_NUM_THREADS=1 python benchmarks/checkpoint_async.py [--ranks 1] [--megabytes 250] [--rounds 4] [--folder DIR]
-        [--output docs/measured/checkpoint_async.json]
 
 Each rank is a process with one thread of torch; it trains a small stack of matrices, agrees with the others in each
 step (gloo), and owns `megabytes` of weights and moments. In every round all ways take turns, forwards and then
@@ -14,10 +13,8 @@ writer until it is done. Every file is fsynced in all ways. Loads come from the 
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,6 +33,10 @@ import torch.multiprocessing as mp
 from emberward.checkpoint import BackgroundSaves, Keep, Shard, alone, latest, load, save
 from emberward.rank._lane import SaveLane
 from emberward.recipe import ReadBack
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results, add_options
 
 HIDDEN, BATCH = 1024, 32
 QUIET_STEPS = 8
@@ -354,7 +355,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=250, help="of each rank")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--output", type=Path, default=None)
+    add_options(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         mp.spawn(run_rank, args=(options, Path(name)), nprocs=options.ranks)
@@ -362,27 +363,25 @@ def main() -> None:
             json.loads((Path(name) / f"rank{rank}.json").read_text(encoding="utf-8")) for rank in range(options.ranks)
         ]
     rows, num_bytes = slowest(found), found[0]["state_bytes"]
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     result = {
-        "what": "one thread of torch a rank; medians over rounds in which all ways take turns; of ranks, the slowest",
-        "ranks": options.ranks,
         "state_bytes": num_bytes,
         "staged_bytes": num_bytes,
         "writer_bytes": max(each["writer_bytes"] for each in found),
-        "rounds": options.rounds,
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "load_average": os.getloadavg(),
-        "torch": torch.__version__,
-        "commit": commit,
         "saves": {way: summary(of_way, num_bytes) for way, of_way in rows.items()},
         "load_MB_per_s": {way: num_bytes / statistics.median(s[1:]) / 1e6 for way, s in found[0]["loads"].items()},
         "ratios": ratios(rows),
     }
-    text = json.dumps(result, indent=2) + "\n"
-    sys.stdout.write(text)
-    if options.output is not None:
-        options.output.write_text(text, encoding="utf-8")
+    results = Results(
+        "checkpoint_async" if options.ranks == 1 else f"checkpoint_async_{options.ranks}",
+        what="saves beside the training: one thread of torch a rank; medians over rounds in which all ways take turns; "
+        "of ranks, the slowest",
+        measures=["src/emberward/checkpoint", "src/emberward/rank/_saves.py"],
+        settings={"ranks": options.ranks, "megabytes": options.megabytes, "rounds": options.rounds},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    results.add("all", result)
+    results.summarise({"ratios": result["ratios"]})
 
 
 if __name__ == "__main__":

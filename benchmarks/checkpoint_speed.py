@@ -1,7 +1,6 @@
 """Save and load of one rank's tensors against torch.save and DCP, side by side; what proof costs, and what the disk.
 
     OMP_NUM_THREADS=1 python benchmarks/checkpoint_speed.py [--megabytes 250] [--folder DIR]
-        [--output docs/measured/checkpoint_speed.json]
 
 Each line is the best and the median of 5 rounds that take turns, in MB/s of tensor data, and the median of processor
 seconds a GB. Loads read from the page cache: they compare the programs, not the disk. torch.save does not fsync by
@@ -11,12 +10,10 @@ past it: `fsync` is in the writes; what is read back is first dropped from the c
 
 import argparse
 import hashlib
-import json
 import mmap
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,6 +28,10 @@ import torch.distributed.checkpoint as dcp
 from emberward.checkpoint import Shard, alone, digest_of, load, save, verify
 from emberward.checkpoint._storage import ALIGN_BYTES, Disk, write_all
 from emberward.recipe import ReadBack
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results, add_options
 
 NUM_ROUNDS = 5
 HIDDEN = 1024
@@ -157,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=250)
     parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--output", type=Path, default=None)
+    add_options(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     shards = make_shards(options.megabytes * 1_000_000)
@@ -178,19 +179,17 @@ def main() -> None:
         cpu = statistics.median(cpus) / num_bytes * 1e9
         figures[way] = {"best_MB_per_s": best, "median_MB_per_s": middle, "cpu_s_per_GB": cpu}
         sys.stdout.write(f"{way:40} best {best:6.0f} MB/s   median {middle:6.0f} MB/s   {cpu:5.2f} s a GB\n")
-    if options.output is not None:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
-        result = {
-            "what": "one rank's tensors, one thread of torch; rounds in which all ways take turns",
-            "state_bytes": sum(shard.tensor.nbytes for shard in shards),
-            "rounds": NUM_ROUNDS,
-            "cores": os.cpu_count(),
-            "load_average": os.getloadavg(),
-            "torch": torch.__version__,
-            "commit": commit.strip(),
-            "figures": figures,
-        }
-        options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    results = Results(
+        "checkpoint_speed",
+        what="one rank's tensors, one thread of torch; rounds in which all ways take turns",
+        measures=["src/emberward/checkpoint"],
+        settings={"megabytes": options.megabytes, "rounds": NUM_ROUNDS},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    for way, found in figures.items():
+        results.add(way, found)
+    results.summarise({"state_bytes": sum(shard.tensor.nbytes for shard in shards), "figures": figures})
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ Runs under torchrun in an environment of its own that has DeepSpeed; Emberward i
     deepspeed_program.py lay   FOLDER                  writes random numbers as ZeRO 1 would (no ranks)
     deepspeed_program.py load  STAGE FOLDER TAG OUT    loads a universal checkpoint, writes what it holds, trains 4
     deepspeed_program.py own   STAGE FOLDER TAG OUT PP the same with files of the stage's own form
+
+With PROGRAM_EXTRAS=1 the model computes in bf16 and has what no optimizer holds: frozen parameters, buffers and a
+tied head. `make` writes what the engine holds to expected_RANK.pt.
 """
 
 import json
@@ -17,7 +20,7 @@ from pathlib import Path
 import deepspeed
 import torch
 import torch.distributed as dist
-from deepspeed.pipe import LayerSpec, PipelineModule
+from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
 from deepspeed.runtime.zero.config import ZeroStageEnum
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 from deepspeed.utils.tensor_fragment import fragment_address
@@ -27,6 +30,8 @@ WIDTH = int(os.environ.get("PROGRAM_WIDTH", "64"))
 LAYERS = int(os.environ.get("PROGRAM_LAYERS", "4"))
 VOCAB = int(os.environ.get("PROGRAM_VOCAB", "512"))
 LENGTH = 32
+EXTRAS = os.environ.get("PROGRAM_EXTRAS") == "1"
+"""Whether the model has frozen parameters, buffers and a tied head, and computes in bf16."""
 
 
 class Embed(nn.Module):
@@ -35,6 +40,10 @@ class Embed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tok, self.pos = nn.Embedding(VOCAB, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        if EXTRAS:
+            self.pos.weight.requires_grad_(False)
+            self.register_buffer("seen", torch.tensor([3, 1, 4]))
+            self.register_buffer("not_saved", torch.ones(2), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.tok(tokens) + self.pos(torch.arange(tokens.shape[1]))
@@ -48,6 +57,10 @@ class Block(nn.Module):
         self.ln1, self.ln2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.qkv, self.proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
         self.fc1, self.fc2 = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        if EXTRAS:  # 5 elements: no number of ranks but 1 and 5 divides them
+            self.gate = nn.Parameter(torch.rand(5), requires_grad=False)
+            self.fc1.weight.requires_grad_(False)
+            self.register_buffer("average", torch.rand(3, 2))
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(self.ln1(x)).chunk(3, dim=-1)
@@ -77,8 +90,18 @@ def batch_of(step: int, size: int) -> tuple[Tensor, Tensor]:
     return tokens, tokens.roll(-1, dims=1)
 
 
-def layers() -> list[LayerSpec]:
-    return [LayerSpec(Embed), *[LayerSpec(Block) for _ in range(LAYERS)], LayerSpec(Head)]
+def logits_of(embed: Embed, x: Tensor) -> Tensor:
+    """The tied head of a pipeline."""
+    return nn.functional.linear(x, embed.tok.weight)
+
+
+def layers(*, is_pipeline: bool = False) -> list[LayerSpec]:
+    blocks = [LayerSpec(Block) for _ in range(LAYERS)]
+    if EXTRAS and is_pipeline:
+        tie = {"tied_weight_attr": "tok.weight"}
+        head = TiedLayerSpec("embed", Embed, forward_fn=logits_of, **tie)
+        return [TiedLayerSpec("embed", Embed, **tie), *blocks, head]
+    return [LayerSpec(Embed), *blocks, LayerSpec(Head)]
 
 
 def config_of(stage: int, *, is_universal: bool) -> dict:
@@ -88,7 +111,7 @@ def config_of(stage: int, *, is_universal: bool) -> dict:
         "steps_per_print": 10**9,
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},
         "zero_optimization": {"stage": stage},
-        "bf16": {"enabled": False},
+        "bf16": {"enabled": EXTRAS},
         "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}},
         **({"checkpoint": {"load_universal": True}} if is_universal else {}),
     }
@@ -97,9 +120,12 @@ def config_of(stage: int, *, is_universal: bool) -> dict:
 def engine_of(stage: int, *, pp: int, is_universal: bool) -> object:
     torch.manual_seed(7)
     if pp > 1:
-        model = PipelineModule(layers=layers(), num_stages=pp, loss_fn=loss_of, partition_method="uniform")
+        specs = layers(is_pipeline=True)
+        model = PipelineModule(layers=specs, num_stages=pp, loss_fn=loss_of, partition_method="uniform")
     else:
         model = nn.Sequential(*[spec.build() for spec in layers()])
+        if EXTRAS:
+            model[-1].head.weight = model[0].tok.weight
     return deepspeed.initialize(model=model, config=config_of(stage, is_universal=is_universal))[0]
 
 
@@ -118,9 +144,14 @@ def train(engine: object, steps: range, *, pp: int) -> list[float]:
 
 
 def state_of(engine: object) -> dict[str, Tensor]:
-    """Every weight and moment in full; all ranks must call."""
-    state = {}
+    """Every weight, moment and buffer in full; all ranks must call."""
+    buffers = {name: buffer for name, buffer in engine.module.named_buffers() if "not_saved" not in name}
+    state = {f"model/{name}": buffer.clone() for name, buffer in buffers.items()}
     for name, param in engine.module.named_parameters():
+        if not param.requires_grad:
+            with deepspeed.zero.GatheredParameters([param]):
+                state[f"model/{name}"] = param.detach().clone()
+            continue
         state[f"model/{name}"] = safe_get_full_fp32_param(param).clone()
         for moment in ("exp_avg", "exp_avg_sq"):
             state[f"optim/{moment}/{name}"] = safe_get_full_optimizer_state(param, moment).clone()

@@ -1,6 +1,6 @@
 """What a comparison of all copies costs against a training step, in turns in the same processes.
 
-    python benchmarks/drift_cost.py [--steps 12] [--output docs/measured/drift_cost.json]
+    python benchmarks/drift_cost.py [--steps 12]
 
 Two layouts of the preset bloom_tiny on 4 ranks: all of dp replicated (ZeRO-0: each parameter and moment has copies, the
 worst case) and dp 2 x tp 2 with ZeRO-1 (norms and biases alone have copies, the usual case).
@@ -8,6 +8,7 @@ worst case) and dp 2 x tp 2 with ZeRO-1 (norms and biases alone have copies, the
 
 import argparse
 import statistics
+import sys
 import warnings
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from emberward.data import open_tokenizer
 from emberward.engine import Engine, build_world
 from emberward.rank._drift import ReplicaWatch
 from emberward.recipe import DriftPolicy, load_recipe, mesh_of, resolve
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import add_options
 
 RANKS, WARM_UP = 4, 2
 LAYOUTS = {
@@ -62,7 +67,7 @@ def main() -> None:
     """Starts the ranks, or is one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--output", type=Path)
+    add_options(parser)
     options = parser.parse_args()
     start_ranks(RANKS)
     warnings.simplefilter("ignore")
@@ -72,7 +77,13 @@ def main() -> None:
     rank = dist.get_rank()
     dist.destroy_process_group()
     if rank == 0:
-        publish({"layouts": layouts}, options.output)
+        publish(
+            "drift_cost",
+            {"layouts": layouts},
+            what="what comparing the copies that ranks must hold alike costs a step, by layout",
+            measures=["src/emberward/rank/_drift.py", "src/emberward/health", "src/emberward/engine"],
+            options=options,
+        )
 
 
 if __name__ == "__main__":

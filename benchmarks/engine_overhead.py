@@ -1,6 +1,6 @@
 """Step time of the engine against a hand-written loop of torch's own parts, same model, layout and batch.
 
-    python benchmarks/engine_overhead.py [--steps 20] [--output docs/measured/engine_overhead.json]
+    python benchmarks/engine_overhead.py [--steps 20]
 
 Both run in the same processes and take turns step by step, so that the machine's noise falls on both. The hand-written
 loop is what one would write today: DTensor tensor parallelism with sequence parallelism by `parallelize_module`,
@@ -11,12 +11,15 @@ import argparse
 import functools
 import math
 import statistics
+import sys
 import warnings
+from collections import OrderedDict
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from steps import batches_of, publish, start_ranks, timed
+from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -29,23 +32,90 @@ from torch.distributed.tensor.parallel import (
 )
 
 from emberward.data import open_tokenizer
-from emberward.engine import Engine, MicroBatch, World, build_world, shape_of
-from emberward.engine._bloom import BloomStage
+from emberward.engine import Engine, MicroBatch, World, build_world
+from emberward.families import ModelConfig
+from emberward.families.bloom.modules import alibi_slopes
 from emberward.layout import Axis
 from emberward.recipe import Recipe, layers_of_stages, load_recipe, mesh_of, resolve
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import add_options
 
 RANKS, WARM_UP = 8, 3
 
 
-def hand_stage(recipe: Recipe, world: World) -> BloomStage:
+class HandAttention(nn.Module):
+    """BLOOM's attention of plain linear layers; `first_head` is where this rank's heads begin."""
+
+    def __init__(self, config: ModelConfig, first_head: int, num_heads: int) -> None:
+        super().__init__()
+        self.head_size = config.hidden // config.num_heads
+        self.qkv, self.out = nn.Linear(config.hidden, 3 * config.hidden), nn.Linear(config.hidden, config.hidden)
+        steps = torch.arange(config.seq_len, dtype=torch.float32)
+        slopes = torch.tensor(alibi_slopes(config.num_heads)[first_head : first_head + num_heads])
+        bias = slopes.view(1, -1, 1, 1) * (steps - steps[:, None])
+        self.bias = bias.masked_fill(steps[:, None] < steps, float("-inf"))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The attention's contribution to the residual stream."""
+        mixed = self.qkv(x)
+        batch, length, width = mixed.shape
+        q, k, v = mixed.view(batch, length, -1, 3, self.head_size).permute(3, 0, 2, 1, 4).unbind(0)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=self.bias)
+        return self.out(y.transpose(1, 2).reshape(batch, length, width // 3))
+
+
+class HandBlock(nn.Module):
+    """A decoder layer of plain torch."""
+
+    def __init__(self, config: ModelConfig, first_head: int, num_heads: int) -> None:
+        super().__init__()
+        ffn = config.ffn_hidden or 4 * config.hidden
+        self.attention_norm, self.mlp_norm = nn.LayerNorm(config.hidden), nn.LayerNorm(config.hidden)
+        self.attention = HandAttention(config, first_head, num_heads)
+        self.mlp = nn.Sequential(
+            OrderedDict(up=nn.Linear(config.hidden, ffn), gelu=nn.GELU("tanh"), down=nn.Linear(ffn, config.hidden))
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The residual stream after this layer."""
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class HandStage(nn.Module):
+    """A stage of plain torch."""
+
+    def __init__(self, recipe: Recipe, world: World) -> None:
+        super().__init__()
+        config, layers, index = recipe.model, layers_of_stages(recipe), world.at(Axis.PP)
+        self.is_first, self.is_last = index == 0, index == len(layers) - 1
+        num_heads = config.num_heads // world.size(Axis.TP)
+        first_head = world.at(Axis.TP) * num_heads
+        if self.is_first:
+            self.embed = nn.Embedding(config.vocab_size or 0, config.hidden)
+            self.embed_norm = nn.LayerNorm(config.hidden)
+        self.blocks = nn.ModuleList(HandBlock(config, first_head, num_heads) for _ in layers[index])
+        if self.is_last:
+            self.final_norm = nn.LayerNorm(config.hidden)
+            self.head = nn.Linear(config.hidden, config.vocab_size or 0, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Token ids on the first stage, else the residual stream; gives logits on the last."""
+        if self.is_first:
+            x = self.embed_norm(self.embed(x))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.final_norm(x)) if self.is_last else x
+
+
+def hand_stage(recipe: Recipe, world: World) -> HandStage:
     """This rank's stage, parallel by torch's own means."""
-    shape, layers = shape_of(recipe), layers_of_stages(recipe)
-    index = world.at(Axis.PP)
-    stage = BloomStage(shape, layers[index], is_first=index == 0, is_last=index == len(layers) - 1)
-    tp, size = world.device_mesh["tp"], world.size(Axis.TP)
+    stage = HandStage(recipe, world)
+    tp = world.device_mesh["tp"]
     to_whole = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
-    for block in stage.blocks.values():
-        block.attention.first_head = world.at(Axis.TP) * (shape.num_heads // size)
+    for block in stage.blocks:
         plan = {
             "attention_norm": SequenceParallel(use_local_output=True),
             "attention": to_whole,
@@ -63,17 +133,15 @@ def hand_stage(recipe: Recipe, world: World) -> BloomStage:
         outer["embed_norm"] = SequenceParallel(use_local_output=True)
     if stage.is_last:
         outer["final_norm"] = SequenceParallel(use_local_output=True)
-        head = torch.nn.Linear(shape.hidden, shape.vocab_size, bias=False)
-        stage.head = head
         outer["head"] = ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())
     parallelize_module(stage, tp, outer)
     with torch.no_grad():
         for name, param in stage.named_parameters():
             param.fill_(1.0 if name.endswith("norm.weight") else 0.0)
             if param.dim() > 1:
-                torch.nn.init.normal_(param, std=shape.init_std)
+                torch.nn.init.normal_(param, std=recipe.model.init_std)
     mesh = world.device_mesh["dp_shard"]
-    for block in stage.blocks.values():
+    for block in stage.blocks:
         fully_shard(block, mesh=mesh, reshard_after_forward=False)
     fully_shard(stage, mesh=mesh, reshard_after_forward=False)
     return stage
@@ -97,7 +165,7 @@ class HandLoop:
 
     def step(self, batches: list[MicroBatch]) -> None:
         """One step over the micro-batches."""
-        tokens = torch.cat([batch.tokens for batch in batches])
+        tokens = torch.cat([batch.inputs for batch in batches])
         labels = torch.cat([batch.labels for batch in batches])
         losses: list[torch.Tensor] = []
         if self.world.at(Axis.PP) == 0:
@@ -158,12 +226,18 @@ def main() -> None:
     """Starts the ranks, or is one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--output", type=Path)
+    add_options(parser)
     options = parser.parse_args()
     start_ranks(RANKS)
     figures = measure(options.steps)
     if figures is not None:
-        publish(figures, options.output)
+        publish(
+            "engine_overhead",
+            figures,
+            what="a step of the engine against one written by hand of torch's parts, in turns",
+            measures=["src/emberward/engine", "src/emberward/plan"],
+            options=options,
+        )
 
 
 if __name__ == "__main__":

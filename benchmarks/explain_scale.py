@@ -1,6 +1,6 @@
 """Explain against torch's own analyzer on the same synthetic flight-recorder dumps, in the same run.
 
-``python benchmarks/explain_scale.py [--ranks 512] [--entries 2000] [--seed 8123] [--out FILE.json]``
+``python benchmarks/explain_scale.py [--ranks 512] [--entries 2000] [--seed 8123]``
 
 Writes dumps in NCCL's form (TP8 x DP, one rank that never arrives) as pickles and as JSON, then runs each reader in a
 process of its own and takes its CPU and wall time: reading the files, the analysis after that, and the whole. torch's
@@ -9,9 +9,7 @@ analyzer (``torch.distributed.flight_recorder``) reads pickles only; for JSON it
 
 import argparse
 import json
-import os
 import pickle
-import platform
 import random
 import resource
 import subprocess
@@ -20,6 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results, add_options
 
 TP = 8
 FRAMES = [
@@ -210,7 +212,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=512)
     parser.add_argument("--entries", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=8123)
-    parser.add_argument("--out", type=Path, default=None)
+    add_options(parser)
     parser.add_argument("--tool", choices=("ours", "torch"), default=None)
     parser.add_argument("--folder", type=Path, default=None)
     options = parser.parse_args()
@@ -219,22 +221,15 @@ def main() -> None:
         sys.stdout.write("\n" + json.dumps(result) + "\n")
         return
     guilty = random.Random(options.seed).randrange(options.ranks)
-    report: dict[str, Any] = {
-        "ranks": options.ranks,
-        "entries": options.entries,
-        "seed": options.seed,
-        "guilty_rank": guilty,
-        "commit": subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(__file__).parent,
-        ).stdout.strip(),
-        "python": platform.python_version(),
-        "cpus": os.cpu_count(),
-        "note": "both tools on the same files in the same run, each in a process of its own; trust the CPU ratios",
-    }
+    results = Results(
+        "explain_scale",
+        what="ours and torch's analyzer on the same dumps, each in its own process; the ratios of processor time count",
+        measures=["src/emberward/sources/dumps", "src/emberward/match"],
+        settings={"ranks": options.ranks, "entries": options.entries, "seed": options.seed},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    ratios: dict[str, Any] = {"guilty_rank": guilty}
     with tempfile.TemporaryDirectory() as scratch:
         for form in ("pickle", "json"):
             folder = Path(scratch) / form
@@ -256,10 +251,10 @@ def main() -> None:
                     / (ours["end_to_end"]["cpu_s"] + ours["imports"]["cpu_s"]),
                     1,
                 )
-            report[form] = row
+            results.add(form, row)
+            ratios[form] = {key: value for key, value in row.items() if key.endswith("_ratio")}
             sys.stderr.write(f"{form}: {json.dumps(row, indent=1)}\n")
-    if options.out is not None:
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    results.summarise(ratios)
 
 
 if __name__ == "__main__":

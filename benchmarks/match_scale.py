@@ -4,8 +4,8 @@ Usage: python benchmarks/match_scale.py
 Each size runs in a process of its own, so that its peak memory is its own. Writes docs/measured/match_scale.json.
 """
 
+import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -15,7 +15,10 @@ from pathlib import Path
 from emberward.match import check_roles
 from emberward.testing import PlantedFault, mesh_roles, plant
 
-OUT = Path(__file__).parent.parent / "docs" / "measured" / "match_scale.json"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results, add_options
+
 SIZES = ((4, 4, 4), (8, 8, 4), (8, 32, 4), (16, 32, 8), (16, 128, 8), (16, 256, 8), (16, 512, 8))
 """(pp, dp, tp): 64 to 65,536 ranks."""
 NUM_MB = 64
@@ -62,21 +65,23 @@ def main() -> int:
         pp, dp, tp = map(int, sys.argv[1:])
         sys.stdout.write(json.dumps(measure(pp, dp, tp)))
         return 0
-    rows = []
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_options(parser)
+    options = parser.parse_args()
+    results = Results(
+        "match_scale",
+        what="match.check_roles on interleaved 1F1B, 2 stages a rank, 64 micro-batches",
+        measures=["src/emberward/match"],
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
     for size in SIZES:
         command = [sys.executable, __file__, *map(str, size)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-        rows.append(json.loads(done.stdout))
-        sys.stderr.write(f"{rows[-1]['ranks']} ranks: proof {rows[-1]['proof_s']} s\n")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-    result = {
-        "what": "match.check_roles on interleaved 1F1B, 2 stages a rank, 64 micro-batches",
-        "commit": commit.strip(),
-        "cpus": os.cpu_count(),
-        "rows": rows,
-    }
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        row = json.loads(done.stdout)
+        results.add(" x ".join(map(str, size)), row)
+        sys.stderr.write(f"{row['ranks']} ranks: proof {row['proof_s']} s\n")
+    results.summarise({"largest": max(row["ranks"] for row in results.latest().values())})
     return 0
 
 

@@ -1,6 +1,6 @@
 """The judge against torch's pipeline simulator on what both can read: pipeline programs with sends and receives.
 
-    python benchmarks/match_vs_torch.py [--output docs/measured/match_vs_torch.json]
+    python benchmarks/match_vs_torch.py
 
 torch's `_simulate_comms_compute` (torch/distributed/pipelining/schedules.py) knows F, B and their sends and receives of
 one pipeline, with sends that never wait. Ours is asked with sends of the same kind. Cases: right programs by size, and
@@ -10,10 +10,8 @@ programs with one fault. For each: what each side answers, and its time.
 import argparse
 import contextlib
 import io
-import json
 import re
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +22,10 @@ from torch.distributed.pipelining.schedules import _Action, _simulate_comms_comp
 from emberward.events import Compute, Lane, LaneKind, Observer, Recv, Ref, Send, Trace, TraceBuilder, Wait
 from emberward.match import UNBOUNDED, check
 from emberward.plan import Pipe, Schedule, interleaved, one_f_one_b, pipeline_program
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results, add_options
 
 HOST = Lane(kind=LaneKind.HOST)
 Program = list[list[str]]
@@ -132,7 +134,7 @@ def seconds(call: Callable[[], object]) -> float:
 def main() -> None:
     """Prints and writes the comparison."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--output", type=Path)
+    add_options(parser)
     options = parser.parse_args()
     answers = {
         name: {"torch": ask_torch(program, ranks, stages), "judge": ask_judge(program, ranks)}
@@ -152,11 +154,18 @@ def main() -> None:
                 "torch_over_judge": round(torch_s / judge_s, 2),
             }
         )
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    text = json.dumps({"commit": commit or None, "answers": answers, "times": times}, indent=2)
-    sys.stdout.write(text + "\n")
-    if options.output is not None:
-        options.output.write_text(text + "\n", encoding="utf-8")
+    results = Results(
+        "match_vs_torch",
+        what="planted faults of schedules before torch's own simulator and before the judge: answers and seconds",
+        measures=["src/emberward/match", "src/emberward/plan"],
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    for name, found in answers.items():
+        results.add(name, found)
+    for row in times:
+        results.add(str(row["schedule"]), row)
+    results.summarise({"answers": answers, "times": times})
 
 
 if __name__ == "__main__":

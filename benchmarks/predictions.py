@@ -1,16 +1,42 @@
 """Writes docs/measured/predictions.json: every published run beside its prediction, with the commit that predicted it.
 
-python benchmarks/predictions.py [OUT]
+python benchmarks/predictions.py
+python benchmarks/predictions.py --first-contact predictions_1      what the model says of rows it has not met, once
 """
 
-import json
-import subprocess
+import argparse
+import itertools
+import statistics
 import sys
 from pathlib import Path
 
-from emberward.report import Comparison, compare, published_runs, ratio_of_schedules
+from emberward.report import (
+    Comparison,
+    PublishedRun,
+    compare,
+    later_runs,
+    published_runs,
+    ratio_of_schedules,
+    third_runs,
+)
 
-ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results, add_options, keep_first_contact
+
+MEASURES = [
+    "src/emberward/perf",
+    "src/emberward/plan",
+    "src/emberward/report/_published.py",
+    "src/emberward/report/_published_later.py",
+    "src/emberward/report/_published_third.py",
+    "src/emberward/report/_published_third_sharded.py",
+]
+
+FIRST_CONTACTS = {
+    "predictions_1": ("published runs of MosaicML, IBM and NVIDIA beside their predictions", later_runs),
+    "predictions_2": ("99 published runs of sources not used before beside their predictions", third_runs),
+}
 
 
 def row(found: Comparison) -> dict[str, object]:
@@ -27,6 +53,8 @@ def row(found: Comparison) -> dict[str, object]:
         "micro_batches": plan.num_mb,
         "measured_s": round(found.measured_s, 4),
         "predicted_s": round(found.prediction.step_s, 4),
+        "fastest_s": round(found.prediction.fastest_s, 4),
+        "slowest_s": round(found.prediction.slowest_s, 4),
         "error": round(found.error, 4),
         "predicted_mfu": round(found.prediction.mfu, 4),
         "parts_s": {name: round(seconds, 4) for name, seconds in found.prediction.parts_s.items()},
@@ -35,17 +63,86 @@ def row(found: Comparison) -> dict[str, object]:
     }
 
 
+def _row_or_refusal(run: PublishedRun) -> dict[str, object]:
+    """The row; a run that the model refuses, with its reason."""
+    try:
+        return row(compare(run))
+    except (ValueError, ZeroDivisionError) as error:
+        return {"name": run.name, "refused": str(error)}
+
+
+def _figures(rows: list[Comparison]) -> dict[str, object]:
+    """How near a group of rows was predicted."""
+    errors = [each.error for each in rows]
+    inside = [each.prediction.fastest_s <= each.measured_s <= each.prediction.slowest_s for each in rows]
+    return {
+        "rows": len(rows),
+        "median_error": round(statistics.median(map(abs, errors)), 4),
+        "within_25_percent": round(sum(abs(error) <= 0.25 for error in errors) / len(rows), 4),
+        "too_fast": sum(error < 0 for error in errors),
+        "inside_range": round(sum(inside) / len(rows), 4),
+    }
+
+
+def _kind(name: str) -> str:
+    """The family of runs to which a row of the third set belongs, by its name."""
+    words = name.split("-")
+    return (
+        "-".join(words[:2])
+        if words[0] in ("sc21", "titan") and words[1] in ("zero3", "ptd", "a100", "405b", "2025")
+        else words[0]
+    )
+
+
+def _directions(rows: list[Comparison]) -> dict[str, int]:
+    """Of pairs of rows with one model on one cluster whose measured rates differ by 5% or more: how many are ordered
+    right."""
+    pairs = [
+        (_rate(a, a.measured_s) / _rate(b, b.measured_s), _rate(a, a.prediction.step_s) / _rate(b, b.prediction.step_s))
+        for a, b in itertools.combinations(rows, 2)
+        if a.run.decoder == b.run.decoder and a.run.cluster == b.run.cluster
+    ]
+    clear = [(measured, predicted) for measured, predicted in pairs if max(measured, 1 / measured) >= 1.05]
+    return {"pairs": len(clear), "right": sum((measured > 1) == (predicted > 1) for measured, predicted in clear)}
+
+
+def _rate(found: Comparison, step_s: float) -> float:
+    """Samples a second of a rank."""
+    return found.run.plan.global_batch / (found.run.plan.num_ranks * step_s)
+
+
 def main() -> None:
     """Predicts all rows and writes them."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "measured" / "predictions.json"
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_options(parser)
+    parser.add_argument("--first-contact", choices=FIRST_CONTACTS, help="keep what is said of this set the first time")
+    options = parser.parse_args()
+    if options.first_contact is not None:
+        what, runs = FIRST_CONTACTS[options.first_contact]
+        rows = [_row_or_refusal(run) for run in runs()]
+        keep_first_contact(options.first_contact, what=what, measures=MEASURES, rows=rows)
+        return
+    results = Results(
+        "predictions",
+        what="every published run beside its prediction",
+        measures=MEASURES,
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
     found = {name: compare(run) for name, run in published_runs().items()}
-    document = {
-        "commit": commit.stdout.strip(),
-        "ratio_405b": {"measured": 1.28, "predicted": round(ratio_of_schedules(found), 4)},
-        "rows": [row(each) for each in found.values()],
+    for name, each in found.items():
+        results.add(name, row(each))
+    groups = {"later": [run.name for run in later_runs()], "third": [run.name for run in third_runs()]}
+    entered_later = {name for names in groups.values() for name in names}
+    groups["earlier"] = [name for name in found if name not in entered_later]
+    groups["all"] = list(found)
+    kinds = {name: _kind(name) for name in groups["third"]}
+    groups |= {
+        f"third: {kind}": [name for name in kinds if kinds[name] == kind] for kind in sorted(set(kinds.values()))
     }
-    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    summary = {group: _figures([found[name] for name in names]) for group, names in groups.items()}
+    ratio = {"measured": 1.28, "predicted": round(ratio_of_schedules(found), 4)}
+    results.summarise({**summary, "directions": _directions(list(found.values())), "ratio_405b": ratio})
 
 
 if __name__ == "__main__":

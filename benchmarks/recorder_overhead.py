@@ -1,6 +1,6 @@
 """What the recorder of a live rank costs: a call, a step, memory.
 
-    python benchmarks/recorder_overhead.py [--pairs 40] [--output docs/measured/recorder_overhead.json]
+    python benchmarks/recorder_overhead.py [--pairs 40]
 
 Calls: one rank of gloo, the same call without and with the recorder in the order A B B A, blocks of 100, by the clock
 and by the main thread's processor time, the least of each and the median of the paired differences; and the recorder's
@@ -16,7 +16,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -39,6 +38,10 @@ from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._wrap import _wrapped_wait, recorded_method
 from emberward.sources.attach import attach_environment
 from emberward.sources.ring import Geometry, read_ring
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results, add_options
 
 ROOT = Path(__file__).resolve().parents[1]
 RANKS = 4
@@ -218,6 +221,7 @@ def _ratios(ranks: list[list[tuple[float, float, float, float]]]) -> dict[str, A
 def measure_preset(rings: str, pairs: int) -> dict[str, Any]:
     """Two ranks of the tiny preset under the recorder, which takes turns."""
     sys.path.insert(0, str(ROOT / "tests"))
+    from ports import reserve_port
     from ranks.runs import make_run, write_text
 
     with tempfile.TemporaryDirectory() as place:
@@ -229,11 +233,8 @@ def measure_preset(rings: str, pairs: int) -> dict[str, Any]:
             "log.events=0",
         )
         path = make_run(Path(place) / "run", 2, *layout, *sizes, text=write_text(Path(place) / "text", num_files=200))
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            port = sock.getsockname()[1]
         base = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-        base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONWARNINGS": "ignore"}
+        base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "PYTHONWARNINGS": "ignore"}
         environment = attach_environment(base, ring_folder=Path(rings))
         command = [sys.executable, __file__, "--rank-of", str(path)]
         ranks = [
@@ -243,7 +244,7 @@ def measure_preset(rings: str, pairs: int) -> dict[str, Any]:
             for rank in (0, 1)
         ]
         for rank in ranks:
-            rank.wait()
+            rank.wait(3600.0)
         rows = [json.loads((path / f"blocks{rank}.json").read_text(encoding="utf-8")) for rank in (0, 1)]
     return _ratios(rows)
 
@@ -286,7 +287,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--parts", default="calls,ddp,preset")
-    parser.add_argument("--output", type=Path)
+    add_options(parser)
     parser.add_argument("--rank-of", help="(a rank of the preset itself)")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -298,19 +299,19 @@ def main() -> None:
         "ddp": measure_ddp,
         "preset": measure_preset,
     }
-    figures: dict[str, Any] = {}
-    if options.output is not None and options.output.exists():
-        figures = json.loads(options.output.read_text(encoding="utf-8"))
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    results = Results(
+        "recorder_overhead",
+        what="what the recorder costs a call, a DDP step of 4 ranks and a step of the tiny preset, in turns",
+        measures=["src/emberward/sources"],
+        settings={"pairs": options.pairs},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
     for name in options.parts.split(","):
         with tempfile.TemporaryDirectory(dir="/dev/shm") as rings:
             found = parts[name](rings, options.pairs)
-        figures[name] = {**found, "load": os.getloadavg()[0], "commit": commit or None}
-    figures["torch"] = torch.__version__
-    text = json.dumps(figures, indent=2)
-    print(text)
-    if options.output is not None:
-        options.output.write_text(text + "\n", encoding="utf-8")
+        results.add(name, found)
+    results.summarise(results.latest())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Conversion of a DeepSpeed checkpoint to its universal form: Emberward beside DeepSpeed's own converter.
 
-    .venv/bin/python benchmarks/reshape.py [--python ENV/bin/python] [--rounds 4] [--output docs/measured/reshape.json]
+    .venv/bin/python benchmarks/reshape.py [--python ENV/bin/python] [--rounds 4]
 
 The same checkpoint (20.5 million parameters, 246 MB of weights and moments, made by real DeepSpeed on 2 ranks), the
 same disk, as commands from start to end. A round runs each once, every other round backwards; a ratio is taken within a
@@ -11,7 +11,6 @@ how many there were.
 """
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -29,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 from campaign_deepspeed import PROGRAM, make_environment, run_program  # noqa: E402 (its folder is put on the path above)
+from measured import Results, add_options  # noqa: E402
 
 SIZES = {"PROGRAM_WIDTH": "384", "PROGRAM_LAYERS": "8", "PROGRAM_VOCAB": "8192"}
 LARGE = {"PROGRAM_WIDTH": "768", "PROGRAM_LAYERS": "10", "PROGRAM_VOCAB": "8192"}
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--only", help="zero1, zero3, large or reshape")
     parser.add_argument("--rounds", type=int, default=4, help="of zero1; the others have half as many")
     parser.add_argument("--budget-s", type=float, default=280.0)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "measured" / "reshape.json")
+    add_options(parser)
     asked = parser.parse_args()
     began_s, load_before = time.monotonic(), os.getloadavg()
 
@@ -192,18 +192,19 @@ def main() -> None:
                 results[name] = contest(python, make(), stage, rounds, has_time)
         if asked.only in (None, "reshape") and (not results or has_time()):
             results["reshape 8 to 4 ranks"] = reshape(place, python)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    body = {
-        "commit": commit,
-        "num_processors": len(os.sched_getaffinity(0)),
-        "load_average": {"before": load_before, "after": os.getloadavg()},
-        "seconds": round(time.monotonic() - began_s, 1),
-        "largest_tensor_bytes": LARGEST_BYTES,
-        "verdict": verdict(results),
-        "results": results,
-    }
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    asked.output.write_text(json.dumps(body, indent=1) + "\n")
+    kept = Results(
+        "reshape",
+        what="conversion of the same checkpoint by DeepSpeed's converter and by ours, round by round in changing order",
+        measures=["src/emberward/checkpoint"],
+        settings={"rounds": asked.rounds},
+        is_fresh=asked.fresh,
+        folder=asked.into,
+    )
+    load = {"before": load_before, "after": os.getloadavg()}
+    for name, found in results.items():
+        kept.add(name, {"result": found, "loads": load})
+    seconds = round(time.monotonic() - began_s, 1)
+    kept.summarise({"verdict": verdict(results), "largest_tensor_bytes": LARGEST_BYTES, "seconds": seconds})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What `emberward run` costs a job: its steps with and without, and what its own processes take while the job runs.
 
-    python benchmarks/run_overhead.py --parts steps,watch --output docs/measured/run_overhead.json
+    python benchmarks/run_overhead.py --parts steps,watch
 
 steps: a gloo program of two ranks that adds gradients runs alone and supervised, in the order A B B A, again and again.
 Of each run the first fifth of its steps is left out. A pair's ratio is that of two neighbouring runs, of the median
@@ -21,6 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results, add_options
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 300.0
@@ -161,18 +165,20 @@ def main() -> int:
     parser.add_argument("--parts", default="steps,watch")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--output", type=Path)
+    add_options(parser)
     options = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    value: dict[str, Any] = {}
-    if options.output is not None and options.output.exists():
-        value = json.loads(options.output.read_text(encoding="utf-8"))
+    results = Results(
+        "run_overhead",
+        what="a job under `emberward run` against the job alone, in turns, and what the supervisor and watcher use",
+        measures=["src/emberward/sources", "src/emberward/supervise"],
+        settings={"pairs": options.pairs, "steps": options.steps},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
     for part in options.parts.split(","):
         found = measure_steps(options.pairs, options.steps) if part == "steps" else measure_watch()
-        value[part] = {**found, "load": os.getloadavg()[0], "cores": os.cpu_count(), "commit": commit.stdout.strip()}
-    if options.output is not None:
-        options.output.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    sys.stdout.write(json.dumps(value, indent=1) + "\n")
+        results.add(part, found)
+    results.summarise(results.latest())
     return 0
 
 

@@ -1,6 +1,6 @@
 """What the benchmarks of a step share: its ranks, its batches, its time, and where figures go."""
 
-import json
+import argparse
 import os
 import subprocess
 import sys
@@ -13,6 +13,10 @@ import torch.distributed as dist
 
 from emberward.engine import MicroBatch
 from emberward.recipe import Recipe
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from measured import Results
 
 
 def start_ranks(num_ranks: int) -> None:
@@ -30,7 +34,7 @@ def batches_of(recipe: Recipe) -> list[MicroBatch]:
     size, length = recipe.batch.micro_batch or 1, recipe.model.seq_len
     tokens = [torch.randint(0, 256, (size, length + 1)) for _ in range(recipe.batch.accumulation or 1)]
     return [
-        MicroBatch(tokens=each[:, :-1].clone(), labels=each[:, 1:].clone(), weights=torch.ones(size, length))
+        MicroBatch(inputs=each[:, :-1].clone(), labels=each[:, 1:].clone(), weights=torch.ones(size, length))
         for each in tokens
     ]
 
@@ -44,11 +48,10 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - started_s
 
 
-def publish(figures: dict[str, object], output: Path | None) -> None:
-    """Prints the figures with their commit, and writes them to `output`."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    text = json.dumps({**figures, "torch": torch.__version__, "commit": commit or None}, indent=2) + "\n"
-    sys.stdout.write(text)
-    if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8")
+def publish(
+    name: str, figures: dict[str, object], *, what: str, measures: list[str], options: argparse.Namespace
+) -> None:
+    """Keeps the figures of one run of the benchmark, as an attempt of a round. `options` are of `add_options`."""
+    results = Results(name, what=what, measures=measures, is_fresh=options.fresh, folder=options.into)
+    results.add("all", figures)
+    results.summarise(figures)

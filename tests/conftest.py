@@ -1,16 +1,24 @@
-"""Shared by all tests: the one bounded way to wait for what another process or thread does, and no time limit else."""
+"""Shared by all tests: the one bounded way to wait for what another process or thread does, and what is thorough."""
 
+import signal
 import time
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import hypothesis
 import pytest
+from sample import is_left_out
 
 POLL_S = 0.02
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("emberward", deadline=None)
 hypothesis.settings.load_profile("emberward")
+
+# A shell that starts the tests in its background lets them ignore Ctrl-C, and with them every program they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +32,17 @@ def wait_until() -> Callable[..., None]:
             time.sleep(POLL_S)
 
     return wait
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what `make test` leaves to `make test-all`. See [Note: sampled tests]."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        file = item.path.relative_to(Path(__file__).parent).as_posix()
+        name = f"{file}::{item.originalname}"
+        if is_left_out(file, item.originalname, seen[name]):
+            item.add_marker(pytest.mark.thorough)
+        seen[name] += 1

@@ -1,6 +1,6 @@
 """Conversions that are killed at random moments go on, and end as if nobody had killed them.
 
-    .venv/bin/python tools/campaign_convert.py [--seed 1] [--kills 10] [--output docs/measured/convert_kills.json]
+    .venv/bin/python tools/campaign_convert.py [--seed 1] [--kills 10]
 
 Each conversion runs as a person's command. It is ended by SIGKILL at a random share of the time that it took when it
 was left alone, started again, and so on until the kills are spent; then it may end. Its result is compared with the
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measured import Results, add_options
 
 from emberward import checkpoint
 from emberward.checkpoint import Foreign, Shard, alone
@@ -87,7 +88,7 @@ def run_case(words: list[str], source: Path, place: Path, rng: random.Random, nu
             broken.parent.mkdir()
         except subprocess.TimeoutExpired:
             child.send_signal(signal.SIGKILL)
-            child.wait()
+            child.wait(60.0)
             kills.append(round(share, 3))
     if not _is_there(broken):
         done = subprocess.run(command_of(words, source, broken), check=True, capture_output=True, text=True)
@@ -117,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=10, help="in all, shared out among the conversions")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "measured" / "convert_kills.json")
+    add_options(parser)
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
     results = {}
@@ -128,11 +129,18 @@ def main() -> None:
             results[name] = run_case(words, source, place, rng, -(-asked.kills // len(VERBS)))
             print(name, results[name], flush=True)
             shutil.rmtree(place)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    body = {"commit": commit, "seed": asked.seed, "torch": torch.__version__, "results": results}
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    asked.output.write_text(json.dumps(body, indent=1) + "\n")
+    kept = Results(
+        "convert_kills",
+        what="conversions that are killed at random moments and started again, against one that is left alone",
+        measures=["src/emberward/checkpoint"],
+        settings={"seed": asked.seed, "kills": asked.kills},
+        is_fresh=asked.fresh,
+        folder=asked.into,
+    )
+    for name, found in results.items():
+        kept.add(name, found)
     bad = [name for name, found in results.items() if found["num_different"] or found["left_behind"]]
+    kept.summarise({"not_as_if_left_alone": bad})
     sys.exit(f"not as if left alone: {', '.join(bad)}" if bad else 0)
 
 

@@ -1,6 +1,6 @@
 """Real DeepSpeed reads what we write: every weight and moment, and it trains on, also from ZeRO 3 in ZeRO 1.
 
-    .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--own] [--output FILE]
+    .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--own]
 
 Makes checkpoints with DeepSpeed in an environment of its own (made here when no --python is given), imports each,
 exports it in the universal form and in the own forms of ZeRO 1 (with a pipeline too), 2 and 3, and lets its engines
@@ -12,7 +12,6 @@ beside it.
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measured import Results, add_options
 
 from emberward import checkpoint
 from emberward.checkpoint import Foreign, Form
@@ -47,17 +47,10 @@ def make_environment(folder: Path) -> Path:
     return python
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def run_program(python: Path, num_ranks: int, *words: str, sizes: Mapping[str, str] | None = None) -> str | None:
     """None when the program went through, else the end of what it said."""
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", **(sizes or {})}
-    launch = ["-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks), "--master-port", str(free_port())]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
     done = subprocess.run(
         [str(python), *launch, str(PROGRAM), *words], env=environment, capture_output=True, text=True, timeout=500
     )
@@ -138,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", type=Path, help="of an environment that has DeepSpeed")
     parser.add_argument("--own", action="store_true", help="only the own forms of ZeRO 1, 2 and 3")
-    parser.add_argument("--output", type=Path, help="docs/measured/deepspeed.json, with --own deepspeed_own.json")
+    add_options(parser)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
@@ -164,11 +157,17 @@ def main() -> None:
                     name = f"DeepSpeed's own conversion into ZeRO {target} on {ranks}"
                     results[kind][name] = theirs_case(python, place / kind, made, target, ranks, expected, straight)
                     print(kind, name, results[kind][name], flush=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    body = {"commit": commit, "torch": torch.__version__, "seed": 7, "results": results}
-    output = asked.output or ROOT / "docs" / "measured" / f"deepspeed{'_own' if asked.own else ''}.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(body, indent=1) + "\n")
+    kept = Results(
+        "deepspeed_own" if asked.own else "deepspeed",
+        what="real DeepSpeed loads what we write and trains on, against the run that never stopped",
+        measures=["src/emberward/checkpoint"],
+        settings={"seed": 7},
+        is_fresh=asked.fresh,
+        folder=asked.into,
+    )
+    for kind, found in results.items():
+        kept.add(kind, {"cases": found})
+    kept.summarise({"num_cases_of_kind": {kind: len(found) - 1 for kind, found in results.items()}})
 
 
 if __name__ == "__main__":

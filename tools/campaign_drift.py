@@ -6,7 +6,6 @@ Writes docs/measured/drift.json. Exit code 1 when a clean step alarms or a plant
 """
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -14,18 +13,17 @@ import sys
 import time
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from measured import Results, add_options
 
 from emberward.engine import Engine, MicroBatch, build_world
 from emberward.rank._drift import ReplicaWatch
 from emberward.recipe import DriftPolicy, Recipe, load_recipe, mesh_of, resolve
 
 RANKS = 4
-OUT = Path(__file__).parent.parent / "docs" / "measured" / "drift.json"
 SMALL = (
     "model.num_layers=2", "model.hidden=32", "model.seq_len=16", "batch.global_batch=8", "batch.micro_batch=2",
     "layout.dp=2", "layout.tp=2", "layout.pp=1", "layout.zero=0",
@@ -40,7 +38,7 @@ def batches_of(recipe: Recipe, *, step: int, dp_rank: int) -> list[MicroBatch]:
     for _ in range(recipe.batch.accumulation or 1):
         tokens = torch.randint(0, 256, (size, length + 1), generator=generator)
         out.append(
-            MicroBatch(tokens=tokens[:, :-1].clone(), labels=tokens[:, 1:].clone(), weights=torch.ones(size, length))
+            MicroBatch(inputs=tokens[:, :-1].clone(), labels=tokens[:, 1:].clone(), weights=torch.ones(size, length))
         )
     return out
 
@@ -103,6 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--faults", type=int, default=100)
+    add_options(parser)
     options = parser.parse_args()
     if "RANK" not in os.environ:
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
@@ -121,10 +120,16 @@ def main() -> int:
         for key in ("num_found_at_the_next_check", "num_with_tensor_and_rank", "num_repaired")
     )
     if rank == 0:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
-        figures |= {"seconds": round(time.monotonic() - began, 1), "torch": torch.__version__, "commit": commit.strip()}
-        OUT.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-        sys.stdout.write(OUT.read_text(encoding="utf-8"))
+        results = Results(
+            "drift",
+            what="clean steps with a check after each, and flipped bits: found, named, repaired",
+            measures=["src/emberward/rank/_drift.py", "src/emberward/health", "src/emberward/engine"],
+            settings={"steps": options.steps, "faults": options.faults},
+            is_fresh=options.fresh,
+            folder=options.into,
+        )
+        results.add("all", {**figures, "seconds": round(time.monotonic() - began, 1)})
+        results.summarise(figures)
     return 0 if is_right else 1
 
 

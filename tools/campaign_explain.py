@@ -1,6 +1,6 @@
 """Keeps the dumps of programs that hang under plain torch, and writes docs/measured/explain.json: what explain says.
 
-Usage: python tools/campaign_explain.py [--keep FOLDER] [--seconds N] [--at-once N] [--torchrun NAME ...] [--out FILE]
+Usage: python tools/campaign_explain.py [--keep FOLDER] [--seconds N] [--at-once N] [--torchrun NAME ...]
        [NAME ...]
 
 Nothing of Emberward is loaded into the ranks. Kept are torch's flight recorder and py-spy's stacks (all ranks and their
@@ -12,7 +12,6 @@ import argparse
 import itertools
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -29,15 +28,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 # mypy does not see tests/.
+from measured import Results, add_options  # noqa: E402
+from ports import reserve_port  # type: ignore[import-not-found] # noqa: E402
 from ranks.dumped.truth import UNTUNED  # type: ignore[import-not-found] # noqa: E402
-from ranks.hangs.driver import free_port  # type: ignore[import-not-found] # noqa: E402
 from ranks.hangs.truth import ALIVE, TRUTHS  # type: ignore[import-not-found] # noqa: E402
 
 from emberward.findings import Finding, Severity  # noqa: E402
 from emberward.sources.dumps import explain_paths  # noqa: E402
 
 HANGS, DUMPED = ROOT / "tests" / "ranks" / "hangs", ROOT / "tests" / "ranks" / "dumped"
-OUT = ROOT / "docs" / "measured" / "explain.json"
 START_LIMIT_S = 120.0
 STILL_S = 1.5
 STILL_LIMIT_S = 25.0
@@ -138,7 +137,7 @@ class Job:
 
     def __init__(self, case: Case, folder: Path, *, with_torchrun: bool) -> None:
         self.case, self.folder, self.number = case, folder, 0
-        port = str(free_port())
+        port = str(reserve_port())
         env = {
             **os.environ,
             "PYTHONPATH": str(HANGS),
@@ -177,7 +176,7 @@ class Job:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
-        self.process.wait()
+        self.process.wait(60.0)
 
     def pids(self) -> list[int]:
         """The ranks' processes, in the order of ranks."""
@@ -442,7 +441,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=900.0, help="no program is begun after so long")
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--torchrun", nargs="*", default=["sleep", "skipped_collective", "lost_transfer"])
-    parser.add_argument("--out", type=Path, default=OUT)
+    add_options(parser)
     options = parser.parse_args()
     begun = time.monotonic()
     known = cases()
@@ -463,22 +462,17 @@ def main() -> int:
             is_kept = dict(zip(names, pool.map(kept, names), strict=True))
         rows = [judge(known[name], keep / name) for name in names if is_kept[name]]
         missed = [name for name in names if not is_kept[name]]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
     counts = summary(rows)
-    document = {
-        "what": "small real programs on gloo ranks without anything of ours; only their dumps were explained",
-        "commit": commit.stdout.strip(),
-        "torch": re.sub(r"\+.*", "", __import__("torch").__version__),
-        "missed": missed,
-        "summary": counts,
-        "confusion": confusion(rows),
-        "runs": rows,
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    sys.stdout.write(json.dumps(counts, indent=2) + "\n")
+    results = Results(
+        "explain",
+        what="small real programs on gloo ranks without anything of ours; only their dumps were explained",
+        measures=["src/emberward/sources/dumps", "src/emberward/match"],
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    for row in rows:
+        results.add(row["program"], row)
+    results.summarise({**counts, "missed": missed, "confusion": confusion(rows)})
     # One look cannot tell a lock that will be released from one that will not: docs/explain.md, "Slow or stuck".
     is_wrong = counts["wrong_culprits"] or counts["parts_of_the_ranks"]["wrong_culprits"]
     return 1 if is_wrong or counts["look_alikes"]["alarms_after_two_looks"] else 0

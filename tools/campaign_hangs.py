@@ -1,17 +1,15 @@
 """Runs every program of tests/ranks/hangs for real, and writes docs/measured/hangs.json and the confusion matrix.
 
-Usage: python tools/campaign_hangs.py [--seeds N] [--at-once N] [--minutes M] [--anew] [--out FILE] [NAME ...]
+Usage: python tools/campaign_hangs.py [--seeds N] [--at-once N] [--minutes M] [--fresh] [NAME ...]
 
 For each program that hangs: what the watcher said and when, what ``explain`` says of the dumps that were kept then
 (flight recorder, stacks, both), each held against the truth. For each look-alike of 10 to 60 seconds: what was said
 that is more than a notice. Each run is written down when it ends. A campaign that was broken off, by --minutes or by a
-person, goes on: runs of the same seed that the file holds are not made again. --anew forgets what the file holds.
+person, goes on: runs of the same seed that the file holds are not made again. --fresh begins a new round.
 """
 
 import argparse
 import collections
-import json
-import os
 import random
 import shutil
 import statistics
@@ -28,14 +26,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 # mypy does not see tests/.
-from ranks.hangs.driver import HOME, HangJob, Nursery, Watched, is_right, watch  # type: ignore[import-not-found] # noqa: E402
+from measured import Results, add_options  # noqa: E402
+from ranks.hangs.driver import HOME, HangJob, Watched, is_right, warm_ranks, watch  # type: ignore[import-not-found] # noqa: E402
 from ranks.hangs.truth import ALIVE, TRUTHS, Truth  # type: ignore[import-not-found] # noqa: E402
+from warm import WarmServer  # type: ignore[import-not-found] # noqa: E402
 
 from emberward.findings import Finding, Severity  # noqa: E402
 from emberward.sources.dumps import explain_paths  # noqa: E402
 from emberward.sources.ring import find_rings, read_ring  # noqa: E402
 
-OUT = ROOT / "docs" / "measured" / "hangs.json"
 LIMIT_S = 60.0
 LENGTHS_S = (10.0, 60.0)
 DUMPS_LIMIT_S = 8.0
@@ -101,10 +100,10 @@ def explained(truth: Truth, pids: list[int], *paths: Path) -> dict[str, Any] | N
     return brief(explain_paths(list(paths), source_folders=[HOME]).explanations[0].verdict, truth, pids)
 
 
-def run_hang(name: str, nursery: Nursery, scratch: Path) -> dict[str, Any]:
+def run_hang(name: str, server: WarmServer, scratch: Path) -> dict[str, Any]:
     """One program that hangs or dies: verdict, times, and what its dumps tell."""
     truth = TRUTHS[name]
-    with HangJob(truth.family, name, scratch / "job", world=truth.world, nursery=nursery) as job:
+    with HangJob(truth.family, name, scratch / "job", world=truth.world, server=server) as job:
         until = Severity.ERROR if truth.is_sure else Severity.NOTICE
         seen = watch(job, until=until, limit_s=LIMIT_S)
         goes_on = truth.kind in SLOW
@@ -143,9 +142,9 @@ def watch_on(job: HangJob, seen: Watched) -> list[tuple[float, Finding]]:
     return [(after, finding) for after, finding in again.said if (finding.cause, finding.site) not in key]
 
 
-def run_alive(name: str, seconds: float, nursery: Nursery, scratch: Path) -> dict[str, Any]:
+def run_alive(name: str, seconds: float, server: WarmServer, scratch: Path) -> dict[str, Any]:
     """One look-alike: what was said that is more than a notice."""
-    with HangJob("alive", name, scratch / "job", seconds=seconds, nursery=nursery) as job:
+    with HangJob("alive", name, scratch / "job", seconds=seconds, server=server) as job:
         seen = watch(job, until=Severity.ERROR, limit_s=seconds + LIMIT_S)
         left = job.has_left()
     alarms = [f"{f.code} {f.cause.value} {f.message}" for _, f in seen.said if f.severity is not Severity.NOTICE]
@@ -153,13 +152,13 @@ def run_alive(name: str, seconds: float, nursery: Nursery, scratch: Path) -> dic
     return {"program": name, "seconds": round(seconds, 1), "finished": left, "alarms": alarms, "notices": notices}
 
 
-def one(job: tuple[str, float | None], nursery: Nursery) -> dict[str, Any]:
+def one(job: tuple[str, float | None], server: WarmServer) -> dict[str, Any]:
     """One run in a folder of its own."""
     name, seconds = job
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="emberward-hangs-") as folder:
         scratch = Path(folder)
-        result = run_hang(name, nursery, scratch) if seconds is None else run_alive(name, seconds, nursery, scratch)
+        result = run_hang(name, server, scratch) if seconds is None else run_alive(name, seconds, server, scratch)
     sys.stderr.write(f"{name} {time.monotonic() - began:.0f} s {result.get('verdict') or result.get('alarms')}\n")
     return result
 
@@ -205,43 +204,6 @@ def summary(hangs: list[dict[str, Any]], alive: list[dict[str, Any]]) -> dict[st
     }
 
 
-class Book:
-    """The campaign's file: what was run, written anew after each run."""
-
-    def __init__(self, path: Path, *, is_anew: bool) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        there = path.exists() and not is_anew
-        self.runs: list[dict[str, Any]] = json.loads(path.read_text())["runs"] if there else []
-
-    def is_done(self, seed: int, name: str, number: int) -> bool:
-        """Whether the file holds this run: the `number`-th of the program with this seed. Each tells its commit."""
-        same = [r for r in self.runs if (r["seed"], r["program"]) == (seed, name)]
-        return len(same) > number
-
-    def add(self, run: dict[str, Any]) -> None:
-        """Takes a run and writes the file."""
-        with self._lock:
-            self.runs.append(run)
-            self.write()
-
-    def write(self) -> dict[str, Any]:
-        """Writes the file; the counts in it."""
-        hangs, alive = [r for r in self.runs if "truth" in r], [r for r in self.runs if "truth" not in r]
-        counts = summary(hangs, alive)
-        document = {
-            "what": "small real programs on gloo ranks with steps of 0.2 s, on a machine of 2 cores; `load` is its load"
-            " when a run began",
-            "summary": counts,
-            "runs": self.runs,
-        }
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        part = self._path.with_name(f".{self._path.name}.part")
-        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        part.replace(self._path)
-        return counts
-
-
 def plan(names: list[str], *, seed: int, rounds: int) -> list[tuple[str, int, float | None]]:
     """Program, its how-manieth run, and a look-alike's length drawn between 10 and 60 s; one round after the other."""
     rng = random.Random(seed)
@@ -261,31 +223,39 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--at-once", type=int, default=MAX_AT_ONCE)
     parser.add_argument("--minutes", type=float, default=None, help="begin no run after so long")
-    parser.add_argument("--anew", action="store_true", help="forget what the file holds")
-    parser.add_argument("--out", type=Path, default=OUT)
+    add_options(parser)
     options = parser.parse_args()
-    git = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
-    book = Book(options.out, is_anew=options.anew)
+    results = Results(
+        "hangs",
+        what="small real programs on gloo ranks with steps of 0.2 s: verdicts on those that hang, die or are slow, "
+        "and on look-alikes",
+        measures=["src/emberward/sources", "src/emberward/health", "src/emberward/match"],
+        settings={"seed": options.seed},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
     jobs = plan(options.names or [*TRUTHS, *ALIVE], seed=options.seed, rounds=options.seeds)
-    due = collections.deque(job for job in jobs if not book.is_done(options.seed, job[0], job[1]))
+    due = collections.deque(job for job in jobs if not results.has(f"{job[0]} {job[1]}"))
+    lock = threading.Lock()
     end_s = None if options.minutes is None else time.monotonic() + 60 * options.minutes
-    nursery = Nursery()
+    server = warm_ranks()
 
     def work(_: int) -> None:
         while due and (end_s is None or time.monotonic() < end_s):
             try:
-                name, _number, seconds = due.popleft()
+                name, number, seconds = due.popleft()
             except IndexError:
                 return
-            load = round(os.getloadavg()[0], 1)
-            book.add({"commit": commit, "seed": options.seed, "load": load, **one((name, seconds), nursery)})
+            row = one((name, seconds), server)
+            with lock:
+                results.add(f"{name} {number}", row)
 
     with ThreadPoolExecutor(min(options.at_once, MAX_AT_ONCE)) as pool:
         list(pool.map(work, range(MAX_AT_ONCE)))
-    nursery.close()
-    counts = book.write()
-    sys.stdout.write(json.dumps(counts, indent=2) + "\n")
+    server.close()
+    runs = results.attempts
+    counts = summary([run for run in runs if "truth" in run], [run for run in runs if "truth" not in run])
+    results.summarise(counts)
     sys.stderr.write(f"{len(due)} of {len(jobs)} runs are left: the same command goes on with them\n")
     return 1 if counts["false_alarms"] or counts["all_right"] < counts["runs"] else 0
 

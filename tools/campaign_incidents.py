@@ -3,16 +3,15 @@
 Usage: python tools/campaign_incidents.py [NAME ...]
 """
 
-import json
+import argparse
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from emberward.testing import INCIDENTS, Incident, Theatre, show
+from measured import Results, add_options
 
-OUT = Path(__file__).parent.parent / "docs" / "measured" / "incidents.json"
+from emberward.testing import INCIDENTS, Incident, Theatre, show
 
 
 def tell(text: str) -> None:
@@ -38,18 +37,23 @@ def replay(incident: Incident) -> dict[str, object]:
 
 def main() -> int:
     """Exit code 1 when a verdict is not the right one."""
-    wanted = sys.argv[1:] or [incident.name for incident in INCIDENTS]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-    played = {incident.name: replay(incident) for incident in INCIDENTS if incident.name in wanted}
-    result = {
-        "what": "each incident and its healthy twin, replayed for real; seconds on a shared machine of 2 cores",
-        "commit": commit.strip(),
-        "incidents": played,
-    }
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    sys.stdout.write(json.dumps(result, indent=2) + "\n")
-    return 1 if any(each["wrong"] or each["twin_wrong"] for each in played.values()) else 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    add_options(parser)
+    options = parser.parse_args()
+    results = Results(
+        "incidents",
+        what="each incident and its healthy twin, replayed for real",
+        measures=["src/emberward/testing", "src/emberward/sources", "src/emberward/supervise"],
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    for incident in INCIDENTS:
+        if incident.name in options.names or (not options.names and not results.has(incident.name)):
+            results.add(incident.name, replay(incident))
+    wrong = [name for name, each in results.latest().items() if each["wrong"] or each["twin_wrong"]]
+    results.summarise({"wrong": wrong})
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

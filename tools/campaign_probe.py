@@ -1,6 +1,6 @@
 """How far a probe moves on another layout, by number type; writes docs/measured/probe.json.
 
-Usage: python tools/campaign_probe.py [--compute bf16 fp16] [--steps 6 60] [--output docs/measured/probe.json]
+Usage: python tools/campaign_probe.py [--compute bf16 fp16] [--steps 6 60]
 
 Each layout of 1 to 4 ranks trains to each step and saves; each other layout takes the save up, and its first step is
 compared with the probe, the next 10 with those of the layout that saved. The bounds of a start
@@ -9,10 +9,8 @@ was seen. Rows are written as they come, with their commit; what the output alre
 """
 
 import argparse
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 os.environ.setdefault("EMBERWARD_TEST_PATIENCE", "10")  # read where the ranks of the pool start
 
+from measured import Results, add_options  # noqa: E402
 from ranks.pool import RankPool  # type: ignore[import-not-found]  # noqa: E402
 from ranks.runs import curve  # type: ignore[import-not-found]  # noqa: E402
 from ranks.save_cases import findings_of, train  # type: ignore[import-not-found]  # noqa: E402
@@ -48,7 +47,7 @@ def size_of(layout: dict[str, Any]) -> int:
     return int(layout.get("dp", 1) * layout.get("tp", 1) * layout.get("pp", 1))
 
 
-def moves(pool: RankPool, folder: Path, compute: str, at: int, known: set[tuple[str, ...]]) -> Iterator[dict[str, Any]]:
+def moves(pool: RankPool, folder: Path, compute: str, at: int, known: set[str]) -> Iterator[dict[str, Any]]:
     """One row for each ordered pair of layouts that is not known, with a save of step `at`."""
 
     def go(name: str, path: Path, steps: int) -> None:
@@ -94,9 +93,9 @@ def moves(pool: RankPool, folder: Path, compute: str, at: int, known: set[tuple[
             shutil.rmtree(moved)
 
 
-def key_of(a: str, b: str, compute: str, at: int) -> tuple[str, ...]:
+def key_of(a: str, b: str, compute: str, at: int) -> str:
     """What a row is known by."""
-    return a, b, compute, str(at)
+    return f"{a} to {b}, {compute}, step {at}"
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -118,27 +117,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compute", nargs="+", default=["fp32", "bf16", "fp16"])
     parser.add_argument("--steps", nargs="+", type=int, default=[6, 60])
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "measured" / "probe.json")
+    add_options(parser)
     options = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    rows = json.loads(options.output.read_text())["pairs"] if options.output.exists() else []
-    known = {key_of(row["from"], row["to"], row["compute"], row["step"]) for row in rows}
+    results = Results(
+        "probe",
+        what=f"a save resumed on another layout: its probe and the next {MORE} steps, against the saver's",
+        measures=["src/emberward/checkpoint", "src/emberward/engine", "src/emberward/rank"],
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    known = set(results.latest())
     with tempfile.TemporaryDirectory() as name:
         pool = RankPool(4, Path(name))
         for compute in options.compute:
             for at in options.steps:
                 for row in moves(pool, Path(name) / f"{compute} {at}", compute, at, known):
-                    rows.append({"commit": commit.strip(), **row})
-                    result = {
-                        "what": "a save taken up on another layout: its probe, and the next steps, against the saver's",
-                        "steps_after_the_move": MORE,
-                        "worst": summary(rows),
-                        "pairs": rows,
-                    }
-                    options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+                    results.add(key_of(row["from"], row["to"], row["compute"], row["step"]), row)
         pool.close()
-    worst = summary(rows)
-    sys.stdout.write(json.dumps(worst, indent=2) + "\n")
+    worst = summary(results.attempts)
+    results.summarise(worst)
     is_roomy = all(
         each["loss_bound"] >= MARGIN * each[FIGURES[0]] and each["norm_bound"] >= MARGIN * each[FIGURES[1]]
         for each in worst.values()

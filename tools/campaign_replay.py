@@ -3,35 +3,36 @@
 Usage: python tools/campaign_replay.py [FIRST_SEED] [NUM_PROGRAMS]
 """
 
+import argparse
 import dataclasses
-import json
-import subprocess
 import sys
 import time
-from pathlib import Path
+
+from measured import Results, add_options
 
 from emberward.testing import run_campaign
-
-OUT = Path(__file__).parent.parent / "docs" / "measured" / "replay.json"
 
 
 def main() -> int:
     """Exit code 1 when judge and replay disagree somewhere."""
-    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 2_000
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("first", nargs="?", type=int, default=0)
+    parser.add_argument("count", nargs="?", type=int, default=2_000)
+    add_options(parser)
+    options = parser.parse_args()
     began = time.monotonic()
-    campaign = run_campaign(range(first, first + count))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-    result = {
-        "what": "random programs judged by match and executed by testing.ThreadReplayer",
-        "commit": commit.strip(),
-        "seeds": [first, first + count - 1],
-        "seconds": round(time.monotonic() - began, 1),
-        **dataclasses.asdict(campaign),
-    }
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    campaign = run_campaign(range(options.first, options.first + options.count))
+    results = Results(
+        "replay",
+        what="random programs judged by match and executed by testing.ThreadReplayer",
+        measures=["src/emberward/match", "src/emberward/testing"],
+        settings={"seeds": [options.first, options.first + options.count - 1]},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    figures = {"seconds": round(time.monotonic() - began, 1), **dataclasses.asdict(campaign)}
+    results.add("all", figures)
+    results.summarise(figures)
     return 1 if campaign.disagreements else 0
 
 

@@ -1,6 +1,6 @@
 """Kills runs at random and moves saves through a grid of layouts; writes docs/measured/resume.json.
 
-Usage: python tools/campaign_resume.py [--seeds 10] [--ranks 8] [--only kills|grid] [--output docs/measured/resume.json]
+Usage: python tools/campaign_resume.py [--seeds 10] [--ranks 8] [--only kills|grid]
 
 Kills: a run of the real ranks under torchrun (2 x 2 x 2 with 8 ranks) that saves beside the training; per seed the next
 of its ranks, in a random order, is killed by SIGKILL at a random step, and the run is started again. One run takes all
@@ -30,13 +30,14 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 os.environ.setdefault("EMBERWARD_TEST_PATIENCE", "10")  # read where the ranks of the pool start
 
+from measured import Results, add_options  # noqa: E402
 from ranks.pool import RankPool  # type: ignore[import-not-found]  # noqa: E402
 from ranks.runs import (  # type: ignore[import-not-found]  # noqa: E402
     curve,
     logs,
     make_run,
     metrics,
-    start,
+    start_torchrun,
     write_text,
 )
 from ranks.save_cases import findings_of, train  # type: ignore[import-not-found]  # noqa: E402
@@ -67,7 +68,7 @@ def kill_one(path: Path, num_ranks: int, victim: int, rng: random.Random) -> dic
     """
     begins = saved_step(path) or 0
     at = min(begins + rng.randrange(1, MOST_STEPS + 1), KILL_STEPS - 2)
-    process = start(path, num_ranks)
+    process = start_torchrun(path, num_ranks)
     wait_for(lambda: (last_step(path) >= at and is_of(process, path, victim)) or process.poll() is not None, 600)
     time.sleep(rng.random() * 0.3)  # within the step, or within the write of a save
     if process.poll() is None:
@@ -116,11 +117,8 @@ def state(path: Path) -> dict[str, Any]:
     return {"step": manifest.step, **counters, **{name: entry.digest for name, entry in manifest.tensors.items()}}
 
 
-def kills(num_ranks: int, num_seeds: int, folder: Path, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """What came of each seed. One run takes all the kills, one after the other, so that each costs one start.
-
-    `keep` is given what there is after each row.
-    """
+def kills(num_ranks: int, num_seeds: int, folder: Path, keep: Callable[[str, dict[str, Any]], None]) -> None:
+    """Gives `keep` what came of each seed, and of the end of the one run that takes all the kills."""
     text = write_text(folder / "data" / "text")
     options = [
         f"steps={KILL_STEPS}", f"save.interval={INTERVAL}", "evaluation.interval=null", "sample_tokens=0",
@@ -129,19 +127,18 @@ def kills(num_ranks: int, num_seeds: int, folder: Path, keep: Callable[[dict[str
           else [f"layout.dp={num_ranks}", "layout.tp=1", "layout.pp=1"]),
     ]  # fmt: skip
     straight = make_run(folder / "straight", num_ranks, *options, text=text)
-    if start(straight, num_ranks).wait(timeout=1200) != 0:
+    if start_torchrun(straight, num_ranks).wait(timeout=1200) != 0:
         raise RuntimeError(logs(straight))
-    expected, rows = curve(straight), []
+    expected = curve(straight)
     path = make_run(folder / "killed", num_ranks, *options, text=text)
     victims = random.Random("victims").sample(range(num_ranks), num_ranks)
     for seed in range(num_seeds):
         row = {"seed": seed, **kill_one(path, num_ranks, victims[seed % num_ranks], random.Random(seed))}
         row["lost_steps"] = row["done_steps"] - (row["saved_step"] or 0)
         row["is_bitwise"] = curve(path) == expected[: row["done_steps"]]
-        rows.append(row)
-        keep(summary_of_kills(num_ranks, rows, None))
+        keep(f"kill {seed}", row)
         sys.stderr.write(f"seed {seed}: {row}\n")
-    code = start(path, num_ranks).wait(timeout=1200)
+    code = start_torchrun(path, num_ranks).wait(timeout=1200)
     if code != 0:
         sys.stderr.write(logs(path) + "\n")
     end = {
@@ -151,28 +148,15 @@ def kills(num_ranks: int, num_seeds: int, folder: Path, keep: Callable[[dict[str
         "num_random_states": sum(name.startswith("rng/") for name in state(straight)),
         "findings": [finding["code"] for finding in findings_of(path)],
     }
-    return summary_of_kills(num_ranks, rows, end)
+    keep("end of kills", end)
 
 
-def summary_of_kills(num_ranks: int, rows: list[dict[str, Any]], end: dict[str, Any] | None) -> dict[str, Any]:
-    """The figures; `end` is None while kills are still to come."""
-    return {
-        "ranks": num_ranks,
-        "steps": KILL_STEPS,
-        "save_interval": INTERVAL,
-        "seeds": rows,
-        "num_bitwise": sum(row["is_bitwise"] for row in rows),
-        # The newest save may still be in flight when the rank dies: then the one before it is taken.
-        "most_lost_steps": max(row["lost_steps"] for row in rows),
-        "end": end,
-    }
-
-
-def is_good(found: dict[str, Any]) -> bool:
+def is_good(killed: list[dict[str, Any]], end: dict[str, Any] | None) -> bool:
     """Whether every killed run followed the straight one, to the last bit of the last save."""
-    end = found["end"]
+    if end is None:
+        return False
     ended_well = end["exit_code"] == 0 and end["is_curve_bitwise"] and end["is_last_save_equal"]
-    return bool(ended_well and found["num_bitwise"] == len(found["seeds"]))
+    return bool(ended_well and all(row["is_bitwise"] for row in killed))
 
 
 def worst(a: list[tuple[int, float, float, int]], b: list[tuple[int, float, float, int]]) -> tuple[float, float]:
@@ -245,39 +229,41 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--only", choices=("kills", "grid"))
     parser.add_argument("--compute", nargs="+", default=["fp32", "bf16"])
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "measured" / "resume.json")
+    add_options(parser)
     options = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    known = json.loads(options.output.read_text()) if options.output.exists() else {}
-    result: dict[str, Any] = {**known, "what": "runs that are killed and moved, against runs that are not"}
+    results = Results(
+        "resume",
+        what="runs that are killed and resumed, and resumed on another layout, against runs that are not",
+        measures=["src/emberward/checkpoint", "src/emberward/engine", "src/emberward/rank"],
+        settings={"seeds": options.seeds, "ranks": options.ranks},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if options.only != "kills":
-            rows = [row for compute in options.compute for row in grid(folder, compute)]
-            result["grid"] = {
-                "commit": commit.strip(),
-                "num_pairs": len(rows),
-                "steps_after_the_move": MORE,
-                "worst": {
-                    compute: {
-                        key: max(row[key] for row in rows if row["compute"] == compute)
-                        for key in rows[0]
-                        if key.endswith(("difference", "steps"))
-                    }
-                    for compute in options.compute
-                },
-                "pairs": rows,
-            }
+        for compute in options.compute if options.only != "kills" else ():
+            for row in grid(folder, compute):
+                results.add(f"{compute}: {row['from']} to {row['to']}", row)
         if options.only != "grid":
-
-            def keep(found: dict[str, Any]) -> None:
-                result["kills"] = {"commit": commit.strip(), "cores": os.cpu_count(), **found}
-                options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-
-            keep(kills(options.ranks, options.seeds, folder, keep))
-    options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    sys.stdout.write(json.dumps({key: result[key] for key in result if key != "what"}, indent=2) + "\n")
-    return 0 if "kills" not in result or is_good(result["kills"]) else 1
+            kills(options.ranks, options.seeds, folder, results.add)
+    rows = results.latest()
+    moves = [row for row in rows.values() if "probe_loss_difference" in row]
+    keys = [key for key in (moves[0] if moves else ()) if key.endswith(("difference", "steps"))]
+    killed = [row for key, row in rows.items() if key.startswith("kill ")]
+    results.summarise(
+        {
+            "worst_of_moves": {
+                compute: {key: max(row[key] for row in moves if row["compute"] == compute) for key in keys}
+                for compute in sorted({row["compute"] for row in moves})
+            },
+            "kills": len(killed),
+            "bitwise": sum(row["is_bitwise"] for row in killed),
+            # The newest save may still be in flight when the rank dies: then the one before it is taken.
+            "most_lost_steps": max((row["lost_steps"] for row in killed), default=None),
+            "end_of_kills": rows.get("end of kills"),
+        }
+    )
+    return 0 if not killed or is_good(killed, rows.get("end of kills")) else 1
 
 
 if __name__ == "__main__":

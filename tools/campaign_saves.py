@@ -1,6 +1,6 @@
 """Kills the process that writes saves, and its rank, at each operation of a save, in real processes.
 
-    python tools/campaign_saves.py [--output docs/measured/saves.json]
+    python tools/campaign_saves.py
 
 Two ranks save beside (threads of this process, each with its writer); rank 0's writer, then rank 1's, is killed by
 SIGKILL before, within and after its n-th operation, for n = 1, 2, ... until a save passes. Then a rank that is a
@@ -18,9 +18,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+from measured import Results, add_options
+
 from emberward.checkpoint import clean_leftovers
+from emberward.findings import EmberwardError
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -29,6 +33,15 @@ child, storages, faults, processes = (
     for name in ("checkpoint_child", "checkpoint_storages", "test_checkpoint_faults", "test_checkpoint_processes")
 )
 KILLS = ("kill before", "kill within", "kill after")
+
+
+def whole_step(read: Callable[[], int]) -> int | None:
+    """What `read` found whole; None when it found nothing that is: a lost save."""
+    try:
+        return read()
+    except (AssertionError, EmberwardError) as error:
+        sys.stderr.write(f"lost: {error}\n")
+        return None
 
 
 def kill_writers(folder: Path, culprit: int, fault: str) -> Counter[str]:
@@ -42,8 +55,10 @@ def kill_writers(folder: Path, culprit: int, fault: str) -> Counter[str]:
         if not shelf.plan.was_hit:
             break
         own = written[culprit]
-        found = faults.require_whole(shelf.path)
-        assert found == shelf.step or (found == shelf.step - 1 and own.error is not None), (at, written)
+        found = whole_step(lambda: faults.require_whole(shelf.path))
+        if found != shelf.step and not (found == shelf.step - 1 and own.error is not None):
+            outcomes["lost"] += 1
+            break
         codes = [own.error.code] if own.error is not None else [notice.code for notice in own.saved.notices]
         assert codes == ["K108"], (at, own)
         outcomes["new" if found == shelf.step else "before"] += 1
@@ -61,7 +76,10 @@ def kill_ranks(folder: Path) -> Counter[str]:
     outcomes = Counter[str]()
     shelves = sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name))
     for shelf in shelves[: len(statuses)]:
-        outcomes["new" if child.require_parts(shelf) == 2 else "before"] += 1
+        found = whole_step(lambda shelf=shelf: child.require_parts(shelf))  # type: ignore[misc]
+        outcomes["lost" if found is None else "new" if found == 2 else "before"] += 1
+        if found is None:
+            continue
         clean_leftovers(shelf)
         child.save_once(shelf, 30, 3)
         assert child.require_parts(shelf) == 3
@@ -69,25 +87,32 @@ def kill_ranks(folder: Path) -> Counter[str]:
     return outcomes
 
 
-def main() -> None:
-    """Writes what was found to the output and to standard output."""
+def main() -> int:
+    """Exit code 1 when a kill lost the save before it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=None)
+    add_options(parser)
     options = parser.parse_args()
-    found: dict[str, dict[str, int]] = {}
-    for culprit, fault in itertools.product((0, 1), KILLS):
+    results = Results(
+        "saves",
+        what="what a resume found after each SIGKILL of a writer, or of a rank, at each operation of a save",
+        measures=["src/emberward/checkpoint"],
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    cases = {f"writer of rank {culprit}, {fault}": (culprit, fault) for culprit in (0, 1) for fault in KILLS}
+    for case, (culprit, fault) in cases.items():
+        if not results.has(case):
+            with tempfile.TemporaryDirectory() as name:
+                results.add(case, {"found": dict(kill_writers(Path(name), culprit, fault))})
+    if not results.has("rank"):
         with tempfile.TemporaryDirectory() as name:
-            found[f"writer of rank {culprit}, {fault}"] = dict(kill_writers(Path(name), culprit, fault))
-    with tempfile.TemporaryDirectory() as name:
-        found["rank"] = dict(kill_ranks(Path(name)))
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    kills = sum(sum(outcomes.values()) for outcomes in found.values())
-    result = {"what": "what a resume found after each SIGKILL", "kills": kills, "lost": 0, "found": found}
-    text = json.dumps({**result, "commit": commit}, indent=2) + "\n"
-    sys.stdout.write(text)
-    if options.output is not None:
-        options.output.write_text(text, encoding="utf-8")
+            results.add("rank", {"found": dict(kill_ranks(Path(name)))})
+    outcomes = Counter[str]()
+    for row in results.attempts:
+        outcomes.update(row["found"])
+    results.summarise({"kills": outcomes.total(), "lost": outcomes["lost"], "found": dict(outcomes)})
+    return 1 if outcomes["lost"] else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Faults in every rank of a run that supervises itself: resumed without a hand, bitwise the straight run, nothing left.
 
-    python tools/campaign_supervise.py --ranks 8 --seeds 3 --output docs/measured/supervise.json
+    python tools/campaign_supervise.py --ranks 8 --seeds 3
 
 A chain is one `emberward train --restarts N` of a small recipe whose attempts are broken one after the other, each in
 another way or in another rank, at a step that the seed draws, once the attempt has saved something new. A case costs
@@ -11,8 +11,7 @@ of their own, on a tmpfs that only root may make. A chain that is given up is be
 left, and its case counts as not resumed. The faults inside a process come from a sitecustomize of its own, which the
 recorder's chains.
 
-The output is written after each case. Cases that it holds already are not run again unless they failed: a row names the
-commit at which it was run.
+Every case is kept when it ends, however it ended; a case that the round holds is not run again.
 """
 
 import argparse
@@ -33,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from measured import Results, add_options
 
 ROOT = Path(__file__).resolve().parents[1]
 SAVE_EVERY = 3
@@ -115,7 +115,7 @@ class Chain:
                 process = psutil.Process(pid)
                 if process.create_time() == created:
                     process.kill()
-        self.process.wait()
+        self.process.wait(60.0)
 
     @property
     def folder(self) -> Path | None:
@@ -364,54 +364,24 @@ def straight_curve(place: Path, ranks: int, steps: int) -> list[tuple[Any, ...]]
         return found
 
 
-class Book:
-    """The output: what is there already, and what comes to it. Written after each row."""
-
-    def __init__(self, path: Path | None, ranks: int, again: bool) -> None:
-        self.path, self.ranks = path, ranks
-        known = json.loads(path.read_text()) if path is not None and path.exists() else {}
-        # An older form holds one run of the whole campaign after the other.
-        self.others = [run for run in known.get("runs", ()) if run.get("ranks") != ranks or "chains" not in run]
-        mine: dict[str, Any] = next((run for run in known.get("runs", ()) if run not in self.others), {})
-        self.rows: list[dict[str, Any]] = [] if again else [row for row in mine.get("rows", ()) if is_good(row)]
-        self.chains: list[dict[str, Any]] = [] if again else list(mine.get("chains", ()))
-        self.num_planned = 0
-        words = ["git", "rev-parse", "HEAD"]
-        self.commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-    def has(self, case: Case) -> bool:
-        return any(row["case"] == case.name for row in self.rows)
-
-    def add(self, row: dict[str, Any]) -> None:
-        here = {"commit": self.commit[:12] or None, "load": round(os.getloadavg()[0], 1)}
-        (self.chains if "chain" in row else self.rows).append({**row, **here})
-        print(json.dumps(row), flush=True)
-        if self.path is not None:
-            aside = self.path.with_suffix(".tmp")
-            aside.write_text(json.dumps({"runs": [*self.others, self.value()]}, indent=1) + "\n", encoding="utf-8")
-            aside.replace(self.path)
-
-    def value(self) -> dict[str, Any]:
-        rows = self.rows
-        resumed: dict[str, list[float]] = {}
-        for row in rows:
-            if row["resumed"]:
-                resumed.setdefault(row["case"].split("-")[0], []).append(row["next_step_after_s"])
-        return {
-            "ranks": self.ranks,
-            "cores": os.cpu_count(),
-            "num_planned": self.num_planned,
-            "num_run": len(rows),
-            "num_resumed": sum(row["resumed"] for row in rows),
-            "num_bitwise": sum(bool(row.get("is_bitwise")) for row in rows),
-            "num_with_processes_left": sum(bool(row.get("left")) for row in rows),
-            "next_step_after_s": {
-                fault: {"least": min(all_s), "median": statistics.median(all_s), "most": max(all_s)}
-                for fault, all_s in resumed.items()
-            },
-            "chains": self.chains,
-            "rows": rows,
-        }
+def summary(results: Results, num_planned: int) -> dict[str, Any]:
+    """Counts over the last attempt of each case; the attempts before it stand in the file."""
+    rows = [row for row in results.latest().values() if "chain" not in row]
+    resumed: dict[str, list[float]] = {}
+    for row in rows:
+        if row["resumed"]:
+            resumed.setdefault(row["case"].split("-")[0], []).append(row["next_step_after_s"])
+    return {
+        "num_planned": num_planned,
+        "num_run": len(rows),
+        "num_resumed": sum(row["resumed"] for row in rows),
+        "num_bitwise": sum(bool(row.get("is_bitwise")) for row in rows),
+        "num_with_processes_left": sum(bool(row.get("left")) for row in rows),
+        "next_step_after_s": {
+            fault: {"least": min(all_s), "median": statistics.median(all_s), "most": max(all_s)}
+            for fault, all_s in resumed.items()
+        },
+    }
 
 
 def is_good(row: dict[str, Any]) -> bool:
@@ -425,11 +395,17 @@ def main() -> int:
     parser.add_argument("--only-ranks", type=int, nargs="*", help="which ranks to break; else each in turn")
     parser.add_argument("--faults", nargs="*", default=list(FAULTS), choices=FAULTS)
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="no new case after so many seconds")
-    parser.add_argument("--again", action="store_true", help="run all cases, also those that the output holds")
-    parser.add_argument("--output", type=Path)
+    add_options(parser)
     options = parser.parse_args()
     ends_s = time.monotonic() + options.limit_s
-    book = Book(options.output, options.ranks, options.again)
+    results = Results(
+        "supervise",
+        what="faults in every rank of a run that supervises itself: resumed by itself, bitwise, nothing left",
+        measures=["src/emberward/supervise", "src/emberward/rank", "src/emberward/checkpoint"],
+        settings={"ranks": options.ranks, "seeds": options.seeds},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
     victims = options.only_ranks if options.only_ranks is not None else range(options.ranks)
     links = [
         (seed, is_disk, [Case(fault=fault, rank=rank, seed=seed) for rank in victims for fault in faults])
@@ -437,8 +413,8 @@ def main() -> int:
         for is_disk, faults in ((False, [f for f in options.faults if f != "disk_full"]), (True, ["disk_full"]))
         if not is_disk or "disk_full" in options.faults
     ]
-    book.num_planned = sum(len(cases) for _, _, cases in links)
-    links = [(seed, is_disk, [case for case in cases if not book.has(case)]) for seed, is_disk, cases in links]
+    num_planned = sum(len(cases) for _, _, cases in links)
+    links = [(seed, is_disk, [case for case in cases if not results.has(case.name)]) for seed, is_disk, cases in links]
     steps = STEPS_A_CASE * max((len(cases) for _, _, cases in links), default=0) + 2 * SAVE_EVERY
     place = Path(tempfile.mkdtemp(prefix="supervise-"))
     try:
@@ -446,28 +422,29 @@ def main() -> int:
         straight = straight_curve(place, options.ranks, steps) if any(cases for *_, cases in links) else []
         for seed, is_disk, cases in links:
             if cases and time.monotonic() < ends_s:
-                run_chain(f"{'disk' if is_disk else 'chain'}-{seed}", cases, place, straight, book, ends_s)
+                run_chain(f"{'disk' if is_disk else 'chain'}-{seed}", cases, place, straight, results, ends_s)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    print(json.dumps({key: value for key, value in book.value().items() if key not in ("rows", "chains")}))
-    return 0 if all(is_good(row) for row in book.rows) else 1
+    results.summarise(summary(results, num_planned))
+    rows = [row for row in results.latest().values() if "chain" not in row]
+    return 0 if all(is_good(row) for row in rows) else 1
 
 
 def run_chain(
-    name: str, cases: list[Case], place: Path, straight: list[tuple[Any, ...]], book: Book, ends_s: float
+    name: str, cases: list[Case], place: Path, straight: list[tuple[Any, ...]], results: Results, ends_s: float
 ) -> None:
     """Runs the cases one after the other in one run, and lets it come to its end."""
     with runs_of(place, name, is_small=name.startswith("disk")) as runs:
-        chain = Chain(place=place, ranks=book.ranks, steps=len(straight), name=name, runs=runs)
+        chain = Chain(place=place, ranks=results.settings["ranks"], steps=len(straight), name=name, runs=runs)
         try:
             for case in cases:
                 if time.monotonic() > ends_s:
                     return
                 row = run_case(case, chain, straight)
-                book.add(row)
+                results.add(case.name, row)
                 if not row["resumed"]:
                     print((place / f"{name}.log").read_text()[-3000:], file=sys.stderr, flush=True)
-            book.add(finish(chain, straight))
+            results.add(f"chain {name}", finish(chain, straight))
         finally:
             chain.stop()
 

@@ -12,7 +12,6 @@ import pickle
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from ports import reserve_port  # type: ignore[import-not-found] # noqa: E402 (mypy does not see tests/)
+
 HOME = ROOT / "tests" / "data" / "hangs"
 PROGRAM = HOME / "hang_program.py"
 WORLD = 4
@@ -51,12 +54,6 @@ EXPECTED: dict[str, tuple[str, tuple[int, ...], str, str]] = {
     "slow_but_alive": ("none", (), "none", ""),
 }
 ALIVE = ("healthy", "slow_but_alive")
-
-
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
 
 
 def shorten(path: str) -> str:
@@ -156,7 +153,7 @@ def record(name: str) -> None:
             **os.environ,
             "WORLD_SIZE": str(WORLD),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(free_port()),
+            "MASTER_PORT": str(reserve_port()),
             "OMP_NUM_THREADS": "1",
         }
         children = [
@@ -201,7 +198,7 @@ def record(name: str) -> None:
         finally:
             for child in children:
                 os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
+                child.wait(60.0)
 
 
 def main() -> None:

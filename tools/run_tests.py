@@ -1,44 +1,127 @@
-"""Runs the tests in two lanes beside each other, as `make test` does: those with ranks, and all others.
+"""Runs the tests in two lanes beside each other: those with ranks, and all others.
 
+    python tools/run_tests.py             what a newcomer runs, minutes: `make test`
+    python tools/run_tests.py --all       every test: `make test-all`
+    python tools/run_tests.py --rest      what --all has and the first does not: .ci/run, after `make test`
+    python tools/run_tests.py --times     as the first, and keeps each file's seconds in docs/measured/test_times.json
     python tools/run_tests.py [pytest's arguments]
 
 Tests with ranks wait a good part of their time, for a hang to show or a process to end; the others wait for little. The
-first lane is shown as it goes, the second one when both have ended. With arguments of its own it is pytest alone, once.
-A lane ends at its tenth failure: what is broken so widely would cost an hour of time limits, and say the same again.
+lines of both lanes are shown as they come. With arguments of its own it is pytest alone, once. A lane ends at its tenth
+failure: what is broken so widely would cost an hour of time limits, and say the same again.
 """
 
+import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import IO
+from xml.etree import ElementTree
 
-RANKS = ("tests/ranks",)
-OTHERS = ("tests", "--ignore=tests/ranks", "-o", "cache_dir=.pytest_cache/others")
-INTERRUPTED = 2
+from measured import Results
+
+from emberward.processes import Child, ProcessTree
+
+LANES = {
+    "ranks": ("tests/ranks",),
+    "others": ("tests", "--ignore=tests/ranks", "-o", "cache_dir=.pytest_cache/others"),
+}
+CHOICES = {"--all": (), "--rest": ("-m", "thorough"), "--times": ("-m", "not thorough")}
+OPTIONS = ("--maxfail=10", "--durations=25", "--durations-min=1", "-q")
+INTERRUPTED, NO_TESTS = 2, 5
 """Of pytest."""
+GRACE_S = 30.0
+
+
+def show(lane: str, lines: IO[bytes]) -> None:
+    """Writes the lines of one lane as they come, each with its lane."""
+    for line in lines:
+        sys.stdout.buffer.write(f"{lane:6} | ".encode() + line)
+        sys.stdout.flush()
+
+
+def end(processes: dict[str, Child]) -> None:
+    """Interrupts the lanes that still run, as Ctrl-C does, and kills those that stay."""
+    for process in processes.values():
+        process.send_signal(signal.SIGINT)
+    for process in processes.values():
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.end()
+
+
+def run_lanes(choice: tuple[str, ...], reports: Path) -> int:
+    """The exit code of the worst lane; writes a JUnit report of each lane into `reports`."""
+    with ProcessTree() as tree:
+        code = wait_for_lanes(tree, choice, reports)
+        if left := tree.processes():
+            pids = ", ".join(str(process.pid) for process in left)
+            sys.stdout.write(f"{len(left)} processes of the tests still run and are ended now: {pids}\n")
+    return code
+
+
+def wait_for_lanes(tree: ProcessTree, choice: tuple[str, ...], reports: Path) -> int:
+    """The exit code of the worst lane, whose processes belong to `tree`."""
+    processes: dict[str, Child] = {}
+    readers = []
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    try:
+        for lane, files in LANES.items():
+            command = [sys.executable, "-m", "pytest", *OPTIONS, *choice, f"--junit-xml={reports / lane}.xml", *files]
+            lines, end_of_lines = os.pipe()
+            process = tree.start(
+                command, environment=environment, stdout=end_of_lines, stderr=end_of_lines, is_session=False
+            )
+            os.close(end_of_lines)
+            processes[lane] = process
+            readers.append(threading.Thread(target=show, args=(lane, os.fdopen(lines, "rb")), daemon=True))
+            readers[-1].start()
+        while any(process.poll() is None for process in processes.values()):
+            if any(process.poll() == INTERRUPTED for process in processes.values()):
+                break
+            time.sleep(0.2)
+    finally:
+        end(processes)
+        for reader in readers:
+            reader.join(GRACE_S)
+    codes = [1 if process.returncode is None else process.returncode for process in processes.values()]
+    return max(0 if code == NO_TESTS else abs(code) for code in codes)
+
+
+def keep_times(reports: Path, whole_s: float) -> None:
+    """Writes each file's seconds, from the lanes' reports."""
+    seconds: dict[str, float] = defaultdict(float)
+    for report in reports.glob("*.xml"):
+        for case in ElementTree.parse(report).iter("testcase"):
+            seconds[case.get("classname", "?")] += float(case.get("time", 0))
+    results = Results(
+        "test_times",
+        what="seconds of each test file in `make test`, both lanes beside each other",
+        measures=["tests/sample.py"],
+        is_fresh=True,
+    )
+    for file, taken in sorted(seconds.items()):
+        results.add(file, {"seconds": round(taken, 1)})
+    results.summarise({"whole_s": round(whole_s)})
 
 
 def main(arguments: list[str]) -> int:
     """The exit code for a person or a machine: 0 when every test passed."""
-    pytest = [sys.executable, "-m", "pytest"]
-    if arguments:
-        return subprocess.run([*pytest, *arguments], check=False).returncode
-    pytest.append("--maxfail=10")
-    with tempfile.TemporaryFile() as shown:
-        others = subprocess.Popen([*pytest, *OTHERS], stdout=shown, stderr=subprocess.STDOUT)
-        try:
-            code = subprocess.run([*pytest, *RANKS], check=False).returncode
-            if code == INTERRUPTED:
-                others.send_signal(signal.SIGINT)
-            other = others.wait()
-        except BaseException:
-            others.send_signal(signal.SIGINT)
-            others.wait()
-            raise
-        shown.seek(0)
-        sys.stdout.buffer.write(shown.read())
-        sys.stdout.flush()
-    return code or other
+    if arguments and arguments[0] not in CHOICES:
+        return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
+    choice = CHOICES[arguments[0]] if arguments else ("-m", "not thorough")
+    with tempfile.TemporaryDirectory() as reports:
+        began = time.monotonic()
+        code = run_lanes(choice, Path(reports))
+        if arguments == ["--times"] and code == 0:
+            keep_times(Path(reports), time.monotonic() - began)
+    return code
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ports import reserve_port
+
 MARK = "EMBERWARD_TEST_CLUSTER"
 START_LIMIT_S = 30.0
 COMMAND_LIMIT_S = 20.0
@@ -206,13 +208,12 @@ class Cluster:
 
     def _write_config(self) -> None:
         host = socket.gethostname().partition(".")[0]
-        control, *ports = _free_ports(1 + len(self.nodes))
         user = _user()
         nodes = [
-            f"NodeName={node} NodeHostname={host} NodeAddr={node} Port={port} CPUs=4 RealMemory=4000"
-            for node, port in zip(self.nodes, ports, strict=True)
+            f"NodeName={node} NodeHostname={host} NodeAddr={node} Port={reserve_port()} CPUs=4 RealMemory=4000"
+            for node in self.nodes
         ]
-        text = _CONFIG.format(folder=self.folder, host=host, control=control, user=user, requeued=EXIT_REQUEUED)
+        text = _CONFIG.format(folder=self.folder, host=host, control=reserve_port(), user=user, requeued=EXIT_REQUEUED)
         names = ",".join(self.nodes)
         partition = f"PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES"
         (self.folder / "slurm.conf").write_text("\n".join([text.strip(), *nodes, partition, ""]), encoding="utf-8")
@@ -221,18 +222,6 @@ class Cluster:
 
 def _user() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
-
-
-def _free_ports(count: int) -> list[int]:
-    """`count` ports of loopback that nobody listens on now."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 # slurm.conf(5) of SLURM 22.05. cred_expire: a requeued job is held for that long, and 5 s is the least that counts.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -51,7 +52,7 @@ def test_srun_trains_the_curve_of_torchrun(cluster, text, tmp_path, straight, no
     assert summary_of(recipe)["outcome"] == "done"
     assert len(summary_of(recipe)["ranks"]) == 2
     assert verify(latest(run / "checkpoints")) == ()
-    assert log_of(recipe).count(f" iteration {STEPS}/ {STEPS} |") == 1, "rank 0 alone tells each step"
+    assert log_of(recipe).count(f"step {STEPS}/{STEPS}  loss ") == 1, "rank 0 alone tells each step"
 
 
 def test_sigterm_to_a_step_saves_and_ends_with_75_and_the_next_srun_goes_on(
@@ -60,7 +61,9 @@ def test_sigterm_to_a_step_saves_and_ends_with_75_and_the_next_srun_goes_on(
     recipe = write_recipe(tmp_path, text)
     first = srun(cluster, recipe)
     wait_until(lambda: num_steps(recipe) >= 4 or first.poll() is not None, "step 4")
-    wait_until(lambda: " iteration 4/" in log_of(recipe), "step 4 in srun's output, while the ranks go on")
+    wait_until(
+        lambda: re.search(r"^step +4/", log_of(recipe), re.MULTILINE), "step 4 in srun's output, while the ranks go on"
+    )
     (step,) = cluster.steps()
     assert cluster.run("scancel", "--signal=TERM", step).returncode == 0
     assert first.wait() == 75, log_of(recipe)

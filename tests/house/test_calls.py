@@ -8,7 +8,7 @@ import pytest
 from house.tree import room_of, sources, tree_of
 
 # Rooms that decide: they take clocks as arguments (STYLE.md, rule 3).
-PURE = {"layout", "events", "findings", "match", "plan", "perf", "recipe", "health"}
+PURE = {"layout", "families", "events", "findings", "match", "plan", "perf", "recipe", "health"}
 CLOCKS = {
     "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns",
     "datetime.now", "datetime.datetime.now", "date.today",

@@ -28,18 +28,31 @@ def rows() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
 
 
 @functools.cache
-def functions_of(name: str) -> frozenset[str]:
-    """The test functions of a file below tests/; none when there is no such file."""
+def functions_of(name: str) -> dict[str, ast.FunctionDef]:
+    """The test functions of a file below tests/ by name; none when there is no such file."""
     path = ROOT / "tests" / name
     if not path.is_file():
-        return frozenset()
+        return {}
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def exists(test: str) -> bool:
+def function_of(test: str) -> ast.FunctionDef | None:
     name, _, function = test.partition("::")
-    return function in functions_of(name)
+    return functions_of(name).get(function)
+
+
+def compares_whole_texts(test: ast.FunctionDef) -> bool:
+    """Whether the test holds something equal to something else; ``in`` and ``match=`` let words change unseen."""
+    return any(isinstance(op, ast.Eq) for node in ast.walk(test) if isinstance(node, ast.Compare) for op in node.ops)
+
+
+@functools.cache
+def words_beside(name: str) -> str:
+    """The test file, the tables of text beside it and its snapshots, as one text."""
+    path = ROOT / "tests" / name
+    files = [path, *path.parent.glob("*.txt"), *path.parent.glob("snapshots/**/*")]
+    return "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
 
 
 def test_every_code_stands_in_the_table_once():
@@ -50,8 +63,13 @@ def test_every_code_stands_in_the_table_once():
 
 @pytest.mark.parametrize("code", sorted(rows()[0]))
 def test_its_message_and_its_look_alike_are_under_test(code):
-    missing = [test for test in rows()[0][code] if not exists(test)]
+    exact, alike = rows()[0][code]
+    missing = [test for test in (exact, alike) if function_of(test) is None]
     assert missing == [], f"{code}: tests/house/codes.txt names tests that do not exist"
+    found = function_of(exact)
+    assert found is not None
+    assert compares_whole_texts(found), f"{code}: {exact} holds no text equal to the message"
+    assert code in words_beside(exact.partition("::")[0]), f"{code} stands neither in the test's file nor beside it"
 
 
 def test_the_table_is_in_order_and_an_open_code_says_what_it_lacks():

@@ -16,10 +16,12 @@ MAX_LINES = 500
 # Modules that a room shows beside its face.
 SHOWN = {
     "cli": set(),
+    # One folder a family; `pieces` is what they declare; `layers` and `dropout`, what they build of, need torch.
+    "families": {"bloom", "dropout", "layers", "llama", "pieces", "swin"},
     "rank": {"dry"},
     "recipe": {"presets"},
     "sources": {"attach", "dumps", "fake_world", "live", "recorder", "ring", "script", "watch"},
-    "supervise": {"collector", "watcher"},
+    "supervise": {"beside", "collector", "watcher"},
 }
 WITHOUT_TORCH = """
 import sys

@@ -11,20 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from emberward.engine import Engine, MicroBatch, build_world
-from emberward.engine._bloom import BloomStage, canonical_name, init_constant, init_std_of
-from emberward.engine._engine import shape_of
-from emberward.engine._shard import ParameterPart, initialise
-from emberward.layout import Layout
+from emberward.engine import Engine, MicroBatch, StageModule, build_world
+from emberward.engine._shard import ParameterPart, initialise, materialise
+from emberward.families import LlamaConfig, ModelConfig, model_of
 from emberward.recipe import (
     BatchConfig,
     ComputeType,
     LayoutConfig,
-    ModelConfig,
     OptimConfig,
     PrecisionConfig,
     Recipe,
     ZeroStage,
+    ends_of,
     mesh_of,
 )
 
@@ -42,22 +40,28 @@ def small_recipe(
     schedule: str = "1f1b",
     stages_per_rank: int = 1,
     dp_replicate: int = 1,
-    sequence_parallel: bool = True,
+    sequence_parallel: bool | None = True,
+    seq_len: int = SEQ,
     compute: str = "fp32",
     clip: float | None = 0.5,
     recompute: bool = False,
     stage_layers: tuple[int, ...] | None = None,
+    family: str = "bloom",
+    kv_heads: int | None = None,
+    tied: bool = False,
 ) -> Recipe:
     """A resolved recipe of a four-layer model over 16 samples a step."""
     return Recipe(
         schedule=schedule,
         model=ModelConfig(
+            family=family,
+            llama=LlamaConfig(num_kv_heads=kv_heads, is_tied=tied, rope_theta=100.0, rope_factor=4.0, rope_positions=8),
             num_layers=4,
             hidden=32,
             num_heads=4,
             ffn_hidden=128,
             vocab_size=VOCAB,
-            seq_len=SEQ,
+            seq_len=seq_len,
             init_std=0.1,
             recompute=recompute,
         ),
@@ -94,8 +98,8 @@ def micro_batches_of(step: int, recipe: Recipe, dp_rank: int) -> list[MicroBatch
     size, count = recipe.batch.micro_batch, recipe.batch.accumulation
     assert size is not None and count is not None
     rows = [torch.arange(size) + size * (dp_rank * count + mb) for mb in range(count)]
-    tokens, labels, weights = batch_of(step)
-    return [MicroBatch(tokens=tokens[row], labels=labels[row], weights=weights[row]) for row in rows]
+    tokens, labels, weights = (each[:, : recipe.model.seq_len] for each in batch_of(step))
+    return [MicroBatch(inputs=tokens[row], labels=labels[row], weights=weights[row]) for row in rows]
 
 
 def engine_run(
@@ -112,7 +116,7 @@ def engine_run(
     recipe = small_recipe(**layout)
     mesh = mesh_of(recipe.layout)
     assert mesh.size == world_size
-    world = build_world(mesh, device=torch.device("cpu"), timeout_s=60)
+    world = build_world(mesh, device=torch.device("cpu"), timeout_s=60, ends=ends_of(recipe))
     engine = Engine(recipe, world)
     out: dict[str, Any] = {"loss": [], "norm": [], "grads": [], "events": []}
 
@@ -164,34 +168,31 @@ def assemble(answers: list[dict[str, Any]], key: str) -> dict[str, np.ndarray]:
     return whole
 
 
-def plain_model(recipe: Recipe) -> BloomStage:
+def plain_model(recipe: Recipe) -> StageModule:
     """The whole model on one process with the engine's initial values."""
-    shape = shape_of(recipe)
-    model = BloomStage(shape, range(shape.num_layers), is_first=True, is_last=True)
-    parts = []
-    for raw_name, param in model.named_parameters():
-        name = canonical_name(raw_name)
-        assert init_std_of(name, shape) is not None or init_constant(name) in (0.0, 1.0)
-        parts.append(
-            ParameterPart(
-                name=name,
-                shape=tuple(param.shape),
-                layout=Layout({}),
-                box=tuple((0, n) for n in param.shape),
-                param=param,
-                is_owner=True,
-                is_tp_partial=False,
-                is_tied=False,
-                decays=param.dim() > 1,
-            )
+    stage = StageModule(recipe.model, range(len(model_of(recipe.model).blocks)), None)
+    materialise(stage, torch.device("cpu"))
+    parts = [
+        ParameterPart(
+            spec=spec,
+            box=tuple((0, n) for n in spec.shape),
+            param=param,
+            tp_copies=1,
+            is_owner=True,
+            is_tp_partial=False,
+            is_tied=False,
         )
-    initialise(parts, shape, seed=recipe.seed)
-    return model
+        for spec, param in stage.named_tensors()
+    ]
+    initialise(parts, seed=recipe.seed)
+    return stage
 
 
-def plain_run(*, steps: int, keep_grads_of: int | None = None, clip: float | None = 0.5) -> dict[str, Any]:
+def plain_run(
+    *, steps: int, keep_grads_of: int | None = None, clip: float | None = 0.5, seq_len: int = SEQ, **model_keys: Any
+) -> dict[str, Any]:
     """The same training in one process with plain torch."""
-    recipe = small_recipe(clip=clip)
+    recipe = small_recipe(clip=clip, seq_len=seq_len, **model_keys)
     model = plain_model(recipe)
     matrices = [param for param in model.parameters() if param.dim() > 1]
     vectors = [param for param in model.parameters() if param.dim() == 1]
@@ -203,7 +204,7 @@ def plain_run(*, steps: int, keep_grads_of: int | None = None, clip: float | Non
     )
     out: dict[str, Any] = {"loss": [], "norm": [], "grads": {}}
     for step in range(steps):
-        tokens, labels, weights = batch_of(step)
+        tokens, labels, weights = (each[:, :seq_len] for each in batch_of(step))
         logits = model(tokens)
         losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
         loss = (losses * weights.flatten()).sum() / weights.sum()
@@ -211,8 +212,8 @@ def plain_run(*, steps: int, keep_grads_of: int | None = None, clip: float | Non
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip if clip is not None else math.inf)
         if step == keep_grads_of:
-            for raw_name, param in model.named_parameters():
-                out["grads"][canonical_name(raw_name)] = param.grad.numpy().copy()
+            for spec, param in model.named_tensors():
+                out["grads"][spec.stored_name] = param.grad.numpy().copy()
         adamw.step()
         out["loss"].append(loss.item())
         out["norm"].append(norm.item())

@@ -5,21 +5,22 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from emberward.data import EvalSet, TrainData
 from emberward.engine import Engine, build_world
 from emberward.events import Phase
+from emberward.families import model_of
 from emberward.plan import solve_batch
 from emberward.rank._certificate import CertificateWatch
 from emberward.rank._dry import NoSaves, dry_run, rehearse_save
-from emberward.rank._rehearsal import BlankText, script_of
+from emberward.rank._rehearsal import script_of
+from emberward.rank._samples import BlankSamples
 from emberward.rank._signals import StopRequest
 from emberward.rank._trainer import Trainer
-from emberward.recipe import CertificatePolicy, RampUp, Recipe, mesh_of
+from emberward.recipe import CertificatePolicy, RampUp, Recipe, ends_of, mesh_of
 from emberward.report import RunFolder
 from emberward.sources import Departure, DepartureError, RoleProgram, Transport
 from ranks.dry_cases import EVAL_SETS, whole_recipe
@@ -64,7 +65,7 @@ def held(
     run_folder = RunFolder(path=Path(folder))
     watch = CertificateWatch(run_folder, programs[rank], rank=rank, policy=CertificatePolicy(policy))
     with watch.watching():
-        world = build_world(mesh, device=torch.device("cpu"), timeout_s=60)
+        world = build_world(mesh, device=torch.device("cpu"), timeout_s=60, ends=ends_of(recipe))
         plan = Plant(plant if rank == culprit else None, watch)
         trainer = trainer_of(recipe, batch, Engine(recipe, world), run_folder, plan, stops_at)
         with plan.planted(trainer.engine):
@@ -167,8 +168,9 @@ def trainer_of(
     recipe: Recipe, batch: Any, engine: Engine, folder: RunFolder, plant: Plant, stops_at: int | None
 ) -> Trainer:
     """A trainer on blank text; from step `stops_at` on this rank is asked to stop, if it is the last one."""
-    blank = BlankText(seq_len=recipe.model.seq_len, num_samples=0)
-    sets = {name: BlankText(seq_len=recipe.model.seq_len, num_samples=4 * size) for name, size in EVAL_SETS.items()}
+    sample = model_of(recipe.model).sample
+    blank = BlankSamples(sample, num_samples=0)
+    sets = {name: BlankSamples(sample, num_samples=4 * size) for name, size in EVAL_SETS.items()}
     stop = StopRequest()
 
     def enter(phase: Phase, count: int | None = None, /) -> None:
@@ -180,8 +182,8 @@ def trainer_of(
         recipe=recipe,
         batch=batch,
         engine=engine,
-        train=cast(TrainData, blank),
-        evals={name: cast(EvalSet, each) for name, each in sets.items()},
+        train=blank,
+        evals=sets,
         folder=folder,
         stop=stop,
         data_digest="",

@@ -20,7 +20,7 @@ from emberward.rank._dry import PartMarks, Rehearsed, dry_run, site_finder
 from emberward.rank._lane import saves_beside
 from emberward.rank._rehearsal import STOPPED, PhaseMarker, Script, Stage, play, script_of
 from emberward.rank._signals import StopRequest
-from emberward.recipe import EvalConfig, Recipe, SaveConfig, mesh_of
+from emberward.recipe import EvalConfig, Recipe, SaveConfig, ends_of, mesh_of
 from emberward.report import RunFolder
 from emberward.sources import Tape, Transport
 from emberward.sources.recorder import Recorder
@@ -75,7 +75,9 @@ def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> Re
         poisoned[:] = ["own_gradients"] if name == STOPPED and rank == 0 else []
 
     with Recorder(tape).recording():
-        world = build_world(mesh_of(played.recipe.layout), device=torch.device("cpu"), timeout_s=60)
+        world = build_world(
+            mesh_of(played.recipe.layout), device=torch.device("cpu"), timeout_s=60, ends=ends_of(played.recipe)
+        )
         stage = Stage(
             world=dataclasses.replace(world, read=tape.noting_reads(read), mark=marker.inner),
             folder=RunFolder(path=Path(folder)),

@@ -2,6 +2,7 @@
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -82,16 +83,26 @@ def _harm(rng: random.Random, bodies: dict[int, list[Any]]) -> None:
 
 
 def replay_on_gloo(
-    rank: int, world_size: int, *, folder: str, programs: list[list[str]], limits_s: list[float]
-) -> tuple[int, bool, str]:
-    """Runs the program that this rank takes part in; gives (program, finished, why not). Ranks are dealt in order."""
+    rank: int, world_size: int, *, folder: str, programs: list[list[str]], limit_s: float
+) -> dict[int, tuple[bool, str]]:
+    """Runs the programs that this rank takes part in, all at once, each in a thread: (finished, why not) by number.
+
+    Programs are dealt to the ranks in order, and again from rank 0 when all have one.
+    """
     traces = [from_lines(lines) for lines in programs]
-    first = 0
+    mine, first = [], 0
     for number, trace in enumerate(traces):
-        if rank < first + trace.world_size:
-            return (number, *_run(trace, rank - first, f"{folder}/program{number}", limits_s[number]))
+        if first + trace.world_size > world_size:
+            first = 0
+        if first <= rank < first + trace.world_size:
+            mine.append((number, trace, rank - first))
         first += trace.world_size
-    return -1, True, "idle"
+    with ThreadPoolExecutor(max(len(mine), 1)) as pool:
+        runs = {
+            number: pool.submit(_run, trace, place, f"{folder}/program{number}", limit_s)
+            for number, trace, place in mine
+        }
+        return {number: run.result() for number, run in runs.items()}
 
 
 def _run(trace: Trace, rank: int, path: str, limit_s: float) -> tuple[bool, str]:

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from emberward.engine import Engine, build_world
 from emberward.events import Send
-from emberward.recipe import mesh_of
+from emberward.recipe import ends_of, mesh_of
 from ranks.cases import LR, micro_batches_of, small_recipe
 
 
@@ -38,7 +38,7 @@ class _Collectives(TorchDispatchMode):
 def engine_bytes(rank: int, world_size: int, **layout: Any) -> dict[str, Any]:
     """Bytes of this rank's weights, gradients and moments, and the payloads of its collectives in the second step."""
     recipe = small_recipe(**layout)
-    world = build_world(mesh_of(recipe.layout), device=torch.device("cpu"), timeout_s=60)
+    world = build_world(mesh_of(recipe.layout), device=torch.device("cpu"), timeout_s=60, ends=ends_of(recipe))
     engine = Engine(recipe, world)
     out: dict[str, Any] = {}
 

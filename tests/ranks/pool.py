@@ -1,5 +1,7 @@
 """One set of rank processes that stays alive and runs many cases: starting torch costs seconds, a case does not.
 
+They are forked from one process that has torch loaded, which costs those seconds once.
+
 A case is a module-level function ``f(rank, world_size, **arguments)`` that runs on ranks 0..n-1 with the default gloo
 group initialised for exactly n ranks, and returns something that pickles.
 """
@@ -15,6 +17,8 @@ from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
+
+from warm import RANK, TORCH
 
 CASE_TIMEOUT_S = 120.0 * float(os.environ.get("EMBERWARD_TEST_PATIENCE", "1"))
 """On a machine that is busy with other things EMBERWARD_TEST_PATIENCE=10 gives each case ten times as long."""
@@ -69,7 +73,9 @@ class RankPool:
         self._num_cases = 0
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch when it is imported, once for all ranks
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([*TORCH, *RANK])
         for rank in range(self._num_ranks):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(rank, theirs), daemon=True)

@@ -1,11 +1,18 @@
-"""Real runs of real ranks: prepares a run's folder and starts torchrun on it, as the launcher does."""
+"""Real runs of real ranks: prepares a run's folder and starts its ranks, as the launcher does."""
 
+import atexit
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
+
+from ports import reserve_port
+from warm import RANK, TORCH, WarmServer
 
 from emberward.data import open_tokenizer
 from emberward.recipe import load_recipe, resolve
@@ -48,8 +55,13 @@ def make_run(path: Path, num_ranks: int, *overrides: str, text: Path) -> Path:
     return path
 
 
-def start(path: Path, num_ranks: int) -> subprocess.Popen[bytes]:
-    """torchrun with `num_ranks` ranks on the run's folder."""
+def start(path: Path, num_ranks: int) -> "Ranks":
+    """`num_ranks` ranks on the run's folder, each forked from a process that has torch loaded."""
+    return Ranks([path] * num_ranks)
+
+
+def start_torchrun(path: Path, num_ranks: int) -> subprocess.Popen[bytes]:
+    """The same under the real launcher, which costs seconds of imports a process."""
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks), "--max-restarts", "0",
         "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--monitor-interval", "0.2",
@@ -57,6 +69,73 @@ def start(path: Path, num_ranks: int) -> subprocess.Popen[bytes]:
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "EMBERWARD_SUPERVISED": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@functools.cache
+def warm_server() -> WarmServer:
+    """Where ranks are forked from."""
+    server = WarmServer(*TORCH, *RANK, environment={**os.environ, "OMP_NUM_THREADS": "1"})
+    atexit.register(server.close)
+    return server
+
+
+class Ranks:
+    """Ranks that meet, one on each run's folder of `paths`, which is one folder but for a test of what differs.
+
+    As under torchrun, when one fails the others are ended: by SIGTERM, and by SIGKILL later.
+    """
+
+    GRACE_S = 30.0
+
+    def __init__(self, paths: list[Path]) -> None:
+        common = {
+            "WORLD_SIZE": str(len(paths)),
+            "LOCAL_WORLD_SIZE": str(len(paths)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(reserve_port()),
+            "EMBERWARD_SUPERVISED": "1",
+        }
+        with Path(os.devnull).open("wb") as null:
+            self.ranks = [
+                warm_server().start(
+                    ["emberward.rank", "--folder", str(path)],
+                    module="emberward.rank",
+                    cwd=Path.cwd(),
+                    stdout=null,
+                    stderr=null,
+                    env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                )
+                for rank, path in enumerate(paths)
+            ]
+
+    def poll(self) -> int | None:
+        """As torchrun's: None while a rank runs, 0 when all ended with 0, else 1."""
+        codes = [rank.poll() for rank in self.ranks]
+        return None if None in codes else int(any(codes))
+
+    def wait(self, timeout: float) -> int:
+        """The exit code. Raises subprocess.TimeoutExpired, with no rank left, after `timeout` seconds."""
+        end, ended_at = time.monotonic() + timeout, None
+        try:
+            while (code := self.poll()) is None:
+                now = time.monotonic()
+                if any(rank.poll() for rank in self.ranks):
+                    if ended_at is None:
+                        ended_at = now
+                        self._end(signal.SIGTERM)
+                    elif now - ended_at > self.GRACE_S:
+                        self._end(signal.SIGKILL)
+                if now > end:
+                    raise subprocess.TimeoutExpired("ranks", timeout)
+                time.sleep(0.02)
+        except BaseException:
+            self._end(signal.SIGKILL)
+            raise
+        return code
+
+    def _end(self, number: int) -> None:
+        for rank in self.ranks:
+            rank.send_signal(number)
 
 
 def metrics(path: Path) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ from emberward.recipe import (
 )
 from emberward.report import RunFolder, open_sinks
 from ranks.cases import BATCH, SEQ, VOCAB, small_recipe
+from ranks.swin_cases import SMALL, digits
 
 _LANES = itertools.count()
 
@@ -143,10 +144,16 @@ def train(
     only_resume: bool = False,
     first_sample: int = 0,
     start: dict[str, str] | None = None,
+    swin: str | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """What this rank saw of a run in `folder`, from its newest save to step `steps` or a crash."""
+    """What this rank saw of a run in `folder`, from its newest save to step `steps` or a crash.
+
+    `swin` is the manifest of the digits that a Swin with drop path and dropout trains on, None for a decoder.
+    """
     recipe = recipe_of(steps=steps, interval=interval, **settings)
+    if swin is not None:
+        recipe = dataclasses.replace(recipe, model=SMALL)
     if start is not None:
         taken = StartTake(start.get("take", "weights"))
         recipe = dataclasses.replace(recipe, start=StartConfig(checkpoint=start["checkpoint"], take=taken))
@@ -164,7 +171,7 @@ def train(
         recipe=recipe,
         batch=solve_batch(global_batch=BATCH, micro_batch=recipe.batch.micro_batch, dp=world.dp_size),
         engine=Engine(recipe, world),
-        train=Numbers(first_sample),
+        train=Numbers(first_sample) if swin is None else digits(swin, recipe),
         evals={},
         folder=run,
         stop=StopRequest(),

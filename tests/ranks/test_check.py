@@ -1,15 +1,12 @@
 """`emberward check` of recipes and traces, as a person calls it."""
 
-import json
-import os
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
+from unit.cli.door import emberward
 
 from emberward.events import Collective, CollectiveOp, Group, Lane, LaneKind, Observer, TraceBuilder, write_trace
 
-CHECK = (sys.executable, "-c", "from emberward.cli import main; main()", "check")
 SMALL = (
     "bloom_tiny", "model.num_layers=2", "model.hidden=32", "model.seq_len=16", "batch.global_batch=8",
     "batch.micro_batch=2", "--ranks", "4",
@@ -17,9 +14,9 @@ SMALL = (
 
 
 def check(*words):
-    done = subprocess.run((*CHECK, *words, "--json"), capture_output=True, text=True, timeout=200, env=dict(os.environ))
-    assert done.returncode in (0, 1), done.stderr
-    return done.returncode, json.loads(done.stdout)
+    said = emberward("check", *words, "--json", cwd=Path.cwd())
+    assert said.code in (0, 1), said.err
+    return said.code, said.document
 
 
 def test_the_tiny_preset_is_proved_from_one_rank_of_each_role():
@@ -41,9 +38,9 @@ def test_fewer_ranks_adapt_the_presets_layout_and_all_of_them_can_be_run_dry():
 
 def test_a_layout_whose_program_raises_is_told():
     """A vocabulary that is not what the recipe says cannot happen; an impossible shape is found before: exit 2."""
-    done = subprocess.run((*CHECK, "bloom_tiny", "layout.tp=3", "--json"), capture_output=True, text=True, timeout=100)
-    assert done.returncode == 2
-    assert json.loads(done.stdout)["findings"][0]["code"] == "C104"
+    said = emberward("check", "bloom_tiny", "layout.tp=3", "--json", cwd=Path.cwd())
+    assert said.code == 2
+    assert said.document["findings"][0]["code"] == "C104"
 
 
 @pytest.mark.parametrize("numel", [4, 5])

@@ -7,7 +7,7 @@ from pathlib import Path
 from emberward.sources.attach import attach_environment
 from emberward.sources.ring import MarkKind, find_rings, read_ring
 
-CHILD_RAISES = Path(__file__).parent / "strangers" / "child_raises.py"
+CHILD_RAISES = Path(__file__).parent / "recorded" / "child_raises.py"
 RAISED_LIMIT_S = 120.0
 
 

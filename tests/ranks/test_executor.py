@@ -17,7 +17,7 @@ def computes(events):
 def test_what_runs_is_what_the_program_says(pool):
     answers = pool.run(engine_run, 2, steps=1, keep_events=True, **LAYOUT)
     mesh = mesh_of(small_recipe(**LAYOUT).layout)
-    pipe = Pipe.over((0, 1), mesh=mesh, dtype="float32", shape=(4, 16, 32))
+    pipe = Pipe.over((0, 1), mesh=mesh, dtype="float32", shapes=((4, 16, 32),))
     for rank, answer in enumerate(answers):
         launches = launches_of(small_recipe(**LAYOUT))
         planned = pipeline_program(one_f_one_b(2, 4), pipe, rank, launches=launches)

@@ -10,7 +10,7 @@ import pytest
 from emberward.findings import CATALOGUE, Severity
 from emberward.sources.dumps import source_lines
 from emberward.sources.live import Look, explain_pids
-from ranks.hangs.driver import HOME, HangJob, Nursery, Watched, is_right, watch
+from ranks.hangs.driver import HOME, HangJob, Watched, is_right, warm_ranks, watch
 from ranks.hangs.truth import ALIVE, TRUTHS
 
 NAMES = (
@@ -36,7 +36,7 @@ class Campaign:
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         self._folder = folder
-        self._nursery = Nursery()
+        self._server = warm_ranks()
         self._pool = ThreadPoolExecutor(MAX_AT_ONCE)
         self._seconds = random.Random(SEED)
         lengths = {name: self._seconds.uniform(7, 10) for name in LOOK_ALIKES} | {"wandering": TWO_CHECKS_S}
@@ -48,7 +48,7 @@ class Campaign:
         truth = TRUTHS.get(name)
         family, world = ("alive", 4) if truth is None else (truth.family, truth.world)
         is_sure = truth is None or truth.is_sure
-        job = HangJob(family, name, self._folder / name, world=world, seconds=seconds, nursery=self._nursery)
+        job = HangJob(family, name, self._folder / name, world=world, seconds=seconds, server=self._server)
         with job:
             seen = watch(job, until=Severity.ERROR if is_sure else Severity.NOTICE, limit_s=VERDICT_LIMIT_S)
             seen.is_finished, seen.log = job.has_left(), job.logs()
@@ -63,7 +63,7 @@ class Campaign:
     def close(self) -> None:
         """Ends what is left."""
         self._pool.shutdown(cancel_futures=True)
-        self._nursery.close()
+        self._server.close()
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,7 @@ def finding(**changes) -> Finding:
 def played(*findings: Finding, facts: tuple[str, ...] = ()) -> Incident:
     return Incident(
         name="made up",
+        what="none",
         source="none",
         story="none",
         seconds=0,

@@ -16,6 +16,7 @@ import pytest
 from unit.cli.door import emberward, without_torch
 
 from emberward.checkpoint import latest
+from emberward.report import printable
 from ranks.runs import SMALL, write_text
 
 STEPS, SAVE_EVERY = 40, 10
@@ -120,10 +121,10 @@ def place(tmp_path_factory):
     return path
 
 
-def test_one_rank_is_proved_before_it_starts(place):
+def test_one_rank_can_be_checked(place):
     """Without dp and tp no parameter is a DTensor, which the dry run's fake tensors once could not give memory to."""
-    options = [*SMALL, "data.train=text", "data.held_out=0.2", "--ranks", "1", "--dry", "--json"]
-    said = emberward("train", "bloom_tiny", *options, cwd=place)
+    options = [*SMALL, "data.train=text", "data.held_out=0.2", "--ranks", "1", "--json"]
+    said = emberward("check", "bloom_tiny", *options, cwd=place)
     assert (said.code, said.document["findings"]) == (0, []), said.err
     assert "1 rank instead of the recipe's 8: layout.dp=1 layout.tp=1 layout.pp=1" in said.err
     assert "proved: every call of every rank ends (1 rank, 1 run dry" in said.err
@@ -148,12 +149,21 @@ def test_a_run_ends_with_a_summary(straight, place):
         {"pp": 1, "dp": 0, "tp": 0},
     ]
     lines = straight.err.splitlines()
-    assert sum(line.startswith(" iteration ") for line in lines) >= 4
+    assert sum(line.startswith("step ") and "  loss " in line for line in lines) >= 4
+    assert all(len(line) <= 80 for line in lines if line.startswith("step "))
+    starts = [line for line in lines if line.startswith("starting: ")]
+    assert starts[-1] == "starting: running the first step"
+    assert len(starts) == len(set(starts)) >= 3
+    first_step = next(number for number, line in enumerate(lines) if line.startswith("step "))
+    assert first_step <= 24, "one screen before step 1"
+    assert any(line.startswith("  memory ") and line.endswith(" planned") for line in lines)
     assert sum(line.startswith("evaluation at step ") for line in lines) == 2
     assert "  rank  pp  dp  tp  host" in lines
-    assert "  sample" in lines
+    assert "  sample      what the model writes after it" in lines
+    assert "  prompt      from text, held out of training" in lines
     assert f"  folder      {path}" in lines
-    assert f" report {path}" in straight.err
+    assert f" report {path.relative_to(place)}" in straight.err
+    assert f" generate {path.relative_to(place)} " in straight.err
     assert using(path) == []
 
 
@@ -180,7 +190,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
     box = out[out.index("╭─") :].splitlines()
     assert box[0] == "╭─ L102 rank 1 died first: killed by SIGKILL"
     assert box[1].endswith(f"   pid {pid}   pp1 dp0 tp0   exit code -9")
-    assert "   (resumes)" in out
+    assert "go on from the last save:" in out
     done = len(steps_in(path))
     assert SAVE_EVERY + 5 <= done < STEPS
 
@@ -194,7 +204,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
     seen = emberward("watch", str(path), cwd=place)
     code, out, err = again.end()
     assert code == 0, err
-    assert f"resumes killed/{path.name}" in out.splitlines()
+    assert f"run         resumes killed/{path.name}" in out.splitlines()
     assert seen.code == 0, "a death that a later attempt got over is history"
     assert "  recovered   L102 rank 1 died first: killed by SIGKILL" in seen.out.splitlines()
     assert f"killed {path.name}: done at step {STEPS} of {STEPS}" in seen.out.splitlines()
@@ -268,9 +278,9 @@ def test_interrupted_and_terminated_runs_save_and_leave_nothing_behind(place, wa
     assert code == 75
     assert using(path) == []
     assert [each["step"] for each in steps_in(path)] == list(range(1, len(steps_in(path)) + 1))
-    assert f"resumes stopped/{path.name}" in out.splitlines()
+    assert f"run         resumes stopped/{path.name}" in out.splitlines()
     assert list((path / "events").glob("attempt-0002/rank0000*.ring")), "the rings are kept"
-    first_shown = next(line for line in out.splitlines() if line.startswith(" iteration "))
+    first_shown = next(line for line in out.splitlines() if line.startswith("step "))
     assert int(first_shown.split("/")[0].split()[1]) > stopped_at
     check_the_kill_switch(place, path, command("stopped", *endless), wait_until)
 
@@ -294,6 +304,26 @@ def check_the_kill_switch(place, path, words, wait_until):
     assert len((path / "attempts.jsonl").read_text().splitlines()) == len(diary)
     switch.unlink()
     assert emberward(*words, "--dry", cwd=place).code == 0
+
+
+def test_the_last_save_of_a_pipeline_writes_text_on_one_process(straight, place):
+    def said(*options: str) -> str:
+        words = ("generate", "straight", "line 1", "--tokens", "12", *options, "--json")
+        answer = emberward(*words, cwd=place, has_torch=True)
+        assert answer.code == 0, answer.err
+        assert answer.document["prompt"] == "line 1"
+        assert answer.err.startswith(printable("line 1" + answer.document["text"]))
+        return answer.document["text"]
+
+    greedy = said("--greedy")
+    assert greedy
+    assert said("--top-k", "1", "--seed", "5") == greedy, "of one token there is no choice"
+    assert said("--seed", "3") == said("--seed", "3") != said("--seed", "4")
+
+
+def test_no_temperature_below_nothing(place):
+    answer = emberward("generate", "straight", "line", "--temperature", "-1", cwd=place)
+    assert (answer.code, answer.err.splitlines()[0]) == (2, "C113 there is no negative temperature")
 
 
 def test_saves_are_listed_shown_and_proved_without_torch(straight, place, tmp_path):
@@ -327,7 +357,7 @@ def test_an_exported_save_loads_in_transformers(straight, place, tmp_path):
     from transformers import BloomForCausalLM
 
     path = str(folder_of(place, "straight"))
-    said = emberward("checkpoint", "export", path, str(tmp_path / "hf"), "--json", cwd=place)
+    said = emberward("checkpoint", "export", path, str(tmp_path / "hf"), "--json", cwd=place, has_torch=True)
     assert said.code == 0, said.err
     assert said.document["written"] == str(tmp_path / "hf")
     model = BloomForCausalLM.from_pretrained(tmp_path / "hf", dtype=torch.float32).eval()
@@ -337,5 +367,5 @@ def test_an_exported_save_loads_in_transformers(straight, place, tmp_path):
     assert torch.isfinite(answer.logits).all()
     # Trained weights, not fresh ones: those would give ln(257) = 5.5.
     assert answer.loss.item() < 4.0
-    again = emberward("checkpoint", "export", path, str(tmp_path / "hf"), "--json", cwd=place)
+    again = emberward("checkpoint", "export", path, str(tmp_path / "hf"), "--json", cwd=place, has_torch=True)
     assert (again.code, again.document["findings"][0]["code"]) == (2, "K102")

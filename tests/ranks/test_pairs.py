@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from emberward.findings import Severity
-from ranks.hangs.driver import HangJob, Nursery, Watched, is_right, watch
+from ranks.hangs.driver import HangJob, Watched, is_right, warm_ranks, watch
 from ranks.hangs.truth import Truth
 
 TRUTHS = {
@@ -22,17 +22,17 @@ VERDICT_LIMIT_S = 60.0
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Watched]]]:
-    nursery, folder = Nursery(), tmp_path_factory.mktemp("pairs")
+    server, folder = warm_ranks(), tmp_path_factory.mktemp("pairs")
 
     def run(name: str) -> Watched:
-        with HangJob("pairs", name, folder / name, world=2, nursery=nursery) as job:
+        with HangJob("pairs", name, folder / name, world=2, server=server) as job:
             seen = watch(job, until=Severity.ERROR, limit_s=VERDICT_LIMIT_S)
             seen.is_finished, seen.log = job.has_left(), job.logs()
         return seen
 
     with ThreadPoolExecutor(4) as pool:
         yield {name: pool.submit(run, name) for name in (*TRUTHS, ALIKE)}
-    nursery.close()
+    server.close()
 
 
 @pytest.mark.parametrize("name", TRUTHS)

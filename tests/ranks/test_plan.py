@@ -23,6 +23,12 @@ LAYOUTS = {
         "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "interleaved", "stages_per_rank": 2,
         "compute": "bf16",
     },
+    "dp2 pp2 zb_h1 zero2 bf16": {
+        "dp": 2, "pp": 2, "zero": 2, "accumulation": 4, "schedule": "zb_h1", "compute": "bf16",
+    },
+    "dp2 pp2 zb_v zero3": {
+        "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "zb_v", "stages_per_rank": 2,
+    },
 }  # fmt: skip
 OPS = {"_allgather_base_": TrafficKind.GATHER, "_reduce_scatter_base_": TrafficKind.GATHER,
        "allreduce_": TrafficKind.ALL_REDUCE}  # fmt: skip

@@ -1,20 +1,20 @@
-"""The recorder in strangers' programs, attached by their environment alone: what it sees, and that nothing changes."""
+"""The recorder, attached to programs by their environment alone: what it sees, and that nothing else changes."""
 
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ports import reserve_port
 
 from emberward.events import Barrier, Collective, CollectiveOp, GroupCreate, Recv, ReduceOp, Send, Stage, State, Wait
 from emberward.sources.attach import SITE_FOLDER, attach_environment
 from emberward.sources.ring import MarkKind, find_rings, read_problems, read_ring
 
-PROGRAMS = Path(__file__).parent / "strangers"
+PROGRAMS = Path(__file__).parent / "recorded"
 TIMEOUT_S = 120.0
 BASE = {
     "PATH": os.environ["PATH"],
@@ -22,12 +22,6 @@ BASE = {
     "PYTHONWARNINGS": "ignore",
     "MASTER_ADDR": "127.0.0.1",
 }
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def line_of(program: str, text: str) -> int:
@@ -46,7 +40,7 @@ class TwoRanks:
         self.rings = folder / "rings"
         self.rings.mkdir()
         environment = attach_environment(
-            {**BASE, "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}, ring_folder=self.rings
+            {**BASE, "MASTER_PORT": str(reserve_port()), "WORLD_SIZE": "2"}, ring_folder=self.rings
         )
         self.ranks = [
             subprocess.Popen(
@@ -65,7 +59,7 @@ class TwoRanks:
     def close(self) -> None:
         for rank in self.ranks:
             rank.kill()
-            rank.communicate()
+            rank.communicate(timeout=60.0)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +179,7 @@ def test_stopped_killed_and_left_alone(two, wait_until):
     assert [event.ref for event in stopped.events] == [event.ref for event in before[1].events]
     waiter.send_signal(signal.SIGCONT)
     killed.kill()
-    out, _ = killed.communicate()
+    out, _ = killed.communicate(timeout=60.0)
     assert (killed.returncode, out) == (-signal.SIGKILL, "rank 0 ready\n")
     assert [event.body for event in two.views()[0].events] == [event.body for event in before[0].events]
     out, error = waiter.communicate(timeout=TIMEOUT_S)

@@ -4,14 +4,11 @@ import json
 import os
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 
 import pytest
 
 from emberward.checkpoint import latest, verify
-from ranks.runs import curve, logs, make_run, metrics, start, write_text
+from ranks.runs import Ranks, curve, logs, make_run, metrics, start, start_torchrun, write_text
 
 RANKS, STEPS = 2, 12
 RAMP = "batch.ramp_up={start: 4, increment: 2, samples: 24}"
@@ -37,9 +34,9 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory, text):
-    """A run that nobody interrupts."""
+    """A run that nobody interrupts, under torchrun."""
     path = make_run(tmp_path_factory.mktemp("runs") / "straight", RANKS, *OPTIONS, text=text)
-    assert start(path, RANKS).wait(timeout=120) == 0, logs(path)
+    assert start_torchrun(path, RANKS).wait(timeout=120) == 0, logs(path)
     return path
 
 
@@ -87,30 +84,14 @@ def test_sigterm_to_one_rank_saves_and_stops_all_and_the_rest_is_bitwise_the_sam
     assert curve(path) == curve(straight)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def start_by_hand(path, rank: int, port: int) -> subprocess.Popen[bytes]:
-    """One rank with torchrun's variables, without an agent."""
-    environment = {
-        **os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-    }  # fmt: skip
-    command = [sys.executable, "-m", "emberward.rank", "--folder", str(path)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def test_another_config_on_one_rank_is_named_before_the_start(tmp_path, text):
     paths = [
         make_run(tmp_path / f"rank{rank}", RANKS, *OPTIONS, f"optim.lr={lr}", text=text)
         for rank, lr in enumerate(("1e-3", "2e-3"))
     ]
-    port = free_port()
-    ranks = [start_by_hand(path, rank, port) for rank, path in enumerate(paths)]
-    assert [process.wait(timeout=60) for process in ranks] == [1, 1]
+    ranks = Ranks(paths)
+    assert ranks.wait(timeout=60) == 1
+    assert [rank.poll() for rank in ranks.ranks] == [1, 1]
     for rank, path in enumerate(paths):
         failure = json.loads((path / "failures" / f"rank{rank:05d}.json").read_text())
         assert failure["finding"]["code"] == "L101"

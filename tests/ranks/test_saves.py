@@ -20,14 +20,20 @@ def straight(pool, tmp_path_factory):
     return folder, pool.run(train, 4, folder=str(folder), steps=8, seed=5, **TP2_DP2)
 
 
-@pytest.fixture
-def crashed(pool, tmp_path, straight):
+@pytest.fixture(scope="module")
+def crash(pool, tmp_path_factory, straight):
     """The same run, ended before its last step: whole saves of steps 2, 4 and 6."""
-    folder = tmp_path / "crashed"
+    folder = tmp_path_factory.mktemp("crash")
     answers = pool.run(train, 4, folder=str(folder), steps=8, seed=5, crash_at=7, **TP2_DP2)
     assert [answer["error"] for answer in answers] == [""] * 4
     assert curve(folder) == curve(straight[0])[:7]
     return folder
+
+
+@pytest.fixture
+def crashed(tmp_path, crash):
+    """A copy of the crashed run for one test."""
+    return shutil.copytree(crash, tmp_path / "crashed", symlinks=True)
 
 
 def troubles_of(folder):
@@ -232,7 +238,7 @@ def test_a_rank_that_could_not_save_is_told_before_the_first_step(pool, tmp_path
         f"  where     {trial}\n"
         "  expected  a folder in which every rank may make, write and remove files\n"
         "  found     Is a directory\n"
-        f"  next      mend the permissions or the mount of {trial.parent}, then start again"
+        f"  next      fix the permissions or the mount of {trial.parent}, then start again"
     }
     assert metrics(tmp_path) == []
     trial.rmdir()

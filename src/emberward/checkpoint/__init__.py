@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from emberward.checkpoint._diff import Comparison, Difference, diff
     from emberward.checkpoint._digest import add_digests
     from emberward.checkpoint._exchange import Exchanged, Foreign, export_checkpoint, import_checkpoint, reshape
-    from emberward.checkpoint._foreign._open import open_source
+    from emberward.checkpoint._foreign._family import family_names
+    from emberward.checkpoint._foreign._open import is_foreign, open_source
     from emberward.checkpoint._foreign._source import Form
     from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
     from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
@@ -48,7 +49,8 @@ _FILES = {
     "_diff": "Comparison Difference diff",
     "_digest": "add_digests",
     "_exchange": "Exchanged Foreign export_checkpoint import_checkpoint reshape",
-    "_foreign._open": "open_source",
+    "_foreign._family": "family_names",
+    "_foreign._open": "is_foreign open_source",
     "_foreign._source": "Form",
     "_format": "DType FileEntry Manifest Piece TensorEntry",
     "_kept": "Keep name_save names_of unname_save",
@@ -115,11 +117,13 @@ __all__ = [
     "digest_findings",
     "digest_of",
     "export_checkpoint",
+    "family_names",
     "find_latest",
     "find_start",
     "import_checkpoint",
     "is_checkpoint",
     "is_echo",
+    "is_foreign",
     "latest",
     "list_checkpoints",
     "load",

@@ -12,9 +12,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from emberward.checkpoint._errand import Answer, Done, Errand, Hurry, Line, Vote
 from emberward.checkpoint._memory import SharedMemory
@@ -38,6 +39,11 @@ def writer_command(module: str = "emberward.checkpoint._writing") -> tuple[str, 
     # An option that Python does not know means nothing to it: the name stands where a cut command line still shows it.
     program = (sys.executable, "-X", SAVE_WRITER, "-I", "-S", "-c", _START.format(module=module), json.dumps(path))
     return ("/usr/bin/env", "OPENBLAS_NUM_THREADS=1", *program)
+
+
+def _plain(meta: Mapping[str, Any]) -> Any:
+    """`meta` in JSON's own types. ``torch.__version__`` is a class of torch: unpickling it would import torch there."""
+    return json.loads(json.dumps(dict(meta)))
 
 
 class NotStarted(Exception):
@@ -76,8 +82,8 @@ class WriterProcess:
         votes = _Votes(agree)
         try:
             with self._lock:
-                words = pickle.dumps(replace(errand, patience_s=0.0) if self._hurried == errand.step else errand)
-                line.send_bytes(words)
+                patience_s = 0.0 if self._hurried == errand.step else errand.patience_s
+                line.send_bytes(pickle.dumps(replace(errand, meta=_plain(errand.meta), patience_s=patience_s)))
                 self._is_out = True
             while not isinstance(said := line.recv(), Done):
                 assert isinstance(said, Vote)

@@ -3,9 +3,9 @@
 [Note: order of a conversion]
 1. The folder ``.NAME.converting`` is made beside the result, with a journal whose first line says what is converted.
 2. Each file is written and fsynced there; then a line of the journal says so, and the journal is fsynced.
-3. What needs all files (a manifest, an index) is written, the folder is fsynced, renamed to its own name, and the
-   folder
-   above is fsynced.
+3. The source's own checksums are compared where that was not done in passing. Damage removes the folder.
+4. What needs all files (a manifest, an index) is written, the folder is fsynced, renamed to its own name, and the
+   folder above is fsynced.
 A conversion that was killed goes on with the files that its journal does not name, as long as the same is asked for;
 else it starts anew. The journal is locked while it is written, so that two do not write one result.
 """
@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,13 +59,15 @@ class Plan:
     """A conversion, decided in full. `about` tells it from any other: a plan of the same goes on where that one ended.
 
     `finish` gets the folder aside and what each `write` returned; it writes the files that need all others.
-    `left_behind` are weights for which the form has no place.
+    `num_tensors` are written, moments included; `left_behind` are weights that lie where a program that loads the form
+    does not look.
     """
 
     result: Path
     files: tuple[OutFile, ...]
     about: Mapping[str, Any]
     finish: Callable[[Path, Mapping[str, Mapping[str, Any]]], None]
+    num_tensors: int
     left_behind: tuple[str, ...] = ()
 
     @property
@@ -88,10 +91,15 @@ class Converted:
     """What a conversion did. `num_kept` files were there from one that had been killed."""
 
     path: Path
+    num_tensors: int
     num_files: int
     num_kept: int
     num_bytes: int
     seconds: float
+
+
+def proved() -> None:
+    """Proves nothing: the bytes of one of our saves were compared with their checksums as they were read."""
 
 
 def silent(_done: int, _total: int) -> None:
@@ -99,11 +107,17 @@ def silent(_done: int, _total: int) -> None:
 
 
 def convert(
-    plan: Plan, *, num_workers: int, told: Told = silent, clock: Callable[[], float] = time.monotonic
+    plan: Plan,
+    *,
+    num_workers: int,
+    told: Told = silent,
+    prove: Callable[[], None] = proved,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Converted:
     """The result, whole on the disk under its name. Blocks; memory: a few times 2 MiB a worker.
 
-    Raises K102 when the result exists, K113 when another process writes it, K103 when the disk refuses.
+    `prove` raises when what was read turns out damaged; then, as with any damage, nothing stays of the result. Raises
+    K102 when the result exists, K113 when another process writes it, K103 when the disk refuses.
     """
     began_s = clock()
     if plan.result.exists():
@@ -115,11 +129,17 @@ def convert(
             found="a file or folder",
             next="remove it, or choose another path",
         )
+    made = [folder for folder in (plan.result.parent, *plan.result.parent.parents) if not folder.exists()]
     try:
         with _Journal(plan) as journal:
             kept = dict(journal.done)
             run = _Run(plan=plan, journal=journal, told=told)
-            run.write_missing(num_workers)
+            try:
+                run.write_missing(num_workers)
+                prove()
+            except EmberwardError:
+                _discard(plan, made)
+                raise
             plan.finish(plan.aside, journal.done)
             DISK.fsync_folder(plan.aside)
             (plan.aside / JOURNAL).unlink()
@@ -129,11 +149,20 @@ def convert(
         raise _not_written(error, plan) from error
     return Converted(
         path=plan.result,
+        num_tensors=plan.num_tensors,
         num_files=len(plan.files),
         num_kept=len(kept),
         num_bytes=plan.num_bytes,
         seconds=clock() - began_s,
     )
+
+
+def _discard(plan: Plan, made: Sequence[Path]) -> None:
+    """Removes what was written of a damaged source, and the folders made for it."""
+    shutil.rmtree(plan.aside, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for folder in made:
+            folder.rmdir()
 
 
 def _not_written(error: OSError, plan: Plan) -> EmberwardError:
@@ -142,7 +171,7 @@ def _not_written(error: OSError, plan: Plan) -> EmberwardError:
         code="K103",
         where=str(error.filename or plan.aside),
         found=error.strerror or str(error),
-        next="mend it and start the same command again: it goes on where it stopped",
+        next="fix it and start the same command again: it goes on where it stopped",
         cause=Cause.CHECKPOINT_IO,
     )
 

@@ -104,7 +104,7 @@ def plan_save(
         "meta": dict(meta),
         "findings": [finding.message for finding in source.findings],
     }
-    return Plan(result=result, files=files, about=about, finish=finish)
+    return Plan(result=result, files=files, about=about, finish=finish, num_tensors=len(source.tensors))
 
 
 def _copy_probe(source: Source, aside: Path, dtype: DType | None) -> None:

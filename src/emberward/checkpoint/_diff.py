@@ -101,6 +101,8 @@ def diff(a: Path, b: Path, *, reading: Reading) -> Comparison:
             found = None if name in settled else compare(left, right, one, other)
             num_equal += found is None
             differences += [] if found is None else [found]
+    for source in sources:
+        source.evidence.finish()
     return Comparison(
         a=sources[0].path,
         b=sources[1].path,

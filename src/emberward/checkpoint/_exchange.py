@@ -8,6 +8,7 @@ from typing import Any
 
 from emberward.checkpoint._convert import Converted, Plan, Told, convert, silent
 from emberward.checkpoint._convert_save import plan_save, point_to, source_stamp
+from emberward.checkpoint._foreign._contents import Item, Row, rows_of
 from emberward.checkpoint._foreign._family import Family, read_family
 from emberward.checkpoint._foreign._hugging_face import plan_hugging_face
 from emberward.checkpoint._foreign._merge import Reading
@@ -20,8 +21,11 @@ from emberward.checkpoint._foreign._write_dcp import plan_dcp
 from emberward.checkpoint._foreign._write_native import plan_native
 from emberward.checkpoint._foreign._write_universal import plan_universal
 from emberward.checkpoint._format import DType
+from emberward.checkpoint._reader import read_manifest
+from emberward.checkpoint._verify import require_headers
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
+NOTHING: Mapping[str, bytes] = {}
 DEFAULT_SHARD_BYTES = 5_000_000_000
 """Size of a Hugging Face shard unless another is asked for (transformers 4's own default, "5GB")."""
 
@@ -31,12 +35,14 @@ class Foreign:
     """How another program's checkpoint is to be read or written.
 
     `family` is a name or a YAML file; None takes what the files themselves say. `replicas` is ``refuse``, ``majority``,
-    ``average`` or ``rank=K``. `vocab_size` cuts padded rows of the vocabulary.
+    ``average`` or ``rank=K``. `vocab_size` cuts padded rows of the vocabulary. `accept_damage` names files that are
+    read although they contradict their own checksums, or one another.
     """
 
     family: str | None = None
     replicas: str = "refuse"
     vocab_size: int | None = None
+    accept_damage: tuple[str, ...] = ()
 
     def reading(self) -> Reading:
         """The same, with the family read. Raises K110 or K114."""
@@ -50,7 +56,8 @@ class Foreign:
                 found=self.replicas,
             ) from error
         family = None if self.family is None else read_family(self.family)
-        return Reading(family=family, replicas=policy, vocab_size=self.vocab_size)
+        accepted = frozenset(self.accept_damage)
+        return Reading(family=family, replicas=policy, vocab_size=self.vocab_size, accepted=accepted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +67,13 @@ class Exchanged:
     written: Converted
     form: Form
     source_form: Form
-    num_tensors: int
     findings: tuple[Finding, ...]
+    items: tuple[Item, ...]
+
+    @property
+    def table(self) -> tuple[Row, ...]:
+        """What the source holds, kind by kind: found, imported, left out and why."""
+        return rows_of(self.items)
 
     def to_json(self) -> dict[str, Any]:
         """The result as one JSON object."""
@@ -69,11 +81,13 @@ class Exchanged:
             "written": str(self.written.path),
             "form": self.form.value,
             "source_form": self.source_form.value,
-            "num_tensors": self.num_tensors,
+            "num_tensors": self.written.num_tensors,
             "num_files": self.written.num_files,
             "num_kept_files": self.written.num_kept,
             "num_bytes": self.written.num_bytes,
             "seconds": round(self.written.seconds, 3),
+            "table": [row.to_json() for row in self.table],
+            "contents": [item.to_json() for item in self.items],
         }
 
 
@@ -93,7 +107,7 @@ def import_checkpoint(
     `step` is needed where neither files nor folder tell it. It is cut for `num_ranks` readers, None: as many as wrote
     the source. `dtype` converts weights and moments. Blocks; goes on where a killed one stopped. Raises K110 to K114.
     """
-    source = open_source(path, foreign.reading())
+    source = _open(path, foreign.reading())
     at = next((found for found in (step, source.step, step_in_name(path)) if found is not None), 0)
     plan = plan_save(
         source,
@@ -103,9 +117,17 @@ def import_checkpoint(
         dtype=dtype,
         meta=_meta(source),
     )
-    written = convert(plan, num_workers=_workers(num_workers), told=told)
+    written = convert(plan, num_workers=_workers(num_workers), told=told, prove=source.evidence.finish)
     point_to(plan.result)
     return _exchanged(written, Form.EMBERWARD, source)
+
+
+def _open(path: Path, reading: Reading) -> Source:
+    """The checkpoint to convert; one of ours with every data file whole by its size and header. Raises K101."""
+    source = open_source(path, reading)
+    if source.form is Form.EMBERWARD:
+        require_headers(source.path, read_manifest(source.path))
+    return source
 
 
 def _meta(source: Source) -> Mapping[str, Any]:
@@ -122,6 +144,7 @@ def export_checkpoint(
     form: Form,
     foreign: Foreign,
     config: Mapping[str, Any] | None = None,
+    beside: Mapping[str, bytes] = NOTHING,
     max_shard_bytes: int = DEFAULT_SHARD_BYTES,
     dtype: DType | None = None,
     num_ranks: int | None = None,
@@ -132,12 +155,13 @@ def export_checkpoint(
     """The folder `result` in another program's form, made of a checkpoint of any form.
 
     The family is the one asked for, else the one with which the source was imported. `config` is Hugging Face's
-    ``config.json``; `max_shard_bytes` and `dtype` are for that form alone. `num_ranks` files are written in the forms
+    ``config.json`` and `beside` files to write as they are, such as a tokenizer's; these, `max_shard_bytes` and `dtype`
+    are for that form alone. `num_ranks` files are written in the forms
     that have one a rank; `stages` (a number, or the first layer of each: ``0,5,9``) cuts DeepSpeed's ZeRO 1 for a
     pipeline. Blocks; goes on where a killed one stopped.
     """
     reading = foreign.reading()
-    source = open_source(path, reading)
+    source = _open(path, reading)
     family = reading.family or _family_of(source, form)
     stamp = source_stamp(source)
     ranks = num_ranks or max(1, source.num_ranks)
@@ -148,6 +172,7 @@ def export_checkpoint(
                 result,
                 family=family,
                 config=config,
+                beside=beside,
                 max_shard_bytes=max_shard_bytes,
                 dtype=dtype,
                 stamp=stamp,
@@ -167,8 +192,8 @@ def export_checkpoint(
                 found=form.value,
                 next="emberward checkpoint import writes Emberward's own form",
             )
-    written = convert(plan, num_workers=_workers(num_workers), told=told)
-    return _exchanged(written, form, source, _left_behind(plan, form))
+    written = convert(plan, num_workers=_workers(num_workers), told=told, prove=source.evidence.finish)
+    return _exchanged(written, form, source, _left_behind(plan))
 
 
 def _family_of(source: Source, form: Form) -> Family | None:
@@ -200,9 +225,9 @@ def _workers(asked: int | None) -> int:
     return asked or min(8, len(os.sched_getaffinity(0)))
 
 
-def _left_behind(plan: Plan, form: Form) -> tuple[Finding, ...]:
-    """A notice of the weights for which the form has no place; none when all went over."""
-    names = plan.left_behind
+def _left_behind(plan: Plan) -> tuple[Finding, ...]:
+    """A notice of the weights that an engine does not take from the form; none when there are none."""
+    names = sorted(plan.left_behind)
     if not names:
         return ()
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
@@ -212,9 +237,10 @@ def _left_behind(plan: Plan, form: Form) -> tuple[Finding, ...]:
         kind=Kind.RESOURCE,
         cause=Cause.NONE,
         certainty=Certainty.PROVED,
-        message=f"{len(names)} tensors without moments have no place in {form}: {listed}",
+        message=f"{len(names)} tensors without moments lie in the model's file alone, where an engine does not look: "
+        f"{listed}",
         site=str(plan.result),
-        next="load them from the source's own files, or export as huggingface",
+        next="torch.load mp_rank_00_model_states.pt and give its `module` to load_state_dict(strict=False)",
     )
     return (finding,)
 
@@ -224,6 +250,6 @@ def _exchanged(written: Converted, form: Form, source: Source, findings: tuple[F
         written=written,
         form=form,
         source_form=source.form,
-        num_tensors=len(source.tensors),
-        findings=(*source.findings, *findings),
+        findings=(*source.findings, *source.evidence.findings, *findings),
+        items=source.items,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emberward.checkpoint._names import NAMES, NAMES_ASIDE
+from emberward.checkpoint._plain_file import read_plain
 from emberward.checkpoint._storage import DISK, Storage, write_new
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -53,7 +54,7 @@ def outdated(saves: Sequence[Candidate], keep: Keep) -> list[Candidate]:
 def names_of(checkpoint: Path) -> tuple[str, ...]:
     """The names that the save bears, sorted; empty when it bears none. A line that is no name is passed over."""
     try:
-        lines = (checkpoint / NAMES).read_text(encoding="ascii").splitlines()
+        lines = read_plain(checkpoint / NAMES).decode("ascii").splitlines()
     except (OSError, UnicodeDecodeError):
         return ()
     return tuple(sorted({line for line in lines if _NAME.fullmatch(line)}))

@@ -13,6 +13,7 @@ from typing import Any
 
 from emberward.checkpoint._format import FormatProblem, from_proved_json, to_proved_json
 from emberward.checkpoint._names import PROBE, PROBE_ASIDE, step_of_folder
+from emberward.checkpoint._plain_file import read_plain
 from emberward.checkpoint._problems import damaged
 from emberward.checkpoint._storage import DISK, Storage, write_new
 
@@ -52,7 +53,7 @@ def read_probe(checkpoint: Path) -> Probe | None:
     if not path.exists():
         return None
     try:
-        body = from_proved_json(_KIND, path.read_bytes())
+        body = from_proved_json(_KIND, read_plain(path))
         probe = Probe(**{field.name: body[field.name] for field in fields(Probe)})
         if probe.step != step_of_folder(checkpoint):
             raise FormatProblem(f"a probe of step {probe.step}")

@@ -32,6 +32,7 @@ from emberward.checkpoint._format import (
 )
 from emberward.checkpoint._names import MANIFEST, step_of_folder
 from emberward.checkpoint._part import Part, UintArray
+from emberward.checkpoint._plain_file import open_plain, read_plain
 from emberward.checkpoint._problems import damaged, near_misses
 from emberward.findings import Cause, EmberwardError
 from emberward.layout import Box
@@ -45,7 +46,7 @@ def read_manifest(checkpoint: Path) -> Manifest:
     Raises K101 when the manifest is missing, damaged or another save's, K102 when its format is newer.
     """
     try:
-        manifest = manifest_from_bytes((checkpoint / MANIFEST).read_bytes())
+        manifest = manifest_from_bytes(read_plain(checkpoint / MANIFEST))
         if step_of_folder(checkpoint) not in (None, manifest.step):
             raise FormatProblem(f"the manifest of step {manifest.step}")
         return manifest
@@ -142,7 +143,7 @@ def open_data_file(checkpoint: Path, name: str, entry: FileEntry | None) -> File
         try:
             size_bytes = path.stat().st_size
             if size_bytes == entry.size_bytes:
-                return FileIO(path)
+                return open_plain(path)
             found = f"{size_bytes} bytes"
         except OSError as error:
             found = error.strerror or str(error)

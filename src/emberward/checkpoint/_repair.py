@@ -17,6 +17,7 @@ from emberward.checkpoint._convert_save import plan_save, point_to
 from emberward.checkpoint._foreign._bits import FLOATS
 from emberward.checkpoint._foreign._bits import convert as convert_bits
 from emberward.checkpoint._foreign._deepspeed import Slices, is_deepspeed, low_precision_weights, read_set
+from emberward.checkpoint._foreign._evidence import Evidence
 from emberward.checkpoint._foreign._merge import Reading, our_name
 from emberward.checkpoint._foreign._open import open_source
 from emberward.checkpoint._foreign._patch import mend_checksums, overwrite
@@ -25,13 +26,14 @@ from emberward.checkpoint._foreign._read import Reader, read_tiles
 from emberward.checkpoint._foreign._replicas import settle
 from emberward.checkpoint._foreign._source import Form, Source
 from emberward.checkpoint._foreign._stored import Stored
+from emberward.checkpoint._foreign._torch_file import Archives
 from emberward.checkpoint._foreign._zero import FP32
 from emberward.findings import EmberwardError, Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What was mended: names of the tensors, where the mended checkpoint lies, and a finding for each."""
+    """What was repaired: names of the tensors, where the repaired checkpoint lies, and a finding for each."""
 
     path: Path
     tensors: tuple[str, ...]
@@ -50,17 +52,19 @@ def repair_replicas(folder: Path, result: Path, *, reading: Reading) -> Repaired
     """
     if not is_deepspeed(folder):
         raise not_understood(
-            "replicas are mended in DeepSpeed's checkpoints",
+            "replicas are repaired in DeepSpeed's checkpoints",
             where=str(folder),
             expected="a folder with zero_pp_rank_*_optim_states.pt",
             found="none of these",
-            next="a save of Emberward keeps each element once; --from SAVE mends a damaged one",
+            next="a save of Emberward keeps each element once; --from SAVE repairs a damaged one",
         )
     if result.exists():
         raise not_understood(
             "the result exists already", where=str(result), expected="a path that is free", code="K102"
         )
-    found = read_set(folder)
+    archives = Archives(Evidence(reading.accepted))
+    found = read_set(folder, archives, reading.replicas)
+    archives.evidence.finish()  # the copies' checksums are made anew: no damage may pass under them
     family, changes, findings = reading.family, list[tuple[Stored, Stored]](), list[Finding]()
     if family is None:
         raise not_understood(
@@ -128,7 +132,7 @@ def repair_save(
 ) -> Repaired:
     """A copy of a save of ours in which tensors that are damaged, or fit one of `names`, are those of `other`.
 
-    `names` may have ``*``. Every byte of the save is read. Blocks. Raises K102 when there is nothing to mend, or the
+    `names` may have ``*``. Every byte of the save is read. Blocks. Raises K102 when there is nothing to repair, or the
     other checkpoint does not have such a tensor.
     """
     source, healthy = open_source(save, Reading()), open_source(other, Reading())
@@ -142,7 +146,7 @@ def repair_save(
         ]
     if not chosen:
         raise not_understood(
-            "there is nothing to mend",
+            "there is nothing to repair",
             where=str(save),
             expected="a damaged tensor, or one that --tensor names",
             found="every byte is as it was saved",

@@ -56,6 +56,6 @@ def parse_header(data: bytes) -> tuple[dict[str, Item], dict[str, str]]:
             items[key] = Item(
                 key=key, dtype=DType(row["dtype"]), shape=tuple(row["shape"]), begin=begin, num_bytes=end - begin
             )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatProblem(f"a header that is not safetensors: {error!r}") from error
     return items, metadata

@@ -17,6 +17,7 @@ from emberward.checkpoint._names import (
     step_name,
     step_of,
 )
+from emberward.checkpoint._plain_file import read_plain
 from emberward.checkpoint._storage import DISK, Storage, remove_folder, write_new
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
@@ -62,7 +63,7 @@ class Latest:
 def look_at(checkpoint: Path, step: int) -> Save:
     """The save in the folder, judged by its manifest and the sizes of its files; no data is read."""
     try:
-        manifest = manifest_from_bytes((checkpoint / MANIFEST).read_bytes())
+        manifest = manifest_from_bytes(read_plain(checkpoint / MANIFEST))
     except OSError as error:
         return Save(path=checkpoint, step=step, manifest=None, problem=f"{MANIFEST}: {error.strerror}")
     except FormatProblem as error:
@@ -103,7 +104,7 @@ def whole_saves(shelf: Path) -> tuple[Save, ...]:
 def read_pointer(shelf: Path) -> str | None:
     """The name in ``latest`` when it is a save's name, None when the pointer is missing or damaged."""
     try:
-        name = (shelf / POINTER).read_bytes().decode("ascii").removesuffix("\n")
+        name = read_plain(shelf / POINTER).decode("ascii").removesuffix("\n")
     except (OSError, UnicodeDecodeError):
         return None
     return None if step_of(name) is None else name

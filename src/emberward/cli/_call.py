@@ -1,5 +1,8 @@
 """Calls the program, and loads no more of it than the verb needs."""
 
+import contextlib
+import io
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -7,6 +10,12 @@ from typing import NoReturn
 import typer
 
 from emberward.cli._guard import UsageError, refuse_usage
+
+NAME = "emberward"
+MAX_HELP_WIDTH = 80
+MIN_HELP_WIDTH = 60
+"""Below, click cuts words; see `narrow_help`."""
+UNBROKEN = 1000
 
 
 def main() -> None:
@@ -18,12 +27,32 @@ def main() -> None:
 def call(app: typer.Typer, arguments: Sequence[str]) -> NoReturn:
     """Runs the program's verb and leaves with its exit code."""
     try:
-        code = app(prog_name="emberward", args=list(arguments), standalone_mode=False)
+        code = _answer(app, arguments, width=min(shutil.get_terminal_size().columns, MAX_HELP_WIDTH))
     except UsageError as error:
         code = refuse_usage(error, is_json="--json" in arguments)
     except typer.Abort:
         code = 130
     sys.exit(code)
+
+
+def _answer(app: typer.Typer, arguments: Sequence[str], *, width: int) -> int:
+    if width >= MIN_HELP_WIDTH or "--help" not in arguments:
+        return int(app(prog_name=NAME, args=list(arguments), standalone_mode=False, terminal_width=width) or 0)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = app(prog_name=NAME, args=list(arguments), standalone_mode=False, terminal_width=UNBROKEN)
+    sys.stdout.write(narrow_help(said.getvalue(), width))
+    return int(code or 0)
+
+
+def narrow_help(text: str, width: int) -> str:
+    """Help that was made without line breaks, fitted to a narrow screen: click itself cuts words there."""
+    from emberward.report import fit, shell_lines
+
+    lines = []
+    for line in text.splitlines():
+        is_example = line.startswith(f"    {NAME} ")
+        lines += [f"    {part}" for part in shell_lines(line.strip(), first=4, width=width)] if is_example else [line]
+    return fit("\n".join(lines), width) + "\n"
 
 
 def _app_for(arguments: Sequence[str]) -> typer.Typer:

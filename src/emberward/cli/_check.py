@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from emberward.cli._console import Screen
+from emberward.cli._console import Screen, Waiting
+from emberward.cli._explain import explain_json, explanation_text
+from emberward.cli._named_run import DEFAULT_RUNS, find_run, is_run
 from emberward.cli._preflight import page_of, say_notes
-from emberward.cli._prove import Proof, prove_recipe
+from emberward.cli._prove import TIME_LIMIT_S, Proof, prove_recipe
 from emberward.data import open_tokenizer
 from emberward.events import Event, Trace, TraceFormatError, read_trace
 from emberward.findings import ConfigError, exit_code_of
 from emberward.match import Outcome, Verdict, check, explain, explain_finding
 from emberward.plan import Launches, boxing_csv
-from emberward.recipe import fit_ranks, launches_of, resolve_fitted
+from emberward.recipe import PRESETS, fit_ranks, launches_of, resolve_fitted
 from emberward.report import (
     NOT_PROVED,
     boxing_finding,
@@ -28,8 +30,11 @@ from emberward.report import (
     traffic_finding,
     traffic_line,
 )
+from emberward.sources.dumps import explain_paths
 
 MAX_TRACE_FILES = 100_000
+RING_SUFFIX = ".ring"
+LIVE_ONLY = "what the rings no longer hold: each keeps a rank's newest calls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +47,11 @@ class CheckOptions:
     environment: Mapping[str, str]
     hardware: str | None = None
     boxing_csv: Path | None = None
+    runs: Path = DEFAULT_RUNS
     program: str = "emberward"
     """How the person can call this program again."""
+    option_names: tuple[str, ...] = ()
+    """The command's own options, as ``--ranks``: what a misspelt one may have meant."""
 
 
 def check_verb(options: CheckOptions, screen: Screen) -> int:
@@ -55,7 +63,10 @@ def check_verb(options: CheckOptions, screen: Screen) -> int:
             expected="a recipe, or trace files, or --nproc N -- script.py",
             next="emberward check bloom_tiny",
         )
-    files = _trace_files(options.words)
+    rings = _ring_folders(options.words, options.runs)
+    if rings:
+        return _check_rings(rings, screen)
+    files = _trace_files(options.words, options.runs)
     if files is not None:
         return _check_traces(files, screen)
     return _check_recipe(options, screen)
@@ -67,16 +78,17 @@ def check_verb(options: CheckOptions, screen: Screen) -> int:
 def _check_recipe(options: CheckOptions, screen: Screen) -> int:
     command = (options.program, "check")
     name, overrides = options.words[0], options.words[1:]
-    fitted = fit_ranks(name, overrides, num_ranks=options.num_ranks, command=command)
+    fitted = fit_ranks(name, overrides, num_ranks=options.num_ranks, command=command, options=options.option_names)
     tokenizer = open_tokenizer(fitted.loaded.recipe.data.tokenizer)
     resolved = resolve_fitted(fitted, overrides, tokenizer_size=tokenizer.size, command=command)
     page = page_of(resolved, hardware=options.hardware)
     say_notes(resolved, page, fitted.notes, screen)
     boxing = boxing_of(resolved.recipe)
-    screen.say(preflight_text(page) + boxing_text(boxing))
+    screen.say(preflight_text(page, width=screen.width) + boxing_text(boxing))
     if options.boxing_csv is not None:
         options.boxing_csv.write_text(boxing_csv(boxing), encoding="utf-8")
-    proof = prove_recipe(resolved, environment=options.environment, all_ranks=options.all_ranks)
+    waiting = Waiting(screen, "proving the recipe: its roles run dry", limit_s=TIME_LIMIT_S)
+    proof = prove_recipe(resolved, environment=options.environment, all_ranks=options.all_ranks, on_wait=waiting)
     traffic = compare_traffic(page, proof.programs)
     has_transfers = launches_of(resolved.recipe) is Launches.ONE_ORDER
     order = order_of(proof.programs, has_transfers=has_transfers)
@@ -106,12 +118,13 @@ def _check_recipe(options: CheckOptions, screen: Screen) -> int:
 
 def proof_text(proof: Proof) -> str:
     """The proof for people: findings, the verdict in one line, what was assumed, what was not examined."""
-    lines = [explain_finding(finding) for finding in proof.findings]
-    lines.append(proof_line(proof))
-    lines.append("assumed")
-    lines += [f"  {line}" for line in proof.assumptions]
-    lines.append("not examined")
-    lines += [f"  {line}" for line in proof.not_examined]
+    return "\n".join([*map(explain_finding, proof.findings), proof_line(proof), proof_details(proof)])
+
+
+def proof_details(proof: Proof) -> str:
+    """What the verdict assumed, and what was not examined."""
+    lines = ["assumed", *(f"  {line}" for line in proof.assumptions)]
+    lines += ["not examined", *(f"  {line}" for line in proof.not_examined)]
     return "\n".join(lines)
 
 
@@ -131,20 +144,54 @@ def proof_line(proof: Proof) -> str:
 # -- traces ----------------------------------------------------------------------------------------------------------
 
 
-def _trace_files(words: Sequence[str]) -> list[Path] | None:
-    """The trace files that the words name, None when they name something else."""
-    paths = [Path(word) for word in words]
+def _trace_files(words: Sequence[str], runs: Path) -> list[Path] | None:
+    """The trace files that the words name, None when they name something else. A preset comes before a run's name."""
+    paths = [_place(word, runs) for word in words]
     if not all(path.is_dir() or (path.is_file() and path.suffix == ".jsonl") for path in paths):
         return None
     files: list[Path] = []
     for path in paths:
-        folder = path / "events" if (path / "events").is_dir() else path
-        files += sorted(folder.glob("*.jsonl")) if path.is_dir() else [path]
+        files += sorted(_events(path).glob("*.jsonl")) if path.is_dir() else [path]
     if not files:
         raise ConfigError(
             "no trace here", code="C106", where=str(words[0]), expected="*.jsonl, or a run's events/", found="none"
         )
     return files[:MAX_TRACE_FILES]
+
+
+def _ring_folders(words: Sequence[str], runs: Path) -> list[Path]:
+    """The folders of rings, where the words name folders with rings and no trace: of each run the last attempt's."""
+    paths = [_place(word, runs) for word in words]
+    if not all(path.is_dir() for path in paths) or any(
+        next(path.rglob("*.jsonl"), None) for path in map(_events, paths)
+    ):
+        return []
+    found = []
+    for path in map(_events, paths):
+        attempts = sorted({ring.parent for ring in path.rglob(f"*{RING_SUFFIX}")})
+        found += attempts[-1:]
+    return found if len(found) == len(paths) else []
+
+
+def _events(path: Path) -> Path:
+    return path / "events" if is_run(path) or (path / "events").is_dir() else path
+
+
+def _check_rings(folders: Sequence[Path], screen: Screen) -> int:
+    """Judges what ranks recorded live: the newest calls of each, which have no beginning, so that nothing is proved."""
+    result = explain_paths(folders)
+    for explanation in result.explanations:
+        screen.say(explanation_text(explanation))
+    screen.document(result.findings, proved=False, outcome=None, not_examined=[LIVE_ONLY], **explain_json(result))
+    return exit_code_of(result.findings)
+
+
+def _place(word: str, runs: Path) -> Path:
+    """The path of that name; where it is or holds a run, or is no path and no recipe, the run's folder."""
+    path = Path(word)
+    if path.is_file() or word in PRESETS or any(path.glob("*.jsonl")):
+        return path
+    return find_run(path, runs) or path
 
 
 def _check_traces(files: Sequence[Path], screen: Screen) -> int:
@@ -156,10 +203,10 @@ def _check_traces(files: Sequence[Path], screen: Screen) -> int:
 
 def _verdict_values(verdict: Verdict) -> dict[str, object]:
     return {
-        "proved": verdict.is_safe and verdict.outcome is Outcome.SAFE and not verdict.unknown_ranks,
+        "proved": verdict.is_proof,
         "outcome": verdict.outcome.value,
         "assumptions": list(verdict.assumptions),
-        "not_examined": [f"rank {rank}: no trace" for rank in verdict.unknown_ranks[:16]],
+        "not_examined": [*(f"rank {rank}: no trace" for rank in verdict.unknown_ranks[:16]), *verdict.not_compared],
         "num_ranks": verdict.num_ranks,
         "num_events": verdict.num_events,
     }

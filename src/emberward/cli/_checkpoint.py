@@ -9,28 +9,53 @@ import typer
 from emberward import checkpoint
 from emberward.checkpoint import Latest
 from emberward.cli._console import Screen
+from emberward.cli._examples import examples
 from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._named_run import DEFAULT_RUNS, RunsOption, find_run, near_names, places_of
 from emberward.findings import ConfigError, EmberwardError, Finding, exit_code_of
 
 checkpoint_app = typer.Typer(help="Look at saves, prove them, hand them on.", no_args_is_help=True)
 
-PathArgument = Annotated[Path, typer.Argument(help="A save, or the run (the newest save of it).")]
+PathArgument = Annotated[Path, typer.Argument(help="A save, or a run (the newest save of it): its name or a folder.")]
 
 
-def find_save(path: Path) -> Path:
-    """The save that `path` is, or the newest one below it.
+def find_save(word: Path, runs: Path = DEFAULT_RUNS) -> Path:
+    """The save that `word` is, or the newest one of the run or the folder of saves that it names.
 
     Raises ConfigError K102 when there is none, and K101 when the newest is not whole by names and sizes: an older one
     is taken only when a person names it.
     """
-    if checkpoint.is_checkpoint(path) and path.is_dir():
-        return path
-    found = _newest(path)
-    if found is None:
-        raise _no_save(path)
+    found = _find(word, runs)
+    if isinstance(found, Path):
+        return found
     if found.path is None or found.damaged is not None:
         raise _newest_damaged(found)
     return found.path
+
+
+def find_source(word: Path, runs: Path) -> Path:
+    """What a conversion reads: the save that `word` names, else `word` itself, as another program's folder."""
+    if word.exists() and checkpoint.is_foreign(word):
+        return word
+    try:
+        return find_save(word, runs)
+    except ConfigError:
+        return word
+
+
+def _find(word: Path, runs: Path) -> Path | Latest:
+    """The save that `word` is, else what its folder of saves has to go on from. Raises ConfigError K102."""
+    for place in places_of(word, runs):
+        if checkpoint.is_checkpoint(place) and place.is_dir():
+            return place
+        found = _newest(place)
+        if found is not None:
+            return found
+    run = find_run(word, runs)
+    found = None if run is None else _newest(run)
+    if found is None:
+        raise _no_save(word, run, runs)
+    return found
 
 
 def _newest(path: Path) -> Latest | None:
@@ -42,14 +67,20 @@ def _newest(path: Path) -> Latest | None:
     return None
 
 
-def _no_save(path: Path) -> ConfigError:
+def _no_save(word: Path, run: Path | None, runs: Path) -> ConfigError:
+    names = near_names(word, runs)
+    if run is not None:
+        found, advice = f"run {run} without a save", f"emberward report {run}"
+    else:
+        found = "none" if word.exists() else f"no such folder, nor in {runs}/"
+        advice = f"emberward checkpoint ls {names[0]}" if names else f"ls {word if word.is_dir() else word.parent}"
     return ConfigError(
         "there is no save here",
         code="K102",
-        where=str(path),
-        expected="a step-… folder, a checkpoints folder or a run's folder",
-        found="none" if path.exists() else "no such folder",
-        next=f"ls {path if path.is_dir() else path.parent}",
+        where=str(word),
+        expected="a step-… folder, a checkpoints folder, a run's folder or its name",
+        found=found,
+        next=advice,
     )
 
 
@@ -66,27 +97,34 @@ def _newest_damaged(found: Latest) -> EmberwardError:
     )
 
 
-def _run(verb: str, path: Path, is_json: bool) -> None:
+def _run(verb: str, path: Path, runs: Path, is_json: bool) -> None:
     verbs = {"ls": _ls, "show": _show, "verify": _verify}
-    guarded(lambda screen: verbs[verb](path, screen), is_json=is_json)
+    guarded(lambda screen: verbs[verb](path, runs, screen), is_json=is_json)
 
 
-@checkpoint_app.command("ls")
-def ls_verb(path: PathArgument, is_json: JsonOption = False) -> None:
+@checkpoint_app.command(
+    "ls",
+    epilog=examples("emberward checkpoint ls runs/bloom_tiny/ID", "emberward checkpoint ls runs/bloom_tiny/ID --json"),
+)
+def ls_verb(path: PathArgument, runs: RunsOption = DEFAULT_RUNS, is_json: JsonOption = False) -> None:
     """The saves of a run."""
-    _run("ls", path, is_json)
+    _run("ls", path, runs, is_json)
 
 
-@checkpoint_app.command("show")
-def show_verb(path: PathArgument, is_json: JsonOption = False) -> None:
+@checkpoint_app.command(
+    "show", epilog=examples("emberward checkpoint show runs/bloom_tiny/ID", "emberward checkpoint show SAVE --json")
+)
+def show_verb(path: PathArgument, runs: RunsOption = DEFAULT_RUNS, is_json: JsonOption = False) -> None:
     """The tensors of a save: type, shape, pieces, digest."""
-    _run("show", path, is_json)
+    _run("show", path, runs, is_json)
 
 
-@checkpoint_app.command("verify")
-def verify_verb(path: PathArgument, is_json: JsonOption = False) -> None:
+@checkpoint_app.command(
+    "verify", epilog=examples("emberward checkpoint verify runs/bloom_tiny/ID", "emberward checkpoint verify SAVE")
+)
+def verify_verb(path: PathArgument, runs: RunsOption = DEFAULT_RUNS, is_json: JsonOption = False) -> None:
     """Reads every byte of a save and proves it by its checksums."""
-    _run("verify", path, is_json)
+    _run("verify", path, runs, is_json)
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str]:
@@ -95,11 +133,9 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str
     return table(titles, rows)
 
 
-def _ls(path: Path, screen: Screen) -> int:
-    shelf = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+def _ls(path: Path, runs: Path, screen: Screen) -> int:
+    shelf = _shelf_of(path, runs)
     saves = checkpoint.list_checkpoints(shelf)
-    if not saves and not (shelf.name == "checkpoints" or (path / "config.resolved.yaml").is_file()):
-        raise _no_save(path)
     rows = [
         [
             str(save.step),
@@ -116,8 +152,25 @@ def _ls(path: Path, screen: Screen) -> int:
     return 0
 
 
-def _show(path: Path, screen: Screen) -> int:
-    found = checkpoint.describe(find_save(path))
+def _shelf_of(word: Path, runs: Path) -> Path:
+    """The folder of saves that `word` names; that of a run may be empty or missing. Raises ConfigError K102."""
+    for place in places_of(word, runs):
+        if checkpoint.is_checkpoint(place) and place.is_dir():
+            return place.parent
+        if place.name == "checkpoints" and place.is_dir():
+            return place
+        if (place / "checkpoints").is_dir():
+            return place / "checkpoints"
+        if place.is_dir() and checkpoint.list_checkpoints(place):
+            return place
+    run = find_run(word, runs)
+    if run is None:
+        raise _no_save(word, None, runs)
+    return run / "checkpoints"
+
+
+def _show(path: Path, runs: Path, screen: Screen) -> int:
+    found = checkpoint.describe(find_save(path, runs))
     ranks = f"{found.world_size} rank{'s' if found.world_size != 1 else ''}"
     screen.say(
         f"{found.path}: step {found.step}, {ranks}, {found.num_bytes / 1e6:.1f} MB, "
@@ -140,13 +193,12 @@ def _line(finding: Finding) -> str:
     return f"{finding.code} {finding.message}{where}{facts}"
 
 
-def _verify(path: Path, screen: Screen) -> int:
+def _verify(path: Path, runs: Path, screen: Screen) -> int:
     passed_over: tuple[Finding, ...] = ()
-    save = path
-    if not (checkpoint.is_checkpoint(path) and path.is_dir()):
-        found = _newest(path)
-        if found is None:
-            raise _no_save(path)
+    found = _find(path, runs)
+    if isinstance(found, Path):
+        save = found
+    else:
         chosen = found.damaged or found.path
         if chosen is None:
             raise _newest_damaged(found)

@@ -2,8 +2,10 @@
 
 import json
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -13,13 +15,27 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _PROGRESS_EVERY_S = 2.0
+MAX_SILENCE_S = 30.0
 
 
 class Screen:
-    """Where a verb writes. With `is_json` people's text goes to standard error and the document to standard output."""
+    """Where a verb writes. With `is_json` people's text goes to standard error and the document to standard output.
 
-    def __init__(self, *, is_json: bool) -> None:
+    `width` is the number of columns that text is fitted to. Not given, it is the terminal's, and None where text goes
+    into a file or a pipe: there lines stay whole.
+    """
+
+    def __init__(self, *, is_json: bool, width: int | None = None) -> None:
         self.is_json = is_json
+        self._width = width
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the person's side; None off a terminal."""
+        if self._width is not None:
+            return self._width
+        stream = sys.stderr if self.is_json else sys.stdout
+        return self.console.width if stream.isatty() else None
 
     @cached_property
     def console(self) -> "Console":
@@ -34,12 +50,12 @@ class Screen:
         return self.console.is_terminal
 
     def say(self, text: str) -> None:
-        """Prints text for people as it is."""
-        _print(text, sys.stderr if self.is_json else sys.stdout)
+        """Prints text for people."""
+        _print(_fitted(text, self.width), sys.stderr if self.is_json else sys.stdout)
 
     def complain(self, text: str) -> None:
         """Prints text about an error for people, on standard error."""
-        _print(text, sys.stderr)
+        _print(_fitted(text, self.width if sys.stderr.isatty() or self._width else None), sys.stderr)
 
     def document(self, findings: Sequence[Finding], **values: Any) -> None:
         """Prints the command's one JSON document, when one was asked for."""
@@ -49,12 +65,22 @@ class Screen:
             sys.stdout.flush()
 
 
+def _fitted(text: str, width: int | None) -> str:
+    if width is None:
+        return text
+    from emberward.report import fit  # imported here for the time that it saves the verbs that only print
+
+    return fit(text, width)
+
+
 def _print(text: str, stream: TextIO) -> None:
-    stream.write(text + "\n")
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    # A terminal without UTF-8 shows a question mark, and no verb ends over it.
+    stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
     stream.flush()
 
 
-class Told:
+class ProgressLines:
     """A progress callback that prints a line only for work that takes over two seconds."""
 
     def __init__(self, screen: Screen) -> None:
@@ -68,3 +94,40 @@ class Told:
         if now_s - self._last_s >= _PROGRESS_EVERY_S:
             self._last_s = now_s
             self._screen.say(f"{label}: {100 * fraction:.0f}%")
+
+
+class Waiting:
+    """Says on standard error how long something has been waited for: after 2 s, then at times that double to 30 s.
+
+    Call it with the seconds that have passed, as often as one likes. `limit_s`: when the wait ends, None without one.
+    """
+
+    def __init__(self, screen: Screen, what: str, *, limit_s: float | None) -> None:
+        self._screen = screen
+        self._what = what
+        self._limit = "" if limit_s is None else f", at most {limit_s:.0f} s"
+        self._next_s = _PROGRESS_EVERY_S
+
+    def __call__(self, passed_s: float) -> None:
+        """Takes the seconds that have passed."""
+        if passed_s >= self._next_s:
+            self._next_s = passed_s + min(passed_s, MAX_SILENCE_S)
+            self._screen.complain(f"{self._what}: {passed_s:.0f} s{self._limit}")
+
+
+@contextmanager
+def waiting_for(screen: Screen, what: str, *, limit_s: float | None = None) -> Iterator[None]:
+    """Says how long the block has taken, as `Waiting` does, from a thread of its own."""
+    waiting, is_over, began_s = Waiting(screen, what, limit_s=limit_s), threading.Event(), time.monotonic()
+
+    def say() -> None:
+        while not is_over.wait(0.5):
+            waiting(time.monotonic() - began_s)
+
+    thread = threading.Thread(target=say, name="waiting", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(1.0)

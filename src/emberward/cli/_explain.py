@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emberward.cli._console import Screen
+from emberward.cli._console import Screen, waiting_for
+from emberward.cli._named_run import DEFAULT_RUNS, find_run, is_run, newest_run
 from emberward.findings import ConfigError, Finding, Severity, exit_code_of
 from emberward.match import explain_finding
 from emberward.sources.dumps import ExplainResult, Explanation, explain_paths, source_lines
@@ -26,16 +27,17 @@ class ExplainOptions:
 
     paths: tuple[str, ...]
     sources: tuple[Path, ...] = ()
+    runs: Path = DEFAULT_RUNS
 
 
 def explain_verb(options: ExplainOptions, screen: Screen) -> int:
-    """The exit code: 1 when an error was found, else 0. Needs no torch; reads files, or looks at processes twice."""
+    """The exit code: 1 when an error was found, else 0. Needs no torch; reads files or processes."""
     pids = _pids(options.paths)
     if pids:
         return _explain_live(pids, options, screen)
     is_piped = PIPED in options.paths
     words = [word for word in options.paths if word != PIPED]
-    paths = _paths(words) if words or not is_piped else []
+    paths = _paths(words, options.runs) if words or not is_piped else []
     result = explain_paths(paths, source_folders=options.sources, piped=sys.stdin.buffer if is_piped else None)
     for explanation in result.explanations:
         screen.say(explanation_text(explanation))
@@ -53,9 +55,20 @@ def _pids(words: Sequence[str]) -> list[int]:
 
 
 def _explain_live(pids: Sequence[int], options: ExplainOptions, screen: Screen) -> int:
-    """Explains a job that hangs right now, by two looks at its processes."""
-    explained = explain_pids(pids, line_of=source_lines(options.sources))
+    """Explains a job that hangs right now, by snapshots of its processes."""
     label = f"process {', '.join(map(str, pids))}"
+    with waiting_for(screen, f"reading the stacks at and below {label}, again after some seconds"):
+        explained = explain_pids(pids, line_of=source_lines(options.sources))
+    gone = explained.job.gone
+    if gone and not explained.job.ranks:
+        raise ConfigError(
+            "no such process",
+            code="C113",
+            where=f"explain {' '.join(map(str, pids))}",
+            expected="the number of a process that runs on this host: the launcher's, or a rank's",
+            found=f"nothing runs as {', '.join(map(str, gone))}",
+            next="pgrep -af torchrun",
+        )
     screen.say(f"{label}: looked at {', '.join(explained.read) or 'nothing'}")
     for finding in explained.findings[:MAX_SHOWN]:
         screen.say(explain_finding(finding))
@@ -81,8 +94,8 @@ def _unseen(explained: LiveExplanation) -> list[int]:
     return sorted(set(range(explained.job.world_size or 0)) - seen)
 
 
-def _paths(words: Sequence[str]) -> list[Path]:
-    """The paths. Raises ConfigError for one that is not there."""
+def _paths(words: Sequence[str], runs: Path) -> list[Path]:
+    """The paths, of a run its folder. Raises ConfigError for one that is not there."""
     if not words:
         raise ConfigError(
             "nothing to explain",
@@ -90,7 +103,7 @@ def _paths(words: Sequence[str]) -> list[Path]:
             expected="files or folders with dumps, stacks, logs or RAS reports",
             next="emberward explain /tmp/nccl_trace_rank_*",
         )
-    paths = [Path(word) for word in words]
+    paths = [_path(word, runs) for word in words]
     for word, path in zip(words, paths, strict=True):
         if not word or not path.exists():
             raise ConfigError(
@@ -102,6 +115,14 @@ def _paths(words: Sequence[str]) -> list[Path]:
                 next=f"ls {path.parent}",
             )
     return paths
+
+
+def _path(word: str, runs: Path) -> Path:
+    """The path of that name, else the run of it; of a folder that holds nothing but runs the newest run."""
+    path = Path(word)
+    is_of_runs = path.is_dir() and not is_run(path) and all(is_run(each) or newest_run(each) for each in path.iterdir())
+    found = find_run(path, runs) if word and (is_of_runs or not path.exists()) else None
+    return path if found is None else found
 
 
 def explanation_text(explanation: Explanation) -> str:

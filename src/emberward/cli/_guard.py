@@ -50,7 +50,7 @@ def _of_system(error: OSError) -> ConfigError:
         code="C112",
         where=str(error.filename),
         found=error.strerror or type(error).__name__,
-        next="mend it, or give another folder",
+        next="fix it, or give another folder",
     )
 
 

@@ -14,14 +14,28 @@ from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint_app import checkpoint_app
 from emberward.cli._console import Screen
 from emberward.cli._examine import ExamineOptions, examine
+from emberward.cli._examples import examples
 from emberward.cli._explain import ExplainOptions, explain_verb
+from emberward.cli._generate import GenerateOptions, generate
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._incident import incident_app
+from emberward.cli._named_run import DEFAULT_RUNS, RunArgument, RunsOption, require_run
 from emberward.cli._report import acknowledge, bundle_run, report_run, watch_run
 from emberward.cli._rewind import require_one_intent, rewind_options
-from emberward.cli._run import ActAfterOption, KillSwitchOption, NoRecordOption, NotifyOption, oversight_of, run_verb
-from emberward.cli._train import DEFAULT_RUNS, TrainOptions, train
+from emberward.cli._run import (
+    ActAfterOption,
+    KillSwitchOption,
+    MaxSilenceOption,
+    NoRecordOption,
+    NotifyOption,
+    oversight_of,
+    run_verb,
+)
+from emberward.cli._runs import list_runs
+from emberward.cli._train import TrainOptions, train
+from emberward.report import RunFolder
 from emberward.runs import Intent
+from emberward.supervise import ACT_AFTER_S
 
 app = typer.Typer(
     name="emberward",
@@ -29,23 +43,36 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(incident_app, name="incident")
 
+MAX_RUNS = 30
+"""Runs that are shown to people, unless they ask for all."""
 HardwareOption = Annotated[
-    str | None, typer.Option("--hardware", help="Predict a step's time on a100, h100, h200, ...: docs/preflight.md.")
+    str | None, typer.Option("--hardware", help="Predict a step's time on a100, h100, h200, ...")
 ]
-RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders lie.")]
+VerboseOption = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Also show the plan in full and what the proof assumes.")
+]
 
 
 @app.command(
     "train",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": True},
+    epilog=examples(
+        "emberward train bloom_tiny --ranks 2 data.train=my.txt",
+        "emberward train recipes/bloom_tiny.py steps=300 --optim.lr 1e-3 --fresh",
+        more="Every key of a recipe: docs/configuration.md; those of one, with their values: train RECIPE --dry -v.",
+    ),
 )
 def train_verb(
     context: typer.Context,
     recipe: Annotated[str, typer.Argument(help="A preset, file.py[:function], module:function, .yaml or .toml.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Keys of the recipe: a.b=c, or --a.b c.")
+    ] = None,
     ranks: Annotated[int | None, typer.Option("--ranks", help="Number of ranks on this machine.")] = None,
     runs: RunsOption = DEFAULT_RUNS,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start a new run.")] = False,
@@ -58,23 +85,25 @@ def train_verb(
     grace_s: Annotated[
         float, typer.Option("--grace-s", min=0.0, help="Seconds that ranks have to save after a stop.")
     ] = 120.0,
-    act_after_s: ActAfterOption = 60.0,
+    act_after_s: ActAfterOption = ACT_AFTER_S,
+    max_silence_s: MaxSilenceOption = None,
     notify: NotifyOption = None,
     kill_switch: KillSwitchOption = None,
     no_record: NoRecordOption = False,
-    rewind: Annotated[int | None, typer.Option("--rewind", help="Go on from the save of this step, otherwise.")] = None,
-    skip_samples: Annotated[int | None, typer.Option("--skip-samples", min=0, help="Left out after it.")] = None,
-    lr_scale: Annotated[float | None, typer.Option("--lr-scale", help="Factor of the rate after it.")] = None,
-    for_steps: Annotated[int | None, typer.Option("--for-steps", min=1, help="Steps of that factor.")] = None,
-    undo_rewind: Annotated[bool, typer.Option("--undo-rewind", help="Take the last rewind back.")] = False,
+    rewind: Annotated[int | None, typer.Option("--rewind", help="Go back to this step's save, on from there.")] = None,
+    skip_samples: Annotated[int | None, typer.Option("--skip-samples", min=0, help="Samples to leave out.")] = None,
+    lr_scale: Annotated[float | None, typer.Option("--lr-scale", help="Learning-rate factor after a rewind.")] = None,
+    for_steps: Annotated[int | None, typer.Option("--for-steps", min=1, help="Steps with that factor.")] = None,
+    undo_rewind: Annotated[bool, typer.Option("--undo-rewind", help="Undo the last rewind.")] = False,
     why: Annotated[str | None, typer.Option("--why", help="Why, for the run's diary.")] = None,
+    verbose: VerboseOption = False,
     is_json: JsonOption = False,
 ) -> None:
-    """Check, launch, supervise, resume by itself, end with a summary. Overrides: a.b=c or --a.b c."""
+    """Check a recipe, launch it, supervise it, resume it by itself, end with a summary."""
     intent = Intent.FRESH if fresh else Intent.RESUME if resume or run_id is not None else Intent.AUTO
     options = TrainOptions(
         recipe=recipe,
-        overrides=tuple(context.args),
+        overrides=(*(overrides or ()), *context.args),
         num_ranks=ranks,
         runs=runs,
         intent=intent,
@@ -84,10 +113,14 @@ def train_verb(
         grace_s=grace_s,
         max_restarts=restarts,
         hardware=hardware,
+        is_verbose=verbose,
         environment=dict(os.environ),
-        oversight=oversight_of(act_after_s=act_after_s, notify=notify, no_record=no_record),
+        oversight=oversight_of(
+            act_after_s=act_after_s, max_silence_s=max_silence_s, notify=notify, no_record=no_record
+        ),
         kill_switch=None if kill_switch is None else kill_switch.absolute(),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
+        option_names=_option_names(context),
     )
 
     def run(screen: Screen) -> int:
@@ -106,12 +139,31 @@ def train_verb(
     guarded(run, is_json=is_json)
 
 
-app.command("run", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(run_verb)
+app.command(
+    "run",
+    context_settings={"allow_extra_args": True, "allow_interspersed_args": False},
+    epilog=examples(
+        "emberward run -- torchrun --nproc-per-node 8 train.py",
+        "emberward run --restarts 3 --name mine -- python train.py",
+    ),
+)(run_verb)
 
 
-@app.command("check", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command(
+    "check",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog=examples(
+        "emberward check bloom_tiny --ranks 8",
+        "emberward check --nproc 4 -- train.py --epochs 1",
+        "emberward check runs/bloom_tiny/ID",
+    ),
+)
 def _check(
     context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="WHAT", help="A recipe and its keys, traces, a run, or, after --, a script."),
+    ] = None,
     ranks: Annotated[int | None, typer.Option("--ranks", help="Number of ranks of the recipe.")] = None,
     all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Run every rank dry, not one of each role.")] = False,
     hardware: HardwareOption = None,
@@ -119,15 +171,14 @@ def _check(
     nproc: Annotated[int | None, typer.Option("--nproc", min=1, help="Examine a script on this many ranks.")] = None,
     max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Optimizer steps of a script.")] = None,
     time_limit_s: Annotated[float, typer.Option("--time-limit", help="Seconds for a script.")] = 200.0,
+    runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
 ) -> None:
-    """Prove a recipe before its launch, judge traces, or examine a script.
-
-    RECIPE [a.b=c ...], or TRACE.jsonl ..., or a run's folder, or --nproc N -- script.py ARGUMENTS.
-    """
+    """Prove a recipe before its launch, judge traces of a run, or, with --nproc, examine an unmodified script."""
+    given = (*(words or ()), *context.args)
     if nproc is not None:
         script = ExamineOptions(
-            words=tuple(context.args),
+            words=given,
             num_ranks=nproc,
             max_steps=max_steps,
             time_limit_s=time_limit_s,
@@ -135,56 +186,128 @@ def _check(
         )
         guarded(lambda screen: examine(script, screen), is_json=is_json)
     options = CheckOptions(
-        words=tuple(context.args),
+        words=given,
         num_ranks=ranks,
         all_ranks=all_ranks,
         hardware=hardware,
         boxing_csv=boxing,
+        runs=runs,
         environment=dict(os.environ),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
+        option_names=_option_names(context),
     )
     guarded(lambda screen: check_verb(options, screen), is_json=is_json)
 
 
-@app.command("explain")
+@app.command(
+    "explain",
+    epilog=examples(
+        "emberward explain 12345",
+        "emberward explain /tmp/nccl_trace_rank_* logs/",
+        "emberward explain runs/train/ID",
+    ),
+)
 def _explain(
-    paths: Annotated[list[str], typer.Argument(help="Dumps, stacks, logs, RAS reports, or folders of them.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Process numbers of a job that hangs; or dumps, stacks, logs, folders."),
+    ],
     sources: Annotated[list[Path] | None, typer.Option("--source", help="Folder with the program's files.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
 ) -> None:
-    """Say who stopped a job and why, from the files that it left. Two folders of one job, or of two, are compared."""
-    options = ExplainOptions(paths=tuple(paths), sources=tuple(sources or ()))
+    """Say who stopped a job and why: a job that hangs now, or the files that one left. Two folders are compared."""
+    options = ExplainOptions(paths=tuple(paths), sources=tuple(sources or ()), runs=runs)
     guarded(lambda screen: explain_verb(options, screen), is_json=is_json)
 
 
-@app.command("report")
+@app.command(
+    "report",
+    epilog=examples("emberward report runs/bloom_tiny", "emberward report runs/bloom_tiny/ID --bundle ticket.tar.gz"),
+)
 def report_verb(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    run: RunArgument,
     bundle: Annotated[
         Path | None, typer.Option("--bundle", help="Pack the run for a ticket into this .tar.gz, secrets taken out.")
     ] = None,
     keep_hosts: Annotated[bool, typer.Option("--keep-hosts", help="Leave host names in the bundle.")] = False,
+    runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
 ) -> None:
     """Summary of a run, from its folder alone."""
-    if bundle is not None:
-        guarded(lambda screen: bundle_run(run, bundle, screen, keep_hosts=keep_hosts), is_json=is_json)
-    guarded(lambda screen: report_run(run, screen), is_json=is_json)
+
+    def show(screen: Screen) -> int:
+        folder = RunFolder(path=require_run(run, runs, verb="report"))
+        if bundle is not None:
+            return bundle_run(folder, bundle, screen, keep_hosts=keep_hosts)
+        return report_run(folder, screen)
+
+    guarded(show, is_json=is_json)
 
 
-@app.command("watch")
+@app.command(
+    "watch",
+    epilog=examples("emberward watch runs/bloom_tiny", "emberward watch runs/train --ack H125 --silence-s 3600"),
+)
 def watch_verb(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    ack: Annotated[str | None, typer.Option("--ack", help="Take up the findings of this code, instead.")] = None,
+    run: RunArgument,
+    ack: Annotated[str | None, typer.Option("--ack", help="Acknowledge the findings of this code instead.")] = None,
     silence_s: Annotated[
-        float, typer.Option("--silence-s", min=0.0, help="For how long nobody else is told.")
+        float, typer.Option("--silence-s", min=0.0, help="Seconds without notifications and actions for it.")
     ] = 3600.0,
+    runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
 ) -> None:
     """Live view of a run, from its folder alone; ends when the run does. With --ack, a finding is acknowledged."""
-    if ack is not None:
-        guarded(lambda screen: acknowledge(run, ack, silence_s=silence_s, screen=screen), is_json=is_json)
-    guarded(lambda screen: watch_run(run, screen), is_json=is_json)
+
+    def show(screen: Screen) -> int:
+        folder = RunFolder(path=require_run(run, runs, verb="watch"))
+        if ack is not None:
+            return acknowledge(folder, ack, silence_s=silence_s, screen=screen)
+        return watch_run(folder, screen)
+
+    guarded(show, is_json=is_json)
+
+
+@app.command("runs", epilog=examples("emberward runs", "emberward runs --runs elsewhere --all"))
+def runs_verb(
+    runs: RunsOption = DEFAULT_RUNS,
+    is_all: Annotated[bool, typer.Option("--all", help="All of them, not the latest 30 alone.")] = False,
+    is_json: JsonOption = False,
+) -> None:
+    """Every run with its state, last step, loss, start, and why it ended."""
+    guarded(lambda screen: list_runs(runs, screen, limit=None if is_all or is_json else MAX_RUNS), is_json=is_json)
+
+
+@app.command(
+    "generate",
+    epilog=examples(
+        'emberward generate runs/bloom_tiny "def "',
+        'emberward generate runs/bloom_tiny "The" --temperature 0.5 --top-k 40',
+    ),
+)
+def generate_verb(
+    run: RunArgument,
+    prompt: Annotated[str, typer.Argument(help="The text that is continued.")],
+    num_tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens to write at most.")] = 200,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest token each time.")] = False,
+    temperature: Annotated[float, typer.Option("--temperature", help="Lower is likelier text; 0 is --greedy.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="Draw among this many likeliest.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed writes the same text.")] = 1234,
+    is_json: JsonOption = False,
+) -> None:
+    """Let the last save of a run write text. One process, whatever the layout that it was trained on."""
+    options = GenerateOptions(
+        path=run,
+        prompt=prompt,
+        num_tokens=num_tokens,
+        seed=seed,
+        temperature=0.0 if greedy else temperature,
+        top_k=top_k,
+        runs=runs,
+    )
+    guarded(lambda screen: generate(options, screen), is_json=is_json)
 
 
 def program_name(called: Path, *, on_path: str | None, here: Path) -> str:
@@ -193,6 +316,11 @@ def program_name(called: Path, *, on_path: str | None, here: Path) -> str:
     if called.name != "emberward" or (on_path is not None and Path(on_path).absolute() == called):
         return "emberward"
     return str(called.relative_to(here) if called.is_relative_to(here) else called)
+
+
+def _option_names(context: typer.Context) -> tuple[str, ...]:
+    """The long options of the command that runs."""
+    return tuple(name for param in context.command.params for name in param.opts if name.startswith("--"))
 
 
 def _version(wanted: bool) -> None:

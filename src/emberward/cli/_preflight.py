@@ -104,7 +104,11 @@ class FirstSteps:
         events = _recorded(self._folder)
         traffic = compare_traffic(self._page, events, groups=PROGRAM_GROUPS)
         measured = compare_first_steps(
-            self._page, self._steps, peak_bytes_by_rank=self._peaks, bubble=measured_bubble(events)
+            self._page,
+            self._steps,
+            held_bytes=held_bytes_of(self._folder),
+            peak_bytes=max(self._peaks.values(), default=None),
+            bubble=measured_bubble(events),
         )
         finding = traffic_finding(traffic)
         self._screen.say(first_steps_text(measured, traffic))
@@ -123,6 +127,12 @@ def _recorded(folder: RunFolder) -> dict[int, tuple[Event, ...]]:
         except (OSError, TraceFormatError):
             continue
     return events
+
+
+def held_bytes_of(folder: RunFolder) -> int | None:
+    """The most bytes of weights and moments that a rank of the run holds, by the ranks' word; None without it."""
+    said = [(read_json(path) or {}).get("held_bytes") for path in folder.ranks.glob("rank*.json")]
+    return max((held for held in said if isinstance(held, int)), default=None)
 
 
 def peak_bytes_of(folder: RunFolder) -> dict[int, int]:

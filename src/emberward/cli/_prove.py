@@ -1,20 +1,18 @@
 """The proof of a recipe: its roles run dry in a child process, the judge looks at all ranks. No torch here."""
 
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from emberward import __version__
 from emberward.events import Event, Observer, Trace
+from emberward.families import model_of
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
-from emberward.layout import Axis, Mesh
-from emberward.match import Outcome, RoleBuilder, RoleTrace, Verdict, check, check_roles
+from emberward.layout import Axis, Mesh, Model
+from emberward.match import RoleBuilder, RoleTrace, Verdict, check, check_roles
+from emberward.processes import OnWait, ProcessTree
 from emberward.recipe import Device, Recipe, Resolved, mesh_of, write_resolved
 from emberward.report import RunFolder, read_json
 from emberward.runs import recipe_digest
@@ -49,18 +47,21 @@ class Proof:
     @property
     def is_proved(self) -> bool:
         """Every call of what was examined ends, with rendezvous sends."""
-        return self.verdict is not None and self.verdict.is_safe and self.verdict.outcome is Outcome.SAFE
+        return self.verdict is not None and self.verdict.is_proof
 
 
-def prove_recipe(resolved: Resolved, *, environment: Mapping[str, str], all_ranks: bool = False) -> Proof:
+def prove_recipe(
+    resolved: Resolved, *, environment: Mapping[str, str], all_ranks: bool = False, on_wait: OnWait | None = None
+) -> Proof:
     """The proof of a resolved recipe. Blocks while a child process runs the roles dry, at most TIME_LIMIT_S.
 
-    With `all_ranks` every rank is run dry, and none is taken for granted by symmetry.
+    `on_wait` is called several times a second with the seconds for which the child has run. With `all_ranks` every rank
+    is run dry, and none is taken for granted by symmetry.
     """
     began_s = time.monotonic()
     recipe = resolved.recipe
     mesh = mesh_of(recipe.layout)
-    owners = tuple(mesh.ranks) if all_ranks else _representatives(mesh)
+    owners = tuple(mesh.ranks) if all_ranks else _representatives(mesh, model_of(recipe.model))
     ranks = tuple(sorted(set(owners)))
     job = DryJob(
         ranks=ranks,
@@ -68,11 +69,11 @@ def prove_recipe(resolved: Resolved, *, environment: Mapping[str, str], all_rank
         transport=Transport.GLOO if recipe.device is Device.CPU else Transport.NCCL,
         num_workers=max(1, min(len(ranks), os.cpu_count() or 1)),
     )
-    with tempfile.TemporaryDirectory(prefix="emberward-check-") as scratch:
-        folder = JobFolder(path=Path(scratch))
+    with ProcessTree() as tree:
+        folder = JobFolder(path=tree.folder("emberward-check-"))
         folder.write_job(job)
         write_resolved(resolved, folder.recipe)
-        tail = _run_child(folder, environment)
+        tail = _run_child(tree, folder, environment, on_wait)
         events, errors = folder.read_results(ranks)
         verdict = None if errors else _judge(mesh, events, owners, all_ranks=all_ranks)
         certificate = None if verdict is None else _certificate(folder, resolved, owners)
@@ -82,7 +83,10 @@ def prove_recipe(resolved: Resolved, *, environment: Mapping[str, str], all_rank
         verdict=verdict,
         findings=findings,
         assumptions=(*map(_with_certificate, assumptions), *_declared(recipe, job)),
-        not_examined=_not_examined(recipe, resolved, certificate),
+        not_examined=(
+            *_not_examined(recipe, resolved, certificate),
+            *(() if verdict is None else verdict.not_compared),
+        ),
         num_roles=len(ranks),
         num_ranks=mesh.size,
         num_events=sum(map(len, events.values())),
@@ -104,9 +108,14 @@ def _certificate(folder: JobFolder, resolved: Resolved, owners: Sequence[int]) -
     )
 
 
-def _representatives(mesh: Mesh) -> tuple[int, ...]:
-    """For each rank the one that stands for it: the first of its pipeline stage."""
-    return tuple(mesh.rank_at({Axis.PP: mesh.coordinates(rank).get(Axis.PP, 0)}) for rank in mesh.ranks)
+def _representatives(mesh: Mesh, model: Model) -> tuple[int, ...]:
+    """For each rank the one that stands for it: the first of its pipeline stage whose parts of all tensors have the
+    shapes of its own. Where tp cuts heads unevenly, its ranks are of several roles."""
+    tp = mesh.axis_size(Axis.TP)
+    shapes = [tuple(spec.local_shape(tp, tp_rank) for spec in model.tensors.values()) for tp_rank in range(tp)]
+    first = [shapes.index(each) for each in shapes]
+    places = (mesh.coordinates(rank) for rank in mesh.ranks)
+    return tuple(mesh.rank_at({Axis.PP: at.get(Axis.PP, 0), Axis.TP: first[at.get(Axis.TP, 0)]}) for at in places)
 
 
 def _eval_samples(recipe: Recipe) -> dict[str, int]:
@@ -114,25 +123,17 @@ def _eval_samples(recipe: Recipe) -> dict[str, int]:
     return {source.name or source.path: recipe.evaluation.samples for source in sources}
 
 
-def _run_child(folder: JobFolder, environment: Mapping[str, str]) -> str:
-    """The end of what the child wrote to standard error. Its workers end with it."""
-    child = subprocess.Popen(
+def _run_child(tree: ProcessTree, folder: JobFolder, environment: Mapping[str, str], on_wait: OnWait | None) -> str:
+    """The end of what the child wrote to standard error. Its workers end with the tree."""
+    done = tree.run(
         (sys.executable, "-m", "emberward.rank.dry", str(folder.path)),
-        env={**environment, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        environment={**environment, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "TMPDIR": str(folder.path)},
+        timeout_s=TIME_LIMIT_S,
+        on_wait=on_wait,
     )
-    try:
-        _, text = child.communicate(timeout=TIME_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        text = f"the dry run did not end within {TIME_LIMIT_S:.0f} s"
-    finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
-    return text[-STDERR_TAIL:]
+    if done.code is None:
+        return f"the dry run did not end within {TIME_LIMIT_S:.0f} s"
+    return done.errors.decode(errors="replace")[-STDERR_TAIL:]
 
 
 def _judge(mesh: Mesh, events: Mapping[int, tuple[Event, ...]], owners: Sequence[int], *, all_ranks: bool) -> Verdict:
@@ -212,4 +213,4 @@ def certified_line(folder: RunFolder, num_ranks: int) -> str | None:
         if "certified_calls" not in (read_json(folder.rank_file(rank)) or {}):
             return None
     ranks = "the rank" if num_ranks == 1 else f"all {num_ranks} ranks"
-    return f"certificate: {ranks} ran the first step as proved, by the program of each role"
+    return f"checked: {ranks} ran the first step as it was proved"

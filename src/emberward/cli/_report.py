@@ -11,6 +11,7 @@ from rich.text import Text
 from emberward.cli._console import Screen
 from emberward.findings import CATALOGUE, ConfigError, exit_code_of
 from emberward.report import (
+    Progress,
     ProgressReader,
     RunFolder,
     append_line,
@@ -25,31 +26,11 @@ from emberward.report import (
 from emberward.supervise import is_abandoned, silence_finding
 
 POLL_S = 0.5
-MARKERS = ("config.resolved.yaml", "command.json")
-"""One of them lies in every run's folder: the recipe of ``train``, or what ``run`` started."""
 
 
-def open_folder(path: Path) -> RunFolder:
-    """The run in `path`, or the newest run below it. Raises ConfigError C107 when there is none."""
-    if any((path / marker).exists() for marker in MARKERS):
-        return RunFolder(path=path.absolute())
-    found = (below for marker in MARKERS for below in path.glob(f"**/{marker}"))
-    below = sorted(found, key=lambda found: found.stat().st_mtime)
-    if below:
-        return RunFolder(path=below[-1].parent.absolute())
-    raise ConfigError(
-        "this is no run's folder",
-        code="C107",
-        where=str(path),
-        expected="a folder with config.resolved.yaml or command.json, as runs/NAME/ID",
-        found="none" if path.exists() else "no such folder",
-        next="emberward train bloom_tiny",
-    )
-
-
-def report_run(path: Path, screen: Screen) -> int:
+def report_run(folder: RunFolder, screen: Screen) -> int:
     """Prints the run's summary; 1 when it holds an error finding that no later attempt has got over."""
-    return _sum_up(open_folder(path), screen)
+    return _sum_up(folder, screen)
 
 
 def _sum_up(folder: RunFolder, screen: Screen) -> int:
@@ -60,11 +41,11 @@ def _sum_up(folder: RunFolder, screen: Screen) -> int:
     if screen.is_json:
         screen.document(report.findings, **run_json(report))
     else:
-        screen.say(run_text(report))
+        screen.say(run_text(report, width=screen.width))
     return exit_code_of(report.findings)
 
 
-def acknowledge(path: Path, code: str, *, silence_s: float, screen: Screen) -> int:
+def acknowledge(folder: RunFolder, code: str, *, silence_s: float, screen: Screen) -> int:
     """Notes that a person has taken up the findings of a code: for so long nobody is told, and nothing done, for them.
 
     Returns 0. Raises ConfigError C113 for a code that the catalogue does not have.
@@ -78,7 +59,7 @@ def acknowledge(path: Path, code: str, *, silence_s: float, screen: Screen) -> i
             found=code,
             next="docs/findings.md lists the codes",
         )
-    folder, now_unix = open_folder(path), time.time()
+    now_unix = time.time()
     line = {"code": code, "by": _own_name(), "at_unix": now_unix, "until_unix": now_unix + silence_s}
     append_line(folder.acknowledged, line)
     screen.say(f"{code} is acknowledged: no notification and no action for {duration_text(silence_s)}")
@@ -86,9 +67,9 @@ def acknowledge(path: Path, code: str, *, silence_s: float, screen: Screen) -> i
     return 0
 
 
-def bundle_run(path: Path, to: Path, screen: Screen, *, keep_hosts: bool) -> int:
+def bundle_run(folder: RunFolder, to: Path, screen: Screen, *, keep_hosts: bool) -> int:
     """Packs the run for a ticket and says what is in it; 0."""
-    bundle = write_bundle(open_folder(path), to, user=_own_name(), keep_hosts=keep_hosts)
+    bundle = write_bundle(folder, to, user=_own_name(), keep_hosts=keep_hosts)
     size = to.stat().st_size
     screen.say(f"wrote {to}: {len(bundle.files)} files, {size / 1e6:.2f} MB")
     screen.say("taken out: " + ", ".join(f"{count} {kind}" for kind, count in bundle.hidden.items()))
@@ -114,9 +95,8 @@ def _own_name() -> str | None:
         return None
 
 
-def watch_run(path: Path, screen: Screen) -> int:
+def watch_run(folder: RunFolder, screen: Screen) -> int:
     """Shows the run's progress until it ends; blocks. Plain lines when not on a terminal, one JSON object a line."""
-    folder = open_folder(path)
     reader = ProgressReader(folder)
     live = Live(Text(""), console=screen.console, refresh_per_second=4) if screen.is_live else None
     last, is_silent = "", False
@@ -125,10 +105,9 @@ def watch_run(path: Path, screen: Screen) -> int:
     try:
         while True:
             progress, _ = reader.poll(now_unix=time.time())
-            age = "" if progress.age_s is None else f"  last word {progress.age_s:.0f} s ago"
-            text = progress_text(progress)
+            text, age = watched_text(progress, width=screen.console.width if live is not None else None)
             if live is not None:
-                live.update(Text(text + age))
+                live.update(Text(text + age, no_wrap=True))
             elif screen.is_json and text != last:
                 screen.document([], progress=asdict(progress))
             elif text != last:
@@ -145,6 +124,16 @@ def watch_run(path: Path, screen: Screen) -> int:
         if live is not None:
             live.stop()
     return _sum_up(folder, screen)
+
+
+def watched_text(progress: Progress, *, width: int | None) -> tuple[str, str]:
+    """Where the run stands, and for how long it has run and been silent: the second part where both fit."""
+    if progress.phase == "done":
+        return progress_text(progress, width=width), ""
+    times = [] if progress.running_s is None else [f"ran {duration_text(progress.running_s)}"]
+    times += [] if progress.age_s is None else [f"last heartbeat {duration_text(progress.age_s)} ago"]
+    text, age = progress_text(progress, width=width), "".join(f"  {each}" for each in times)
+    return text, age if width is None or len(text) + len(age) <= width else ""
 
 
 def _has_ended(folder: RunFolder) -> bool:

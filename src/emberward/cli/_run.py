@@ -3,7 +3,9 @@
 import itertools
 import os
 import re
+import shutil
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -13,21 +15,42 @@ import typer
 
 from emberward.cli._console import Screen
 from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._named_run import DEFAULT_RUNS, RunsOption
 from emberward.findings import ConfigError, Finding, Severity
 from emberward.match import explain_finding
 from emberward.report import RunFolder, write_json
 from emberward.runs import new_id
-from emberward.supervise import Node, Oversight, RunPlan, absolute, require_part, supervise_command
+from emberward.supervise import (
+    ACT_AFTER_S,
+    Node,
+    Oversight,
+    Patience,
+    RunPlan,
+    absolute,
+    require_part,
+    supervise_command,
+)
 
 ActAfterOption = Annotated[
     float,
-    typer.Option("--act-after", min=0.0, help="Seconds that a hang must hold before the job is ended; 0: never."),
+    typer.Option(
+        "--act-after", min=0.0, help="Seconds from saying so to ending a job that cannot go on by itself; 0: never."
+    ),
+]
+MaxSilenceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-silence",
+        min=1.0,
+        help="End the job too when a rank that others wait for shows no progress for S seconds.",
+    ),
 ]
 NotifyOption = Annotated[
     str | None, typer.Option("--notify", help="A command (finding as JSON on its stdin) or a URL (POST).")
 ]
 KillSwitchOption = Annotated[
-    Path | None, typer.Option("--kill-switch", help="A file that stops the run; default RUNS/NAME/kill-switch.")
+    Path | None,
+    typer.Option("--kill-switch", help="A file that stops the run; by default beside its runs."),
 ]
 NoRecordOption = Annotated[bool, typer.Option("--no-record", help="Only supervise; record nothing in the ranks.")]
 NAME_CHARACTERS = 60
@@ -57,6 +80,16 @@ def name_of(command: tuple[str, ...]) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", chosen).strip("-.")[:NAME_CHARACTERS] or "run"
 
 
+def program_beside(program: str, path: str | None) -> str:
+    """The program as it was named; of one that is not on `path`, that beside our Python: an environment's own torchrun.
+
+    A person who calls ``.venv/bin/emberward`` has not activated the environment.
+    """
+    ours = Path(sys.executable).parent / program
+    is_bare = PurePath(program).name == program
+    return str(ours) if is_bare and shutil.which(program, path=path) is None and ours.exists() else program
+
+
 def run_command(options: RunOptions, screen: Screen) -> int:
     """The exit code of the supervised command; blocks until it ends. Raises ConfigError L114 on a host left out."""
     if not options.command:
@@ -73,13 +106,14 @@ def run_command(options: RunOptions, screen: Screen) -> int:
         excluded=options.excluded,
         mailbox=None if node is None else node.mailbox,
     )
+    command = (program_beside(options.command[0], options.environment.get("PATH")), *options.command[1:])
     name = options.name or name_of(options.command)
     folder = RunFolder(path=absolute(options.runs) / name / new_id())
     folder.path.mkdir(parents=True, exist_ok=True)
-    write_json(folder.command, {"command": list(options.command), "folder": str(Path.cwd())})
+    write_json(folder.command, {"command": list(command), "folder": str(Path.cwd())})
     plan = RunPlan(
         folder=folder,
-        command=options.command,
+        command=command,
         environment=options.environment,
         oversight=options.oversight,
         max_restarts=options.max_restarts,
@@ -103,11 +137,18 @@ def run_command(options: RunOptions, screen: Screen) -> int:
 
 
 def oversight_of(
-    *, act_after_s: float, notify: str | None, no_record: bool, collector: str | None = None, address: str | None = None
+    *,
+    act_after_s: float,
+    max_silence_s: float | None,
+    notify: str | None,
+    no_record: bool,
+    collector: str | None = None,
+    address: str | None = None,
 ) -> Oversight:
     """How closely to watch, from the options of a command line."""
     node = None if collector is None else node_here(collector, address)
-    return Oversight(act_after_s=act_after_s, notify=notify, is_watched=not no_record, node=node)
+    patience = Patience(act_after_s=act_after_s, max_silence_s=max_silence_s)
+    return Oversight(patience=patience, notify=notify, is_watched=not no_record, node=node)
 
 
 def node_here(collector: str, address: str | None) -> Node:
@@ -136,13 +177,17 @@ def finding_text(finding: Finding) -> str:
 
 def run_verb(
     context: typer.Context,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program, as you start it today.")
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="The run's name; else the script's.")] = None,
-    runs: Annotated[Path, typer.Option("--runs", help="Where run folders lie.")] = Path("runs"),
+    runs: RunsOption = DEFAULT_RUNS,
     restarts: Annotated[int, typer.Option("--restarts", min=0, help="How often to start again after a failure.")] = 0,
     grace_s: Annotated[
         float, typer.Option("--grace-s", min=0.0, help="Seconds from SIGTERM to SIGKILL when we end the job.")
     ] = 10.0,
-    act_after_s: ActAfterOption = 60.0,
+    act_after_s: ActAfterOption = ACT_AFTER_S,
+    max_silence_s: MaxSilenceOption = None,
     notify: NotifyOption = None,
     kill_switch: KillSwitchOption = None,
     no_record: NoRecordOption = False,
@@ -155,20 +200,25 @@ def run_verb(
     ] = None,
     is_json: JsonOption = False,
 ) -> None:
-    """Supervise any command, unchanged: record, detect, explain, restart. emberward run -- torchrun ... train.py
+    """Supervise any command, unchanged: record, detect, explain, restart.
 
     The command's output, signals and exit code stay its own.
     """
 
     def run(screen: Screen) -> int:
         options = RunOptions(
-            command=tuple(context.args),
+            command=(*(command or ()), *context.args),
             name=name,
             runs=runs,
             max_restarts=restarts,
             grace_s=grace_s,
             oversight=oversight_of(
-                act_after_s=act_after_s, notify=notify, no_record=no_record, collector=collector, address=address
+                act_after_s=act_after_s,
+                max_silence_s=max_silence_s,
+                notify=notify,
+                no_record=no_record,
+                collector=collector,
+                address=address,
             ),
             kill_switch=kill_switch,
             environment=dict(os.environ),

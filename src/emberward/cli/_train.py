@@ -2,43 +2,40 @@
 
 import os
 import shlex
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rich.live import Live
 from rich.text import Text
 
 from emberward import __version__
-from emberward.cli._check import proof_line
-from emberward.cli._console import Screen, Told
+from emberward.cli._check import proof_details, proof_line
+from emberward.cli._console import ProgressLines, Screen, Waiting
+from emberward.cli._machine import crowding, require_devices, require_writable
+from emberward.cli._named_run import DEFAULT_RUNS
 from emberward.cli._preflight import FirstSteps, keep_page, page_of, say_notes
-from emberward.cli._prove import certified_line, prove_recipe
+from emberward.cli._prove import TIME_LIMIT_S, prove_recipe
 from emberward.cli._rewind import RewindOptions, rewound
 from emberward.cli._run import finding_text
+from emberward.cli._shown import WAITS_FOR_LAUNCHER, Shown
 from emberward.cli._start import start_line
 from emberward.data import Manifest, open_tokenizer
 from emberward.findings import Finding, exit_code_of
 from emberward.match import explain_finding
 from emberward.recipe import Recipe, Resolved, fit_ranks, resolve_fitted
 from emberward.report import (
-    LineTail,
-    Progress,
+    NextCommand,
     RunFolder,
-    duration_text,
-    eval_text,
+    plan_text,
     preflight_brief,
     preflight_json,
     preflight_text,
-    progress_text,
     read_json,
     read_run,
     require_sinks,
     run_json,
     run_text,
-    step_line,
     write_json,
 )
 from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest, require_no_kill_switch
@@ -57,12 +54,8 @@ from emberward.supervise import (
     newest_save,
 )
 
-DEFAULT_RUNS = Path("runs")
 DEFAULT_OVERSIGHT = Oversight()
 THIS_MACHINE = "this machine"
-BAR_WIDTH = 20
-MAX_CERTIFICATE_LOOKS = 20
-"""Times that the ranks' files are read to say that all ran their first step as proved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +77,23 @@ class TrainOptions:
     oversight: Oversight = DEFAULT_OVERSIGHT
     kill_switch: Path | None = None
     rewind: RewindOptions | None = None
+    is_verbose: bool = False
     program: str = "emberward"
     """How the person can call this program again."""
+    option_names: tuple[str, ...] = ()
+    """The command's own options, as ``--ranks``: what a misspelt one may have meant."""
 
 
 def train(options: TrainOptions, screen: Screen) -> int:
     """The exit code of a training on this machine; blocks until it ends."""
     command = (options.program, "train")
-    fitted = fit_ranks(options.recipe, options.overrides, num_ranks=options.num_ranks, command=command)
+    fitted = fit_ranks(
+        options.recipe,
+        options.overrides,
+        num_ranks=options.num_ranks,
+        command=command,
+        options=options.option_names,
+    )
     tokenizer = open_tokenizer(fitted.loaded.recipe.data.tokenizer)
     resolved = resolve_fitted(fitted, options.overrides, tokenizer_size=tokenizer.size, command=command)
     recipe = resolved.recipe
@@ -99,9 +101,24 @@ def train(options: TrainOptions, screen: Screen) -> int:
         tensorboard=recipe.log.tensorboard, wandb=recipe.log.wandb, prometheus_port=recipe.log.prometheus_port
     )
     page = page_of(resolved, hardware=options.hardware, host=THIS_MACHINE)
+    if not options.is_dry:
+        kept = tuple(word for word in options.overrides if not word.startswith("device="))
+        on_cpu = typed_command(replace(options, overrides=(*kept, "device=cpu")))
+        require_devices(resolved, environment=options.environment, on_cpu=on_cpu)
+        page = replace(page, findings=(*page.findings, *crowding(resolved, page, screen)))
+    screen.say(plan_text(page))
     say_notes(resolved, page, fitted.notes, screen)
     intent = options.intent if options.rewind is None else Intent.RESUME
-    start = choose_run(absolute(options.runs), resolved, intent=intent, run_id=options.run_id, new_id=new_id())
+    start = choose_run(
+        absolute(options.runs),
+        resolved,
+        intent=intent,
+        run_id=options.run_id,
+        new_id=new_id(),
+        command=typed_command(options),
+    )
+    if not options.is_dry:
+        require_writable(start.folder.path)
     require_no_kill_switch(options.kill_switch or start.folder.kill_switch)
     begins = start_line(recipe) if newest_save(start.folder) is None else None
     manifest = _prepared(recipe, screen)
@@ -111,8 +128,8 @@ def train(options: TrainOptions, screen: Screen) -> int:
         return 1
     if options.rewind is not None:
         start = rewound(start, options.rewind, is_dry=options.is_dry)
-    screen.say(preflight_text(page) if options.is_dry else preflight_brief(page))
     if options.is_dry:
+        screen.say(preflight_text(page, width=screen.width))
         screen.say(f"nothing was started; a start now: {start.why}")
         if begins is not None:
             screen.say(begins)
@@ -124,10 +141,12 @@ def train(options: TrainOptions, screen: Screen) -> int:
             preflight=preflight_json(page),
         )
         return 0
-    screen.say(start.why)
+    if options.is_verbose:
+        screen.say(preflight_brief(page, width=screen.width))
+    screen.say(f"{'run':<11} {start.why}")
     if begins is not None:
         screen.say(begins)
-    screen.say(f"folder {start.folder.path}")
+    screen.say(f"{'folder':<11} {shown_path(start.folder.path)}")
     assert manifest.path is not None
     start.folder.path.mkdir(parents=True, exist_ok=True)
     # Not before it is known that nobody runs here: a start that is refused must leave a running run as it is.
@@ -146,82 +165,36 @@ def train(options: TrainOptions, screen: Screen) -> int:
 
 def _prepared(recipe: Recipe, screen: Screen) -> Manifest:
     """The prepared data of a recipe, with what a person should know of it said."""
-    manifest = prepare_data(recipe, progress=Told(screen))
+    manifest = prepare_data(recipe, progress=ProgressLines(screen))
     names = ", ".join(stream.name for stream in manifest.evaluation)
-    screen.say(f"data {', '.join(stream.name for stream in manifest.train)}; held out for evaluation: {names}")
+    screen.say(f"{'data':<11} {', '.join(stream.name for stream in manifest.train)}; held out for evaluation: {names}")
     for note in manifest.notes:
-        screen.say(f"data: {note}")
+        screen.say(f"{'data':<11} {note}")
     return manifest
 
 
 def _prove(
     start: Start, resolved: Resolved, options: TrainOptions, screen: Screen
 ) -> tuple[Certificate | None, tuple[Finding, ...]]:
-    """The certificate of the recipe and what its proof found, said in one line.
+    """The certificate of the recipe and what its proof found, said in one line. One rank has nobody to wait for.
 
     A run that was proved with this recipe goes on at once, with the certificate that it has: None.
     """
+    if resolved.num_ranks == 1:
+        return None, ()
     before = read_json(start.folder.proof) or {}
     is_known = before == {"recipe": recipe_digest(resolved), "emberward": __version__}
     if is_known and start.folder.certificate.exists():
-        screen.say("proved when it began: every call of every rank ends")
+        screen.say(f"{'checked':<11} proved at start: every call of every rank ends")
         return None, ()
-    proof = prove_recipe(resolved, environment=options.environment)
+    waiting = Waiting(screen, "proving the recipe: its roles run dry", limit_s=TIME_LIMIT_S)
+    proof = prove_recipe(resolved, environment=options.environment, on_wait=waiting)
     for finding in proof.findings:
         screen.say(explain_finding(finding))
-    screen.say(proof_line(proof))
+    screen.say(f"{'checked':<11} {proof_line(proof)}")
+    if options.is_verbose:
+        screen.say(proof_details(proof))
     return proof.certificate, tuple(proof.findings)
-
-
-class _Shown:
-    """Shows a run while it goes: one live line on a terminal, else one plain line each log interval.
-
-    Evaluations and saves are worth a line that stays; on a terminal it stands above the live one.
-    """
-
-    def __init__(
-        self, resolved: Resolved, folder: RunFolder, screen: Screen, live: Live | None, first_steps: FirstSteps
-    ) -> None:
-        recipe = resolved.recipe
-        self._first_steps = first_steps
-        self._folder = folder
-        self._evals = LineTail(folder.evals, from_end=True)
-        self._began_s = time.monotonic()
-        self._interval = recipe.log.interval
-        self._steps = recipe.steps or 0
-        self._screen = screen
-        self._live = live
-        self._last_phase: str | None = None
-        self._num_ranks = resolved.num_ranks
-        self._num_looks = MAX_CERTIFICATE_LOOKS if folder.certificate.exists() else 0
-
-    def __call__(self, progress: Progress, steps: Sequence[Mapping[str, Any]]) -> None:
-        if self._live is None:
-            for metrics in steps:
-                if metrics["step"] % self._interval == 0:
-                    self._screen.say(step_line(metrics, steps=self._steps))
-            if progress.phase != self._last_phase and progress.phase in ("save", "sample"):
-                self._screen.say(progress_text(progress))
-            self._last_phase = progress.phase
-        self._first_steps.look(steps)
-        if steps and self._num_looks:
-            line = certified_line(self._folder, self._num_ranks)
-            self._num_looks = 0 if line is not None else self._num_looks - 1
-            if line is not None:
-                self._screen.say(line)
-        for found in self._evals.poll():
-            self._screen.say(eval_text(found))
-        if self._live is not None:
-            self._live.update(self._line(progress))
-
-    def _line(self, progress: Progress) -> Text:
-        text = progress_text(progress)
-        if progress.phase is None:
-            text = f"starting the ranks  {duration_text(time.monotonic() - self._began_s)}"
-        elif progress.step is not None and progress.steps:
-            done = BAR_WIDTH * progress.step // progress.steps
-            text = f"{'━' * done}{'─' * (BAR_WIDTH - done)}  {text}"
-        return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _launch_again(
@@ -276,13 +249,15 @@ def _launch(
     if not screen.is_live:
         return launch(
             plan,
-            on_progress=_Shown(resolved, folder, screen, None, first_steps),
+            on_progress=Shown(resolved, folder, screen, None, first_steps),
             on_finding=tell,
         )
-    with Live(Text("starting the ranks"), console=screen.console, refresh_per_second=5, transient=True) as live:
+    with Live(
+        Text(f"starting: {WAITS_FOR_LAUNCHER}"), console=screen.console, refresh_per_second=5, transient=True
+    ) as live:
         return launch(
             plan,
-            on_progress=_Shown(resolved, folder, screen, live, first_steps),
+            on_progress=Shown(resolved, folder, screen, live, first_steps),
             on_finding=tell,
         )
 
@@ -291,8 +266,29 @@ def _attempt(folder: RunFolder) -> int:
     return read_run(folder).num_attempts + 1
 
 
-def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) -> list[str]:
+def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) -> list[NextCommand]:
     """What a person can type next, as it has to be typed: the program, the ranks and the runs' place as they were."""
+    program, run = options.program, shlex.quote(shown_path(folder.path))
+    report = NextCommand(command=f"{program} report {run}", why="this summary again")
+    if not is_done:
+        return [NextCommand(command=typed_command(options), why="go on from the last save"), report]
+    own = [NextCommand(command=f"{program} train {shlex.quote(options.recipe)} data.train=my.txt", why="your own text")]
+    given = any(word.lstrip("-").startswith("data.train") for word in options.overrides)
+    text = NextCommand(command=f'{program} generate {run} "Once upon"', why="more text from this model")
+    is_text = (read_json(folder.summary) or {}).get("unit", "tokens") == "tokens"
+    return [
+        *([text] if is_text else []),
+        *([] if given or not is_text else own),
+        NextCommand(command=f"{program} checkpoint export {run} hf_model", why="the model for transformers"),
+        NextCommand(
+            command=f"{typed_command(options)} --fresh log.tensorboard=true", why="curves (or log.wandb=PROJECT)"
+        ),
+        report,
+    ]
+
+
+def typed_command(options: TrainOptions) -> str:
+    """The command as it can be typed again: the program, the overrides, the ranks and the runs' place as they were."""
     words = [options.program, "train", options.recipe, *options.overrides]
     if options.num_ranks is not None:
         words += ["--ranks", str(options.num_ranks)]
@@ -302,11 +298,13 @@ def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) ->
         words += ["--kill-switch", str(options.kill_switch)]
     if options.runs != DEFAULT_RUNS:
         words += ["--runs", str(options.runs)]
-    again, report = shlex.join(words), f"{options.program} report {shlex.quote(str(folder.path))}"
-    if not is_done:
-        return [f"{again}   (resumes)", report]
-    saves = f"{options.program} checkpoint ls {shlex.quote(str(folder.path))}"
-    return [report, saves, f"{again} --fresh"]
+    return shlex.join(words)
+
+
+def shown_path(path: Path) -> str:
+    """The path as it is shortest from the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def leave(folder: RunFolder, result: LaunchResult, options: TrainOptions, screen: Screen) -> int:
@@ -314,7 +312,7 @@ def leave(folder: RunFolder, result: LaunchResult, options: TrainOptions, screen
     report = read_run(folder)
     commands = next_commands(options, folder, is_done=result.outcome is Outcome.DONE)
     screen.say("")
-    screen.say(run_text(report, next_commands=commands))
+    screen.say(run_text(report, next_commands=commands, width=screen.width))
     if result.death is not None:
         screen.say(result.death)
     # What a run found and went on from counts at its end as it does in `emberward report`.

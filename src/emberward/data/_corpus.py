@@ -340,7 +340,7 @@ def _raise_row(file: CorpusFile, number: int, found: str) -> NoReturn:
         where=f"{file.path}:{number}",
         expected='a JSON object with a string "text"',
         found=found,
-        next="mend or delete the line",
+        next="fix or delete the line",
     )
 
 

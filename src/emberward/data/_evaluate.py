@@ -97,6 +97,7 @@ def open_eval(manifest: Manifest, *, seq_len: int, max_samples: int) -> dict[str
 
     Raises D101 when a file is missing or damaged, or a set has fewer than two tokens.
     """
+    assert manifest.tokenizer is not None, "the manifest is of images"
     sets: dict[str, EvalSet] = {}
     for entry in manifest.evaluation:
         stream = open_stream(manifest, entry)

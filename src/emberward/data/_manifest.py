@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.data._blend import Blend
+from emberward.data._image_form import ImageForm
 from emberward.data._tokenizer import TokenizerIdentity, TokenizerKind
 from emberward.findings import Cause, ConfigError
 
@@ -41,10 +42,11 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """The tokens of one training source or evaluation set.
+    """The tokens, or the images, of one training source or evaluation set.
 
     `origin` is the path that the recipe gives. `split` says in words which documents are in it. `prefix` and
-    `segments` (None: the whole file is used) are relative to the manifest's root, or absolute.
+    `segments` (None: the whole file is used) are relative to the manifest's root, or absolute. Of images `num_tokens`
+    is 0, `num_documents` their number, `prefix` the folder of their arrays and `segments` their rows.
     """
 
     name: str
@@ -68,25 +70,26 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The prepared data of a run.
+    """The prepared data of a run: text, with its `tokenizer`, or `images`, with their form.
 
     `root` is the cache folder and `path` the manifest's own file; neither counts for the digests, so a copy of the
     file, or the same text prepared on another machine, has the same ones. `notes` say what was left out.
     """
 
     root: Path
-    tokenizer: TokenizerIdentity
+    tokenizer: TokenizerIdentity | None
     held_out: float
     train: tuple[Stream, ...]
     evaluation: tuple[Stream, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     path: Path | None = None
+    images: ImageForm | None = None
 
     @property
     def train_digest(self) -> str:
         """sha256 of all that decides the training samples: tokenizer, order of the sources, weights, contents."""
-        return _digest({"tokenizer": self.tokenizer.content(), "train": self._train_content()})
+        return _digest({**self.form(), "train": self._train_content()})
 
     @property
     def digest(self) -> str:
@@ -98,6 +101,13 @@ class Manifest:
                 "evaluation": [[stream.name, stream.weight, stream.content()] for stream in self.evaluation],
             }
         )
+
+    def form(self) -> dict[str, object]:
+        """What samples are made with, for a digest: the tokenizer, or the form of images."""
+        if self.tokenizer is not None:
+            return {"tokenizer": self.tokenizer.content()}
+        assert self.images is not None, "a manifest is of text or of images"
+        return {"images": self.images.content()}
 
     def _train_content(self) -> list[list[object]]:
         """Share and content of each training source. Weights 7 and 3 give the same samples as 0.7 and 0.3."""
@@ -115,7 +125,8 @@ class Manifest:
             "digest": self.digest,
             "train_digest": self.train_digest,
             "root": str(self.root),
-            "tokenizer": asdict(self.tokenizer),
+            "tokenizer": None if self.tokenizer is None else asdict(self.tokenizer),
+            "images": None if self.images is None else asdict(self.images),
             "held_out": self.held_out,
             "train": [asdict(stream) for stream in self.train],
             "evaluation": [asdict(stream) for stream in self.evaluation],
@@ -142,9 +153,8 @@ def read_manifest(path: Path) -> Manifest:
             )
         manifest = Manifest(
             root=Path(data["root"]),
-            tokenizer=TokenizerIdentity(
-                **{**data["tokenizer"], "kind": TokenizerKind(data["tokenizer"]["kind"])},
-            ),
+            tokenizer=_tokenizer_from_json(data["tokenizer"]),
+            images=None if data.get("images") is None else ImageForm(**data["images"]),
             held_out=data["held_out"],
             train=tuple(stream_from_json(entry) for entry in data["train"]),
             evaluation=tuple(stream_from_json(entry) for entry in data["evaluation"]),
@@ -175,6 +185,12 @@ def read_manifest(path: Path) -> Manifest:
     return manifest
 
 
+def _tokenizer_from_json(data: Mapping[str, Any] | None) -> TokenizerIdentity | None:
+    if data is None:
+        return None
+    return TokenizerIdentity(**{**data, "kind": TokenizerKind(data["kind"])})
+
+
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write the manifest aside, flush it, and put it in place."""
     write_json(path, manifest.to_json())
@@ -191,7 +207,7 @@ def verify_manifest(manifest: Manifest) -> None:
             problem = difference(manifest.root, record)
             if problem is not None:
                 raise _changed(manifest.resolve(record.path), *problem)
-    if manifest.tokenizer.sha256 is not None:
+    if manifest.tokenizer is not None and manifest.tokenizer.sha256 is not None:
         found = _hash_or_none(Path(manifest.tokenizer.name))
         if found != manifest.tokenizer.sha256:
             raise _changed(
@@ -208,8 +224,9 @@ def require_same_data(*, before: Manifest, now: Manifest) -> None:
     """
     if before.train_digest == now.train_digest:
         return
-    if before.tokenizer.content() != now.tokenizer.content():
-        what, old, new = "the tokenizer is another one", str(before.tokenizer.content()), str(now.tokenizer.content())
+    if before.form() != now.form():
+        what = "the tokenizer is another one" if before.images is None else "the images are of another form"
+        old, new = (str(*manifest.form().values()) for manifest in (before, now))
     elif len(before.train) != len(now.train):
         what = "the training sources are others"
         old, new = (", ".join(s.name for s in manifest.train) for manifest in (before, now))
@@ -306,7 +323,8 @@ def _digest(content: object) -> str:
 def _describe(stream: Stream) -> str:
     """One stream in a few words, for a message."""
     digests = " ".join(record.sha256[:12] for record in stream.files)
-    return f"{stream.num_tokens:,} tokens, weight {stream.weight:g}, sha256 {digests}"
+    content = f"{stream.num_tokens:,} tokens" if stream.num_tokens else f"{stream.num_documents:,} images"
+    return f"{content}, weight {stream.weight:g}, sha256 {digests}"
 
 
 def _changed(path: Path, expected: str, found: str) -> ConfigError:

@@ -3,39 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-MASK64 = (1 << 64) - 1
-# Constants of splitmix64: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", figure 16.
-GOLDEN = 0x9E3779B97F4A7C15
-MIX1 = 0xBF58476D1CE4E5B9
-MIX2 = 0x94D049BB133111EB
+from emberward.draws import GOLDEN, MASK64, mix64_array
+
 NUM_ROUNDS = 8
 # Smaller networks are not even: a chi-squared test over 20,000 keys rejects orders of 4 or 5 entries made with 4 bits
 # at 6 to 24 rounds, and accepts those made with 8 bits at all of these.
 MIN_BITS = 8
-
-
-def mix64(value: int) -> int:
-    """The splitmix64 finaliser of `value`, in [0, 2**64)."""
-    value = (value + GOLDEN) & MASK64
-    value = ((value ^ (value >> 30)) * MIX1) & MASK64
-    value = ((value ^ (value >> 27)) * MIX2) & MASK64
-    return value ^ (value >> 31)
-
-
-def mix64_array(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`mix64` of each entry."""
-    values = values + np.uint64(GOLDEN)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(MIX1)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(MIX2)
-    return values ^ (values >> np.uint64(31))
-
-
-def key_of(*parts: int) -> int:
-    """One 64-bit key out of several integers; their order counts."""
-    key = 0
-    for part in parts:
-        key = mix64(key ^ (part & MASK64))
-    return key
 
 
 def permute(positions: NDArray[np.int64], *, size: int, keys: NDArray[np.uint64]) -> NDArray[np.int64]:

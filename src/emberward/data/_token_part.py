@@ -10,10 +10,10 @@ from emberward.data._corpus import TokenCorpus
 from emberward.data._indexed import IndexedReader, bin_path, idx_path
 from emberward.data._manifest import Stream, record_file
 from emberward.data._part import Part, make_part, part_key, read_part
-from emberward.data._permutation import mix64_array
 from emberward.data._progress import Progress, Reporter
 from emberward.data._split import hold_out, require_held_out
 from emberward.data._tokenizer import Tokenizer
+from emberward.draws import mix64_array
 from emberward.findings import Cause, ConfigError
 
 _SCAN_TOKENS = 1 << 23

@@ -134,6 +134,7 @@ class HuggingFaceTokenizer:
         vocabulary: dict[str, int] = inner.get_vocab(with_added_tokens=True)
         self.size = max(vocabulary.values(), default=-1) + 1
         self.eod = _find_eod(vocabulary, path)
+        self.eod_name = str(inner.id_to_token(self.eod))
         self._dtype = token_dtype(self.size)
         self._identity = TokenizerIdentity(
             name=str(path),

@@ -1,7 +1,6 @@
 """The training data: which tokens the n-th sample of a run is made of."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,59 +8,44 @@ from numpy.typing import NDArray
 from emberward.data._batch import Batch
 from emberward.data._blend import Blend
 from emberward.data._manifest import Manifest, Stream
-from emberward.data._permutation import key_of, permute
+from emberward.data._order import Order, SampleOrigin
 from emberward.data._stream import TokenStream, open_stream
 from emberward.findings import ConfigError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleOrigin:
-    """Where a sample comes from: `window` of `source` in that source's `epoch`, all counted from 0."""
-
-    source: str
-    epoch: int
-    window: int
 
 
 class TrainData:
     """Samples by number, the same on every rank and in every run of the same data, seed and sequence length.
 
-    [Note: order]
     The tokens of a source are cut into windows of S + 1 tokens that overlap by one, (tokens - 1) // S of them; the
-    fewer than S tokens left at the end are in no window. Sample n belongs to the source that the blend gives it; the
-    m-th sample of a source with W windows is window permute(m % W) of epoch m // W, under a key made of seed, source
-    and epoch. So within an epoch each window of a source comes once, the next epoch has another order, and nothing but
-    the number of samples consumed has to be saved to go on, on any number of ranks.
+    fewer than S tokens left at the end are in no window. Which sample is which window: see `_order.py` [Note: order].
     """
 
     def __init__(
         self, *, names: Sequence[str], streams: Sequence[TokenStream], blend: Blend, seed: int, seq_len: int
     ) -> None:
-        self._names = tuple(names)
         self._streams = tuple(streams)
-        self._blend = blend
-        self._seed = seed
         self.seq_len = seq_len
-        self._windows = tuple((stream.num_tokens - 1) // seq_len for stream in streams)
+        windows = [(stream.num_tokens - 1) // seq_len for stream in streams]
+        self._order = Order(names=names, sizes=windows, blend=blend, seed=seed)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The sources, in the order of the recipe."""
-        return self._names
+        return self._order.names
 
     @property
     def windows(self) -> tuple[int, ...]:
         """Samples in one epoch of each source."""
-        return self._windows
+        return self._order.sizes
 
     @property
     def shares(self) -> tuple[float, ...]:
         """The share of samples of each source, as the blend uses it."""
-        return tuple(float(weight) for weight in self._blend.weights)
+        return self._order.shares
 
     def batch(self, indices: Sequence[int]) -> Batch:
         """The samples with these numbers, in this order: tokens [len(indices), S + 1], mask all ones. Reads files."""
-        sources, _, windows = self._locate(np.asarray(indices, dtype=np.int64))
+        sources, _, windows = self._order.locate(np.asarray(indices, dtype=np.int64))
         tokens = np.empty((len(sources), self.seq_len + 1), dtype=np.int64)
         for row, (source, window) in enumerate(zip(sources.tolist(), windows.tolist(), strict=True)):
             self._streams[source].read_into(tokens[row], window * self.seq_len)
@@ -74,28 +58,7 @@ class TrainData:
 
     def origins(self, indices: Sequence[int]) -> list[SampleOrigin]:
         """Where each of the samples comes from; reads no tokens."""
-        sources, epochs, windows = self._locate(np.asarray(indices, dtype=np.int64))
-        return [
-            SampleOrigin(source=self._names[source], epoch=epoch, window=window)
-            for source, epoch, window in zip(sources.tolist(), epochs.tolist(), windows.tolist(), strict=True)
-        ]
-
-    def _locate(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Source, epoch and window of each sample. See [Note: order]."""
-        if len(samples) and int(samples.min()) < 0:
-            raise ValueError(f"sample numbers begin at 0, found {int(samples.min())}")
-        sources, turns = self._blend.locate(samples)
-        epochs, windows = np.zeros_like(turns), np.zeros_like(turns)
-        for source in np.unique(sources).tolist():
-            rows = np.flatnonzero(sources == source)
-            size = self._windows[source]
-            epochs[rows] = turns[rows] // size
-            keys = np.array(
-                [key_of(self._seed, source, epoch) for epoch in epochs[rows].tolist()],
-                dtype=np.uint64,
-            )
-            windows[rows] = permute(turns[rows] % size, size=size, keys=keys)
-        return sources, epochs, windows
+        return self._order.origins(indices)
 
 
 def open_train(manifest: Manifest, *, seed: int, seq_len: int) -> TrainData:

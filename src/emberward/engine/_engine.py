@@ -1,5 +1,6 @@
 """The engine: one rank's share of a model, and what can be done with it: a step, an evaluation, a sample, a save."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,8 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from emberward.checkpoint import Shard
-from emberward.engine._bloom import BloomShape, BloomStage
-from emberward.engine._bloom_hf import parameter_shapes
+from emberward.draws import Draws
 from emberward.engine._by_name import Quantity, read_named, write_named
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import (
@@ -22,7 +22,7 @@ from emberward.engine._gradients import (
 )
 from emberward.engine._inspect import Inspection, inspected
 from emberward.engine._optimizer import LocalAdamW, LossScale
-from emberward.engine._replicas import Replica, replicas_of
+from emberward.engine._replicas import Replica, replicas_of, tp_shared
 from emberward.engine._shard import (
     COMPUTE_DTYPE,
     ParameterPart,
@@ -30,40 +30,31 @@ from emberward.engine._shard import (
     initialise,
     materialise,
     parameter_parts,
+    reduce_late,
     shard_stage,
 )
-from emberward.engine._tensor_parallel import TensorAxis, parallelize_bloom, token_losses
+from emberward.engine._stage import StageModule, modules_of
 from emberward.engine._world import World
 from emberward.events import Body, Collective, CollectiveOp, Compute, Event, ReduceOp, Sink
+from emberward.families import model_of
+from emberward.families.layers import TensorAxis, WeightQueue, defer_weights, gather_vocabulary
 from emberward.layout import Axis
-from emberward.plan import Pipe, Schedule, forward_only, pipeline_program
-from emberward.recipe import Recipe, ZeroStage, launches_of, layers_of_stages, schedule_of
+from emberward.plan import Action, Pipe, Schedule, Work, forward_only, pipeline_program
+from emberward.recipe import Recipe, ZeroStage, ends_of, launches_of, layers_of_stages, schedule_of, stage_map_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """Token ids, labels and weights [B, S]; a weight of 0 leaves the token out of the loss."""
+    """Inputs, labels and weights of B samples in the shapes of the model's `Sample`; a weight of 0 counts for nothing.
 
-    tokens: Tensor
+    `samples` are the samples' numbers in the run, B of them, from which a model with dropout draws; None: nothing is
+    drawn.
+    """
+
+    inputs: Tensor
     labels: Tensor
     weights: Tensor
-
-
-def shape_of(recipe: Recipe) -> BloomShape:
-    """The model's sizes from a resolved recipe."""
-    model = recipe.model
-    assert model.ffn_hidden is not None and model.vocab_size is not None and model.init_std is not None
-    return BloomShape(
-        num_layers=model.num_layers,
-        hidden=model.hidden,
-        num_heads=model.num_heads,
-        ffn_hidden=model.ffn_hidden,
-        vocab_size=model.vocab_size,
-        seq_len=model.seq_len,
-        layer_norm_eps=model.layer_norm_eps,
-        init_std=model.init_std,
-        recompute=model.recompute,
-    )
+    samples: tuple[int, ...] | None = None
 
 
 class Engine:
@@ -73,14 +64,21 @@ class Engine:
     def __init__(self, recipe: Recipe, world: World) -> None:
         self.recipe = recipe
         self.world = world
-        self.shape = shape_of(recipe)
-        self.axis: TensorAxis | None = world.tensor_axis(sequence_parallel=recipe.layout.sequence_parallel)
+        self.model = model_of(recipe.model)
+        self.axis: TensorAxis | None = world.tensor_axis(sequence_parallel=recipe.splits_sequence)
         self._layers = layers_of_stages(recipe)
+        self._stage_map = stage_map_of(recipe)
+        assert world.ends == ends_of(recipe), "the world was made for another stage map"
+        self._late = WeightQueue() if self._stage_map.split else None
         self._stages = self._build_stages()
         self.parts: list[ParameterPart] = parameter_parts(
-            list(self._stages.values()), world, sequence_parallel=recipe.layout.sequence_parallel
+            list(self._stages.values()),
+            world,
+            splits_positions=recipe.splits_sequence,
+            num_stages=len(self._layers),
         )
-        initialise(self.parts, self.shape, seed=recipe.seed)
+        initialise(self.parts, seed=recipe.seed)
+        self._loss = modules_of(recipe.model).loss
         self.optimizer = LocalAdamW(self.parts, recipe.optim)
         self.loss_scale = LossScale.first(recipe.precision)
         self._dtype = COMPUTE_DTYPE[recipe.precision.compute]
@@ -88,47 +86,42 @@ class Engine:
             self._stages,
             len(self._layers),
             world,
-            transfer_shape=self._transfer_shape(recipe.batch.micro_batch or 1),
             transfer_dtype=self._dtype,
         )
         self._programs: dict[tuple[str, int, int], tuple[Event, ...]] = {}
 
-    def _build_stages(self) -> dict[int, BloomStage]:
+    def _build_stages(self) -> dict[int, StageModule]:
         recipe, world = self.recipe, self.world
         stages = {}
-        for index in range(world.at(Axis.PP), len(self._layers), recipe.layout.pp):
-            is_last = index == len(self._layers) - 1
-            with torch.device("meta"):
-                stage = BloomStage(self.shape, self._layers[index], is_first=index == 0, is_last=is_last)
-            if self.axis is not None:
-                parallelize_bloom(stage, self.axis)
+        for index in self._stage_map.stages_of(world.at(Axis.PP)):
+            stage = StageModule(recipe.model, self.model.stage_blocks(self._layers[index]), self.axis)
+            if self._late is not None:
+                defer_weights(stage.layers, self._late)
             shard_stage(stage, world, zero=recipe.layout.zero, compute=recipe.precision.compute)
             materialise(stage, world.device)
             stages[index] = stage
         return stages
 
-    def _transfer_shape(self, batch: int) -> tuple[int, ...]:
-        """Shape [B, T, H] of what travels between stages."""
-        is_split = self.axis is not None and self.axis.sequence_parallel
-        length = self.shape.seq_len // (self.axis.size if is_split and self.axis is not None else 1)
-        return batch, length, self.shape.hidden
+    def _edge_shapes(self, batch: int) -> tuple[tuple[int, ...], ...]:
+        """Shape, on this rank, of what travels behind each stage but the last, for a micro-batch of `batch` samples."""
+        splits, tp = self.recipe.splits_sequence, self.world.size(Axis.TP)
+        lasts = [self.model.stage_blocks(layers).stop - 1 for layers in self._layers[:-1]]
+        return tuple(self.model.blocks[last].output.local_shape(batch, tp, splits_positions=splits) for last in lasts)
 
     @property
     def is_loss_rank(self) -> bool:
         """Whether this rank's sums of losses count: last stage, tp rank 0."""
-        return self.world.at(Axis.PP) == self.world.size(Axis.PP) - 1 and self.world.at(Axis.TP) == 0
+        return len(self._layers) - 1 in self._stages and self.world.at(Axis.TP) == 0
 
     @property
-    def needs_tokens(self) -> bool:
+    def needs_data(self) -> bool:
         """Whether this rank reads data at all: it holds the first or the last stage."""
         return 0 in self._stages or len(self._layers) - 1 in self._stages
 
     @property
     def num_parameters(self) -> int:
         """Parameters of the whole model. Does not communicate."""
-        with torch.device("meta"):
-            whole = BloomStage(self.shape, range(self.shape.num_layers), is_first=True, is_last=True)
-        return sum(param.numel() for param in whole.parameters())
+        return self.model.num_parameters
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
@@ -144,14 +137,13 @@ class Engine:
     def _eval_program(self, num_mb: int, batch: int) -> tuple[Event, ...]:
         key = ("eval", num_mb, batch)
         if key not in self._programs:
-            layout = self.recipe.layout
-            self._programs[key] = self._program(forward_only(layout.pp, num_mb, layout.stages_per_rank), batch, ())
+            self._programs[key] = self._program(forward_only(self._stage_map, num_mb), batch, ())
         return self._programs[key]
 
     def _program(self, schedule: Schedule, batch: int, tail: Sequence[Body]) -> tuple[Event, ...]:
         dtype = str(self._dtype).removeprefix("torch.")
         world = self.world
-        pipe = Pipe.over(world.pipe_ranks, mesh=world.mesh, dtype=dtype, shape=self._transfer_shape(batch))
+        pipe = Pipe.over(world.pipe_ranks, mesh=world.mesh, dtype=dtype, shapes=self._edge_shapes(batch))
         launches = launches_of(self.recipe)
         return pipeline_program(schedule, pipe, world.at(Axis.PP), tail=tail, launches=launches)
 
@@ -159,12 +151,15 @@ class Engine:
         """What ends a step on every rank, in this order: see `_gradients.py`."""
         tail: list[Body] = []
         for tensor, channel, parts in self._reductions():
+            if channel is None:
+                tail.append(Compute(name=tensor))
+                continue
             tail.append(
                 Collective(
                     op=CollectiveOp.ALL_REDUCE,
                     group=self.world.channels[channel].group,
                     dtype="float32",
-                    numel=sum(part.local.numel() for part in parts),
+                    numel=sum(_summed_numel(part, channel, self.world) for part in parts),
                     reduce_op=ReduceOp.SUM,
                     tensor=tensor,
                 )
@@ -182,14 +177,15 @@ class Engine:
         tail.append(Compute(name="optimizer"))
         return tail
 
-    def _reductions(self) -> Iterator[tuple[str, str, list[ParameterPart]]]:
-        """(tensor, channel, parts) of the gradient sums that follow the last backward."""
+    def _reductions(self) -> Iterator[tuple[str, str | None, list[ParameterPart]]]:
+        """(tensor, channel, parts) of the gradient sums that follow the last backward; without a channel on this rank
+        alone."""
         partial = [part for part in self.parts if part.is_tp_partial]
         if partial:
             yield "grads_of_tp_replicas", Axis.TP.value, partial
         tied = [part for part in self.parts if part.is_tied]
         if tied:
-            yield "grads_of_tied_ends", "tied", tied
+            yield "grads_of_tied_ends", None if self.world.ends[0] == self.world.ends[1] else "tied", tied
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
@@ -208,12 +204,13 @@ class Engine:
     ) -> StepTotals:
         """Runs one step and updates the parameters, unless a gradient was not finite; returns its totals.
 
-        Every rank passes as many micro-batches; a rank that needs no tokens may pass empty tensors. A trial makes the
+        Every rank passes as many micro-batches; a rank that needs no data may pass empty tensors. A trial makes the
         same calls and changes nothing.
         `before_update` is called with the final, clipped gradients in place (tests and tools look at them there);
         `judge` is told the totals before anything is changed by them, and may raise, alike on every rank.
         """
-        nominal = float(len(micro_batches) * self.world.dp_size * self._tokens_of(self.recipe.batch.micro_batch or 1))
+        size = self.recipe.batch.micro_batch or 1
+        nominal = float(len(micro_batches) * self.world.dp_size * size * self.model.sample.num_units)
         sums: list[tuple[Tensor, Tensor]] = []
         totals: list[StepTotals] = []
 
@@ -240,8 +237,9 @@ class Engine:
                 judge(totals[0])
 
         feed = Feed(
-            tokens=[each.tokens for each in micro_batches],
+            inputs=[each.inputs for each in micro_batches],
             loss=loss,
+            draws=self._draws(micro_batches, step),
             work={
                 "grads_of_tp_replicas": lambda: reduce_replicated(self.parts, self.world),
                 "grads_of_tied_ends": lambda: reduce_tied(self.parts, self.world),
@@ -249,6 +247,8 @@ class Engine:
                 "optimizer": lambda: None if is_trial else self._update(totals[0], nominal, lr, before_update),
             },
             before_backward=self._before_backward,
+            late=self._late,
+            after_weights=lambda stage: reduce_late(self._stages[stage]),
         )
         try:
             self._executor.run(self.train_program(len(micro_batches)), feed, step=step, sink=sink)
@@ -261,13 +261,17 @@ class Engine:
         """Watches every operation of the steps that this thread runs while it is open. Slow. See `_inspect.py`."""
         return inspected(list(self._stages.values()), self.parts)
 
-    def _tokens_of(self, batch: int) -> int:
-        return batch * self.shape.seq_len
+    def _draws(self, micro_batches: Sequence[MicroBatch], step: int) -> list[Draws] | None:
+        """What each micro-batch's random numbers are drawn from; None when its samples have no numbers."""
+        return [
+            Draws(seed=self.recipe.seed, step=step, samples=each.samples)
+            for each in micro_batches
+            if each.samples is not None
+        ] or None
 
-    def _loss_sums(self, logits: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        """Sum of the weighted token losses in nats, and the sum of the weights."""
-        losses = token_losses(logits, batch.labels, self.axis)
-        return (losses * batch.weights).sum(), batch.weights.sum()
+    def _loss_sums(self, outputs: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Sum of the weighted losses in nats, and the sum of the weights."""
+        return self._loss(outputs, batch.labels, batch.weights, self.axis)
 
     def _own_sums(self, sums: Sequence[tuple[Tensor, Tensor]]) -> tuple[float, float]:
         if not self.is_loss_rank or not sums:
@@ -291,13 +295,14 @@ class Engine:
             self.optimizer.step(lr)
         self.loss_scale = self.loss_scale.after(is_finite=totals.is_finite)
 
-    def _before_backward(self, stage: int, mb: int, is_last: bool) -> None:
+    def _before_backward(self, action: Action, is_last: bool) -> None:
         """When FSDP2 reduces and frees. See `_shard.py` [Note: ZeRO by FSDP2]."""
-        root = next(fsdp_modules(self._stages[stage]), None)
+        root = next(fsdp_modules(self._stages[action.stage]), None)
         if root is None:
             return
         zero = self.recipe.layout.zero
-        root.set_requires_gradient_sync(is_last or zero >= ZeroStage.GRADIENTS)
+        is_whole = action.work is not Work.INPUT
+        root.set_requires_gradient_sync(is_last or (is_whole and zero >= ZeroStage.GRADIENTS))
         root.set_requires_all_reduce(is_last)
         root.set_reshard_after_backward(is_last or zero is ZeroStage.PARAMETERS)
         root.set_is_last_backward(is_last)
@@ -318,19 +323,17 @@ class Engine:
             sums.append(self._loss_sums(logits, micro_batches[mb]))
             return logits
 
-        self._forward([each.tokens for each in micro_batches], loss, sink=sink)
+        self._forward([each.inputs for each in micro_batches], loss, sink=sink)
         totals = torch.tensor(self._own_sums(sums), dtype=torch.float64, device=self.world.device)
         dist.all_reduce(totals, group=self.world.channels["world"].handle)
         loss_sum, count = self.world.read("eval_totals", totals)
         return loss_sum, count
 
     def _forward(
-        self, tokens: Sequence[Tensor], loss: Callable[[int, Tensor], Tensor], *, sink: Sink | None = None
+        self, inputs: Sequence[Tensor], loss: Callable[[int, Tensor], Tensor], *, sink: Sink | None = None
     ) -> None:
-        batch = tokens[0].shape[0]
-        program = self._eval_program(len(tokens), batch)
-        feed = Feed(tokens=tokens, loss=loss)
-        self._executor.run(program, feed, sink=sink, transfer_shape=self._transfer_shape(batch))
+        program = self._eval_program(len(inputs), inputs[0].shape[0])
+        self._executor.run(program, Feed(inputs=inputs, loss=loss), sink=sink)
         for stage in self._stages.values():
             for module in fsdp_modules(stage):
                 module.reshard()
@@ -341,35 +344,41 @@ class Engine:
         found: list[Tensor] = []
 
         def keep(mb: int, logits_BSV: Tensor) -> Tensor:
-            if self.axis is not None:
-                parts = [torch.empty_like(logits_BSV) for _ in range(self.axis.size)]
-                dist.all_gather(parts, logits_BSV.contiguous(), group=self.axis.group)
-                logits_BSV = torch.cat(parts, dim=-1)
+            logits_BSV = gather_vocabulary(logits_BSV, self.axis)
             found.append(logits_BSV)
             return logits_BSV
 
         self._forward([tokens], keep)
         return found[0] if found else None
 
-    @torch.no_grad()
     def generate(self, prompt: Sequence[int], num_tokens: int, *, seed: int, temperature: float = 0.8) -> list[int]:
         """`prompt` continued by `num_tokens` sampled tokens, the same on every rank."""
+        found = self.continue_tokens(prompt, seed=seed, temperature=temperature)
+        return [*(list(prompt) or [0]), *itertools.islice(found, num_tokens)]
+
+    @torch.no_grad()
+    def continue_tokens(
+        self, prompt: Sequence[int], *, seed: int, temperature: float, top_k: int | None = None
+    ) -> Iterator[int]:
+        """The tokens after `prompt`, without end, the same on every rank; each blocks until it is drawn.
+
+        Temperature 0 takes the likeliest token; `top_k` draws among that many likeliest, None among all.
+        """
         generator = torch.Generator().manual_seed(seed)
-        length = self.shape.seq_len
-        source = self.world.mesh.rank_at({Axis.PP: self.world.size(Axis.PP) - 1})
+        length = self.model.sample.num_units
+        source = self.world.mesh.rank_at({Axis.PP: self._stage_map.rank_of(len(self._layers) - 1)})
         ids = list(prompt) or [0]
-        for _ in range(num_tokens):
+        while True:
             window = ids[-length:]
             tokens = torch.zeros((1, length), dtype=torch.int64, device=self.world.device)
             tokens[0, : len(window)] = torch.tensor(window)
             logits = self.logits(tokens)
             picked = torch.zeros(1, dtype=torch.int64, device=self.world.device)
             if logits is not None:
-                weights = torch.softmax(logits[0, len(window) - 1].float().cpu() / temperature, dim=-1)
-                picked[0] = torch.multinomial(weights, 1, generator=generator)[0]
+                picked[0] = _draw(logits[0, len(window) - 1].float().cpu(), temperature, top_k, generator)
             dist.broadcast(picked, src=source, group=self.world.channels["world"].handle)
             ids.append(int(self.world.read("sampled_token", picked)[0]))
-        return ids
+            yield ids[-1]
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -380,24 +389,32 @@ class Engine:
         One all-reduce of its size. Raises ConfigError K102 for a name that the model lacks, ValueError for a gradient
         outside `before_update`.
         """
-        return read_named(self.parts, self.optimizer, self.world, parameter_shapes(self.shape), name, what)
+        return read_named(self.parts, self.optimizer, self.world, self.model.shapes, name, what)
 
     @torch.no_grad()
     def write(self, name: str, value: Tensor, what: Quantity = Quantity.VALUE) -> None:
         """Sets it, on every rank that holds a part, to the float32 `value` of rank 0; raises as `read` does."""
-        write_named(self.parts, self.optimizer, self.world, parameter_shapes(self.shape), name, value, what)
+        write_named(self.parts, self.optimizer, self.world, self.model.shapes, name, value, what)
 
     def shards(self, *, owned_only: bool) -> list[Shard]:
         """Parameters and moments as pieces of logical tensors, sharing storage with the engine's own.
 
         With `owned_only` every element of the model is in exactly one rank's list: for a save. Without: for a load.
         """
-        parts = {part.name: part for part in self.parts if part.is_owner or not owned_only}
-        pieces = [self._shard(f"model/{part.name}", part, part.local) for part in parts.values()]
+        pieces = [
+            self._shard(f"model/{part.name}", part, part.local)
+            for part in self.parts
+            if part.is_owner or not owned_only
+        ]
         for moment, part, tensor in self.optimizer.moments():
-            if part.name in parts:
+            if part.is_owner or not owned_only:
                 pieces.append(self._shard(f"optim/{moment}/{part.name}", part, tensor))
         return pieces
+
+    @property
+    def tp_shared(self) -> int:
+        """How many tp neighbours share the parts that only some of tp hold alike; 1 without such parts."""
+        return tp_shared(self.parts, self.world)
 
     def replicas(self) -> list[Replica]:
         """This rank's tensors that other ranks hold as well. See `_replicas.py`. Does not communicate."""
@@ -423,3 +440,18 @@ class Engine:
             window=self.loss_scale.window,
             num_good=int(state["loss_scale_num_good"]),
         )
+
+
+def _summed_numel(part: ParameterPart, channel: str, world: World) -> int:
+    """Elements of a part in a gradient sum: over tp a part that only neighbours share travels in each one's place."""
+    return part.local.numel() * (world.size(Axis.TP) // part.tp_copies if channel == Axis.TP.value else 1)
+
+
+def _draw(logits_V: Tensor, temperature: float, top_k: int | None, generator: torch.Generator) -> Tensor:
+    """One token drawn from the softmax of the logits over the temperature, as `Engine.continue_tokens` says."""
+    if temperature == 0:
+        return logits_V.argmax()
+    if top_k is not None and top_k < logits_V.numel():
+        least = torch.topk(logits_V, top_k).values[-1]
+        logits_V = logits_V.masked_fill(logits_V < least, float("-inf"))
+    return torch.multinomial(torch.softmax(logits_V / temperature, dim=-1), 1, generator=generator)[0]

@@ -13,8 +13,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from emberward.draws import Draws
 from emberward.engine._world import World
 from emberward.events import Barrier, Collective, Compute, Event, Phase, Recv, Ref, Send, Sink, State, Wait
+from emberward.families.layers import WeightQueue
 from emberward.plan import Action, Work
 
 LossFunction = Callable[[int, Tensor], Tensor]
@@ -25,15 +27,21 @@ LossFunction = Callable[[int, Tensor], Tensor]
 class Feed:
     """What a run of a program needs from outside.
 
-    `tokens` gives the first stage's input of each micro-batch [B, S]; `loss` is called on the last stage. `work` gives
-    the callables behind the program's other computes and collectives, by compute name or collective tensor.
-    `before_backward(stage, mb, is_last)` is told before each backward, for gradient synchronisation.
+    `inputs` gives the first stage's input of each micro-batch; `loss` is called on the last stage. `draws` is what each
+    micro-batch's random numbers come from, None in evaluation. `work` gives the callables behind the program's other
+    computes and collectives, by compute name or collective tensor.
+    `before_backward(action, is_last)` is called before each backward and each of its parts, for gradient
+    synchronisation. A program with split backwards needs `late`, where their weights' products wait, and
+    `after_weights(stage)`, which reduces gradients that no backward reduces.
     """
 
-    tokens: Sequence[Tensor] | None
+    inputs: Sequence[Tensor] | None
     loss: LossFunction | None
+    draws: Sequence[Draws] | None = None
     work: Mapping[str, Callable[[], None]] = field(default_factory=dict)
-    before_backward: Callable[[int, int, bool], None] | None = None
+    before_backward: Callable[[Action, bool], None] | None = None
+    late: WeightQueue | None = None
+    after_weights: Callable[[int], None] | None = None
 
 
 @dataclass(slots=True)
@@ -42,6 +50,26 @@ class _Flight:
 
     work: dist.Work
     tensor: Tensor | None
+
+
+_Result = tuple[int, bool, int]
+"""(stage, whether of a forward, micro-batch) of what a compute gives to the next stage or the one before."""
+
+
+def _result(action: Action) -> _Result:
+    return action.stage, action.work is Work.FORWARD, action.mb
+
+
+@dataclass(frozen=True, slots=True)
+class _Backwards:
+    """What a program's backwards need to know of each other.
+
+    `last`: the backward, or the weights' part of one, that ends each stage. `whole`: the parts of those that are split
+    but have nothing between their parts, and so run as one, in place of the first.
+    """
+
+    last: frozenset[Action]
+    whole: frozenset[Action]
 
 
 class Executor:
@@ -53,16 +81,14 @@ class Executor:
         num_stages: int,
         world: World,
         *,
-        transfer_shape: tuple[int, ...],
         transfer_dtype: torch.dtype,
     ) -> None:
         self._stages = stages
         self._num_stages = num_stages
         self._world = world
-        self._transfer_shape = transfer_shape
         self._transfer_dtype = transfer_dtype
         self._in_flight: dict[Ref, _Flight] = {}
-        self._values: dict[str, Tensor] = {}
+        self._values: dict[_Result, Tensor] = {}
         self._saved: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
 
     def run(
@@ -72,7 +98,6 @@ class Executor:
         *,
         step: int | None = None,
         sink: Sink | None = None,
-        transfer_shape: tuple[int, ...] | None = None,
     ) -> None:
         """Runs `program` to its end. All ranks of the pipeline must run theirs; blocks in waits and collectives.
 
@@ -80,15 +105,14 @@ class Executor:
         flight is dropped and the error goes on to the caller.
         """
         events = list(program)
-        last_backward = _last_backwards(events)
-        shape = transfer_shape or self._transfer_shape
+        backwards = _backwards(events)
         mark = self._world.mark
         try:
             for event in events:
                 if mark is not None:
                     mark(dataclasses.replace(event.phase, step=step))
                 started_ns = time.monotonic_ns() if sink is not None else 0
-                self._do(event, feed, last_backward, shape)
+                self._do(event, feed, backwards)
                 if sink is not None:
                     _record(sink, event, step, started_ns)
             if mark is not None:
@@ -97,17 +121,19 @@ class Executor:
             self._in_flight.clear()
             self._values.clear()
             self._saved.clear()
+            if feed.late is not None:
+                feed.late.clear()
 
-    def _do(self, event: Event, feed: Feed, last_backward: Mapping[int, int], shape: tuple[int, ...]) -> None:
+    def _do(self, event: Event, feed: Feed, backwards: _Backwards) -> None:
         match event.body:
             case Compute(name=name) if name in feed.work:
                 feed.work[name]()
             case Compute(name=name):
-                self._compute(Action.from_text(name), feed, last_backward)
+                self._compute(Action.from_text(name), feed, backwards)
             case Send() as body:
                 self._send(event.ref, body)
             case Recv() as body:
-                self._recv(event.ref, body, shape)
+                self._recv(event.ref, body)
             case Wait(on=ref):
                 flight = self._in_flight.pop(ref)
                 flight.work.wait()
@@ -124,56 +150,72 @@ class Executor:
 
     def _send(self, ref: Ref, body: Send) -> None:
         assert body.tensor is not None and body.group is not None, f"an edge without its tensor: {body}"
-        tensor = self._values.pop(body.tensor).contiguous()
+        tensor = self._values.pop(_result(Action.from_text(body.tensor))).contiguous()
         work = dist.isend(tensor, body.peer, group=self._handle(body.group.label), tag=body.tag or 0)
         assert work is not None, "this rank is not in the group it sends through"
         self._in_flight[ref] = _Flight(work, tensor)
 
-    def _recv(self, ref: Ref, body: Recv, shape: tuple[int, ...]) -> None:
+    def _recv(self, ref: Ref, body: Recv) -> None:
         assert body.tensor is not None and body.group is not None, f"an edge without its tensor: {body}"
-        tensor = torch.empty(shape, dtype=self._transfer_dtype, device=self._world.device)
+        assert body.shape is not None, f"an edge without its shape: {body}"
+        tensor = torch.empty(body.shape, dtype=self._transfer_dtype, device=self._world.device)
         work = dist.irecv(tensor, body.peer, group=self._handle(body.group.label), tag=body.tag or 0)
         assert work is not None, "this rank is not in the group it receives through"
         self._in_flight[ref] = _Flight(work, tensor)
-        self._values[body.tensor] = tensor
+        self._values[_result(Action.from_text(body.tensor))] = tensor
 
-    def _compute(self, action: Action, feed: Feed, last_backward: Mapping[int, int]) -> None:
+    def _compute(self, action: Action, feed: Feed, backwards: _Backwards) -> None:
         if action.work is Work.FORWARD:
             self._forward(action, feed)
-        else:
-            is_last = last_backward[action.stage] == action.mb
-            if feed.before_backward is not None:
-                feed.before_backward(action.stage, action.mb, is_last)
-            self._backward(action)
+        elif action not in backwards.whole:
+            self._run_backward(action, feed, is_last=action in backwards.last)
+        elif action.work is Work.INPUT:
+            is_last = Action(action.stage, Work.WEIGHT, action.mb) in backwards.last
+            self._run_backward(Action(action.stage, Work.BACKWARD, action.mb), feed, is_last=is_last)
         self._drop_what_left()
+
+    def _run_backward(self, action: Action, feed: Feed, *, is_last: bool) -> None:
+        """A whole backward or one of its parts."""
+        if feed.before_backward is not None:
+            feed.before_backward(action, is_last)
+        if action.work is Work.BACKWARD:
+            self._backward(action)
+            return
+        assert feed.late is not None and feed.after_weights is not None, "a split backward needs a queue of products"
+        if action.work is Work.INPUT:
+            with feed.late.collecting(action.stage, action.mb):
+                self._backward(action)
+        else:
+            feed.late.run(action.stage, action.mb)
+            feed.after_weights(action.stage)
 
     def _forward(self, action: Action, feed: Feed) -> None:
         stage, mb = action.stage, action.mb
         received: Tensor | None = None
         if stage == 0:
-            assert feed.tokens is not None, "the first stage needs tokens"
-            x = feed.tokens[mb]
+            assert feed.inputs is not None, "the first stage needs inputs"
+            x = feed.inputs[mb]
         else:
-            received = x = self._values.pop(str(Action(stage - 1, Work.FORWARD, mb)))
+            received = x = self._values.pop((stage - 1, True, mb))
             if torch.is_grad_enabled():
                 x.requires_grad_()
-        output = self._stages[stage](x)
+        output = self._stages[stage](x, None if feed.draws is None else feed.draws[mb])
         if stage == self._num_stages - 1:
             assert feed.loss is not None, "the last stage needs a loss"
             output = feed.loss(mb, output)
         else:
-            self._values[str(action)] = output.detach()
+            self._values[_result(action)] = output.detach()
         if torch.is_grad_enabled():
             self._saved[(stage, mb)] = (received, output)
 
     def _backward(self, action: Action) -> None:
         stage, mb = action.stage, action.mb
         x, output = self._saved.pop((stage, mb))
-        grad = None if stage == self._num_stages - 1 else self._values.pop(str(Action(stage + 1, Work.BACKWARD, mb)))
+        grad = None if stage == self._num_stages - 1 else self._values.pop((stage + 1, False, mb))
         torch.autograd.backward((output,), None if grad is None else (grad,))
         if x is not None:
             assert x.grad is not None, f"stage {stage} gave its input no gradient"
-            self._values[str(action)] = x.grad
+            self._values[_result(action)] = x.grad
 
     def _drop_what_left(self) -> None:
         """Frees tensors whose transfer has ended, so that memory does not wait for the step's end."""
@@ -182,15 +224,20 @@ class Executor:
                 flight.tensor = None
 
 
-def _last_backwards(events: Sequence[Event]) -> dict[int, int]:
-    """The micro-batch of each stage's last backward."""
-    last: dict[int, int] = {}
-    for event in events:
-        if isinstance(event.body, Compute) and event.body.name[:1].isdigit():
-            action = Action.from_text(event.body.name)
-            if action.work is Work.BACKWARD:
-                last[action.stage] = action.mb
-    return last
+def _backwards(events: Sequence[Event]) -> _Backwards:
+    actions = [
+        Action.from_text(event.body.name) if isinstance(event.body, Compute) and event.body.name[:1].isdigit() else None
+        for event in events
+    ]
+    last: dict[int, Action] = {}
+    whole: set[Action] = set()
+    for action, after in zip(actions, [*actions[1:], None], strict=True):
+        if action is not None and action.work in (Work.BACKWARD, Work.WEIGHT):
+            last[action.stage] = action
+        if action is not None and action.work is Work.INPUT:
+            weights = Action(action.stage, Work.WEIGHT, action.mb)
+            whole |= {action, weights} if after == weights else set()
+    return _Backwards(frozenset(last.values()), frozenset(whole))
 
 
 def _record(sink: Sink, event: Event, step: int | None, started_ns: int) -> None:

@@ -61,17 +61,41 @@ def _grads(parts: Sequence[ParameterPart]) -> list[Tensor]:
 
 
 def reduce_replicated(parts: Sequence[ParameterPart], world: World) -> None:
-    """Sums over tp the gradients that are partial there. All ranks of tp must call; blocks."""
-    grads = _grads([part for part in parts if part.is_tp_partial])
-    if grads:
-        _flat_all_reduce(grads, world.channels[Axis.TP.value].handle)
+    """Sums over the tp ranks that hold a part alike the gradients that are partial there. All of tp must call; blocks.
+
+    Parts of which only some neighbours hold copies travel beside those of the others, in a place of their own.
+    """
+    partial = [(part, grad) for part in parts if part.is_tp_partial and (grad := part.local_grad) is not None]
+    if not partial:
+        return
+    tp, at = world.size(Axis.TP), world.at(Axis.TP)
+    sent = [grad.new_zeros((tp // part.tp_copies, *grad.shape)) for part, grad in partial]
+    for (part, grad), places in zip(partial, sent, strict=True):
+        places[at // part.tp_copies] = grad
+    _flat_all_reduce(sent, world.channels[Axis.TP.value].handle)
+    for (part, grad), places in zip(partial, sent, strict=True):
+        grad.copy_(places[at // part.tp_copies])
 
 
 def reduce_tied(parts: Sequence[ParameterPart], world: World) -> None:
-    """Sums the tied embedding's gradient over the first and the last stage, which must both call; blocks."""
-    grads = _grads([part for part in parts if part.is_tied])
-    if grads:
-        _flat_all_reduce(grads, world.channels["tied"].handle)
+    """Sums the gradients of tied tensors over the first and the last stage; blocks.
+
+    The ranks that hold them must both call; where one holds both, it sums alone.
+    """
+    by_name: dict[str, list[Tensor]] = {}
+    for part in parts:
+        if part.is_tied and (grad := part.local_grad) is not None:
+            by_name.setdefault(part.name, []).append(grad)
+    if not by_name:
+        return
+    for grads in by_name.values():
+        for other in grads[1:]:
+            grads[0].add_(other)
+    if world.ends[0] != world.ends[1]:
+        _flat_all_reduce([grads[0] for grads in by_name.values()], world.channels["tied"].handle)
+    for grads in by_name.values():
+        for other in grads[1:]:
+            other.copy_(grads[0])
 
 
 def sum_totals(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from emberward.engine._shard import ParameterPart, local_values
+from emberward.engine._stage import StageModule
 from emberward.events import Event, Stage
 
 _MAKES_NOTHING = (
@@ -60,7 +61,7 @@ class Inspection:
 
 
 @contextmanager
-def inspected(stages: Sequence[nn.Module], parts: Sequence[ParameterPart]) -> Iterator[Inspection]:
+def inspected(stages: Sequence[StageModule], parts: Sequence[ParameterPart]) -> Iterator[Inspection]:
     """Watches every operation that this thread runs on the stages while open. Slow: reads each result."""
     inspection = Inspection()
     for part in parts:
@@ -69,7 +70,7 @@ def inspected(stages: Sequence[nn.Module], parts: Sequence[ParameterPart]) -> It
     place = _Place()
     with ExitStack() as stack:
         for stage in stages:
-            for name, module in stage.named_modules():
+            for name, module in stage.named_places():
                 stack.callback(module.register_forward_pre_hook(place.enter(name)).remove)
                 stack.callback(module.register_forward_hook(place.leave(name), always_call=True).remove)
         stack.enter_context(_Operations(inspection, place))

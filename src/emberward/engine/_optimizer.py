@@ -44,7 +44,7 @@ class LocalAdamW:
             mine = [
                 (param, grad, state)
                 for param, part, state in zip(self._locals, self._parts, self._state, strict=True)
-                if part.decays is decays and (grad := part.local_grad) is not None
+                if part.spec.decays is decays and (grad := part.local_grad) is not None
             ]
             adamw(
                 [param for param, _, _ in mine],

@@ -5,23 +5,25 @@ Parameters lie sharded in float32: they are the master weights. ZeRO-3 frees gat
 ZeRO-1 and 2 keep them gathered until the step's last backward. ZeRO-2 and 3 reduce-scatter each micro-batch's
 gradients, ZeRO-1 sums them whole and reduce-scatters once. ZeRO-0 is FSDP2's HSDP form with shards of one rank: an
 all-reduce. Gradients are summed, never averaged: token weights are applied at the step's end.
-torch 2.13's zero-bubble schedules give silently wrong gradients with resharding after forward (measured); the
-schedules here run a whole backward at once and are exact, which tests show for each of them.
+torch 2.13's zero-bubble schedules give silently wrong gradients with resharding after forward (measured). Here the
+first part of a split backward (I) sums nothing over dp; gradients wait unsharded until the second (W) has added the
+weights' (`_late_weights.py`), and `reduce_late` then does what FSDP2 does at a backward's end: ZeRO-2 and 3 for each
+micro-batch, the others once. W reads no parameter, so that ZeRO-3 gathers as often as with whole backwards.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from emberward.draws import key_of, normal_box
 from emberward.engine._asked_for import is_dtensor, is_fsdp
-from emberward.engine._bloom import BloomShape, BloomStage, canonical_name, init_constant, init_std_of
+from emberward.engine._stage import StageModule
 from emberward.engine._world import DP_AXES, World
-from emberward.layout import Axis, Box, Layout, Placement, Split, local_box
+from emberward.layout import Axis, Box, Constant, Normal, TensorSpec, chunk
 from emberward.recipe import ComputeType, ZeroStage
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ COMPUTE_DTYPE = {
 }
 
 
-def shard_stage(stage: BloomStage, world: World, *, zero: ZeroStage, compute: ComputeType) -> None:
+def shard_stage(stage: StageModule, world: World, *, zero: ZeroStage, compute: ComputeType) -> None:
     """Shards `stage` over the dp axes in place. All ranks of the dp groups must call; does not communicate."""
     if world.dp_size == 1 and compute is ComputeType.FP32:
         return
@@ -44,7 +46,7 @@ def shard_stage(stage: BloomStage, world: World, *, zero: ZeroStage, compute: Co
     policy = MixedPrecisionPolicy(param_dtype=COMPUTE_DTYPE[compute], reduce_dtype=torch.float32)
     reshard = zero is ZeroStage.PARAMETERS
     mesh = _dp_mesh(world)
-    for block in stage.blocks.values():
+    for block in stage.layers:
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
     fully_shard(stage, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
     for module in fsdp_modules(stage):
@@ -66,25 +68,51 @@ def fsdp_modules(stage: nn.Module) -> "Iterator[FSDPModule]":
             yield module
 
 
+def reduce_late(stage: nn.Module) -> None:
+    """Reduces over dp what the gradients of `stage` hold, as FSDP2 does at the end of a backward and as it was told to
+    for the next one. All ranks of the dp groups must call; blocks. See [Note: ZeRO by FSDP2].
+
+    There is no public call for it: this is the callback that FSDP2 queues itself (torch 2.13, _fsdp_state.py). What is
+    summed first over dp_shard and in the end over dp_replicate must be of one length each time, so that a parameter
+    whose gradient was in an earlier sum counts with zeros.
+    """
+    modules = list(fsdp_modules(stage))
+    for module in modules:
+        group = module._get_fsdp_state()._fsdp_param_group
+        for each in group.fsdp_params if group is not None and group.reduce_grads else ():
+            if each.unsharded_accumulated_grad is None and each._unsharded_param.grad is None:
+                each._unsharded_param.grad = torch.zeros_like(each._unsharded_param)
+    if modules:
+        modules[0]._get_fsdp_state()._root_post_backward_final_callback()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterPart:
     """One parameter as this rank holds it.
 
-    `name` is its name in a checkpoint, `box` its place in the whole tensor of `shape`. `is_owner` is true on exactly
-    one rank for every element of the model: it counts in the gradient norm and is the one that is saved.
-    `is_tp_partial`: its gradient is a partial sum over tp until `reduce_replicated`. `is_tied`: its gradient is a
-    partial sum over the first and last stage.
+    `box` is its place in the whole tensor. `tp_copies` neighbouring tp ranks hold it alike. `is_owner` is true on
+    exactly one rank for every element of the model: it counts in the gradient norm and is the one that is saved.
+    `is_tp_partial`: its gradient is a partial sum over those tp ranks until `reduce_replicated`. `is_tied`: its
+    gradient is a partial sum over the first and last stage.
     """
 
-    name: str
-    shape: tuple[int, ...]
-    layout: Layout
+    spec: TensorSpec
     box: Box
     param: nn.Parameter
+    tp_copies: int
     is_owner: bool
     is_tp_partial: bool
     is_tied: bool
-    decays: bool
+
+    @property
+    def name(self) -> str:
+        """Its name in a checkpoint."""
+        return self.spec.stored_name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the whole."""
+        return self.spec.shape
 
     @property
     def local(self) -> Tensor:
@@ -102,49 +130,65 @@ def local_values(tensor: Tensor) -> Tensor:
     return tensor._local_tensor.detach() if is_dtensor(tensor) else tensor.detach()
 
 
-def parameter_parts(stages: Sequence[BloomStage], world: World, *, sequence_parallel: bool) -> list[ParameterPart]:
-    """Every parameter of this rank's stages, once each, in a fixed order."""
-    parts: dict[str, ParameterPart] = {}
-    for stage in stages:
-        for raw_name, param in stage.named_parameters():
-            name = canonical_name(raw_name)
-            if name not in parts:
-                parts[name] = _part(name, raw_name, param, world, sequence_parallel=sequence_parallel)
-    return list(parts.values())
+def parameter_parts(
+    stages: Sequence[StageModule], world: World, *, splits_positions: bool, num_stages: int
+) -> list[ParameterPart]:
+    """Every parameter of this rank's stages, once each, in a fixed order.
+
+    A rank that holds the first and the last of several stages has what is tied twice, under one name.
+    """
+    return [
+        _part(stage, spec, param, world, splits_positions=splits_positions, num_stages=num_stages)
+        for stage in stages
+        for spec, param in stage.named_tensors()
+    ]
 
 
-def _part(name: str, raw_name: str, param: nn.Parameter, world: World, *, sequence_parallel: bool) -> ParameterPart:
-    placements: dict[Axis, Placement] = {}
-    if is_dtensor(param):
-        names = param.device_mesh.mesh_dim_names or ()
-        by_axis = dict(zip(names, param.placements, strict=True))
-        # tp cuts first, then dp cuts the chunk: FSDP2 shards what tensor parallelism left.
-        for axis in (Axis.TP, Axis.DP_SHARD):
-            placement = by_axis.get(axis.value)
-            if type(placement).__name__ in ("Shard", "_StridedShard"):
-                placements[axis] = Split(placement.dim)  # type: ignore[union-attr]
-    layout = Layout(placements)
-    shape = tuple(param.shape)
-    box = local_box(shape, layout, world.mesh, world.rank)
+def _part(
+    stage: StageModule,
+    spec: TensorSpec,
+    param: nn.Parameter,
+    world: World,
+    *,
+    splits_positions: bool,
+    num_stages: int,
+) -> ParameterPart:
+    tp, tp_rank = world.size(Axis.TP), world.at(Axis.TP)
+    box = list(spec.box(tp, tp_rank))
+    # tp cuts first, then dp cuts the chunk: FSDP2 shards what tensor parallelism left.
+    dim = _sharded_dim(param)
+    if dim is not None:
+        start, stop = box[dim]
+        low, high = chunk(stop - start, world.size(Axis.DP_SHARD), world.at(Axis.DP_SHARD))
+        box[dim] = (start + low, start + high)
     found = tuple(local_values(param).shape)
-    assert found == tuple(stop - start for start, stop in box), f"{name}: box {box} but local shape {found}"
-    on_tp = isinstance(layout.on(Axis.TP), Split)
-    replicated = [axis for axis in (*DP_AXES, Axis.TP) if axis not in placements]
-    tied = name == BloomStage.TIED and world.size(Axis.PP) > 1
+    assert found == tuple(stop - start for start, stop in box), f"{spec.name}: box {box} but local shape {found}"
+    copies = spec.copies(tp)
+    replicated = [axis for axis in DP_AXES if axis is not Axis.DP_SHARD or dim is None]
+    is_tied = spec.stored_name in stage.model.tied and num_stages > 1
     return ParameterPart(
-        name=name,
-        shape=shape,
-        layout=layout,
-        box=box,
+        spec=spec,
+        box=tuple(box),
         param=param,
-        is_owner=all(world.at(axis) == 0 for axis in replicated) and not (tied and raw_name != name),
-        is_tp_partial=sequence_parallel and world.size(Axis.TP) > 1 and not on_tp,
-        is_tied=tied,
-        decays=len(shape) > 1,
+        tp_copies=copies,
+        is_owner=all(world.at(axis) == 0 for axis in replicated)
+        and tp_rank % copies == 0
+        and not (is_tied and spec.tied_to is not None),
+        is_tp_partial=spec.is_partial(tp, splits_positions=splits_positions),
+        is_tied=is_tied,
     )
 
 
-def materialise(stage: BloomStage, device: torch.device) -> None:
+def _sharded_dim(param: nn.Parameter) -> int | None:
+    """The dim that FSDP2 shards over dp_shard; None where it does not."""
+    if not is_dtensor(param):
+        return None
+    by_axis = dict(zip(param.device_mesh.mesh_dim_names or (), param.placements, strict=True))
+    placement = by_axis[Axis.DP_SHARD.value]
+    return placement.dim if type(placement).__name__ == "Shard" else None  # type: ignore[attr-defined]
+
+
+def materialise(stage: StageModule, device: torch.device) -> None:
     """Gives a stage that was built on the meta device its memory, in place; values are undefined until `initialise`."""
     if any(is_fsdp(module) for module in stage.modules()):
         stage.to_empty(device=device)
@@ -161,22 +205,21 @@ def materialise(stage: BloomStage, device: torch.device) -> None:
                 )
                 module.register_parameter(name, nn.Parameter(empty, requires_grad=param.requires_grad))
             assert next(module.buffers(recurse=False), None) is None, "a stage has no buffers"
-    if stage.is_first and stage.is_last:
-        # Each owner of a tied parameter got memory of its own.
-        stage.head.weight = cast(nn.Parameter, stage.embed.weight)
+    # Each owner of a tied parameter got memory of its own.
+    stage.tie()
 
 
-def initialise(parts: Sequence[ParameterPart], shape: BloomShape, *, seed: int) -> None:
-    """Fills the parameters in place, each a pure function of (seed, name): the same on every layout.
+def initialise(parts: Sequence[ParameterPart], *, seed: int) -> None:
+    """Fills the parameters in place, each element a pure function of (seed, name, place): the same on every layout.
 
-    Needs the memory of one whole parameter at a time.
+    Draws what this rank holds and no more: about 10 ns an element. Leaves a dry run's tensors, which hold no values.
     """
     for part in parts:
-        std = init_std_of(part.name, shape)
-        if std is None:
-            part.local.fill_(init_constant(part.name))
+        if part.local.untyped_storage().device.type == "meta" or not part.local.numel():
             continue
-        digest = hashlib.sha256(f"{seed}:{part.name}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-        whole = torch.empty(part.shape).normal_(std=std, generator=generator)
-        part.local.copy_(whole[tuple(slice(start, stop) for start, stop in part.box)])
+        match part.spec.init:
+            case Constant(value=value):
+                part.local.fill_(value)
+            case Normal(std=std):
+                values = normal_box(key_of(seed, part.name), part.shape, part.box)
+                part.local.copy_(torch.from_numpy(values).mul_(std))

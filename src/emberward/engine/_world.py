@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from emberward.engine._tensor_parallel import TensorAxis
 from emberward.events import Group, Phase
+from emberward.families.layers import TensorAxis
 from emberward.layout import Axis, Mesh
 from emberward.plan import GroupSet, group_sets, mesh_axes
 
@@ -65,6 +65,8 @@ class World:
     coordinates: Mapping[Axis, int]
     channels: Mapping[str, Channel]
     device_mesh: DeviceMesh
+    ends: tuple[int, int]
+    """Pipeline ranks of the first and the last stage."""
     read: HostRead = host_values
     mark: PhaseMark | None = None
 
@@ -97,7 +99,6 @@ class World:
             return None
         channel = self.channels[Axis.TP.value]
         return TensorAxis(
-            mesh=self.device_mesh[Axis.TP.value],
             group=channel.handle,
             size=channel.size,
             group_rank=self.at(Axis.TP),
@@ -116,16 +117,17 @@ def _make(made: GroupSet, rank: int, timeout: timedelta) -> Channel:
     return mine
 
 
-def build_world(mesh: Mesh, *, device: torch.device, timeout_s: float) -> World:
+def build_world(mesh: Mesh, *, device: torch.device, timeout_s: float, ends: tuple[int, int] | None = None) -> World:
     """The world over the default process group. All ranks must call; blocks.
 
-    `mesh` must cover the ranks 0..world_size-1 of an initialised default group.
+    `mesh` must cover the ranks 0..world_size-1 of an initialised default group. `ends`: the pipeline ranks of the first
+    and the last stage; None: the first and the last pipeline rank.
     """
     rank = dist.get_rank()
     timeout = timedelta(seconds=timeout_s)
     default = dist.group.WORLD
     assert default is not None, "the default group is not initialised"
-    world, *others = group_sets(mesh)
+    world, *others = group_sets(mesh, ends)
     channels = {world.label: Channel(group=world.of(rank), handle=default)}
     channels.update((made.label, _make(made, rank, timeout)) for made in others)
     axes = mesh_axes(mesh)
@@ -143,4 +145,5 @@ def build_world(mesh: Mesh, *, device: torch.device, timeout_s: float) -> World:
         coordinates=mesh.coordinates(rank),
         channels=channels,
         device_mesh=device_mesh,
+        ends=ends or (0, mesh.axis_size(Axis.PP) - 1),
     )

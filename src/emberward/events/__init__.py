@@ -4,6 +4,7 @@ A floor-0 room: standard library only.
 """
 
 from emberward.events._codec import TraceFormatError, from_lines, read_trace, to_lines, write_trace
+from emberward.events._end import RankEnd
 from emberward.events._event import (
     Acquire,
     Barrier,
@@ -33,6 +34,7 @@ from emberward.events._event import (
     describe,
 )
 from emberward.events._groups import GroupTable
+from emberward.events._sizes import expects, gives, is_split, misfits
 from emberward.events._trace import Observer, Sink, Trace, TraceBuilder
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "LaneKind",
     "Observer",
     "Phase",
+    "RankEnd",
     "Recv",
     "ReduceOp",
     "Ref",
@@ -68,7 +71,11 @@ __all__ = [
     "TraceFormatError",
     "Wait",
     "describe",
+    "expects",
     "from_lines",
+    "gives",
+    "is_split",
+    "misfits",
     "read_trace",
     "to_lines",
     "write_trace",

@@ -1,10 +1,11 @@
-"""Traces as JSON lines: one header, one line an event, one footer. Version 1.
+"""Traces as JSON lines: one header, one line an event, one footer. Versions 1 and 2.
 
 [Note: trace format]
 Line 1 ``{"emberward_trace": 1, "world_size": .., "observer": .., "ranks": [..], "credits": [[rank|null, name, n]..],
 "assumptions": [..]}``; then one object an event with ``"op"`` naming its body; last ``{"end": <number of events>}``.
 A file without its footer, or whose footer disagrees, is half-written and is refused, never believed in part.
-Unknown keys of a newer minor writer are refused as well: a judge must not guess.
+Unknown keys of a newer minor writer are refused as well: a judge must not guess. Version 2 adds the sizes of a
+collective's parts (`in_splits`, `out_splits`, `parts`); a trace that has none is still written as version 1.
 """
 
 import dataclasses
@@ -32,8 +33,10 @@ from emberward.events._event import (
 )
 from emberward.events._trace import Observer, Trace
 
-VERSION = 1
+VERSIONS = (1, 2)
 _BODY_TYPES: dict[str, type] = {body.__name__: body for body in get_args(Body)}
+_SINCE_2 = ("in_splits", "out_splits", "parts")
+_SITE = ("file", "line", "function", "through")
 _TIMES = ("issued_ns", "started_ns", "completed_ns")
 
 
@@ -92,7 +95,7 @@ def _body_value(name: str, value: Any) -> Any:
             return _lane(value)
         case "on":
             return _ref(value)
-        case "shape" | "members":
+        case "shape" | "members" | "in_splits" | "out_splits" | "parts":
             return tuple(value)
         case _:
             return value
@@ -112,7 +115,8 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     if event.after:
         out["after"] = _plain(event.after)
     if event.site is not None:
-        out["site"] = [event.site.file, event.site.line, event.site.function]
+        through = [] if event.site.through is None else [event.site.through]
+        out["site"] = [event.site.file, event.site.line, event.site.function, *through]
     phase = {f.name: _plain(getattr(event.phase, f.name)) for f in dataclasses.fields(event.phase)}
     if any(value is not None for value in phase.values()):
         out["phase"] = [phase["step"], phase["micro_batch"], phase["stage"], phase["name"]]
@@ -139,7 +143,7 @@ def event_from_dict(data: dict[str, Any]) -> Event:
         position=data["position"],
         body=body_type(**args),
         after=tuple(_ref(ref) for ref in data.get("after", ())),
-        site=None if site is None else Site(file=site[0], line=site[1], function=site[2]),
+        site=None if site is None else Site(**dict(zip(_SITE, site, strict=False))),
         phase=Phase()
         if phase is None
         else Phase(
@@ -155,11 +159,17 @@ def event_from_dict(data: dict[str, Any]) -> Event:
     )
 
 
+def _version_of(trace: Trace) -> int:
+    """The lowest version that holds the trace."""
+    has_sizes = any(getattr(event.body, name, None) is not None for event in trace for name in _SINCE_2)
+    return 2 if has_sizes else 1
+
+
 def to_lines(trace: Trace) -> Iterator[str]:
     """The trace as JSON lines without newlines. See [Note: trace format]."""
     yield json.dumps(
         {
-            "emberward_trace": VERSION,
+            "emberward_trace": _version_of(trace),
             "world_size": trace.world_size,
             "observer": trace.observer.value,
             "ranks": sorted(trace.events),
@@ -186,9 +196,9 @@ def from_lines(lines: Iterable[str]) -> Trace:
         if not isinstance(data, dict):
             raise TraceFormatError("expected a JSON object", number)
         if header is None:
-            if data.get("emberward_trace") != VERSION:
-                found = data.get("emberward_trace")
-                raise TraceFormatError(f"expected an Emberward trace of version {VERSION}, found {found!r}", number)
+            if data.get("emberward_trace") not in VERSIONS:
+                found, known = data.get("emberward_trace"), " or ".join(map(str, VERSIONS))
+                raise TraceFormatError(f"expected an Emberward trace of version {known}, found {found!r}", number)
             header = data
             events = {rank: [] for rank in data["ranks"]}
         elif end is not None:

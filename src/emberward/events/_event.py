@@ -117,11 +117,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A line of the user's program."""
+    """A line of the user's program. `through`: the innermost ``file:line`` of an installed package that it called.
+
+    One line of the user's stands for all calls of a trainer; those of the trainer tell them apart.
+    """
 
     file: str
     line: int
     function: str | None = field(default=None, compare=False)
+    through: str | None = None
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -150,6 +154,9 @@ class Collective:
     """A collective; `numel` counts the elements of this rank's input. `root` is a global rank, None when unrooted.
 
     `out_numel` counts this rank's output where it differs from the input (gathers, scatters, uneven all-to-all).
+    `in_splits` and `out_splits` count the elements for and from each member, in group order: always for an all-to-all
+    and a scatter's root, for gathers and reduce-scatters where the parts differ. `parts` counts the elements of each
+    tensor of a call that takes several at once. See `_sizes.py` for what None means.
     """
 
     op: CollectiveOp
@@ -161,6 +168,9 @@ class Collective:
     out_numel: int | None = None
     shape: tuple[int, ...] | None = None
     tensor: str | None = None
+    in_splits: tuple[int, ...] | None = None
+    out_splits: tuple[int, ...] | None = None
+    parts: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,8 @@ CATALOGUE: dict[str, CodeEntry] = {
             "C112": "a file or folder cannot be used",
             "C113": "the command is not understood",
             "C114": "fewer micro-batches than twice the pipeline's ranks",
-            "C115": "a rank needs more memory than the device has",
+            "C115": "ranks need more memory than there is",
+            "C116": "a family's modules are not what it declares",
             "D101": "data cannot be read",
             "D102": "data changed since the run began",
             "L101": "ranks differ before the start",
@@ -107,7 +108,14 @@ CATALOGUE: dict[str, CodeEntry] = {
     **_rows(Kind.STRAGGLER, {"H144": "a host is waited for"}),
     **_rows(Kind.LINK, {"H143": "a link between hosts is slow"}),
     **_rows(Kind.LINK, {"H113": "the network card reported errors"}),
-    **_rows(Kind.HANG, {"D103": "the data loader gave no batch in time", "L104": "ranks did not stop in time"}),
+    **_rows(
+        Kind.HANG,
+        {
+            "D103": "the data loader gave no batch in time",
+            "L104": "ranks did not stop in time",
+            "M115": "an examined rank did not come back from a line",
+        },
+    ),
     **_rows(
         Kind.RESOURCE,
         {
@@ -118,8 +126,9 @@ CATALOGUE: dict[str, CodeEntry] = {
             "K104": "an old checkpoint could not be removed",
             "K110": "a foreign checkpoint cannot be read",
             "K111": "a foreign file names what is not known",
+            "K123": "a foreign file is damaged",
             "K113": "another conversion writes here",
-            "K116": "tensors without a place in the form",
+            "K116": "tensors where an engine does not look",
             "K105": "a save reads back otherwise than it was written",
             "K106": "saves are asked for faster than they are written",
             "K108": "the process that writes saves died",
@@ -160,7 +169,7 @@ CATALOGUE: dict[str, CodeEntry] = {
         },
     ),
     **_rows(Kind.LINK, {"L112": "a link between hosts is cut", "L113": "a host is down", "L114": "a host is left out"}),
-    **_rows(Kind.NONE, {"L111": "stopped by the kill switch"}),
+    **_rows(Kind.NONE, {"L111": "stopped by the kill switch", "L115": "the job will be ended"}),
     **_rows(
         Kind.SPIKE,
         {

@@ -9,8 +9,8 @@ class EmberwardError(Exception):
     """Something a person can act on. Never raised for our own mistakes: those stay assertions.
 
     Fields: `code` of the catalogue, `what` happened, `where` (file:line, key, rank), `expected`, `found`, `next`.
-    Absent facts are None and leave no line in the text. `choices` are whole commands that would pass, nearest first;
-    whoever knows how the program was called may add them.
+    Absent facts are None and leave no line in the text. `choices` are whole commands that would pass, nearest first, or
+    the one that makes the next step; whoever knows how the program was called may add them, and they stand for `next`.
     """
 
     exit_code = 1
@@ -46,11 +46,11 @@ class EmberwardError(Exception):
             ("where", self.where),
             ("expected", self.expected),
             ("found", self.found),
-            ("next", self.next),
+            ("next", None if self.choices else self.next),
         ):
             if value is not None:
                 lines.append(f"  {label:<9} {value}")
-        lines += [f"  {'fits' if i == 0 else '':<9} {command}" for i, command in enumerate(self.choices)]
+        lines += [f"  {'next' if i == 0 else 'or':<9} {command}" for i, command in enumerate(self.choices)]
         return "\n".join(lines)
 
     def to_finding(self) -> Finding:
@@ -69,7 +69,7 @@ class EmberwardError(Exception):
             culprit_ranks=self.ranks,
             site=self.where,
             evidence=(*evidence, *(f"fits {command}" for command in self.choices)),
-            next=self.next or next(iter(self.choices), ""),
+            next=next(iter(self.choices), self.next or ""),
         )
 
 

@@ -7,7 +7,10 @@ listed in ``docs/match.md``.
 
 from emberward.match._check import check
 from emberward.match._check_roles import check_roles
+from emberward.match._divergence import decisions_inside
 from emberward.match._explain import explain, explain_finding
+from emberward.match._fault import OddSide, TieBreak
+from emberward.match._flow import Executed, Frame, Item, Loop, Step, new_steps
 from emberward.match._periodic import PeriodicProof, prove_periodic, prove_steps, repeated
 from emberward.match._roles import RoleBuilder, RoleTrace
 from emberward.match._verdict import (
@@ -22,6 +25,7 @@ from emberward.match._verdict import (
     WaitLine,
     buffered,
 )
+from emberward.match._words import ranks_text
 
 __all__ = [
     "RENDEZVOUS",
@@ -29,19 +33,29 @@ __all__ = [
     "BatchCompletion",
     "Cure",
     "EditKind",
+    "Executed",
+    "Frame",
+    "Item",
+    "Loop",
+    "OddSide",
     "Outcome",
     "PeriodicProof",
     "RoleBuilder",
     "RoleTrace",
     "SendSemantics",
+    "Step",
+    "TieBreak",
     "Verdict",
     "WaitLine",
     "buffered",
     "check",
     "check_roles",
+    "decisions_inside",
     "explain",
     "explain_finding",
+    "new_steps",
     "prove_periodic",
     "prove_steps",
+    "ranks_text",
     "repeated",
 ]

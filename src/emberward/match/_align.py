@@ -35,7 +35,7 @@ def _agreement(left: Sequence[int], i: int, right: Sequence[int], j: int) -> tup
     return (i + n == len(left) and j + n == len(right)) or n == WINDOW, n
 
 
-def first_difference(odd: Sequence[int], reference: Sequence[int]) -> int | None:
+def first_difference(odd: Sequence[object], reference: Sequence[object]) -> int | None:
     """Index of the first difference, None when they are equal; a sequence that ends early differs at its end."""
     for index, (a, b) in enumerate(zip(odd, reference, strict=False)):
         if a != b:

@@ -1,12 +1,14 @@
 """Judges each group by itself: do its members make the same calls, in the same number? (M101, M102, M103)"""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
-from emberward.events import Collective, CollectiveOp, Event, GroupCreate, Observer, Phase, Stage
+from emberward.events import GroupCreate, Observer, Phase, Site, Stage
 from emberward.findings import Cause, Finding, Kind, Severity
 from emberward.match._align import Departure, DepartureKind, depart
+from emberward.match._fault import CallFault, OddSide, Signature, TieBreak, signature
+from emberward.match._flow import Executed
+from emberward.match._locate import located
 from emberward.match._table import Meeting, Party, Table
 from emberward.match._words import certainty_of, columns, op_text, phase_of, phase_text, plural, ranks_text, site_text
 
@@ -14,38 +16,6 @@ MAX_CLUSTERS = 4
 """Most different programs that are reported for one group."""
 
 _END = -1
-_UNEVEN_NUMEL = (CollectiveOp.ALL_TO_ALL, CollectiveOp.SCATTER)
-"""Operations whose input may differ from rank to rank (torch/distributed/distributed_c10d.py, 2.13)."""
-
-Signature = tuple[str, str | None, int | None, int | None, str | None]
-"""(op, dtype, numel, root, reduce op) as far as they must agree."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallFault:
-    """What is wrong in one meeting: `odd_ranks` leave what the others do at call `departure.index`.
-
-    `odd_party` and `reference_party` hold the calls; `is_tied` when no majority tells which side is wrong.
-    """
-
-    meeting: int
-    departure: Departure
-    odd_ranks: tuple[int, ...]
-    other_ranks: tuple[int, ...]
-    odd_party: Party
-    reference_party: Party
-    is_tied: bool
-    is_open_end: bool
-
-
-def signature(event: Event) -> Signature:
-    """What must agree between calls that meet."""
-    body = event.body
-    if not isinstance(body, Collective):
-        return (type(body).__name__, None, None, None, None)
-    numel = None if body.op in _UNEVEN_NUMEL else body.numel
-    reduce_op = None if body.reduce_op is None else body.reduce_op.value
-    return (body.op.value, body.dtype, numel, body.root, reduce_op)
 
 
 def _blank_unknown(signatures: dict[Party, list[Signature]]) -> dict[Party, list[Signature]]:
@@ -53,20 +23,21 @@ def _blank_unknown(signatures: dict[Party, list[Signature]]) -> dict[Party, list
     seen: dict[tuple[str, int], set[bool]] = defaultdict(set)
     for found in signatures.values():
         for sig in set(found):
-            for position in (1, 2, 4):
+            for position in (1, 2, 4, 5):
                 seen[(sig[0], position)].add(sig[position] is None)
     blank = {key for key, values in seen.items() if values == {True, False}}
     if not blank:
         return signatures
 
     def strip(sig: Signature) -> Signature:
-        op, dtype, numel, root, reduce_op = sig
+        op, dtype, numel, root, reduce_op, parts = sig
         return (
             op,
             None if (op, 1) in blank else dtype,
             None if (op, 2) in blank else numel,
             root,
             None if (op, 4) in blank else reduce_op,
+            None if (op, 5) in blank else parts,
         )
 
     return {party: [strip(sig) for sig in found] for party, found in signatures.items()}
@@ -84,15 +55,92 @@ def _tokens(table: Table, meeting: Meeting) -> dict[Party, list[Signature]] | No
     return None if all(found == first for found in signatures.values()) else signatures
 
 
-def call_faults(table: Table, *, is_complete: bool) -> Iterator[CallFault]:
+def call_faults(
+    table: Table,
+    *,
+    is_complete: bool,
+    open_ranks: frozenset[int] = frozenset(),
+    tie_break: TieBreak | None = None,
+    flows: Mapping[int, Executed] | None = None,
+) -> Iterator[CallFault]:
     """Yields where members of one group depart from the others, each group's faults in order of their place.
 
-    `is_complete` False: the trace may stop anywhere, so a party that merely ends early is an open end.
+    `is_complete` False: the trace may stop anywhere, so a party that merely ends early is an open end; so are
+    `open_ranks` of a complete one.
     """
     for m, meeting in enumerate(table.meetings):
         signatures = _tokens(table, meeting)
+        if signatures is not None and open_ranks:
+            signatures = _continued(table, signatures, open_ranks)
         if signatures is not None:
-            yield from _meeting_faults(table, m, meeting, signatures, is_complete=is_complete)
+            for fault in _meeting_faults(table, m, meeting, signatures, is_complete=is_complete):
+                found = None if flows is None or fault.is_open_end else located(table, fault, flows)
+                if found is not None:
+                    yield found
+                else:
+                    yield fault if tie_break is None else _untied(table, fault, tie_break)
+
+
+def _continued(
+    table: Table, signatures: dict[Party, list[Signature]], open_ranks: frozenset[int]
+) -> dict[Party, list[Signature]] | None:
+    """The signatures, where a party that was cut is taken to go on as one that agrees with it; None when all agree."""
+    found = {}
+    for party, own in signatures.items():
+        is_open = table.linker.rank_of(party[0]) in open_ranks
+        alike = [other for other in signatures.values() if other[: len(own)] == own] if is_open else []
+        found[party] = max(alike, key=len, default=own)
+    first = next(iter(found.values()))
+    return None if all(each == first for each in found.values()) else found
+
+
+def _untied(table: Table, fault: CallFault, tie_break: TieBreak) -> CallFault:
+    """The fault with its odd side, where the majority does not tell it and the program's text and history do.
+
+    [Note: two sides]
+    Of two ranks none is the majority. The text tells who has left a loop, and whose call stands under a condition that
+    the other call does not stand under. Such a call is one too many when nobody made it before; else it belongs to each
+    round, and the other side left it out.
+    """
+    if not fault.is_tied or fault.is_open_end or table.meetings[fault.meeting].is_creation:
+        return fault
+    index = fault.departure.index
+    meeting = table.meetings[fault.meeting]
+    parties = (fault.odd_party, fault.reference_party)
+    sites = [_site_at(table, meeting, party, index) for party in parties]
+    found = None
+    if sites[0] is not None:
+        found = tie_break(sites[0], sites[1])
+    elif sites[1] is not None:
+        found = tie_break(sites[1], None)
+        found = None if found is None else OddSide(not found.is_first, found.cause, found.why)
+    if found is None:
+        return fault
+    is_first, cause = found.is_first, found.cause
+    if cause is Cause.EXTRA_COLLECTIVE:
+        line = sites[0 if is_first else 1]
+        before = (_site_at(table, meeting, party, at) for party in parties for at in range(index))
+        if any(site == line for site in before):
+            is_first, cause = not is_first, Cause.SKIPPED_COLLECTIVE
+    kind = DepartureKind.EXTRA if cause is Cause.EXTRA_COLLECTIVE else DepartureKind.MISSING
+    is_counted = fault.departure.kind is not DepartureKind.DIFFERENT
+    flipped = CallFault(
+        meeting=fault.meeting,
+        departure=Departure(kind, index, fault.departure.count if is_counted else 1),
+        odd_ranks=fault.odd_ranks if is_first else fault.other_ranks,
+        other_ranks=fault.other_ranks if is_first else fault.odd_ranks,
+        odd_party=parties[0 if is_first else 1],
+        reference_party=parties[1 if is_first else 0],
+        is_tied=False,
+        is_open_end=False,
+        broken_by=OddSide(is_first, cause, found.why),
+    )
+    return flipped
+
+
+def _site_at(table: Table, meeting: Meeting, party: Party, index: int) -> Site | None:
+    calls = meeting.calls[party]
+    return table.events[calls[index]].site if index < len(calls) else None
 
 
 def _meeting_faults(
@@ -106,6 +154,8 @@ def _meeting_faults(
     for party, found in signatures.items():
         clusters[tuple(found)].append(party)
     sizes = {key: sum(len(ranks_of[party]) for party in parties) for key, parties in clusters.items()}
+    for parties in clusters.values():
+        parties.sort(key=lambda party: -len(meeting.calls[party]))  # those that were cut stand for nobody
     total = sum(sizes.values())
     index = _first_split(list(clusters))
     votes: Counter[Signature | int] = Counter()
@@ -195,7 +245,13 @@ def _mismatch(table: Table, fault: CallFault) -> tuple[str, Cause, str]:
         return "M102", Cause.DIFFERENT_ROOT, f"{odd[0]} with root {odd[3]} where others have root {other[3]}"
     if odd[1] != other[1] and None not in (odd[1], other[1]):
         return "M102", Cause.DTYPE, f"{odd[0]} of {odd[1]} where others have {other[1]}"
+    if odd[2] == other[2]:
+        return "M102", Cause.SHAPE, f"{odd[0]} of tensors of {_counts(odd)} where others have {_counts(other)} elements"
     return "M102", Cause.SHAPE, f"{odd[0]} of {odd[2]} elements where others have {other[2]}"
+
+
+def _counts(sig: Signature) -> str:
+    return ", ".join(map(str, sig[5] or ())) or str(sig[2])
 
 
 def _row(table: Table, label: str, meeting: Meeting, party: Party, index: int) -> tuple[str, ...]:
@@ -227,6 +283,8 @@ def fault_finding(table: Table, fault: CallFault, observer: Observer) -> Finding
     odd_calls, calls = meeting.calls[fault.odd_party], meeting.calls[fault.reference_party]
     here = odd_calls[index] if index < len(odd_calls) else calls[index]
     culprits, waiting = fault.odd_ranks, fault.other_ranks
+    if fault.broken_by is not None:
+        rows = (*rows, fault.broken_by.why)
     if departure.kind is DepartureKind.DIFFERENT:
         code, cause, what = _mismatch(table, fault)
         message = f"{who} {verb} {what}"
@@ -236,7 +294,7 @@ def fault_finding(table: Table, fault: CallFault, observer: Observer) -> Finding
     else:
         code, kind = "M103", Kind.MISSING
         cause, message = _count_text(table, fault, who, others)
-    site = None if fault.is_tied else _site(table, fault)
+    site = _tied_site(table, fault) if fault.is_tied else _site(table, fault)
     return Finding(
         code=code,
         severity=Severity.WARNING if fault.is_open_end else Severity.ERROR,
@@ -245,7 +303,7 @@ def fault_finding(table: Table, fault: CallFault, observer: Observer) -> Finding
         certainty=certainty_of(observer),
         message=message,
         culprit_ranks=() if fault.is_tied else culprits,
-        waiting_ranks=() if fault.is_tied else waiting,
+        waiting_ranks=tuple(sorted((*culprits, *waiting))) if fault.is_tied else waiting,
         site=site,
         phase=phase_of(table.events[here]),
         evidence=rows,
@@ -253,14 +311,21 @@ def fault_finding(table: Table, fault: CallFault, observer: Observer) -> Finding
     )
 
 
+def _tied_site(table: Table, fault: CallFault) -> str | None:
+    """The line at which a side of a tie makes the call that differs, the first that is known; the rows have both."""
+    meeting, index = table.meetings[fault.meeting], fault.departure.index
+    sites = (_site_at(table, meeting, party, index) for party in (fault.odd_party, fault.reference_party))
+    return next((str(site) for site in sites if site is not None), None)
+
+
 def _next(fault: CallFault, who: str, others: str) -> str:
+    if fault.broken_by is not None and fault.broken_by.cause is Cause.UNEVEN_DATA:
+        return "give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context"
     match fault.departure.kind:
         case DepartureKind.DIFFERENT:
             return f"make {who} and {others} issue the same call at this place"
-        case DepartureKind.MISSING:
-            return f"make {who} issue the missing call, or no rank"
-        case DepartureKind.EXTRA:
-            return f"make all members issue the extra call of {who}, or none"
+        case DepartureKind.MISSING | DepartureKind.EXTRA:
+            return "make this call on every rank of the group, or on none"
 
 
 def _count_text(table: Table, fault: CallFault, who: str, others: str) -> tuple[Cause, str]:
@@ -272,6 +337,8 @@ def _count_text(table: Table, fault: CallFault, who: str, others: str) -> tuple[
         cause = Cause.MISSING_GROUP
     elif fault.is_open_end:
         cause = Cause.UNKNOWN
+    elif fault.broken_by is not None:
+        cause = fault.broken_by.cause
     elif _is_uneven(table, fault):
         cause = Cause.UNEVEN_DATA
     else:
@@ -291,6 +358,8 @@ def _site(table: Table, fault: CallFault) -> str | None:
     calls = meeting.calls[fault.odd_party]
     if fault.departure.kind is not DepartureKind.MISSING:
         return site_text(table.events[calls[index]])
+    if fault.broken_by is not None and fault.broken_by.site is not None:
+        return fault.broken_by.site
     events = table.node_events[fault.odd_party[0]]
     start = calls[index - 1] + 1 if 0 < index <= len(calls) else events.start
     skipped = table.events[meeting.calls[fault.reference_party][index]]

@@ -6,11 +6,14 @@ from dataclasses import replace
 from emberward.events import Event, Observer, Ref, Trace
 from emberward.findings import Cause, Certainty, Finding, Severity
 from emberward.match._align import DepartureKind
-from emberward.match._calls import CallFault, call_faults, fault_finding
+from emberward.match._calls import call_faults, fault_finding
 from emberward.match._cure import Candidate, Subject, cycle_candidates, fault_candidates, first_cure
-from emberward.match._edges import edges_without_tensor, problem_finding, unequal_messages, unmatched
+from emberward.match._edges import edges_without_tensor, parted, problem_finding, unequal_messages, unmatched
+from emberward.match._fault import CallFault, TieBreak
+from emberward.match._flow import Executed
 from emberward.match._hazard import hazard_findings
 from emberward.match._simulate import Run, least_buffer_bytes, simulate
+from emberward.match._splits import split_faults, uncompared_splits
 from emberward.match._table import Table, compile_trace
 from emberward.match._verdict import (
     RENDEZVOUS,
@@ -72,6 +75,10 @@ class Judge:
         is_complete: bool,
         with_cure: bool,
         with_hazards: bool,
+        with_departing: bool = False,
+        tie_break: TieBreak | None = None,
+        flows: Mapping[int, Executed] | None = None,
+        open_ranks: frozenset[int] = frozenset(),
     ) -> None:
         self.subject = subject
         self.table = subject.table()
@@ -80,6 +87,10 @@ class Judge:
         self.is_complete = is_complete
         self.with_cure = with_cure
         self.with_hazards = with_hazards
+        self.with_departing = with_departing
+        self.tie_break = tie_break
+        self.flows = flows
+        self.open_ranks = open_ranks
         self.taint = Taint()
         self.faults: list[CallFault] = []
         self.findings: list[Finding] = []
@@ -90,6 +101,7 @@ class Judge:
         """Whether an edited subject has like calls everywhere and ends under the assumed sends."""
         table = subject.table()
         is_alike = next(call_faults(table, is_complete=True), None) is None
+        is_alike = is_alike and next(split_faults(table, self.observer), None) is None
         return is_alike and not table.problems and simulate(table, self.sends).finished
 
     def judge_calls(self) -> None:
@@ -98,7 +110,15 @@ class Judge:
         self.findings += [
             problem_finding(table, problem, self.observer, is_complete=self.is_complete) for problem in table.problems
         ]
-        self.faults = list(call_faults(table, is_complete=self.is_complete))
+        self.faults = list(
+            call_faults(
+                table,
+                is_complete=self.is_complete,
+                open_ranks=self.open_ranks,
+                tie_break=self.tie_break,
+                flows=self.flows,
+            )
+        )
         merged: dict[tuple[object, ...], Finding] = {}
         for fault in self.faults:
             if fault.is_open_end:
@@ -115,13 +135,38 @@ class Judge:
             else:
                 merged[(*key, fault.meeting) if finding.code != "M103" else key] = finding
         self.findings += merged.values()
-        for channel, finding in unmatched(table, self.observer, is_complete=self.is_complete):
+        told = self._judge_transfers()
+        for channel, finding in unmatched(
+            table,
+            self.observer,
+            is_complete=self.is_complete,
+            open_ranks=self.open_ranks,
+            with_departing=self.with_departing,
+        ):
             self.taint.channels[channel] = 0
-            if self.is_complete:
+            if self.is_complete and table.channels[channel].source not in told:
                 self.findings.append(finding)
-        self.findings += unequal_messages(table, self.observer)
+        self.findings += (
+            finding
+            for channel, finding in unequal_messages(table, self.observer, with_departing=self.with_departing)
+            if channel.source not in told
+        )
+        self.findings += split_faults(table, self.observer)
         if self.observer is Observer.PLAN:
             self.findings += edges_without_tensor(table)
+
+    def _judge_transfers(self) -> set[int]:
+        """The ranks whose transfers are explained by what they executed, with the findings about them."""
+        told: set[int] = set()
+        if self.flows is None or not self.is_complete:
+            return told
+        for ranks, finding in parted(self.table, self.flows, self.observer, open_ranks=self.open_ranks):
+            told |= ranks
+            self.findings.append(finding)
+        for number, channel in enumerate(self.table.channels):
+            if channel.source in told:
+                self.taint.channels[number] = 0
+        return told
 
     def find_cure(self, candidates: Iterator[Candidate]) -> Cure | None:
         """The first change that passes, None when cures are not wanted."""
@@ -185,6 +230,7 @@ class Judge:
             num_ranks=sum(table.node_size(node) for node in range(len(table.node_events))),
             num_events=len(table.events),
             unknown_ranks=unknown_ranks,
+            not_compared=uncompared_splits(table),
         )
 
     def _cure_fault(self) -> None:
@@ -258,13 +304,18 @@ def check(
     is_complete: bool | None = None,
     with_cure: bool = True,
     with_hazards: bool = True,
+    with_departing: bool = False,
+    tie_break: TieBreak | None = None,
+    flows: Mapping[int, Executed] | None = None,
+    open_ranks: frozenset[int] = frozenset(),
 ) -> Verdict:
     """The verdict on `trace`: does it end, do calls that meet agree, what is the smallest witness. Pure.
 
     Linear in events, but for the search of a witness and its cure, which are bounded. `is_complete`: the programs end
     where the trace ends; by default so for plans and dry runs, and not for live traces and dumps, whose ranks may
-    simply not have come further. Ranks without events are unknown: they are assumed to make every call that others
-    expect of them and are never named as guilty.
+    simply not have come further; so may `open_ranks` of a complete trace. Ranks without events are unknown: they are
+    assumed to make every call that others expect of them and are never named as guilty. `tie_break` tells who is odd
+    where no majority does; `flows`, what the ranks executed, tells more and is asked first.
     """
     ended = trace.observer in (Observer.PLAN, Observer.DRY_RUN) if is_complete is None else is_complete
     judge = Judge(
@@ -274,5 +325,9 @@ def check(
         is_complete=ended,
         with_cure=with_cure,
         with_hazards=with_hazards,
+        with_departing=with_departing,
+        tie_break=tie_break,
+        flows=flows,
+        open_ranks=open_ranks,
     )
     return judge.verdict(_trace_assumptions(trace, batches), trace.unknown_ranks)

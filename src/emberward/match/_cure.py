@@ -6,8 +6,8 @@ from typing import Protocol
 
 from emberward.events import Acquire, Barrier, Collective, Compute, Event, Lane, LaneKind, Recv, Send, StoreSet
 from emberward.match._align import DepartureKind
-from emberward.match._calls import CallFault
 from emberward.match._edit import Item, items_of, program_of
+from emberward.match._fault import CallFault
 from emberward.match._table import Table
 from emberward.match._verdict import Cure, EditKind
 from emberward.match._waits import Head, WaitEdge

@@ -9,9 +9,9 @@ TITLE_WIDTH = 88
 _TITLES = {"deadlock": "deadlock: ", "order_hazard": "order hazard: "}
 
 
-def explain_finding(finding: Finding, *, assumed: str | None = None) -> str:
+def explain_finding(finding: Finding) -> str:
     """The finding as lines: what; where, for each rank; what was ruled out; the next step."""
-    mark = finding.certainty.value if assumed is None else f"{finding.certainty.value}, {assumed}"
+    mark = finding.certainty.value
     title = f"{finding.code} {_TITLES.get(finding.kind.value, '')}{finding.message}"
     if finding.severity is not Severity.ERROR:
         mark = f"{finding.severity.value}, {mark}"
@@ -40,8 +40,7 @@ def _summary(verdict: Verdict) -> str:
 
 def explain(verdict: Verdict) -> str:
     """The whole verdict: each finding, then one line of outcome, then what was assumed. No trailing newline."""
-    assumed = verdict.assumptions[0]
-    parts = [explain_finding(finding, assumed=assumed) for finding in verdict.findings]
+    parts = [explain_finding(finding) for finding in verdict.findings]
     parts.append(_summary(verdict))
     parts.append(f"assumed: {'; '.join(verdict.assumptions)}")
     return "\n".join(parts)

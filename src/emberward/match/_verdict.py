@@ -35,7 +35,7 @@ class SendSemantics:
             case None:
                 return "unbounded sends"
             case 0:
-                return "rendezvous sends"
+                return "a send waits for its receive"
             case some:
                 return f"sends buffered up to {some} bytes a channel"
 
@@ -111,7 +111,8 @@ class Verdict:
 
     `finishes`: the program runs to its end under the assumed sends. `witness` is the smallest cycle found, empty
     when there is none. `frontier`: (rank, event) at which each stopped lane stands; for ranks that step alike, one of
-    them stands for all. `cure` is None when no single change that was tried makes the trace safe.
+    them stands for all. `cure` is None when no single change that was tried makes the trace safe. `not_compared`:
+    what should agree and is not in the trace; a verdict with such a line is no proof.
     """
 
     outcome: Outcome
@@ -125,8 +126,14 @@ class Verdict:
     num_ranks: int = 0
     num_events: int = 0
     unknown_ranks: tuple[int, ...] = ()
+    not_compared: tuple[str, ...] = ()
 
     @property
     def is_safe(self) -> bool:
         """The program ends under the assumed sends and no call is wrong; warnings may remain."""
         return self.finishes and self.outcome in (Outcome.SAFE, Outcome.NEEDS_BUFFER)
+
+    @property
+    def is_proof(self) -> bool:
+        """Every call of every rank was seen, compared, and ends, with the strictest sends there are."""
+        return self.is_safe and self.outcome is Outcome.SAFE and not self.unknown_ranks and not self.not_compared

@@ -3,11 +3,13 @@
 No torch. Predictions rest on one hardware table with sources (`CLUSTERS`).
 """
 
+from emberward.perf._attention import Attention
+from emberward.perf._decoder import Decoder
 from emberward.perf._flops import forward_flops_per_token, hardware_tflops, mfu, mfu_text, model_flops_per_token
 from emberward.perf._hardware import CLUSTERS, Cluster, Device, Link, NumberFormat
-from emberward.perf._layer_time import Attention, Numerics, Recompute
+from emberward.perf._layer_time import Numerics, Recompute, Stack
 from emberward.perf._peaks import PEAKS, Peak, peak_of
-from emberward.perf._pipeline_time import Slot, Timeline, run_schedule
+from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
 from emberward.perf._predict import Prediction, StepPlan, predict
 
 __all__ = [
@@ -15,14 +17,17 @@ __all__ = [
     "PEAKS",
     "Attention",
     "Cluster",
+    "Decoder",
     "Device",
     "Link",
     "NumberFormat",
     "Numerics",
+    "Part",
     "Peak",
     "Prediction",
     "Recompute",
     "Slot",
+    "Stack",
     "StepPlan",
     "Timeline",
     "forward_flops_per_token",

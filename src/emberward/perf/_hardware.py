@@ -6,7 +6,7 @@ single collectives. Where nothing was published the entry says `assumed`. The ru
 (docs/preflight.md) have had no part in any entry.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -32,8 +32,9 @@ class Device:
     """One accelerator and its efficiency table.
 
     `peak_tflops` is dense bf16, the number that MFU divides by; fp8 is twice that. `clock_share` is what a power limit
-    leaves of the clock. `attention_forward` and `attention_backward` are shares of the bf16 peak that a fused causal
-    kernel reaches on its own operations, `memory` the share of the memory's bandwidth that a streaming kernel reaches.
+    leaves of the clock. `best_bf16` is the fastest product of a search over shapes; `usual_share` is what cuBLAS
+    reaches on a large square product of random numbers, as a share of the best one's rate. `memory` is the share
+    of the memory's bandwidth that a streaming kernel reaches.
     `host_s` is what one kernel costs when each is waited for before the next is launched.
     """
 
@@ -45,8 +46,7 @@ class Device:
     num_sms: int
     best_bf16: BestProduct
     best_fp8: BestProduct | None
-    attention_forward: float
-    attention_backward: float
+    usual_share: float
     memory: float
     clock_share: float
     host_s: float
@@ -96,12 +96,36 @@ class Cluster:
 
 _MAMF = "stas00/ml-engineering compute/accelerator/README.md, Maximum Achievable Matmul FLOPS (mean of 100 runs)"
 _STREAM = "memory: BabelStream triad on A100 and H100, about 0.9 of the stated bandwidth"
-_FLASH_2 = "attention: Dao 2023 (arXiv 2307.08691), A100: forward to 0.73, backward to 0.63 of the peak"
-_FLASH_2_HOPPER = (
-    "attention: Dao 2023 (arXiv 2307.08691), H100: 335 TFLOP/s forward and backward together; "
-    "the split assumed as A100's"
+_USUAL_A100 = (
+    "usual_share: 257 TFLOP/s, cuBLAS, 8192 cubed, torch.randn (thonking.ai, Strangely, Matrix Multiplications)"
+)
+_USUAL_H100 = (
+    "usual_share: 716 TFLOP/s, cuBLAS bf16, 8192 cubed, random data (Shankhdhar 2024, Outperforming cuBLAS on H100); "
+    "taken for fp8 and for other power limits too (assumed)"
 )
 _HOST = "host_s: assumed, 10 us for an operator's dispatch in torch and 10 us for the launch and its wait"
+
+V100 = Device(
+    name="V100 32GB SXM2",
+    pattern="V100",
+    peak_tflops=125.0,
+    memory_gib=32.0,
+    memory_bytes_per_s=0.9e12,
+    num_sms=80,
+    best_bf16=BestProduct(tflops=101 / 112 * 125, m=8192, n=8192, k=8192),
+    best_fp8=None,
+    usual_share=257 / 271.2,
+    memory=0.9,
+    clock_share=1.0,
+    host_s=20e-6,
+    sources=(
+        "NVIDIA V100 datasheet: 125 TFLOP/s in fp16, 900 GB/s, 80 processors",
+        "best product: cuBLAS fp16, 8192 cubed, about 101 of 112 TFLOP/s on the PCIe board "
+        "(forums.developer.nvidia.com 79781); the same share of the SXM2 board's peak (assumed)",
+        "usual_share, memory: as the A100's (assumed)",
+        _HOST,
+    ),
+)
 
 A100 = Device(
     name="A100 80GB SXM",
@@ -112,12 +136,20 @@ A100 = Device(
     num_sms=108,
     best_bf16=BestProduct(tflops=271.2, m=1024, n=10240, k=5120),
     best_fp8=None,
-    attention_forward=0.73,
-    attention_backward=0.63,
+    usual_share=257 / 271.2,
     memory=0.9,
     clock_share=1.0,
     host_s=20e-6,
-    sources=("NVIDIA A100 datasheet", _MAMF, _FLASH_2, _STREAM, _HOST),
+    sources=("NVIDIA A100 datasheet", _MAMF, _USUAL_A100, _STREAM, _HOST),
+)
+
+A100_40 = replace(
+    A100,
+    name="A100 40GB SXM",
+    pattern="A100-SXM4-40GB",
+    memory_gib=40.0,
+    memory_bytes_per_s=1.555e12,
+    sources=(*A100.sources, "memory: NVIDIA A100 datasheet, 40 GB: 1,555 GB/s; all else as the 80 GB device"),
 )
 
 H100 = Device(
@@ -129,12 +161,11 @@ H100 = Device(
     num_sms=132,
     best_bf16=BestProduct(tflops=794.5, m=2048, n=2048, k=13312),
     best_fp8=BestProduct(tflops=1402.6, m=1024, n=9216, k=14336),
-    attention_forward=0.37,
-    attention_backward=0.325,
+    usual_share=716 / 794.5,
     memory=0.9,
     clock_share=1.0,
     host_s=20e-6,
-    sources=("NVIDIA H100 datasheet", _MAMF, _FLASH_2_HOPPER, _STREAM, _HOST),
+    sources=("NVIDIA H100 datasheet", _MAMF, _USUAL_H100, _STREAM, _HOST),
 )
 
 H100_500W = Device(
@@ -146,8 +177,7 @@ H100_500W = Device(
     num_sms=132,
     best_bf16=H100.best_bf16,
     best_fp8=H100.best_fp8,
-    attention_forward=H100.attention_forward,
-    attention_backward=H100.attention_backward,
+    usual_share=H100.usual_share,
     memory=0.9,
     clock_share=0.9,
     host_s=20e-6,
@@ -156,7 +186,7 @@ H100_500W = Device(
         "clock_share: assumed, 500 W on the line from the H100 NVL's datasheet (835 at 400 W) to the SXM's (989 at "
         "700 W)",
         _MAMF,
-        _FLASH_2_HOPPER,
+        _USUAL_H100,
         _STREAM,
         _HOST,
     ),
@@ -171,12 +201,11 @@ H200 = Device(
     num_sms=132,
     best_bf16=H100.best_bf16,
     best_fp8=BestProduct(tflops=1453.4, m=1280, n=4096, k=12032),
-    attention_forward=H100.attention_forward,
-    attention_backward=H100.attention_backward,
+    usual_share=H100.usual_share,
     memory=0.9,
     clock_share=1.0,
     host_s=20e-6,
-    sources=("NVIDIA H200 datasheet", _MAMF, _FLASH_2_HOPPER, _STREAM, _HOST),
+    sources=("NVIDIA H200 datasheet", _MAMF, _USUAL_H100, _STREAM, _HOST),
 )
 
 _RAMP = (
@@ -196,6 +225,14 @@ _RAMP = (
 """Bus bandwidth of an all-reduce by its bytes, as shares of that of 16 GiB: all_reduce_bench.py on 8 H200, in
 stas00/ml-engineering network/README.md. Taken for NVLink 3 too (assumed)."""
 
+_NVLINK_2 = Link(
+    bytes_per_s=124e9,
+    all_reduce_bytes_per_s=124e9,
+    latency_s=40e-6,
+    ramp=_RAMP,
+    source="bigscience experiments/bandwidth/n1_32gb_all_reduce_bench.txt: 990 Gb/s of 4 GB on 4 V100; ramp and "
+    "latency as H200's",
+)
 _NVLINK_3 = Link(
     bytes_per_s=234.89e9,
     all_reduce_bytes_per_s=234.89e9,
@@ -226,11 +263,44 @@ CLUSTERS: dict[str, Cluster] = {
     cluster.name: cluster
     for cluster in (
         Cluster(
+            name="v100-dgx2",
+            device=V100,
+            devices_per_node=16,
+            inside=_NVLINK_2,
+            between=_network(50, share=0.9, source="DGX-2: 8 EDR InfiniBand links of 100 Gb/s a node; " + _REACHED),
+        ),
+        Cluster(
+            name="v100-jean-zay",
+            device=V100,
+            devices_per_node=4,
+            inside=_NVLINK_2,
+            between=_network(
+                100,
+                share=54 / 400,
+                source="Jean Zay: 4 Omni-Path links of 100 Gb/s for 4 V100; 54 of 400 Gb/s a node, the best of an "
+                "all-reduce over 16 nodes (bigscience experiments/bandwidth/n16_32gb_all_reduce_bench.txt)",
+            ),
+        ),
+        Cluster(
             name="a100",
             device=A100,
             devices_per_node=8,
             inside=_NVLINK_3,
             between=_network(200, share=0.9, source="DGX A100: 8 HDR InfiniBand links of 200 Gb/s a node; " + _REACHED),
+        ),
+        Cluster(
+            name="a100-40gb",
+            device=A100_40,
+            devices_per_node=8,
+            inside=_NVLINK_3,
+            between=_network(200, share=0.9, source="as a100"),
+        ),
+        Cluster(
+            name="a100-efa",
+            device=A100,
+            devices_per_node=8,
+            inside=_NVLINK_3,
+            between=_network(50, share=0.73, source="400 Gb/s a node (AWS p4de); the share of the wire as h200's"),
         ),
         Cluster(
             name="a100-jean-zay",
@@ -251,6 +321,13 @@ CLUSTERS: dict[str, Cluster] = {
             devices_per_node=8,
             inside=_NVLINK_4,
             between=_network(400, share=0.9, source="DGX H100: 8 NDR InfiniBand links of 400 Gb/s a node; " + _REACHED),
+        ),
+        Cluster(
+            name="h100-800g",
+            device=H100,
+            devices_per_node=8,
+            inside=_NVLINK_4,
+            between=_network(100, share=0.9, source="800 Gb/s a node; " + _REACHED),
         ),
         Cluster(
             name="h100-500w",

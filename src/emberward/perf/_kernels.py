@@ -3,10 +3,10 @@
 [Note: matrix products]
 A product of m x n x k runs as tiles over the device's processors, one wave of tiles after another; the last wave is
 often half empty (NVIDIA, Matrix Multiplication Background User's Guide, tile and wave quantisation). The best measured
-product sets the ceiling at its own share of full waves; another shape reaches that ceiling times its own share over
-the best one's, never more. Each tile also fills and drains: the first operands take two trips to memory and the result
-is written while nothing computes, so that a product over a short k reaches less (attention's scores: k is a head's
-width). A product that moves more bytes than it computes runs at the memory's rate.
+product, times `usual_share`, sets the ceiling at its own share of full waves; another shape reaches that ceiling times
+its own share over the best one's, never more. Each tile also fills and drains: the first operands take two trips to
+memory and the result is written while nothing computes, so that a product over a short k reaches less (attention's
+scores: k is a head's width). A product that moves more bytes than it computes runs at the memory's rate.
 """
 
 import math
@@ -87,19 +87,13 @@ def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: Num
             raise ValueError(f"{device.name} has no fp8")
         best, width = device.best_fp8, 1
     share = min(1.0, _share(device, m, n, k, batch) / _share(device, best.m, best.n, best.k, 1))
-    compute_s = 2.0 * m * n * k * batch / (best.tflops * 1e12 * device.clock_share * share)
+    compute_s = 2.0 * m * n * k * batch / (best.tflops * device.usual_share * 1e12 * device.clock_share * share)
     return max(compute_s, stream_s(device, batch * (width * (m * k + k * n) + 2 * m * n)))
 
 
 def stream_s(device: Device, num_bytes: float) -> float:
     """Seconds of a kernel that only moves `num_bytes` through the device's memory."""
     return num_bytes / (device.memory_bytes_per_s * device.memory)
-
-
-def attention_s(device: Device, flops: float, *, is_backward: bool) -> float:
-    """Seconds of a fused causal attention kernel that does `flops` operations."""
-    share = device.attention_backward if is_backward else device.attention_forward
-    return flops / (device.peak_tflops * 1e12 * device.clock_share * share)
 
 
 def all_reduce_s(link: Link, num_bytes: float, num_ranks: int) -> float:

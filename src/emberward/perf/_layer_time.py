@@ -11,17 +11,23 @@ tp: without sequence parallelism two all-reduces each way, with it two all-gathe
 (Korthikanti et al. 2022, section 4.2).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from emberward.layout import Decoder
+from emberward.perf._attention import Attention, attention_share
+from emberward.perf._decoder import Decoder
 from emberward.perf._hardware import Device, Link, NumberFormat
-from emberward.perf._kernels import Cost, all_reduce_s, attention_s, gather_s, matmul_s, stream_s
+from emberward.perf._kernels import Cost, all_reduce_s, gather_s, matmul_s, stream_s
 
 _BACKWARD_BYTES = 1.5
 _ATTENTION_BACKWARD = 2.5
 _CAST_BYTES = 5.0
 """fp8: one pass that reads 2 bytes for the largest value, one that reads 2 and writes 1."""
+
+
+_MOST_HIDDEN = 0.088
+"""Share of a step that asynchronous tp saved where it was measured, the median of five pairs on H100: 5.4% (torchtitan
+benchmarks/llama3_h100_202412), 8.4%, 8.8%, 9.0% and 14.1% (asyncTP_llama3_h100_2025-06, without float8 by row)."""
 
 
 class Recompute(StrEnum):
@@ -34,20 +40,22 @@ class Recompute(StrEnum):
     EVERY_OTHER = "every_other"
 
 
-class Attention(StrEnum):
-    """Whether scores stay inside one kernel or go through memory."""
+class Stack(StrEnum):
+    """How elementwise work runs: an operator a kernel (eager), or chains of them as one (a compiler, fused kernels)."""
 
+    EAGER = "eager"
     FUSED = "fused"
-    SCORES_IN_MEMORY = "scores_in_memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numerics:
-    """How a framework computes a layer."""
+    """How a framework computes a layer. `recompute_share` is the share of layers that compute again."""
 
     fmt: NumberFormat = NumberFormat.BF16
-    attention: Attention = Attention.FUSED
+    attention: Attention = Attention.FLASH_2
+    stack: Stack = Stack.FUSED
     recompute: Recompute = Recompute.NONE
+    recompute_share: float = 1.0
     has_dropout: bool = False
     sequence_parallel: bool = True
     tp_overlap: bool = False
@@ -55,16 +63,23 @@ class Numerics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerTime:
-    """Costs of one micro-batch: forward, what is computed again, backward without it."""
+    """Costs of one micro-batch: forward, what is computed again, backward without it.
+
+    `weights` is the part of the backward that gives the gradients of the linear layers' weights and may come later.
+    """
 
     forward: Cost
     again: Cost
     backward: Cost
+    weights: Cost = field(default_factory=Cost)
 
     def times(self, factor: float) -> "LayerTime":
         """The costs of `factor` such layers."""
         return LayerTime(
-            forward=self.forward.times(factor), again=self.again.times(factor), backward=self.backward.times(factor)
+            forward=self.forward.times(factor),
+            again=self.again.times(factor),
+            backward=self.backward.times(factor),
+            weights=self.weights.times(factor),
         )
 
 
@@ -74,20 +89,19 @@ def _product(device: Device, m: int, n: int, k: int, fmt: NumberFormat) -> Cost:
     return Cost(matmul_s=matmul_s(device, m, n, k, fmt=fmt), memory_s=cast_s, num_kernels=kernels)
 
 
-def _products(device: Device, tokens: int, n: int, k: int, fmt: NumberFormat) -> tuple[Cost, Cost]:
-    """Forward and backward of one linear layer: y = x W, then dx and dW."""
-    forward = _product(device, tokens, n, k, fmt)
-    backward = _product(device, tokens, k, n, fmt) + _product(device, n, k, tokens, fmt)
-    return forward, backward
+def _products(device: Device, tokens: int, n: int, k: int, fmt: NumberFormat) -> tuple[Cost, Cost, Cost]:
+    """The products of one linear layer: y = x W, then dx and dW."""
+    return (
+        _product(device, tokens, n, k, fmt),
+        _product(device, tokens, k, n, fmt),
+        _product(device, n, k, tokens, fmt),
+    )
 
 
 def _attention(device: Device, decoder: Decoder, micro_batch: int, tp: int, how: Numerics) -> tuple[Cost, Cost]:
     s, d, heads = decoder.seq_len, decoder.head_size, decoder.num_heads // tp
-    if how.attention is Attention.FUSED:
-        flops = 4.0 * micro_batch * s * s * heads * d / 2
-        forward = Cost(attention_s=attention_s(device, flops, is_backward=False), num_kernels=1)
-        again = attention_s(device, _ATTENTION_BACKWARD * flops, is_backward=True)
-        return forward, Cost(attention_s=again, num_kernels=2)
+    if how.attention is not Attention.SCORES_IN_MEMORY:
+        return _fused_attention(device, micro_batch=micro_batch, heads=heads, decoder=decoder, kind=how.attention)
     batch = micro_batch * heads
     scores_bytes = 2.0 * batch * s * s
     dropped = 2.5 if how.has_dropout else 0.0
@@ -105,15 +119,56 @@ def _attention(device: Device, decoder: Decoder, micro_batch: int, tp: int, how:
     return forward, backward
 
 
+def _fused_attention(
+    device: Device, *, micro_batch: int, heads: int, decoder: Decoder, kind: Attention
+) -> tuple[Cost, Cost]:
+    s, d = decoder.seq_len, decoder.head_size
+    is_dense = kind is Attention.DENSE_MASK
+    flops = 4.0 * micro_batch * s * s * heads * d / (1 if is_dense else 2)
+    mask_s = stream_s(device, 2.0 * micro_batch * heads * s * s) if is_dense else 0.0
+    peak = device.peak_tflops * 1e12 * device.clock_share
+    rates = [
+        peak * attention_share(device, kind, head_size=d, seq_len=s, is_backward=is_backward)
+        for is_backward in (False, True)
+    ]
+    forward = Cost(attention_s=flops / rates[0], memory_s=mask_s, num_kernels=1)
+    return forward, Cost(attention_s=_ATTENTION_BACKWARD * flops / rates[1], memory_s=mask_s, num_kernels=2)
+
+
+def _streaming_bytes(decoder: Decoder, tokens: int, rows: float, tp: int, how: Numerics) -> float:
+    """Bytes of a layer's elementwise forward; `rows` is a pass over the residual stream.
+
+    Eager, from the operators' reads and writes: an RMS norm casts to float32, squares, averages, scales, casts and
+    weighs (30 bytes an element instead of 4), rotary embeddings cast, multiply and cast back (24 bytes instead of 4),
+    SiLU and its product are two kernels (5 passes instead of 3). A layer norm and GELU are one kernel each.
+    """
+    qkv = decoder.hidden + 2 * decoder.kv_width
+    mask = 0.5 if how.has_dropout else 0.0
+    wide = 2.0 * tokens * decoder.ffn_hidden / tp
+    split = 2.0 * tokens * qkv / tp
+    is_eager = how.stack is Stack.EAGER
+    if decoder.is_gated and is_eager:
+        return (30 + 2 * (3 + mask)) * rows + 5 * wide + 12 * split
+    return (4 + 2 * (3 + mask)) * rows + (3 if decoder.is_gated else 2) * wide + 2 * split
+
+
 def _tp_cost(link: Link, stream_bytes: float, tp: int, how: Numerics) -> Cost:
-    """One direction of a layer. What async tp hides is all but the first of tp pieces (Wang et al. 2022)."""
+    """One direction of a layer, nothing hidden."""
     if tp == 1:
         return Cost()
     if how.sequence_parallel:
         seconds = 4 * gather_s(link, stream_bytes, tp)
     else:
         seconds = 2 * all_reduce_s(link, stream_bytes, tp)
-    return Cost(tp_s=seconds / tp if how.tp_overlap else seconds, num_kernels=4)
+    return Cost(tp_s=seconds, num_kernels=4)
+
+
+def _hidden(cost: Cost, tp: int, how: Numerics) -> Cost:
+    """`cost` with what overlap hides: all but the first of tp pieces (Wang et al. 2022), at most _MOST_HIDDEN of it."""
+    if not how.tp_overlap:
+        return cost
+    hidden_s = min(cost.tp_s * (tp - 1) / tp, _MOST_HIDDEN * cost.seconds)
+    return cost + Cost(tp_s=-hidden_s)
 
 
 def layer_time(
@@ -124,18 +179,15 @@ def layer_time(
     qkv = h + 2 * decoder.kv_width
     shapes = [(qkv // tp, h), (h, h // tp), *([(f // tp, h)] * (2 if decoder.is_gated else 1)), (h, f // tp)]
     products = [_products(device, tokens, n, k, how.fmt) for n, k in shapes]
-    linear_forward = sum((forward for forward, _ in products), Cost())
-    linear_backward = sum((backward for _, backward in products), Cost())
+    linear_forward, linear_input, linear_weights = (sum(each, Cost()) for each in zip(*products, strict=True))
+    linear_backward = linear_input + linear_weights
     stream_bytes = 2.0 * tokens * h
     rows = stream_bytes / (tp if how.sequence_parallel else 1)
-    mask = 0.5 if how.has_dropout else 0.0
-    passes = (4 + 2 * (3 + mask)) * rows
-    passes += (3 if decoder.is_gated else 2) * 2.0 * tokens * f / tp + 2 * 2.0 * tokens * qkv / tp
-    streaming = Cost(memory_s=stream_s(device, passes), num_kernels=8)
+    streaming = Cost(memory_s=stream_s(device, _streaming_bytes(decoder, tokens, rows, tp, how)), num_kernels=8)
     scores_forward, scores_backward = _attention(device, decoder, micro_batch, tp, how)
     tp_cost = _tp_cost(inside, stream_bytes, tp, how)
-    forward = linear_forward + streaming + scores_forward + tp_cost
-    backward = linear_backward + streaming.times(_BACKWARD_BYTES) + scores_backward + tp_cost
+    forward = _hidden(linear_forward + streaming + scores_forward + tp_cost, tp, how)
+    backward = _hidden(linear_backward + streaming.times(_BACKWARD_BYTES) + scores_backward + tp_cost, tp, how)
     if decoder.has_bias:
         widths = sum(n for n, _ in shapes)
         backward += Cost(memory_s=stream_s(device, 2.0 * tokens * widths), num_kernels=len(shapes))
@@ -144,8 +196,8 @@ def layer_time(
         Recompute.LAYER: forward,
         Recompute.SCORES: scores_forward,
         Recompute.EVERY_OTHER: linear_forward.times(0.5) + streaming + tp_cost.times(0.5),
-    }[how.recompute]
-    return LayerTime(forward=forward, again=again, backward=backward)
+    }[how.recompute].times(how.recompute_share)
+    return LayerTime(forward=forward, again=again, backward=backward, weights=linear_weights)
 
 
 def first_time(
@@ -161,7 +213,8 @@ def first_time(
 def last_time(device: Device, inside: Link, decoder: Decoder, *, micro_batch: int, tp: int, how: Numerics) -> LayerTime:
     """Costs of the final norm, the head and the loss. The loss works in float32: 20 bytes a logit, backward 12."""
     tokens, width = micro_batch * decoder.seq_len, decoder.vocab_size // tp
-    forward, backward = _products(device, tokens, width, decoder.hidden, NumberFormat.BF16)
+    forward, to_input, to_weights = _products(device, tokens, width, decoder.hidden, NumberFormat.BF16)
+    backward = to_input + to_weights
     stream_bytes = 2.0 * tokens * decoder.hidden
     tp_cost = _tp_cost(inside, stream_bytes, tp, how).times(0.5)
     logits = float(tokens) * width

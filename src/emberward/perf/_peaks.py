@@ -24,6 +24,8 @@ PEAKS: tuple[Peak, ...] = (
     Peak(pattern="H200 NVL", tflops=835.0, source="NVIDIA H200 datasheet: 1,671 with sparsity"),
     Peak(pattern="H100", tflops=989.0, source="NVIDIA H100 datasheet, SXM: 1,979 with sparsity"),
     Peak(pattern="H200", tflops=989.0, source="NVIDIA H200 datasheet, SXM: 1,979 with sparsity"),
+    Peak(pattern="V100-PCIE", tflops=112.0, source="NVIDIA V100 datasheet, PCIe: tensor cores in fp16"),
+    Peak(pattern="V100", tflops=125.0, source="NVIDIA V100 datasheet, SXM2: tensor cores in fp16"),
     Peak(pattern="A100", tflops=312.0, source="NVIDIA A100 datasheet: 312 dense, 624 with sparsity"),
 )
 

@@ -3,19 +3,30 @@
 Whether a schedule can dead-lock is not asked here (that is `match`'s); one that cannot go on raises ValueError.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 
+class Part(StrEnum):
+    """A part of a micro-batch's work on a stage: forward; backward whole, or the gradient of the input and those of the
+    weights apart."""
+
+    FORWARD = "F"
+    BACKWARD = "B"
+    INPUT = "I"
+    WEIGHT = "W"
+
+
 class Slot(NamedTuple):
-    """Forward or backward of `stage` on micro-batch `mb`, a place in a pipeline rank's order.
+    """`part` of the work of `stage` on micro-batch `mb`, a place in a pipeline rank's order.
 
     A tuple, because walks hash hundreds of thousands of them.
     """
 
     stage: int
-    is_backward: bool
+    part: Part
     mb: int
 
 
@@ -43,14 +54,17 @@ def run_schedule(
     cost_s: Callable[[Slot], float],
     transfer_s: float,
     is_blocking: bool,
+    earliest_s: Mapping[Slot, float] | None = None,
 ) -> Timeline:
     """The timeline of `orders`, one a pipeline rank, in which each slot starts as early as its inputs allow.
 
     A result that goes to another rank arrives `transfer_s` after its slot ended; with `is_blocking` sender and
-    receiver do nothing else meanwhile.
+    receiver do nothing else meanwhile. A slot ends no earlier than `earliest_s` says.
     """
+    earliest_s = earliest_s or {}
     holder = {slot.stage: rank for rank, order in enumerate(orders) for slot in order}
     last_stage = max(holder)
+    split = {(slot.stage, slot.mb) for order in orders for slot in order if slot.part is Part.INPUT}
     end_s: dict[Slot, float] = {}
     clock = [0.0] * len(orders)
     busy = [0.0] * len(orders)
@@ -61,16 +75,15 @@ def run_schedule(
         for rank, order in enumerate(orders):
             while at[rank] < len(order):
                 slot = order[at[rank]]
-                inputs = _inputs(slot, last_stage)
+                inputs = _inputs(slot, last_stage, split)
                 if any(need not in end_s for need in inputs):
                     break
                 ready, waits = _arrival(slot, inputs, end_s, holder, rank, transfer_s)
                 start = max(clock[rank], ready)
                 if is_blocking and waits:
                     start = max(ready, clock[rank] + transfer_s)
-                seconds = cost_s(slot)
-                end_s[slot] = start + seconds
-                busy[rank] += seconds
+                end_s[slot] = max(start + cost_s(slot), earliest_s.get(slot, 0.0))
+                busy[rank] += end_s[slot] - start
                 clock[rank] = end_s[slot]
                 if is_blocking and _leaves(slot, last_stage, holder, rank):
                     clock[rank] += transfer_s
@@ -81,11 +94,15 @@ def run_schedule(
     return Timeline(end_s=end_s, busy_s=tuple(busy))
 
 
-def _inputs(slot: Slot, last_stage: int) -> list[Slot]:
-    if not slot.is_backward:
-        return [] if slot.stage == 0 else [Slot(slot.stage - 1, False, slot.mb)]
-    own = Slot(slot.stage, False, slot.mb)
-    return [own] if slot.stage == last_stage else [own, Slot(slot.stage + 1, True, slot.mb)]
+def _inputs(slot: Slot, last_stage: int, split: set[tuple[int, int]]) -> list[Slot]:
+    if slot.part is Part.FORWARD:
+        return [] if slot.stage == 0 else [Slot(slot.stage - 1, Part.FORWARD, slot.mb)]
+    if slot.part is Part.WEIGHT:
+        return [Slot(slot.stage, Part.INPUT, slot.mb)]
+    own = Slot(slot.stage, Part.FORWARD, slot.mb)
+    after = slot.stage + 1
+    part = Part.INPUT if (after, slot.mb) in split else Part.BACKWARD
+    return [own] if slot.stage == last_stage else [own, Slot(after, part, slot.mb)]
 
 
 def _arrival(
@@ -101,5 +118,7 @@ def _arrival(
 
 
 def _leaves(slot: Slot, last_stage: int, holder: dict[int, int], rank: int) -> bool:
-    after = slot.stage + (-1 if slot.is_backward else 1)
+    if slot.part is Part.WEIGHT:
+        return False
+    after = slot.stage + (1 if slot.part is Part.FORWARD else -1)
     return 0 <= after <= last_stage and holder[after] != rank

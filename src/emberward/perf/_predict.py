@@ -4,9 +4,23 @@
 1. `_layer_time` prices a layer, the embedding and the head for one micro-batch, operation by operation.
 2. A pipeline stage is its layers, plus what waits on the host where kernels are launched one by one, plus the
    accumulation of gradients. `_pipeline_time` walks the schedule.
-3. dp: a gather of parameters before and a reduce-scatter of gradients after; with `dp_overlap` a layer's gather runs
-   beside the layer before it, so that each stage pays max(compute, communication) where they meet.
+3. dp: a gather of parameters before and a reduce-scatter of gradients after. With `dp_overlap` a rank gathers its
+   stages one after the other from the start of the step, and reduces them one after the other from the start of each
+   stage's last backward on; else both follow the last backward. For what runs with each micro-batch see
+   [Note: sharded parameters].
 4. The optimizer streams its shard through memory.
+
+[Note: range]
+A range is the prediction times the 5% and the 95% quantile of measured over predicted time in the 97 published runs
+that were entered before those of `report/_published_third.py`. Of these 99, which it had not met, it held 83%
+(docs/preflight.md). Most runs are slower than predicted: hosts, stragglers and congestion are in no entry.
+
+[Note: sharded parameters]
+FSDP gathers a layer's parameters while the layer before it computes, and reduces its gradients while the next one does
+(torch/distributed/fsdp/_fully_shard): a pass exposes the gather of its first layer, a backward also the last
+reduce-scatter. Gathered parameters are copied out (2 + 2 bytes each, forward and backward) and gradients copied in (2
+read, 4 written for a float32 reduction): 14 bytes a parameter and micro-batch that compute waits for. A collective
+holds some of the processors while it runs, so that products beside it lose that share.
 Ranks lie tp fastest, then dp, then pp. Not predicted: data loading, host stalls, stragglers, congestion, saves.
 """
 
@@ -14,12 +28,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emberward.layout import Decoder
+from emberward.perf._decoder import Decoder
 from emberward.perf._flops import hardware_tflops, mfu, model_flops_per_token
 from emberward.perf._hardware import Cluster, Link
 from emberward.perf._kernels import Cost, all_reduce_s, gather_s, stream_s
 from emberward.perf._layer_time import Numerics, Recompute, first_time, last_time, layer_time
-from emberward.perf._pipeline_time import Slot, Timeline, run_schedule
+from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
+
+_NCCL_BLOCKS = 24
+"""Processors that an all-gather of NCCL takes from the products beside it, on an H100 in a test of FSDP's prefetch
+(forums.developer.nvidia.com 337991). Taken for all devices (assumed)."""
+
+_GRADIENTS = (Part.BACKWARD, Part.WEIGHT)
+"""The parts after which the gradients of a stage's parameters are whole."""
+
+_FASTEST, _SLOWEST = 0.92, 1.34
+"""See [Note: range]."""
 
 _OPTIMIZER_BYTES = 30.0
 """AdamW in float32: reads parameter, gradient and two moments, writes parameter, moments and the 16-bit copy."""
@@ -31,9 +55,12 @@ class StepPlan:
 
     `shards_parameters`: gathered for each micro-batch and pass (ZeRO-3) instead of once a step. `accumulate_bytes`:
     bytes moved a parameter and micro-batch to add its gradient, 10 where a 16-bit gradient is added to a float32 one, 8
-    where the product itself adds. `reduce_bytes` and `gather_bytes`: widths of gradients and parameters on the wire;
-    twice the width stands for an all-reduce. `is_blocking`: each kernel is waited for and transfers between stages run
-    alone (CUDA_LAUNCH_BLOCKING=1); without it both overlap.
+    where the product itself adds, 6 where both are 16 bits wide. `reduce_bytes` and `gather_bytes`: widths of gradients
+    and parameters on the wire; twice the width stands for an all-reduce. `keeps_gathered`: parameters gathered for a
+    forward stay for its backward (SHARD_GRAD_OP). `scatters_each`: gradients are reduce-scattered after each
+    micro-batch (ZeRO-2). `shard_ranks`: parameters are sharded over so many ranks and the gradients' shards summed over
+    the others (HSDP; 1: plain data parallelism); None: over all of dp. `is_blocking`: each kernel is waited for and
+    transfers between stages run alone (CUDA_LAUNCH_BLOCKING=1); without it both overlap.
     """
 
     tp: int
@@ -48,6 +75,9 @@ class StepPlan:
     accumulate_bytes: float = 10.0
     reduce_bytes: float = 4.0
     gather_bytes: float = 2.0
+    keeps_gathered: bool = False
+    scatters_each: bool = False
+    shard_ranks: int | None = None
     is_blocking: bool = False
 
     @property
@@ -71,10 +101,12 @@ class Prediction:
     """A predicted step. Rates count all ranks but `tokens_per_s_per_rank` and `tflops` (hardware operations a rank).
 
     `parts_s` splits the step of the pipeline rank that computes longest; `bubble` is the share of all ranks' time
-    in which they wait for one another.
+    in which they wait for one another. `fastest_s` and `slowest_s`: see [Note: range].
     """
 
     step_s: float
+    fastest_s: float
+    slowest_s: float
     tokens_per_s: float
     tokens_per_s_per_rank: float
     tflops: float
@@ -85,22 +117,41 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StageTime:
-    """Seconds of one stage for one micro-batch, and its parameters on one rank before dp shards them."""
+    """Seconds of one stage for one micro-batch, and its parameters on one rank before dp shards them.
+
+    Of `backward_s`, `weights_s` gives the gradients of the layers' weights.
+    """
 
     forward_s: float
     backward_s: float
+    weights_s: float
     forward: Cost
     backward: Cost
     numel: float
 
 
-def _dp_link(cluster: Cluster, plan: StepPlan) -> Link:
-    """The link of a dp ring: inside a node if dp fits there, else the network, which all rings of a node share.
+def _sharders(plan: StepPlan) -> int:
+    """Ranks over which a parameter is sharded."""
+    return plan.dp if plan.shard_ranks is None else plan.shard_ranks
+
+
+def _tp_link(cluster: Cluster, plan: StepPlan) -> Link:
+    """The link of a tp ring: the network where tp does not fit into a node."""
+    return _ring_link(cluster, plan.tp, cluster.devices_per_node)
+
+
+def _dp_link(cluster: Cluster, plan: StepPlan, num_ranks: int) -> Link:
+    """The link of a ring of `num_ranks` of a dp group, neighbours first."""
+    return _ring_link(cluster, num_ranks, cluster.devices_per_node // plan.tp)
+
+
+def _ring_link(cluster: Cluster, num_ranks: int, most: int) -> Link:
+    """Inside a node if no more than `most` ranks are in the ring, else the network, which all rings of a node share.
 
     A ring leaves a node once for its members there, so that it has their shares together.
     """
-    members = max(1, min(plan.dp, cluster.devices_per_node // plan.tp))
-    if members >= plan.dp:
+    members = max(1, min(num_ranks, most))
+    if members >= num_ranks:
         return cluster.inside
     rate = min(members * cluster.between.bytes_per_s, cluster.inside.bytes_per_s)
     return Link(bytes_per_s=rate, all_reduce_bytes_per_s=rate, latency_s=cluster.between.latency_s, source="shared")
@@ -113,7 +164,7 @@ def _stage_numel(decoder: Decoder, stage: int, layers: int, num_stages: int, tp:
 
 
 def _stage_times(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:
-    device, inside, sizes = cluster.device, cluster.inside, {"micro_batch": plan.micro_batch, "tp": plan.tp}
+    device, inside, sizes = cluster.device, _tp_link(cluster, plan), {"micro_batch": plan.micro_batch, "tp": plan.tp}
     layer = layer_time(device, inside, decoder, how=plan.how, **sizes)
     first = first_time(device, inside, decoder, how=plan.how, **sizes)
     last = last_time(device, inside, decoder, how=plan.how, **sizes)
@@ -124,13 +175,16 @@ def _stage_times(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> list[_St
         pieces += [first] if stage == 0 else []
         pieces += [last] if stage == num_stages - 1 else []
         numel = _stage_numel(decoder, stage, count, num_stages, plan.tp)
-        add = plan.accumulate_bytes * numel if plan.num_mb > 1 else 0.0
+        add = plan.accumulate_bytes * numel / (_sharders(plan) if plan.shards_parameters else 1)
+        add = add if plan.num_mb > 1 else 0.0
         forward = sum((piece.forward for piece in pieces), Cost())
-        backward = sum((piece.again + piece.backward for piece in pieces), Cost(memory_s=stream_s(device, add)))
+        adding = Cost(memory_s=stream_s(device, add))
+        backward = sum((piece.again + piece.backward for piece in pieces), adding)
         stages.append(
             _StageTime(
                 forward_s=_seconds(forward, cluster, plan),
                 backward_s=_seconds(backward, cluster, plan),
+                weights_s=_seconds(layer.times(count).weights + adding, cluster, plan),
                 forward=forward,
                 backward=backward,
                 numel=numel,
@@ -147,47 +201,110 @@ def _transfer_s(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> float:
     """Seconds of one result between stages: each tp rank sends its part; whole activations are gathered after."""
     whole = 2.0 * plan.micro_batch * decoder.seq_len * decoder.hidden
     link = _pp_link(cluster, plan)
-    gathered = 0.0 if plan.how.sequence_parallel else gather_s(cluster.inside, whole, plan.tp)
+    gathered = 0.0 if plan.how.sequence_parallel else gather_s(_tp_link(cluster, plan), whole, plan.tp)
     return link.latency_s + whole / plan.tp / link.bytes_per_s + gathered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DpTime:
-    """Seconds of a stage's dp communication: one gather of its parameters, one reduce-scatter of its gradients."""
+    """Seconds of a stage's dp communication: one gather of its parameters, one reduce-scatter of its gradients.
+
+    `copy_out_s` and `copy_in_s` are the copies beside them, `pieces` the collectives into which each is cut.
+    """
 
     gather_s: float
     scatter_s: float
+    copy_out_s: float
+    copy_in_s: float
+    pieces: int
 
 
 def _dp_times(cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime]) -> list[_DpTime]:
-    link = _dp_link(cluster, plan)
-    return [
-        _DpTime(
-            gather_s=gather_s(link, plan.gather_bytes * stage.numel, plan.dp),
-            scatter_s=gather_s(link, plan.reduce_bytes * stage.numel, plan.dp),
+    """See [Note: sharded parameters] for those of a layer."""
+    ranks = _sharders(plan)
+    link = _dp_link(cluster, plan, ranks)
+    others = plan.dp // ranks
+    across = _dp_link(cluster, plan, others) if ranks == 1 else cluster.between
+    times = []
+    for stage, layers in zip(stages, plan.stage_layers, strict=True):
+        pieces = layers if plan.shards_parameters or plan.scatters_each else 1
+        piece = stage.numel / pieces
+        scatter_s = gather_s(link, plan.reduce_bytes * piece, ranks)
+        if others > 1:
+            scatter_s += all_reduce_s(across, plan.reduce_bytes * piece / ranks, others)
+        times.append(
+            _DpTime(
+                gather_s=pieces * gather_s(link, plan.gather_bytes * piece, ranks),
+                scatter_s=pieces * scatter_s,
+                copy_out_s=stream_s(cluster.device, 2 * plan.gather_bytes * stage.numel),
+                copy_in_s=stream_s(cluster.device, (2.0 + plan.reduce_bytes) * stage.numel) if ranks > 1 else 0.0,
+                pieces=pieces,
+            )
         )
-        for stage in stages
-    ]
+    return times
 
 
-def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, *, is_first: bool) -> float:
-    """Seconds of a slot with the dp communication that it cannot go on without."""
-    compute = stage.backward_s if slot.is_backward else stage.forward_s
-    comm = 0.0
+def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, sms_share: float, *, is_first: bool) -> float:
+    """Seconds of a slot with the dp communication of its micro-batch."""
+    compute = _compute_s(slot, stage)
+    # The weights' part needs no parameters, and the gradients are whole only with it.
+    needs_gather = slot.part is Part.FORWARD or (slot.part is not Part.WEIGHT and not plan.keeps_gathered)
+    gathers = plan.shards_parameters and needs_gather
+    scatters = slot.part in _GRADIENTS and (plan.shards_parameters or plan.scatters_each)
+    if not gathers and not scatters:
+        is_beside = is_first and plan.dp_overlap and not plan.shards_parameters
+        return compute + (sms_share * min(dp.gather_s, compute) if is_beside else 0.0)
+    gather_s, scatter_s = dp.gather_s if gathers else 0.0, dp.scatter_s if scatters else 0.0
+    compute += (dp.copy_out_s if gather_s else 0.0) + (dp.copy_in_s if scatters else 0.0)
+    if not plan.dp_overlap:
+        return compute + gather_s + scatter_s
+    ends_s = (gather_s + scatter_s) / dp.pieces
+    comm_s = gather_s + scatter_s - ends_s
+    return ends_s + max(comm_s, compute + sms_share * comm_s)
+
+
+def _compute_s(slot: Slot, stage: _StageTime) -> float:
+    return {
+        Part.FORWARD: stage.forward_s,
+        Part.BACKWARD: stage.backward_s,
+        Part.INPUT: stage.backward_s - stage.weights_s,
+        Part.WEIGHT: stage.weights_s,
+    }[slot.part]
+
+
+def _gathered_s(plan: StepPlan, dp: Sequence[_DpTime], first: set[Slot]) -> dict[Slot, float]:
+    """When the parameters of each stage's first forward are gathered at the earliest: one stage of a rank after
+    another, from the start of the step."""
+    gathered: dict[Slot, float] = {}
+    if plan.shards_parameters or not plan.dp_overlap:
+        return gathered
+    for order in plan.orders:
+        at_s = 0.0
+        for slot in order:
+            if slot in first:
+                at_s += dp[slot.stage].gather_s
+                gathered[slot] = at_s
+    return gathered
+
+
+def _reduced_s(
+    plan: StepPlan, stages: Sequence[_StageTime], dp: Sequence[_DpTime], order: Sequence[Slot], timeline: Timeline
+) -> float:
+    """When a rank has the gradients of its stages summed."""
+    last = {slot.stage: slot for slot in order if slot.part in _GRADIENTS}
+    end_s = timeline.end_s[order[-1]]
     if plan.shards_parameters:
-        comm = dp.gather_s + (dp.scatter_s if slot.is_backward else 0.0)
-    elif is_first and plan.dp_overlap:
-        comm = dp.gather_s
-    return max(compute, comm) if plan.dp_overlap else compute + comm
-
-
-def _tail_s(plan: StepPlan, stages: Sequence[_StageTime], dp: Sequence[_DpTime], order: Sequence[Slot]) -> float:
-    """Seconds of dp communication after a rank's last slot: what its last backwards do not hide, or all of it."""
-    if plan.shards_parameters:
-        return 0.0
-    if plan.dp_overlap:
-        return sum(max(0.0, dp[at].scatter_s - stages[at].backward_s) for at in _stages_of(order))
-    return sum(dp[at].gather_s + dp[at].scatter_s for at in _stages_of(order))
+        return end_s
+    gathers_s = 0.0 if plan.dp_overlap else sum(dp[at].gather_s for at in last)
+    if plan.scatters_each:
+        return end_s + gathers_s
+    if not plan.dp_overlap:
+        return end_s + gathers_s + sum(dp[at].scatter_s for at in last)
+    at_s = 0.0
+    for slot in sorted(last.values(), key=lambda slot: timeline.end_s[slot]):
+        begin_s = timeline.end_s[slot] - _compute_s(slot, stages[slot.stage])
+        at_s = max(at_s, begin_s) + dp[slot.stage].scatter_s
+    return max(end_s, at_s)
 
 
 def _walk(
@@ -195,23 +312,31 @@ def _walk(
 ) -> tuple[Timeline, float]:
     """The schedule's timeline, and the seconds until the last rank has its gradients summed."""
     first = {
-        next(slot for slot in order if slot.stage == stage and not slot.is_backward)
+        next(slot for slot in order if slot.stage == stage and slot.part is Part.FORWARD)
         for order in plan.orders
         for stage in _stages_of(order)
     }
 
     def cost_s(slot: Slot) -> float:
-        return _slot_s(slot, plan, stages[slot.stage], dp[slot.stage], is_first=slot in first)
+        at = slot.stage
+        return _slot_s(slot, plan, stages[at], dp[at], _NCCL_BLOCKS / cluster.device.num_sms, is_first=slot in first)
 
     transfer_s = _transfer_s(decoder, cluster, plan) if plan.pp > 1 else 0.0
-    timeline = run_schedule(plan.orders, cost_s=cost_s, transfer_s=transfer_s, is_blocking=plan.is_blocking)
-    ends = [timeline.end_s[order[-1]] + _tail_s(plan, stages, dp, order) for order in plan.orders]
+    timeline = run_schedule(
+        plan.orders,
+        cost_s=cost_s,
+        transfer_s=transfer_s,
+        is_blocking=plan.is_blocking,
+        earliest_s=_gathered_s(plan, dp, first),
+    )
+    ends = [_reduced_s(plan, stages, dp, order, timeline) for order in plan.orders]
     return timeline, max(ends) + _tied_s(decoder, cluster, plan)
 
 
 def _tied_s(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> float:
     """Seconds of the sum of the tied embedding's gradient over the first and the last stage."""
-    if not decoder.is_tied or plan.pp == 1:
+    is_alone = any({0, len(plan.stage_layers) - 1} <= _stages_of(order) for order in plan.orders)
+    if not decoder.is_tied or is_alone:
         return 0.0
     num_bytes = 4.0 * decoder.vocab_size * decoder.hidden / plan.tp
     return all_reduce_s(_pp_link(cluster, plan), num_bytes, 2)
@@ -225,14 +350,30 @@ def _stages_of(order: Sequence[Slot]) -> set[int]:
     return {slot.stage for slot in order}
 
 
-def predict(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> Prediction:
-    """The predicted step. See [Note: prediction]. Raises ValueError for a schedule that cannot go on."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Walked:
+    """What was walked for a step: its stages, the timeline, and where its communication and optimizer end."""
+
+    stages: Sequence[_StageTime]
+    timeline: Timeline
+    summed_s: float
+    optimizer_s: float
+
+
+def _step(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> tuple[_Walked, float]:
+    """A step walked, and its seconds."""
     stages = _stage_times(decoder, cluster, plan)
     dp = _dp_times(cluster, plan, stages)
     timeline, summed_s = _walk(decoder, cluster, plan, stages, dp)
     held = [sum(stages[at].numel for at in _stages_of(order)) for order in plan.orders]
-    optimizer_s = stream_s(cluster.device, _OPTIMIZER_BYTES * max(held) / plan.dp)
-    step_s = summed_s + optimizer_s
+    optimizer_s = stream_s(cluster.device, _OPTIMIZER_BYTES * max(held) / _sharders(plan))
+    walked = _Walked(stages=stages, timeline=timeline, summed_s=summed_s, optimizer_s=optimizer_s)
+    return walked, summed_s + optimizer_s
+
+
+def predict(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> Prediction:
+    """The predicted step. See [Note: prediction]. Raises ValueError for a schedule that cannot go on."""
+    walked, step_s = _step(decoder, cluster, plan)
     tokens_per_s = plan.global_batch * decoder.seq_len / step_s
     sizes: dict[str, Any] = {
         "num_layers": decoder.num_layers,
@@ -245,6 +386,8 @@ def predict(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> Prediction:
     }
     return Prediction(
         step_s=step_s,
+        fastest_s=_FASTEST * step_s,
+        slowest_s=_SLOWEST * step_s,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_rank=tokens_per_s / plan.num_ranks,
         tflops=hardware_tflops(
@@ -261,20 +404,18 @@ def predict(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> Prediction:
             peak_tflops=cluster.device.peak_tflops,
         )
         or 0.0,
-        bubble=timeline.bubble,
-        parts_s=_parts(cluster, plan, stages, timeline, summed_s, optimizer_s),
+        bubble=walked.timeline.bubble,
+        parts_s=_parts(cluster, plan, walked),
     )
 
 
 def _parts(
     cluster: Cluster,
     plan: StepPlan,
-    stages: Sequence[_StageTime],
-    timeline: Timeline,
-    summed_s: float,
-    optimizer_s: float,
+    walked: _Walked,
 ) -> dict[str, float]:
     """The step of the busiest pipeline rank by what bounds it, in seconds."""
+    stages, timeline, summed_s = walked.stages, walked.timeline, walked.summed_s
     rank = max(range(plan.pp), key=lambda each: timeline.busy_s[each])
     total = Cost()
     for at in _stages_of(plan.orders[rank]):
@@ -288,5 +429,5 @@ def _parts(
         "host": host_s,
         "dp": max(0.0, timeline.busy_s[rank] - total.seconds - host_s) + summed_s - timeline.seconds,
         "waiting": timeline.seconds - timeline.busy_s[rank],
-        "optimizer": optimizer_s,
+        "optimizer": walked.optimizer_s,
     }

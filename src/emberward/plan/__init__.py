@@ -1,38 +1,42 @@
 """Plan a step before it runs: schedules, programs, stages, batches. No torch."""
 
-from emberward.plan._activations import Tiling, layer_bytes, peak_bytes
+from emberward.plan._activations import Tiling, block_bytes, late_bytes, peak_bytes
 from emberward.plan._batch import BatchPlan, solve_batch
 from emberward.plan._boxing import BoxingAdvice, advise_partial, find_route, naive_route, route_through
 from emberward.plan._boxing_log import BoxingDecision, boxing_csv, boxing_decisions
 from emberward.plan._buffers import Buffers, buffered_trace, plan_buffers, rank_buffers
+from emberward.plan._clock import bubble_of
 from emberward.plan._device_order import DeviceCall, DeviceOrder, OrderConflict, device_calls, device_order, follows
 from emberward.plan._edges import Launches
 from emberward.plan._groups import GroupSet, group_sets, mesh_axes
 from emberward.plan._learning_rate import RatePlan, learning_rate
 from emberward.plan._memory import RankMemory, StepShape, rank_memory
-from emberward.plan._program import HOST, BufferKind, Pipe, pipeline_program, pipeline_trace, program_text
-from emberward.plan._ramp import Ramp, RampPhase
-from emberward.plan._route import CSV_HEADER, BoxingStep, Move, Piece, Placed, Route, transfer_pieces
-from emberward.plan._schedule import (
+from emberward.plan._orders import (
     SCHEDULES,
-    Action,
-    Schedule,
-    Work,
-    bubble_fraction,
+    STAGES_PER_RANK,
+    dualpipe_v,
     forward_only,
     gpipe,
     interleaved,
+    looped_bfs,
     one_f_one_b,
-    require_complete,
-    schedule_from_csv,
+    require_micro_batches,
+    require_stages_per_rank,
+    zb_h1,
+    zb_v,
 )
-from emberward.plan._stages import balance, stage_layers
+from emberward.plan._program import HOST, BufferKind, Pipe, pipeline_program, pipeline_trace, program_text
+from emberward.plan._ramp import Ramp, RampPhase
+from emberward.plan._route import CSV_HEADER, BoxingStep, Move, Piece, Placed, Route, transfer_pieces
+from emberward.plan._schedule import Action, Schedule, Work, require_complete, schedule_from_csv
+from emberward.plan._stages import balance
 from emberward.plan._traffic import Traffic, TrafficKind, rank_traffic
 
 __all__ = [
     "CSV_HEADER",
     "HOST",
     "SCHEDULES",
+    "STAGES_PER_RANK",
     "Action",
     "BatchPlan",
     "BoxingAdvice",
@@ -62,20 +66,23 @@ __all__ = [
     "Work",
     "advise_partial",
     "balance",
+    "block_bytes",
     "boxing_csv",
     "boxing_decisions",
-    "bubble_fraction",
+    "bubble_of",
     "buffered_trace",
     "device_calls",
     "device_order",
+    "dualpipe_v",
     "find_route",
     "follows",
     "forward_only",
     "gpipe",
     "group_sets",
     "interleaved",
-    "layer_bytes",
+    "late_bytes",
     "learning_rate",
+    "looped_bfs",
     "mesh_axes",
     "naive_route",
     "one_f_one_b",
@@ -88,9 +95,12 @@ __all__ = [
     "rank_memory",
     "rank_traffic",
     "require_complete",
+    "require_micro_batches",
+    "require_stages_per_rank",
     "route_through",
     "schedule_from_csv",
     "solve_batch",
-    "stage_layers",
     "transfer_pieces",
+    "zb_h1",
+    "zb_v",
 ]

@@ -8,17 +8,20 @@ enters and leaves the activation (2 f; gated 3 f). Beside them float32: mean and
 head of the fused attention kernel; scores are never whole. With f = 4 h this is 16 h elements, 32 bytes times h in 16
 bits: the paper's 34 s b h less its two dropout masks, and without its 5 a s^2 b of scores.
 
+Where the backward is split (`_schedule.py` [Note: a backward in parts]), each linear layer's input and the gradient of
+its result stay from I to W: with f = 4 h this is 16 h elements too.
+
 Over tp what the norms read is split when the sequence is; the products' inputs are kept gathered (the paper gathers
 them again in the backward), the rest is split by heads and by width. Recomputation leaves the layer's input alone.
+A block declares what it leaves (`layout.Kept`); tests hold each family's declaration against what autograd keeps.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from emberward.layout import Decoder
+from emberward.layout import Block, Edge, Kept, Model, Over, Product
 from emberward.plan._schedule import Schedule, Work
-
-_FLOAT_BYTES, _ID_BYTES = 4, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,68 +34,79 @@ class Tiling:
     compute_bytes: int
     recompute: bool
 
-    def rows(self, decoder: Decoder) -> int:
-        """Tokens of a micro-batch whose residual stream this rank holds."""
-        split = self.tp if self.sequence_parallel else 1
-        return self.micro_batch * decoder.seq_len // split
+    def edge_bytes(self, edge: Edge) -> int:
+        """What passes over an edge for a micro-batch, this rank's part."""
+        shape = edge.local_shape(self.micro_batch, self.tp, splits_positions=self.sequence_parallel)
+        return math.prod(shape) * self.compute_bytes
 
-    def tokens(self, decoder: Decoder) -> int:
-        """Tokens of a micro-batch."""
-        return self.micro_batch * decoder.seq_len
-
-    def stream_bytes(self, decoder: Decoder) -> int:
-        """The residual stream of a micro-batch on this rank: what travels between stages."""
-        return self.rows(decoder) * decoder.hidden * self.compute_bytes
-
-
-def layer_bytes(decoder: Decoder, tiling: Tiling) -> int:
-    """What one layer leaves when all of it is kept. See [Note: activations]."""
-    rows, tokens = tiling.rows(decoder), tiling.tokens(decoder)
-    stats = 2 if decoder.has_bias else 1
-    heads = decoder.num_heads // tiling.tp
-    split = (
-        2 * decoder.hidden + 2 * decoder.kv_width + (3 if decoder.is_gated else 2) * decoder.ffn_hidden
-    ) // tiling.tp
-    kept = rows * 2 * decoder.hidden + tokens * (2 * decoder.hidden + split)
-    return kept * tiling.compute_bytes + _FLOAT_BYTES * (rows * 2 * stats + tokens * heads)
+    def kept_bytes(self, kept: Kept) -> int:
+        """What a rank holds of `kept` for a micro-batch; of a constant, once."""
+        if kept.only_split and self.tp == 1:
+            return 0
+        is_split = kept.over is Over.TP or (kept.over is Over.POSITIONS and self.sequence_parallel)
+        numel = kept.numel if kept.is_constant else kept.numel * self.micro_batch
+        width = self.compute_bytes if kept.item_bytes is None else kept.item_bytes
+        return -(-numel // self.tp if is_split else -numel) * width
 
 
-def kept_layer_bytes(decoder: Decoder, tiling: Tiling) -> int:
-    """What one layer leaves between forward and backward: its input alone with recomputation."""
-    return tiling.stream_bytes(decoder) if tiling.recompute else layer_bytes(decoder, tiling)
+def block_bytes(block: Block, tiling: Tiling) -> int:
+    """What a block leaves for a micro-batch when all of it is kept. See [Note: activations]."""
+    return sum(tiling.kept_bytes(kept) for kept in block.kept if not kept.is_constant)
 
 
-def first_bytes(decoder: Decoder, tiling: Tiling) -> int:
-    """What the embedding and its norm leave."""
-    ids = _ID_BYTES * tiling.tokens(decoder) + (tiling.tokens(decoder) if tiling.tp > 1 else 0)
-    if not decoder.has_embed_norm:
-        return ids
-    return ids + tiling.stream_bytes(decoder) + 2 * _FLOAT_BYTES * tiling.rows(decoder)
+def constant_bytes(block: Block, tiling: Tiling) -> int:
+    """What a block holds whatever the number of samples."""
+    return sum(tiling.kept_bytes(kept) for kept in block.kept if kept.is_constant)
 
 
-def last_bytes(decoder: Decoder, tiling: Tiling) -> int:
-    """What the final norm, the head and the loss leave: probabilities are float32, over this rank's vocabulary."""
-    tokens = tiling.tokens(decoder)
-    norm = tiling.stream_bytes(decoder) + (2 if decoder.has_bias else 1) * _FLOAT_BYTES * tiling.rows(decoder)
-    head = tokens * decoder.hidden * tiling.compute_bytes
-    return norm + head + tokens * (_FLOAT_BYTES * (decoder.vocab_size // tiling.tp) + _ID_BYTES)
+def late_bytes(block: Block, tiling: Tiling) -> int:
+    """What a layer holds for its weights' gradients between the two parts of a backward. See [Note: activations].
+
+    An input that two products share counts for each of them.
+    """
+    numel = 0
+    for each in block.operations:
+        if isinstance(each, Product):
+            into = each.into // (tiling.tp if each.split == "into" else 1)
+            out = each.out // (tiling.tp if each.split == "out" else 1)
+            numel += each.rows * (into + out)
+    return numel * tiling.micro_batch * tiling.compute_bytes
 
 
-def stage_bytes(decoder: Decoder, tiling: Tiling, *, num_layers: int, is_first: bool, is_last: bool) -> int:
-    """What a stage leaves for one micro-batch. A stage that is not the last keeps its result until its backward."""
-    kept = num_layers * kept_layer_bytes(decoder, tiling)
-    kept += first_bytes(decoder, tiling) if is_first else 0
-    return kept + (last_bytes(decoder, tiling) if is_last else tiling.stream_bytes(decoder))
+def stage_bytes(model: Model, numbers: range, tiling: Tiling) -> int:
+    """What a stage of those blocks leaves for one micro-batch; of a recomputed layer its input alone.
+
+    A stage that is not the last keeps its result until its backward.
+    """
+    total, last = 0, len(model.blocks) - 1
+    for number in numbers:
+        if tiling.recompute and 0 < number < last:
+            total += tiling.edge_bytes(model.blocks[number - 1].output)
+        else:
+            total += block_bytes(model.blocks[number], tiling)
+    return total + (0 if numbers.stop > last else tiling.edge_bytes(model.blocks[numbers.stop - 1].output))
 
 
-def peak_bytes(schedule: Schedule, pp_rank: int, bytes_of_stage: Mapping[int, int] | Sequence[int]) -> int:
+def peak_bytes(
+    schedule: Schedule,
+    pp_rank: int,
+    bytes_of_stage: Mapping[int, int] | Sequence[int],
+    late_bytes_of_stage: Mapping[int, int] | Sequence[int] | None = None,
+) -> int:
     """The most that a pipeline rank's order keeps at once, with `bytes_of_stage` for each micro-batch of a stage.
 
-    1F1B keeps min(pp - rank, micro-batches) of them, GPipe all (Narayanan et al. 2021, section 2.2).
+    Between the two parts of a split backward it is `late_bytes_of_stage`; None: all of it stays. 1F1B keeps
+    min(pp - rank, micro-batches) micro-batches, GPipe all (Narayanan et al. 2021, section 2.2).
     """
+    late = late_bytes_of_stage or bytes_of_stage
     held = peak = 0
     for action in schedule.orders[pp_rank]:
-        size = bytes_of_stage[action.stage]
-        held += size if action.work is Work.FORWARD else -size
+        whole = bytes_of_stage[action.stage]
+        held += {
+            Work.FORWARD: whole,
+            Work.BACKWARD: -whole,
+            Work.INPUT: late[action.stage] - whole,
+            Work.WEIGHT: -late[action.stage],
+        }[action.work]
         peak = max(peak, held)
     return peak

@@ -1,9 +1,9 @@
 """Every change of layout that the engine makes in a training step: which tensor, from where to where, at what cost.
 
 [Note: boxing decisions]
-One row stands for all changes of a kind on a pipeline rank: a layer's four over tp, the ends' two, an edge to the next
-stage, the weights and gradients over dp, what tp ranks hold alike, and the tied ends. `times` counts them in a step,
-forward, backward and recomputation together. `runs` is the route that the engine's code takes, the one with fewest
+One row stands for all changes of a kind on a pipeline rank: those that its blocks declare over tp, each way, an edge to
+the next stage, the weights and gradients over dp, what tp ranks hold alike, and the tied ends. `times` counts them in a
+step, recomputation included. `runs` is the route that the engine's code takes, the one with fewest
 moves; `best` the one by which all ranks receive least, and of these fewest between meshes. Where they differ, or where
 a Split would serve better than the layout that is used, `advice` says so.
 """
@@ -11,15 +11,14 @@ a Split would serve better than the layout that is used, `advice` says so.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from emberward.layout import Axis, Layout, Mesh, Partial, Placement, Split
+from emberward.layout import Axis, Direction, Edge, Layout, Mesh, Partial, Placement, Split, TpChange
 from emberward.plan._boxing import find_route, route_through
-from emberward.plan._memory import StepShape, held_numel, stage_tensors
+from emberward.plan._memory import StepShape, summed_numel
 from emberward.plan._route import CSV_HEADER, Placed, Route
-from emberward.plan._traffic import padded_numel
+from emberward.plan._traffic import changes_of, padded_numel, splits, tied_numel
 
 MAX_MESH = 256
 """Most ranks of a stage whose routes over dp are worked out; a larger stage's are left out, and said to be."""
-_POSITIONS = 1
 _FLOAT_BYTES = 4
 
 
@@ -77,7 +76,6 @@ class _Rank:
         self.dtype = dtype
         self.stages = shape.schedule.stages_of(pp_rank)
         self.num_mb = shape.schedule.num_mb
-        self.stream = (shape.tiling.micro_batch, shape.decoder.seq_len, shape.decoder.hidden)
 
     # -- over tp -----------------------------------------------------------------------------------------------------
 
@@ -85,52 +83,54 @@ class _Rank:
         shape = self.shape
         if shape.tiling.tp == 1:
             return
-        num_layers = sum(len(shape.stage_layers[stage]) for stage in self.stages)
-        firsts = sum(shape.is_first(stage) for stage in self.stages)
-        lasts = sum(shape.is_last(stage) for stage in self.stages)
-        again = 1 if shape.tiling.recompute else 0
-        if shape.tiling.sequence_parallel:
-            # Forward gathers before two products, scatters after two; backward mirrors; see _traffic.py.
-            yield from self._tp(
-                "stream into columns", "norm", "columns", Split(_POSITIONS), None, num_layers, 4 + 2 * again
-            )
-            yield from self._tp("sums of rows", "rows", "residual", Partial(), Split(_POSITIONS), num_layers, 4 + again)
-            yield from self._tp("embedding", "embed", "residual", Partial(), Split(_POSITIONS), firsts, 1)
-            yield from self._tp("embedding's gradient", "residual", "embed", Split(_POSITIONS), None, firsts, 1)
-            yield from self._tp("stream into the head", "final_norm", "head", Split(_POSITIONS), None, lasts, 1)
-            yield from self._tp("head's gradient", "head", "final_norm", Partial(), Split(_POSITIONS), lasts, 1)
-            yield from self._replicated()
-        else:
-            yield from self._tp("sums of rows", "rows", "residual", Partial(), None, num_layers, 2 + again)
-            yield from self._tp("gradient of columns", "columns", "norm", Partial(), None, num_layers, 2)
-            yield from self._tp("embedding", "embed", "residual", Partial(), None, firsts, 1)
-            yield from self._tp("head's gradient", "head", "final_norm", Partial(), None, lasts, 1)
+        times: dict[TpChange, tuple[int, int]] = {}
+        for change, forward, backward in changes_of(shape, self.stages):
+            before = times.get(change, (0, 0))
+            times[change] = (before[0] + forward, before[1] + backward)
+        for change, (forward, backward) in times.items():
+            yield from self._tp(change, forward, backward)
+        yield from self._replicated()
 
-    def _tp(
-        self, tensor: str, source_op: str, target_op: str, old: Placement, new: Placement | None, num: int, times: int
-    ) -> Iterator[BoxingDecision]:
-        if not num:
-            return
-        mesh = self._mesh(Axis.TP, self.shape.tiling.tp)
-        source, target = _placed(mesh, old), _placed(mesh, new)
-        advice = None
-        if isinstance(old, Partial) and new is None:
-            advice = _split_advice(source, target, self.stream, self.shape.tiling.compute_bytes)
-        yield self._decision(
-            tensor, source_op, target_op, source, target, self.stream, times=num * times * self.num_mb, advice=advice
+    def _tp(self, change: TpChange, forward: int, backward: int) -> Iterator[BoxingDecision]:
+        """The rows of a change: forward and backward where positions are split, else the one of them that sums."""
+        is_entering = change.direction is Direction.ENTER
+        ways = (
+            (change.name, change.source, change.target, forward),
+            (
+                change.gradient_name,
+                change.target,
+                change.source,
+                backward,
+            ),
         )
+        for index, (tensor, source_op, target_op, times) in enumerate(ways):
+            sums = is_entering == (index == 1)
+            if splits(self.shape, change):
+                assert change.positions is not None
+                split = Split(1 + change.positions)
+                yield self._over_tp(change, tensor, source_op, target_op, times, Partial() if sums else split,
+                                    split if sums else None)  # fmt: skip
+            elif sums:
+                yield self._over_tp(change, tensor, source_op, target_op, times, Partial(), None)
+
+    def _over_tp(
+        self, change: TpChange, tensor: str, source_op: str, target_op: str, times: int,
+        old: Placement, new: Placement | None,
+    ) -> BoxingDecision:  # fmt: skip
+        mesh, tiling = self._mesh(Axis.TP, self.shape.tiling.tp), self.shape.tiling
+        source, target = _placed(mesh, old), _placed(mesh, new)
+        of_shape = (tiling.micro_batch, *change.shape)
+        advice = None
+        if isinstance(old, Partial) and new is None and change.positions is not None:
+            advice = _split_advice(source, target, of_shape, 1 + change.positions, tiling.compute_bytes)
+        return self._decision(tensor, source_op, target_op, source, target, of_shape, times=times, advice=advice)
 
     def _replicated(self) -> Iterator[BoxingDecision]:
-        numel = sum(
-            held_numel(tensor, self.shape.mesh, self._rank)
-            for stage in self.stages
-            for tensor in stage_tensors(self.shape, stage)
-            if tensor.tp_dim is None
-        )
+        numel = summed_numel(self.shape, self.stages, self._rank)
         if numel:
             mesh = self._mesh(Axis.TP, self.shape.tiling.tp)
             yield self._decision(
-                "gradients of norms and row biases",
+                "gradients that tp ranks know in part",
                 "backward",
                 "optimizer",
                 _placed(mesh, Partial()),
@@ -144,10 +144,11 @@ class _Rank:
 
     def between_stages(self) -> Iterator[BoxingDecision]:
         shape, schedule = self.shape, self.shape.schedule
-        split = Split(_POSITIONS) if shape.tiling.sequence_parallel else None
         for stage in self.stages:
             if shape.is_last(stage) or schedule.rank_of(stage + 1) == self.pp_rank:
                 continue
+            edge = shape.edge(stage)
+            split = _split_of(edge) if shape.tiling.sequence_parallel else None
             here = self._mesh(Axis.TP, shape.tiling.tp)
             there = _Rank(shape, schedule.rank_of(stage + 1), self.dtype)._mesh(Axis.TP, shape.tiling.tp)
             for tensor, source, target, source_op, target_op in (
@@ -160,7 +161,7 @@ class _Rank:
                     target_op,
                     _placed(source, split),
                     _placed(target, split),
-                    self.stream,
+                    (shape.tiling.micro_batch, *edge.shape),
                     times=self.num_mb,
                 )
 
@@ -214,19 +215,19 @@ class _Rank:
 
     def tied_ends(self) -> Iterator[BoxingDecision]:
         shape, schedule = self.shape, self.shape.schedule
-        if schedule.num_ranks == 1 or not shape.decoder.is_tied or 0 not in self.stages:
+        other = schedule.rank_of(len(shape.stage_layers) - 1)
+        if other == self.pp_rank or not shape.model.tied or 0 not in self.stages:
             return
-        embedding = next(shape.decoder.first_tensors())
-        last = _Rank(shape, schedule.rank_of(len(shape.stage_layers) - 1), self.dtype)._rank
+        last = _Rank(shape, other, self.dtype)._rank
         # Two ranks that need not be neighbours: the mesh of a route holds consecutive ranks, so these stand for them.
         mesh = Mesh(axes=((Axis.PP, 2),), first_rank=self._rank)
         yield self._decision(
-            f"gradient of {embedding.name} on ranks {self._rank} and {last}",
+            f"gradient of {', '.join(sorted(shape.model.tied))} on ranks {self._rank} and {last}",
             "backward",
             "optimizer",
             _placed(mesh, Partial()),
             _placed(mesh, None),
-            (held_numel(embedding, shape.mesh, self._rank),),
+            (tied_numel(shape, self._rank),),
             times=1,
             item_bytes=_FLOAT_BYTES,
         )
@@ -280,9 +281,14 @@ def _placed(mesh: Mesh, placement: Placement | None) -> Placed:
     return Placed(mesh=mesh, layout=Layout({} if placement is None else {mesh.axes[0][0]: placement}))
 
 
-def _split_advice(source: Placed, target: Placed, shape: tuple[int, ...], item_bytes: int) -> str:
+def _split_of(edge: Edge) -> Placement | None:
+    """How split positions place what passes over an edge, behind the batch's dim."""
+    return None if edge.positions is None else Split(1 + edge.positions)
+
+
+def _split_advice(source: Placed, target: Placed, shape: tuple[int, ...], dim: int, item_bytes: int) -> str:
     """Partial sums that are made whole at once, against sums that are split first and gathered where needed."""
-    split = _placed(source.mesh, Split(_POSITIONS))
+    split = _placed(source.mesh, Split(dim))
     whole = find_route(source, target, shape=shape, item_bytes=item_bytes).received_bytes
     scattered = find_route(source, split, shape=shape, item_bytes=item_bytes).received_bytes
     return (

@@ -3,7 +3,8 @@
 [Note: buffers]
 A pipeline rank holds three kinds of buffers for each of its stages, of which each counts one micro-batch:
 
-- kept: what a forward leaves for its backward, from the forward's start to the backward's end;
+- kept: what a forward leaves for its backward, from the forward's start to the end of B, or of W where the backward is
+  split, which still needs a part of it;
 - received: a result or a gradient that came from another rank, from the post of its receive to the end of the compute
   that needs it. A receive is posted one compute early, so that the transfer has that compute to hide behind;
 - leaving: a result that nothing keeps (a gradient, and in evaluation a forward's), from the start of its compute until

@@ -1,7 +1,10 @@
 """A schedule's own time: when each compute starts and when each result has left, in quarters of a forward.
 
-A backward takes twice a forward and stages are equal, which the built-in schedules are drawn for. Programs take from
-it where to wait for what leaves. That they end does not rest on it: see [Note: a wait that cannot hang]. `perf`
+A backward takes twice a forward, each of its parts as long as a forward, and stages are equal, which the built-in
+schedules are drawn for. Programs take from it where to wait for what leaves. That they end does not rest on it: see
+[Note: a wait that cannot hang]. `perf` predicts real times.
+
+[Note: a wait that cannot hang]. `perf`
 predicts real times.
 
 [Note: a wait that cannot hang]
@@ -39,18 +42,9 @@ class Clock:
         return all(gone <= start for gone, start in zip(self.gone[source], self.start[action], strict=True))
 
 
-def needs_of(schedule: Schedule, action: Action) -> list[Action]:
-    """The computes whose results `action` needs."""
-    if action.work is Work.FORWARD:
-        return [] if action.stage == 0 else [Action(action.stage - 1, Work.FORWARD, action.mb)]
-    own = Action(action.stage, Work.FORWARD, action.mb)
-    is_last = action.stage == schedule.num_stages - 1
-    return [own] if is_last else [own, Action(action.stage + 1, Work.BACKWARD, action.mb)]
-
-
 def duration_of(action: Action) -> int:
     """Units of time that `action` takes."""
-    return FORWARD if action.work is Work.FORWARD else BACKWARD
+    return BACKWARD if action.work is Work.BACKWARD else FORWARD
 
 
 @lru_cache(maxsize=16)
@@ -64,6 +58,18 @@ def clock_of(schedule: Schedule) -> Clock:
     )
 
 
+def bubble_of(schedule: Schedule) -> float:
+    """Idle time over the time of all ranks, in [0, 1): equal stages, a backward of two forwards, free transfers.
+
+    (p - 1) / (v m + p - 1) for GPipe, 1F1B (v 1) and interleaved 1F1B (Narayanan et al. 2021, section 2.2). Raises
+    ConfigError C109 when the orders wait for each other in a ring.
+    """
+    start = _starts(schedule, 0)
+    busy = sum(duration_of(action) for action in start)
+    end = max(start[order[-1]] + duration_of(order[-1]) for order in schedule.orders)
+    return 1 - busy / (end * schedule.num_ranks)
+
+
 def _starts(schedule: Schedule, transfer: int) -> dict[Action, int]:
     start: dict[Action, int] = {}
     at, free = [0] * schedule.num_ranks, [0] * schedule.num_ranks
@@ -73,7 +79,7 @@ def _starts(schedule: Schedule, transfer: int) -> dict[Action, int]:
         for rank, order in enumerate(schedule.orders):
             while at[rank] < len(order):
                 action = order[at[rank]]
-                needs = needs_of(schedule, action)
+                needs = schedule.needs_of(action)
                 if any(need not in start for need in needs):
                     break
                 travel = {need: 0 if schedule.rank_of(need.stage) == rank else transfer for need in needs}
@@ -87,13 +93,13 @@ def _starts(schedule: Schedule, transfer: int) -> dict[Action, int]:
 
 
 def _gone(schedule: Schedule, start: Mapping[Action, int], transfer: int) -> dict[Action, int]:
-    posted: dict[Action, int] = {}
+    posted: dict[Action | None, int] = {}
     for order in schedule.orders:
         ends = [0, 0, *(start[action] + duration_of(action) for action in order)]
         posted |= dict(zip(order, ends, strict=False))
     gone = {}
     for action, begin in start.items():
-        target = Action(action.stage + (1 if action.work is Work.FORWARD else -1), action.work, action.mb)
+        target = schedule.target(action)
         if target in posted:
             gone[action] = max(begin + duration_of(action), posted[target]) + transfer
     return gone

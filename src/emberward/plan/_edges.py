@@ -37,11 +37,11 @@ class Edge:
 
 def edge_after(schedule: Schedule, action: Action) -> Edge | None:
     """The edge that carries `action`'s result to another rank; None when it stays or leaves nothing."""
-    stage = action.stage + (1 if action.work is Work.FORWARD else -1)
-    if not 0 <= stage < schedule.num_stages:
+    target = schedule.target(action)
+    if target is None:
         return None
-    sender, receiver = schedule.rank_of(action.stage), schedule.rank_of(stage)
-    return None if sender == receiver else Edge(action, Action(stage, action.work, action.mb), sender, receiver)
+    sender, receiver = schedule.rank_of(action.stage), schedule.rank_of(target.stage)
+    return None if sender == receiver else Edge(action, target, sender, receiver)
 
 
 def channels(schedule: Schedule) -> dict[tuple[int, int], list[Edge]]:
@@ -61,7 +61,7 @@ def launch_order(schedule: Schedule, pp_rank: int) -> list[Edge]:
 
     def place(edge: Edge) -> tuple[int, bool, int, int]:
         target = edge.target
-        return start[target][0], target.work is Work.BACKWARD, target.stage, target.mb
+        return start[target][0], target.work is not Work.FORWARD, target.stage, target.mb
 
     found = (edge_after(schedule, action) for order in schedule.orders for action in order)
     own = [edge for edge in found if edge is not None and pp_rank in (edge.sender, edge.receiver)]

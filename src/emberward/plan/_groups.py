@@ -36,16 +36,19 @@ def mesh_axes(mesh: Mesh) -> tuple[Axis, ...]:
 
 
 @lru_cache(maxsize=8)
-def group_sets(mesh: Mesh) -> tuple[GroupSet, ...]:
-    """Every group of `mesh` in the order of making. See [Note: group order]. The first, the world, is torch's own."""
+def group_sets(mesh: Mesh, ends: tuple[int, int] | None = None) -> tuple[GroupSet, ...]:
+    """Every group of `mesh` in the order of making. See [Note: group order]. The first, the world, is torch's own.
+
+    `ends`: the pipeline ranks of the first and the last stage; None: the first and the last pipeline rank.
+    """
     table = GroupTable()
     return tuple(
         GroupSet(label=label, groups=tuple(table.made(ranks, label=label) for ranks in members))
-        for label, members in _members(mesh)
+        for label, members in _members(mesh, ends or (0, mesh.axis_size(Axis.PP) - 1))
     )
 
 
-def _members(mesh: Mesh) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
+def _members(mesh: Mesh, ends: tuple[int, int]) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
     yield "world", [tuple(mesh.ranks)]
     for axis in mesh_axes(mesh):
         yield axis.value, list(mesh.groups(axis))
@@ -53,6 +56,8 @@ def _members(mesh: Mesh) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
         pipelines = list(mesh.groups(Axis.PP))
         yield "pp_down", pipelines
         yield "pp_up", pipelines
-        ends: list[tuple[int, ...]] = [(ranks[0], ranks[-1]) for ranks in pipelines]
-        inner: list[tuple[int, ...]] = [(member,) for ranks in pipelines for member in ranks[1:-1]]
-        yield "tied", ends + inner
+        tied: list[tuple[int, ...]] = [tuple(sorted({ranks[end] for end in ends})) for ranks in pipelines]
+        inner: list[tuple[int, ...]] = [
+            (member,) for ranks in pipelines for at, member in enumerate(ranks) if at not in ends
+        ]
+        yield "tied", tied + inner

@@ -10,21 +10,22 @@ holds at its peak, beside them:
 - unsharded gradients: below ZeRO-2 float32 sums of the whole stage while micro-batches are added up, else one layer's,
   in the compute type and as the float32 that is sent.
 - activations: see `_activations.py`. Recomputation adds one layer's while that layer's backward runs.
-- buffers: what travels between stages, as many as `_buffers.py` plans, and ALiBi's bias, which each layer keeps. A
+- buffers: what travels between stages, as many as `_buffers.py` plans, and what blocks hold for good (masks). A
   forward's input counts as received until its compute ends, and as an activation besides: so much is held twice here.
 Not counted: the allocator's rounding and cache, communicators, the device's context, temporaries of single kernels.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from emberward.layout import Axis, Decoder, DecoderTensor, Layout, Mesh, Placement, Split, local_shape
-from emberward.plan._activations import Tiling, layer_bytes, peak_bytes, stage_bytes
+from emberward.layout import Axis, Edge, Mesh, Model, TensorSpec, chunk
+from emberward.plan._activations import Tiling, block_bytes, constant_bytes, late_bytes, peak_bytes, stage_bytes
 from emberward.plan._buffers import rank_buffers
 from emberward.plan._edges import Launches
 from emberward.plan._program import BufferKind
-from emberward.plan._schedule import Schedule
+from emberward.plan._schedule import Schedule, Work
 
 _FLOAT_BYTES = 4
 
@@ -36,7 +37,7 @@ class StepShape:
     `zero` counts as ZeRO does: 0 nothing sharded over dp, 1 optimizer, 2 and gradients, 3 and parameters.
     """
 
-    decoder: Decoder
+    model: Model
     mesh: Mesh
     stage_layers: tuple[range, ...]
     schedule: Schedule
@@ -55,12 +56,20 @@ class StepShape:
         return self.dp > 1 or self.tiling.compute_bytes != _FLOAT_BYTES
 
     def is_first(self, stage: int) -> bool:
-        """Whether `stage` holds the embedding."""
+        """Whether `stage` holds the model's first block."""
         return stage == 0
 
     def is_last(self, stage: int) -> bool:
-        """Whether `stage` holds the head."""
+        """Whether `stage` holds the model's last block."""
         return stage == len(self.stage_layers) - 1
+
+    def blocks(self, stage: int) -> range:
+        """Numbers of the blocks of a stage."""
+        return self.model.stage_blocks(self.stage_layers[stage])
+
+    def edge(self, stage: int) -> Edge:
+        """What passes from `stage` to the next."""
+        return self.model.blocks[self.blocks(stage).stop - 1].output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,32 +94,45 @@ class RankMemory:
         return sum(getattr(self, name) for name in fields)
 
 
-def stage_tensors(shape: StepShape, stage: int) -> Iterator[DecoderTensor]:
-    """The parameters of a stage, each once: a tied head that lies beside its embedding is that embedding."""
-    is_first = shape.is_first(stage)
-    if is_first:
-        yield from shape.decoder.first_tensors()
-    for layer in shape.stage_layers[stage]:
-        yield from shape.decoder.layer_tensors(layer)
-    if shape.is_last(stage):
-        yield from shape.decoder.last_tensors(is_also_first=is_first)
+def stage_tensors(shape: StepShape, stage: int) -> Iterator[TensorSpec]:
+    """The parameters of a stage, each once: a tied one that lies beside the one that it is, is that one."""
+    return shape.model.tensors_of(shape.blocks(stage))
 
 
-def held_numel(tensor: DecoderTensor, mesh: Mesh, rank: int, *, is_sharded: bool = True) -> int:
-    """Elements of `tensor` on `rank`: its part over tp and, with `is_sharded`, of that its part over dp_shard."""
-    placements: dict[Axis, Placement] = {}
-    if tensor.tp_dim is not None:
-        placements[Axis.TP] = Split(tensor.tp_dim)
+def held_shape(tensor: TensorSpec, mesh: Mesh, rank: int, *, is_sharded: bool = True) -> tuple[int, ...]:
+    """Shape of what `rank` holds of `tensor`: its part over tp and, with `is_sharded`, of that its part over dp."""
+    at = mesh.coordinates(rank)
+    shape = list(tensor.local_shape(mesh.axis_size(Axis.TP), at.get(Axis.TP, 0)))
     if is_sharded:
-        placements[Axis.DP_SHARD] = Split(0)
-    count = 1
-    for length in local_shape(tensor.shape, Layout(placements), mesh, rank):
-        count *= length
-    return count
+        start, stop = chunk(shape[0], mesh.axis_size(Axis.DP_SHARD), at.get(Axis.DP_SHARD, 0))
+        shape[0] = stop - start
+    return tuple(shape)
 
 
-def rank_memory(shape: StepShape, rank: int) -> RankMemory:
-    """The memory of `rank`. Pure; costs as many steps as the rank has parameters and actions."""
+def held_numel(tensor: TensorSpec, mesh: Mesh, rank: int, *, is_sharded: bool = True) -> int:
+    """Elements of that part."""
+    return math.prod(held_shape(tensor, mesh, rank, is_sharded=is_sharded))
+
+
+def summed_numel(shape: StepShape, stages: Sequence[int], rank: int) -> int:
+    """Elements that a dp rank sends where gradients are summed over the tp ranks that hold a part alike.
+
+    A part that only some neighbours share travels in a place of its own (`engine/_gradients.py`).
+    """
+    tp, splits = shape.tiling.tp, shape.tiling.sequence_parallel
+    return sum(
+        held_numel(tensor, shape.mesh, rank) * (tp // tensor.copies(tp))
+        for stage in stages
+        for tensor in stage_tensors(shape, stage)
+        if tensor.is_partial(tp, splits_positions=splits)
+    )
+
+
+def rank_memory(shape: StepShape, rank: int, *, has_buffers: bool = True) -> RankMemory:
+    """The memory of `rank`. Pure; costs as many steps as the rank has parameters and actions.
+
+    Most of the time goes into planning buffers, which are left out without `has_buffers`.
+    """
     pp_rank = shape.mesh.coordinates(rank).get(Axis.PP, 0)
     stages = shape.schedule.stages_of(pp_rank)
     tensors = [tensor for stage in stages for tensor in stage_tensors(shape, stage)]
@@ -128,7 +150,7 @@ def rank_memory(shape: StepShape, rank: int) -> RankMemory:
         gathered_bytes=gathered,
         unsharded_gradient_bytes=unsharded,
         activation_bytes=_activation_bytes(shape, stages, pp_rank),
-        buffer_bytes=_buffer_bytes(shape, stages, pp_rank),
+        buffer_bytes=_buffer_bytes(shape, stages, pp_rank) if has_buffers else 0,
     )
 
 
@@ -138,7 +160,7 @@ def _gathered_bytes(shape: StepShape, stages: Sequence[int], rank: int) -> tuple
         return 0, 0
     width = shape.tiling.compute_bytes
     layers = [
-        sum(held_numel(tensor, shape.mesh, rank, is_sharded=False) for tensor in shape.decoder.layer_tensors(layer))
+        sum(held_numel(tensor, shape.mesh, rank, is_sharded=False) for tensor in shape.model.layers[layer].tensors)
         for stage in stages
         for layer in shape.stage_layers[stage]
     ]
@@ -157,26 +179,25 @@ def _gathered_bytes(shape: StepShape, stages: Sequence[int], rank: int) -> tuple
 
 
 def _activation_bytes(shape: StepShape, stages: Sequence[int], pp_rank: int) -> int:
-    sizes = {
-        stage: stage_bytes(
-            shape.decoder,
-            shape.tiling,
-            num_layers=len(shape.stage_layers[stage]),
-            is_first=shape.is_first(stage),
-            is_last=shape.is_last(stage),
-        )
+    sizes = {stage: stage_bytes(shape.model, shape.blocks(stage), shape.tiling) for stage in stages}
+    late = {
+        stage: sum(late_bytes(shape.model.layers[layer], shape.tiling) for layer in shape.stage_layers[stage])
         for stage in stages
     }
-    peak = peak_bytes(shape.schedule, pp_rank, sizes)
-    return peak + (layer_bytes(shape.decoder, shape.tiling) if shape.tiling.recompute else 0)
+    peak = peak_bytes(shape.schedule, pp_rank, sizes, late)
+    layers = (shape.model.layers[layer] for stage in stages for layer in shape.stage_layers[stage])
+    return peak + (max(block_bytes(layer, shape.tiling) for layer in layers) if shape.tiling.recompute else 0)
 
 
 def _buffer_bytes(shape: StepShape, stages: Sequence[int], pp_rank: int) -> int:
-    """Results that were received or are leaving, as many as are planned, and ALiBi's biases."""
-    buffers = rank_buffers(shape.schedule, pp_rank, shape.launches)
-    transfers = sum(each.count for each in buffers if each.kind is not BufferKind.KEPT)
-    decoder, tiling = shape.decoder, shape.tiling
-    num_layers = sum(len(shape.stage_layers[stage]) for stage in stages)
-    has_alibi = decoder.has_embed_norm
-    bias = decoder.num_heads // tiling.tp * decoder.seq_len**2 * tiling.compute_bytes if has_alibi else 0
-    return transfers * tiling.stream_bytes(decoder) + num_layers * bias
+    """Results that were received or are leaving, as many as are planned, and what blocks hold for good."""
+    total = sum(
+        constant_bytes(shape.model.blocks[number], shape.tiling) for stage in stages for number in shape.blocks(stage)
+    )
+    for each in rank_buffers(shape.schedule, pp_rank, shape.launches):
+        if each.kind is not BufferKind.KEPT:
+            # What is received as a gradient or leaves as a result passes behind the stage, the others before it.
+            is_behind = (each.work is Work.FORWARD) == (each.kind is BufferKind.LEAVING)
+            edge = shape.edge(each.stage if is_behind else each.stage - 1)
+            total += each.count * shape.tiling.edge_bytes(edge)
+    return total

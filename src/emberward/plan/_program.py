@@ -5,6 +5,9 @@ A schedule orders forwards and backwards; a program adds the sends, receives and
 events, so that what runs, what is proved, what is recorded and what is drawn are one value.
 
 - `Compute` carries the action's text as its name (``1F0``); the collectives inside a stage are its own business.
+- A backward in two parts is two computes: the gradient of the input leaves after the first (I), and the second (W) may
+  stand anywhere behind it. A pair that may run at once is two computes as well: a forward and a backward of one rank
+  may use the same communicator, so that one thread runs them in the order of their text.
 - Each edge between stages carries its tensor: `Send.tensor` and `Recv.tensor` name the action whose result travels.
 - Every ordered pair of ranks is a channel: one FIFO lane, in the sender's order. A receiver therefore posts receives
   in that order, even if it needs a later one first. On NCCL a channel is a stream, where another order dead-locks
@@ -12,14 +15,15 @@ events, so that what runs, what is proved, what is recorded and what is drawn ar
 - A receive is posted one compute early, so that the transfer runs beside that compute; the host waits for it right
   before the compute that needs it. Where transfers share a device (NCCL), all ranks launch them in one order instead
   and post early what that order allows: see `_edges.py` [Note: launches].
-- The send of a forward's result is waited for at the backward of the same micro-batch: the peer has answered by then,
-  so that the wait costs nothing and memory stays bounded by the schedule.
+- The send of a forward's result is waited for at the backward (B or I) of the same micro-batch: the peer has answered
+  by then, so that the wait costs nothing and memory stays bounded by the schedule.
 - Any other result (a gradient, in evaluation a forward's) is waited for before a later compute that makes one for the
   same edge: the first by which it has left by the schedule's own clock (`_clock.py`). So what is held is bounded, and
   no compute is late. The last are waited for at the end.
 - With `has_credits` each buffer is an `Acquire` and a `Release` on the host's lane: see `_buffers.py` [Note: buffers].
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -51,7 +55,16 @@ from emberward.plan._groups import group_sets
 from emberward.plan._schedule import Action, Schedule, Work
 
 HOST = Lane(kind=LaneKind.HOST, label="main")
-_STAGE = {Work.FORWARD: Stage.FORWARD, Work.BACKWARD: Stage.BACKWARD}
+_STAGE = {
+    Work.FORWARD: Stage.FORWARD,
+    Work.BACKWARD: Stage.BACKWARD,
+    Work.INPUT: Stage.BACKWARD_INPUT,
+    Work.WEIGHT: Stage.BACKWARD_WEIGHT,
+}
+_GIVES_INPUT = (Work.BACKWARD, Work.INPUT)
+"""What gives the gradient of a stage's input."""
+_ENDS = (Work.BACKWARD, Work.WEIGHT)
+"""What ends a backward: nothing of the micro-batch is kept after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +72,21 @@ class Pipe:
     """One pipeline: global ranks by pipeline rank, and the groups its channels use.
 
     `down` carries what goes to a higher pipeline rank, `up` to a lower one, so that each ordered pair of ranks has
-    its own communicator. `numel` and `dtype` describe what travels between stages (local part, one micro-batch).
+    its own communicator. `dtype` and `shapes` describe what travels (local part, one micro-batch): the k-th shape is
+    that behind stage k, of its result and of the gradient that comes back. None: not said.
     """
 
     ranks: tuple[int, ...]
     down: Group
     up: Group
-    numel: int | None = None
     dtype: str | None = None
-    shape: tuple[int, ...] | None = None
+    shapes: tuple[tuple[int, ...], ...] | None = None
+
+    def shape_of(self, source: Action) -> tuple[int, ...] | None:
+        """The shape of what `source` makes for another stage: a forward's result, or its input's gradient."""
+        if self.shapes is None:
+            return None
+        return self.shapes[source.stage if source.work is Work.FORWARD else source.stage - 1]
 
     @classmethod
     def over(
@@ -76,24 +95,19 @@ class Pipe:
         *,
         mesh: Mesh | None = None,
         dtype: str | None = None,
-        shape: tuple[int, ...] | None = None,
+        shapes: tuple[tuple[int, ...], ...] | None = None,
     ) -> "Pipe":
         """A pipeline over `ranks` with the groups that the engine makes for it in `mesh`.
 
         Without a mesh the pipeline is taken for a part of a larger world: its channels come after its axis' own group.
         """
-        numel = None
-        if shape is not None:
-            numel = 1
-            for length in shape:
-                numel *= length
         members = tuple(ranks)
         down = Group(ranks=members, index=1, label="pp_down")
         up = Group(ranks=members, index=2, label="pp_up")
         if mesh is not None and len(members) > 1:
             made = {each.label: each for each in group_sets(mesh)}
             down, up = made["pp_down"].of(members[0]), made["pp_up"].of(members[0])
-        return cls(ranks=members, down=down, up=up, numel=numel, dtype=dtype, shape=shape)
+        return cls(ranks=members, down=down, up=up, dtype=dtype, shapes=shapes)
 
 
 @dataclass(slots=True)
@@ -172,28 +186,28 @@ class _Writer:
             self.send(edge)
 
     def recv(self, edge: Edge) -> Ref:
-        pipe = self.pipe
+        pipe, shape = self.pipe, self.pipe.shape_of(edge.source)
         self.acquire(BufferKind.RECEIVED, edge.target)
         body = Recv(
             peer=pipe.ranks[edge.sender],
             group=self.group(edge.sender, edge.receiver),
             tag=_tag(edge.source),
             dtype=pipe.dtype,
-            numel=pipe.numel,
-            shape=pipe.shape,
+            numel=None if shape is None else math.prod(shape),
+            shape=shape,
             tensor=str(edge.source),
         )
         return self.transfer(edge.sender, edge.receiver, body, _phase(edge.target))
 
     def send(self, edge: Edge) -> None:
-        pipe = self.pipe
+        pipe, shape = self.pipe, self.pipe.shape_of(edge.source)
         body = Send(
             peer=pipe.ranks[edge.receiver],
             group=self.group(edge.sender, edge.receiver),
             tag=_tag(edge.source),
             dtype=pipe.dtype,
-            numel=pipe.numel,
-            shape=pipe.shape,
+            numel=None if shape is None else math.prod(shape),
+            shape=shape,
             tensor=str(edge.source),
         )
         self.sends[edge.source] = self.transfer(edge.sender, edge.receiver, body, _phase(edge.source))
@@ -231,7 +245,7 @@ class _Writer:
             self.acquire(BufferKind.KEPT, action)
         self.host(Compute(name=str(action)), _phase(action))
         self.made.add(action)
-        if action.work is Work.BACKWARD:
+        if action.work in _ENDS:
             self.release(BufferKind.KEPT, action, _phase(action))
         if action in self.receives:
             self.release(BufferKind.RECEIVED, action, _phase(action))
@@ -293,13 +307,13 @@ def pipeline_program(
         channels=channels(schedule),
         in_order=launch_order(schedule, pp_rank) if launches is Launches.ONE_ORDER else [],
         has_credits=has_credits,
-        has_backward=any(action.work is Work.BACKWARD for action in order),
+        has_backward=any(action.work is not Work.FORWARD for action in order),
     )
     for index, action in enumerate(order):
         writer.launch_before(order, index)
         if action in writer.receives:
             writer.host(Wait(on=writer.receives[action]), _phase(action))
-        if action.work is Work.BACKWARD and Action(action.stage, Work.FORWARD, action.mb) in writer.sends:
+        if action.work in _GIVES_INPUT and Action(action.stage, Work.FORWARD, action.mb) in writer.sends:
             writer.wait_for_send(Action(action.stage, Work.FORWARD, action.mb), _phase(action))
         writer.run(action)
         writer.launch_after(order, index)

@@ -33,19 +33,3 @@ def balance(costs: Sequence[float], num_stages: int) -> tuple[int, ...]:
     bounds.append(0)
     bounds.reverse()
     return tuple(stop - start for start, stop in itertools.pairwise(bounds))
-
-
-def stage_layers(
-    num_layers: int, num_stages: int, *, layer_cost: float = 1.0, first_cost: float = 0.0, last_cost: float = 0.0
-) -> tuple[int, ...]:
-    """Number of layers of each stage, balanced by cost; a stage may hold no layer only if there are too few.
-
-    `first_cost` and `last_cost` are what the embedding and the head add to the first and the last stage, in the unit
-    of `layer_cost` (BLOOM counted each as about one layer).
-    """
-    if num_stages == 1:
-        return (num_layers,)
-    costs = [layer_cost] * num_layers
-    costs[0] += first_cost
-    costs[-1] += last_cost
-    return balance(costs, num_stages)

@@ -5,19 +5,20 @@
 all-gather gives, a reduce-scatter takes and an all-reduce keeps. `sent_bytes` is what a ring sends over a rank's link:
 (n - 1) / n of an all-gather's or reduce-scatter's payload, twice that of an all-reduce's (Patarasuk and Yuan 2009).
 
-tp with sequence parallel: a layer gathers positions before the two products that are split by columns and scatters
-after the two that are split by rows; backward mirrors each. Recomputation gathers twice and scatters once again (the
-last scatter's result is not needed: torch stops the second forward at the last saved tensor). The embedding
-scatters, the head gathers. Without sequence parallel all-reduces stand in: two a layer forward, two backward. The loss
-all-reduces the greatest logit and two sums a token. Once a step: gradients of what tp ranks hold alike.
+tp with sequence parallel: a change that enters gathers positions and one that leaves scatters them; backward mirrors
+each. Recomputation repeats a layer's but for the last that leaves (its result is not needed: torch stops the second
+forward at the last saved tensor). Without sequence parallel all-reduces stand in: leaving in the forward, entering in
+the backward. The loss' own sums come beside, as the last block declares them. Once a step: gradients of what tp ranks
+hold alike and know in part.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from emberward.layout import Axis
-from emberward.plan._memory import StepShape, held_numel, stage_tensors
+from emberward.layout import Axis, Direction, TpChange
+from emberward.plan._memory import StepShape, held_numel, held_shape, stage_tensors, summed_numel
 
 _FLOAT_BYTES, _DOUBLE_BYTES = 4, 8
 _TOTALS = 6
@@ -67,41 +68,48 @@ def rank_traffic(shape: StepShape, rank: int) -> tuple[Traffic, ...]:
     return tuple(row for row in rows if row.num_calls)
 
 
+def changes_of(shape: StepShape, stages: Sequence[int]) -> Iterator[tuple[TpChange, int, int]]:
+    """(change, times in a step's forwards with what is computed again, times in its backwards) of the stages' blocks.
+
+    Not every time is a collective: see `layout.Direction`.
+    """
+    num_mb, last = shape.schedule.num_mb, len(shape.model.blocks) - 1
+    for number in (number for stage in stages for number in shape.blocks(stage)):
+        changes = shape.model.blocks[number].tp_changes
+        is_again = shape.tiling.recompute and 0 < number < last
+        ends = [change for change in changes if change.direction is Direction.LEAVE]
+        for change in changes:
+            again = change.times - (change is ends[-1] if ends else False) if is_again else 0
+            yield change, num_mb * (change.times + again), num_mb * change.times
+
+
+def splits(shape: StepShape, change: TpChange) -> bool:
+    """Whether a change gathers and scatters positions, or sums whole tensors."""
+    return shape.tiling.sequence_parallel and change.positions is not None
+
+
 def _tp(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traffic]:
     tp, tiling = shape.mesh.axis_size(Axis.TP), shape.tiling
     if tp == 1:
         return
-    num_mb = shape.schedule.num_mb
-    tokens = tiling.tokens(shape.decoder)
-    whole = tokens * shape.decoder.hidden * tiling.compute_bytes
-    num_layers = sum(len(shape.stage_layers[stage]) for stage in stages)
-    ends = sum(shape.is_first(stage) + shape.is_last(stage) for stage in stages)
-    losses = sum(shape.is_last(stage) for stage in stages)
-    if tiling.sequence_parallel:
-        calls = num_mb * (num_layers * (8 + (3 if tiling.recompute else 0)) + 2 * ends)
-        kind, replicated = TrafficKind.GATHER, _replicated_numel(shape, stages, rank)
-    else:
-        # Forward sums after rows and after the embedding; backward sums before columns and before the head.
-        calls = num_mb * (num_layers * (4 + (1 if tiling.recompute else 0)) + ends)
-        kind, replicated = TrafficKind.ALL_REDUCE, 0
-    yield Traffic(group="tp", kind=kind, num_ranks=tp, num_calls=calls, payload_bytes=calls * whole)
-    yield Traffic(
-        group="tp",
-        kind=TrafficKind.ALL_REDUCE,
-        num_ranks=tp,
-        num_calls=2 * losses * num_mb + (1 if replicated else 0),
-        payload_bytes=3 * losses * num_mb * tokens * _FLOAT_BYTES + _FLOAT_BYTES * replicated,
-    )
-
-
-def _replicated_numel(shape: StepShape, stages: tuple[int, ...], rank: int) -> int:
-    """Elements whose gradients are partial sums over tp, as this dp rank holds them."""
-    return sum(
-        held_numel(tensor, shape.mesh, rank)
-        for stage in stages
-        for tensor in stage_tensors(shape, stage)
-        if tensor.tp_dim is None
-    )
+    calls = {kind: 0 for kind in TrafficKind}
+    payload = {kind: 0 for kind in TrafficKind}
+    for change, forward, backward in changes_of(shape, stages):
+        if splits(shape, change):
+            kind, times = TrafficKind.GATHER, forward + backward
+        else:
+            kind, times = TrafficKind.ALL_REDUCE, forward if change.direction is Direction.LEAVE else backward
+        calls[kind] += times
+        payload[kind] += times * tiling.micro_batch * math.prod(change.shape) * tiling.compute_bytes
+    for number in (number for stage in stages for number in shape.blocks(stage)):
+        num_calls, numbers = shape.model.blocks[number].loss_sums
+        calls[TrafficKind.ALL_REDUCE] += num_calls * shape.schedule.num_mb
+        payload[TrafficKind.ALL_REDUCE] += numbers * tiling.micro_batch * shape.schedule.num_mb * _FLOAT_BYTES
+    replicated = summed_numel(shape, stages, rank)
+    calls[TrafficKind.ALL_REDUCE] += 1 if replicated else 0
+    payload[TrafficKind.ALL_REDUCE] += _FLOAT_BYTES * replicated
+    for kind in (TrafficKind.GATHER, TrafficKind.ALL_REDUCE):
+        yield Traffic(group="tp", kind=kind, num_ranks=tp, num_calls=calls[kind], payload_bytes=payload[kind])
 
 
 def _dp(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traffic]:
@@ -141,32 +149,32 @@ def padded_numel(shape: StepShape, stages: tuple[int, ...], rank: int) -> int:
     sharded, count = shape.mesh.axis_size(Axis.DP_SHARD), 0
     for stage in stages:
         for tensor in stage_tensors(shape, stage):
-            numel = held_numel(tensor, shape.mesh, rank, is_sharded=False)
-            parts = shape.mesh.axis_size(Axis.TP) if tensor.tp_dim == 0 else 1
-            rows = -(-tensor.shape[0] // parts)
-            count += numel // rows * (-(-rows // sharded) * sharded)
+            rows, *rest = held_shape(tensor, shape.mesh, rank, is_sharded=False)
+            count += math.prod(rest) * (-(-rows // sharded) * sharded)
     return count
 
 
 def _pp(shape: StepShape, stages: tuple[int, ...]) -> Iterator[Traffic]:
     if shape.schedule.num_ranks == 1:
         return
-    sends = sum((not shape.is_first(stage)) + (not shape.is_last(stage)) for stage in stages) * shape.schedule.num_mb
+    rank_of = shape.schedule.rank_of
+    sent = [shape.edge(at) for at in stages if not shape.is_last(at) and rank_of(at) != rank_of(at + 1)]
+    sent += [shape.edge(at - 1) for at in stages if not shape.is_first(at) and rank_of(at) != rank_of(at - 1)]
     yield Traffic(
         group="pp",
         kind=TrafficKind.TRANSFER,
         num_ranks=shape.schedule.num_ranks,
-        num_calls=sends,
-        payload_bytes=sends * shape.tiling.stream_bytes(shape.decoder),
+        num_calls=len(sent) * shape.schedule.num_mb,
+        payload_bytes=sum(shape.tiling.edge_bytes(edge) for edge in sent) * shape.schedule.num_mb,
     )
 
 
 def _tied(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traffic]:
     ends = [stage for stage in stages if shape.is_first(stage) != shape.is_last(stage)]
-    if shape.schedule.num_ranks == 1 or not shape.decoder.is_tied or not ends:
+    first, last = (shape.schedule.rank_of(stage) for stage in (0, len(shape.stage_layers) - 1))
+    if first == last or not shape.model.tied or not ends:
         return
-    embedding = next(shape.decoder.first_tensors())
-    numel = held_numel(embedding, shape.mesh, rank)
+    numel = tied_numel(shape, rank)
     yield Traffic(
         group="tied",
         kind=TrafficKind.ALL_REDUCE,
@@ -174,3 +182,8 @@ def _tied(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traf
         num_calls=len(ends),
         payload_bytes=len(ends) * numel * _FLOAT_BYTES,
     )
+
+
+def tied_numel(shape: StepShape, rank: int) -> int:
+    """Elements on `rank` of the tensors that the first and the last block share."""
+    return sum(held_numel(shape.model.tensors[name], shape.mesh, rank) for name in shape.model.tied)

@@ -13,17 +13,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from emberward.rank._generate import Sampling, write_text
     from emberward.rank._place import Place, read_place
     from emberward.rank._skew import fingerprint, require_equal_fingerprints
     from emberward.rank._trainer import Outcome, Trainer
+    from emberward.rank._watch import Watching, watch
 
 _HOMES = {
+    "Watching": "_watch",
     "Outcome": "_trainer",
     "Place": "_place",
+    "Sampling": "_generate",
     "Trainer": "_trainer",
     "fingerprint": "_skew",
     "read_place": "_place",
     "require_equal_fingerprints": "_skew",
+    "watch": "_watch",
+    "write_text": "_generate",
 }
 
 
@@ -35,4 +41,15 @@ def __getattr__(name: str) -> object:
     return found
 
 
-__all__ = ["Outcome", "Place", "Trainer", "fingerprint", "read_place", "require_equal_fingerprints"]
+__all__ = [
+    "Outcome",
+    "Place",
+    "Sampling",
+    "Trainer",
+    "Watching",
+    "fingerprint",
+    "read_place",
+    "require_equal_fingerprints",
+    "watch",
+    "write_text",
+]

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from emberward.findings import EmberwardError
 from emberward.rank._place import Place, read_place
+from emberward.rank._start_phase import IMPORTS, report_start
 from emberward.report import RunFolder, write_json
 
 KILL_SWITCH = "EMBERWARD_KILL_SWITCH"
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     place = read_place(os.environ, host=socket.gethostname())
     if options.folder is not None:
         _redirect(RunFolder(path=options.folder).rank_log(place.rank))
+        report_start(RunFolder(path=options.folder), IMPORTS, rank=place.rank)
     # A launcher's pipe too shows each line as it is written, and all of them when the rank is killed.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")

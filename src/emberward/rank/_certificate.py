@@ -51,7 +51,7 @@ class CertificateWatch:
             self.guard = Guard(
                 program,
                 rank=rank,
-                find_site=SiteFinder(roots=(PACKAGE.parent,)).here,
+                find_site=SiteFinder(roots=(PACKAGE.parent,), program=lambda: PACKAGE.name).here,
                 on_departure=self._departed,
                 on_first_step=self._first_step_done,
                 publish=None if live is None else live.writer.certify,

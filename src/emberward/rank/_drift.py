@@ -109,7 +109,7 @@ class ReplicaWatch:
         self._coefficients = torch.tensor([_signed(word) for word in coefficients], dtype=torch.int64).to(
             engine.world.device
         )
-        self._groups = list(_groups(engine.world))
+        self._groups = list(_groups(engine.world, engine.tp_shared))
         self._last_equal_step: int | None = None
         self._told: set[Difference] = set()
 
@@ -267,12 +267,12 @@ class ReplicaWatch:
                 tensor.copy_(travelling)
 
 
-def _groups(world: World) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _groups(world: World, tp_shared: int) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(number of the word, ranks that must have it equal), each group of two or more once, on all ranks alike."""
     for sharing in Sharing:
         seen: set[int] = set()
         for rank in world.mesh.ranks:
-            ranks = () if rank in seen else holders(world.mesh, rank, sharing)
+            ranks = () if rank in seen else holders(world.mesh, rank, sharing, world.ends, tp_shared=tp_shared)
             seen.update(ranks)
             if len(ranks) > 1:
                 yield sharing, ranks

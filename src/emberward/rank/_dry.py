@@ -21,7 +21,7 @@ from emberward.engine import Engine, Inspection, build_world
 from emberward.events import Event, Phase
 from emberward.rank._rehearsal import STOPPED, PhaseMarker, Script, Stage, play
 from emberward.rank._signals import StopRequest
-from emberward.recipe import mesh_of
+from emberward.recipe import ends_of, mesh_of
 from emberward.report import RunFolder
 from emberward.sources import SETUP, ProgramWriter, RoleProgram, SiteFinder, Tape, Transport, kind_of
 from emberward.sources.fake_world import fake_tensors, fake_world
@@ -91,7 +91,7 @@ class BlankInstruments:
 
 def site_finder() -> SiteFinder:
     """Finds lines of the engine: under a recipe, Emberward's own code is what the user runs."""
-    return SiteFinder(roots=(PACKAGE.parent,))
+    return SiteFinder(roots=(PACKAGE.parent,), program=lambda: PACKAGE.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,9 @@ def dry_run(script: Script, rank: int, *, transport: Transport) -> Rehearsed:
         fake_world(rank, mesh.size),
         Recorder(tape).recording(),
     ):
-        world = build_world(mesh, device=torch.device("cpu"), timeout_s=script.recipe.timeout_s)
+        world = build_world(
+            mesh, device=torch.device("cpu"), timeout_s=script.recipe.timeout_s, ends=ends_of(script.recipe)
+        )
         stage = Stage(
             world=replace(world, read=tape.noting_reads(values.read), mark=marker.inner),
             folder=RunFolder(path=Path(scratch)),

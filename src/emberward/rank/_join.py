@@ -1,6 +1,7 @@
 """How ranks that plain torchrun or srun started agree on a run's folder: rank 0 chooses, the others learn it."""
 
 import json
+import shlex
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -93,13 +94,15 @@ def _open_run(wanted: Wanted, place: Place, resolved: Resolved, store: Store) ->
 def _choose(wanted: Wanted, place: Place, resolved: Resolved) -> Start:
     """Where this start goes. ``--fresh`` holds for a launch: what that launch began, its restarts go on with."""
     runs, number = wanted.runs.absolute(), new_id()
+    assert wanted.recipe is not None, "a run is chosen for a recipe"
+    command = shlex.join(["emberward", "train", wanted.recipe, *wanted.overrides])
     if not wanted.is_fresh:
-        return choose_run(runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number)
+        return choose_run(runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number, command=command)
     if place.is_restart and place.launch is not None:
-        start = choose_run(runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number)
+        start = choose_run(runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number, command=command)
         if start.is_resume and (read_json(start.folder.launch) or {}).get("launch") == place.launch:
             return start
-    return choose_run(runs, resolved, intent=Intent.FRESH, run_id=None, new_id=number)
+    return choose_run(runs, resolved, intent=Intent.FRESH, run_id=None, new_id=number, command=command)
 
 
 def _forget_last_attempt(folder: RunFolder) -> None:

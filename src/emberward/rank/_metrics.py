@@ -2,36 +2,29 @@
 
 from typing import Any
 
-from emberward.perf import hardware_tflops, mfu, model_flops_per_token
-from emberward.recipe import Recipe
+from emberward.layout import Model
+from emberward.perf import mfu
 
 
 def rates(
-    recipe: Recipe, *, global_batch: int, step_s: float, num_ranks: int, peak_tflops: float | None
+    model: Model, *, recompute: bool, global_batch: int, step_s: float, num_ranks: int, peak_tflops: float | None
 ) -> dict[str, Any]:
-    """How fast a step was: samples and tokens a second of all ranks, TFLOPs of each rank, MFU (None without a peak).
+    """How fast a step was: samples and units of the loss (tokens; images) a second of all ranks, TFLOPs of each rank,
+    MFU (None without a peak).
 
-    See `emberward.perf` [Note: flops].
+    A backward is twice a forward, and recomputation repeats the forward of the layers: `emberward.perf` [Note: flops].
     """
-    model = recipe.model
-    assert model.vocab_size is not None, "the recipe is not resolved"
-    sizes: dict[str, Any] = {
-        "num_layers": model.num_layers,
-        "hidden": model.hidden,
-        "seq_len": model.seq_len,
-        "vocab_size": model.vocab_size,
-        "ffn_hidden": model.ffn_hidden,
-    }
-    tokens_per_s = global_batch * model.seq_len / step_s
+    forward, layers = (sum(block.flops for block in blocks) for blocks in (model.blocks, model.layers))
+    needed, num_units = 3 * forward, model.sample.num_units
+    done = needed + (layers if recompute else 0)
+    samples_per_s = global_batch / step_s
     return {
-        "samples_per_s": global_batch / step_s,
-        "tokens_per_s": tokens_per_s,
-        "tflops": hardware_tflops(
-            **sizes, global_batch=global_batch, step_s=step_s, num_ranks=num_ranks, recompute=model.recompute
-        ),
+        "samples_per_s": samples_per_s,
+        "tokens_per_s": samples_per_s * num_units,
+        "tflops": done * samples_per_s / (num_ranks * 1e12),
         "mfu": mfu(
-            flops_per_token=model_flops_per_token(**sizes),
-            tokens_per_s=tokens_per_s,
+            flops_per_token=needed / num_units,
+            tokens_per_s=samples_per_s * num_units,
             num_ranks=num_ranks,
             peak_tflops=peak_tflops,
         ),

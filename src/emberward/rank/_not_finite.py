@@ -154,7 +154,8 @@ def _order(rank: int, found: NotFinite) -> tuple[bool, int, bool, int]:
 def _words(found: NotFinite) -> str:
     if found.operation is None:
         return f"parameter {found.module}"
-    part = {Stage.FORWARD: "forward", Stage.BACKWARD: "backward"}.get(found.stage) if found.stage else None
+    backwards = dict.fromkeys((Stage.BACKWARD, Stage.BACKWARD_INPUT, Stage.BACKWARD_WEIGHT), "backward")
+    part = {Stage.FORWARD: "forward", **backwards}.get(found.stage) if found.stage else None
     where = f" in the {part} of micro-batch {found.micro_batch}" if part is not None else " at the step's end"
     return f"{found.operation} of {found.module}{where}"
 

@@ -47,7 +47,7 @@ def layout_of(recipe: Recipe) -> dict[str, Any]:
         "pp": layout.pp,
         "zero": int(layout.zero),
         "stages_per_rank": layout.stages_per_rank,
-        "sequence_parallel": layout.sequence_parallel,
+        "sequence_parallel": recipe.splits_sequence,
     }
 
 

@@ -11,19 +11,16 @@ Later steps repeat these: what decides whether a phase comes is the step number 
 (`_trainer.py` [Note: what ranks agree on]).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
-import numpy as np
-
-from emberward.data import Batch, EvalSet, TrainData
 from emberward.engine import Engine, World
 from emberward.events import Phase
 from emberward.plan import BatchPlan
 from emberward.rank._events import Enter
 from emberward.rank._health import Instruments
 from emberward.rank._position import Position
+from emberward.rank._samples import BlankSamples
 from emberward.rank._saves import Background
 from emberward.rank._signals import StopRequest
 from emberward.rank._trainer import Outcome, Trainer
@@ -36,23 +33,6 @@ STOPPED = "asked to stop"
 """The part in which a step is not finite and is skipped, and one rank is asked to stop."""
 EVAL_ROUNDS = 2
 """Micro-batches of an evaluation set for each pipeline rank; one more in the second start."""
-
-
-class BlankText:
-    """Samples of zeros, for training and evaluation alike: as many as one asks for, and no file."""
-
-    def __init__(self, *, seq_len: int, num_samples: int) -> None:
-        self.seq_len = seq_len
-        self.num_samples = num_samples
-
-    def batch(self, indices: Sequence[int | None]) -> Batch:
-        """Samples of zeros: tokens [len(indices), S + 1], mask [len(indices), S] of ones, zeros for None."""
-        tokens = np.zeros((len(indices), self.seq_len + 1), dtype=np.int64)
-        mask = np.ones((len(indices), self.seq_len), dtype=np.float32)
-        for row, index in enumerate(indices):
-            if index is None:
-                mask[row] = 0.0
-        return Batch(tokens=tokens, mask=mask)
 
 
 class PhaseMarker:
@@ -101,6 +81,7 @@ def script_of(recipe: Recipe, batch: BatchPlan, eval_samples: Mapping[str, int])
         recipe,
         steps=NUM_STEPS,
         sample_tokens=min(recipe.sample_tokens, NUM_SAMPLE_TOKENS),
+        sample_prompt="",
         evaluation=replace(recipe.evaluation, interval=None if recipe.evaluation.interval is None else 1),
         save=replace(recipe.save, interval=None if recipe.save.interval is None else 1),
         health=replace(recipe.health, drift_interval=None if recipe.health.drift_interval is None else 1),
@@ -152,9 +133,8 @@ def play(script: Script, stage: Stage) -> list[Outcome]:
 
 def _part(script: Script, stage: Stage, engine: Engine, part: str, position: Position) -> Outcome:
     recipe = script.recipe
-    blank = BlankText(seq_len=recipe.model.seq_len, num_samples=0)
     evals = {
-        name: cast(EvalSet, BlankText(seq_len=recipe.model.seq_len, num_samples=count))
+        name: BlankSamples(engine.model.sample, num_samples=count)
         for name, count in (script.more_eval_samples if part == STOPPED else script.eval_samples).items()
     }
     stop = StopRequest()
@@ -162,7 +142,7 @@ def _part(script: Script, stage: Stage, engine: Engine, part: str, position: Pos
         recipe=recipe,
         batch=script.batch,
         engine=engine,
-        train=cast(TrainData, blank),
+        train=BlankSamples(engine.model.sample, num_samples=0),
         evals=evals,
         folder=stage.folder,
         stop=stop,

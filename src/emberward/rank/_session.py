@@ -11,7 +11,6 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from emberward.checkpoint import BackgroundSaves
-from emberward.data import open_eval, open_train
 from emberward.engine import Engine, World, build_world
 from emberward.layout import Axis
 from emberward.perf import peak_of
@@ -21,10 +20,21 @@ from emberward.rank._events import Enter, told
 from emberward.rank._join import Joined, Wanted, join_run
 from emberward.rank._lane import saves_beside
 from emberward.rank._place import Place
+from emberward.rank._samples import open_samples
 from emberward.rank._signals import StopRequest
 from emberward.rank._skew import START_TIMEOUT_S, fingerprint, require_equal_fingerprints
+from emberward.rank._start_phase import (
+    CONNECTS,
+    DATA,
+    FIRST_STEP,
+    GROUPS,
+    LOADS,
+    MEETS,
+    MODEL,
+    report_start,
+)
 from emberward.rank._trainer import Outcome, Trainer
-from emberward.recipe import mesh_of
+from emberward.recipe import ComputeType, ends_of, mesh_of
 from emberward.report import RunFolder, Sinks, open_sinks, read_run, run_text, write_json
 from emberward.runs import read_detours, recipe_digest
 
@@ -56,6 +66,7 @@ class Session:
         place = self._place
         if self.folder is not None:
             _write_rank_file(self.folder, place, None)
+            report_start(self.folder, MEETS, rank=place.rank)
         self._store = _open_store(place)
         joined = join_run(self._wanted, place, self._store)
         self.folder = joined.folder
@@ -64,6 +75,7 @@ class Session:
         if place.local_rank == 0:
             stop.watch(self._wanted.kill_switch or joined.folder.kill_switch)
         recipe = joined.resolved.recipe
+        report_start(joined.folder, CONNECTS, rank=place.rank)
         chosen = choose_device(recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)
         dist.init_process_group(
             chosen.backend,
@@ -81,14 +93,23 @@ class Session:
             is_supervised=place.is_supervised,
         )
         with watch.watching():
-            world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s)
+            report_start(joined.folder, GROUPS, rank=place.rank)
+            world = build_world(
+                mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s, ends=ends_of(recipe)
+            )
             _write_rank_file(joined.folder, place, world)
             beside = saves_beside(joined.folder.checkpoints, recipe, world, PrefixStore("saves", self._store))
             trainer = _build_trainer(joined, world, chosen, stop, told(watch.enter), beside)
+            held = sum(
+                each.tensor.numel() * each.tensor.element_size() for each in trainer.engine.shards(owned_only=False)
+            )
+            _write_rank_file(joined.folder, place, world, held_bytes=held)
             _wake_collector()
+            report_start(joined.folder, LOADS, rank=place.rank)
             trainer.resume(is_unattended=place.is_restart)
             trainer.sinks = _open_sinks(joined, trainer)
             trainer.is_heard = not place.is_supervised
+            report_start(joined.folder, FIRST_STEP, rank=place.rank)
             outcome = trainer.run()
         if trainer.is_heard and place.rank == 0:
             sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
@@ -171,16 +192,20 @@ def _build_trainer(
     beside: BackgroundSaves,
 ) -> Trainer:
     recipe, folder, manifest = joined.resolved.recipe, joined.folder, joined.manifest
+    report_start(folder, MODEL, rank=world.rank)
+    engine = Engine(recipe, world)
+    report_start(folder, DATA, rank=world.rank)
+    train, evals = open_samples(recipe, manifest)
     return Trainer(
         recipe=recipe,
         batch=joined.resolved.batch,
-        engine=Engine(recipe, world),
-        train=open_train(manifest, seed=recipe.seed, seq_len=recipe.model.seq_len),
-        evals=open_eval(manifest, seq_len=recipe.model.seq_len, max_samples=recipe.evaluation.samples),
+        engine=engine,
+        train=train,
+        evals=evals,
         folder=folder,
         stop=stop,
         data_digest=manifest.train_digest,
-        peak_tflops=_peak_tflops(chosen),
+        peak_tflops=_peak_tflops(chosen.name, recipe.precision.compute),
         enter=enter,
         background=beside,
         detours=read_detours(folder),
@@ -202,13 +227,14 @@ def _open_sinks(joined: Joined, trainer: Trainer) -> Sinks | None:
     )
 
 
-def _peak_tflops(chosen: ChosenDevice) -> float | None:
-    peak = peak_of(chosen.name)
+def _peak_tflops(device_name: str, compute: ComputeType) -> float | None:
+    """The device's peak for products in `compute`; None in float32, for which the table has none."""
+    peak = None if compute is ComputeType.FP32 else peak_of(device_name)
     return None if peak is None else peak.tflops
 
 
-def _write_rank_file(folder: RunFolder, place: Place, world: World | None) -> None:
-    """Says who this rank is: at once by its pid, and again with its coordinates when the mesh is known."""
+def _write_rank_file(folder: RunFolder, place: Place, world: World | None, *, held_bytes: int | None = None) -> None:
+    """Says who this rank is: at once by its pid, again with its coordinates, again with its weights and moments."""
     folder.ranks.mkdir(parents=True, exist_ok=True)
     coordinates = None
     if world is not None:
@@ -220,6 +246,7 @@ def _write_rank_file(folder: RunFolder, place: Place, world: World | None) -> No
             "pid": os.getpid(),
             "host": place.host,
             "coordinates": coordinates,
+            "held_bytes": held_bytes,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     )

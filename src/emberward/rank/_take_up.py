@@ -46,7 +46,7 @@ def ready_to_save(shelf: Path, *, rank: int) -> EmberwardError | None:
             where=str(error.filename or shelf),
             expected="a folder in which every rank may make, write and remove files",
             found=error.strerror or str(error),
-            next=f"mend the permissions or the mount of {shelf}, then start again",
+            next=f"fix the permissions or the mount of {shelf}, then start again",
             cause=Cause.CHECKPOINT_IO,
             ranks=(rank,),
         )

@@ -17,24 +17,27 @@ from typing import Any
 import torch
 
 from emberward import checkpoint
-from emberward.data import Batch, EvalSet, PrefetchLoader, TrainData, eval_batches, open_tokenizer, step_indices
-from emberward.engine import Engine, MicroBatch, StepTotals, World
+from emberward.data import Batch, PrefetchLoader, Tokenizer, eval_batches, open_tokenizer, step_indices
+from emberward.engine import Engine, StepTotals, World
 from emberward.events import Phase, Stage
 from emberward.health import Detour
+from emberward.layout import DataKind
 from emberward.plan import BatchPlan, learning_rate
 from emberward.rank._events import Enter, StepRecorder
 from emberward.rank._health import Instruments, RunHealth
 from emberward.rank._metrics import rates
 from emberward.rank._not_finite import not_finite_finding
 from emberward.rank._position import Position
+from emberward.rank._samples import Fetched, Samples, SampleSet, eval_micro_batch, micro_batches
 from emberward.rank._saves import Background, Saver
 from emberward.rank._signals import StopRequest
-from emberward.recipe import Recipe
-from emberward.report import RunFolder, Sinks, append_line, step_line, write_json
+from emberward.recipe import Recipe, StepLine
+from emberward.report import RunFolder, Sinks, append_line, step_line, step_text, write_json
 
 PROGRESS_INTERVAL_S = 0.5
 _STAGES = {"eval": Stage.EVAL, "save": Stage.SAVE, "sample": Stage.EXIT, "done": Stage.EXIT}
-EMPTY = torch.empty((0, 0), dtype=torch.int64)
+PROMPT_TOKENS = 64
+"""Of the held-out text that is continued at the end of a run."""
 
 
 class Outcome(StrEnum):
@@ -59,8 +62,8 @@ class Trainer:
         recipe: Recipe,
         batch: BatchPlan,
         engine: Engine,
-        train: TrainData,
-        evals: Mapping[str, EvalSet],
+        train: Samples,
+        evals: Mapping[str, SampleSet],
         folder: RunFolder,
         stop: StopRequest,
         data_digest: str,
@@ -170,26 +173,27 @@ class Trainer:
         )
         return [index for indices in ranges for index in indices]
 
-    def _fetch(self, indices: Sequence[int]) -> Batch | None:
-        """The samples, or None on a rank that needs no tokens."""
-        return self._train.batch(indices) if self.engine.needs_tokens else None
+    def _fetch(self, indices: Sequence[int]) -> Fetched:
+        """The samples, their numbers alone on a rank that needs no data."""
+        batch = self._train.batch(indices) if self.engine.needs_data else None
+        return Fetched(samples=tuple(indices), batch=batch)
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
-    def _one_step(self, loader: Iterator[Batch | None]) -> StepTotals:
+    def _one_step(self, loader: Iterator[Fetched]) -> StepTotals:
         started_s = time.perf_counter()
         position = self.position
         size = self.batch.batch_at(position.consumed_samples)
         num_mb = self.batch.accumulation_at(position.consumed_samples)
         if self._enter is not None:
             self._enter(Phase(step=position.step), num_mb)
-        micro_batches = self._cut(next(loader), num_mb)
+        parts = micro_batches(next(loader), num_mb, self.world.device)
         data_s = time.perf_counter() - started_s
         lr = learning_rate(self.recipe.optim, position.consumed_samples + size, self._total_samples)
         lr = self._last_lr = lr * self._health.rate_factor(position)
         recorder = self._recorder if self._recorder.is_recording else None
         totals = self.engine.train_step(
-            micro_batches,
+            parts,
             lr=lr,
             step=position.step,
             is_stopping=self._stop.is_set,
@@ -202,31 +206,20 @@ class Trainer:
             recorder.end_step()
         position.step += 1
         position.consumed_samples += size
-        position.consumed_tokens += size * self.recipe.model.seq_len
+        position.consumed_tokens += size * self.engine.model.sample.num_units
         position.num_skipped += not totals.is_finite
         step_s = time.perf_counter() - started_s
         self._train_seconds += step_s
-        self._train_tokens += size * self.recipe.model.seq_len
+        self._train_tokens += size * self.engine.model.sample.num_units
         self._log(totals, size=size, lr=lr, step_s=step_s, data_s=data_s)
         if not totals.is_finite:
-            self._health.inspect(totals, micro_batches, step=position.step - 1, lr=lr)
+            self._health.inspect(totals, parts, step=position.step - 1, lr=lr)
         return totals
 
     @property
     def _total_samples(self) -> int:
         assert self.recipe.train_samples is not None, "the recipe is not resolved"
         return self.recipe.train_samples
-
-    def _cut(self, batch: Batch | None, num_mb: int) -> list[MicroBatch]:
-        if batch is None:
-            return [MicroBatch(tokens=EMPTY, labels=EMPTY, weights=EMPTY)] * num_mb
-        device = self.world.device
-        tokens = torch.from_numpy(batch.tokens).to(device)
-        weights = torch.from_numpy(batch.mask).to(device)
-        return [
-            MicroBatch(tokens=rows[:, :-1].contiguous(), labels=rows[:, 1:].contiguous(), weights=weight)
-            for rows, weight in zip(tokens.chunk(num_mb), weights.chunk(num_mb), strict=True)
-        ]
 
     def _log(self, totals: StepTotals, *, size: int, lr: float, step_s: float, data_s: float) -> None:
         position, saves = self.position, self._saver.figures()
@@ -257,7 +250,8 @@ class Trainer:
             "step_s": step_s,
             "data_s": data_s,
             **rates(
-                self.recipe,
+                self.engine.model,
+                recompute=self.recipe.model.recompute,
                 global_batch=size,
                 step_s=step_s,
                 num_ranks=self.world.mesh.size,
@@ -269,7 +263,9 @@ class Trainer:
         }
         self.sinks.log(position.step, metrics)
         if self.is_heard:
-            line = step_line({"step": position.step, **metrics}, steps=self.steps)
+            shown = {"step": position.step, **metrics}
+            is_long = self.recipe.log.step_line is StepLine.MEGATRON
+            line = step_line(shown, steps=self.steps) if is_long else step_text(shown, steps=self.steps, left_s=None)
             sys.stdout.write(line + "\n")
         self._say("train")
 
@@ -310,8 +306,8 @@ class Trainer:
             self._say("eval", f"{name} ({number}/{len(self._evals)})", count=len(rows))
             if not rows:
                 continue
-            micro_batches = [self._cut(data.batch(indices), 1)[0] for indices in rows]
-            loss_sum, count = self.engine.evaluate(micro_batches)
+            parts = [eval_micro_batch(data.batch(indices), self.world.device) for indices in rows]
+            loss_sum, count = self.engine.evaluate(parts)
             loss = loss_sum / count if count else None
             found[name] = {"loss": loss if loss is None or math.isfinite(loss) else None, "tokens": count}
         self._last_evals = found
@@ -347,8 +343,8 @@ class Trainer:
         num_mb = self.batch.accumulation_at(consumed)
         if self._enter is not None:
             self._enter(Phase(step=self.position.step), num_mb)
-        micro_batches = self._cut(self._fetch(self._indices_at(consumed)), num_mb)
-        return self.engine.train_step(micro_batches, lr=0.0, step=self.position.step, is_trial=True)
+        parts = micro_batches(self._fetch(self._indices_at(consumed)), num_mb, self.world.device)
+        return self.engine.train_step(parts, lr=0.0, step=self.position.step, is_trial=True)
 
     def _next_batch(self, position: Position) -> tuple[int, int]:
         """The number of the first sample of the step that comes next, and how many samples it has."""
@@ -369,8 +365,8 @@ class Trainer:
 
     def _finish(self, outcome: Outcome, seconds: float) -> None:
         """Writes how the attempt ended; rank 0 does, after all have generated the sample together."""
-        sample: str | None = None
-        if outcome is Outcome.DONE and self.recipe.sample_tokens:
+        sample: tuple[str, str, str] | None = None
+        if outcome is Outcome.DONE and self.recipe.sample_tokens and self._writes_text:
             self._say("sample", count=self.recipe.sample_tokens)
             sample = self._sample()
         if self.world.rank != 0:
@@ -387,20 +383,42 @@ class Trainer:
                 "evals": self._last_evals,
                 "tokens_per_s": self._train_tokens / self._train_seconds if self._train_seconds else None,
                 "seconds": seconds,
+                "unit": self.engine.model.sample.unit,
                 "num_parameters": self.engine.num_parameters,
-                "sample_prompt": self.recipe.sample_prompt if sample is not None else None,
-                "sample": sample,
+                "sample_prompt": None if sample is None else sample[0],
+                "sample_source": None if sample is None else sample[1],
+                "sample": None if sample is None else sample[2],
                 "checkpoint": str(checkpoint.latest(self._folder.checkpoints)),
                 "ranks": self._everyone(),
             },
         )
         self._say("done")
 
-    def _sample(self) -> str:
+    @property
+    def _writes_text(self) -> bool:
+        return self.engine.model.sample.kind is DataKind.TOKENS
+
+    def _sample(self) -> tuple[str, str, str]:
+        """The prompt, where it is from, and what the model writes after it, the same on every rank."""
         tokenizer = open_tokenizer(self.recipe.data.tokenizer)
-        prompt = [int(token) for token in tokenizer.encode(self.recipe.sample_prompt)]
+        text, source = self.recipe.sample_prompt, "sample_prompt"
+        if text is None:
+            text, source = self._held_out_text(tokenizer)
+        prompt = [int(token) for token in tokenizer.encode(text)]
         ids = self.engine.generate(prompt, self.recipe.sample_tokens, seed=self.recipe.seed)
-        return tokenizer.decode(ids[len(prompt) :])
+        return text, source, tokenizer.decode(ids[len(prompt) :])
+
+    def _held_out_text(self, tokenizer: Tokenizer) -> tuple[str, str]:
+        """The beginning of the first evaluation set, and its name; nothing without a set. Reads files."""
+        for name, data in self._evals.items():
+            if data.num_samples:
+                first = data.batch([0])
+                assert isinstance(first, Batch), "a model that writes text is evaluated on text"
+                ids = first.tokens[0][: min(PROMPT_TOKENS, self.recipe.model.seq_len // 2)]
+                return tokenizer.decode(int(token) for token in ids).strip(
+                    "\ufffd"
+                ), f"from {name}, held out of training"
+        return "", "none: nothing was held out"
 
     def _everyone(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(self._folder.ranks.glob("rank*.json"))]

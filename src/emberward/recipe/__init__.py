@@ -1,10 +1,12 @@
 """What a run shall be: recipes, where each value came from, and every check that needs no rank."""
 
-from emberward.recipe._derive import launches_of, layers_of_stages, mesh_of, schedule_of
+from emberward.families import ModelConfig
+from emberward.recipe._derive import ends_of, launches_of, layers_of_stages, mesh_of, schedule_of, stage_map_of
 from emberward.recipe._difference import Difference, differences
 from emberward.recipe._fit import Fitted, fit_ranks, resolve_fitted
 from emberward.recipe._layouts import layouts_for
 from emberward.recipe._load import Loaded, load_recipe
+from emberward.recipe._origins import value_text
 from emberward.recipe._recipe import (
     BatchConfig,
     CertificatePolicy,
@@ -13,11 +15,11 @@ from emberward.recipe._recipe import (
     Device,
     DriftPolicy,
     EvalConfig,
-    Family,
     HealthConfig,
+    ImageConfig,
+    ImageMode,
     LayoutConfig,
     LogConfig,
-    ModelConfig,
     OnDamage,
     OptimConfig,
     PrecisionConfig,
@@ -29,13 +31,16 @@ from emberward.recipe._recipe import (
     SpikePolicy,
     StartConfig,
     StartTake,
+    StepLine,
     ZeroStage,
 )
 from emberward.recipe._reference import configuration_reference, with_reference, write_reference
 from emberward.recipe._resolve import Resolved, resolve
 from emberward.recipe._resolved_file import read_resolved, recipe_yaml, write_resolved
+from emberward.recipe.presets import PRESETS
 
 __all__ = [
+    "PRESETS",
     "BatchConfig",
     "CertificatePolicy",
     "ComputeType",
@@ -44,9 +49,10 @@ __all__ = [
     "Difference",
     "DriftPolicy",
     "EvalConfig",
-    "Family",
     "Fitted",
     "HealthConfig",
+    "ImageConfig",
+    "ImageMode",
     "LayoutConfig",
     "Loaded",
     "LogConfig",
@@ -63,9 +69,11 @@ __all__ = [
     "SpikePolicy",
     "StartConfig",
     "StartTake",
+    "StepLine",
     "ZeroStage",
     "configuration_reference",
     "differences",
+    "ends_of",
     "fit_ranks",
     "launches_of",
     "layers_of_stages",
@@ -77,6 +85,8 @@ __all__ = [
     "resolve",
     "resolve_fitted",
     "schedule_of",
+    "stage_map_of",
+    "value_text",
     "with_reference",
     "write_reference",
     "write_resolved",

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from emberward.families import model_of
 from emberward.findings import ConfigError
 from emberward.layout import Axis, Mesh
-from emberward.plan import SCHEDULES, Launches, Schedule, schedule_from_csv, stage_layers
+from emberward.plan import SCHEDULES, Launches, Schedule, balance, schedule_from_csv
 from emberward.recipe._recipe import Device, LayoutConfig, Recipe, ZeroStage
 
 
@@ -61,18 +62,31 @@ def schedule_of(recipe: Recipe, num_mb: int) -> Schedule:
     return schedule
 
 
-def layers_of_stages(recipe: Recipe) -> tuple[range, ...]:
-    """The layers of each stage, ascending: by hand where the recipe says so, else balanced by cost.
+def stage_map_of(recipe: Recipe) -> Schedule:
+    """The schedule of a whole step, whose stage map every other program of the run shares."""
+    assert recipe.batch.accumulation is not None, "the recipe is not resolved"
+    return schedule_of(recipe, recipe.batch.accumulation)
 
-    The embedding and the head each cost vocab x hidden parameters, a layer 12 x hidden^2.
+
+def ends_of(recipe: Recipe) -> tuple[int, int]:
+    """The pipeline ranks of the first and the last stage."""
+    ranks = stage_map_of(recipe).stage_ranks
+    return ranks[0], ranks[-1]
+
+
+def layers_of_stages(recipe: Recipe) -> tuple[range, ...]:
+    """The layers of each stage, ascending: by hand where the recipe says so, else balanced by the blocks' costs.
+
+    The model's first block lies with the first layer and its last block with the last.
     """
-    model, layout = recipe.model, recipe.layout
-    num_stages = layout.pp * layout.stages_per_rank
+    layout = recipe.layout
     counts = layout.stage_layers
     if counts is None:
-        assert model.vocab_size is not None, "the recipe is not resolved"
-        edge = model.vocab_size / (12 * model.hidden)
-        counts = stage_layers(model.num_layers, num_stages, first_cost=edge, last_cost=edge)
+        model = model_of(recipe.model)
+        costs = [block.cost for block in model.layers]
+        costs[0] += model.first.cost
+        costs[-1] += model.last.cost
+        counts = balance(costs, layout.pp * layout.stages_per_rank)
     ranges, first = [], 0
     for count in counts:
         ranges.append(range(first, first + count))

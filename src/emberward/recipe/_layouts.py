@@ -2,45 +2,36 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 
+from emberward.families import Misfit, divisors, find_family, near_divisors, near_multiples
 from emberward.findings import ConfigError
-from emberward.plan import BatchPlan, solve_batch
-from emberward.recipe._origins import blame, cited
+from emberward.plan import STAGES_PER_RANK, BatchPlan, solve_batch
+from emberward.recipe._origins import blame, cited, value_text
 from emberward.recipe._recipe import LayoutConfig, Recipe, ZeroStage
+from emberward.recipe._schema import leaves
+
+_MAX_TP = 512
+"""Most ranks of a tp group that are tried where other numbers of ranks are offered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
-    """Why a layout is impossible: what, what would be right, the keys that disagree, and a way out."""
-
-    what: str
-    expected: str
-    names: tuple[str, ...]
-    next: str | None = None
-
-    def error(self, recipe: Recipe, origins: Mapping[str, str]) -> ConfigError:
-        """The reason as an error."""
-        return ConfigError(
-            self.what,
-            code="C104",
-            where=blame(origins, *self.names),
-            expected=self.expected,
-            found=cited(recipe, origins, *self.names),
-            next=self.next,
-        )
+def _error(misfit: Misfit, recipe: Recipe, origins: Mapping[str, str]) -> ConfigError:
+    return ConfigError(
+        misfit.what,
+        code="C104",
+        where=blame(origins, *misfit.names),
+        expected=misfit.expected,
+        found=cited(recipe, origins, *misfit.names),
+        next=misfit.next,
+    )
 
 
 def misfits(recipe: Recipe) -> Iterator[Misfit]:
     """Every reason why the model does not fit its layout, whatever the number of ranks; none when it fits."""
-    model, layout = recipe.model, recipe.layout
-    if model.hidden % model.num_heads:
-        yield Misfit(
-            what="the heads do not divide the width",
-            expected=f"model.hidden a multiple of model.num_heads, as {near_multiples(model.hidden, model.num_heads)}",
-            names=("model.hidden", "model.num_heads"),
-        )
-    yield from _tensor_misfits(recipe)
+    layout = recipe.layout
+    yield from find_family(recipe.model.family).misfits(recipe.model, tp=layout.tp)
+    yield from _position_misfits(recipe)
     yield from _stage_misfits(recipe)
     yield from _schedule_misfits(recipe)
     if layout.dp_replicate > 1 and layout.zero is ZeroStage.NONE:
@@ -58,18 +49,17 @@ def misfits(recipe: Recipe) -> Iterator[Misfit]:
         )
 
 
-def _tensor_misfits(recipe: Recipe) -> Iterator[Misfit]:
+def _position_misfits(recipe: Recipe) -> Iterator[Misfit]:
     model, layout = recipe.model, recipe.layout
-    sizes = {"num_heads": model.num_heads, "ffn_hidden": model.ffn_hidden, "vocab_size": model.vocab_size}
-    for name, value in sizes.items():
-        if value is not None and value % layout.tp:
-            yield Misfit(
-                what="tensor parallel cannot split the model",
-                expected=f"model.{name} a multiple of layout.tp, as {near_multiples(value, layout.tp)}; "
-                f"or layout.tp {near_divisors(value, layout.tp)}",
-                names=(f"model.{name}", "layout.tp"),
-            )
-    if layout.sequence_parallel and model.seq_len % layout.tp:
+    family = find_family(model.family)
+    if layout.sequence_parallel and not family.splits_positions(model, tp=1):
+        yield Misfit(
+            what="sequence parallel cannot split the sequence",
+            expected=f"layout.sequence_parallel false: family {family.name} keeps positions together",
+            names=("model.family", "layout.sequence_parallel"),
+            next="layout.sequence_parallel=false",
+        )
+    elif layout.sequence_parallel and not family.splits_positions(model, tp=layout.tp):
         yield Misfit(
             what="sequence parallel cannot split the sequence",
             expected=f"model.seq_len a multiple of layout.tp, as {near_multiples(model.seq_len, layout.tp)}",
@@ -79,14 +69,15 @@ def _tensor_misfits(recipe: Recipe) -> Iterator[Misfit]:
 
 
 def _stage_misfits(recipe: Recipe) -> Iterator[Misfit]:
-    model, layout = recipe.model, recipe.layout
+    layout = recipe.layout
+    key, num_layers = find_family(recipe.model.family).layers_of(recipe.model)
     num_stages = layout.pp * layout.stages_per_rank
-    if model.num_layers < num_stages:
+    if num_layers < num_stages:
         yield Misfit(
             what="there are fewer layers than pipeline stages",
-            expected=f"model.num_layers at least layout.pp x layout.stages_per_rank = {num_stages}",
-            names=("model.num_layers", "layout.pp", "layout.stages_per_rank"),
-            next=f"layout.pp={max(1, model.num_layers // layout.stages_per_rank)}",
+            expected=f"model.{key} at least layout.pp x layout.stages_per_rank = {num_stages}",
+            names=(f"model.{key}", "layout.pp", "layout.stages_per_rank"),
+            next=_fewer_stages(layout, max(1, num_layers // layout.stages_per_rank)),
         )
     by_hand = layout.stage_layers
     if by_hand is not None and len(by_hand) != num_stages:
@@ -96,24 +87,34 @@ def _stage_misfits(recipe: Recipe) -> Iterator[Misfit]:
             names=("layout.stage_layers", "layout.pp", "layout.stages_per_rank"),
             next="layout.stage_layers=null balances by cost",
         )
-    elif by_hand is not None and sum(by_hand) != model.num_layers:
+    elif by_hand is not None and sum(by_hand) != num_layers:
         yield Misfit(
             what="the layers of the stages are not those of the model",
-            expected=f"layout.stage_layers with a sum of {model.num_layers}, not {sum(by_hand)}",
-            names=("layout.stage_layers", "model.num_layers"),
+            expected=f"layout.stage_layers with a sum of {num_layers}, not {sum(by_hand)}",
+            names=("layout.stage_layers", f"model.{key}"),
             next="layout.stage_layers=null balances by cost",
         )
 
 
+def _fewer_stages(layout: LayoutConfig, pp: int) -> str:
+    """The overrides that set `pp`; where dp is given, dp takes the ranks that pp leaves."""
+    while layout.dp is not None and layout.dp * layout.pp % pp:
+        pp -= 1
+    dp = "" if layout.dp is None else f"layout.dp={layout.dp * layout.pp // pp} "
+    return f"{dp}layout.pp={pp}"
+
+
 def _schedule_misfits(recipe: Recipe) -> Iterator[Misfit]:
-    """What the built-in schedules hold (plan/_schedule.py): 1f1b one stage a rank, interleaved several."""
+    """What the built-in schedules hold (plan/_orders.py): some one number of stages a rank, interleaved several."""
     names = ("schedule", "layout.stages_per_rank")
-    if recipe.schedule == "1f1b" and recipe.layout.stages_per_rank > 1:
+    needed = STAGES_PER_RANK.get(recipe.schedule)
+    if needed is not None and recipe.layout.stages_per_rank != needed:
+        other = "interleaved" if needed == 1 else "zb_h1"
         yield Misfit(
-            what="schedule 1f1b holds one stage a rank",
-            expected="layout.stages_per_rank 1, or schedule interleaved",
+            what=f"schedule {recipe.schedule} holds {'one stage' if needed == 1 else 'two stages'} a rank",
+            expected=f"layout.stages_per_rank {needed}, or schedule {other}",
             names=names,
-            next="schedule=interleaved",
+            next=f"schedule={other}" if needed == 1 else f"layout.stages_per_rank={needed}",
         )
     if recipe.schedule == "interleaved" and recipe.layout.stages_per_rank == 1:
         yield Misfit(
@@ -124,38 +125,50 @@ def _schedule_misfits(recipe: Recipe) -> Iterator[Misfit]:
         )
 
 
-def require_layout(recipe: Recipe, origins: Mapping[str, str], *, num_ranks: int) -> None:
-    """Raises ConfigError C104 unless the ranks, the layout and the model fit. dp may still be open."""
-    layout = recipe.layout
-    inner = layout.tp * layout.pp
-    if num_ranks % inner if layout.dp is None else num_ranks != inner * layout.dp:
-        raise _wrong_world(recipe, origins, num_ranks)
+def require_fit(recipe: Recipe, origins: Mapping[str, str]) -> None:
+    """Raises ConfigError C104 unless the model fits the layout, whatever the number of ranks. dp may still be open."""
     for misfit in misfits(recipe):
-        raise misfit.error(recipe, origins)
+        raise _error(misfit, recipe, origins)
 
 
-def _num_ranks_text(num_ranks: int) -> str:
-    return f"{num_ranks} rank{'s' if num_ranks != 1 else ''}"
+def is_world(layout: LayoutConfig, num_ranks: int) -> bool:
+    """Whether the layout has so many ranks; with dp open, whether some dp gives them."""
+    inner = layout.tp * layout.pp
+    return num_ranks % inner == 0 if layout.dp is None else num_ranks == inner * layout.dp
 
 
-def _wrong_world(recipe: Recipe, origins: Mapping[str, str], num_ranks: int) -> ConfigError:
+def wrong_world(recipe: Recipe, origins: Mapping[str, str], num_ranks: int) -> ConfigError:
+    """The error for a layout that has another number of ranks. What it proposes fits the model and the batch."""
     layout = recipe.layout
     parts = [("dp", layout.dp), ("tp", layout.tp), ("pp", layout.pp)]
     names = [f"layout.{axis}" for axis, size in parts if size is not None]
     sizes = " x ".join(f"{axis} {size}" for axis, size in parts if size is not None)
     product = math.prod(size for _, size in parts if size is not None)
     near = layouts_for(recipe, num_ranks)
-    texts = [f"dp {each.dp} tp {each.tp} pp {each.pp}" for each in near]
-    ranks = _num_ranks_text(num_ranks)
-    way_out = "" if not near else f"layout.dp={near[0].dp} layout.tp={near[0].tp} layout.pp={near[0].pp}, or "
+    ranks = num_ranks_text(num_ranks)
+    below = num_ranks // product
+    own = [below, below + 1] if layout.dp is None else [layout.dp]
+    own_ranks = [layout.tp * layout.pp * dp for dp in own if dp > 0 and _fits(_with(recipe, dp, layout.tp, layout.pp))]
+    ways = [f"layout.dp={near[0].dp} layout.tp={near[0].tp} layout.pp={near[0].pp}"] if near else []
+    ways += [f"{' or '.join(map(str, own_ranks))} rank{'s' if own_ranks != [1] else ''}"] if own_ranks else []
     return ConfigError(
         f"{ranks} cannot be laid out as {sizes} = {product}",
         code="C104",
         where=blame(origins, *names),
-        expected=f"{ranks} = dp x tp x pp" + (f", as {' or '.join(texts)}" if texts else ""),
+        expected=f"{ranks} = dp x tp x pp" + (f", as {' or '.join(map(sizes_text, near))}" if near else ""),
         found=cited(recipe, origins, *names),
-        next=way_out + (f"a multiple of {product} ranks" if layout.dp is None else _num_ranks_text(product)),
+        next=", or ".join(ways) or None,
     )
+
+
+def num_ranks_text(num_ranks: int) -> str:
+    """The number as a person reads it: ``1 rank``, ``2 ranks``."""
+    return f"{num_ranks} rank{'s' if num_ranks != 1 else ''}"
+
+
+def sizes_text(layout: LayoutConfig) -> str:
+    """The sizes of a layout: ``dp 2 tp 1 pp 3``."""
+    return f"dp {layout.dp} tp {layout.tp} pp {layout.pp}"
 
 
 def layouts_for(recipe: Recipe, num_ranks: int, *, most: int = 3) -> tuple[LayoutConfig, ...]:
@@ -164,17 +177,66 @@ def layouts_for(recipe: Recipe, num_ranks: int, *, most: int = 3) -> tuple[Layou
     Near is measured in doublings of dp, tp and pp; of equally near ones that with the larger dp comes first. Layers
     given by hand are kept only where they fit. Empty when none fits.
     """
-    fitting: list[tuple[tuple[float, float], LayoutConfig]] = []
-    for tp in _divisors(num_ranks):
-        for pp in _divisors(num_ranks // tp):
-            layout = replace(recipe.layout, dp=num_ranks // (tp * pp), tp=tp, pp=pp)
-            if _fits(replace(recipe, layout=layout)):
-                fitting.append((_distance(recipe.layout, layout), layout))
-    fitting.sort(key=lambda each: each[0])
-    return tuple(layout for _, layout in fitting[:most])
+    fitting = (layout for layout in _of_size(recipe, num_ranks) if _fits(replace(recipe, layout=layout)))
+    return tuple(islice(fitting, most))
+
+
+def least_misfit(recipe: Recipe, num_ranks: int) -> LayoutConfig:
+    """The layout of `num_ranks` ranks with the fewest misfits, of equal ones the nearest to the recipe's own."""
+    return min(_of_size(recipe, num_ranks), key=lambda layout: sum(1 for _ in misfits(replace(recipe, layout=layout))))
+
+
+def misfit_reasons(recipe: Recipe, num_ranks: int, *, most: int = 3) -> list[str]:
+    """Why each of the nearest layouts of `num_ranks` ranks does not fit, in one line each."""
+    reasons = ((layout, _why_not(replace(recipe, layout=layout))) for layout in _of_size(recipe, num_ranks))
+    return [f"{sizes_text(layout)}: {why}" for layout, why in islice(reasons, most) if why is not None]
+
+
+def ranks_for(recipe: Recipe, num_ranks: int) -> tuple[int, ...]:
+    """The nearest numbers of ranks below and above `num_ranks` for which some layout fits; empty when none does.
+
+    The family says which tp fit, pp is at most the number of layers, and dp divides the global batch where there is
+    one: so few numbers are tried, however many ranks there are.
+    """
+    batch, family = recipe.batch, find_family(recipe.model.family)
+    most_pp = max(1, family.layers_of(recipe.model)[1] // recipe.layout.stages_per_rank)
+    sizes: set[int] = set()
+    for tp in (size for size in range(1, _MAX_TP + 1) if not any(family.misfits(recipe.model, tp=size))):
+        for pp in range(1, most_pp + 1):
+            inner = tp * pp * recipe.layout.dp_replicate
+            near = (num_ranks // inner, num_ranks // inner + 1)
+            dps = near if batch.global_batch is None else divisors(batch.global_batch)
+            unit = inner if batch.global_batch is None else tp * pp
+            sizes |= {unit * dp for dp in dps if dp > 0}
+    below = (size for size in sorted(sizes, reverse=True) if size < num_ranks)
+    above = (size for size in sorted(sizes) if size > num_ranks)
+    found = (next((size for size in side if layouts_for(recipe, size, most=1)), None) for side in (below, above))
+    return tuple(size for size in found if size is not None)
+
+
+def _of_size(recipe: Recipe, num_ranks: int) -> list[LayoutConfig]:
+    """Every layout of so many ranks, the nearest to the recipe's own first."""
+    found = [
+        replace(recipe.layout, dp=num_ranks // (tp * pp), tp=tp, pp=pp)
+        for tp in divisors(num_ranks)
+        for pp in divisors(num_ranks // tp)
+    ]
+    return sorted(found, key=lambda layout: _distance(recipe.layout, layout))
+
+
+def _with(recipe: Recipe, dp: int, tp: int, pp: int) -> Recipe:
+    return replace(recipe, layout=replace(recipe.layout, dp=dp, tp=tp, pp=pp))
 
 
 def _fits(recipe: Recipe) -> bool:
+    return _why_not(recipe) is None
+
+
+def _why_not(recipe: Recipe) -> str | None:
+    """The first reason why the model or the batch does not fit the layout; None when both do."""
+    for misfit in misfits(recipe):
+        values = leaves(recipe)
+        return f"{misfit.what} ({', '.join(f'{name}={value_text(values[name])}' for name in misfit.names)})"
     batch = recipe.batch
     try:
         plan = solve_batch(
@@ -186,12 +248,9 @@ def _fits(recipe: Recipe) -> bool:
         )
     except ConfigError as error:
         # A recipe without any batch is wrong for every layout alike: that is not for the layout to say.
-        if error.what != "the batch is not determined":
-            return False
-        plan = None
-    if plan is not None and uneven_rounds(recipe, plan) is not None:
-        return False
-    return next(misfits(recipe), None) is None
+        return None if error.what == "the batch is not determined" else f"{error.what} ({error.found})"
+    uneven = uneven_rounds(recipe, plan)
+    return None if uneven is None else f"accumulation {uneven} is no multiple of layout.pp={recipe.layout.pp}"
 
 
 def uneven_rounds(recipe: Recipe, batch: BatchPlan) -> int | None:
@@ -210,22 +269,3 @@ def _distance(one: LayoutConfig, other: LayoutConfig) -> tuple[float, float]:
     if one.dp is not None and other.dp is not None:
         pairs.append((one.dp, other.dp))
     return sum(abs(math.log2(a / b)) for a, b in pairs), -(other.dp or 1)
-
-
-def _divisors(number: int) -> list[int]:
-    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
-
-
-def near_multiples(value: int, step: int) -> str:
-    """The multiples of `step` right below (when positive) and right above `value`, as a message shows them."""
-    below = value // step * step
-    return " or ".join(str(each) for each in (below, below + step) if each > 0)
-
-
-def near_divisors(number: int, value: int) -> str:
-    """The divisors of `number` right below and right above `value`, as a message shows them."""
-    divisors = _divisors(number)
-    below = [d for d in divisors if d < value][-1:]
-    above = [d for d in divisors if d > value][:1]
-    return " or ".join(map(str, below + above))

@@ -9,7 +9,8 @@ from emberward.findings import ConfigError
 from emberward.recipe._coerce import BOOLS
 from emberward.recipe._document import read_text, toml_table, unreadable, yaml_table, yaml_value
 from emberward.recipe._draft import Draft
-from emberward.recipe._names import closest
+from emberward.recipe._foreign import foreign
+from emberward.recipe._names import closest, closest_options
 from emberward.recipe._node import Node, Scalar, Table
 from emberward.recipe._origins import COMMAND_LINE, PRESET
 from emberward.recipe._python import recipe_of_file, recipe_of_module, recipe_of_preset
@@ -33,14 +34,15 @@ class Loaded:
     origins: Mapping[str, str]
 
 
-def load_recipe(name: str, overrides: Sequence[str] = ()) -> Loaded:
+def load_recipe(name: str, overrides: Sequence[str] = (), *, options: Sequence[str] = ()) -> Loaded:
     """The recipe called `name` with `overrides` (``a.b=c``, ``--a.b c``, ``--a.b=c``) on top, the last one winning.
 
-    Reads files and, for a Python recipe, runs it. Raises ConfigError C101, C102, C103 or C106.
+    `options` are those of the command, as ``--ranks``: a word that is no key may be a misspelt one. Reads files and,
+    for a Python recipe, runs it. Raises ConfigError C101, C102, C103 or C106.
     """
     draft = Draft()
     _load_base(name, draft)
-    for key, text in split_overrides(overrides):
+    for key, text in split_overrides(overrides, options):
         draft.set(key, _override_node(key.replace("-", "_"), text))
     return Loaded(name=name, recipe=draft.recipe(), origins=draft.origins)
 
@@ -78,8 +80,10 @@ def without_resolved(table: Table) -> Table:
     return Table(entries=entries, where=table.where)
 
 
-def split_overrides(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
+def split_overrides(overrides: Sequence[str], options: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Each override as its key and its value's text. Raises ConfigError C102 for a word that is no override.
+
+    A key that is nearer to one of the command's `options` than to any key of the recipe is refused with C101.
 
     A ``--key`` of true-or-false may stand without a value; every other takes the next word as its value.
     """
@@ -89,6 +93,7 @@ def split_overrides(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
         word = words[position]
         position += 1
         key, equals, value = word.partition("=")
+        _require_no_option(key.removeprefix("--"), word, options)
         if not word.startswith("--"):
             if not equals or not key:
                 raise _no_value(word, "key=value, --key value or --key=value")
@@ -108,9 +113,24 @@ def split_overrides(overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
                 yield key, following
 
 
+def _require_no_option(key: str, word: str, options: Sequence[str]) -> None:
+    """Raises ConfigError C101 for a `key` that the recipe lacks and that is nearer to an option than to any key."""
+    name = key.replace("-", "_")
+    near = [] if name in keys() or name in sections() or foreign(key) else closest_options(key, options)
+    if near:
+        raise ConfigError(
+            f"unknown {'option' if word.startswith('--') else 'key'} {word.partition('=')[0]}",
+            code="C101",
+            where=COMMAND_LINE,
+            expected="an option of the command, or a key of the recipe",
+            found=word,
+            next=f"did you mean {near[0]}?",
+        )
+
+
 def _is_flag(key: str) -> bool:
     known = keys().get(key.replace("-", "_"))
-    return known is not None and known.type is bool
+    return known is not None and without_none(known.type)[0] is bool
 
 
 def _no_value(word: str, expected: str) -> ConfigError:

@@ -33,5 +33,15 @@ def closest_keys(name: str, *, most: int = 3) -> list[str]:
     return sorted(near, key=lambda key: -scores[key])[:most]
 
 
+def closest_options(name: str, options: Iterable[str]) -> list[str]:
+    """The options, as ``--ranks``, that `name` may have meant rather than any key; the nearest first."""
+    wanted = name.lower().replace("_", "-")
+    scores = {option: _likeness(wanted, option.removeprefix("--")) for option in options}
+    last = wanted.rpartition(".")[2].replace("-", "_")
+    best_key = max(_likeness(last, key.rpartition(".")[2]) for key in keys())
+    near = [option for option, score in scores.items() if score >= _LEAST_LIKENESS and score > best_key]
+    return sorted(near, key=lambda option: -scores[option])[:1]
+
+
 def _likeness(one: str, other: str) -> float:
     return difflib.SequenceMatcher(None, one, other).ratio()

@@ -6,7 +6,7 @@ Origins are texts, since people read them; their first words decide, and only th
 
 from collections.abc import Mapping
 
-from emberward.recipe._recipe import Recipe
+from emberward.recipe._recipe import Recipe, Source
 from emberward.recipe._schema import leaves
 
 DEFAULT = "default"
@@ -42,6 +42,12 @@ def value_text(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Source):
+        name = "" if value.name is None else f", name: {value.name}"
+        return (
+            value.path if value == Source(path=value.path) else f"{{path: {value.path}, weight: {value.weight}{name}}}"
+        )
     if isinstance(value, tuple):
-        return ",".join(value_text(item) for item in value)
+        text = ",".join(value_text(item) for item in value)
+        return f"[{text}]" if "{" in text else text
     return f"{value:d}" if isinstance(value, int) else str(value)

@@ -43,6 +43,7 @@ class Range:
 _COUNT = Range(at_least=1)
 _NOT_NEGATIVE = Range(at_least=0)
 _POSITIVE = Range(above=0)
+_SHARE = Range(at_least=0, below=1)
 
 RANGES: Mapping[str, Range] = {
     "seed": Range(at_least=0, below=2**63),
@@ -58,6 +59,23 @@ RANGES: Mapping[str, Range] = {
     "model.seq_len": _COUNT,
     "model.layer_norm_eps": Range(above=0, below=1),
     "model.init_std": _POSITIVE,
+    "model.depths": _COUNT,
+    "model.stage_heads": _COUNT,
+    "model.window": _COUNT,
+    "model.mlp_ratio": _POSITIVE,
+    "model.image_size": _COUNT,
+    "model.patch_size": _COUNT,
+    "model.num_channels": _COUNT,
+    "model.num_classes": _COUNT,
+    "model.drop_path": _SHARE,
+    "model.dropout": _SHARE,
+    "model.attention_dropout": _SHARE,
+    "model.llama.num_kv_heads": _COUNT,
+    "model.llama.rope_theta": Range(above=1),
+    "model.llama.rope_factor": Range(at_least=1),
+    "model.llama.rope_low": _POSITIVE,
+    "model.llama.rope_high": _POSITIVE,
+    "model.llama.rope_positions": _COUNT,
     "layout.dp": _COUNT,
     "layout.tp": _COUNT,
     "layout.pp": _COUNT,
@@ -82,6 +100,9 @@ RANGES: Mapping[str, Range] = {
     "precision.loss_scale_window": _COUNT,
     "data.held_out": Range(at_least=0, at_most=0.5),
     "data.prefetch": _COUNT,
+    "data.images.side": _COUNT,
+    "data.images.crop": _NOT_NEGATIVE,
+    "data.images.mixup": Range(at_least=0, at_most=2),
     "evaluation.interval": _COUNT,
     "evaluation.samples": _COUNT,
     "evaluation.micro_batch": _COUNT,

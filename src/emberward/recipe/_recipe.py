@@ -8,11 +8,7 @@ otherwise; what was worked out is printed and written to ``config.resolved.yaml`
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-
-class Family(StrEnum):
-    """Model families."""
-
-    BLOOM = "bloom"
+from emberward.families import ModelConfig, find_family
 
 
 class ComputeType(StrEnum):
@@ -41,32 +37,6 @@ class Device(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
-    """The network."""
-
-    family: Family = Family.BLOOM
-    """Which network."""
-    num_layers: int = 4
-    """Number of decoder blocks."""
-    hidden: int = 128
-    """Width of the residual stream; a multiple of `num_heads`."""
-    num_heads: int = 4
-    """Attention heads of a block; a multiple of `layout.tp`."""
-    ffn_hidden: int | None = None
-    """Width of the feed-forward layer, a multiple of `layout.tp`. Null: 4 x hidden."""
-    vocab_size: int | None = None
-    """Rows of the embedding, a multiple of `layout.tp`. Null: the tokenizer's, padded to a multiple of 128 and tp."""
-    seq_len: int = 128
-    """Tokens of a sample; a multiple of `layout.tp` with sequence parallel."""
-    layer_norm_eps: float = 1e-5
-    """What the layer norms add to the variance."""
-    init_std: float | None = None
-    """Standard deviation of the first weights. Null: sqrt(0.3333 / hidden), as BLOOM-176B (BigScience 2022)."""
-    recompute: bool = False
-    """Forget activations in forward and compute them again in backward: less memory, a third more work."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutConfig:
     """Who does what: number of ranks = dp x tp x pp."""
 
@@ -80,10 +50,10 @@ class LayoutConfig:
     """What is sharded over dp (ZeRO): 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters."""
     dp_replicate: int = 1
     """HSDP: this many groups, each sharded over dp / dp_replicate ranks. 1 shards over all of dp."""
-    sequence_parallel: bool = True
-    """Split norms and residuals along the sequence over tp. Without tp it changes nothing."""
+    sequence_parallel: bool | None = None
+    """Split norms and residuals along the sequence over tp. Null: where the family can, as tp divides the sequence."""
     stages_per_rank: int = 1
-    """Model chunks a pipeline rank holds. The interleaved schedule needs more than 1, 1f1b exactly 1."""
+    """Stages a pipeline rank holds: 1 under 1f1b, 2 under zb_v and dualpipe_v, 2 or more under interleaved."""
     stage_layers: tuple[int, ...] | None = None
     """Number of layers of each of the pp x stages_per_rank stages. Null: balanced by cost."""
 
@@ -150,7 +120,7 @@ class PrecisionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One body of text. A text alone is its path, with weight 1."""
+    """One body of text or images. One alone is its path, with weight 1."""
 
     path: str
     """``stdlib``, a text file or folder, or a Megatron prefix (PREFIX.bin + PREFIX.idx)."""
@@ -160,12 +130,35 @@ class Source:
     """What tables and plots call it. Null: made from the path."""
 
 
+class ImageMode(StrEnum):
+    """What the pixels of image files are converted to: ``L`` is grey, ``RGB`` colour."""
+
+    GREY = "L"
+    COLOUR = "RGB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageConfig:
+    """How image files are read, and what is done to training images, for models that take images."""
+
+    side: int | None = None
+    """Scale image files to so many pixels on the shorter side and cut them square. Null: as they are, all alike."""
+    mode: ImageMode | None = None
+    """Convert image files: ``L`` or ``RGB``. Null: as they are, all alike."""
+    crop: int = 0
+    """Move each training image by up to so many pixels in both directions; what comes in is black."""
+    flip: bool = False
+    """Mirror half of the training images."""
+    mixup: float = 0.0
+    """Blend each training image with another by Beta(mixup, mixup) (Zhang et al. 2018). 0: never."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
-    """Text for training."""
+    """Text or images for training."""
 
     train: tuple[Source, ...] = (Source(path="stdlib"),)
-    """Sources, blended by weight. Also as paths: ``data.train=a.txt,b.txt``."""
+    """Sources, blended by weight. Also as paths: ``data.train=a.txt,b.txt``. Images: docs/data.md."""
     tokenizer: str = "byte"
     """``byte``, or the path of a Hugging Face tokenizer.json."""
     held_out: float = 0.05
@@ -174,6 +167,7 @@ class DataConfig:
     """Folder for prepared .bin and .idx files. Null: ``.emberward/data`` in the current folder."""
     prefetch: int = 2
     """Batches that a rank's loader thread holds ready."""
+    images: ImageConfig = field(default_factory=ImageConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,12 +273,21 @@ class CertificatePolicy(StrEnum):
     OFF = "off"
 
 
+class StepLine(StrEnum):
+    """How a step is shown where no terminal is."""
+
+    SHORT = "short"
+    MEGATRON = "megatron"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """What is shown and recorded. Sinks beside metrics.jsonl are off unless named."""
 
     interval: int = 1
     """Steps between lines."""
+    step_line: StepLine = StepLine.SHORT
+    """A step's line off a terminal: ``short``, or ``megatron``, with the keys that tools for Megatron's logs read."""
     events: int = 1
     """Steps of each attempt whose events are recorded into events/rank*.jsonl."""
     certificate: CertificatePolicy = CertificatePolicy.STOP
@@ -310,13 +313,14 @@ class Recipe:
     train_samples: int | None = None
     """Samples of the run; a part of a step at the end is left out. Null: what steps gives."""
     schedule: str = "1f1b"
-    """Pipeline schedule: ``gpipe``, ``1f1b``, ``interleaved``, or the path of a CSV in torch's format."""
+    """Pipeline schedule: ``gpipe``, ``looped_bfs``, ``1f1b``, ``interleaved``, ``zb_h1``, ``zb_v``, ``dualpipe_v``, or
+    the path of a CSV in torch's format. See docs/schedules.md."""
     device: Device = Device.AUTO
     """Where ranks compute; ``auto`` takes CUDA when each local rank has a device of its own, else the CPU."""
     timeout_s: float = 300.0
     """Seconds after which a collective that does not end is given up."""
-    sample_prompt: str = "def "
-    """Text that is continued at the end of the run."""
+    sample_prompt: str | None = None
+    """Text that is continued at the end of the run. Null: the beginning of the first held-out text."""
     sample_tokens: int = 200
     """Tokens by which the prompt is continued. 0 turns that off."""
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -330,3 +334,9 @@ class Recipe:
     start: StartConfig = field(default_factory=StartConfig)
     health: HealthConfig = field(default_factory=HealthConfig)
     log: LogConfig = field(default_factory=LogConfig)
+
+    @property
+    def splits_sequence(self) -> bool:
+        """Whether norms and residuals are split along the sequence over tp; as good as False without tp."""
+        wanted, family = self.layout.sequence_parallel, find_family(self.model.family)
+        return family.splits_positions(self.model, tp=self.layout.tp) if wanted is None else wanted

@@ -2,11 +2,11 @@
 
 import ast
 import inspect
+import sys
 from dataclasses import MISSING
 from functools import cache
 from pathlib import Path
 
-from emberward.recipe import _recipe
 from emberward.recipe._foreign import FOREIGN
 from emberward.recipe._origins import value_text
 from emberward.recipe._ranges import RANGES
@@ -76,7 +76,7 @@ def _row(name: str, key: Key, section: type) -> str:
     allowed = RANGES.get(name)
     kind = type_text(key.type) if not is_section(key.type) else "its keys below, or null"
     bounds = f", {allowed}" if allowed is not None else ""
-    return f"| `{name}` | {default} | {kind}{bounds} | {_meanings()[section.__name__][key.name]} |"
+    return f"| `{name}` | {default} | {kind}{bounds} | {_meanings(section.__module__)[section.__name__][key.name]} |"
 
 
 def _default_text(value: object) -> str:
@@ -86,10 +86,10 @@ def _default_text(value: object) -> str:
 
 
 @cache
-def _meanings() -> dict[str, dict[str, str]]:
-    """The docstring under each field of each dataclass of the recipe, by class and field."""
+def _meanings(module: str) -> dict[str, dict[str, str]]:
+    """The docstring under each field of each dataclass of a module, by class and field."""
     found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(inspect.getsource(_recipe)).body:
+    for node in ast.parse(inspect.getsource(sys.modules[module])).body:
         if not isinstance(node, ast.ClassDef):
             continue
         fields: dict[str, str] = {}

@@ -1,21 +1,19 @@
 """A loaded recipe with everything worked out that can be, and every check made that needs no rank."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from emberward.families import ModelConfig, find_family, near_multiples
 from emberward.findings import ConfigError
-from emberward.plan import SCHEDULES, BatchPlan, bubble_fraction, solve_batch
+from emberward.plan import SCHEDULES, BatchPlan, bubble_of, require_micro_batches, solve_batch
 from emberward.recipe._derive import schedule_of
 from emberward.recipe._draft import Draft
-from emberward.recipe._layouts import near_multiples, require_layout, uneven_rounds
+from emberward.recipe._layouts import is_world, layouts_for, require_fit, uneven_rounds, wrong_world
 from emberward.recipe._load import Loaded
-from emberward.recipe._origins import WORKED_OUT, blame, cited
+from emberward.recipe._origins import WORKED_OUT, blame, cited, value_text
 from emberward.recipe._ranges import out_of_range, require_ranges
 from emberward.recipe._recipe import Recipe
-
-_VOCAB_MULTIPLE = 128
-"""Padding that any usual tp divides, so that a run keeps its embedding when its layout changes."""
+from emberward.recipe._schema import leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +40,26 @@ def resolve(loaded: Loaded, *, num_ranks: int, tokenizer_size: int) -> Resolved:
     require_ranges(draft.recipe(), draft.origins)
     if num_ranks < 1:
         raise ConfigError(
-            "the number of ranks is out of range", code="C103", expected="at least 1", found=f"{num_ranks}"
+            "the number of ranks is out of range",
+            code="C103",
+            where="--ranks",
+            expected="at least 1",
+            found=f"{num_ranks}",
         )
+    _require_own_keys(draft.recipe(), draft.origins)
     _work_out_model(draft, tokenizer_size)
     _work_out_dp(draft, num_ranks)
     batch = _work_out_batch(draft, loaded.name)
     _work_out_end(draft, batch, loaded.name)
     recipe = draft.recipe()
     _require_schedule(recipe, draft.origins, batch)
+    if not is_world(recipe.layout, num_ranks):
+        raise wrong_world(recipe, draft.origins, num_ranks)
     return Resolved(
         recipe=recipe,
         origins=dict(draft.origins),
         batch=batch,
-        notes=tuple(_notes(recipe, batch)),
+        notes=tuple(_notes(recipe, batch, draft.origins)),
         num_ranks=num_ranks,
         tokenizer_size=tokenizer_size,
     )
@@ -68,31 +73,52 @@ def _fill(draft: Draft, name: str, value: object, reason: str) -> None:
 
 def _work_out_model(draft: Draft, tokenizer_size: int) -> None:
     recipe = draft.recipe()
-    model, tp = recipe.model, recipe.layout.tp
-    _fill(draft, "model.ffn_hidden", 4 * model.hidden, "4 x hidden")
-    unit = math.lcm(_VOCAB_MULTIPLE, tp)
-    padded = -(-tokenizer_size // unit) * unit
-    reason = f"the tokenizer's {tokenizer_size}, padded to a multiple of {unit}"
-    _fill(draft, "model.vocab_size", padded, reason)
-    # BLOOM-176B: init-method-std 0.0048 = sqrt(0.3333 / 14336) (bigscience tr11-176B-ml, chronicles.md).
-    _fill(draft, "model.init_std", math.sqrt(0.3333 / model.hidden), "sqrt(0.3333 / hidden)")
+    model, tp, family = recipe.model, recipe.layout.tp, find_family(recipe.model.family)
+    worked_out = {each.name: each for each in family.work_out(model, tokenizer_size=tokenizer_size, tp=tp)}
+    for each in worked_out.values():
+        _fill(draft, f"model.{each.name}", each.value, each.reason)
+    reason = f"model.seq_len {model.seq_len} and layout.tp {tp}"
+    if not family.splits_positions(model, tp=1):
+        reason = f"family {family.name} keeps positions together"
+    _fill(draft, "layout.sequence_parallel", recipe.splits_sequence, reason)
     vocab_size = draft.recipe().model.vocab_size
-    if vocab_size is not None and vocab_size < tokenizer_size:
+    if "vocab_size" in family.keys and vocab_size is not None and vocab_size < tokenizer_size:
         raise out_of_range(
             "model.vocab_size",
             draft.origins,
             expected=f"at least the tokenizer's {tokenizer_size}",
             found=f"{vocab_size}",
-            next=f"model.vocab_size={padded}",
+            next=f"model.vocab_size={worked_out['vocab_size'].value}",
         )
 
 
+def _require_own_keys(recipe: Recipe, origins: Mapping[str, str]) -> None:
+    """Raises ConfigError C103 for a key of the model that is set and that its family does not read."""
+    family = find_family(recipe.model.family)
+    known = {f"model.{name}" for name in (*family.keys, "family", "recompute")}
+    for name, value in leaves(recipe.model, "model").items():
+        if ".".join(name.split(".")[:2]) not in known and value != leaves(ModelConfig(), "model")[name]:
+            raise out_of_range(
+                name,
+                origins,
+                expected=f"a key of family {family.name}: {', '.join(sorted(family.keys))}",
+                found=value_text(value),
+                next=f"leave {name} out",
+            )
+
+
 def _work_out_dp(draft: Draft, num_ranks: int) -> None:
+    """Fills dp. Where no layout of the ranks fits, the ranks may not be the cause: what else is wrong is said first."""
     recipe = draft.recipe()
-    require_layout(recipe, draft.origins, num_ranks=num_ranks)
+    is_own = is_world(recipe.layout, num_ranks)
+    if not is_own and layouts_for(recipe, num_ranks, most=1):
+        raise wrong_world(recipe, draft.origins, num_ranks)
+    require_fit(recipe, draft.origins)
+    if recipe.layout.dp is None and not is_own:
+        raise wrong_world(recipe, draft.origins, num_ranks)
     tp, pp = recipe.layout.tp, recipe.layout.pp
     _fill(draft, "layout.dp", num_ranks // (tp * pp), f"{num_ranks} ranks / (tp {tp} x pp {pp})")
-    require_layout(draft.recipe(), draft.origins, num_ranks=num_ranks)
+    require_fit(draft.recipe(), draft.origins)
 
 
 def _work_out_batch(draft: Draft, recipe_name: str) -> BatchPlan:
@@ -190,8 +216,10 @@ def _require_schedule(recipe: Recipe, origins: Mapping[str, str], batch: BatchPl
             f"(micro_batch {batch.micro_batch} x dp {batch.dp})",
             next=f"batch.accumulation=null batch.global_batch={(global_batch // (unit * pp) + 1) * unit * pp}",
         )
+    counts = sorted({phase.global_batch // (batch.micro_batch * batch.dp) for phase in batch.phases()})
+    for count in counts:
+        require_micro_batches(recipe.schedule, pp, count)
     if recipe.schedule not in SCHEDULES:
-        counts = sorted({phase.global_batch // (batch.micro_batch * batch.dp) for phase in batch.phases()})
         if len(counts) > 1:
             raise ConfigError(
                 "a schedule from a CSV has one number of micro-batches",
@@ -204,11 +232,18 @@ def _require_schedule(recipe: Recipe, origins: Mapping[str, str], batch: BatchPl
         schedule_of(recipe, batch.accumulation)
 
 
-def _notes(recipe: Recipe, batch: BatchPlan) -> Iterator[str]:
+def _notes(recipe: Recipe, batch: BatchPlan, origins: Mapping[str, str]) -> Iterator[str]:
     layout = recipe.layout
+    could_split = find_family(recipe.model.family).splits_positions(recipe.model, tp=1)
+    worked_out = origins["layout.sequence_parallel"].startswith(WORKED_OUT)
+    if not recipe.splits_sequence and could_split and worked_out:
+        yield (
+            f"sequence parallelism is off: layout.tp={layout.tp} does not divide model.seq_len={recipe.model.seq_len}; "
+            "the results are the same, activations take more memory"
+        )
     fewest = batch.accumulation_at(0)
     if layout.pp > 1 and fewest < 2 * layout.pp:
-        idle = bubble_fraction(num_ranks=layout.pp, num_mb=fewest, stages_per_rank=layout.stages_per_rank)
+        idle = bubble_of(schedule_of(recipe, fewest))
         yield (
             f"{fewest} micro-batch{'es' if fewest > 1 else ''} for {layout.pp} pipeline ranks: "
             f"the pipeline idles {100 * idle:.0f}% of a step; {2 * layout.pp} or more are better"

@@ -6,6 +6,7 @@ Floor 5. No torch. The web page and the terminal are fed from here; nothing here
 from emberward.report._boxing_text import boxing_finding, boxing_json, boxing_of, boxing_text
 from emberward.report._bundle import Bundle, write_bundle
 from emberward.report._device_order import NOT_PROVED, order_finding, order_line, order_of
+from emberward.report._duration import duration_text, running_s
 from emberward.report._first_steps import (
     PROGRAM_GROUPS,
     GroupBytes,
@@ -16,10 +17,12 @@ from emberward.report._first_steps import (
     recorded_traffic,
     traffic_finding,
 )
+from emberward.report._fit import curve_text, fit, left_table, shell_lines, table
 from emberward.report._folder import RunFolder
 from emberward.report._preflight import Preflight, Role, Seat, preflight
 from emberward.report._preflight_text import (
     first_steps_text,
+    plan_text,
     preflight_brief,
     preflight_json,
     preflight_text,
@@ -29,22 +32,19 @@ from emberward.report._progress import (
     Progress,
     ProgressReader,
     count_text,
-    duration_text,
     eta_s,
     eval_text,
     progress_text,
+    step_text,
 )
-from emberward.report._published import (
-    Comparison,
-    PublishedRun,
-    compare,
-    published_runs,
-    ratio_of_schedules,
-    slots_of,
-)
+from emberward.report._published import published_runs, ratio_of_schedules
+from emberward.report._published_later import later_runs
+from emberward.report._published_run import Comparison, PublishedRun, compare, slots_of
+from emberward.report._published_third import third_runs
 from emberward.report._read import LineTail, read_json, read_lines, tail_text
 from emberward.report._redact import Hidden, Redactor
 from emberward.report._run_report import (
+    NextCommand,
     RunReport,
     layout_lines,
     printable,
@@ -52,14 +52,15 @@ from emberward.report._run_report import (
     read_run,
     run_json,
     run_text,
-    table,
 )
+from emberward.report._run_rows import MARKERS, RunRow, find_runs, read_row, rows_text
 from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, require_sinks
 from emberward.report._step_line import step_line
-from emberward.report._step_shape import decoder_of, step_shape_of
+from emberward.report._step_shape import step_shape_of
 from emberward.report._write import append_line, write_json
 
 __all__ = [
+    "MARKERS",
     "NOT_PROVED",
     "PROGRAM_GROUPS",
     "Bundle",
@@ -70,6 +71,7 @@ __all__ = [
     "LineTail",
     "Measured",
     "MetricsSink",
+    "NextCommand",
     "Preflight",
     "Progress",
     "ProgressReader",
@@ -78,6 +80,7 @@ __all__ = [
     "Role",
     "RunFolder",
     "RunReport",
+    "RunRow",
     "Seat",
     "Sinks",
     "append_line",
@@ -89,17 +92,22 @@ __all__ = [
     "compare_first_steps",
     "compare_traffic",
     "count_text",
-    "decoder_of",
+    "curve_text",
     "duration_text",
     "eta_s",
     "eval_text",
+    "find_runs",
     "first_steps_text",
+    "fit",
+    "later_runs",
     "layout_lines",
+    "left_table",
     "measured_bubble",
     "open_sinks",
     "order_finding",
     "order_line",
     "order_of",
+    "plan_text",
     "preflight",
     "preflight_brief",
     "preflight_json",
@@ -111,16 +119,22 @@ __all__ = [
     "read_json",
     "read_lines",
     "read_outcome",
+    "read_row",
     "read_run",
     "recorded_traffic",
     "require_sinks",
+    "rows_text",
     "run_json",
     "run_text",
+    "running_s",
+    "shell_lines",
     "slots_of",
     "step_line",
     "step_shape_of",
+    "step_text",
     "table",
     "tail_text",
+    "third_runs",
     "traffic_finding",
     "traffic_line",
     "write_bundle",

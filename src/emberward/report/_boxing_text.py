@@ -6,7 +6,7 @@ from typing import Any
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
 from emberward.plan import BoxingDecision, boxing_decisions
 from emberward.recipe import Recipe
-from emberward.report._run_report import table
+from emberward.report._fit import table
 from emberward.report._step_shape import step_shape_of
 
 MAX_ROWS = 24

@@ -8,17 +8,20 @@ from typing import Any
 from emberward.findings import ConfigError
 from emberward.health import IntervalAdvice, JobCosts, LossRow, advise_interval, hours_lost_by_cause
 from emberward.recipe import read_resolved
+from emberward.report._duration import duration_text
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_lines
 
 FAILED = ("failed", "killed")
+MIN_FAILURES = 2
+"""Failures before a run is advised how often to save: of one alone there is no rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diary:
     """`acts` are rewinds and what undid them, one line each; `losses` the dearest cause first.
 
-    `advice` is None before the run has saved and failed or run long enough to tell.
+    `advice` is None before the run has saved, and failed twice.
     """
 
     acts: tuple[str, ...]
@@ -29,7 +32,7 @@ class Diary:
         """(label, text) for a summary that people read."""
         rows = [("rewind", text) for text in self.acts]
         if self.losses:
-            causes = (f"{row.cause} {row.hours:.3f} h ({row.num_times} x)" for row in self.losses)
+            causes = (f"{row.cause} {duration_text(row.hours * 3600)} ({row.num_times} x)" for row in self.losses)
             rows.append(("lost to", ", ".join(causes)))
         if self.advice is not None:
             rows.append(("saving", self.advice.text()))
@@ -77,7 +80,7 @@ def _advice(folder: RunFolder, lines: Sequence[JsonObject], steps: Sequence[Json
     run_s = sum(line.get("hours") or 0.0 for line in ends) * 3600
     save_s = _median(steps, "save_blocked_s")
     step_s = _median(steps, "step_s")
-    if not failed or save_s is None or step_s is None:
+    if len(failed) < MIN_FAILURES or save_s is None or step_s is None:
         return None
     # An attempt's first steps come after start and load: the time that it ran and did not train.
     restart_s = [max((line.get("hours") or 0.0) * 3600 - _trained_s(line, lines, steps), 0.0) for line in ends]

@@ -177,8 +177,11 @@ def measured_bubble(events_of: Mapping[int, Sequence[Event]]) -> float | None:
     return 1.0 - sum(busy_ns) / (len(busy_ns) * (max(ends) - min(starts)))
 
 
+_WORK = (Stage.FORWARD, Stage.BACKWARD, Stage.BACKWARD_INPUT, Stage.BACKWARD_WEIGHT)
+
+
 def _is_work(event: Event) -> bool:
-    return isinstance(event.body, Compute) and event.phase.stage in (Stage.FORWARD, Stage.BACKWARD)
+    return isinstance(event.body, Compute) and event.phase.stage in _WORK
 
 
 # -- the page beside the run ------------------------------------------------------------------------------------------
@@ -204,25 +207,25 @@ def compare_first_steps(
     page: Preflight,
     steps: Sequence[Mapping[str, Any]],
     *,
-    peak_bytes_by_rank: Mapping[int, int] | None = None,
+    held_bytes: int | None = None,
+    peak_bytes: int | None = None,
     bubble: float | None = None,
 ) -> tuple[Measured, ...]:
     """The page against the objects of ``metrics.jsonl``: median of the steps after the first, which warms up.
 
-    `peak_bytes_by_rank` is the most memory that ranks were seen to hold; the greatest stands beside the page's
-    greatest. On a CPU that is the process, Python and torch included, so that it lies above the plan. `bubble` is that
-    of `measured_bubble`.
+    `held_bytes` is the most that a rank holds of weights and moments, which the page counts too; `peak_bytes` the most
+    of a whole process, Python and torch included, which it does not. `bubble` is that of `measured_bubble`.
     """
     later = list(steps)[1:] or list(steps)
     p = page.prediction
-    planned = max(role.memory.total_bytes for role in page.roles)
-    seen = max(peak_bytes_by_rank.values()) if peak_bytes_by_rank else None
+    planned = max(role.memory.weight_bytes + role.memory.optimizer_bytes for role in page.roles)
     return (
         Measured(what="step_s", predicted=p.step_s if p else None, measured=_median(later, "step_s")),
         Measured(what="tokens_per_s", predicted=p.tokens_per_s if p else None, measured=_median(later, "tokens_per_s")),
         Measured(what="mfu", predicted=p.mfu if p else None, measured=_median(later, "mfu")),
         Measured(what="bubble", predicted=page.bubble, measured=bubble),
-        Measured(what="peak_bytes", predicted=float(planned), measured=None if seen is None else float(seen)),
+        Measured(what="held_bytes", predicted=float(planned), measured=held_bytes),
+        Measured(what="peak_bytes", predicted=None, measured=peak_bytes),
     )
 
 

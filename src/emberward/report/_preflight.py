@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
-from emberward.layout import Axis
+from emberward.layout import AttentionScores, Axis, Model, Product
 from emberward.perf import (
     CLUSTERS,
     Attention,
     Cluster,
+    Decoder,
     Numerics,
     Prediction,
     Recompute,
+    Stack,
     StepPlan,
     predict,
 )
@@ -24,14 +26,15 @@ from emberward.plan import (
     RankMemory,
     StepShape,
     Traffic,
-    bubble_fraction,
+    bubble_of,
     rank_buffers,
     rank_memory,
     rank_traffic,
 )
 from emberward.recipe import ComputeType, Recipe, Resolved
-from emberward.report._published import slots_of
-from emberward.report._step_shape import decoder_of, step_shape_of
+from emberward.report._published_run import slots_of
+from emberward.report._schedule_choices import ScheduleChoice, schedule_choices
+from emberward.report._step_shape import step_shape_of
 
 MAX_SEATS = 4096
 _GIB = 2**30
@@ -74,6 +77,7 @@ class Preflight:
     hardware: str | None
     prediction: Prediction | None
     memory_gib: float | None
+    choices: tuple[ScheduleChoice, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -91,12 +95,12 @@ def preflight(resolved: Resolved, *, hardware: str | None = None, hosts: Sequenc
     shape = step_shape_of(recipe)
     cluster = None if hardware is None else CLUSTERS[hardware]
     layout = recipe.layout
-    bubble = bubble_fraction(num_ranks=layout.pp, num_mb=shape.schedule.num_mb, stages_per_rank=layout.stages_per_rank)
+    bubble = bubble_of(shape.schedule)
     roles = tuple(_role(shape, pp_rank) for pp_rank in range(layout.pp))
     return Preflight(
         name=recipe.name,
         num_ranks=resolved.num_ranks,
-        num_parameters=shape.decoder.num_parameters(),
+        num_parameters=shape.model.num_parameters,
         axes=shape.mesh.axes,
         seats=_seats(shape, hosts),
         roles=roles,
@@ -106,6 +110,7 @@ def preflight(resolved: Resolved, *, hardware: str | None = None, hosts: Sequenc
         hardware=hardware,
         prediction=None if cluster is None else _prediction(recipe, shape, cluster),
         memory_gib=None if cluster is None else cluster.device.memory_gib,
+        choices=schedule_choices(recipe, memory_bytes=None if cluster is None else cluster.device.memory_gib * _GIB),
     )
 
 
@@ -164,8 +169,9 @@ def _warning(code: str, message: str, *, next: str) -> Finding:
 
 
 def _prediction(recipe: Recipe, shape: StepShape, cluster: Cluster) -> Prediction | None:
-    """The predicted step; None in float32, of which the table has no rates."""
-    if recipe.precision.compute is ComputeType.FP32:
+    """The predicted step; None in float32, of which the table has no rates, and for models that are no decoders."""
+    decoder = _decoder_of(shape.model)
+    if recipe.precision.compute is ComputeType.FP32 or decoder is None:
         return None
     plan = StepPlan(
         tp=shape.tiling.tp,
@@ -175,10 +181,46 @@ def _prediction(recipe: Recipe, shape: StepShape, cluster: Cluster) -> Predictio
         orders=slots_of(shape.schedule),
         stage_layers=tuple(len(layers) for layers in shape.stage_layers),
         how=Numerics(
-            attention=Attention.FUSED,
+            attention=Attention.DENSE_MASK if _has_mask(shape.model) else Attention.FLASH_2,
+            stack=Stack.EAGER,
             recompute=Recompute.LAYER if shape.tiling.recompute else Recompute.NONE,
             sequence_parallel=shape.tiling.sequence_parallel,
         ),
         shards_parameters=shape.zero == 3,
+        scatters_each=shape.zero == 2,
+        shard_ranks=shape.mesh.axis_size(Axis.DP_SHARD),
     )
-    return predict(decoder_of(recipe), cluster, plan)
+    return predict(decoder, cluster, plan)
+
+
+def _decoder_of(model: Model) -> Decoder | None:
+    """The decoder whose step `perf` predicts, read off the model's operations; None for a model of another form.
+
+    A layer's products are then query-key-value, output, and the two or, gated, three of the feed-forward layer.
+    """
+    layer = model.layers[0]
+    products = [each for each in layer.operations if isinstance(each, Product)]
+    scores = [each for each in layer.operations if isinstance(each, AttentionScores)]
+    is_uniform = all(each.operations == layer.operations for each in model.layers)
+    if not is_uniform or len(products) not in (4, 5) or len(scores) != 1 or not scores[0].is_causal:
+        return None
+    qkv, hidden = products[0], products[0].into
+    head = next(each for each in model.last.operations if isinstance(each, Product))
+    return Decoder(
+        num_layers=len(model.layers),
+        hidden=hidden,
+        num_heads=scores[0].heads,
+        num_kv_heads=(qkv.out - hidden) // (2 * scores[0].head_size),
+        ffn_hidden=products[-1].into,
+        vocab_size=head.out,
+        seq_len=scores[0].positions,
+        is_gated=len(products) == 5,
+        has_bias=qkv.has_bias,
+        has_embed_norm=len(model.first.tensors) > 1,
+        is_tied=bool(model.tied),
+    )
+
+
+def _has_mask(model: Model) -> bool:
+    """Whether attention adds a mask that its kernel must read."""
+    return any(isinstance(each, AttentionScores) and each.has_mask for each in model.layers[0].operations)

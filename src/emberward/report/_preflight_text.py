@@ -5,8 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 from emberward.report._first_steps import GroupBytes, Measured
+from emberward.report._fit import table
 from emberward.report._preflight import Preflight, Role
-from emberward.report._run_report import layout_lines, table
+from emberward.report._run_report import layout_lines
+from emberward.report._schedule_choices import ScheduleChoice, best_choice
 
 MAX_SHORT_ROLES = 8
 _GIB = 2**30
@@ -22,7 +24,7 @@ def _layers_text(layers: Sequence[range]) -> str:
     return " + ".join(f"{each.start}-{each.stop - 1}" if len(each) else "none" for each in layers)
 
 
-def _memory_rows(roles: Sequence[Role]) -> list[str]:
+def _memory_rows(roles: Sequence[Role], width: int | None) -> list[str]:
     sizes_of = ["weights", "gradients", "optimizer", "gathered", "unsharded", "activations", "buffers", "total"]
     header = ["pp", "parameters", *sizes_of, "layers"]
     rows = []
@@ -39,16 +41,16 @@ def _memory_rows(roles: Sequence[Role]) -> list[str]:
             m.total_bytes,
         )
         rows.append([str(role.pp_rank), f"{m.num_parameters:,}", *map(_size, sizes), _layers_text(role.layers)])
-    return table(header, rows)
+    return table(header, rows, width=width)
 
 
-def _traffic_rows(roles: Sequence[Role]) -> list[str]:
+def _traffic_rows(roles: Sequence[Role], width: int | None) -> list[str]:
     rows = [
         [str(role.pp_rank), row.group, f"{row.num_calls:,}", _size(row.payload_bytes), _size(row.sent_bytes), row.kind]
         for role in roles
         for row in role.traffic
     ]
-    return table(["pp", "group", "calls", "payload", "sent", "by"], rows)
+    return table(["pp", "group", "calls", "payload", "sent", "by"], rows, width=width)
 
 
 def _buffers_text(role: Role) -> str:
@@ -63,13 +65,13 @@ def _prediction_lines(page: Preflight) -> list[str]:
     p = page.prediction
     parts = ", ".join(f"{name} {seconds:.3g}" for name, seconds in p.parts_s.items() if seconds)
     return [
-        f"step time   {p.step_s:.3g} s predicted on {page.hardware}: {p.tokens_per_s:,.0f} tokens/s, "
-        f"MFU {100 * p.mfu:.1f}%, {p.tflops:.1f} TFLOPs a rank",
+        f"step time   {p.step_s:.3g} s predicted on {page.hardware}, {p.fastest_s:.3g} to {p.slowest_s:.3g}: "
+        f"{p.tokens_per_s:,.0f} tokens/s, MFU {100 * p.mfu:.1f}%, {p.tflops:.1f} TFLOPs a rank",
         f"            seconds of the busiest pipeline rank: {parts}",
     ]
 
 
-def preflight_text(page: Preflight) -> str:
+def preflight_text(page: Preflight, *, width: int | None = None) -> str:
     """The page for people: seats, memory by role (bytes of the role's first rank), bytes a step, bubble, time.
 
     The findings stand beside the page, not in it: a verb says them with its own.
@@ -83,15 +85,24 @@ def preflight_text(page: Preflight) -> str:
         for seat in page.seats
     ]
     lines = [f"{page.name}: {page.num_parameters:,} parameters on {_ranks(page)}", ""]
-    lines += [f"  {line}" for line in layout_lines(seats)]
+    room = None if width is None else width - 2
+    lines += [f"  {line}" for line in layout_lines(seats, width=room)]
     lines += ["", "  memory a rank, first rank of each pipeline rank"]
-    lines += [f"  {line}" for line in _memory_rows(page.roles)]
+    lines += [f"  {line}" for line in _memory_rows(page.roles, room)]
     lines += ["", "  bytes a rank and step"]
-    lines += [f"  {line}" for line in _traffic_rows(page.roles)]
+    lines += [f"  {line}" for line in _traffic_rows(page.roles, room)]
     if len(page.roles) > 1:
         lines += ["", "  buffers of a micro-batch each, the fewest that keep the schedule live and full"]
         lines += [f"  pp {role.pp_rank}  {_buffers_text(role)}" for role in page.roles]
     lines += ["", f"  bubble      {100 * page.bubble:.1f}% with {page.num_mb} micro-batches"]
+    if page.choices:
+        lines += [
+            "",
+            "  schedules: idle share with equal stages, and the fullest rank's memory without transfer buffers",
+        ]
+        lines += [f"  {line}" for line in _choice_rows(page.choices, room)]
+        lines += [f"  {line}" for line in _advice_lines(page)]
+        lines.append("")
     lines += [f"  {line}" for line in _prediction_lines(page)]
     return "\n".join(lines)
 
@@ -100,20 +111,48 @@ def _ranks(page: Preflight) -> str:
     return f"{page.num_ranks:,} rank{'s' if page.num_ranks != 1 else ''}"
 
 
-def preflight_brief(page: Preflight) -> str:
-    """The page in one screen, as a launch shows it: a line a role, then bubble and time. Warnings are not repeated."""
+def plan_text(page: Preflight) -> str:
+    """What is about to run, in a line or two: parameters, ranks, layout, the memory of the fullest rank."""
     sizes = [(axis.value, size) for axis, size in page.axes if size > 1]
-    mesh = " x ".join(f"{axis} {size}" for axis, size in sizes) or "alone"
-    lines = [f"plan {page.num_parameters:,} parameters on {_ranks(page)}, {mesh}"]
-    lines += [f"  {line}" for line in _brief_rows(page.roles[:MAX_SHORT_ROLES])]
+    mesh = ": " + " x ".join(f"{axis} {size}" for axis, size in sizes) if sizes else ""
+    most = max(role.memory.total_bytes for role in page.roles)
+    lines = [
+        f"{'plan':<11} {page.num_parameters:,} parameters on {_ranks(page)}{mesh}",
+        f"{'memory':<11} {_size(most)} of tensors a rank at most",
+    ]
+    return "\n".join([*lines, *(_prediction_lines(page) if page.hardware is not None else [])])
+
+
+def preflight_brief(page: Preflight, *, width: int | None = None) -> str:
+    """The page in one screen: a line a role, then bubble and time. Warnings are not repeated."""
+    lines = ["a pipeline rank (pp) at a time"]
+    lines += [f"  {line}" for line in _brief_rows(page.roles[:MAX_SHORT_ROLES], None if width is None else width - 2)]
     if len(page.roles) > MAX_SHORT_ROLES:
         lines.append(f"  and {len(page.roles) - MAX_SHORT_ROLES} more pipeline ranks")
     lines.append(f"  bubble      {100 * page.bubble:.1f}% with {page.num_mb} micro-batches")
+    lines += [f"  {line}" for line in _advice_lines(page)]
     lines += [f"  {line}" for line in _prediction_lines(page)]
     return "\n".join(lines)
 
 
-def _brief_rows(roles: Sequence[Role]) -> list[str]:
+def _choice_rows(choices: Sequence[ScheduleChoice], width: int | None) -> list[str]:
+    rows = []
+    for each in choices:
+        note = " ".join(["chosen"] * each.is_chosen + ["does not fit"] * (each.fits is False))
+        size = _size(each.memory_bytes)
+        rows.append([each.name, str(each.stages_per_rank), f"{100 * each.bubble:.1f}%", size, note])
+    return table(["schedule", "stages a rank", "idle", "memory", ""], rows, width=width)
+
+
+def _advice_lines(page: Preflight) -> list[str]:
+    """Which schedule idles least where it fits, when it is not the recipe's own."""
+    best, own = best_choice(page.choices), next((each for each in page.choices if each.is_chosen), None)
+    if best is None or own is None or (own.fits is not False and own.bubble <= best.bubble):
+        return []
+    return [f"least idle  {best.override}: {100 * best.bubble:.1f}%, {_size(best.memory_bytes)}"]
+
+
+def _brief_rows(roles: Sequence[Role], width: int | None) -> list[str]:
     groups = list(dict.fromkeys(row.group for role in roles for row in role.traffic if row.num_ranks > 1))
     rows = []
     for role in roles:
@@ -126,7 +165,7 @@ def _brief_rows(roles: Sequence[Role]) -> list[str]:
         sizes = (m.total_bytes, state, m.activation_bytes, m.total_bytes - state - m.activation_bytes, *sent.values())
         rows.append([str(role.pp_rank), str(role.num_ranks), *map(_size, sizes), _layers_text(role.layers)])
     header = ["pp", "ranks", "memory", "state", "activations", "other", *(f"{name} sent" for name in groups), "layers"]
-    return table(header, rows)
+    return table(header, rows, width=width)
 
 
 def traffic_line(traffic: Sequence[GroupBytes]) -> str:
@@ -156,17 +195,20 @@ _WORDS = {
     "tokens_per_s": "speed",
     "mfu": "MFU",
     "bubble": "bubble",
-    "peak_bytes": "memory",
+    "held_bytes": "memory",
+    "peak_bytes": "process",
 }
 
 
 def _beside(row: Measured) -> str:
     assert row.measured is not None
     shown = _shown(row.what, row.measured)
+    if row.what == "peak_bytes":
+        return f"{shown} at most, with Python and torch themselves"
     if row.predicted is None:
         return f"{shown}, not predicted"
-    if row.what == "peak_bytes":
-        return f"{shown} at most in a process, {_shown(row.what, row.predicted)} planned for tensors"
+    if row.what == "held_bytes":
+        return f"{shown} of weights and moments a rank, {_shown(row.what, row.predicted)} planned"
     error = "" if row.error is None else f" ({100 * row.error:+.0f}%)"
     return f"{shown}, {_shown(row.what, row.predicted)} predicted{error}"
 
@@ -177,7 +219,7 @@ def _shown(what: str, value: float) -> str:
             return f"{value:.3g} s"
         case "tokens_per_s":
             return f"{value:,.0f} tokens/s"
-        case "peak_bytes":
+        case "peak_bytes" | "held_bytes":
             return _size(int(value))
         case _:
             return f"{100 * value:.1f}%"
@@ -196,6 +238,7 @@ def preflight_json(page: Preflight) -> dict[str, Any]:
         "roles": [_role_json(role) for role in page.roles],
         "num_mb": page.num_mb,
         "bubble": page.bubble,
+        "schedules": [asdict(each) for each in page.choices],
         "warnings": list(page.warnings),
         "hardware": page.hardware,
         "prediction": None if page.prediction is None else asdict(page.prediction),

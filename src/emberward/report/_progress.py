@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from emberward.report._duration import duration_text, running_s
 from emberward.report._folder import RunFolder
-from emberward.report._read import LineTail, read_json
+from emberward.report._read import LineTail, read_json, read_lines
 
 NUM_RECENT_STEPS = 20
 
@@ -16,7 +17,8 @@ NUM_RECENT_STEPS = 20
 class Progress:
     """A run at one moment. Absent facts are None.
 
-    `phase` is setup, train, eval, save, sample or done; `age_s` is the time since rank 0 last said anything.
+    `phase` is setup, train, eval, save, sample or done; `age_s` is the time since rank 0's last heartbeat, `running_s`
+    the time that all attempts took so far, as a run's summary has it.
     """
 
     phase: str | None = None
@@ -28,6 +30,7 @@ class Progress:
     step_s: float | None = None
     eta_s: float | None = None
     age_s: float | None = None
+    running_s: float | None = None
 
 
 def eta_s(*, step: int, steps: int, recent_step_s: Collection[float]) -> float | None:
@@ -35,16 +38,6 @@ def eta_s(*, step: int, steps: int, recent_step_s: Collection[float]) -> float |
     if not recent_step_s:
         return None
     return max(steps - step, 0) * statistics.median(recent_step_s)
-
-
-def duration_text(seconds: float) -> str:
-    """``42 s``, ``3:07`` (minutes) or ``2:03:07`` (hours)."""
-    whole = round(seconds)
-    minutes, rest = divmod(whole, 60)
-    if minutes == 0:
-        return f"{rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def count_text(value: float) -> str:
@@ -56,22 +49,43 @@ def count_text(value: float) -> str:
     return f"{value:.0f}"
 
 
-def progress_text(progress: Progress) -> str:
-    """One line for people: step, loss, speed, time left, and the phase when it is not training."""
-    parts = []
-    if progress.step is not None:
-        parts.append(f"step {progress.step}" + ("" if progress.steps is None else f"/{progress.steps}"))
+def progress_text(progress: Progress, *, width: int | None = None) -> str:
+    """One line for people: step, loss, speed, time left, and the phase when it is not training.
+
+    On a narrow screen the parts that matter least are left out; none is cut, and the time left stays to the last.
+    """
+    parts: list[tuple[int, str]] = []
+    if progress.step is not None and progress.phase != "setup":
+        parts.append((0, f"step {progress.step}" + ("" if progress.steps is None else f"/{progress.steps}")))
     if progress.loss is not None:
-        parts.append(f"loss {progress.loss:.4f}")
+        parts.append((2, f"loss {progress.loss:.4f}"))
     if progress.tokens_per_s is not None:
-        parts.append(f"{count_text(progress.tokens_per_s)} tok/s")
+        parts.append((3, f"{count_text(progress.tokens_per_s)} tok/s"))
     if progress.step_s is not None:
-        parts.append(f"{progress.step_s:.2f} s/step")
+        parts.append((4, f"{progress.step_s:.2f} s/step"))
     if progress.eta_s is not None:
-        parts.append(f"ETA {duration_text(progress.eta_s)}")
-    if progress.phase not in (None, "train"):
-        parts.append(str(progress.phase) + (f": {progress.detail}" if progress.detail else ""))
-    return "  ".join(parts) or "starting"
+        parts.append((1, f"ETA {duration_text(progress.eta_s)}"))
+    if progress.phase == "setup":
+        parts.append((0, "starting" + (f": {progress.detail}" if progress.detail else "")))
+    elif progress.phase not in (None, "train"):
+        parts.append((2, str(progress.phase) + (f": {progress.detail}" if progress.detail else "")))
+    while width is not None and len(parts) > 1 and len("  ".join(text for _, text in parts)) > width:
+        parts.remove(max(parts, key=lambda part: part[0]))
+    return "  ".join(text for _, text in parts) or "starting"
+
+
+def step_text(metrics: Mapping[str, Any], *, steps: int, left_s: float | None) -> str:
+    """One line for people of one object of ``metrics.jsonl``, within 80 columns."""
+    shown = [f"step {metrics.get('step'):>{len(str(steps))}}/{steps}"]
+    loss, grad_norm, rate = metrics.get("loss"), metrics.get("grad_norm"), metrics.get("tokens_per_s")
+    shown.append("loss not finite, skipped" if loss is None else f"loss {loss:.4f}")
+    if grad_norm is not None:
+        shown.append(f"grad norm {grad_norm:.3g}")
+    if rate is not None:
+        shown.append(f"{count_text(rate)} tok/s")
+    if left_s is not None:
+        shown.append(f"ETA {duration_text(left_s)}")
+    return "  ".join(shown)
 
 
 def eval_text(line: Mapping[str, Any]) -> str:
@@ -96,7 +110,7 @@ class ProgressReader:
         self._last: dict[str, Any] = {}
 
     def poll(self, *, now_unix: float) -> tuple[Progress, list[dict[str, Any]]]:
-        """Where the run stands, and the objects of the steps since the last call. Reads two files; does not wait."""
+        """Where the run stands, and the objects of the steps since the last call. Reads three files; does not wait."""
         new = [metrics for metrics in self._tail.poll() if self._is_new(metrics)]
         for metrics in new:
             if isinstance(metrics.get("step_s"), int | float):
@@ -110,6 +124,7 @@ class ProgressReader:
         if isinstance(step, int) and isinstance(steps, int):
             left_s = eta_s(step=step, steps=steps, recent_step_s=self._recent_s)
         said_unix = said.get("time_unix")
+        attempts = list(read_lines(self._folder.attempts))
         return (
             Progress(
                 phase=said.get("phase"),
@@ -121,6 +136,7 @@ class ProgressReader:
                 step_s=statistics.median(self._recent_s) if self._recent_s else None,
                 eta_s=left_s,
                 age_s=None if said_unix is None else max(now_unix - said_unix, 0.0),
+                running_s=running_s(attempts, until_unix=now_unix) if attempts else None,
             ),
             new,
         )

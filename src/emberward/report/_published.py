@@ -4,80 +4,26 @@ Every row's source says where its configuration and its figure stand. What a sou
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from emberward.layout import Decoder
-from emberward.perf import (
-    CLUSTERS,
-    Attention,
-    NumberFormat,
-    Numerics,
-    Prediction,
-    Recompute,
-    Slot,
-    StepPlan,
-    predict,
-)
-from emberward.plan import Schedule, Work, interleaved, one_f_one_b
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedRun:
-    """A published run: `step_s` or `tokens_per_s_per_rank`, whichever the source states."""
-
-    name: str
-    cluster: str
-    decoder: Decoder
-    plan: StepPlan
-    source: str
-    step_s: float | None = None
-    tokens_per_s_per_rank: float | None = None
-    assumed: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A published run beside its prediction. `error` is predicted time over measured time, less 1."""
-
-    run: PublishedRun
-    prediction: Prediction
-    measured_s: float
-
-    @property
-    def error(self) -> float:
-        """Positive when the prediction is too slow."""
-        return self.prediction.step_s / self.measured_s - 1
-
-
-def slots_of(schedule: Schedule) -> tuple[tuple[Slot, ...], ...]:
-    """A schedule's orders as `perf` takes them."""
-    return tuple(
-        tuple(Slot(action.stage, action.work is Work.BACKWARD, action.mb) for action in order)
-        for order in schedule.orders
-    )
-
-
-def compare(run: PublishedRun) -> Comparison:
-    """The run beside its prediction."""
-    prediction = predict(run.decoder, CLUSTERS[run.cluster], run.plan)
-    measured_s = run.step_s
-    if measured_s is None:
-        assert run.tokens_per_s_per_rank is not None, f"{run.name} states no figure"
-        tokens = run.plan.global_batch * run.decoder.seq_len
-        measured_s = tokens / (run.tokens_per_s_per_rank * run.plan.num_ranks)
-    return Comparison(run=run, prediction=prediction, measured_s=measured_s)
+from emberward.perf import Attention, Decoder, NumberFormat, Numerics, Recompute, StepPlan
+from emberward.plan import Schedule, interleaved, one_f_one_b
+from emberward.report._published_later import later_runs
+from emberward.report._published_run import Comparison, PublishedRun, slots_of
+from emberward.report._published_third import third_runs
 
 
 def published_runs() -> dict[str, PublishedRun]:
     """All rows by name."""
-    rows = [*_bigscience(), *_korthikanti(), *_torchtitan()]
+    rows = [*_bigscience(), *_korthikanti(), *_torchtitan(), *later_runs(), *third_runs()]
     return {row.name: row for row in rows}
 
 
 # -- BigScience -------------------------------------------------------------------------------------------------------
 
 _PREQUEL = "bigscience train/tr11-176B-ml/chronicles-prequel.md, 'Rebalancing layers' (28 February 2022)"
+_PREQUEL_FP16 = "bigscience train/tr11-176B-ml/chronicles-prequel.md, 'Re-do' (27 February 2022)"
 _JEAN_ZAY = Numerics(
     attention=Attention.SCORES_IN_MEMORY,
     recompute=Recompute.LAYER,
@@ -117,8 +63,9 @@ def _jean_zay(
             dp_overlap=False,
             # deepspeed/runtime/bf16_optimizer.py update_hp_grads: a float32 copy (2 + 4 bytes), then an addition (12).
             accumulate_bytes=18.0,
-            # DeepSpeed's bf16 optimizer all-reduces float32 gradients: twice a reduce-scatter.
-            reduce_bytes=8.0,
+            # deepspeed/runtime/engine.py communication_data_type at 56c522386: float32 gradients are all-reduced as
+            # bfloat16, twice a reduce-scatter.
+            reduce_bytes=4.0,
             is_blocking=True,
         ),
         source=_PREQUEL,
@@ -151,6 +98,16 @@ def _bigscience() -> Iterator[PublishedRun]:
     yield _jean_zay(
         name="203b-h13312", hidden=13312, layers=94, heads=128, tp=4, pp=12, dp=8, micro_batch=2, step_s=124.10
     )
+    for heads, bf16_s, fp16_s in ((64, 116.54, 110.96), (96, 118.79, 112.69)):
+        wide = _jean_zay(
+            name=f"195b-h12288-{heads}", hidden=12288, layers=106, heads=heads, tp=4, pp=12, dp=8, micro_batch=2,
+            step_s=bf16_s,
+        )  # fmt: skip
+        if heads != 96:
+            yield wide
+        # The day before, without the bf16 optimizer: gradients are added in 16 bits and reduced to their ZeRO-1 owners.
+        plan = replace(wide.plan, accumulate_bytes=6.0, reduce_bytes=2.0)
+        yield replace(wide, name=f"{wide.name}-fp16", plan=plan, step_s=fp16_s, source=_PREQUEL_FP16)
 
 
 # -- Megatron-LM ------------------------------------------------------------------------------------------------------

@@ -1,18 +1,21 @@
 """A run as one value, read from its folder alone, and that value as text and as JSON."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emberward.findings import Finding
+from emberward.findings import Finding, Severity
 from emberward.report._diary import NO_DIARY, Diary, read_diary
+from emberward.report._duration import duration_text, running_s
+from emberward.report._fit import curve_text, shell_lines, table
 from emberward.report._folder import RunFolder
-from emberward.report._progress import duration_text
 from emberward.report._read import JsonObject, read_json, read_lines
 
 MAX_LAYOUT_ROWS = 32
+_SEVERITIES = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +24,7 @@ class RunReport:
 
     `outcome` is that of the last attempt: done, stopped, failed or killed; None while it runs or when its launcher died
     before it could write one. `recovered` are findings of attempts that a later one has got over. `seconds` and
-    `lost_s` are sums over all attempts. Losses are in nats a token.
+    `lost_s` are sums over all attempts, the one that runs included. Losses are in nats a unit, `losses` one a step.
     """
 
     folder: RunFolder
@@ -45,6 +48,11 @@ class RunReport:
     findings: tuple[Finding, ...]
     recovered: tuple[Finding, ...] = ()
     diary: Diary = NO_DIARY
+    losses: tuple[float | None, ...] = ()
+    sample_source: str | None = None
+    """Where the prompt is from."""
+    unit: str = "tokens"
+    """What the loss is a mean over."""
 
 
 def _median(lines: Sequence[JsonObject], key: str) -> float | None:
@@ -66,8 +74,24 @@ def _findings(
             continue
         attempt = line.get("attempt")
         is_past = isinstance(attempt, int) and last is not None and attempt < last
-        (recovered if is_past and outcome not in ("failed", "killed") else standing).append(finding)
+        is_over = is_past and outcome not in ("failed", "killed")
+        _add(recovered if is_over else standing, finding)
     return tuple(standing), tuple(recovered)
+
+
+def _add(found: list[Finding], new: Finding) -> None:
+    """Adds a finding in place of the same one that was said before: as a notice, say, until it was sure."""
+    place = next((number for number, each in enumerate(found) if _subject(each) == _subject(new)), None)
+    if place is None:
+        found.append(new)
+    elif _SEVERITIES.index(new.severity) >= _SEVERITIES.index(found[place].severity):
+        found[place] = new
+
+
+def _subject(finding: Finding) -> tuple[object, ...]:
+    """What makes two findings the same: what is said of whom. Of nobody, only the same words say the same."""
+    ranks = (finding.culprit_ranks, finding.culprit_pids, finding.waiting_ranks, finding.cycle)
+    return (finding.code, finding.cause, *ranks, finding.site if any(ranks) else finding.message)
 
 
 def _ranks(folder: RunFolder, summary: JsonObject) -> tuple[JsonObject, ...]:
@@ -128,7 +152,7 @@ def read_run(folder: RunFolder) -> RunReport:
         eval_step=last_eval.get("step"),
         tokens_per_s=_median(steps, "tokens_per_s") or summary.get("tokens_per_s"),
         step_s=_median(steps, "step_s"),
-        seconds=sum(end.get("hours") or 0.0 for end in ends) * 3600,
+        seconds=running_s([*starts, *ends], until_unix=_last_sign(folder, said)),
         lost_s=sum(end.get("hours_lost") or 0.0 for end in ends) * 3600,
         num_attempts=len(starts),
         checkpoint=_saved(folder, summary),
@@ -138,7 +162,20 @@ def read_run(folder: RunFolder) -> RunReport:
         findings=standing,
         recovered=recovered,
         diary=read_diary(folder, steps),
+        sample_source=summary.get("sample_source"),
+        unit=summary.get("unit") or "tokens",
+        losses=tuple(_number(line.get("loss")) for line in steps),
     )
+
+
+def _last_sign(folder: RunFolder, said: JsonObject) -> float:
+    """When the run was last known to live: its supervisor's last heartbeat, else rank 0's; seconds since 1970."""
+    signs = [(read_json(folder.supervisor) or {}).get("time_unix"), said.get("time_unix")]
+    return max((sign for sign in signs if isinstance(sign, int | float)), default=0.0)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def run_json(report: RunReport) -> JsonObject:
@@ -172,17 +209,7 @@ def printable(text: str) -> str:
     return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table, columns aligned to the right except the last, which is aligned to the left."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = []
-    for row in [header, *rows]:
-        cells = [cell.rjust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
-        lines.append("  ".join([*cells, row[-1]]))
-    return lines
-
-
-def layout_lines(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
+def layout_lines(ranks: Sequence[Mapping[str, Any]], *, width: int | None = None) -> list[str]:
     """The layout table: rank, coordinates on each axis, host; at most MAX_LAYOUT_ROWS ranks, the rest counted."""
     if not ranks:
         return []
@@ -194,7 +221,7 @@ def layout_lines(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
         rows.append(
             [str(rank.get("rank")), *(str(at.get(axis, "")) for axis in axes), str(rank.get("host", "unknown"))]
         )
-    lines = table(["rank", *axes, "host"], rows)
+    lines = table(["rank", *axes, "host"], rows, width=width)
     if len(ordered) > MAX_LAYOUT_ROWS:
         lines.append(f"and {len(ordered) - MAX_LAYOUT_ROWS} more ranks, in {len(ordered)} files of ranks/")
     return lines
@@ -207,34 +234,57 @@ def _head(report: RunReport) -> str:
     return f"{report.folder.name} {report.folder.id}: {state}{where}{of}"
 
 
+def perplexity_text(loss: float) -> str:
+    """How many tokens, or classes, the model is torn between, as far as its loss in nats says: 3 significant digits."""
+    return f"{math.exp(loss):,.3g}" if loss < 7 else f"{math.exp(min(loss, 700)):.2e}"
+
+
+def _a(unit: str) -> str:
+    """``a token``, ``an image``."""
+    one = unit.removesuffix("s")
+    return f"{'an' if one[:1] in 'aeiou' else 'a'} {one}"
+
+
 def _facts(report: RunReport) -> list[tuple[str, str]]:
     facts = []
     if report.loss_first is not None and report.loss_last is not None:
-        span = f"steps {report.first_step} to {report.step}"
-        facts.append(("loss", f"{report.loss_first:.4f} -> {report.loss_last:.4f} nats a token ({span})"))
+        perplexity = f"perplexity {perplexity_text(report.loss_first)} -> {perplexity_text(report.loss_last)}"
+        facts.append(
+            ("loss", f"{report.loss_first:.4f} -> {report.loss_last:.4f} nats {_a(report.unit)}, {perplexity}")
+        )
+        if len(report.losses) > 1:
+            facts.append(("", f"{curve_text(report.losses)}  steps {report.first_step} to {report.step}"))
     for name, values in report.evals.items():
-        tokens = f"over {values['tokens']:,.0f} tokens" if "tokens" in values else ""
+        tokens = f" over {values['tokens']:,.0f} {report.unit}" if "tokens" in values else ""
         loss = values.get("loss")
-        mean = "not finite" if loss is None else f"{loss:.4f}"
-        facts.append(("evaluation", f"{name}: {mean} {tokens}".rstrip()))
+        mean = "not finite" if loss is None else f"{loss:.4f} (perplexity {perplexity_text(loss)})"
+        facts.append(("held out", f"{name}: {mean}{tokens}"))
     if report.tokens_per_s is not None:
         each = "" if report.step_s is None else f", {report.step_s:.3f} s a step (medians)"
-        facts.append(("speed", f"{report.tokens_per_s:,.0f} tokens/s{each}"))
+        facts.append(("speed", f"{report.tokens_per_s:,.0f} {report.unit}/s{each}"))
     if report.num_attempts:
         attempts = "1 attempt" if report.num_attempts == 1 else f"{report.num_attempts} attempts"
-        lost = f", {report.lost_s / 3600:.3f} h lost since a save" if report.lost_s else ""
-        facts.append(("hours", f"{report.seconds / 3600:.3f} h ({duration_text(report.seconds)}) in {attempts}{lost}"))
+        lost = f", {duration_text(report.lost_s)} of work lost since a save" if report.lost_s else ""
+        facts.append(("time", f"{duration_text(report.seconds)} in {attempts}{lost}"))
     facts += report.diary.rows()
     if report.checkpoint is not None:
         facts.append(("saved", report.checkpoint))
     return facts
 
 
-def run_text(report: RunReport, *, next_commands: Sequence[str] = ()) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextCommand:
+    """A command to try next, and what it is for."""
+
+    command: str
+    why: str
+
+
+def run_text(report: RunReport, *, next_commands: Sequence[NextCommand] = (), width: int | None = None) -> str:
     """The summary of a run for people: layout table, figures, findings, sample, folder, commands to try next."""
     lines = [_head(report), ""]
-    lines += [f"  {line}" for line in layout_lines(report.ranks)]
-    if report.ranks:
+    if len(report.ranks) > 1:
+        lines += [f"  {line}" for line in layout_lines(report.ranks, width=None if width is None else width - 2)]
         lines.append("")
     lines += [f"  {label:<11} {value}" for label, value in _facts(report)]
     lines += [
@@ -242,8 +292,20 @@ def run_text(report: RunReport, *, next_commands: Sequence[str] = ()) -> str:
     ]
     lines += [f"  {'recovered':<11} {finding.code} {printable(finding.message)}" for finding in report.recovered]
     if report.sample is not None:
-        text = printable((report.sample_prompt or "") + report.sample)
-        lines += ["  sample", *(f"    | {line}" for line in text.split("\n"))]
+        lines += _sample_lines(report)
     lines.append(f"  {'folder':<11} {report.folder.path}")
-    lines += [f"  {'next' if i == 0 else '':<11} {command}" for i, command in enumerate(next_commands)]
+    for i, each in enumerate(next_commands):
+        lines += [f"  {'next' if i == 0 else '':<11} {each.why}:"]
+        lines += [f"    {line}" for line in shell_lines(each.command, first=4, width=width)]
     return "\n".join(lines)
+
+
+def _sample_lines(report: RunReport) -> list[str]:
+    """The prompt, and what the model went on with."""
+    prompt, sample = printable(report.sample_prompt or ""), printable(report.sample or "")
+    return [
+        f"  {'prompt':<11} {report.sample_source or 'sample_prompt'}",
+        *(f"    | {line}".rstrip() for line in prompt.split("\n")),
+        f"  {'sample':<11} what the model writes after it",
+        *(f"    | {line}".rstrip() for line in sample.split("\n")),
+    ]

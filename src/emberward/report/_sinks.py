@@ -237,7 +237,7 @@ def _failed(name: str, error: Exception) -> Finding:
         certainty=Certainty.OBSERVED,
         message=f"the {name} sink failed and is off for the rest of this attempt",
         evidence=(f"{type(error).__name__}: {error}",),
-        next="metrics.jsonl has every step; mend the sink before the next start",
+        next="metrics.jsonl has every step; fix the sink before the next start",
     )
 
 

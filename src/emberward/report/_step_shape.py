@@ -1,24 +1,10 @@
 """A resolved recipe as the plain sizes that `plan` counts memory and bytes from."""
 
-from emberward.layout import Decoder
+from emberward.families import model_of
 from emberward.plan import StepShape, Tiling
 from emberward.recipe import ComputeType, Recipe, launches_of, layers_of_stages, mesh_of, schedule_of
 
 _WIDTH = {ComputeType.FP32: 4, ComputeType.BF16: 2, ComputeType.FP16: 2}
-
-
-def decoder_of(recipe: Recipe) -> Decoder:
-    """The model of a resolved recipe. A match over families when there is more than one."""
-    model = recipe.model
-    assert model.ffn_hidden is not None and model.vocab_size is not None, "the recipe is not resolved"
-    return Decoder(
-        num_layers=model.num_layers,
-        hidden=model.hidden,
-        num_heads=model.num_heads,
-        ffn_hidden=model.ffn_hidden,
-        vocab_size=model.vocab_size,
-        seq_len=model.seq_len,
-    )
 
 
 def step_shape_of(recipe: Recipe) -> StepShape:
@@ -26,7 +12,7 @@ def step_shape_of(recipe: Recipe) -> StepShape:
     layout, batch = recipe.layout, recipe.batch
     assert batch.accumulation is not None and batch.micro_batch is not None, "the recipe is not resolved"
     return StepShape(
-        decoder=decoder_of(recipe),
+        model=model_of(recipe.model),
         mesh=mesh_of(layout),
         stage_layers=layers_of_stages(recipe),
         schedule=schedule_of(recipe, batch.accumulation),
@@ -34,7 +20,7 @@ def step_shape_of(recipe: Recipe) -> StepShape:
         tiling=Tiling(
             micro_batch=batch.micro_batch,
             tp=layout.tp,
-            sequence_parallel=layout.sequence_parallel and layout.tp > 1,
+            sequence_parallel=recipe.splits_sequence and layout.tp > 1,
             compute_bytes=_WIDTH[recipe.precision.compute],
             recompute=recipe.model.recompute,
         ),

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from emberward.findings import ConfigError
-from emberward.recipe import Difference, Resolved, differences, read_resolved, write_resolved
+from emberward.recipe import Difference, Resolved, differences, read_resolved, value_text, write_resolved
 from emberward.report import RunFolder, read_json, write_json
 
 _MAY_MOVE = ("layout.", "batch.micro_batch", "batch.accumulation", "schedule", "device")
@@ -49,35 +49,47 @@ def recipe_digest(resolved: Resolved) -> str:
     return hashlib.sha256(repr(resolved.recipe).encode()).hexdigest()
 
 
-def choose_run(runs: Path, resolved: Resolved, *, intent: Intent, run_id: str | None, new_id: str) -> Start:
+def choose_run(
+    runs: Path, resolved: Resolved, *, intent: Intent, run_id: str | None, new_id: str, command: str
+) -> Start:
     """The folder under `runs` for this start. Reads the folders of the recipe's name; writes nothing.
 
-    `run_id` names the run to resume, `new_id` what a new one would be called. Raises ConfigError C107 when a run that
-    would go on was started with another recipe, or when there is none to resume.
+    `run_id` names the run to resume, `new_id` what a new one would be called, `command` is what the person typed,
+    without those. A run that never trained a step and has another recipe holds nothing and is passed over. Raises
+    ConfigError C107 when a run that would go on was started with another recipe, or when there is none to resume.
     """
     shelf = runs / resolved.recipe.name
     fresh = Start(folder=RunFolder(path=shelf / new_id), is_resume=False, why=f"new run {shelf.name}/{new_id}")
     if intent is Intent.FRESH:
         return fresh
-    folder = _newest(shelf) if run_id is None else RunFolder(path=shelf / run_id)
-    if folder is None or not folder.config.exists():
-        if intent is Intent.RESUME:
-            raise _nothing_to_resume(shelf, run_id)
-        return fresh
-    is_done = (read_json(folder.summary) or {}).get("outcome") == "done"
-    if is_done and intent is Intent.AUTO:
-        return Start(folder=fresh.folder, is_resume=False, why=f"{fresh.why}; {shelf.name}/{folder.id} is done already")
-    changed = [each for each in differences(read_resolved(folder.config).recipe, resolved.recipe) if not each.harmless]
-    blocking = [each for each in changed if not _is_allowed(each, intent)]
-    if blocking:
-        may_resume = all(_is_allowed(each, Intent.RESUME) for each in blocking)
-        raise _other_recipe(folder, blocking, is_done=is_done, may_resume=may_resume)
-    moved = ", ".join(f"{each.key} {each.a} -> {each.b}" for each in changed)
-    return Start(
-        folder=folder,
-        is_resume=True,
-        why=f"resumes {shelf.name}/{folder.id}" + (f" with {moved}" if moved else ""),
-    )
+    passed_over = ""
+    for folder in _newest_first(shelf) if run_id is None else [RunFolder(path=shelf / run_id)]:
+        if not folder.config.exists():
+            break
+        if (read_json(folder.summary) or {}).get("outcome") == "done" and intent is Intent.AUTO:
+            why = f"{fresh.why}; {shelf.name}/{folder.id} is done already"
+            return Start(folder=fresh.folder, is_resume=False, why=why)
+        changed = [
+            each for each in differences(read_resolved(folder.config).recipe, resolved.recipe) if not each.harmless
+        ]
+        blocking = [each for each in changed if not _is_allowed(each, intent)]
+        if blocking and run_id is None and not has_trained(folder):
+            passed_over = f"; {shelf.name}/{folder.id} never trained a step and has another recipe"
+            continue
+        if blocking:
+            raise _other_recipe(folder, blocking, command=command, run_id=run_id)
+        moved = ", ".join(f"{each.key} {value_text(each.a)} -> {value_text(each.b)}" for each in changed)
+        why = f"resumes {shelf.name}/{folder.id}" + (f" with {moved}" if moved else "")
+        return Start(folder=folder, is_resume=True, why=why + passed_over)
+    if intent is Intent.RESUME:
+        raise _nothing_to_resume(shelf, run_id, command)
+    return Start(folder=fresh.folder, is_resume=False, why=fresh.why + passed_over)
+
+
+def has_trained(folder: RunFolder) -> bool:
+    """Whether any attempt of the run logged a step or saved. Reads names and sizes."""
+    metrics = folder.metrics
+    return (metrics.exists() and metrics.stat().st_size > 0) or any(folder.checkpoints.glob("step-*"))
 
 
 def begin(start: Start, resolved: Resolved, manifest: Path) -> None:
@@ -88,10 +100,10 @@ def begin(start: Start, resolved: Resolved, manifest: Path) -> None:
     write_json(folder.data, {"manifest": str(manifest.resolve())})
 
 
-def _newest(shelf: Path) -> RunFolder | None:
-    """The run that was started last, by its configuration's time; None when there is none."""
-    configs = list(shelf.glob("*/config.resolved.yaml"))
-    return RunFolder(path=max(configs, key=lambda path: path.stat().st_mtime).parent) if configs else None
+def _newest_first(shelf: Path) -> list[RunFolder]:
+    """The runs, the one that was started last first, by their configurations' times."""
+    configs = sorted(shelf.glob("*/config.resolved.yaml"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return [RunFolder(path=path.parent) for path in configs]
 
 
 def _is_allowed(difference: Difference, intent: Intent) -> bool:
@@ -101,27 +113,28 @@ def _is_allowed(difference: Difference, intent: Intent) -> bool:
     return intent is Intent.RESUME and difference.key.startswith((*_MAY_MOVE, *_MAY_GROW, "optim.decay_samples"))
 
 
-def _nothing_to_resume(shelf: Path, run_id: str | None) -> ConfigError:
+def _nothing_to_resume(shelf: Path, run_id: str | None, command: str) -> ConfigError:
     ids = sorted(path.parent.name for path in shelf.glob("*/config.resolved.yaml"))
     return ConfigError(
         "there is no run to resume" if run_id is None else f"there is no run {run_id!r} to resume",
         code="C107",
         where=str(shelf),
         expected="one of " + ", ".join(ids) if ids else "a run that was started before",
-        found="none" if not ids else str(run_id),
-        next="leave --resume out to start a new run",
+        found="none" if not ids else "none that trained a step" if run_id is None else run_id,
+        next=f"{command} --run-id {ids[-1]}" if ids and run_id is not None else f"{command}      (starts a new run)",
     )
 
 
-def _other_recipe(folder: RunFolder, blocking: list[Difference], *, is_done: bool, may_resume: bool) -> ConfigError:
-    shown = "; ".join(f"{each.key} {each.a}" for each in blocking)
-    found = "; ".join(f"{each.key} {each.b}" for each in blocking)
-    on = "--resume to go on all the same (the last bits may differ), " if may_resume else ""
+def _other_recipe(folder: RunFolder, blocking: list[Difference], *, command: str, run_id: str | None) -> ConfigError:
+    is_done = (read_json(folder.summary) or {}).get("outcome") == "done"
+    may_resume = all(_is_allowed(each, Intent.RESUME) for each in blocking)
+    again = f"{command} --resume" if run_id is None else f"{command} --run-id {run_id}"
+    on = f", or {again} to go on all the same (the last bits may differ)" if may_resume else ""
     return ConfigError(
         f"run {folder.name}/{folder.id} {'is done' if is_done else 'is not finished'} and has another recipe",
         code="C107",
         where=str(folder.config),
-        expected=shown,
-        found=found,
-        next=f"{on}--fresh to start a new run, or the old values to go on",
+        expected=" ".join(f"{each.key}={value_text(each.a)}" for each in blocking),
+        found=" ".join(f"{each.key}={value_text(each.b)}" for each in blocking),
+        next=f"{command} --fresh{on}",
     )

@@ -16,7 +16,7 @@ from emberward.sources._marks import loaded, mark_everything
 from emberward.sources._wrap import wrap_everything
 from emberward.sources.ring import MarkKind, RingWriter, crash_file, identity_here, ring_name
 
-__all__ = ["attach", "loaded"]
+__all__ = ["attach", "detach", "identify_now", "loaded"]
 
 RANK_NAMES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 WORLD_NAMES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
@@ -96,6 +96,19 @@ def _identify(live: LiveRecorder) -> None:
                 live.writer.fact(name, value)
     except Exception as error:  # noqa: BLE001 (what init_process_group returned or raised is what counts)
         live.problem("rank not known", error)
+
+
+def identify_now() -> None:
+    """Tells the ring of this process its rank, where the process group was there before the recorder."""
+    if CURRENT.live is not None:
+        _identify(CURRENT.live)
+
+
+def detach() -> None:
+    """Ends the recording of this process: its wrappers pass every call on and note nothing."""
+    live, CURRENT.live = CURRENT.live, None
+    if live is not None and live.heart is not None:
+        live.heart.stop()
 
 
 def _given(named: Mapping[str, Any], name: str, args: Sequence[Any], position: int) -> int | None:

@@ -4,6 +4,7 @@ Method names and signatures are those of torch 2.11 to 2.13 (torch/csrc/distribu
 flat ones (``_allgather_base`` to ``all_gather_single`` and so on).
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ _REDUCE_OPS = {
 }
 
 Arguments = Sequence[Any]
+Splits = tuple[int, ...] | None
 Make = Callable[[Group, Arguments], list[Body]]
 
 
@@ -60,6 +62,8 @@ def _collective(
     *,
     root: int | None = None,
     reduce_op: ReduceOp | None = None,
+    in_splits: Splits = None,
+    out_splits: Splits = None,
 ) -> Collective:
     """The call on `given` (what this rank puts in); `taken` is what it gets where that has another size."""
     first = next(iter(given or taken or ()), None)
@@ -74,6 +78,9 @@ def _collective(
         reduce_op=reduce_op,
         out_numel=None if out == numel else out,
         shape=tuple(given[0].shape) if len(given) == 1 else None,
+        in_splits=in_splits,
+        out_splits=out_splits,
+        parts=tuple(tensor.numel() for tensor in given) if len(given) > 1 and in_splits is None else None,
     )
 
 
@@ -101,28 +108,67 @@ def _reduce(group: Group, arguments: Arguments) -> list[Body]:
 
 
 def _gathers(group: Group, arguments: Arguments) -> list[Body]:
-    return [_collective(CollectiveOp.ALL_GATHER, group, tensors_of(arguments[1]), tensors_of(arguments[0]))]
+    given, taken = tensors_of(arguments[1]), tensors_of(arguments[0])
+    return [_collective(CollectiveOp.ALL_GATHER, group, given, taken, out_splits=_uneven(group, given, taken))]
 
 
 def _reduce_scatters(group: Group, arguments: Arguments) -> list[Body]:
     op = _reduce_op(_option(arguments, 2))
     given, taken = tensors_of(arguments[1]), tensors_of(arguments[0])
-    return [_collective(CollectiveOp.REDUCE_SCATTER, group, given, taken, reduce_op=op)]
+    # `parts` are those of what this rank gets: the input is a list with one tensor for each member.
+    splits = _uneven(group, taken, given)
+    body = _collective(CollectiveOp.REDUCE_SCATTER, group, given, taken, reduce_op=op, in_splits=splits)
+    parts = tuple(tensor.numel() for tensor in taken) if len(taken) > 1 else None
+    return [dataclasses.replace(body, parts=parts)]
 
 
 def _gather(group: Group, arguments: Arguments) -> list[Body]:
     root = _root(group, _option(arguments, 2))
-    return [_collective(CollectiveOp.GATHER, group, tensors_of(arguments[1]), root=root)]
+    given, taken = tensors_of(arguments[1]), tensors_of(arguments[0])
+    return [_collective(CollectiveOp.GATHER, group, given, root=root, out_splits=_uneven(group, given, taken))]
 
 
 def _scatter(group: Group, arguments: Arguments) -> list[Body]:
     root = _root(group, _option(arguments, 2))
     given, taken = tensors_of(arguments[1]), tensors_of(arguments[0])
-    return [_collective(CollectiveOp.SCATTER, group, given, taken, root=root)]
+    in_splits = tuple(tensor.numel() for tensor in given) if given else None
+    return [_collective(CollectiveOp.SCATTER, group, given, taken, root=root, in_splits=in_splits)]
+
+
+def _uneven(group: Group, own: Sequence[Tensor], parts: Sequence[Tensor]) -> Splits:
+    """The sizes of `parts`, one tensor for each member beside this rank's `own` one, where they differ; else None."""
+    sizes = tuple(tensor.numel() for tensor in parts)
+    return sizes if len(own) == 1 and len(sizes) == len(group.ranks) and len(set(sizes)) > 1 else None
 
 
 def _all_to_all(group: Group, arguments: Arguments) -> list[Body]:
-    return [_collective(CollectiveOp.ALL_TO_ALL, group, tensors_of(arguments[1]), tensors_of(arguments[0]))]
+    given, taken = tensors_of(arguments[1]), tensors_of(arguments[0])
+    in_splits, out_splits = tuple(t.numel() for t in given), tuple(t.numel() for t in taken)
+    return [_collective(CollectiveOp.ALL_TO_ALL, group, given, taken, in_splits=in_splits, out_splits=out_splits)]
+
+
+def _all_to_all_single(group: Group, arguments: Arguments) -> list[Body]:
+    taken, given = arguments[0], arguments[1]
+    return [
+        _collective(
+            CollectiveOp.ALL_TO_ALL,
+            group,
+            [given],
+            [taken],
+            in_splits=_rows(group, given, _option(arguments, 3)),
+            out_splits=_rows(group, taken, _option(arguments, 2)),
+        )
+    ]
+
+
+def _rows(group: Group, tensor: Tensor, splits: Sequence[int] | None) -> Splits:
+    """Elements for each member of a tensor that is divided along its first dim, evenly without `splits`."""
+    size = len(group.ranks)
+    if not splits:
+        return (tensor.numel() // size,) * size
+    rows = tensor.shape[0] if tensor.dim() else 0
+    width = tensor.numel() // rows if rows else 0
+    return tuple(int(rows_for) * width for rows_for in splits)
 
 
 def _barrier(group: Group, arguments: Arguments) -> list[Body]:
@@ -168,8 +214,8 @@ METHODS: Mapping[str, tuple[Make, int | None]] = {
     "gather": (_gather, 2),
     "scatter": (_scatter, 2),
     "alltoall": (_all_to_all, 2),
-    "all_to_all_single": (_all_to_all, 4),
-    "alltoall_base": (_all_to_all, 4),
+    "all_to_all_single": (_all_to_all_single, 4),
+    "alltoall_base": (_all_to_all_single, 4),
     "barrier": (_barrier, 0),
     "monitored_barrier": (_barrier, None),
     "send": (_send, None),

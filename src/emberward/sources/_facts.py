@@ -8,7 +8,6 @@ copies at two paths compare. Reading 200 files of a program costs a few millisec
 
 import contextlib
 import hashlib
-import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -17,12 +16,13 @@ from types import ModuleType
 
 import torch
 
+from emberward.sources._owner import Owner, owner_of
+
 TOLD = "all told"
 """The last fact: a ring without it may be read while the others are still being written."""
 MAX_FILES = 200
 MAX_FILE_BYTES = 1 << 20
 MAX_PACKAGES = 100
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 def facts_here() -> Iterator[tuple[str, str]]:
@@ -54,13 +54,10 @@ def _packages() -> Iterator[tuple[str, str]]:
 
 def _files() -> Iterator[tuple[str, str]]:
     # Thousands of modules: names are compared before the disk is asked for any.
-    roots = {root for folder in (sys.prefix, sys.base_prefix) for root in (folder, os.path.realpath(folder))}
-    roots.add(str(Path(__file__).parents[1]))
-    starts = tuple(root + os.sep for root in roots)
     found = 0
     for name, module in sorted(sys.modules.items()):
         file = _source_of(module)
-        if file is None or name == "__mp_main__" or file.startswith(starts) or any(part in file for part in _INSTALLED):
+        if file is None or name == "__mp_main__" or owner_of(file) is not Owner.USER:
             continue
         if found >= MAX_FILES:
             return

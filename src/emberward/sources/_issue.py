@@ -22,7 +22,7 @@ from weakref import ref
 import torch.distributed as dist
 from torch import Tensor
 
-from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
+from emberward.sources._live import CURRENT, PASSED_OVER, KnownGroup, LiveRecorder
 from emberward.sources.ring._format import (
     CHECK,
     CHECKED_SLOT,
@@ -110,16 +110,20 @@ def short_method(
                 for number in found:
                     asks.issue(number)
         try:
-            site = sites.enclosing
+            site, inner = sites.enclosing, 0
             frame: FrameType | None = frame_at(1)
             while frame is not None:
                 line = lines.get(id(frame.f_code) + frame.f_lasti)
                 if line is None:
                     line = sites.learn(frame)
-                if line >= 0:
-                    site = line
-                    break
+                if line != PASSED_OVER:
+                    if line >= 0:
+                        site = line
+                        break
+                    inner = inner or line
                 frame = frame.f_back
+            if inner:
+                site = sites.by_way_of(site, inner)
             number = writer.last_number = next(numbers)
             place = group.number
             sequence = issued[place] = issued[place] + 1

@@ -15,14 +15,15 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
-from emberward.events import Group, GroupCreate, Phase
+from emberward.events import Group, GroupCreate, Phase, Site
 from emberward.sources._groups import GroupTable
+from emberward.sources._owner import Owner
 from emberward.sources._site import MAX_FRAMES, SiteFinder
 from emberward.sources.ring import MarkKind, RingWriter
 from emberward.sources.ring._format import KIND_OF_STAGE, OP_CREATE, OP_WAIT, CallFlag
 
-NOT_THE_USERS = -1
-"""In place of the number of a line that is torch's, Python's or ours."""
+PASSED_OVER = -1
+"""In place of the number of a line that is torch's, Python's or ours. Lower ones are lines of installed packages."""
 MAX_CODES = 20_000
 """Lines and functions that are remembered; then all are looked up anew."""
 MAX_PENDING = 10_000
@@ -76,12 +77,17 @@ class SiteNumbers:
         self._writer = writer
         self._finder = SiteFinder()
         self.lines: dict[int, int] = {}
-        """Numbers of lines by the address of their instruction, or NOT_THE_USERS.
+        """Numbers of lines by the address of their instruction; negative when they are not the user's.
 
         An instruction's place is below the size of its code object (3.11 keeps one within the other), and the objects
         are kept: so address plus place is of one instruction alone. One look-up costs half of two.
         """
         self._kept: list[CodeType] = []
+        self._packages: list[str] = []
+        """Lines of packages: that with the number -2 is the first."""
+        self._users: dict[int, Site] = {}
+        self._through: dict[tuple[int, int], int] = {}
+        """Numbers of the user's lines that came to torch by a package's line."""
         self.enclosing = 0
         """The line that stands for calls from threads without Python frames: where the backward was asked for."""
 
@@ -89,14 +95,33 @@ class SiteNumbers:
         """The number of the innermost user's line above the caller, of the enclosing call when there is none."""
         frame: FrameType | None = sys._getframe(2)
         lines = self.lines
+        inner = 0
         while frame is not None:
             number = lines.get(id(frame.f_code) + frame.f_lasti)
             if number is None:
                 number = self.learn(frame)
-            if number >= 0:
-                return number
+            if number != PASSED_OVER:
+                if number >= 0:
+                    return self.by_way_of(number, inner) if inner else number
+                inner = inner or number
             frame = frame.f_back
-        return self.enclosing
+        return self.by_way_of(self.enclosing, inner) if inner else self.enclosing
+
+    def by_way_of(self, number: int, inner: int) -> int:
+        """The number of a user's line (0: none is known) that called the package's line `inner`."""
+        found = self._through.get((number, inner))
+        if found is None:
+            if -2 - inner >= len(self._packages):
+                return number
+            line, user = self._packages[-2 - inner], self._users.get(number)
+            if user is None:
+                file, _, at = line.rpartition(":")
+                found = self._writer.site(file, int(at), "")
+            else:
+                found = self._writer.site(user.file, user.line, user.function or "", line)
+                self._users[found] = user
+            self._through[number, inner] = found
+        return found
 
     def raised_at(self, trace: TracebackType | None) -> int:
         """The number of the innermost user's line of a traceback, 0 when it has none."""
@@ -111,16 +136,20 @@ class SiteNumbers:
         return number
 
     def learn(self, frame: FrameType) -> int:
-        """The number of a frame's line, or NOT_THE_USERS; either way remembered."""
+        """The number of a frame's line, negative when it is not the user's; either way remembered."""
         if len(self._kept) >= MAX_CODES:
-            self.lines.clear()
-            self._kept.clear()
+            for known in (self.lines, self._kept, self._packages, self._users, self._through):
+                known.clear()
         code = frame.f_code
         self._kept.append(code)
-        site = self._finder.of(frame)
-        number = NOT_THE_USERS
-        if site is not None:
-            number = self._writer.site(site.file, site.line, site.function or "")
+        owner, file = self._finder.whose(code.co_filename)
+        number = PASSED_OVER
+        if owner is Owner.USER:
+            number = self._writer.site(file, frame.f_lineno, code.co_name)
+            self._users[number] = Site(file=file, line=frame.f_lineno, function=code.co_name)
+        elif owner is Owner.PACKAGE:
+            self._packages.append(f"{file}:{frame.f_lineno}")
+            number = PASSED_OVER - len(self._packages)
         self.lines[id(code) + frame.f_lasti] = number
         return number
 

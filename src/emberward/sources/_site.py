@@ -1,84 +1,62 @@
-"""Finds the user's line: the first frame that is neither torch's, nor Python's own, nor this room's."""
+"""Finds the user's line of a call while its frames are there. Whose a frame is: [Note: whose line] in `_owner`."""
 
 import sys
-import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from emberward.events import Site
+from emberward.sources._owner import Owner, main_package, owner_of
 
 MAX_FRAMES = 200
-"""Frames that are looked at for the user's; deeper stacks have no site."""
-WRAPPERS = frozenset({"typing_extensions.py", "decorator.py", "six.py", "deprecated.py"})
-"""Installed modules whose decorators stand between torch and the user: ``all_gather_into_tensor`` has one."""
-
-
-def _own_folders() -> tuple[str, ...]:
-    found = [str(Path(__file__).parent)]
-    found += [path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))]
-    return tuple(found)
-
-
-def _package_folders() -> tuple[str, ...]:
-    """Where installed packages lie; inside the standard library's folder, yet not the standard library."""
-    return tuple(path for name in ("purelib", "platlib") if (path := sysconfig.get_path(name)))
+"""Frames that are searched for the user's; deeper stacks have no site."""
 
 
 class SiteFinder:
-    """Gives the site of the call that is being recorded. Never raises and reads no file.
+    """Gives the site of the call that is being recorded. Never raises.
 
-    Files below one of `roots` are named relative to it, the first that fits; others by their whole path. `skip` adds
-    folders whose frames are not the user's. Torch's folder is skipped once torch is loaded.
+    Files below one of `roots` are named relative to it, the first that fits; others by their whole path. `program`,
+    asked at the first call: the installed package that is the program itself, None when it is a script.
     """
 
-    def __init__(self, roots: Sequence[Path] = (), skip: Sequence[Path] = ()) -> None:
-        self._roots = tuple(str(root) for root in roots)
-        self._skip = (*_own_folders(), *(str(folder) for folder in skip))
-        self._packages = _package_folders()
-        self._names: dict[str, str | None] = {}
+    def __init__(self, roots: Sequence[Path] = (), *, program: Callable[[], str | None] = main_package) -> None:
+        self._roots = tuple(str(root).rstrip("/") + "/" for root in roots)
+        self._ask = program
+        self._program: str | None = None
+        self._files: dict[str, tuple[Owner, str]] = {}
 
     def here(self) -> Site | None:
-        """The site of the innermost user's frame above the caller, None when there is none."""
+        """The innermost user's line above the caller; where there is none, a package's; else None."""
         frame: FrameType | None = sys._getframe(1)
+        inner: Site | None = None
         for _ in range(MAX_FRAMES):
             if frame is None:
-                return None
-            found = self.of(frame)
-            if found is not None:
-                return found
+                break
+            owner, name = self.whose(frame.f_code.co_filename)
+            if owner is Owner.USER:
+                site = _site(frame, name)
+                return site if inner is None else replace(site, through=str(inner))
+            if owner is Owner.PACKAGE and inner is None:
+                inner = _site(frame, name)
             frame = frame.f_back
-        return None
+        return inner
 
     def of(self, frame: FrameType) -> Site | None:
         """The site of `frame` itself; None when it is not the user's."""
-        code = frame.f_code
-        name = self._names.get(code.co_filename, "")
-        if name == "":
-            name = self._names[code.co_filename] = self._name(code.co_filename)
-        return None if name is None else Site(file=name, line=frame.f_lineno, function=code.co_name)
+        owner, name = self.whose(frame.f_code.co_filename)
+        return _site(frame, name) if owner is Owner.USER else None
 
-    def _name(self, file: str) -> str | None:
-        """How `file` is shown; None when its frames are not the user's."""
-        torch = sys.modules.get("torch")
-        torch_folder = None if torch is None or torch.__file__ is None else str(Path(torch.__file__).parent)
-        if file.startswith("<") or (torch_folder is not None and _is_in(file, torch_folder)):
-            return None
-        is_package = any(_is_in(file, folder) for folder in self._packages)
-        if is_package and Path(file).name in WRAPPERS:
-            return None
-        own = self._skip if not is_package else tuple(folder for folder in self._skip if folder not in self._stdlib())
-        if any(_is_in(file, folder) for folder in own):
-            return None
-        for root in self._roots:
-            if _is_in(file, root):
-                return file[len(root) :].lstrip("/")
-        return file
-
-    @staticmethod
-    def _stdlib() -> tuple[str, ...]:
-        return tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name)))
+    def whose(self, file: str) -> tuple[Owner, str]:
+        """Whose the frames of a file are, and how the file is shown. Remembered: reads no disk the second time."""
+        found = self._files.get(file)
+        if found is None:
+            if not self._files:
+                self._program = self._ask()
+            root = next((root for root in self._roots if file.startswith(root)), "")
+            found = self._files[file] = owner_of(file, self._program), file[len(root) :]
+        return found
 
 
-def _is_in(file: str, folder: str) -> bool:
-    return file.startswith(folder.rstrip("/") + "/")
+def _site(frame: FrameType, name: str) -> Site:
+    return Site(file=name, line=frame.f_lineno, function=frame.f_code.co_name)

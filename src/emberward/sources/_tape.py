@@ -88,6 +88,8 @@ class Tape:
         self._threads: dict[int, int] = {}
         self._lock = threading.Lock()
         self._num_batches = 0
+        self.not_recorded: dict[str, None] = {}
+        """Communication that was made and is not on the tape, each kind once, in the order seen."""
 
     def __len__(self) -> int:
         return len(self._notes)
@@ -140,7 +142,14 @@ class Tape:
 
     def events(self) -> tuple[Event, ...]:
         """Everything so far as events."""
-        return tuple(event for event in events_of(list(self._notes), self.rank, self.transport) if event is not None)
+        return tuple(event for event in self._events() if event is not None)
+
+    def numbers(self) -> list[int]:
+        """For each event of `events` the number of its note."""
+        return [number for number, event in enumerate(self._events()) if event is not None]
+
+    def _events(self) -> "list[Event | None]":
+        return events_of(list(self._notes), self.rank, self.transport)
 
 
 def events_of(notes: Sequence[Note], rank: int, transport: Transport) -> list[Event | None]:

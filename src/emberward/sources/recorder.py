@@ -20,13 +20,22 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.distributed import distributed_c10d
 
 from emberward.events import Body, Group, GroupCreate, Recv, Send
-from emberward.sources._attach import attach, loaded
+from emberward.sources._attach import attach, detach, identify_now, loaded
 from emberward.sources._calls import METHODS, bodies_of
 from emberward.sources._groups import GroupTable
 from emberward.sources._live import LiveRecorder, live_recorder
 from emberward.sources._tape import Call, Tape
 
-__all__ = ["MAX_OPEN_WORKS", "LiveRecorder", "Recorder", "attach", "live_recorder", "loaded"]
+__all__ = [
+    "MAX_OPEN_WORKS",
+    "LiveRecorder",
+    "Recorder",
+    "attach",
+    "detach",
+    "identify_now",
+    "live_recorder",
+    "loaded",
+]
 
 MAX_OPEN_WORKS = 100_000
 """Calls that may be under way and not yet waited for; older ones are forgotten, so that a wait for them is unseen."""

@@ -3,6 +3,7 @@
 A watcher never shares the fate of the watched: everything that trains runs below torch's elastic agent, a child.
 """
 
+from emberward.supervise._act import ACT_AFTER_S, Patience
 from emberward.supervise._attempts import newest_save
 from emberward.supervise._command import absolute, agent_command, agent_environment
 from emberward.supervise._heartbeat import silence_finding
@@ -17,6 +18,7 @@ from emberward.supervise._run import RunResult, supervise_command
 from emberward.supervise._run_attempt import RunPlan
 
 __all__ = [
+    "ACT_AFTER_S",
     "AttemptEnd",
     "LaunchPlan",
     "LaunchResult",
@@ -24,6 +26,7 @@ __all__ = [
     "Node",
     "Outcome",
     "Oversight",
+    "Patience",
     "Restart",
     "RunEnd",
     "RunPlan",

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from emberward.report import RunFolder
-from emberward.supervise._processes import MARKER
 
 KILL_SWITCH = "EMBERWARD_KILL_SWITCH"
 """As `rank.__main__` reads it: the two rooms are strangers."""
@@ -40,12 +39,11 @@ def agent_command(*, folder: RunFolder, num_ranks: int, attempt: int, python: st
     )
 
 
-def agent_environment(base: Mapping[str, str], *, marker: str, is_restart: bool = False) -> dict[str, str]:
+def agent_environment(base: Mapping[str, str], *, is_restart: bool = False) -> dict[str, str]:
     """The environment of the agent and its ranks: `base` with what ranks need and what keeps torch quiet.
 
-    OMP_NUM_THREADS is 1 unless it is set: ranks share the cores, and torchrun would set it with a banner. `marker`
-    lets the launcher find every process of this launch again. `is_restart`: nobody is there to be asked, so that ranks
-    pass over a damaged save.
+    OMP_NUM_THREADS is 1 unless it is set: ranks share the cores, and torchrun would set it with a banner.
+    `is_restart`: nobody is there to be asked, so that ranks pass over a damaged save.
     """
     return {
         "OMP_NUM_THREADS": "1",
@@ -55,7 +53,6 @@ def agent_environment(base: Mapping[str, str], *, marker: str, is_restart: bool 
         "EMBERWARD_SUPERVISED": "1",
         "EMBERWARD_RELAUNCHED": "1" if is_restart else "0",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(AGENT_SHUTDOWN_S),
-        MARKER: marker,
     }
 
 

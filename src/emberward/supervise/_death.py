@@ -1,15 +1,4 @@
-"""Who died first, and what that was: a judgement over what the ranks and the agent left behind.
-
-[Note: first death]
-When one rank dies, its peers fail within a tenth of a second: their connections break (torch 2.13, gloo: ``Connection
-closed by peer``), and the agent ends what is left with SIGTERM. So the first message is rarely the cause's. A death is
-an *echo* when its exception is a broken or timed-out connection of torch.distributed, when it says of itself that
-another rank failed, or when it came by SIGTERM. A connection of the user's own that broke, such as one to a file
-server, raises another type and is no echo. The culprit is the first death that is no echo; a rank that died without an
-exception of its own has the time at which the launcher saw it gone. When all are echoes the earliest is shown, and the
-finding says that it is inferred. Exit codes are those that the agent saw before it ended the others
-(``multiprocessing/api.py``, torch 2.13), so that a SIGKILL among them is not its own.
-"""
+"""The death that ended an attempt, for a person to read: as a finding, and as a text with its traceback."""
 
 import re
 import signal
@@ -17,28 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from emberward.diagnose import Ending, classify, first_endings
+from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import printable
 
 MAX_TRACEBACK_LINES = 60
-_ECHO_TYPES = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError"})
-_MAY_ECHO_TYPES = frozenset({"RuntimeError", "DistError"})
-_SAYS_ANOTHER = "another rank could not"
-_ECHO_TEXT = re.compile(
-    r"connection (reset|closed|was likely closed)|closed by peer|broken pipe|connectfullmesh|timed out waiting"
-    r"|remote process exited|socket (closed|timeout)|peer (closed|reset)|no bytes read|wait timeout after"
-    r"|monitoredbarrier",
-    re.IGNORECASE,
-)
 _REPORT = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*: (-?\d+) \(pid: (\d+)\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankEnd:
-    """What is known of one rank after an attempt broke. Absent facts are None.
+class RankRecord:
+    """What a launcher keeps of one rank after an attempt broke. Absent facts are None.
 
-    `exit_code` is negative for a signal, as the agent reported it; `gone_unix` when the launcher saw the process gone;
-    `failure` the rank's own failure file.
+    `exit_code` is the one that the agent saw before it ended the other ranks (``multiprocessing/api.py``, torch 2.13),
+    negative for a signal; `gone_unix` when the launcher saw the process gone; `failure` the rank's own failure file.
+    `is_recorded`: a failure file, or a recorder, would have kept an exception.
     """
 
     rank: int
@@ -50,18 +33,26 @@ class RankEnd:
     failure: Mapping[str, Any] | None = None
     log: str | None = None
     log_tail: tuple[str, ...] = ()
+    is_recorded: bool = True
 
     @property
-    def died_unix(self) -> float:
-        """When it died, in seconds since 1970; infinite when nobody saw it."""
-        if self.failure is not None and isinstance(self.failure.get("time_unix"), int | float):
-            return float(self.failure["time_unix"])
-        return float("inf") if self.gone_unix is None else self.gone_unix
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether it failed: it left an exception or ended with another code than 0."""
-        return self.failure is not None or (self.exit_code is not None and self.exit_code != 0)
+    def ending(self) -> Ending | None:
+        """What its end was; None while nobody saw that it ended."""
+        failure = self.failure
+        raised_unix = None if failure is None else failure.get("time_unix")
+        words = None if failure is None else f"{failure.get('type', 'exception')}: {failure.get('message', '')}"
+        return classify(
+            RankEnd(
+                rank=self.rank,
+                pid=self.pid,
+                host=self.host,
+                exit_code=self.exit_code,
+                words=words,
+                is_gone=False,
+                is_recorded=self.is_recorded,
+                at_s=raised_unix if isinstance(raised_unix, int | float) else self.gone_unix,
+            )
+        )
 
 
 def parse_agent_report(text: str) -> dict[int, tuple[int, int]]:
@@ -72,84 +63,79 @@ def parse_agent_report(text: str) -> dict[int, tuple[int, int]]:
     return {int(rank): (int(code), int(pid)) for rank, code, pid in _REPORT.findall(text)}
 
 
-def is_echo(end: RankEnd) -> bool:
-    """Whether this death looks like the consequence of another one. See [Note: first death]."""
-    if end.failure is not None:
-        message, kind = str(end.failure.get("message", "")), end.failure.get("type")
-        if end.failure.get("finding") is not None:
-            return _SAYS_ANOTHER in message
-        return kind in _ECHO_TYPES or (kind in _MAY_ECHO_TYPES and _ECHO_TEXT.search(message) is not None)
-    return end.exit_code == -signal.SIGTERM
+def first_death(records: Sequence[RankRecord]) -> tuple[RankRecord, Certainty] | None:
+    """The rank whose end is the cause, and how sure that is; None when none failed. See `diagnose.first_endings`."""
+    by_rank = {record.rank: record for record in records}
+    firsts, certainty = first_endings([ending for record in records if (ending := record.ending) is not None])
+    return (by_rank[firsts[0].end.rank], certainty) if firsts and firsts[0].end.rank is not None else None
 
 
-def first_death(ends: Sequence[RankEnd]) -> tuple[RankEnd, Certainty] | None:
-    """The rank that died first and how we know; None when no rank died. See [Note: first death].
-
-    Observed when a death that is no echo was seen; inferred when every death looks like an echo.
-    """
-    dead = sorted((end for end in ends if end.is_dead), key=lambda end: (end.died_unix, end.rank))
-    causes = [end for end in dead if not is_echo(end)]
-    if causes:
-        return causes[0], Certainty.OBSERVED
-    return (dead[0], Certainty.INFERRED) if dead else None
-
-
-def how_it_ended(end: RankEnd) -> str:
+def how_it_ended(record: RankRecord) -> str:
     """``killed by SIGKILL``, ``exit code 1``, or the exception's type and first line."""
-    if end.failure is not None:
-        first = (str(end.failure.get("message", "")).splitlines() or [""])[0]
-        return f"{end.failure.get('type', 'exception')}: {first}".rstrip(": ")
-    if end.exit_code is None:
-        return "gone, nobody saw how"
-    if end.exit_code >= 0:
-        return f"exit code {end.exit_code}"
-    try:
-        return f"killed by {signal.Signals(-end.exit_code).name}"
-    except ValueError:
-        return f"killed by signal {-end.exit_code}"
+    return "gone, nobody saw how" if record.ending is None else record.ending.text
 
 
-def cause_of(end: RankEnd) -> Cause:
-    """The word for this death; UNKNOWN when the files do not tell."""
-    if end.failure is not None:
-        text = f"{end.failure.get('type')} {end.failure.get('message')}"
-        if re.search(r"MemoryError|out of memory|can't allocate memory", text, re.IGNORECASE):
-            return Cause.OUT_OF_MEMORY
-        if "No space left on device" in text:
-            return Cause.DISK_FULL
-        return Cause.UNKNOWN if is_echo(end) else Cause.EXCEPTION
-    if end.exit_code is None:
-        return Cause.UNKNOWN
-    if end.exit_code > 0:
-        return Cause.MAIN_EXITED
-    crashes = {-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT, -signal.SIGILL, -signal.SIGFPE}
-    return Cause.SEGFAULT if end.exit_code in crashes else Cause.KILLED
+_HINTS = {
+    Cause.KILLED: "ask dmesg for the out-of-memory killer, or who sent the signal",
+    Cause.SEGFAULT: "the output's last lines name the native frame",
+    Cause.DISK_FULL: "free space on the disk",
+}
 
 
-def death_finding(end: RankEnd, certainty: Certainty, others: Sequence[RankEnd]) -> Finding:
-    """The finding for the first death: the rank's own finding when it left one, else L102."""
-    if end.failure is not None and isinstance(end.failure.get("finding"), Mapping):
-        return Finding.from_json(end.failure["finding"])
-    hint = {
-        Cause.KILLED: "ask dmesg for the out-of-memory killer, or who sent the signal; run the same command to resume",
-        Cause.SEGFAULT: "the log's last lines name the native frame; run the same command to resume",
-        Cause.OUT_OF_MEMORY: "a smaller batch.micro_batch or more ranks; run the same command to resume",
-        Cause.DISK_FULL: "free space, then run the same command to resume",
-    }
-    unsure = "" if certainty is Certainty.OBSERVED else "; every failure looks like the echo of another one"
+def death_finding(
+    record: RankRecord, certainty: Certainty, others: Sequence[RankRecord], *, can_resume: bool = True
+) -> Finding:
+    """The finding for the first death: the rank's own finding when it left one, else L102.
+
+    `can_resume`: the program is a recipe's run, which the same command resumes; of any other nobody knows that.
+    """
+    if record.failure is not None and isinstance(record.failure.get("finding"), Mapping):
+        return Finding.from_json(record.failure["finding"])
+    ending = record.ending
+    assert ending is not None, "a rank that has not ended did not die"
+    victims = [other for other in others if other.ending is not None and other.ending.is_secondary]
+    if not ending.has_failed:
+        return _left_finding(record, ending, victims)
+    hint = _HINTS.get(ending.cause, "fix the cause shown in the traceback")
+    if ending.cause is Cause.OUT_OF_MEMORY:
+        hint = "a smaller batch.micro_batch or more ranks" if can_resume else "a smaller batch"
+    if record.exit_code == -signal.SIGABRT and record.failure is None:
+        hint = "read the output above the abort: 'terminate called' names what was raised below Python"
+    unsure = "" if certainty is Certainty.OBSERVED else "; every failure is secondary: it names a lost peer"
     return Finding(
         code="L102",
         severity=Severity.ERROR,
         kind=Kind.CRASH,
-        cause=cause_of(end),
+        cause=ending.cause,
         certainty=certainty,
-        culprit_ranks=(end.rank,),
-        hosts=() if end.host is None else (end.host,),
-        message=f"rank {end.rank} died first: {how_it_ended(end)}{unsure}",
-        evidence=tuple(line for line in (end.log, *end.log_tail[-3:]) if line),
+        culprit_ranks=(record.rank,),
+        hosts=() if record.host is None else (record.host,),
+        message=f"rank {record.rank} died first: {ending.text}{unsure}",
+        evidence=tuple(line for line in (record.log, *record.log_tail[-3:]) if line),
         waiting_ranks=(),
-        ruled_out=tuple(f"rank {other.rank}: {how_it_ended(other)}" for other in others[:3] if is_echo(other)),
-        next=hint.get(cause_of(end), "mend the cause shown in the traceback; run the same command to resume"),
+        ruled_out=tuple(f"rank {other.rank}: {how_it_ended(other)}" for other in victims[:3]),
+        next=f"{hint}; run the same command to resume" if can_resume else hint,
+    )
+
+
+def _left_finding(left: RankRecord, ending: Ending, victims: Sequence[RankRecord]) -> Finding:
+    """The finding on a rank that ended without an error before its peers failed for want of it."""
+    return Finding(
+        code="L102",
+        severity=Severity.ERROR,
+        kind=Kind.CRASH,
+        cause=ending.cause,
+        certainty=Certainty.OBSERVED,
+        culprit_ranks=(left.rank,),
+        waiting_ranks=tuple(victim.rank for victim in victims),
+        hosts=() if left.host is None else (left.host,),
+        message=f"rank {left.rank} ended first, with exit code 0, while "
+        f"{ranks_text([victim.rank for victim in victims])} still needed it",
+        evidence=tuple(
+            f"rank {victim.rank} then failed as a consequence: {how_it_ended(victim)[:160]}" for victim in victims[:3]
+        ),
+        ruled_out=tuple(f"rank {victim.rank}: its error names a lost peer" for victim in victims[:3]),
+        next=f"find why rank {left.rank} leaves its program earlier than the others: fewer batches, or an early return",
     )
 
 
@@ -167,27 +153,27 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"ranks {shown} ({len(ranks)} ranks)"
 
 
-def folded(ends: Sequence[RankEnd], culprit: RankEnd) -> list[str]:
+def folded(records: Sequence[RankRecord], culprit: RankRecord) -> list[str]:
     """One line for each different way in which the other ranks ended; ``same`` when it is the culprit's own way.
 
     Numbers, such as ports and addresses, do not make a way different.
     """
 
-    def shape(end: RankEnd) -> str:
-        return re.sub(r"\d+", "#", how_it_ended(end))
+    def shape(record: RankRecord) -> str:
+        return re.sub(r"\d+", "#", how_it_ended(record))
 
-    groups: dict[str, list[RankEnd]] = {}
-    for end in ends:
-        if end.rank != culprit.rank and end.is_dead:
-            groups.setdefault(shape(end), []).append(end)
+    groups: dict[str, list[RankRecord]] = {}
+    for record in records:
+        if record.rank != culprit.rank and record.ending is not None and record.ending.has_failed:
+            groups.setdefault(shape(record), []).append(record)
     lines = []
     for key, members in groups.items():
         said = "same" if key == shape(culprit) else printable(how_it_ended(members[0]))
-        lines.append(f"{ranks_text([end.rank for end in members])}: {said}")
+        lines.append(f"{ranks_text([member.rank for member in members])}: {said}")
     return lines
 
 
-def death_text(ends: Sequence[RankEnd], culprit: RankEnd, finding: Finding) -> str:
+def death_text(records: Sequence[RankRecord], culprit: RankRecord, finding: Finding) -> str:
     """What a person reads: the other ranks folded first, then the culprit in a box, its traceback last."""
     facts = [f"host {culprit.host or 'unknown'}", f"pid {culprit.pid if culprit.pid is not None else 'unknown'}"]
     if culprit.coordinates:
@@ -207,4 +193,4 @@ def death_text(ends: Sequence[RankEnd], culprit: RankEnd, finding: Finding) -> s
         body += ["", "last lines of its log:", *(f"  {line}" for line in culprit.log_tail)]
     title = printable(f"{finding.code} {finding.message}")
     box = [f"╭─ {title}", *(f"│ {printable(line)}".rstrip() for line in body), "╰" + "─" * min(len(title) + 2, 100)]
-    return "\n".join([*folded(ends, culprit), *box])
+    return "\n".join([*folded(records, culprit), *box])

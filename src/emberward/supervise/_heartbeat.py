@@ -28,7 +28,7 @@ def judge_heartbeat(said: Mapping[str, Any], *, now_unix: float) -> Finding | No
         kind=Kind.RESOURCE,
         cause=Cause.UNKNOWN,
         certainty=Certainty.OBSERVED,
-        message=f"nobody watches the run: its supervisor said its last word {duration_text(now_unix - last)} ago",
+        message=f"nobody watches the run: the last heartbeat of its supervisor is {duration_text(now_unix - last)} old",
         hosts=(str(host),) if host else (),
         evidence=(f"supervisor.json of attempt {said.get('attempt')}, pid {pid} on {host}",),
         next=f"ps -p {pid}   (on {host}); if it is gone, end the job's processes and start the same command again",

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,21 +14,21 @@ from types import FrameType
 from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.processes import Child, ProcessId, ProcessTree, end, identify, is_alive, send
 from emberward.report import Progress, ProgressReader, RunFolder, read_json, read_lines, tail_text
 from emberward.runs import require_no_kill_switch
+from emberward.sources.dumps import roots
 from emberward.supervise._attempts import lost_s, newest_save, now_text, open_attempt
 from emberward.supervise._command import KILL_SWITCH, agent_environment
-from emberward.supervise._death import RankEnd, death_finding, death_text, first_death, parse_agent_report
+from emberward.supervise._death import RankRecord, death_finding, death_text, first_death, parse_agent_report
 from emberward.supervise._exits import ExitWatch
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import Move, Outcome, Seen, StopBy, exit_code_of_launch, next_move, outcome_of
-from emberward.supervise._processes import ProcessId, descendants, end, identify, is_alive, marked, send
 from emberward.supervise._run_attempt import kill_switch_finding
-from emberward.supervise._verdict import read_facts, roots
+from emberward.supervise._verdict import read_facts
 
 POLL_S = 0.2
-TREE_POLL_S = 2.0
 LOG_TAIL_LINES = 20
 
 NO_OVERSIGHT = Oversight(is_watched=False)
@@ -81,7 +80,6 @@ class _Watched:
     gone_unix: dict[int, float] = field(default_factory=dict)
     watches: dict[int, ExitWatch] = field(default_factory=dict)
     codes: dict[int, int] = field(default_factory=dict)
-    tree: set[ProcessId] = field(default_factory=set)
     told: set[int] = field(default_factory=set)
     stop_at_s: float | None = None
     stop_by: StopBy | None = None
@@ -131,7 +129,6 @@ def _look(folder: RunFolder, watched: _Watched) -> None:
         watched.ranks[said["rank"]] = said
         if (process := identify(said["pid"])) is not None:
             watched.processes[said["rank"]] = process
-            watched.tree.add(process)
             with contextlib.suppress(OSError):
                 watched.watches[process.pid] = ExitWatch(process.pid)
     for rank, process in watched.processes.items():
@@ -164,23 +161,23 @@ def _tell(watched: _Watched) -> None:
 
 def _watch(
     plan: LaunchPlan,
-    agent: "subprocess.Popen[bytes]",
+    tree: ProcessTree,
+    agent: Child,
     watched: _Watched,
     overseer: Overseer,
     on_progress: OnProgress,
     on_finding: OnFinding,
 ) -> int:
     """Waits until the agent has ended, and returns its exit code. Makes the moves that the policy asks for."""
-    root = identify(agent.pid)
     save = newest_save(plan.folder)
     reader = ProgressReader(plan.folder, from_end=True, after_step=None if save is None else save[0])
-    tree_at_s = time.monotonic()
     while True:
         try:
             code: int | None = agent.wait(POLL_S)
         except subprocess.TimeoutExpired:
             code = None
         _look(plan.folder, watched)
+        tree.ask_first([process.pid for process in watched.processes.values()])
         overseer.tell_exits(_exits(watched))
         on_progress(*reader.poll(now_unix=time.time()))
         if code is not None:
@@ -188,10 +185,10 @@ def _watch(
         now_s, now_unix = time.monotonic(), time.time()
         for finding in overseer.poll(now_s=now_s, now_unix=now_unix, num_ranks=len(watched.processes)):
             on_finding(finding)
-        watched.due = watched.due or overseer.due(now_s=now_s, now_unix=now_unix)
-        if root is not None and now_s - tree_at_s >= TREE_POLL_S:
-            watched.tree |= descendants(root)
-            tree_at_s = now_s
+        if watched.due is None and watched.failed_at_s is None:
+            said, watched.due = overseer.act(now_s=now_s, now_unix=now_unix)
+            for finding in said:
+                on_finding(finding)
         seen = Seen(
             now_s=now_s,
             stop_at_s=watched.stop_at_s,
@@ -208,16 +205,14 @@ def _watch(
                 overseer.mute()
                 if not watched.forced:
                     watched.forced, watched.had_ranks = True, bool(watched.processes)
-                if root is not None:
-                    watched.tree |= descendants(root) | {root}
-                end(watched.tree)
+                end(tree.processes())
             case Move.WAIT:
                 pass
 
 
 def _rank_ends(
     plan: LaunchPlan, watched: _Watched, log_sizes: Mapping[int, int], rings: Mapping[int, Path]
-) -> list[RankEnd]:
+) -> list[RankRecord]:
     """What is known of each rank, after the agent has ended."""
     folder = plan.folder
     codes = parse_agent_report("\n".join(tail_text(folder.agent_log, num_lines=10_000, max_bytes=2**20)))
@@ -238,7 +233,7 @@ def _rank_ends(
             log = early[-1] if early else log
             tail = tail_text(log, num_lines=LOG_TAIL_LINES)
         ends.append(
-            RankEnd(
+            RankRecord(
                 rank=rank,
                 pid=pid,
                 host=said.get("host") or socket.gethostname(),
@@ -276,7 +271,7 @@ def _error(code: str, kind: Kind, cause: Cause, message: str, evidence: Sequence
 
 
 def _judge(
-    plan: LaunchPlan, watched: _Watched, outcome: Outcome, agent_code: int, ends: Sequence[RankEnd]
+    plan: LaunchPlan, watched: _Watched, outcome: Outcome, agent_code: int, ends: Sequence[RankRecord]
 ) -> tuple[list[Finding], str | None]:
     """The findings of an attempt that ended, and the text about a death. None for one that ended well."""
     agent_log = plan.folder.agent_log
@@ -337,18 +332,15 @@ def launch(plan: LaunchPlan, *, on_progress: OnProgress, on_finding: OnFinding =
         attempt = open_attempt(folder, overseer.lines, why=plan.why, num_ranks=plan.num_ranks, config=plan.config)
         began = _Began(attempt=attempt, unix=time.time(), s=time.monotonic(), log_sizes=log_sizes)
         watched = _Watched()
-        marker = uuid.uuid4().hex
         state = Outcome.FAILED
         try:
             with _stop_signals(watched):
-                try:
-                    agent = _start_agent(plan, overseer.begin(attempt), marker)
-                    if (root := identify(agent.pid)) is not None:
-                        lock.name_agent(root)
-                    agent_code = _watch(plan, agent, watched, overseer, on_progress, on_finding)
-                finally:
-                    left = {process for process in watched.tree | marked(marker) if is_alive(process)}
-                    end(left)
+                with ProcessTree(grace_s=plan.grace_s) as tree:
+                    agent = _start_agent(plan, tree, overseer.begin(attempt))
+                    if agent.identity is not None:
+                        lock.name_agent(agent.identity)
+                    agent_code = _watch(plan, tree, agent, watched, overseer, on_progress, on_finding)
+                    left = tree.processes()
                 result = _conclude(plan, watched, overseer, began, agent_code, len(left))
                 state = result.outcome
         finally:
@@ -358,17 +350,15 @@ def launch(plan: LaunchPlan, *, on_progress: OnProgress, on_finding: OnFinding =
         return result
 
 
-def _start_agent(plan: LaunchPlan, environment: Mapping[str, str], marker: str) -> "subprocess.Popen[bytes]":
+def _start_agent(plan: LaunchPlan, tree: ProcessTree, environment: Mapping[str, str]) -> Child:
     if plan.kill_switch is not None:
         environment = {**environment, KILL_SWITCH: str(plan.kill_switch)}
     with plan.folder.agent_log.open("wb") as log:
-        return subprocess.Popen(
+        return tree.start(
             plan.command,
-            env=agent_environment(environment, marker=marker, is_restart=plan.is_restart),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            environment=agent_environment(environment, is_restart=plan.is_restart),
+            stdout=log.fileno(),
+            stderr=log.fileno(),
         )
 
 

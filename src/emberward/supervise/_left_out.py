@@ -60,7 +60,7 @@ def require_part(host: str, *, excluded: Sequence[str], mailbox: str | None) -> 
             where=str(path),
             expected="a host that takes part",
             found=f"{said.get('code')} {said.get('message')}",
-            next=f"rm {path}   (once the host is mended)",
+            next=f"rm {path}   (once the host is repaired)",
         )
 
 

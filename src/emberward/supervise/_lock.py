@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import IO
 
 from emberward.findings import ConfigError
+from emberward.processes import ProcessId, identify, is_alive
 from emberward.report import RunFolder, read_json
-from emberward.supervise._processes import ProcessId, identify, is_alive
 
 
 def _in_use(folder: RunFolder, *, found: str, next: str) -> ConfigError:
@@ -93,8 +93,8 @@ def hold_lock(folder: RunFolder, *, launcher_pid: int) -> Iterator[LaunchLock]:
             rank_0 = (read_json(folder.rank_file(0)) or {}).get("pid", agent.pid)
             raise _in_use(
                 folder,
-                found=f"its launcher died, but its agent (pid {agent.pid}) and ranks still run",
-                next=f"kill -TERM {rank_0}   (all ranks save and end), then start again",
+                found=f"its launcher died, and its ranks, which were asked to save, still run (agent: pid {agent.pid})",
+                next=f"wait until they have saved, at most --grace-s; or kill -KILL {rank_0} and lose that save",
             )
         launcher = identify(launcher_pid)
         assert launcher is not None, "a running process has an identity"

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberward.processes import ProcessId, identify
 from emberward.supervise._exits import Ended, ExitWatch
-from emberward.supervise._processes import ProcessId, identify
 
 MAX_MEMBERS = 4096
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -76,7 +76,7 @@ class Members:
         self.by_pid: dict[int, Member] = {}
 
     def add(self, ranks: Mapping[int, int], *, rings: Mapping[int, Path] | None = None) -> None:
-        """Takes up processes, pid -> rank, that are not known yet; one that is gone already is left out."""
+        """Adds processes, pid -> rank, that are not known yet; one that its parent has waited for is left out."""
         for pid, rank in ranks.items():
             known = self.by_pid.get(pid)
             if known is None and rank != self._own_rank and len(self.by_pid) < MAX_MEMBERS:
@@ -85,7 +85,8 @@ class Members:
                 known.ring = rings[pid]
 
     def _take_up(self, pid: int, rank: int) -> Member | None:
-        process = identify(pid)
+        # One that ended before it was seen still has an exit code, until its parent has asked for it.
+        process = identify(pid, or_zombie=True)
         if process is None:
             return None
         try:

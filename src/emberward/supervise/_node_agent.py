@@ -3,10 +3,11 @@
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from emberward.findings import Finding
-from emberward.sources.live import Look, WatchReport, join_looks, judge_looks
+from emberward.sources.live import Look, WatchReport, join_looks, judge_with_progress
 from emberward.supervise._mailbox import Freshness, Posts, open_mailbox
 from emberward.supervise._nodes import Node, NodePost, judge_nodes, speaker
 from emberward.supervise._probe import Listener, Prober
@@ -40,6 +41,7 @@ class NodeAgent:
         self._links = LinkWatch()
         self._num_told = 0
         self._joint: tuple[str, ...] = ()
+        self._progress: Mapping[int, str] = {}
 
     def step(
         self,
@@ -148,7 +150,7 @@ class NodeAgent:
             return tuple(self._held.values())
         self._joined_s = now_s
         joined = join_looks(looks)
-        found = judge_looks(self._early, joined)
+        found, self._progress = judge_with_progress(self._early, joined)
         self._early = joined
         return found
 
@@ -175,4 +177,6 @@ class NodeAgent:
         self._held = held
         new += [finding for finding in report.findings if finding.code in OWN_CODES]
         gone += [finding for finding in report.resolved if finding.code in OWN_CODES]
-        return WatchReport(findings=tuple(new), resolved=tuple(gone), is_still=report.is_still, look=report.look)
+        return replace(
+            report, findings=tuple(new), resolved=tuple(gone), progress={**self._progress, **report.progress}
+        )

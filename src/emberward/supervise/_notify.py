@@ -3,13 +3,13 @@
 import json
 import queue
 import shlex
-import signal
-import subprocess
 import threading
 import time
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
+
+from emberward.processes import ProcessTree
 
 LIMIT_S = 10.0
 MAX_WAITING = 64
@@ -23,8 +23,9 @@ class Notifier:
     dropped. What failed is kept in `failures`. Without a target nothing is done.
     """
 
-    def __init__(self, target: str | None, *, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, target: str | None, *, tree: ProcessTree, limit_s: float = LIMIT_S) -> None:
         self._target = target
+        self._tree = tree
         self._limit_s = limit_s
         self._waiting: queue.Queue[Mapping[str, Any] | None] = queue.Queue(MAX_WAITING)
         self.failures: list[str] = []
@@ -76,21 +77,7 @@ class Notifier:
 
     def _run(self, command: list[str], data: bytes) -> str | None:
         # The supervisor takes its signals by hand and blocks them; a child must not inherit that.
-        before = signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        try:
-            process.communicate(data, timeout=self._limit_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        done = self._tree.run(command, environment=None, timeout_s=self._limit_s, given=data, mask=())
+        if done.code is None:
             return f"no end within {self._limit_s:.0f} s"
-        return None if process.returncode == 0 else f"exit code {process.returncode}"
+        return None if done.code == 0 else f"exit code {done.code}"

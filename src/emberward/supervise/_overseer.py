@@ -4,14 +4,16 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.processes import ProcessTree
 from emberward.report import LineTail, RunFolder
-from emberward.supervise._act import is_actionable, is_due
+from emberward.sources.live import Watcher
+from emberward.supervise._act import DEATH_LIMIT_S, LASTING, Act, Held, Patience, decide, is_stuck
 from emberward.supervise._late_lines import LINES, write_if_possible
 from emberward.supervise._nodes import Node
 from emberward.supervise._notify import Notifier
@@ -28,27 +30,21 @@ LET_GO_S = 15.0
 Around = Callable[[], AbstractContextManager[None]]
 
 
+DEFAULT_PATIENCE = Patience()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oversight:
     """How closely a run is watched, and what may be done about it.
 
-    `act_after_s`: how long a finding must hold before the job is ended for it (0: never). `notify`: a command or a
-    webhook that is given each finding. `is_watched`: whether ranks record and the watcher looks at them. `node`: this
-    host's place among several.
+    `patience`: for what and when the job is ended. `notify`: a command or a webhook that is given each finding.
+    `is_watched`: whether ranks record and the watcher looks at them. `node`: this host's place among several.
     """
 
-    act_after_s: float = 60.0
+    patience: Patience = DEFAULT_PATIENCE
     notify: str | None = None
     is_watched: bool = True
     node: Node | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Held:
-    """A finding that holds, since when, and until when nobody wants to hear of it (seconds since 1970)."""
-
-    finding: Finding
-    since_s: float
 
 
 def key_of(finding: Finding) -> tuple[object, ...]:
@@ -66,12 +62,16 @@ class Overseer:
         *,
         environment: Mapping[str, str],
         around_start: Around = nullcontext,
+        ring_folder: Path | None = None,
     ) -> None:
+        """`ring_folder` is given where ranks have one already; else each attempt gets a new one."""
         self.folder = folder
+        self._ring_folder = ring_folder
         self._oversight = oversight
         self._environment = environment
         self._around = around_start
-        self._notifier = Notifier(oversight.notify)
+        self._helpers = ProcessTree()
+        self._notifier = Notifier(oversight.notify, tree=self._helpers)
         self.lines = LINES
         self._acks = LineTail(folder.acknowledged)
         self._by_ranks = LineTail(folder.findings, from_end=True)
@@ -81,9 +81,11 @@ class Overseer:
         self._num_starts = 0
         self._exits: dict[int, int] = {}
         self._attempt = 0
-        self._held: dict[tuple[object, ...], _Held] = {}
-        self._let_go: dict[tuple[object, ...], _Held] = {}
+        self._held: dict[tuple[object, ...], Held] = {}
+        self._let_go: dict[tuple[object, ...], tuple[Finding, float]] = {}
         self._said: dict[tuple[object, ...], Severity] = {}
+        self._unshown: dict[tuple[object, ...], Finding] = {}
+        """Notices of one snapshot; see `_shown_now`."""
         self._num_failures = 0
         self._beat_s = float("-inf")
         self._num_ranks = 0
@@ -99,10 +101,17 @@ class Overseer:
         self._held.clear()
         self._let_go.clear()
         self._said.clear()
+        self._unshown.clear()
         self.verdicts = []
         if not self._oversight.is_watched:
             return dict(self._environment)
-        self._box = RingBox(f"{self.folder.name}-{self.folder.id}", owner=own_identity())
+        self._box = RingBox(
+            f"{self.folder.name}-{self.folder.id}",
+            owner=own_identity(),
+            tree=self._helpers,
+            kept=self._kept,
+            folder=self._ring_folder,
+        )
         if self._box.problem is not None:
             self.report(own_finding(f"ranks are not recorded: {self._box.problem}", "free space in /dev/shm"))
         return self._box.environment(self._environment)
@@ -129,23 +138,35 @@ class Overseer:
             self._tell_gaps(is_last=False)
         return new
 
-    def due(self, *, now_s: float, now_unix: float) -> Finding | None:
-        """The finding for which the job is to be ended now; None while there is none."""
-        for held in self._held.values():
-            quiet = now_unix < self._quiet.get(held.finding.code, 0.0)
-            if is_due(
-                held.finding,
-                since_s=held.since_s,
-                now_s=now_s,
-                act_after_s=self._oversight.act_after_s,
-                is_acknowledged=quiet,
-            ):
-                return held.finding
-        return None
+    def act(self, *, now_s: float, now_unix: float) -> tuple[list[Finding], Finding | None]:
+        """What to say now about findings that hold, written down already; and for which one to end the job, if any."""
+        said: list[Finding] = []
+        for key, held in self._held.items():
+            if held.finding.code in DEATHS and now_s - held.quiet_s < DEATH_LIMIT_S:
+                continue  # Its launcher is about to end the job: nothing to announce.
+            known = replace(held, is_acknowledged=now_unix < self._quiet.get(held.finding.code, 0.0))
+            decision = decide(known, self._oversight.patience, now_s=now_s)
+            match decision.act:
+                case Act.NOTHING:
+                    pass
+                case Act.REPEAT:
+                    self._held[key] = replace(held, said_s=now_s, num_repeats=held.num_repeats + 1)
+                    said.append(held.finding)
+                    self._write(held.finding)
+                case Act.ANNOUNCE:
+                    self._held[key] = replace(held, announced_s=now_s)
+                    said.append(end_announcement(held.finding, decision.end_in_s or 0.0))
+                    self._write(said[-1])
+                case Act.END:
+                    quiet_s = None if is_stuck(held.finding) else now_s - held.quiet_s
+                    return said, ending_finding(held.finding, quiet_s=quiet_s)
+                case _:
+                    assert_never(decision.act)
+        return said, None
 
     def standing(self, *, now_s: float) -> list[Finding]:
         """What holds, or held until LET_GO_S ago: who stood still when a time-out of the job's own ended it."""
-        late = [held.finding for held in self._let_go.values() if now_s - held.since_s <= LET_GO_S]
+        late = [finding for finding, gone_s in self._let_go.values() if now_s - gone_s <= LET_GO_S]
         return [*(held.finding for held in self._held.values()), *late]
 
     def mute(self) -> None:
@@ -166,6 +187,9 @@ class Overseer:
         if not self._is_news(finding):
             return
         self._said[key_of(finding)] = finding.severity
+        self._write(finding, is_told_elsewhere=is_told_elsewhere)
+
+    def _write(self, finding: Finding, *, is_told_elsewhere: bool = False) -> None:
         line = {**finding.to_json(), "attempt": self._attempt, "seen": _now()}
         self.lines.append(self.folder.findings, line)
         if self._quiet.get(finding.code, 0.0) <= time.time() and not is_told_elsewhere:
@@ -201,19 +225,16 @@ class Overseer:
 
         Told to nobody yet: whoever knows the exit codes decides what of it is a cause. See [Note: root and death].
         """
-        if self._child is None or not self._child.is_up or self._box is None or self._box.folder is None:
+        if self._box is None or self._box.folder is None or self._num_starts > MAX_STARTS:
             return []
-        self._child.tell({"conclude": True})
-        new: list[Finding] = []
-        end_s = time.monotonic() + CONCLUDE_LIMIT_S
-        while (now_s := time.monotonic()) < end_s and not self._child.is_silent(now_s=now_s):
-            said = self._child.poll(now_s=now_s)
-            for each in said:
-                new += [found for found in findings_in(each) if found.code not in DEATHS]
-            if any(each.get("done") for each in said):
-                break
-            time.sleep(POLL_S)
-        return new
+        new: tuple[Finding, ...] = ()
+        is_told = False
+        if self._child is not None and self._child.is_up:
+            new, is_told = _last_word(self._child)
+        if not is_told:
+            # The watcher was not up yet, or is late. The ranks are gone: only rings are left, and read without a wait.
+            new = (*new, *Watcher(self._box.folder).end(self._exits).findings)
+        return [found for found in new if found.code not in DEATHS]
 
     def end(self) -> None:
         """Ends the watcher, keeps the rings in ``events/attempt-N``, and takes their folder away."""
@@ -231,6 +252,7 @@ class Overseer:
         """Says that the run has ended, and waits for the last notification, which is bounded."""
         self.end()
         self._notifier.close()
+        self._helpers.close()
         self._note_failures()
         self._beat(state, now_s=time.monotonic(), now_unix=time.time())
 
@@ -263,6 +285,7 @@ class Overseer:
         try:
             self._child = WatcherChild(
                 watcher_command(rings, self._oversight.node),
+                tree=self._helpers,
                 environment=self._environment,
                 now_s=now_s,
                 around_start=self._around(),
@@ -277,19 +300,47 @@ class Overseer:
     def _take(self, said: Mapping[str, Any], *, now_s: float) -> list[Finding]:
         for finding in findings_in(said, "resolved"):
             if (held := self._held.pop(key_of(finding), None)) is not None:
-                self._let_go[key_of(finding)] = _Held(finding=held.finding, since_s=now_s)
-        new = []
+                self._let_go[key_of(finding)] = held.finding, now_s
+        fresh: dict[tuple[object, ...], Finding] = {}
+        self._note_progress(said.get("progress"), now_s=now_s)
         for finding in findings_in(said):
             held = self._held.get(key_of(finding))
-            if held is None or held.finding.severity is not finding.severity:
-                self._held[key_of(finding)] = _Held(finding=finding, since_s=now_s)
+            if held is None:
+                self._held[key_of(finding)] = Held(finding=finding, quiet_s=now_s, looked_s=now_s, said_s=now_s)
+            elif held.finding.severity is not finding.severity:
+                self._held[key_of(finding)] = Held(finding=finding, quiet_s=held.quiet_s, looked_s=now_s, said_s=now_s)
             if finding.code not in DEATHS and self._is_news(finding):
-                new.append(finding)
+                fresh[key_of(finding)] = finding
                 self.report(finding, is_told_elsewhere=finding.code in (said.get("told_elsewhere") or ()))
-        if any(is_actionable(finding) for finding in new) and self._box is not None:
+        if any(is_stuck(finding) for finding in fresh.values()) and self._box is not None:
             self._box.copy(self._kept)
         self.verdicts = [held.finding for held in self._held.values() if held.finding.severity is Severity.ERROR]
-        return new
+        return self._shown_now(fresh, has_looked="progress" in said)
+
+    def _shown_now(self, fresh: Mapping[tuple[object, ...], Finding], *, has_looked: bool) -> list[Finding]:
+        """What people are shown now: a notice about ranks only once a second snapshot has left it a notice.
+
+        The first snapshot of what cannot go on is a notice too, and the second the error: people read one of the two.
+        """
+        lasting = [
+            finding for key, finding in self._unshown.items() if has_looked and key not in fresh and key in self._held
+        ]
+        kept = {} if has_looked else {key: each for key, each in self._unshown.items() if key not in fresh}
+        new = {key: each for key, each in fresh.items() if each.severity is Severity.NOTICE and each.kind in LASTING}
+        self._unshown = {**kept, **new}
+        return [*lasting, *(each for key, each in fresh.items() if key not in new)]
+
+    def _note_progress(self, progress: object, *, now_s: float) -> None:
+        """Starts the time of silence anew for findings about ranks of which a look showed that something went on."""
+        if not isinstance(progress, Mapping):
+            return
+        ranks = {int(rank) for rank in progress}
+        for key, earlier in self._held.items():
+            held = self._held[key] = replace(earlier, looked_s=now_s)
+            finding = held.finding
+            if ranks & {*finding.culprit_ranks, *(() if finding.culprit_ranks else finding.waiting_ranks)}:
+                announced_s = held.announced_s if is_stuck(finding) else None
+                self._held[key] = replace(held, quiet_s=now_s, announced_s=announced_s)
 
     def _tell_gaps(self, *, is_last: bool) -> None:
         if self._box is not None:
@@ -334,6 +385,44 @@ class Overseer:
                 "holds": [held.finding.code for held in self._held.values()],
             },
         )
+
+
+def _last_word(child: WatcherChild) -> tuple[tuple[Finding, ...], bool]:
+    """What a watcher says when it is asked to conclude, and whether that was all of it; waits CONCLUDE_LIMIT_S."""
+    child.tell({"conclude": True})
+    found: list[Finding] = []
+    end_s = time.monotonic() + CONCLUDE_LIMIT_S
+    while True:
+        now_s = time.monotonic()
+        # Asked before the read: the watcher ends once it has said its last word, which is read then.
+        is_over = now_s >= end_s or child.is_silent(now_s=now_s)
+        for said in child.poll(now_s=now_s):
+            found += findings_in(said)
+            if said.get("done"):
+                return tuple(found), True
+        if is_over:
+            return tuple(found), False
+        time.sleep(POLL_S)
+
+
+def end_announcement(finding: Finding, end_in_s: float) -> Finding:
+    """The notice that says when the job will be ended, and for what."""
+    return replace(
+        finding,
+        code="L115",
+        severity=Severity.NOTICE,
+        message=f"the job is ended in {end_in_s:.0f} s, unless it goes on: {finding.code} {finding.message[:200]}",
+        evidence=(),
+        next=f"emberward watch RUN --ack {finding.code} --silence-s 3600   (the job is not ended for it then)",
+    )
+
+
+def ending_finding(finding: Finding, *, quiet_s: float | None) -> Finding:
+    """The finding for which the job is ended. `quiet_s`: how long nothing went on, where that alone is why."""
+    if quiet_s is None:
+        return finding
+    line = f"nothing of it went on for {quiet_s:.0f} s, longer than --max-silence allows; it may have come by itself"
+    return replace(finding, severity=Severity.ERROR, evidence=(*finding.evidence, line))
 
 
 def _now() -> str:

@@ -5,12 +5,15 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from emberward.findings import Finding
+from emberward.processes import ProcessId, ProcessTree, identify, is_alive
 from emberward.report import read_json, write_json
 from emberward.sources.attach import attach_environment
 from emberward.sources.ring import (
+    SUFFIX,
     find_rings,
     gap_findings,
     new_ring_folder,
@@ -18,7 +21,6 @@ from emberward.sources.ring import (
     remove_ring_folder,
     unattached_findings,
 )
-from emberward.supervise._processes import ProcessId, identify, is_alive
 
 OWNER = "owner.json"
 MAX_COPIED_BYTES = 2 << 30
@@ -41,13 +43,22 @@ def rank_of(ring: Path) -> int | None:
 class RingBox:
     """The rings of one attempt on this host. `folder` is None when none could be made; `problem` says why."""
 
-    def __init__(self, job: str, *, owner: ProcessId | None) -> None:
-        """Makes the folder, and takes away those of this user that nobody owns any more. Never raises."""
+    def __init__(
+        self, job: str, *, owner: ProcessId | None, tree: ProcessTree, kept: Path, folder: Path | None = None
+    ) -> None:
+        """Makes the folder unless it is given, and takes away those that nobody owns any more. Never raises.
+
+        When we die, `tree` copies the rings to the folder `kept` and removes theirs.
+        """
+        self._tree = tree
         self.folder: Path | None = None
         self.problem: str | None = None
         self._told: set[str] = set()
         try:
-            self.folder = new_ring_folder(job)
+            own = partial(tree.own_folder, kept=kept, suffix=SUFFIX, with_parent=True)
+            if folder is not None:
+                own(folder)
+            self.folder = new_ring_folder(job, before=own) if folder is None else folder
             _remove_abandoned(self.folder.parent, but=self.folder)
             if owner is not None:
                 write_json(self.folder / OWNER, {"pid": owner.pid, "created": owner.created})
@@ -107,6 +118,7 @@ class RingBox:
             remove_ring_folder(self.folder)
             with contextlib.suppress(OSError):
                 self.folder.parent.rmdir()
+            self._tree.forget_folder(self.folder)
 
 
 def _remove_abandoned(above: Path, *, but: Path) -> None:

@@ -2,21 +2,19 @@
 
 import signal
 import socket
-import subprocess
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
+from emberward.processes import Child, ProcessId, ProcessTree, end, send
 from emberward.report import RunFolder
 from emberward.supervise._act import Ending, EndMove, end_move
 from emberward.supervise._attempts import now_text, open_attempt
-from emberward.supervise._members import Members, environment_of, rank_in, ranks_below
+from emberward.supervise._members import Members, rank_in, ranks_below
 from emberward.supervise._overseer import Overseer, Oversight, own_finding
 from emberward.supervise._policy import Outcome
-from emberward.supervise._processes import MARKER, ProcessId, descendants, end, identify, is_alive, marked, send
 from emberward.supervise._restart import RunEnd
 from emberward.supervise._rings import rank_of
 from emberward.supervise._signals import SignalDesk
@@ -57,7 +55,8 @@ class RunPlan:
 class _Going:
     """What has been seen of the attempt that runs. Times are seconds of the monotonic clock."""
 
-    process: "subprocess.Popen[bytes]"
+    tree: ProcessTree
+    process: Child
     root: ProcessId | None
     members: Members
     began_s: float
@@ -98,23 +97,26 @@ class AttemptMaker:
         number = open_attempt(
             plan.folder, self._overseer.lines, why=why, num_ranks=None, config=None, command=plan.command
         )
-        marker = uuid.uuid4().hex
-        environment = {**self._overseer.begin(number), MARKER: marker, NUMBER_OF_ATTEMPT: str(number)}
-        try:
-            going = self._start(environment)
-        except OSError as error:
-            self._overseer.end()
-            raise _cannot_start(plan.command, error) from error
-        start_unix = time.time()
-        try:
-            code = self._watch(going)
-            self._settle(going, code)
-            outcome = self._outcome(going, code)
-            findings = self._judge(going, code, outcome)
-            left = set() if outcome is Outcome.DONE else self._left(going, marker, outcome)
-        finally:
-            going.members.close()
-        end(left)
+        environment = {**self._overseer.begin(number), NUMBER_OF_ATTEMPT: str(number)}
+        with ProcessTree(grace_s=plan.grace_s) as tree:
+            try:
+                going = self._start(tree, environment)
+            except OSError as error:
+                self._overseer.end()
+                raise _cannot_start(plan.command, error) from error
+            start_unix = time.time()
+            try:
+                code = self._watch(going)
+                self._settle(going, code)
+                outcome = self._outcome(going, code)
+                findings = self._judge(going, code, outcome)
+                left = tree.processes()
+            finally:
+                going.members.close()
+            if outcome is Outcome.DONE:
+                # What a command that ended well left running was meant to go on.
+                left = set()
+                tree.release()
         for finding in findings:
             self._overseer.report(finding)
         result = self._end(going, code, outcome, findings)
@@ -122,15 +124,21 @@ class AttemptMaker:
         self._overseer.end()
         return result
 
-    def _start(self, environment: Mapping[str, str]) -> _Going:
+    def _start(self, tree: ProcessTree, environment: Mapping[str, str]) -> _Going:
         with self._desk.passing_on_the_mask():
-            # The descriptors that our caller let us inherit are meant for the command.
-            process = subprocess.Popen(
-                self._plan.command, env=dict(environment), stdout=self._plan.stdout, close_fds=False
+            process = tree.start(
+                self._plan.command,
+                environment=environment,
+                stdin=None,
+                stdout=self._plan.stdout,
+                stderr=None,
+                is_session=False,
+                passes_descriptors=True,
             )
         return _Going(
+            tree=tree,
             process=process,
-            root=identify(process.pid),
+            root=process.identity,
             members=Members(own_rank=rank_in(self._plan.environment)),
             began_s=time.monotonic(),
         )
@@ -162,8 +170,13 @@ class AttemptMaker:
         self._look(going, now_s=now_s, now_unix=now_unix)
         for finding in self._overseer.poll(now_s=now_s, now_unix=now_unix, num_ranks=len(going.members.living)):
             self._on_finding(finding)
-        if going.due is None and (due := self._overseer.due(now_s=now_s, now_unix=now_unix)) is not None:
-            going.due, going.asked_s = due, now_s
+        # A job in which a rank has died is ended within seconds, or goes on without it: there is nothing to announce.
+        if going.due is None and going.died_s is None:
+            said, due = self._overseer.act(now_s=now_s, now_unix=now_unix)
+            for finding in said:
+                self._on_finding(finding)
+            if due is not None:
+                going.due, going.asked_s = due, now_s
         self._look_at_switch(going, now_s=now_s)
         self._move(going, now_s=now_s)
 
@@ -232,8 +245,7 @@ class AttemptMaker:
                 send(going.root, signal.SIGTERM)
             case EndMove.KILL:
                 going.is_killed = True
-                end(descendants(going.root) | {member.process for member in going.members.living})
-                send(going.root, signal.SIGKILL)
+                end(going.tree.processes())
             case EndMove.WAIT:
                 pass
 
@@ -285,15 +297,6 @@ class AttemptMaker:
             if not self._overseer.is_said(finding):
                 self._on_finding(finding)
         return findings
-
-    def _left(self, going: _Going, marker: str, outcome: Outcome) -> set[ProcessId]:
-        """What still runs on this host, whoever its parent is: all of a failed attempt, the ranks of a stopped one."""
-        found = marked(marker)
-        if outcome is Outcome.STOPPED:
-            own = rank_in(self._plan.environment)
-            found = {process for process in found if rank_in(environment_of(process.pid)) not in (None, own)}
-        found |= {member.process for member in going.members.living}
-        return {process for process in found if is_alive(process)}
 
     def _end(self, going: _Going, code: int, outcome: Outcome, findings: Sequence[Finding]) -> RunEnd:
         steps = [facts.step for facts in going.facts.values() if facts.step is not None]

@@ -1,42 +1,28 @@
 """Why a supervised command failed: what its ranks' rings and exit codes say, as findings."""
 
 import shlex
-import signal
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from emberward.diagnose import classify
+from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import crash_site
+from emberward.sources.dumps import (
+    after_roots,
+    by_short_name,
+    conclude,
+    crash_site,
+    roots,
+    short_path,
+    source_lines,
+    with_source,
+)
 from emberward.sources.ring import Mark, MarkKind, RingView, crash_file, read_ring
-from emberward.supervise._death import RankEnd, death_finding, first_death, how_it_ended
+from emberward.supervise._death import RankRecord, death_finding, first_death
 from emberward.supervise._members import Member
-
-ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.LINK})
-DIFFER = frozenset({"M101", "M102", "H152"})
-"""Verdicts on calls that met and differ, also when the judge knows why: one was left out, or is one too many."""
-SEEN_LATE_S = 2.0
-"""How much later than it happened an end may have been seen."""
-MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT})
-"""Deaths that a mismatch of calls brings about: gloo raises or aborts, and may do so in an innocent rank."""
-
-
-def roots(verdicts: Sequence[Finding], *, death: Cause, certainty: Certainty) -> list[Finding]:
-    """The verdicts that say why a rank died, as far as such a death can follow from them.
-
-    [Note: root and death]
-    Rings that end with a rank's death look like a call that is missing, or like a deadlock: the others wait for what
-    never came. So such a verdict is the root only when every death looks like an echo, as when the time-out of a
-    deadlock, or of a link that was cut, ends all ranks. A mismatch of calls makes gloo raise or abort, and explains
-    deaths of these two kinds. A rank that was killed, ran out of memory or left explains itself.
-    """
-    if certainty is Certainty.INFERRED:
-        return [each for each in verdicts if each.kind in ROOTED]
-    if death in MAY_FOLLOW:
-        return [each for each in verdicts if each.kind is Kind.MISMATCH or each.code in DIFFER]
-    return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,23 +72,18 @@ def _failure(view: RingView, mark: Mark) -> dict[str, Any]:
     return {"type": kind, "message": message, "time_unix": _unix(view, mark.began_ns), "site": site}
 
 
-def rank_end(member: Member, facts: RingFacts | None) -> RankEnd:
-    """How a member ended, in the words of the judge of deaths."""
+def rank_record(member: Member, facts: RingFacts | None) -> RankRecord:
+    """How a member ended, in the words of the judge of deaths. With code 0 nothing that it raised had left it."""
     ended = member.ended
-    raised = facts.failure if facts is not None and ended is not None and _may_have_raised(ended.exit_code) else None
-    return RankEnd(
+    return RankRecord(
         rank=member.rank,
         pid=member.process.pid,
         host=socket.gethostname(),
         exit_code=None if ended is None else ended.exit_code,
         gone_unix=None if ended is None else ended.seen_unix,
-        failure=raised,
+        failure=facts.failure if facts is not None and ended is not None and ended.exit_code != 0 else None,
+        is_recorded=facts is not None,
     )
-
-
-def _may_have_raised(exit_code: int | None) -> bool:
-    """Whether a process that ended so may have ended by an exception: not with 0, and not when a signal killed it."""
-    return exit_code is None or exit_code > 0
 
 
 def judge_end(
@@ -125,59 +106,42 @@ def judge_end(
     the command's own end is told when no rank's is known. See [Note: root and death].
     """
     if due is not None:
-        return (due, *(each for each in verdicts if each != due))
-    ends = [rank_end(member, facts.get(member.process.pid)) for member in members]
-    first = first_death(ends)
+        return (due, *(each for each in conclude([due, *verdicts], is_over=True) if each != due))
+    records = [rank_record(member, facts.get(member.process.pid)) for member in members]
+    first = first_death(records)
     if first is None:
         return tuple(verdicts) or (_command_failed(code, command),)
     culprit, certainty = first
-    bystanders = [end for end in ends if end.rank != culprit.rank]
-    found = death_finding(culprit, certainty, bystanders)
+    bystanders = [record for record in records if record.rank != culprit.rank]
+    found = death_finding(culprit, certainty, bystanders, can_resume=False)
     if culprit.failure is not None and isinstance(culprit.failure.get("site"), str):
         found = replace(found, site=culprit.failure["site"])
     told = None if culprit.pid is None else facts.get(culprit.pid)
-    if found.cause is Cause.SEGFAULT and told is not None and told.crash_site is not None:
+    is_crash = culprit.failure is None and found.cause in (Cause.SEGFAULT, Cause.EXCEPTION)
+    if is_crash and told is not None and told.crash_site is not None:
         # A data worker's crash lies in the same file: a rank that was killed did not crash there.
         found = replace(found, site=told.crash_site)
-    if culprit.failure is None and found.cause is Cause.MAIN_EXITED and culprit.pid not in facts:
-        # Without a ring nobody saw whether it raised or left.
-        found = replace(found, cause=Cause.UNKNOWN)
-    roots_found = roots(verdicts, death=found.cause, certainty=certainty)
-    if certainty is Certainty.INFERRED and not roots_found:
-        left = _left_early(ends, culprit)
-        roots_found = _behind_a_time_out(standing, {end.rank for end in ends if end.failure is not None})
-        if left is not None and not roots_found:
-            found = _left_finding(left, culprit)
+    failed = [record for record in records if record.ending is not None and record.ending.has_failed]
+    if all(record.ending is not None and record.ending.is_secondary for record in failed):
+        roots_found = roots(verdicts, death=found.cause, certainty=Certainty.INFERRED)
+        roots_found = roots_found or _behind_a_time_out(
+            standing, {record.rank for record in failed if record.failure is not None}
+        )
+    else:
+        roots_found = roots(verdicts, death=found.cause, certainty=certainty)
     if ended_by_us:
         lines = "its launcher did not end the job within seconds: SIGTERM, then SIGKILL, by pid"
         found = replace(found, evidence=(*found.evidence, lines))
-    if roots_found:
-        line = f"it follows from {roots_found[0].code}: {roots_found[0].message[:160]}"
-        found = replace(found, severity=Severity.NOTICE, evidence=(*found.evidence, line))
-    return (*roots_found, found)
+    return after_roots(conclude(roots_found, is_over=True), _with_line(found))
 
 
-def _left_early(ends: Sequence[RankEnd], culprit: RankEnd) -> RankEnd | None:
-    """The rank that ended without an error before all failures, each of which is an echo; None when there is none."""
-    left = [e for e in ends if e.exit_code == 0 and e.died_unix <= culprit.died_unix + SEEN_LATE_S]
-    return min(left, key=lambda end: end.died_unix, default=None)
-
-
-def _left_finding(left: RankEnd, echo: RankEnd) -> Finding:
-    return Finding(
-        code="L102",
-        severity=Severity.ERROR,
-        kind=Kind.CRASH,
-        cause=Cause.MAIN_EXITED,
-        certainty=Certainty.OBSERVED,
-        culprit_ranks=(left.rank,),
-        waiting_ranks=(echo.rank,),
-        hosts=() if left.host is None else (left.host,),
-        message=f"rank {left.rank} ended first, with exit code 0, while rank {echo.rank} still needed it",
-        evidence=(f"rank {echo.rank} then failed as a consequence: {how_it_ended(echo)[:160]}",),
-        ruled_out=(f"rank {echo.rank}: its error names a lost peer",),
-        next=f"find why rank {left.rank} leaves its program earlier than the others: fewer batches, or an early return",
-    )
+def _with_line(finding: Finding) -> Finding:
+    """The finding with its line's text and, as in all others, the short name of its file."""
+    file, _, line = (finding.site or "").rpartition(":")
+    if not file:
+        return finding
+    line_of = by_short_name({}, (), source_lines([Path.cwd()]), files=[file])
+    return with_source(replace(finding, site=f"{short_path(file)}:{line}"), line_of)
 
 
 def _behind_a_time_out(standing: Sequence[Finding], dead: set[int]) -> list[Finding]:
@@ -189,25 +153,17 @@ def _behind_a_time_out(standing: Sequence[Finding], dead: set[int]) -> list[Find
 
 def _command_failed(code: int, command: Sequence[str]) -> Finding:
     """The finding for a command that failed and of whose ranks nothing is known."""
-    how = f"exit code {code}" if code >= 0 else f"killed by {_signal_name(-code)}"
-    crash = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
-    cause = Cause.MAIN_EXITED if code >= 0 else Cause.SEGFAULT if -code in crash else Cause.KILLED
+    ending = classify(RankEnd(exit_code=code, is_recorded=True))
+    assert ending is not None, "the command has ended"
     return Finding(
         code="L106",
         severity=Severity.ERROR,
         kind=Kind.CRASH,
-        cause=cause,
+        cause=ending.cause,
         certainty=Certainty.OBSERVED,
-        message=f"the command failed: {how}",
+        message=f"the command failed: {ending.text}",
         hosts=(socket.gethostname(),),
         evidence=(shlex.join(command),),
         ruled_out=("a rank that died first: no rank process was seen to fail",),
         next="read the command's own output above",
     )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

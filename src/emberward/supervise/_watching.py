@@ -7,7 +7,6 @@ found as JSON lines on a pipe which is read without waiting. It ends when its st
 When it is silent it is ended and started again, MAX_STARTS times in all, and that is itself a finding.
 """
 
-import contextlib
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.findings import Finding
+from emberward.processes import PIPE, ProcessTree
 from emberward.supervise._nodes import Node
 
 SILENT_LIMIT_S = 60.0
@@ -34,12 +34,13 @@ def watcher_command(folder: Path, node: Node | None = None, *, python: str = sys
 
 
 class WatcherChild:
-    """A running watcher. `poll` it; `stop` it. Nothing here blocks longer than STOP_LIMIT_S."""
+    """A running watcher. `poll` it; `stop` it. Nothing here blocks longer than KILL_LIMIT_S of `processes`."""
 
     def __init__(
         self,
         command: Sequence[str],
         *,
+        tree: ProcessTree,
         environment: Mapping[str, str],
         now_s: float,
         around_start: AbstractContextManager[None] | None = None,
@@ -49,24 +50,17 @@ class WatcherChild:
         self.looks: list[Mapping[str, Any]] = []
         self._rest = b""
         with around_start or nullcontext():
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=dict(environment),
-                start_new_session=True,
-            )
+            self._process = tree.start(command, environment=environment, stdin=PIPE, stdout=PIPE)
         assert self._process.stdout is not None
         assert self._process.stdin is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
-        os.set_blocking(self._process.stdin.fileno(), False)
+        os.set_blocking(self._process.stdout, False)
+        os.set_blocking(self._process.stdin, False)
 
     def tell(self, what: Mapping[str, Any]) -> None:
         """Gives the watcher a fact; one that it has no room for is lost."""
         assert self._process.stdin is not None
         try:
-            os.write(self._process.stdin.fileno(), json.dumps(what).encode() + b"\n")
+            os.write(self._process.stdin, json.dumps(what).encode() + b"\n")
         except OSError:
             return
 
@@ -74,7 +68,7 @@ class WatcherChild:
         """What the watcher has said since the last call: ``{"findings": [...], "resolved": [...], "done": bool}``."""
         assert self._process.stdout is not None
         try:
-            data = os.read(self._process.stdout.fileno(), MAX_READ_BYTES)
+            data = os.read(self._process.stdout, MAX_READ_BYTES)
         except OSError:
             return []
         if data:
@@ -102,17 +96,12 @@ class WatcherChild:
 
     def stop(self) -> None:
         """Ends it: by the end of its input, else by force. One that the kernel holds is left to end later."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
+        self._process.close("stdin")
         try:
             self._process.wait(STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(STOP_LIMIT_S)
-        self._process.stdout.close()
+            self._process.end()
+        self._process.close()
 
 
 def findings_in(said: Mapping[str, Any], key: str = "findings") -> list[Finding]:

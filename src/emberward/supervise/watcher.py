@@ -3,8 +3,9 @@
     python -m emberward.supervise.watcher RING_FOLDER [MAILBOX HOST ADDRESS]
 
 It reads facts on its standard input, ``{"exits": {"PID": CODE}}`` and ``{"conclude": true}``, and ends with that
-input. Each line that it writes has ``findings``, ``resolved`` and ``done`` (the last word after ``conclude``). A line
-without findings says that it is alive. See [Note: the watcher's fate].
+input. Each line that it writes has ``findings``, ``resolved``, ``done`` (the last word after ``conclude``) and after
+each look ``progress`` (rank: what of it went on). A line without findings says that it is alive.
+See [Note: the watcher's fate].
 """
 
 import json
@@ -56,12 +57,20 @@ class _Input:
 def line_of(report: WatchReport, *, is_done: bool = False, told_elsewhere: Sequence[str] = ()) -> bytes:
     """A report as one line. `told_elsewhere`: codes that another host tells people."""
     errors = [finding for finding in report.resolved if finding.severity is Severity.ERROR]
-    lasting = [finding for finding in errors if finding.kind is not Kind.CRASH]
+    # A verdict that a better one on the same ranks replaces does not say that the job goes on.
+    judged = {rank for finding in report.findings for rank in (*finding.culprit_ranks, *finding.waiting_ranks)}
+    lasting = [
+        finding
+        for finding in errors
+        if finding.kind is not Kind.CRASH and not judged & {*finding.culprit_ranks, *finding.waiting_ranks}
+    ]
     value = {
         "findings": [finding.to_json() for finding in (*report.findings, *map(resumed_finding, lasting))],
         "resolved": [finding.to_json() for finding in report.resolved],
         "done": is_done,
     }
+    if report.look is not None:
+        value["progress"] = dict(report.progress)
     if told_elsewhere:
         value["told_elsewhere"] = list(told_elsewhere)
     return json.dumps(value).encode() + b"\n"

@@ -1,7 +1,8 @@
 """The workshop, public: real replays of traces, random programs, known disasters and their fixed twins."""
 
 from emberward.testing._campaign import Campaign, Disagreement, judge_and_replay, run_campaign
-from emberward.testing._incidents import Expected, Incident, Replayed, Showing, Theatre, show
+from emberward.testing._incidents import LIMIT_S, Expected, Incident, Replayed, Showing, Theatre, show
+from emberward.testing._kills import MOST, SIGNALS, Killed, Moment, kill_verb, verbs
 from emberward.testing._known import Known, boxing_zeros_edge, known_disasters, launch_queue, oneflow_swin
 from emberward.testing._meshes import PlantedFault, expanded, mesh_roles, plant
 from emberward.testing._museum import INCIDENTS
@@ -10,11 +11,16 @@ from emberward.testing._replay import Replay, Replayer, ThreadReplayer
 
 __all__ = [
     "INCIDENTS",
+    "LIMIT_S",
+    "MOST",
+    "SIGNALS",
     "Campaign",
     "Disagreement",
     "Expected",
     "Incident",
+    "Killed",
     "Known",
+    "Moment",
     "PlantedFault",
     "Replay",
     "Replayed",
@@ -25,6 +31,7 @@ __all__ = [
     "boxing_zeros_edge",
     "expanded",
     "judge_and_replay",
+    "kill_verb",
     "known_disasters",
     "launch_queue",
     "mesh_roles",
@@ -34,4 +41,5 @@ __all__ = [
     "right_program",
     "run_campaign",
     "show",
+    "verbs",
 ]

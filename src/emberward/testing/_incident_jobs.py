@@ -3,22 +3,22 @@
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from emberward.findings import Cause, Finding
+from emberward.processes import ProcessTree
 from emberward.report import RunFolder, read_json, read_lines
-from emberward.testing._incidents import Expected, Incident, Replayed, Theatre
+from emberward.testing._incidents import Expected, Incident, NoVerdict, Replayed, Theatre
 
-LIMIT_S = 110.0
-"""Bound for one command of an incident."""
 POLL_S = 0.02
+SHOWN_LINES = 5
 TOLD_CHARACTERS = 4000
+Meddle = Callable[[], bool]
+"""Does something once its time has come, and then returns True."""
 STRANGERS = Path(__file__).parent / "strangers"
 SMALL = (
     "model.num_layers=2",
@@ -52,33 +52,46 @@ class Ended:
         return tuple(Finding.from_json(each) for each in self.document.get("findings", ()))
 
 
-def _emberward(theatre: Theatre, *words: str, meddle: Callable[["subprocess.Popen[str]"], None] | None = None) -> Ended:
-    """How ``emberward WORDS --json`` ended, in the theatre's folder. `meddle` may do something to it while it runs.
+def _emberward(theatre: Theatre, *words: str, meddle: Meddle | None = None) -> Ended:
+    """How ``emberward WORDS --json`` ended, in the theatre's folder. `meddle` is called until it returns True.
 
-    Blocks, at most LIMIT_S; then its whole session is killed.
+    Blocks, at most the theatre's limit; then raises NoVerdict. Everything that was started has ended afterwards, and
+    what it put into the folder for temporary files lies in the theatre's.
     """
     verb, *rest = words
     theatre.tell("$ emberward " + " ".join(words))
-    child = subprocess.Popen(
-        (sys.executable, "-m", "emberward", verb, "--json", *rest),
-        cwd=theatre.folder,
-        env={**theatre.environment, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+    temporary = theatre.folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    is_done = meddle is None
+
+    def wait(passed_s: float) -> None:
+        nonlocal is_done
+        is_done = is_done or (meddle is not None and meddle())
+        theatre.on_wait(f"emberward {verb}", passed_s)
+
+    with ProcessTree() as tree:
+        done = tree.run(
+            (sys.executable, "-m", "emberward", verb, "--json", *rest),
+            environment={**theatre.environment, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)},
+            folder=theatre.folder,
+            timeout_s=theatre.limit_s,
+            on_wait=wait,
+            every_s=POLL_S,
+        )
+        num_left = len(tree.processes())
+    errors = done.errors.decode(errors="replace")
+    if done.code is None:
+        said = errors.strip().splitlines()[-SHOWN_LINES:]
+        raise NoVerdict("\n  ".join([_late(verb, theatre.limit_s, num_left), *said]))
+    last = done.out.decode(errors="replace").strip().splitlines()[-1:] or ["{}"]
+    return Ended(code=done.code, document=json.loads(last[0]), errors=errors)
+
+
+def _late(verb: str, limit_s: float, num_ended: int) -> str:
+    return (
+        f"no verdict within {limit_s:.0f} s: emberward {verb} and the {num_ended} processes of its job were ended. "
+        f"A slow or busy machine needs more: emberward incident run NAME --limit-s {2 * limit_s:.0f}. It said last:"
     )
-    try:
-        if meddle is not None:
-            meddle(child)
-        out, errors = child.communicate(timeout=LIMIT_S)
-    finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
-    last = out.strip().splitlines()[-1:] or ["{}"]
-    return Ended(code=child.returncode, document=json.loads(last[0]), errors=errors)
 
 
 def _facts(*facts: tuple[bool, str]) -> tuple[str, ...]:
@@ -112,7 +125,8 @@ def _bloom_limbo(*victim: str) -> Callable[[Theatre], Replayed]:
 
 BLOOM_EVAL = Incident(
     name="bloom-eval-hang",
-    source="seed 1, BLOOM-176B, 18 May 2022",
+    what="an evaluation hangs: one rank's data worker inherited a held lock",
+    source="chronicles of the BLOOM-176B training, 18 May 2022",
     story=(
         "In an evaluation one rank of 384 waits for a batch, all others wait for that rank in collectives. "
         "Its data worker was forked while another thread held a lock, and inherited a lock that nobody will release. "
@@ -127,7 +141,8 @@ BLOOM_EVAL = Incident(
 
 BLOOM_LIMBO = Incident(
     name="bloom-limbo",
-    source="seed 1, BLOOM-176B",
+    what="a rank is dead, and the job goes on existing",
+    source="chronicles of the BLOOM-176B training",
     story=(
         "A rank dies, and the job goes on existing: its launcher waits for all ranks, the others wait for help. "
         "The nodes are paid for until somebody looks. "
@@ -181,19 +196,15 @@ def _curve(folder: RunFolder) -> dict[int, tuple[Any, Any]]:
     return {line["step"]: (line["loss"], line["grad_norm"]) for line in read_lines(folder.metrics) if "loss" in line}
 
 
-def _when_at_step(
-    theatre: Theatre, name: str, step: int, act: Callable[[RunFolder], None]
-) -> Callable[["subprocess.Popen[str]"], None]:
-    """Acts once the run has done `step` steps; gives up when the run ends before."""
+def _when_at_step(theatre: Theatre, name: str, step: int, act: Callable[[RunFolder], None]) -> Meddle:
+    """Acts once the run has done `step` steps."""
 
-    def meddle(child: "subprocess.Popen[str]") -> None:
-        end_s = time.monotonic() + LIMIT_S
-        while time.monotonic() < end_s and child.poll() is None:
-            folder = _only_run(theatre, name)
-            if max(_steps(folder), default=0) >= step:
-                act(folder)
-                return
-            time.sleep(POLL_S)
+    def meddle() -> bool:
+        folder = _only_run(theatre, name)
+        if max(_steps(folder), default=0) < step:
+            return False
+        act(folder)
+        return True
 
     return meddle
 
@@ -237,7 +248,8 @@ def _saved_in_time(theatre: Theatre) -> Replayed:
 
 GPU_DIED = Incident(
     name="bloom-gpu-died-before-save",
-    source="seed 1, BLOOM-176B",
+    what="a GPU dies shortly before a save: how much work is lost",
+    source="chronicles of the BLOOM-176B training",
     story=(
         "A GPU dies shortly before a save: BLOOM lost up to seven hours of 384 GPUs at a time. "
         "Here rank 1 is killed shortly before the save of step 80. "
@@ -281,7 +293,8 @@ def _not_switched_off(theatre: Theatre) -> Replayed:
 
 KILL_SWITCH = Incident(
     name="bloom-kill-switch",
-    source="seed 1, BLOOM-176B",
+    what="a chain of jobs must be stopped safely",
+    source="chronicles of the BLOOM-176B training",
     story=(
         "A chain of jobs starts the training again and again; the one who is on call needs a way to stop it safely. "
         "A file is made: all ranks agree that they saw it, save, and exit 0. "

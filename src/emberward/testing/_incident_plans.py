@@ -30,7 +30,8 @@ def _judged_and_run(make: Callable[[], Trace], *, must_end: bool) -> Callable[[T
 
 SWIN_BUFFER = Incident(
     name="swin-buffer-deadlock",
-    source="seed 0, OneFlow libai#232",
+    what="training stands still: four lanes wait in a ring through one buffer",
+    source="OneFlow-Inc/libai#232",
     story=(
         "Swin on 2x2x2 with gradient accumulation stood still in its third micro-batch, some GPUs at 100%, some at 0%. "
         "The buffer of a backward op lay on the forward stream, on one rank behind a collective, on the other before. "
@@ -45,7 +46,8 @@ SWIN_BUFFER = Incident(
 
 SWIN_LOST_ID = Incident(
     name="swin-lost-tensor-id",
-    source="seed 0, OneFlow before PR 8052",
+    what="training runs and is wrong: an edge of the plan names no tensor",
+    source="OneFlow before its pull request 8052",
     story=(
         "A boxing from Broadcast to Partial sends the value to one rank and zeros to the other. "
         "The edge to the zeros named no tensor, so that nothing tied it to what it waits for. "

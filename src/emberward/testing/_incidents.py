@@ -7,14 +7,26 @@ from pathlib import Path
 
 from emberward.findings import Cause, Finding, Severity
 
+LIMIT_S = 110.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theatre:
-    """Where an incident is replayed: its own folder, the environment of what it starts, who is told what happens."""
+    """Where an incident is replayed: its own folder, the environment of what it starts, who is told what happens.
+
+    `on_wait` is called several times a second with what is waited for and for how many seconds. `limit_s` bounds each
+    command of an incident.
+    """
 
     folder: Path
     environment: Mapping[str, str]
     tell: Callable[[str], None]
+    on_wait: Callable[[str, float], None] = lambda what, passed_s: None
+    limit_s: float = LIMIT_S
+
+
+class NoVerdict(Exception):
+    """A command of an incident did not end in time; it says what was ended, and what it said last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +51,11 @@ class Replayed:
 class Incident:
     """A disaster. `replay` and `twin` start real threads or processes, block until they ended, and leave none behind.
 
-    `seconds` is about what both take here, on 2 cores.
+    `seconds` is about what both take here, on 2 cores. `what` says in a few words what happened.
     """
 
     name: str
+    what: str
     source: str
     story: str
     seconds: int
@@ -63,10 +76,15 @@ class Showing:
 
 
 def show(incident: Incident, theatre: Theatre, *, is_twin: bool) -> Showing:
-    """The incident, or its twin, replayed and judged. Blocks for at most two minutes or so; see `Incident`."""
+    """The incident, or its twin, replayed and judged. Blocks, at most the theatre's limit a command; see `Incident`."""
     began_s = time.monotonic()
-    replayed = (incident.twin if is_twin else incident.replay)(theatre)
-    wrong = _alarms(replayed) if is_twin else _differences(incident.expected, replayed)
+    wrong: tuple[str, ...]
+    try:
+        replayed = (incident.twin if is_twin else incident.replay)(theatre)
+    except NoVerdict as late:
+        replayed, wrong = Replayed(findings=()), (str(late),)
+    else:
+        wrong = _alarms(replayed) if is_twin else _differences(incident.expected, replayed)
     return Showing(
         incident=incident.name,
         is_twin=is_twin,

@@ -48,7 +48,7 @@ def mesh_roles(*, pp: int, dp: int, tp: int, num_mb: int, stages_per_rank: int =
     programs: dict[int, tuple[Event, ...]] = {}
     for stage in range(pp):
         rank = mesh.rank_at({Axis.PP: stage})
-        pipe = Pipe.over(mesh.group(rank, Axis.PP), dtype="bfloat16", shape=(4096, 512))
+        pipe = Pipe.over(mesh.group(rank, Axis.PP), dtype="bfloat16", shapes=((4096, 512),) * (schedule.num_stages - 1))
         dp_group = Group(ranks=mesh.group(rank, Axis.DP_SHARD), label="dp")
         world = Group(ranks=tuple(mesh.ranks), label="world")
         tail: Sequence[Body] = (

@@ -1,16 +1,16 @@
 """Starts a program of this folder on real ranks, with or without the recorder, and watches it until a verdict."""
 
 import contextlib
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from ports import reserve_port
+from warm import TORCH, WarmServer
 
 from emberward.findings import Finding, Severity
 from emberward.sources.attach import RING_VARIABLE, attach_environment
@@ -22,72 +22,17 @@ HOME = Path(__file__).parent
 START_LIMIT_S = 120.0
 
 
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
-
-
-class Nursery:
-    """Ranks of programs, forked from one process that has torch loaded already. See ``nursery.py``."""
-
-    def __init__(self) -> None:
-        # The recorder is loaded into every program that gets a folder for its ring.
-        env = attach_environment({**os.environ, "OMP_NUM_THREADS": "1"}, ring_folder=Path("/nonexistent"))
-        self.process = subprocess.Popen(
-            [sys.executable, str(HOME / "nursery.py")], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert self.process.stdout is not None
-        os.set_blocking(self.process.stdout.fileno(), False)
-        self._rest = b""
-        self.exits: dict[int, int] = {}
-        self._started: list[int] = []
-        self._lock = threading.Lock()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        data = self.process.stdout.read() or b""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            said = json.loads(line)
-            if "exit" in said:
-                self.exits[said["pid"]] = said["exit"]
-            else:
-                self._started.append(said["pid"])
-
-    def start(self, argv: list[str], env: dict[str, str], log: Path, cwd: Path) -> int:
-        """The pid of a new rank. Blocks until it is there."""
-        with self._lock:
-            return self._start(argv, env, log, cwd)
-
-    def _start(self, argv: list[str], env: dict[str, str], log: Path, cwd: Path) -> int:
-        assert self.process.stdin is not None
-        job = {"argv": argv, "env": env, "log": str(log), "cwd": str(cwd)}
-        self.process.stdin.write(json.dumps(job).encode() + b"\n")
-        self.process.stdin.flush()
-        end = time.monotonic() + START_LIMIT_S
-        while not self._started and time.monotonic() < end:
-            self._read()
-            time.sleep(0.005)
-        return self._started.pop(0)
-
-    def ended(self) -> dict[int, int]:
-        """The exit codes of all ranks that have ended, by pid."""
-        with self._lock:
-            self._read()
-            return dict(self.exits)
-
-    def close(self) -> None:
-        """Ends the process that forks; its ranks are ended by their jobs."""
-        self.process.kill()
-        self.process.communicate()
+def warm_ranks() -> WarmServer:
+    """Where ranks of programs are forked: the recorder is loaded into every one that gets a folder for its ring."""
+    env = attach_environment({**os.environ, "OMP_NUM_THREADS": "1"}, ring_folder=Path("/nonexistent"))
+    return WarmServer(*TORCH, environment=env)
 
 
 @dataclass
 class HangJob:
     """One program on `world` ranks. Use as a context: leaving it ends every process.
 
-    With a `nursery` the ranks are forked from it; else they are started, by torchrun if asked for.
+    With a `server` the ranks are forked from it; else they are started, by torchrun if asked for.
     """
 
     family: str
@@ -97,7 +42,7 @@ class HangJob:
     seconds: float = 10.0
     is_recorded: bool = True
     with_torchrun: bool = False
-    nursery: Nursery | None = None
+    server: WarmServer | None = None
     ring_folder: Path = field(init=False)
     processes: list[subprocess.Popen[bytes]] = field(init=False, default_factory=list)
     pids: list[int] = field(init=False, default_factory=list)
@@ -108,10 +53,10 @@ class HangJob:
         env = {
             "WORLD_SIZE": str(self.world),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(free_port()),
+            "MASTER_PORT": str(reserve_port()),
             "OMP_NUM_THREADS": "1",
         }
-        if self.is_recorded or self.nursery is not None:
+        if self.is_recorded or self.server is not None:
             env[RING_VARIABLE] = str(self.ring_folder)
         program = [str(HOME / f"{self.family}.py"), self.name, str(self.folder), str(self.seconds)]
         try:
@@ -132,8 +77,9 @@ class HangJob:
 
     def _start(self, argv: list[str], env: dict[str, str], label: str) -> None:
         log = self.folder / f"log.{label}"
-        if self.nursery is not None:
-            self.pids.append(self.nursery.start(argv, env, log, self.folder))
+        if self.server is not None:
+            with log.open("wb") as out:
+                self.pids.append(self.server.start(argv, cwd=self.folder, stdout=out, stderr=out, env=env).pid)
             return
         whole = {**os.environ, **env}
         if self.is_recorded:
@@ -154,13 +100,13 @@ class HangJob:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for process in self.processes:
-            process.wait()
+            process.wait(60.0)
         remove_ring_folder(self.ring_folder)
 
     def exits(self) -> dict[int, int]:
         """The exit codes so far, by pid."""
-        if self.nursery is not None:
-            return {pid: code for pid, code in self.nursery.ended().items() if pid in self.pids}
+        if self.server is not None:
+            return {pid: code for pid, code in self.server.exits.copy().items() if pid in self.pids}
         return {p.pid: p.returncode for p in self.processes if p.poll() is not None}
 
     def fault_unix(self) -> float | None:

@@ -60,7 +60,8 @@ def deepspeed_classes():
         sys.modules[parent] = types.ModuleType(parent)
     for module, name in made.items():
         holder = types.ModuleType(module)
-        classes[name] = type(name, (), {"__module__": module, "__init__": lambda self, *_: None})
+        body = {"__module__": module, "__init__": _keep_args, "__reduce__": _as_it_was_made}
+        classes[name] = type(name, (), body)
         setattr(holder, name, classes[name])
         sys.modules[module] = holder
     try:
@@ -68,6 +69,15 @@ def deepspeed_classes():
     finally:
         for module in [*made, *parents]:
             del sys.modules[module]
+
+
+def _keep_args(self, *args):
+    self.__dict__["made_of"] = args
+
+
+def _as_it_was_made(self):
+    state = {key: value for key, value in self.__dict__.items() if key != "made_of"}
+    return (type(self), self.__dict__.get("made_of", ()), state or None)
 
 
 SHAPES = {

@@ -27,7 +27,7 @@ from unit.checkpoint.checkpoint_storages import Fault
 from unit.checkpoint.faulty_writer import PlanFile
 from unit.checkpoint.test_checkpoint_faults import NUM_RANKS, TESTS, require_whole, tensors
 
-from emberward.checkpoint import SAVE_WRITER, Keep, clean_leftovers, latest, verify
+from emberward.checkpoint import SAVE_WRITER, Keep, clean_leftovers, latest, read_manifest, verify
 from emberward.checkpoint._memory import shared_memory
 from emberward.checkpoint._pace import Idle
 from emberward.checkpoint._storage import Disk, _DirectFile, write_all
@@ -241,6 +241,21 @@ def test_the_memory_of_saves_that_nobody_holds_any_more_is_given_back():
     del memory
     gc.collect()
     assert len(held()) == before
+
+
+def test_a_writer_imports_nothing_for_what_a_manifest_says(tmp_path):
+    """``torch.__version__`` is a str of a class of torch: unpickled as such it would import torch in each writer."""
+    crew = Crew(tmp_path / "checkpoints", NUM_RANKS)
+    assert type(torch.__version__) is not str
+    meta = {"torch": torch.__version__, "axes": (1, 2)}
+    crew.begin(spread(tensors(1), NUM_RANKS, 1, num_cuts=2), step=1, meta=meta)
+    assert [each.error for each in crew.finish()] == [None] * NUM_RANKS
+    maps = [Path(f"/proc/{saves.writer_pid}/maps").read_text() for saves in crew.saves]
+    assert not any("libtorch" in each for each in maps)
+    assert "libtorch" in Path("/proc/self/maps").read_text()
+    written = read_manifest(latest(tmp_path / "checkpoints")).meta
+    assert (written["torch"], written["axes"]) == (str(torch.__version__), [1, 2])
+    crew.close()
 
 
 def test_a_writer_is_taken_for_no_rank(tmp_path):

@@ -35,7 +35,7 @@ places = [Path(word) for word in sys.argv[1:]]
 made = checkpoint.import_checkpoint(places[0], places[1], foreign=Foreign())
 checkpoint.export_checkpoint(made.written.path, places[2], form=Form.UNIVERSAL, foreign=Foreign())
 checkpoint.export_checkpoint(made.written.path, places[3], form=Form.DCP, foreign=Foreign())
-print(made.num_tensors)
+print(made.written.num_tensors)
 """
 
 
@@ -95,17 +95,36 @@ def test_buffers_and_frozen_parameters_come_along(real, tmp_path):
     assert len(read) == len(expected_of(real / "zero3")) + 2
     made = checkpoint.export_checkpoint(tmp_path / "zero3", tmp_path / "out", form=Form.UNIVERSAL, foreign=Foreign())
     assert [(finding.code, finding.severity.value, finding.message) for finding in made.findings] == [
-        ("K116", "notice", "2 tensors without moments have no place in deepspeed-universal: counter, frozen.weight")
+        (
+            "K116",
+            "notice",
+            "2 tensors without moments lie in the model's file alone, where an engine does not look: "
+            "counter, frozen.weight",
+        )
     ]
     assert sorted(path.name for path in (tmp_path / "out" / "zero").iterdir())[:2] == ["0.pos.weight", "0.tok.weight"]
+
+
+UNKNOWN_LAYOUT = """\
+K110 the files are not laid out as DeepSpeed 0.8 and later lay them out
+  where     ./step9
+  expected  rigid ZeRO checkpoints with slice mappings (no elastic_checkpoint, no 1-bit optimizer)
+  found     IndexError: list index out of range"""
+NO_RULE = """\
+K114 family tiny-megatron has no rule for a tensor
+  where     ./family.yaml
+  expected  a rule whose `theirs` fits the name, as 1.embedding.weight or {layer+2}.norm.weight do for others
+  found     1.embed.weight
+  next      add a rule, or list the name under `ignore`; docs/convert.md shows the form"""
 
 
 def test_a_layout_that_is_not_known_is_refused_and_no_bug_of_ours(tmp_path):
     folder = write_tensor_parallel(tmp_path / "step9", tp=1, dp=1)
     path = folder / "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"
     torch.save({"optimizer_state_dict": {"base_optimizer_state": [], "single_partition_of_fp32_groups": []}}, path)
-    with pytest.raises(EmberwardError, match="K110 the files are not laid out as DeepSpeed"):
+    with pytest.raises(EmberwardError) as caught:
         checkpoint.import_checkpoint(folder, tmp_path / "saves", foreign=Foreign())
+    assert caught.value.text().replace(str(tmp_path), ".") == UNKNOWN_LAYOUT
 
 
 def test_import_and_export_need_no_torch(real, tmp_path):
@@ -184,9 +203,9 @@ def test_a_name_without_a_rule_is_said_with_what_comes_near(tmp_path):
     path = tmp_path / "family.yaml"
     path.write_text(FAMILY.replace("1.embed.weight", "1.embedding.weight"))
     folder = write_tensor_parallel(tmp_path / "step9")
-    with pytest.raises(EmberwardError, match="K114 family tiny-megatron has no rule") as caught:
+    with pytest.raises(EmberwardError) as caught:
         checkpoint.import_checkpoint(folder, tmp_path / "saves", foreign=Foreign(family=str(path)))
-    assert "as 1.embedding.weight" in caught.value.text() and "found     1.embed.weight" in caught.value.text()
+    assert caught.value.text().replace(str(tmp_path), ".") == NO_RULE
 
 
 @pytest.mark.parametrize(

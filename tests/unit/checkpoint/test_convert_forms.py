@@ -21,7 +21,7 @@ from emberward.checkpoint._foreign._bits import convert
 from emberward.checkpoint._foreign._family import family_names, fuse, read_family, split_fused
 from emberward.checkpoint._foreign._read import Reader
 from emberward.checkpoint._foreign._stored import whole
-from emberward.engine import BloomShape, hf_name, parameter_shapes
+from emberward.families import ModelConfig, model_of
 from emberward.findings import EmberwardError
 
 DATA = Path(__file__).parents[2] / "data"
@@ -156,13 +156,14 @@ def test_a_checkpoint_of_the_hub_lacks_the_prefix_and_is_known(tmp_path):
     assert checkpoint.diff(tmp_path / "hub", tmp_path / "theirs", reading=Foreign().reading()).differences == ()
 
 
-def test_the_family_and_the_engine_name_a_bloom_alike():
-    """Two tables say it: the family for conversions, the engine for a model in memory."""
+def test_the_family_file_names_every_tensor_of_a_bloom_as_transformers_does():
     sizes = {"num_layers": 2, "hidden": 8, "num_heads": 2, "ffn_hidden": 32, "vocab_size": 40, "seq_len": 4}
-    shape = BloomShape(**sizes, layer_norm_eps=1e-5, init_std=0.1)
-    names = list(parameter_shapes(shape))
-    theirs = read_family("bloom").to_theirs(names)
-    assert {match.ours[0]: name for name, match in theirs} == {name: hf_name(name) for name in names}
+    model = model_of(ModelConfig(**sizes, init_std=0.1))
+    theirs = dict(read_family("bloom").to_theirs(list(model.tensors)))
+    config = BloomConfig(vocab_size=40, hidden_size=8, n_layer=2, n_head=2)
+    with torch.device("meta"):
+        expected = {name: tuple(param.shape) for name, param in BloomForCausalLM(config).named_parameters()}
+    assert {name: model.shapes[match.ours[0]] for name, match in theirs.items()} == expected
 
 
 @pytest.mark.parametrize("groups", [1, 2])

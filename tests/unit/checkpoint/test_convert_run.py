@@ -241,7 +241,7 @@ def test_damaged_tensors_are_taken_from_another_save_and_no_others(save, tmp_pat
     assert verify(mended) == ()
     assert equal(values(mended), tensors) == []
     assert list(read_manifest(mended).meta["repaired"]) == list(done.tensors)
-    with pytest.raises(ConfigError, match="K102 there is nothing to mend"):
+    with pytest.raises(ConfigError, match="K102 there is nothing to repair"):
         checkpoint.repair_save(mended, tmp_path / "again", other=path)
 
 

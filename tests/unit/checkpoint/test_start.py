@@ -7,9 +7,9 @@ from unit.cli.door import emberward
 from emberward import checkpoint
 from emberward.checkpoint import Shard, alone, find_start, require_start
 from emberward.data import open_tokenizer
+from emberward.families import model_of
 from emberward.findings import ConfigError
 from emberward.recipe import load_recipe, resolve
-from emberward.report import decoder_of
 
 SHAPES = {"embed.weight": (8, 4), "final_norm.weight": (4,)}
 
@@ -88,9 +88,8 @@ SMALL = (
 def test_the_command_looks_at_it_before_anything_starts(tmp_path):
     """A save of the recipe's own shapes is said; one that is not there, or of another width, ends with exit code 2."""
     tokenizer = open_tokenizer("byte")
-    decoder = decoder_of(resolve(load_recipe("bloom_tiny", SMALL), num_ranks=1, tokenizer_size=tokenizer.size).recipe)
-    tensors = [*decoder.first_tensors(), *decoder.layer_tensors(0), *decoder.last_tensors(is_also_first=True)]
-    save = make_save(tmp_path, moments=False, shapes={tensor.name: tensor.shape for tensor in tensors})
+    recipe = resolve(load_recipe("bloom_tiny", SMALL), num_ranks=1, tokenizer_size=tokenizer.size).recipe
+    save = make_save(tmp_path, moments=False, shapes=model_of(recipe.model).shapes)
     (tmp_path / "text.txt").write_text("words to train on, a few\n" * 200)
     given = (*SMALL, "data.train=text.txt", "data.cache=cache", f"start.checkpoint={tmp_path}")
     words = ("train", "bloom_tiny", *given, "--ranks", "1", "--dry", "--no-check")

@@ -1,11 +1,27 @@
 """Calls the real program in a child process, as a person's shell does."""
 
+import atexit
+import functools
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from warm import RANK, TORCH, WarmServer
+
+LIMIT_S = 100.0
+LOADED = (
+    "emberward.cli",
+    "emberward.recipe",
+    "emberward.report",
+    "emberward.runs",
+    "emberward.supervise",
+    "rich.console",
+)
+"""What most verbs import when they are called."""
 
 BLOCK_TORCH = 'raise ImportError("torch is blocked by the test")\n'
 COUNT_CHILDREN = """
@@ -33,18 +49,46 @@ class Said:
         return json.loads(self.out)
 
 
-def emberward(*arguments: str, cwd: Path, program: str = "-m emberward", **environment: str) -> Said:
-    """The program's answer to `arguments`, in the folder `cwd`."""
-    done = subprocess.run(
-        [sys.executable, *program.split(), *arguments],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "200", **environment},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    return Said(done.returncode, done.stdout, done.stderr)
+@functools.cache
+def warm_server(*, has_torch: bool = False) -> WarmServer:
+    """Where the program is forked from; with torch loaded too, for verbs that import it themselves."""
+    modules = (*TORCH, *RANK, *LOADED) if has_torch else LOADED
+    server = WarmServer(*modules, environment={**os.environ, "OMP_NUM_THREADS": "1"})
+    atexit.register(server.close)
+    return server
+
+
+def emberward(
+    *arguments: str, cwd: Path, program: str = "-m emberward", has_torch: bool = False, **environment: str
+) -> Said:
+    """The program's answer to `arguments`, in the folder `cwd`.
+
+    It is forked from a warm process, unless the environment changes what Python itself imports. `has_torch`: from one
+    that has torch loaded, for a verb that imports it.
+    """
+    environment = {"COLUMNS": "200", **environment}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        if program == "-m emberward" and "PYTHONPATH" not in environment:
+            started = warm_server(has_torch=has_torch).start(
+                ["emberward", *arguments], module="emberward", cwd=cwd, stdout=out, stderr=err, env=environment
+            )
+            try:
+                code = started.wait(LIMIT_S)
+            finally:
+                started.kill()
+        else:
+            code = subprocess.run(
+                [sys.executable, *program.split(), *arguments],
+                cwd=cwd,
+                env={**os.environ, **environment},
+                stdout=out,
+                stderr=err,
+                timeout=LIMIT_S,
+                check=False,
+            ).returncode
+        out.seek(0)
+        err.seek(0)
+        return Said(code, out.read().decode(), err.read().decode())
 
 
 def without_torch(folder: Path) -> dict[str, str]:

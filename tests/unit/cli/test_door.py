@@ -8,9 +8,11 @@ import pytest
 from unit.cli.door import counting_children, emberward, without_torch
 
 from emberward import __version__
+from emberward.cli._examine import _steps_text
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.recipe import load_recipe, resolve, write_resolved
 from emberward.report import RunFolder, append_line, write_json
+from emberward.sources.script import RankEnd
 
 VERBS = ("train", "check", "explain", "report", "watch", "checkpoint")
 
@@ -116,8 +118,8 @@ def test_our_own_bug_is_said_and_kept_and_has_its_code(tmp_path):
     """The planted bug is a fault in our code, raised where a verb runs."""
     plant = (
         "import sys, emberward.cli as door, emberward.cli._main as verbs\n"
-        "def broken(run, screen): raise ZeroDivisionError('planted')\n"
-        "verbs.report_run = broken\n"
+        "def broken(word, runs, verb): raise ZeroDivisionError('planted')\n"
+        "verbs.require_run = broken\n"
         "sys.argv = ['emberward', 'report', 'x', *sys.argv[1:]]\n"
         "door.main()"
     )
@@ -185,7 +187,7 @@ def test_watch_ends_with_the_run(tmp_path):
     said = emberward("watch", str(folder.path), cwd=tmp_path, **without_torch(tmp_path / "blocked"))
     assert said.code == 0
     lines = said.out.splitlines()
-    assert lines[0] == "step 2  loss 4.0000  10 tok/s  0.50 s/step"
+    assert lines[0] == "step 2  loss 4.0000  10 tok/s  0.50 s/step  ran 6 min"
     assert lines[1] == "bloom_tiny 7: done at step 2 of 2"
     assert "\x1b" not in said.out
     said = emberward("watch", str(folder.path), "--json", cwd=tmp_path)
@@ -222,3 +224,17 @@ def test_checkpoint_ls_of_a_run_without_saves(tmp_path):
     folder = make_folder(tmp_path / "runs" / "bloom_tiny" / "7")
     said = emberward("checkpoint", "ls", str(folder.path), "--json", cwd=tmp_path, **without_torch(tmp_path / "b"))
     assert (said.code, said.document) == (0, {"schema": 1, "findings": [], "saves": []})
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ((0, 0), "it makes no optimizer step"),
+        ((1, 1), "1 optimizer step on each rank"),
+        ((12, 12), "12 optimizer steps on each rank"),
+        ((3, 4), "optimizer steps rank 0: 3, rank 1: 4"),
+    ],
+)
+def test_how_far_a_script_was_examined_is_said_in_steps(steps, said):
+    ends = [RankEnd(rank=rank, status="done", num_steps=count) for rank, count in enumerate(steps)]
+    assert _steps_text(ends) == said

@@ -4,7 +4,7 @@ import json
 import os
 
 from emberward.cli._console import Screen
-from emberward.cli._preflight import FirstSteps, keep_page, page_of, peak_bytes_of
+from emberward.cli._preflight import FirstSteps, held_bytes_of, keep_page, page_of, peak_bytes_of
 from emberward.events import Compute, Event, Observer, Phase, Stage, Trace, write_trace
 from emberward.plan import CSV_HEADER, HOST
 from emberward.recipe import load_recipe, resolve
@@ -88,9 +88,10 @@ def test_recorded_steps_give_the_bubble_and_a_trace_that_is_cut_is_left_out(tmp_
 def test_memory_is_that_of_the_living_ranks(tmp_path):
     folder, _, _ = start(tmp_path)
     folder.ranks.mkdir()
-    write_json(folder.rank_file(0), {"rank": 0, "pid": os.getpid()})
-    write_json(folder.rank_file(1), {"rank": 1, "pid": 2**30})
+    write_json(folder.rank_file(0), {"rank": 0, "pid": os.getpid(), "held_bytes": 5})
+    write_json(folder.rank_file(1), {"rank": 1, "pid": 2**30, "held_bytes": 7})
     write_json(folder.rank_file(2), {"rank": 2})
     found = peak_bytes_of(folder)
     assert list(found) == [0]
     assert found[0] > 10 * 2**20
+    assert held_bytes_of(folder) == 7

@@ -1,10 +1,12 @@
-"""The commands that a summary proposes can be typed as they stand."""
+"""The commands that a summary proposes can be typed as they stand, and so can those of README."""
 
+import sys
 from pathlib import Path
 
 from emberward.cli._main import program_name
+from emberward.cli._run import program_beside
 from emberward.cli._train import TrainOptions, next_commands
-from emberward.report import RunFolder
+from emberward.report import RunFolder, write_json
 from emberward.runs import Intent
 
 
@@ -20,18 +22,32 @@ def options(**changed):
 def test_a_stopped_run_is_resumed_by_what_was_typed():
     folder = RunFolder(path=Path("elsewhere/bloom_tiny/1"))
     asked = options(num_ranks=2, runs=Path("elsewhere"), program=".venv/bin/emberward")
-    assert next_commands(asked, folder, is_done=False) == [
-        ".venv/bin/emberward train bloom_tiny 'data.train=my text.txt' --ranks 2 --runs elsewhere   (resumes)",
+    assert [each.command for each in next_commands(asked, folder, is_done=False)] == [
+        ".venv/bin/emberward train bloom_tiny 'data.train=my text.txt' --ranks 2 --runs elsewhere",
         ".venv/bin/emberward report elsewhere/bloom_tiny/1",
     ]
 
 
 def test_a_done_run_is_looked_at_or_begun_anew():
-    assert next_commands(options(), RunFolder(path=Path("runs/a/1")), is_done=True) == [
+    assert [each.command for each in next_commands(options(), RunFolder(path=Path("runs/a/1")), is_done=True)] == [
+        'emberward generate runs/a/1 "Once upon"',
+        "emberward checkpoint export runs/a/1 hf_model",
+        "emberward train bloom_tiny 'data.train=my text.txt' --fresh log.tensorboard=true",
         "emberward report runs/a/1",
-        "emberward checkpoint ls runs/a/1",
-        "emberward train bloom_tiny 'data.train=my text.txt' --fresh",
     ]
+
+
+def test_who_has_not_given_a_text_is_shown_how():
+    given = next_commands(options(overrides=("steps=9",)), RunFolder(path=Path("runs/a/1")), is_done=True)
+    assert "emberward train bloom_tiny data.train=my.txt" in [each.command for each in given]
+
+
+def test_a_model_of_images_is_not_asked_for_text(tmp_path):
+    folder = RunFolder(path=tmp_path)
+    for unit, is_asked in (("images", False), ("tokens", True)):
+        write_json(folder.summary, {"unit": unit})
+        given = [each.why for each in next_commands(options(overrides=()), folder, is_done=True)]
+        assert ("more text from this model" in given, "your own text" in given) == (is_asked, is_asked)
 
 
 def test_the_program_is_named_as_it_can_be_called(tmp_path):
@@ -40,3 +56,12 @@ def test_the_program_is_named_as_it_can_be_called(tmp_path):
     assert program_name(ours, on_path=str(ours), here=tmp_path) == "emberward"
     assert program_name(ours, on_path=str(tmp_path / "other"), here=tmp_path / "sub") == str(ours)
     assert program_name(Path("pytest"), on_path=None, here=tmp_path) == "emberward"
+
+
+def test_a_launcher_of_our_own_environment_is_found_though_that_is_not_activated():
+    ours = Path(sys.executable)
+    assert program_beside(ours.name, "/nowhere") == str(ours)
+    assert program_beside(ours.name, str(ours.parent)) == ours.name, "the person's own comes first"
+    assert program_beside("no-such-program", "/nowhere") == "no-such-program"
+    for path in ("./torchrun", str(ours)):
+        assert program_beside(path, "/nowhere") == path

@@ -56,7 +56,7 @@ def test_a_run_that_is_done_exits_as_its_report_does(tmp_path, finding, attempt,
     folder = RunFolder(path=tmp_path)
     append_line(folder.findings, {**finding.to_json(), **({} if attempt is None else {"attempt": attempt})})
     assert left(folder, Outcome.DONE, 0) == code
-    assert report_run(tmp_path, Screen(is_json=True)) == code
+    assert report_run(RunFolder(path=tmp_path), Screen(is_json=True)) == code
 
 
 def test_a_run_that_was_stopped_asks_to_be_started_again_whatever_was_found(tmp_path):

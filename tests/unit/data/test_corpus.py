@@ -175,7 +175,7 @@ def test_bad_row_is_named_with_its_line(tmp_path, line, found):
         f"  where     {path}:2\n"
         '  expected  a JSON object with a string "text"\n'
         f"  found     {found}\n"
-        "  next      mend or delete the line"
+        "  next      fix or delete the line"
     )
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emberward.data import Blend, TrainData, open_train, prepare, step_indices
-from emberward.data._permutation import key_of, mix64, mix64_array, permute
+from emberward.data._permutation import permute
+from emberward.draws import key_of, mix64, mix64_array
 from emberward.findings import ConfigError
 
 

@@ -1,15 +1,17 @@
 """What the plan says a layer keeps is what autograd keeps of it, measured on the engine's own modules."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from emberward.engine._bloom import BloomShape, BloomStage
-from emberward.layout import Decoder
-from emberward.plan import Tiling, layer_bytes
+from emberward.engine import StageModule
+from emberward.engine._shard import materialise
+from emberward.families import LlamaConfig, ModelConfig, model_of
+from emberward.families.layers import WeightQueue, defer_weights
+from emberward.plan import Tiling, block_bytes, late_bytes
 
-SHAPE = BloomShape(
-    num_layers=2, hidden=64, num_heads=4, ffn_hidden=256, vocab_size=128, seq_len=32, layer_norm_eps=1e-5, init_std=0.1
-)
+CONFIG = ModelConfig(num_layers=2, hidden=64, num_heads=4, ffn_hidden=256, vocab_size=128, seq_len=32, init_std=0.1)
 BATCH = 2
 ALLOWED = 0.02
 """Share by which the plan may differ from what was kept."""
@@ -26,23 +28,73 @@ def kept_bytes(module: torch.nn.Module, x: torch.Tensor, *, spared: set[int]) ->
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = module(x)
+        output = module(x, None)
     assert output.requires_grad
     return sum(found.values())
 
 
+def stage_of(config: ModelConfig, dtype: torch.dtype) -> StageModule:
+    """The two layers of the model, with values."""
+    stage = StageModule(config, range(1, 3), None)
+    materialise(stage, torch.device("cpu"))
+    stage.to(dtype)
+    for param in stage.parameters():
+        torch.nn.init.normal_(param, std=0.1)
+    return stage
+
+
+def tiling_of(dtype: torch.dtype) -> Tiling:
+    return Tiling(micro_batch=BATCH, tp=1, sequence_parallel=False, compute_bytes=dtype.itemsize, recompute=False)
+
+
+LLAMA = replace(CONFIG, family="llama", llama=LlamaConfig(num_kv_heads=2))
+
+
+@pytest.mark.parametrize("config", [CONFIG, LLAMA], ids=["bloom", "llama"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_layer_keeps_what_the_plan_says(dtype):
-    stage = BloomStage(SHAPE, range(2), is_first=False, is_last=False).to(dtype)
-    block = stage.blocks["0"]
-    x = torch.randn(BATCH, SHAPE.seq_len, SHAPE.hidden, dtype=dtype, requires_grad=True)
-    block(x)  # makes ALiBi's bias, which the plan counts as a buffer
+def test_a_layer_keeps_what_the_plan_says(dtype, config):
+    stage = stage_of(config, dtype)
+    block = stage.layers[0]
+    x = torch.randn(BATCH, config.seq_len, config.hidden, dtype=dtype, requires_grad=True)
+    block(x, None)  # makes ALiBi's bias or the rotations, which the plan counts as a buffer
     spared = {param.untyped_storage().data_ptr() for param in stage.parameters()}
-    spared.add(block.attention._bias.untyped_storage().data_ptr())
-    decoder = Decoder(
-        num_layers=2, hidden=SHAPE.hidden, num_heads=SHAPE.num_heads, ffn_hidden=SHAPE.ffn_hidden,
-        vocab_size=SHAPE.vocab_size, seq_len=SHAPE.seq_len,
-    )  # fmt: skip
-    tiling = Tiling(micro_batch=BATCH, tp=1, sequence_parallel=False, compute_bytes=dtype.itemsize, recompute=False)
+    constants = (block.attention._bias,) if config is CONFIG else block.attention._turned
+    spared |= {each.untyped_storage().data_ptr() for each in constants}
+    tiling = tiling_of(dtype)
     found = kept_bytes(block, x, spared=spared)
-    assert layer_bytes(decoder, tiling) == pytest.approx(found, rel=ALLOWED)
+    assert block_bytes(model_of(config).layers[0], tiling) == pytest.approx(found, rel=ALLOWED)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_between_the_parts_of_a_backward_a_stage_holds_what_the_plan_says_and_gets_the_same_gradients(dtype, recompute):
+    stage = stage_of(replace(CONFIG, recompute=recompute), dtype)
+    x = torch.randn(BATCH, CONFIG.seq_len, CONFIG.hidden, dtype=dtype, requires_grad=True)
+    grad = torch.randn_like(x)
+    stage(x, None).backward(grad)
+    whole = {name: param.grad for name, param in (*stage.named_parameters(), ("x", x))}
+    x.grad = None
+    stage.zero_grad(set_to_none=True)
+    queue = WeightQueue()
+    defer_weights(stage.layers, queue)
+    output = stage(x, None)
+    with queue.collecting(0, 0):
+        output.backward(grad)
+    late = {name for name, param in stage.named_parameters() if param.grad is None}
+    assert late == {name for name, param in stage.named_parameters() if param.dim() == 2}
+    held = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in queue.tensors()}
+    planned = sum(late_bytes(layer, tiling_of(dtype)) for layer in model_of(CONFIG).layers)
+    assert planned == pytest.approx(sum(held.values()), rel=ALLOWED)
+    queue.run(0, 0)
+    assert not list(queue.tensors())
+    bound = 1e-5 if dtype is torch.float32 else 2e-2
+    for name, param in (*stage.named_parameters(), ("x", x)):
+        assert (param.grad - whole[name]).norm() <= bound * whole[name].norm(), name
+
+
+def test_a_backward_outside_the_queue_is_whole():
+    stage = stage_of(CONFIG, torch.float32)
+    defer_weights(stage.layers, WeightQueue())
+    x = torch.randn(BATCH, CONFIG.seq_len, CONFIG.hidden, requires_grad=True)
+    stage(x, None).sum().backward()
+    assert all(param.grad is not None for param in stage.parameters())

@@ -91,5 +91,13 @@ def test_a_state_and_a_repair_are_told():
     )
     assert (found.code, found.culprit_ranks) == ("R117", (3,))
     repaired = repaired_finding([find_difference(copies([7, 7, 9])), find_difference(copies([7, 9]))], step=50)
+    assert repaired.code == "R116"
     assert repaired.message == "2 tensors were made equal again after step 50, on rank 1, 2"
     assert repaired.evidence[0] == "1 by the majority of their copies, 1 by the copy that saves hold"
+
+
+def test_without_a_majority_all_ranks_in_different_states_are_named():
+    state = find_difference(copies([1, 2], name="learning rate", held=Held.STATE))
+    found = state_finding([state], step=50, last_equal_step=None)
+    assert found.message == "ranks are in different states after step 50: learning rate; rank 0, 1 disagree"
+    assert found.culprit_ranks == ()

@@ -87,3 +87,8 @@ def test_a_rewind_that_was_undone_costs_what_had_been_done_after_it():
         {"event": "undo_rewind", "number": 1, "hours_lost": 0.5},
     ]
     assert hours_lost_by_cause(lines) == (LossRow(cause="undo_rewind", num_times=1, hours=0.5),)
+
+
+def test_a_restart_costs_its_share_of_the_time_between_failures_and_nothing_by_default():
+    assert lost_share(interval_s=100.0, save_s=2.0, mtbf_s=1000.0) == pytest.approx(0.02 + 0.05)
+    assert lost_share(interval_s=100.0, save_s=2.0, mtbf_s=1000.0, restart_s=30.0) == pytest.approx(0.02 + 0.05 + 0.03)

@@ -1,5 +1,6 @@
 """Who is waited for, by numbers alone: slow ranks of every amount, and all that only looks like one."""
 
+import math
 import random
 
 import pytest
@@ -107,3 +108,25 @@ def test_too_little_is_no_ground():
     assert job(slow, ranks=1) == ()
     tiny = {rank: {step: 0.001 * (1 + rank) for step in range(100)} for rank in range(4)}
     assert late_ranks(tiny, dict.fromkeys(range(100), 0.004)) == (), "less than four seconds were seen"
+
+
+@pytest.mark.parametrize(("seconds", "is_named"), [(0.08, False), (0.14, True)])
+def test_a_periodic_lateness_is_named_from_a_fortieth_of_all_time_on(seconds, is_named):
+    """Every 20th of 128 steps of 0.19 s: 0.08 s cost 2% of the time, 0.14 s 3.5%."""
+    found = job(lambda rank, step: 0.18 + seconds * (rank == 1 and step % 20 == 0), num=128)
+    assert [late.rank for late in found] == [1] * is_named
+
+
+@pytest.mark.parametrize(("sigmas", "is_named"), [(5.5, False), (7.0, True)])
+def test_a_lateness_is_named_from_six_standard_errors_of_its_median_on(sigmas, is_named):
+    """Noise of two values, half of the steps each: its median absolute deviation is exact, and so is the limit."""
+    spread, num = 0.02, 64
+    error = (math.pi / 2) ** 0.5 * 1.4826 * spread / num**0.5
+    noise = [spread, spread, -spread, -spread] * (num // 4)
+    found = job(lambda rank, step: 0.18 + (rank == 1) * (sigmas * error + noise[step]), ranks=2, num=num)
+    assert [late.rank for late in found] == [1] * is_named
+
+
+def test_the_steps_that_were_judged_are_told():
+    (late,) = job(lambda rank, step: 0.18 + 0.02 * (rank == 1), num=150)
+    assert (late.first_step, late.last_step, late.num_steps) == (22, 149, 128)

@@ -19,7 +19,17 @@ def turns(rows):
 
 
 def test_bloom_s_quiet_iterations_are_quiet():
-    assert turns(QUIET)[1] == []
+    """The log shows eleven of them, of which the rule learns ten; again and again from each one on, all are judged."""
+    for first in range(len(QUIET)):
+        again = [(number, seconds) for number, (_, seconds) in enumerate((QUIET[first:] + QUIET[:first]) * 4)]
+        assert turns(again)[1] == []
+        assert len(turns([*again, *((60 + step, 1.05 * seconds) for step, seconds in again[:2])])[1]) == 1
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(0.029, False), (0.031, True)])
+def test_two_steps_are_a_change_from_three_percent_on(share, is_told):
+    steps = [1.0] * 20 + [1.0 + share] * 2
+    assert len(turns(list(enumerate(steps)))[1]) == is_told
 
 
 def test_bloom_s_change_is_told_two_iterations_after_it_began():
@@ -34,6 +44,12 @@ def test_it_is_over_when_two_steps_are_back():
     watch, (_, over) = turns([*QUIET, *CHANGE, (42785, 105.2), (42786, 105.3), (42787, 105.1)])
     assert (over.is_over, over.step) == (True, 42786)
     assert watch.now is None
+
+
+def test_one_step_back_does_not_end_it():
+    watch, seen = turns([*QUIET, *CHANGE, (42785, 105.2), (42786, 111.0), (42787, 105.2), (42788, 111.0)])
+    assert [turn.is_over for turn in seen] == [False]
+    assert watch.now is not None
 
 
 @pytest.mark.parametrize("factor", [1.1, 2.0, 30.0])

@@ -57,13 +57,33 @@ def test_a_single_bump_of_the_gradient_norm_is_no_spike(factor):
 
 @pytest.mark.parametrize("iteration", [line[0] for line in FACTS["ordinary"]])
 def test_the_log_s_other_iterations_are_ordinary(iteration):
-    """Other phases of the run, each with its own level."""
+    """Other phases of the run, each with its own level, under noise that comes near both limits: a third of the norms
+    is raised, some steps running, up to just below five medians, and the loss reaches just below 1.5 of its median."""
     _, loss, norm = next(line for line in FACTS["ordinary"] if line[0] == iteration)
     watch = SpikeWatch(ratio=5.0)
     rng = random.Random(iteration)
+
+    def see(step, *, of_loss, of_norm):
+        return watch.see(step=step, loss=loss * of_loss, grad_norm=norm * of_norm)
+
     for step in range(300):
-        noise = rng.uniform(0.7, 1.4)
-        assert watch.see(step=step, loss=loss * rng.uniform(0.97, 1.03), grad_norm=norm * noise) is None
+        is_raised = rng.random() < 0.33 and step > 20
+        noise = rng.uniform(2.1, 4.4) if is_raised else rng.uniform(0.95, 1.05)
+        assert see(step, of_loss=rng.uniform(0.97, 1.4), of_norm=noise) is None, step
+    assert see(300, of_loss=1.0, of_norm=1.0) is None
+    assert see(301, of_loss=1.0, of_norm=2.5) is None
+    assert see(302, of_loss=1.0, of_norm=6.0) is not None, "the same noise hides no spike"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_spike"), [(2.1, 5.1, True), (1.9, 5.1, False), (2.1, 4.9, False)], ids=str
+)
+def test_both_limits_of_a_spike_hold(before, now, is_spike):
+    watch = SpikeWatch(ratio=5.0)
+    for step in range(20):
+        assert watch.see(step=step, loss=2.0, grad_norm=0.3) is None
+    assert watch.see(step=20, loss=2.0, grad_norm=0.3 * before) is None
+    assert (watch.see(step=21, loss=2.0, grad_norm=0.3 * now) is not None) == is_spike
 
 
 def test_twice_running_is_a_spike_and_once_is_not():
@@ -125,7 +145,8 @@ def test_what_a_person_reads():
         "the save of step 31200 is kept",
     )
     assert began.next == "let it pass (most do), or emberward train RECIPE --rewind 31200 --skip-samples N"
-    assert (over.code, over.severity) == ("R104", Severity.NOTICE)
+    assert began.ruled_out == ("a single step above the limit: the step before it was raised as well",)
+    assert (over.code, over.severity, over.ruled_out) == ("R104", Severity.NOTICE, ())
     assert over.message == (
         "the spike of step 31216 is over at step 31257: its peaks were gradient norm 960.4 and loss 5.0981"
     )

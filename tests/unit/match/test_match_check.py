@@ -207,7 +207,8 @@ def test_a_different_root():
 def test_a_tie_accuses_nobody_and_names_all():
     verdict = check(trace({rank: [reduce() if rank < 2 else gather()] for rank in range(4)}))
     finding = only(verdict, "M101")
-    assert finding.culprit_ranks == () and finding.site is None
+    assert finding.culprit_ranks == () and finding.waiting_ranks == (0, 1, 2, 3)
+    assert finding.site == "train.py:1", "both sides make it at this line"
     assert "ranks 0 and 1" in finding.message and "ranks 2 and 3" in finding.message
     assert verdict.cure is None
 

@@ -85,11 +85,11 @@ def test_a_partial_that_a_split_would_serve_better_is_advised_against():
     assert finding is not None and finding.severity == "notice"
     lines = explain_finding(finding).splitlines()
     assert lines[0] == (
-        "M114 another layout or route would serve better: sums of rows, gradient of columns, embedding, "
+        "M114 another layout or route would serve better: embedding, gradient of columns, sums of rows, "
         "head's gradient, stream, stream's gradient  [notice, inferred]"
     )
     assert lines[1] == (
-        "  sums of rows, gradient of columns, embedding, head's gradient: (P) to (B) receives 524,288 bytes; "
+        "  embedding, gradient of columns, sums of rows, head's gradient: (P) to (B) receives 524,288 bytes; "
         "to (S(1)) 262,144, and as many where it is needed whole; between, each rank holds 1/2 of it "
         "(layout.sequence_parallel=true)"
     )
@@ -108,7 +108,7 @@ def test_the_table_and_the_json_say_each_decision():
     text = boxing_text(decisions).splitlines()
     assert text[1] == "  changes of layout (boxing), one row for all of a kind"
     assert len(text) == 3 + len(decisions)
-    assert text[4].split()[1:4] == ["sums", "of", "rows"]
-    assert text[4].endswith("reduce_scatter P to S(1) on tp")
-    assert boxing_json(decisions)[1]["builder"] == "reduce_scatter P to S(1) on tp"
+    assert text[7].split()[1:4] == ["sums", "of", "rows"]
+    assert text[7].endswith("reduce_scatter P to S(1) on tp")
+    assert boxing_json(decisions)[4]["builder"] == "reduce_scatter P to S(1) on tp"
     assert boxing_text(boxing_of(recipe_of("one rank"))) == ""

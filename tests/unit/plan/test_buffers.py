@@ -7,7 +7,7 @@ from unit.plan.timed_program import TimedProgram
 
 from emberward.findings import ConfigError
 from emberward.match import check, explain, prove_periodic, prove_steps
-from emberward.perf import Slot, run_schedule
+from emberward.perf import Part, Slot, run_schedule
 from emberward.plan import (
     Action,
     BufferKind,
@@ -15,12 +15,15 @@ from emberward.plan import (
     Schedule,
     Work,
     buffered_trace,
+    dualpipe_v,
     forward_only,
     gpipe,
     interleaved,
     one_f_one_b,
     plan_buffers,
     schedule_from_csv,
+    zb_h1,
+    zb_v,
 )
 from emberward.report import slots_of
 from emberward.testing import oneflow_swin
@@ -31,7 +34,10 @@ GRID = [
     *(one_f_one_b(pp, mb) for pp, mb in ((2, 1), (2, 4), (3, 8), (4, 4), (4, 8))),
     *(gpipe(pp, mb, chunks) for pp, mb, chunks in ((2, 4, 1), (4, 3, 1), (2, 8, 2), (3, 8, 2))),
     *(interleaved(pp, mb, chunks) for pp, mb, chunks in ((2, 2, 2), (2, 4, 3), (4, 8, 2), (3, 6, 2))),
-    *(forward_only(pp, mb, chunks) for pp, mb, chunks in ((4, 8, 1), (2, 8, 2))),
+    *(forward_only(gpipe(pp, mb, chunks), mb) for pp, mb, chunks in ((4, 8, 1), (2, 8, 2))),
+    *(zb_h1(pp, mb, chunks) for pp, mb, chunks in ((2, 4, 1), (4, 8, 1), (3, 6, 2), (4, 6, 1))),
+    *(zb_v(pp, mb) for pp, mb in ((2, 2), (2, 4), (3, 8), (4, 8))),
+    *(dualpipe_v(pp, mb) for pp, mb in ((2, 4), (3, 7), (4, 10))),
 ]
 
 
@@ -56,12 +62,12 @@ def unbounded(schedule: Schedule, transfer_s: float) -> dict[Action, float]:
     """When each compute ends if nothing bounds what is received or kept, by `perf`."""
     timeline = run_schedule(
         slots_of(schedule),
-        cost_s=lambda slot: BACKWARD_S if slot.is_backward else FORWARD_S,
+        cost_s=lambda slot: BACKWARD_S if slot.part is Part.BACKWARD else FORWARD_S,
         transfer_s=transfer_s,
         is_blocking=False,
     )
     return {
-        action: timeline.end_s[Slot(action.stage, action.work is Work.BACKWARD, action.mb)]
+        action: timeline.end_s[Slot(action.stage, Part(action.work.value), action.mb)]
         for order in schedule.orders
         for action in order
     }
@@ -97,7 +103,7 @@ def test_no_fewer_leaving_buffers_are_full(schedule):
 
 
 def _leaving(schedule: Schedule, ends: dict[Action, float], transfer_s: float) -> dict[tuple[int, Work], int]:
-    works = {action.work for order in schedule.orders for action in order}
+    has_backward = any(action.work is not Work.FORWARD for order in schedule.orders for action in order)
     posted = {}
     for order in schedule.orders:
         posted |= dict(zip(order, [0.0, 0.0, *(ends[action] for action in order)], strict=False))
@@ -105,10 +111,9 @@ def _leaving(schedule: Schedule, ends: dict[Action, float], transfer_s: float) -
     for rank, order in enumerate(schedule.orders):
         made: dict[tuple[int, Work], list[float]] = {}
         for action in order:
-            step = 1 if action.work is Work.FORWARD else -1
-            target = Action(action.stage + step, action.work, action.mb)
-            is_kept = action.work is Work.FORWARD and Work.BACKWARD in works
-            if target not in posted or schedule.rank_of(target.stage) == rank or is_kept:
+            target = schedule.target(action)
+            is_kept = action.work is Work.FORWARD and has_backward
+            if target is None or schedule.rank_of(target.stage) == rank or is_kept:
                 continue
             key = (action.stage, action.work)
             start = ends[action] - (BACKWARD_S if action.work is Work.BACKWARD else FORWARD_S)

@@ -8,13 +8,14 @@ from unit.plan.timed_program import TimedProgram
 
 from emberward.events import Collective, CollectiveOp, Group, Lane, LaneKind, Observer, ReduceOp, TraceBuilder
 from emberward.match import check, explain_finding
-from emberward.perf import run_schedule
+from emberward.perf import Part, run_schedule
 from emberward.plan import (
     Launches,
     Pipe,
     Schedule,
     buffered_trace,
     device_order,
+    dualpipe_v,
     follows,
     forward_only,
     gpipe,
@@ -22,6 +23,8 @@ from emberward.plan import (
     one_f_one_b,
     pipeline_trace,
     schedule_from_csv,
+    zb_h1,
+    zb_v,
 )
 from emberward.recipe import launches_of, load_recipe
 from emberward.report import order_finding, order_line, order_of, slots_of
@@ -30,7 +33,10 @@ GRID = [
     *(one_f_one_b(pp, mb) for pp, mb in ((2, 1), (2, 4), (3, 8), (4, 4), (4, 8))),
     *(gpipe(pp, mb, chunks) for pp, mb, chunks in ((2, 4, 1), (4, 3, 1), (2, 8, 2), (3, 8, 2))),
     *(interleaved(pp, mb, chunks) for pp, mb, chunks in ((2, 2, 2), (2, 4, 3), (4, 8, 2), (3, 6, 2))),
-    *(forward_only(pp, mb, chunks) for pp, mb, chunks in ((4, 8, 1), (2, 8, 2))),
+    *(forward_only(gpipe(pp, mb, chunks), mb) for pp, mb, chunks in ((4, 8, 1), (2, 8, 2))),
+    *(zb_h1(pp, mb, chunks) for pp, mb, chunks in ((2, 4, 1), (4, 8, 1), (3, 6, 2), (4, 6, 1))),
+    *(zb_v(pp, mb) for pp, mb in ((2, 2), (2, 4), (3, 8), (4, 8))),
+    *(dualpipe_v(pp, mb) for pp, mb in ((2, 4), (3, 7), (4, 10))),
 ]
 
 
@@ -55,14 +61,16 @@ def test_programs_for_devices_have_one_order_end_and_need_every_buffer(schedule)
 
 
 @pytest.mark.parametrize(("transfer_s", "most"), [(0.0, 1.0), (0.4, 1.01), (1.0, 1.02)])
-@pytest.mark.parametrize("schedule", [one_f_one_b(4, 8), interleaved(4, 8, 2), forward_only(4, 8)], ids=name_of)
+@pytest.mark.parametrize(
+    "schedule", [one_f_one_b(4, 8), interleaved(4, 8, 2), forward_only(gpipe(4, 8), 8)], ids=name_of
+)
 def test_the_order_costs_no_more_than_the_page_says(schedule, transfer_s, most):
     """Against transfers without bound, for transfers of 0, a tenth and a quarter of a forward."""
     trace = pipeline_trace(schedule, pipe_of(schedule), launches=Launches.ONE_ORDER)
     run = TimedProgram(trace, cost=lambda name: 8.0 if "B" in name else 4.0, transfer=transfer_s)
     best = run_schedule(
         slots_of(schedule),
-        cost_s=lambda slot: 8.0 if slot.is_backward else 4.0,
+        cost_s=lambda slot: 8.0 if slot.part is Part.BACKWARD else 4.0,
         transfer_s=transfer_s,
         is_blocking=False,
     )

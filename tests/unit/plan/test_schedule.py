@@ -10,6 +10,7 @@ from emberward.plan import (
     Schedule,
     Work,
     balance,
+    dualpipe_v,
     forward_only,
     gpipe,
     interleaved,
@@ -19,13 +20,17 @@ from emberward.plan import (
     program_text,
     require_complete,
     schedule_from_csv,
-    stage_layers,
+    zb_h1,
+    zb_v,
 )
 
 GRID = [
     *(gpipe(ranks, mb, chunks) for ranks in (1, 2, 4) for mb in (1, 3, 8) for chunks in (1, 2)),
     *(one_f_one_b(ranks, mb) for ranks in (1, 2, 4) for mb in (1, 3, 8)),
     *(interleaved(ranks, mb, chunks) for ranks in (1, 2, 4) for mb in (4, 8) for chunks in (2, 3)),
+    *(zb_h1(ranks, mb, chunks) for ranks in (1, 2, 4) for mb in (4, 8) for chunks in (1, 2)),
+    *(zb_v(ranks, mb) for ranks in (1, 2, 4) for mb in (3, 8)),
+    *(dualpipe_v(ranks, mb) for ranks in (1, 2, 4) for mb in (8, 11)),
 ]
 
 
@@ -52,11 +57,12 @@ def test_both_ends_of_every_channel_agree_on_order_and_tensor(schedule):
             case Recv(peer=peer, tensor=tensor):
                 received.setdefault((peer, event.rank), []).append(tensor)
     assert sent == received
-    crossing = 2 * schedule.num_mb * (schedule.num_stages - 1) if schedule.num_ranks > 1 else 0
+    ranks = schedule.stage_ranks
+    crossing = 2 * schedule.num_mb * sum(ranks[stage] != ranks[stage + 1] for stage in range(len(ranks) - 1))
     assert sum(map(len, sent.values())) == crossing
 
 
-@pytest.mark.parametrize("schedule", [*GRID, forward_only(4, 3)], ids=names)
+@pytest.mark.parametrize("schedule", [*GRID, forward_only(gpipe(4, 3), 3)], ids=names)
 def test_every_transfer_is_waited_for_once_and_a_receive_right_before_its_compute(schedule):
     pipe = Pipe.over(range(schedule.num_ranks))
     for pp_rank in range(schedule.num_ranks):
@@ -92,7 +98,7 @@ def test_the_1f1b_program_reads_as_it_runs():
 
 
 def test_a_program_is_a_trace_that_can_be_written_and_compared():
-    trace = pipeline_trace(interleaved(2, 4), Pipe.over((0, 4), dtype="float32", shape=(2, 8, 16)))
+    trace = pipeline_trace(interleaved(2, 4), Pipe.over((0, 4), dtype="float32", shapes=((2, 8, 16),) * 3))
     again = from_lines(to_lines(trace))
     assert again == trace
     assert again.observer is Observer.PLAN
@@ -121,13 +127,47 @@ def test_swapping_two_entries_changes_the_program():
         ("0F0\n1F0,1B0\n", "0B0 is missing"),
         ("0B0,0F0\n", "0B0 stands before its forward"),
         ("0F0,0B0,0F0\n", "0F0 stands twice"),
-        ("1F0,1B0\n0F0,0B0\n", "1F0 does not belong here"),
+        ("0F0,0I0,0F1,0B1\n", "0W0 is missing"),
+        ("0F0,0I0\n", "0W0 is missing"),
+        ("0F0,0W0,0I0\n", "0W0 stands before its input part"),
+        ("0F0,0I0,0W0,0B0\n", "0B0 is a second backward beside 0I0"),
+        ("0F0,0B0,0I0\n", "0I0 is a second backward beside 0B0"),
+        ("0F0,1F0,1B0\n1F1,0B0\n", "no stage map allows it: stage 1 lies on two ranks"),
+        ("0F0,0B0\n2F0,2B0\n", "stage 1 lies on no rank"),
+        ("0F0,0B0\n\n", "pipeline rank 1 has no work"),
+        ("0F0,0B0,(0F1;0F2)OVERLAP_F_B\n", "cannot be read"),
+        ("0F0,0I0,(0F1;0W0)OVERLAP_F_B\n", "cannot be read"),
     ],
 )
 def test_a_bad_csv_is_refused_by_name(text, message):
     with pytest.raises(ConfigError, match=message) as caught:
         schedule_from_csv(text)
     assert caught.value.code == "C109"
+
+
+def test_a_csv_brings_its_own_stage_map_idle_cells_and_pairs():
+    text = "1F0,,1B0\n0F0,(0F1;0B0)OVERLAP_F_B, ,1F1\n".replace("1F1", "0B1").replace("1B0", "1B0,1F1,1I1,1W1")
+    schedule = schedule_from_csv(text)
+    assert schedule.stage_ranks == (1, 0)
+    assert schedule.split == {(1, 1)}
+    first, second = Action(0, Work.FORWARD, 1), Action(0, Work.BACKWARD, 0)
+    assert schedule.pairs == {(first, second)}
+    assert schedule.orders[1] == (Action(0, Work.FORWARD, 0), first, second, Action(0, Work.BACKWARD, 1))
+    assert schedule.to_csv() == "1F0,1B0,1F1,1I1,1W1\n0F0,(0F1;0B0)OVERLAP_F_B,0B1\n"
+    assert schedule.needs_of(Action(0, Work.BACKWARD, 1)) == [first, Action(1, Work.INPUT, 1)]
+
+
+def test_the_gradient_leaves_between_the_two_parts_of_a_backward():
+    text = program_text(pipeline_program(schedule_from_csv("0F0,0B0\n1F0,1I0,1W0\n"), Pipe.over((0, 1)), 1))
+    assert text.splitlines() == [
+        "pp0>1  recv from 0 tag 0 (0F0)",
+        "main   wait for pp0>1:0",
+        "main   1F0",
+        "main   1I0",
+        "pp1>0  send to 0 tag 3 (1I0)",
+        "main   1W0",
+        "main   wait for pp1>0:0",
+    ]
 
 
 def test_interleaved_needs_whole_rounds_and_says_which():
@@ -145,6 +185,6 @@ def test_layers_are_balanced_by_cost():
     assert balance([1, 1, 1, 1], 2) == (2, 2)
     assert balance([5, 1, 1, 1, 1, 1], 2) == (1, 5)
     assert balance([1, 1, 1, 1, 5], 3)[-1] == 1
-    assert stage_layers(70, 12, first_cost=1, last_cost=1) == (5, *[6] * 10, 5)
+    assert balance([2, *[1] * 68, 2], 12) == (5, *[6] * 10, 5)
     with pytest.raises(ValueError, match="cannot cut 2 items into 3 stages"):
         balance([1, 1], 3)

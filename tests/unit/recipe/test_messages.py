@@ -77,18 +77,13 @@ def test_the_table_covers_every_code_of_a_recipe():
 
 
 @pytest.mark.parametrize("case", ADVISED, ids=[case.label for case in ADVISED])
-def test_the_command_in_next_mends_what_it_speaks_of(case, tmp_path, monkeypatch):
+def test_the_command_in_next_gives_a_recipe_that_resolves(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     advice = case.advice()
-    mended = {word.partition("=")[0] for word in advice}
+    advised = {word.partition("=")[0] for word in advice}
     is_foreign = "a key of " in case.message
-    kept = [word for word in case.words[1:] if not is_foreign and word.partition("=")[0] not in mended]
-    try:
-        Case(case.label, case.files, (case.words[0], *kept, *advice), case.num_ranks, "").run()
-    except ConfigError as error:
-        # What is left is another thing: the advice answers one message, not every one.
-        assert error.what != case.message.splitlines()[0].partition(" ")[2]
-        assert error.code not in ("C101", "C102", "C106")
+    kept = [word for word in case.words[1:] if not is_foreign and word.partition("=")[0] not in advised]
+    Case(case.label, case.files, (case.words[0], *kept, *advice), case.num_ranks, "").run()
 
 
 def test_a_file_that_is_no_text_is_told(tmp_path, monkeypatch):

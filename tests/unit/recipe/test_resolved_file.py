@@ -35,8 +35,9 @@ def resolved(name: str = "bloom_tiny", *overrides: str) -> Resolved:
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_was_written_is_read_back(name, tmp_path):
     done = resolved(
-        name, "batch.micro_batch=1", "batch.ramp_up=16,16,1000", "data.train=[a.txt, {path: b, weight: 2, name: bee}]"
-    )
+        name, "batch.micro_batch=1", "batch.ramp_up=16,16,1000", "data.train=[a.txt, {path: b, weight: 2, name: bee}]",
+        "layout.dp=2", "layout.tp=2", "layout.pp=2", "layout.stage_layers=null",
+    )  # fmt: skip
     path = tmp_path / "config.resolved.yaml"
     write_resolved(done, path)
     assert read_resolved(path) == done

@@ -1,6 +1,7 @@
 """The page: exact where it says so, warnings with their look-alikes, JSON that carries what the text shows."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,18 @@ import pytest
 from emberward.cli._preflight import page_of
 from emberward.findings import ConfigError
 from emberward.match import explain_finding
+from emberward.plan import SCHEDULES
 from emberward.recipe import load_recipe, resolve
 from emberward.report import (
     compare_first_steps,
     first_steps_text,
+    plan_text,
     preflight,
     preflight_brief,
     preflight_json,
     preflight_text,
 )
+from emberward.report._schedule_choices import best_choice, schedule_choices
 
 BF16 = "precision.compute=bf16"
 
@@ -105,7 +109,8 @@ def test_hardware_that_the_table_lacks_is_refused_with_what_it_has():
     assert caught.value.text() == (
         "C103 no such hardware in the table\n"
         "  where     --hardware\n"
-        "  expected  one of a100, a100-jean-zay, h100, h100-500w, h200\n"
+        "  expected  one of v100-dgx2, v100-jean-zay, a100, a100-40gb, a100-efa, a100-jean-zay, h100, h100-800g, "
+        "h100-500w, h200\n"
         "  found     b300\n"
         "  next      docs/preflight.md lists what each stands for"
     )
@@ -114,13 +119,20 @@ def test_hardware_that_the_table_lacks_is_refused_with_what_it_has():
 def test_the_page_in_one_screen():
     found = page()
     first, *rest = preflight_brief(found).splitlines()
-    assert first == "plan 842,752 parameters on 8 ranks, pp 2 x dp_shard 2 x tp 2"
+    assert first == "a pipeline rank (pp) at a time"
+    plan, memory = plan_text(found).splitlines()
+    assert plan == "plan        842,752 parameters on 8 ranks: pp 2 x dp_shard 2 x tp 2"
+    assert re.fullmatch(r"memory      [\d.]+ MiB of tensors a rank at most", memory)
     assert " ".join(rest[0].split()) == (
         "pp ranks memory state activations other tp sent dp sent pp sent tied sent world sent layers"
     )
     assert [line.split()[:2] for line in rest[1:3]] == [["0", "4"], ["1", "4"]]
     assert [line.split()[-1] for line in rest[1:3]] == ["0-1", "2-3"]
-    assert rest[3:] == ["  bubble      20.0% with 4 micro-batches", "  step time   not predicted on CPU"]
+    assert rest[3:] == [
+        "  bubble      20.0% with 4 micro-batches",
+        "  least idle  schedule=zb_h1 layout.stages_per_rank=2: 4.0%, 14.45 MiB",
+        "  step time   not predicted on CPU",
+    ]
     wide = preflight_brief(page("layout.dp=1", "layout.tp=1", "layout.pp=16", "model.num_layers=16", num_ranks=16))
     assert "  and 8 more pipeline ranks" in wide
     assert len(wide.splitlines()) < 24
@@ -137,19 +149,31 @@ def test_the_json_is_json_and_says_what_the_text_says():
 def test_first_steps_stand_beside_the_page():
     found = page(BF16, hardware="h100")
     steps = [{"step": 1, "step_s": 9.0}, {"step": 2, "step_s": 2.0}, {"step": 3, "step_s": 4.0}]
-    rows = {row.what: row for row in compare_first_steps(found, steps, peak_bytes_by_rank={0: 100, 1: 200})}
+    rows = {row.what: row for row in compare_first_steps(found, steps, held_bytes=200, peak_bytes=300)}
     assert rows["step_s"].measured == 3.0
     assert rows["step_s"].error == pytest.approx(found.prediction.step_s / 3.0 - 1)
-    assert rows["peak_bytes"].measured == 200
+    assert (rows["held_bytes"].measured, rows["peak_bytes"].measured) == (200, 300)
+    assert rows["held_bytes"].predicted == max(r.memory.weight_bytes + r.memory.optimizer_bytes for r in found.roles)
     assert rows["mfu"].measured is None
     assert rows["mfu"].error is None
     text = first_steps_text(list(rows.values()), ())
     assert text.splitlines()[1] == f"  step time   3 s, {found.prediction.step_s:.3g} s predicted (-100%)"
-    assert text.splitlines()[2].startswith("  memory      200 B at most in a process, ")
+    assert text.splitlines()[2].startswith("  memory      200 B of weights and moments a rank, ")
 
 
 def test_without_a_step_nothing_is_said():
     assert first_steps_text(compare_first_steps(page(), []), ()) == ""
+
+
+def test_the_time_counts_the_sharding_of_the_recipe():
+    def optimizer_s(*overrides: str) -> float:
+        found = page(BF16, "layout.dp=8", "layout.tp=1", "layout.pp=1", *overrides, hardware="a100").prediction
+        assert found is not None
+        return found.parts_s["optimizer"]
+
+    sharded = optimizer_s("layout.zero=1")
+    assert optimizer_s("layout.zero=0") == pytest.approx(8 * sharded)
+    assert optimizer_s("layout.zero=1", "layout.dp_replicate=2") == pytest.approx(2 * sharded)
 
 
 def test_the_hardware_of_the_docs_is_that_of_the_table():
@@ -157,3 +181,29 @@ def test_the_hardware_of_the_docs_is_that_of_the_table():
 
     text = (Path(__file__).parents[3] / "docs" / "preflight.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in CLUSTERS)
+
+
+def test_the_page_says_which_schedule_idles_least_where_it_fits():
+    found = page()
+    assert [(each.name, each.stages_per_rank) for each in found.choices if each.is_chosen] == [("1f1b", 1)]
+    assert {each.name for each in found.choices} == set(SCHEDULES)
+    shares = [each.bubble for each in found.choices]
+    assert shares == sorted(shares)
+    best = found.choices[0]
+    line = f"least idle  {best.override}: 4.0%, "
+    assert line in preflight_text(found) and line in preflight_brief(found)
+    followed = page(*best.override.split())
+    assert followed.bubble == pytest.approx(best.bubble)
+    assert max(role.memory.total_bytes for role in followed.roles) >= best.memory_bytes
+    assert "least idle" not in preflight_text(followed)
+    assert preflight_json(found)["schedules"][0]["name"] == best.name
+
+
+def test_a_schedule_that_does_not_fit_is_not_advised():
+    recipe = resolve(load_recipe("bloom_tiny", []), num_ranks=8, tokenizer_size=257).recipe
+    free = schedule_choices(recipe, memory_bytes=None)
+    own = next(each for each in free if each.is_chosen)
+    tight = schedule_choices(recipe, memory_bytes=own.memory_bytes)
+    assert best_choice(tight) == next(each for each in tight if each.memory_bytes <= own.memory_bytes)
+    assert best_choice(schedule_choices(recipe, memory_bytes=1)) is None
+    assert page("layout.pp=1", "layout.dp=4").choices == ()

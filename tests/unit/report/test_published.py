@@ -1,10 +1,13 @@
 """Predictions against published runs: the three that were promised, and the error of all of them as it is."""
 
 import functools
+import json
+from pathlib import Path
 
 import pytest
 
-from emberward.report import compare, published_runs, ratio_of_schedules
+from emberward.report import compare, later_runs, published_runs, ratio_of_schedules, third_runs
+from emberward.report._published_later import _MOSAIC_ROWS, _NEMO_ROWS
 
 
 @functools.cache
@@ -50,12 +53,97 @@ def test_bloom_s_row_gives_the_figure_of_its_log():
     assert found.prediction.tflops * found.prediction.step_s / found.measured_s == pytest.approx(149.02, abs=0.01)
 
 
+@pytest.mark.parametrize("heads", [64, 96])
+def test_switching_deepspeed_s_bf16_optimizer_on_costs_what_was_measured(heads):
+    # 5.0% and 5.4%: gradients added in 32 bits instead of 16, all-reduced instead of reduced to their owners.
+    bf16 = comparison("195b-h12288" if heads == 96 else "195b-h12288-64")
+    fp16 = comparison(f"195b-h12288-{heads}-fp16")
+    measured = bf16.measured_s / fp16.measured_s
+    assert 1.05 < measured < 1.055
+    assert bf16.prediction.step_s / fp16.prediction.step_s == pytest.approx(measured, abs=0.01)
+
+
+def test_the_range_held_four_of_five_runs_that_it_had_not_met():
+    path = Path(__file__).parents[3] / "docs" / "measured" / "first_contact" / "predictions_2.json"
+    ratios = [row["measured_s"] / row["predicted_s"] for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+    found = comparison("llama-8b-8").prediction
+    fastest, slowest = found.fastest_s / found.step_s, found.slowest_s / found.step_s
+    assert len(ratios) == 99
+    assert sum(fastest <= ratio <= slowest for ratio in ratios) >= 0.8 * len(ratios)
+
+
 def test_runs_on_a100_lie_within_a_sixth():
     # The largest schedules are left to benchmarks/predictions.py: they take seconds each.
-    small = {name for name, run in rows().items() if run.plan.pp <= 12}
-    names = [name for name in small if rows()[name].cluster.startswith("a100")]
-    assert len(names) == 12
+    third = {run.name for run in third_runs()}
+    small = {name for name, run in rows().items() if run.plan.pp <= 12 and name not in third}
+    names = [name for name in small if rows()[name].cluster in ("a100", "a100-jean-zay") and rows()[name].plan.tp > 1]
+    assert len(names) == 15
     assert max(abs(comparison(name).error) for name in names) < 1 / 6
+
+
+@pytest.mark.parametrize(
+    ("name", "mfu"),
+    [
+        ("mpt-1b-h100-8-s2048", 0.4182),
+        ("mpt-13b-a100-8-s8192", 0.5607),
+        ("mpt-70b-a100-40gb-128-s2048", 0.4891),
+        ("fms-7b-a100-efa", 0.68),
+        ("fms-70b-h100-800g", 0.38),
+        ("nemo-gpt3-5b", 736 / 989),
+        ("nemo-llama2-70b", 759 / 989),
+        ("nemo-gpt3-175b-512", 842 / 989),
+        ("nemo-nemotron-340b", 678 / 989),
+    ],
+)
+def test_the_sizes_of_a_later_row_give_the_utilisation_its_source_states(name, mfu):
+    # Counts differ in what they leave out (norms, the logits of a tied head), and the sources round.
+    found = comparison(name)
+    assert found.prediction.mfu * found.prediction.step_s / found.measured_s == pytest.approx(mfu, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("name", "mfu"),
+    [
+        ("megascale-baseline-256", 0.530),
+        ("megascale-baseline-12288", 0.412),
+        ("titan-405b-128-bf16", 0.290),
+        ("paxml-5b-16-bf16", 0.4268),
+        ("tinyllama-16", 0.56),
+        ("titan-a100-llama2-13b-none", 0.611),
+        ("flash-gpt3-1.3b-s2048-flash_1", 189 / 312),
+    ],
+)
+def test_the_sizes_of_a_row_of_the_third_set_give_the_utilisation_its_source_states(name, mfu):
+    # As above. Rows that were entered by their FLOP/s would agree by their making and are left out.
+    found = comparison(name)
+    assert found.prediction.mfu * found.prediction.step_s / found.measured_s == pytest.approx(mfu, rel=0.02)
+
+
+def test_a_later_row_s_micro_batches_make_its_batch():
+    for row in _MOSAIC_ROWS:
+        assert row.global_batch % (row.ranks * row.micro_batch) == 0, row
+    for row in _NEMO_ROWS:
+        dp = row.ranks // (row.tp * row.pp)
+        assert row.global_batch % (dp * row.micro_batch) == 0, row
+        assert row.sizes[0] % (row.pp * row.chunks) == 0, row
+
+
+def test_the_rows_that_were_entered_later_stay_predicted():
+    # A regression set: its first contact is in docs/measured/first_contact/predictions_1.json.
+    errors = sorted(abs(comparison(run.name).error) for run in later_runs())
+    assert len(errors) == 71
+    assert errors[len(errors) // 2] < 0.12
+    assert sum(error <= 0.25 for error in errors) >= 0.85 * len(errors)
+
+
+def test_the_rows_of_the_third_set_stay_predicted():
+    # A regression set too: its first contact is in docs/measured/first_contact/predictions_2.json. The largest
+    # schedules are left to benchmarks/predictions.py.
+    small = [run.name for run in third_runs() if run.plan.pp * run.plan.num_mb <= 1024]
+    errors = sorted(abs(comparison(name).error) for name in small)
+    assert len(errors) >= 75
+    assert errors[len(errors) // 2] < 0.12
+    assert sum(error <= 0.25 for error in errors) >= 0.85 * len(errors)
 
 
 def test_every_row_has_a_source_and_one_figure():

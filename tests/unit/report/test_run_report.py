@@ -2,12 +2,15 @@
 
 import itertools
 import json
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import (
+    NextCommand,
     Progress,
     ProgressReader,
     RunFolder,
@@ -21,6 +24,7 @@ from emberward.report import (
     read_run,
     run_json,
     run_text,
+    step_text,
     table,
     write_json,
 )
@@ -57,7 +61,8 @@ def fill(folder: RunFolder) -> None:
         folder.summary,
         {
             "outcome": "done", "step": 4, "steps": 4, "evals": {"held out": {"loss": 4.1, "tokens": 2048}},
-            "checkpoint": "/r/checkpoints/step-00000004", "sample_prompt": "def ", "sample": "f(x):\n\x1b[2J",
+            "checkpoint": "/r/checkpoints/step-00000004", "sample_prompt": "def ",
+            "sample_source": "from held out, held out of training", "sample": "f(x):\n\x1b[2J",
             "ranks": RANKS,
         },
     )  # fmt: skip
@@ -70,9 +75,18 @@ def folder(tmp_path):
     return RunFolder(path=path)
 
 
+def test_a_run_over_images_counts_images(folder):
+    fill(folder)
+    summary = json.loads(folder.summary.read_text())
+    write_json(folder.summary, {**summary, "unit": "images"})
+    text = run_text(read_run(folder), next_commands=NEXT)
+    assert "nats an image, perplexity" in text and "over 2,048 images" in text and " images/s" in text
+    assert "token" not in text.split("held out")[0]
+
+
 def test_the_summary_of_a_run_word_for_word(folder):
     fill(folder)
-    assert run_text(read_run(folder), next_commands=["emberward report x", "emberward watch x"]) == "\n".join(
+    assert run_text(read_run(folder), next_commands=NEXT) == "\n".join(
         [
             "tiny 7: done at step 4 of 4",
             "",
@@ -82,19 +96,24 @@ def test_the_summary_of_a_run_word_for_word(folder):
             "     2   1   0   0  n1",
             "     3   1   0   1  n1",
             "",
-            "  loss        5.5000 -> 4.0000 nats a token (steps 1 to 4)",
-            "  evaluation  held out: 4.1000 over 2,048 tokens",
+            "  loss        5.5000 -> 4.0000 nats a token, perplexity 245 -> 54.6",
+            "              █▆▃▁  steps 1 to 4",
+            "  held out    held out: 4.1000 (perplexity 60.3) over 2,048 tokens",
             "  speed       2,500 tokens/s, 0.500 s a step (medians)",
-            "  hours       1.000 h (1:00:00) in 2 attempts, 0.250 h lost since a save",
-            "  lost to     failed 0.250 h (1 x)",
+            "  time        1 h in 2 attempts, 15 min of work lost since a save",
+            "  lost to     failed 15 min (1 x)",
             "  saved       /r/checkpoints/step-00000004",
             "  error       L102 rank 1 died first: killed by SIGKILL",
-            "  sample",
-            "    | def f(x):",
+            "  prompt      from held out, held out of training",
+            "    | def",
+            "  sample      what the model writes after it",
+            "    | f(x):",
             "    | \\x1b[2J",
             f"  folder      {folder.path}",
-            "  next        emberward report x",
-            "              emberward watch x",
+            "  next        this summary again:",
+            "    emberward report x",
+            "              live:",
+            "    emberward watch x",
         ]
     )
 
@@ -112,6 +131,12 @@ def test_an_empty_folder_gives_a_report_without_facts(folder):
     assert run_text(report) == (
         f"tiny 7: no end recorded: it runs, or its launcher died\n\n  folder      {folder.path}"
     )
+
+
+NEXT = (
+    NextCommand(command="emberward report x", why="this summary again"),
+    NextCommand(command="emberward watch x", why="live"),
+)
 
 
 FILES = ("metrics", "evals", "attempts", "findings", "progress", "summary")
@@ -159,6 +184,14 @@ def test_a_finding_of_a_later_version_is_left_out_and_the_rest_kept(folder):
     assert read_run(folder).findings == (DEATH,)
 
 
+def test_what_was_a_notice_before_it_was_an_error_is_said_once(folder):
+    suspected = replace(DEATH, severity=Severity.NOTICE, message="seen in one snapshot")
+    others = [replace(DEATH, culprit_ranks=(9,)), *(replace(DEATH, culprit_ranks=(), message=name) for name in "ab")]
+    for finding in (suspected, others[0], DEATH, suspected, *others[1:]):
+        append_line(folder.findings, finding.to_json())
+    assert read_run(folder).findings == (DEATH, *others)
+
+
 def test_ranks_come_from_their_files_when_no_summary_was_written(folder):
     folder.ranks.mkdir()
     for rank in RANKS:
@@ -188,7 +221,8 @@ def test_control_characters_are_shown_and_letters_stay():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (59.6, "1:00"), (42, "42 s"), (187, "3:07"), (7387, "2:03:07")]
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59.6, "1 min"), (42, "42 s"), (187, "3 min 7 s"), (7387, "2 h 3 min"), (446400, "5 d 4 h")],
 )
 def test_durations(seconds, text):
     assert duration_text(seconds) == text
@@ -213,7 +247,33 @@ def test_a_progress_line():
         phase="eval", detail="held out (1/3)", step=20, steps=60, loss=2.0211, tokens_per_s=3300.0, step_s=0.07,
         eta_s=187.0,
     )  # fmt: skip
-    assert progress_text(whole) == ("step 20/60  loss 2.0211  3.3k tok/s  0.07 s/step  ETA 3:07  eval: held out (1/3)")
+    assert progress_text(whole) == (
+        "step 20/60  loss 2.0211  3.3k tok/s  0.07 s/step  ETA 3 min 7 s  eval: held out (1/3)"
+    )
+    assert progress_text(whole, width=59) == "step 20/60  ETA 3 min 7 s  eval: held out (1/3)"
+    assert progress_text(whole, width=60) == "step 20/60  loss 2.0211  ETA 3 min 7 s  eval: held out (1/3)"
+    assert progress_text(whole, width=40) == "step 20/60  ETA 3 min 7 s"
+    assert progress_text(whole, width=5) == "step 20/60"
+
+
+def test_a_step_line_fits_80_columns():
+    metrics = {"step": 99_999, "loss": 12.34567, "grad_norm": 123456.7, "tokens_per_s": 123456.0}
+    line = step_text(metrics, steps=120_000, left_s=86399.0 * 3)
+    assert line == "step  99999/120000  loss 12.3457  grad norm 1.23e+05  123.5k tok/s  ETA 3 d"
+    assert step_text({"step": 1}, steps=9, left_s=None) == "step 1/9  loss not finite, skipped"
+
+
+def test_the_summary_has_the_time_that_watch_shows(folder):
+    """A run that goes on: the attempts that ended, and the one that runs, to its supervisor's last heartbeat."""
+    append_line(folder.attempts, {"event": "start", "attempt": 1, "start": "2026-01-01T00:00:00+00:00"})
+    append_line(folder.attempts, {"event": "end", "attempt": 1, "outcome": "failed", "hours": 1.0})
+    append_line(folder.attempts, {"event": "start", "attempt": 2, "start": "2026-01-01T02:00:00+00:00"})
+    beat_unix = datetime.fromisoformat("2026-01-01T02:00:30+00:00").timestamp()
+    write_json(folder.supervisor, {"time_unix": beat_unix})
+    progress, _ = ProgressReader(folder).poll(now_unix=beat_unix)
+    assert (read_run(folder).seconds, progress.running_s) == (3630.0, 3630.0)
+    append_line(folder.attempts, {"event": "end", "attempt": 2, "outcome": "done", "hours": 0.5})
+    assert read_run(folder).seconds == ProgressReader(folder).poll(now_unix=beat_unix + 999)[0].running_s == 5400.0
 
 
 def test_progress_follows_the_folder_and_gives_each_step_once(folder):

@@ -7,6 +7,7 @@ import pytest
 
 from emberward.findings import ConfigError
 from emberward.recipe import load_recipe, resolve
+from emberward.report import append_line
 from emberward.runs import Intent, begin, choose_run
 
 
@@ -14,8 +15,16 @@ def recipe(*overrides: str, ranks: int = 8):
     return resolve(load_recipe("bloom_tiny", list(overrides)), num_ranks=ranks, tokenizer_size=257)
 
 
+COMMAND = "emberward train bloom_tiny"
+
+
 def choose(runs: Path, resolved, intent=Intent.AUTO, *, run_id=None, new_id="new"):
-    return choose_run(runs, resolved, intent=intent, run_id=run_id, new_id=new_id)
+    return choose_run(runs, resolved, intent=intent, run_id=run_id, new_id=new_id, command=COMMAND)
+
+
+def trained(start) -> None:
+    """Leaves what one step leaves."""
+    append_line(start.folder.metrics, {"step": 1, "loss": 5.0})
 
 
 @pytest.fixture
@@ -23,6 +32,7 @@ def runs(tmp_path):
     """A shelf with one unfinished run, ``first``."""
     start = choose(tmp_path, recipe(), new_id="first")
     begin(start, recipe(), tmp_path / "manifest.json")
+    trained(start)
     return tmp_path
 
 
@@ -48,13 +58,58 @@ def test_what_does_not_change_the_curve_may_change(runs):
 def test_another_recipe_is_refused_by_the_keys_that_differ(runs):
     with pytest.raises(ConfigError) as caught:
         choose(runs, recipe("optim.lr=2e-3", "seed=7"))
-    text = str(caught.value)
-    assert caught.value.code == "C107"
-    assert "run bloom_tiny/first is not finished and has another recipe" in text
-    assert "seed 1234" in text
-    assert f"optim.lr {recipe().recipe.optim.lr}" in text
-    assert "optim.lr 0.002" in text
-    assert "--resume" not in text
+    assert str(caught.value).replace(str(runs), "runs") == (
+        "C107 run bloom_tiny/first is not finished and has another recipe\n"
+        "  where     runs/bloom_tiny/first/config.resolved.yaml\n"
+        "  expected  seed=1234 optim.lr=0.005\n"
+        "  found     seed=7 optim.lr=0.002\n"
+        "  next      emberward train bloom_tiny --fresh"
+    )
+
+
+def test_values_of_a_refusal_are_written_as_overrides_are(runs):
+    sources = "data.train=[{path: a.txt, weight: 2, name: x}, b.txt]"
+    with pytest.raises(ConfigError) as caught:
+        choose(
+            runs, recipe("layout.zero=2", "precision.compute=bf16", sources, "optim.clip=null", "optim.betas=0.9,0.99")
+        )
+    old, new = caught.value.expected, caught.value.found
+    assert old == "layout.zero=1 optim.betas=0.9,0.95 optim.clip=1.0 precision.compute=fp32 data.train=stdlib"
+    assert new == (
+        "layout.zero=2 optim.betas=0.9,0.99 optim.clip=null precision.compute=bf16 "
+        "data.train=[{path: a.txt, weight: 2.0, name: x},b.txt]"
+    )
+    again = new.replace("data.train=", "").split(" ", 4)
+    assert recipe(*again[:4], f"data.train={again[4]}").recipe.data.train == recipe(sources).recipe.data.train
+
+
+def test_a_start_that_never_trained_does_not_block_and_is_named(runs):
+    begin(choose(runs, recipe("seed=9"), Intent.FRESH, new_id="failed"), recipe("seed=9"), runs / "manifest.json")
+    for intent in (Intent.AUTO, Intent.RESUME):
+        start = choose(runs, recipe(), intent)
+        assert start.why == "resumes bloom_tiny/first; bloom_tiny/failed never trained a step and has another recipe"
+    start = choose(runs, recipe("seed=9"))
+    assert start.why == "resumes bloom_tiny/failed", "of an equal recipe it goes on in its folder"
+    with pytest.raises(ConfigError, match="run bloom_tiny/failed is not finished and has another recipe"):
+        choose(runs, recipe(), Intent.RESUME, run_id="failed")
+
+
+def test_only_failed_starts_leave_a_new_run(tmp_path):
+    begin(choose(tmp_path, recipe("seed=9"), new_id="failed"), recipe("seed=9"), tmp_path / "manifest.json")
+    start = choose(tmp_path, recipe())
+    assert not start.is_resume
+    assert start.why == "new run bloom_tiny/new; bloom_tiny/failed never trained a step and has another recipe"
+    with pytest.raises(ConfigError) as caught:
+        choose(tmp_path, recipe(), Intent.RESUME)
+    assert caught.value.found == "none that trained a step"
+
+
+def test_a_save_counts_as_trained_even_where_the_metrics_are_lost(tmp_path):
+    first = choose(tmp_path, recipe("seed=9"), new_id="first")
+    begin(first, recipe("seed=9"), tmp_path / "manifest.json")
+    (first.folder.checkpoints / "step-00000001").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="C107"):
+        choose(tmp_path, recipe())
 
 
 def test_another_layout_needs_to_be_asked_for(runs):
@@ -104,11 +159,11 @@ def test_nothing_to_resume_is_said(tmp_path):
 
 def test_a_run_to_resume_that_is_not_there_is_asked_for_in_full(runs, tmp_path):
     with pytest.raises(ConfigError) as caught:
-        choose_run(runs, recipe(), intent=Intent.RESUME, run_id="gone", new_id="new")
+        choose(runs, recipe(), Intent.RESUME, run_id="gone")
     assert str(caught.value).replace(str(runs), "runs") == (
         "C107 there is no run 'gone' to resume\n"
         "  where     runs/bloom_tiny\n"
         "  expected  one of first\n"
         "  found     gone\n"
-        "  next      leave --resume out to start a new run"
+        "  next      emberward train bloom_tiny --run-id first"
     )

@@ -144,4 +144,4 @@ def test_the_report_shows_the_rewind_and_what_it_cost(folder):
     report = read_run(folder)
     text = run_text(report)
     assert "  rewind      rewound from step 14 to 8, skips the 32 samples after the first 64 trained" in text
-    assert "  lost to     rewind 0.060 h (1 x)" in text
+    assert "  lost to     rewind 3 min 36 s (1 x)" in text

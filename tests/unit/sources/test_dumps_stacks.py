@@ -72,6 +72,28 @@ def test_a_rank_that_came_back_from_a_loop_in_which_the_others_are_had_fewer_tur
     )
 
 
+def test_of_two_processes_the_text_tells_who_left_the_loop(tmp_path: Path) -> None:
+    inside = process(1, CALL, "fit (job.py:4)", "train (job.py:7)", "<module> (job.py:30)")
+    behind = process(2, GATHER, "train (job.py:8)", "<module> (job.py:30)")
+    for texts in ([inside, behind], [behind, inside]):
+        found = verdict(tmp_path, texts)
+        assert (found.code, found.cause.value, found.culprit_pids) == ("H104", "uneven_data", (2,))
+        assert "job.py:8 reads: all_gather_object(x)" in found.evidence
+
+
+def test_of_two_processes_the_one_under_a_condition_makes_a_call_too_many(tmp_path: Path) -> None:
+    text = "def main(x):\n    if x.rank == 0:\n        barrier(x)\n    all_reduce(x)\n"
+    (tmp_path / "guard.py").write_text(text)
+    texts = [process(1, BARRIER, "main (guard.py:3)"), process(2, CALL, "main (guard.py:4)")]
+    found = verdict(tmp_path, texts)
+    assert (found.cause.value, found.culprit_pids, found.site) == ("extra_collective", (1,), "guard.py:3")
+    assert any("if x.rank == 0" in line for line in found.evidence)
+    (tmp_path / "guard.py").write_text(text.replace("    if x.rank == 0:\n    ", "    x.check()\n"))
+    found = verdict(tmp_path, texts)
+    assert (found.code, found.culprit_pids) == ("H107", ())
+    assert "without a stack" not in found.next, "both left one"
+
+
 def test_the_other_branch_of_a_choice_is_no_loop_that_was_left(tmp_path: Path) -> None:
     texts = [process(pid, CALL, "fit (job.py:4)", "branches (job.py:20)", "<module> (job.py:30)") for pid in (1, 2, 3)]
     found = verdict(tmp_path, [*texts, process(4, GATHER, "branches (job.py:22)", "<module> (job.py:30)")])

@@ -4,6 +4,7 @@ import os
 import sys
 import sysconfig
 import threading
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -352,13 +353,34 @@ def test_a_departure_keeps_a_short_call_from_being_issued_and_from_the_ring(live
     assert (issued, events(live)) == ([], ())
 
 
-@pytest.mark.parametrize(("name", "is_users"), [("typing_extensions.py", False), ("mine.py", True)])
-def test_a_decorator_of_an_installed_module_is_not_the_users_line(name, is_users):
-    """torch's deprecated names are wrapped by typing_extensions; a package of the user's own is the user's."""
-    file = Path(sysconfig.get_path("purelib")) / name
-    space = {"here": SiteFinder().here}
-    exec(compile("def wrapper():\n    return here()\n", str(file), "exec"), space)
-    assert space["wrapper"]().file == (str(file) if is_users else __file__)
+def _trainer(call):
+    """A function of an installed package that makes the call in its line 2, and one that makes it in its line 4."""
+    space = {"call": call}
+    file = Path(sysconfig.get_path("purelib")) / "trainer" / "loop.py"
+    exec(compile("def step():\n    return call()\ndef save():\n    return call()\n", str(file), "exec"), space)
+    return space["step"], space["save"], str(file)
+
+
+def test_a_call_below_an_installed_package_is_at_the_users_line():
+    step, _, file = _trainer(SiteFinder().here)
+    site = step()
+    assert (site.file, site.function) == (__file__, "test_a_call_below_an_installed_package_is_at_the_users_line")
+    assert site.through == f"{file}:2"
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_the_ring_keeps_the_users_line_and_tells_a_trainers_calls_apart(live, handle, is_short):
+    def original(*_):
+        return Work()
+
+    call = recorded_method(live, "allreduce", original) if is_short else _wrapped_method("allreduce", original)
+    step, save, file = _trainer(partial(call, handle, [torch.zeros(6)], made(AllreduceOptions)))
+    for each in (step, save, step):
+        each()
+    sites = [event.site for event in events(live)]
+    assert {(site.file, site.line) for site in sites} == {(__file__, sites[0].line)}
+    assert [site.through for site in sites] == [f"{file}:2", f"{file}:4", f"{file}:2"]
+    assert sites[0] == sites[2] != sites[1]
 
 
 def test_the_threads_that_keep_a_process_are_those_that_are_no_daemons():

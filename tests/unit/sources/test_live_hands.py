@@ -4,12 +4,12 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.sources.live_looks import look, process, rank_look, ring, stack, waiting
+from unit.sources.live_looks import ALL_REDUCE, PROGRAM, look, process, rank_look, ring, stack, waiting
 
 from emberward.events import CollectiveOp, Group
 from emberward.findings import Cause, Severity
@@ -17,9 +17,11 @@ from emberward.sources.dumps import Frame
 from emberward.sources.live import (
     FoundJob,
     FoundRank,
+    LiveExplanation,
     Look,
     ProcessFacts,
     ProcessState,
+    RankLook,
     WaitingIn,
     Watcher,
     explain_pids,
@@ -76,6 +78,7 @@ def test_no_process_is_gone() -> None:
     ("text", "call"),
     [
         ("202 0x7f 0x189 0x0 0x0 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX),
+        ("202 0x7f 0x109 0x0 0x0 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX_SHARED),
         ("202 0x7f 0x189 0x0 0x7ffd5 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX_TIMED),
         ("230 0x1 0x1 0x7f 0x0 0x0 0x0 0x7f 0x7f", WaitingIn.NANOSLEEP),
         ("61 0xffffffff 0x7f 0x0 0x0 0x0 0x0 0x7f 0x7f", WaitingIn.CHILD),
@@ -161,6 +164,46 @@ def test_all_looked_at_is_no_complaint_and_processes_without_rank_are_named_by_n
     )
 
 
+def explained_by(*looks: Look, jobs: Sequence[FoundJob] = ()) -> LiveExplanation:
+    """The verdict on two ranks that nobody recorded, from as many snapshots as it asks for."""
+    shown = iter(replace(each, taken_s=100.0 + 4 * number) for number, each in enumerate(looks))
+    found = itertools.chain(jobs, itertools.repeat(job_of(0, 1)))
+    return explain_pids(
+        [1], line_of=text_of_a_loop, find=lambda _: next(found), take=lambda _: next(shown), wait=lambda _: None
+    )
+
+
+def text_of_a_loop(frame: Frame) -> str | None:
+    """Line 30 stands in a loop, line 40 behind it."""
+    texts = {29: "    for batch in data:", 30: "        loss(batch).backward()", 40: "    dist.barrier()"}
+    return texts.get(frame.line or 0, "def step():" if frame.line == 28 else "") if frame.file == PROGRAM else None
+
+
+def unrecorded(rank: int, line: int) -> RankLook:
+    return rank_look(rank, stack(1000 + rank, line, *ALL_REDUCE), None)
+
+
+def test_snapshots_are_taken_until_nobody_moved_between_two() -> None:
+    hung = look(unrecorded(0, 30), unrecorded(1, 40))
+    explained = explained_by(look(unrecorded(0, 30), unrecorded(1, 30)), hung, hung)
+    assert (explained.findings[0].severity, explained.findings[0].culprit_ranks) == (Severity.ERROR, (1,))
+    assert explained.read == ("2 ranks", "2 stacks, 3 times")
+
+
+def test_the_look_alike_a_job_that_goes_on_is_no_error_and_not_looked_at_for_ever() -> None:
+    first, second = look(unrecorded(0, 30), unrecorded(1, 40)), look(unrecorded(0, 40), unrecorded(1, 30))
+    explained = explained_by(*[first, second] * 2)
+    assert [each.severity for each in explained.findings] == [Severity.WARNING]
+    assert explained.read == ("2 ranks", "2 stacks, 4 times")
+
+
+def test_ranks_that_a_launcher_starts_later_are_looked_for_again() -> None:
+    hung = look(unrecorded(0, 30), unrecorded(1, 40))
+    explained = explained_by(look(unrecorded(0, 30)), hung, hung, jobs=[replace(job_of(0), world_size=2)])
+    assert [found.rank for found in explained.job.ranks] == [0, 1]
+    assert explained.findings[0].culprit_ranks == (1,)
+
+
 def test_ranks_that_never_began_to_record_are_found_beside_those_that_did(
     start: Callable[[str, str], subprocess.Popen[bytes]],
 ) -> None:
@@ -187,7 +230,7 @@ def start() -> Iterator[Callable[[str, str], subprocess.Popen[bytes]]]:
     yield one
     for child in children:
         child.kill()
-        child.communicate()
+        child.communicate(timeout=60.0)
 
 
 # -- limits and the watcher --------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_a_process_that_is_gone_is_seen_at_once(tmp_path: Path, job: Job) -> Non
     views = newest_rings(tmp_path, num_events=0)
     views[1] = replace(views[1], pid=ended.pid, start_ticks=None)
     job.pulses.learn(tmp_path, views, notice_s={}, num_exits=0, now_s=START_S + 1)
-    ended.wait()
+    ended.wait(60.0)
     assert not job.goes_on(0.5)
 
 

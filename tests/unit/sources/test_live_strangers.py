@@ -9,9 +9,9 @@ import pytest
 from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, rank_look, ring, stack, twice, waiting
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import Frame, source_lines
+from emberward.sources.dumps import Frame, ThreadStack, source_lines
 from emberward.sources.dumps._program import are_branches, callers_in_common, has_left_loop
-from emberward.sources.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn, judge_looks
+from emberward.sources.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn, Watcher, judge_looks
 
 GONE = ProcessState.GONE
 LOST = "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7"
@@ -118,9 +118,9 @@ def test_ranks_that_all_sleep_at_one_line_are_a_notice_in_these_words():
     assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.SLEEP, (0, 1), Severity.NOTICE)
 
 
-def test_ranks_that_all_sleep_past_their_limit_are_an_error():
+def test_ranks_that_all_sleep_past_their_limit_are_a_warning():
     (finding,) = judged(sleeping(0, still_s=90.0), sleeping(1, still_s=90.0))
-    assert (finding.code, finding.severity) == ("H151", Severity.ERROR)
+    assert (finding.code, finding.severity) == ("H151", Severity.WARNING)
 
 
 def test_ranks_that_all_compute_or_do_different_things_are_no_finding():
@@ -205,9 +205,53 @@ def test_an_abort_in_a_call_that_nobody_made_before_is_one_too_many(program):
     assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", Cause.EXTRA_COLLECTIVE, (1,))
 
 
-def test_an_abort_in_a_call_that_is_made_in_every_round_accuses_nobody_of_it(program):
+def test_an_abort_in_a_call_that_is_made_in_every_round_names_both_lines_and_accuses_nobody(program):
     seen, exits = aborted(program, line=10, other=4, is_new=False)
-    assert [f.code for f in judge_looks(seen, seen, line_of=source_lines([]), exits=exits)] == ["H105"]
+    (finding,) = judge_looks(seen, seen, line_of=source_lines([]), exits=exits)
+    assert (finding.code, finding.kind, finding.culprit_ranks) == ("H152", Kind.MISMATCH, ())
+    assert finding.waiting_ranks == (0, 1)
+    assert finding.message.endswith(
+        "at uneven.py:10, which met a call below Python that rank 0 made at uneven.py:4: nothing tells which of the "
+        "two is the odd one"
+    )
+
+
+def aborted_in(path: Path, texts: tuple[str, ...]) -> tuple[Look, dict[int, int]]:
+    """All ranks in an open call at one line, of which rank 1 aborted."""
+    facts = ring(num_done=0, is_inside=False, world=len(texts))
+    ranks = [
+        rank_look(
+            rank,
+            None,
+            replace(facts, open_call=OpenCall(text=text, function="train", file=str(path), line=5, is_new=True)),
+            state=GONE,
+        )
+        for rank, text in enumerate(texts)
+    ]
+    return look(*ranks), {0: 1, 1: -signal.SIGABRT}
+
+
+@pytest.mark.parametrize(
+    ("texts", "culprits", "code", "cause"),
+    [
+        (("all_reduce of 8 float32", "all_reduce of 6 float32"), (), "M102", Cause.SHAPE),
+        (("all_reduce of 8 float32", "all_reduce of 8 float64"), (), "M102", Cause.DTYPE),
+        (("broadcast of 8 float32", "all_reduce of 8 float32"), (), "M101", Cause.DIFFERENT_OP),
+        # The aborted one is not the odd one for that.
+        (("all_reduce of 8 float32", "all_reduce of 6 float32", "all_reduce of 6 float32"), (0,), "M102", Cause.SHAPE),
+    ],
+)
+def test_an_abort_where_open_calls_of_one_line_differ_is_their_mismatch(program, texts, culprits, code, cause):
+    seen, exits = aborted_in(program, texts)
+    (finding,) = judge_looks(seen, seen, line_of=source_lines([]), exits=exits)
+    assert (finding.code, finding.cause, finding.culprit_ranks) == (code, cause, culprits)
+    assert (finding.site, finding.severity) == ("uneven.py:5", Severity.ERROR)
+    assert "uneven.py:5 reads: dist.all_reduce(done)" in finding.evidence
+
+
+def test_an_abort_in_a_call_that_the_others_make_alike_is_no_mismatch(program):
+    seen, exits = aborted_in(program, ("all_reduce of 8 float32", "all_reduce of 8 float32"))
+    assert {finding.code for finding in judge_looks(seen, seen, line_of=source_lines([]), exits=exits)} == {"H105"}
 
 
 def in_a_barrier(rank: int, num_received: int) -> RankLook:
@@ -386,6 +430,74 @@ def in_call(rank: int, path: Path, rows: list[tuple[str, int, str, str, int]]) -
     status = {"0": {"last_enqueued_collective": len(rows), "last_completed_collective": len(rows) - 1}}
     facts = replace(facts, flight={**facts.flight, "entries": entries, "pg_status": status}, blocked_record=len(rows))
     return rank_look(rank, None, facts)
+
+
+def test_an_old_look_does_not_hide_why_the_processes_of_a_job_that_is_over_have_ended(program, tmp_path):
+    """A look is taken while ranks start slowly; their first steps and the abort then take less than a second."""
+    seen, exits = aborted(program, line=5, other=4)
+    rings = {rank: each.ring for rank, each in seen.ranks.items() if each.ring is not None}
+    starting = {
+        rank: replace(seen.ranks[rank], ring=replace(ring, num_calls=ring.num_calls - 1))
+        for rank, ring in rings.items()
+    }
+    watcher = Watcher(tmp_path, line_of=source_lines([]), take=lambda _: seen, read=lambda *_: {})
+    watcher._last = replace(seen, taken_s=seen.taken_s - 9.0, ranks=starting)
+    found = watcher.end({seen.ranks[rank].process.pid: code for rank, code in exits.items()}).findings
+    assert [(f.code, f.culprit_ranks, f.severity) for f in found] == [("H152", (1,), Severity.ERROR)]
+
+
+SKIPPED = """\
+def main():
+    for x in batches:
+        loss = model(x)
+        loss.backward()
+        if loss > 1.0:
+            dist.all_reduce(loss)
+"""
+DDP = "/env/lib/python3.11/site-packages/torch/nn/parallel/distributed.py"
+
+
+def without_lines(rank: int, path: Path, op: str, line: int, *inner: tuple[str, str, int]) -> RankLook:
+    """A rank in a call of which the copy of torch's recorder, which was taken without stacks, tells no line."""
+    rows = [{**entry(1, line=3), "frames": []}, {**entry(2, op=op, done=False), "frames": []}]
+    status = {"0": {"last_enqueued_collective": 2, "last_completed_collective": 1}}
+    facts = ring(num_done=0, is_inside=False, world=2)
+    facts = replace(facts, flight={**facts.flight, "entries": rows, "pg_status": status})
+    return rank_look(rank, stack_in(1000 + rank, str(path), line, *inner), facts)
+
+
+def stack_in(pid: int, path: str, line: int, *inner: tuple[str, str, int]) -> ThreadStack:
+    found = stack(pid, line, *inner)
+    frames = tuple(replace(frame, file=path) if frame.file == PROGRAM else frame for frame in found.frames)
+    return replace(found, frames=frames)
+
+
+def in_two_calls(path: Path) -> tuple[RankLook, RankLook]:
+    """Rank 1 in an all-reduce under a condition at line 6, rank 0 in DDP's broadcast at line 3."""
+    one = without_lines(1, path, "all_reduce", 6, *ALL_REDUCE)
+    return without_lines(0, path, "broadcast", 3, ("_pre_forward", DDP, 1775), ("forward", DDP, 1886)), one
+
+
+@pytest.mark.parametrize("has_ring_line", [False, True], ids=["by its stack", "by the ring's own record"])
+def test_a_call_whose_copy_has_no_line_yet_is_judged_by_the_line_where_its_rank_waits(tmp_path, has_ring_line):
+    path = tmp_path / "train.py"
+    path.write_text(SKIPPED)
+    zero, one = in_two_calls(path)
+    if has_ring_line:
+        assert one.ring is not None
+        call = OpenCall(
+            text="all_reduce of 8 float32", function="main", file=str(path), line=6, is_new=True, group="world"
+        )
+        one = replace(one, stacks=(), ring=replace(one.ring, open_call=call, blocked_record=2))
+    (finding,) = judge_looks(*twice(zero, one), line_of=source_lines([]))
+    assert (finding.code, finding.culprit_ranks, finding.site) == ("M103", (1,), "train.py:6")
+    assert any("if loss > 1.0" in line for line in finding.evidence)
+
+
+def test_without_any_line_nobody_is_named(tmp_path):
+    zero, one = in_two_calls(tmp_path / "train.py")
+    found = judge_looks(*twice(replace(zero, stacks=()), replace(one, stacks=())), line_of=source_lines([]))
+    assert [(f.code, f.culprit_ranks, f.site) for f in found] == [("M101", (), None)]
 
 
 GRADS = ("all_reduce", 3, "train", "float32", 8)

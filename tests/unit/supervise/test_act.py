@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.sources.dumps import roots
 from emberward.supervise import Outcome, RunEnd, decide_rerun
-from emberward.supervise._act import DEATH_LIMIT_S, Ending, EndMove, end_move, is_due
-from emberward.supervise._verdict import roots
+from emberward.supervise._act import DEATH_LIMIT_S, Act, Decision, Ending, EndMove, Held, Patience, decide, end_move
+from emberward.supervise._overseer import end_announcement, ending_finding
 
 STOPPED = Finding(
     code="H125",
@@ -19,28 +20,116 @@ STOPPED = Finding(
 )
 
 
+LATE = dataclasses.replace(
+    STOPPED,
+    code="H101",
+    severity=Severity.WARNING,
+    cause=Cause.UNKNOWN,
+    certainty=Certainty.INFERRED,
+    culprit_ranks=(0,),
+    message="rank 0 never arrived: ranks 1, 2 wait for it",
+)
+"""What time alone makes suspect."""
+
+
+def held(finding: Finding, **changed) -> Held:
+    """The finding, said first at 100 s, with nothing seen to go on since."""
+    return Held(**{"finding": finding, "quiet_s": 100.0, "looked_s": 300.0, "said_s": 100.0, **changed})
+
+
+STUCK = [
+    {},
+    {"certainty": Certainty.PROVED},
+    {"kind": Kind.DEADLOCK, "cause": Cause.CYCLE_COLLECTIVE},
+    {"kind": Kind.MISMATCH, "cause": Cause.SHAPE},
+    {"kind": Kind.MISSING, "cause": Cause.SKIPPED_COLLECTIVE},
+    {"kind": Kind.CRASH, "cause": Cause.KILLED},
+]
+NOT_STUCK = [
+    {"severity": Severity.NOTICE},
+    {"severity": Severity.WARNING},
+    {"certainty": Certainty.INFERRED},
+    {"certainty": Certainty.UNKNOWN},
+    {"kind": Kind.STRAGGLER},
+    {"kind": Kind.SPIKE},
+]
+
+
+@pytest.mark.parametrize("changed", STUCK)
+def test_what_cannot_go_on_is_announced_and_ended_when_it_still_holds(changed):
+    finding, patience = dataclasses.replace(STOPPED, **changed), Patience(act_after_s=60.0)
+    announced = Decision(act=Act.ANNOUNCE, severity=Severity.ERROR, end_in_s=60.0)
+    assert decide(held(finding), patience, now_s=100.0) == announced
+    told = held(finding, announced_s=100.0)
+    assert [decide(told, patience, now_s=now_s).act for now_s in (159.0, 160.0)] == [Act.NOTHING, Act.END]
+
+
+@pytest.mark.parametrize("changed", NOT_STUCK)
+@pytest.mark.parametrize("now_s", [100.0, 160.0, 399.0, 1e6])
+def test_what_may_go_on_by_itself_is_never_ended_unasked(changed, now_s):
+    finding = dataclasses.replace(STOPPED, **changed)
+    assert decide(held(finding), Patience(act_after_s=60.0), now_s=now_s).act in (Act.NOTHING, Act.REPEAT)
+
+
+@pytest.mark.parametrize("finding", [STOPPED, LATE])
+def test_what_was_acknowledged_or_never_wanted_is_not_acted_on(finding):
+    patience = Patience(act_after_s=60.0, max_silence_s=60.0)
+    known = held(finding, is_acknowledged=True)
+    assert decide(known, patience, now_s=1e6).act is Act.NOTHING
+    assert decide(held(finding), Patience(act_after_s=0.0), now_s=399.0).act is Act.NOTHING
+
+
 @pytest.mark.parametrize(
-    ("changed", "age_s", "act_after_s", "is_acknowledged", "due"),
+    ("severity", "num_repeats", "said_s", "now_s", "act"),
     [
-        ({}, 60.0, 60.0, False, True),
-        ({}, 59.0, 60.0, False, False),
-        ({}, 600.0, 0.0, False, False),
-        ({}, 600.0, 60.0, True, False),
-        ({"severity": Severity.NOTICE}, 600.0, 60.0, False, False),
-        ({"severity": Severity.WARNING}, 600.0, 60.0, False, False),
-        ({"certainty": Certainty.PROVED}, 60.0, 60.0, False, True),
-        ({"certainty": Certainty.INFERRED}, 600.0, 60.0, False, False),
-        ({"certainty": Certainty.UNKNOWN}, 600.0, 60.0, False, False),
-        ({"kind": Kind.STRAGGLER}, 600.0, 60.0, False, False),
-        ({"kind": Kind.DEADLOCK}, 60.0, 60.0, False, True),
-        ({"kind": Kind.SPIKE}, 600.0, 60.0, False, False),
+        (Severity.NOTICE, 0, 100.0, 1e6, Act.NOTHING),
+        (Severity.WARNING, 0, 100.0, 399.0, Act.NOTHING),
+        (Severity.WARNING, 0, 100.0, 400.0, Act.REPEAT),
+        (Severity.WARNING, 1, 400.0, 999.0, Act.NOTHING),
+        (Severity.WARNING, 1, 400.0, 1000.0, Act.REPEAT),
+        (Severity.WARNING, 2, 1000.0, 2199.0, Act.NOTHING),
+        (Severity.WARNING, 2, 1000.0, 2200.0, Act.REPEAT),
     ],
 )
-def test_a_job_is_never_ended_on_a_guess(changed, age_s, act_after_s, is_acknowledged, due):
-    finding = dataclasses.replace(STOPPED, **changed)
-    assert due is is_due(
-        finding, since_s=100.0, now_s=100.0 + age_s, act_after_s=act_after_s, is_acknowledged=is_acknowledged
-    )
+def test_a_warning_that_holds_is_said_again_at_growing_intervals(severity, num_repeats, said_s, now_s, act):
+    late = held(dataclasses.replace(LATE, severity=severity), said_s=said_s, num_repeats=num_repeats)
+    assert decide(late, Patience(), now_s=now_s) == Decision(act=act, severity=severity)
+
+
+@pytest.mark.parametrize("severity", [Severity.NOTICE, Severity.WARNING])
+def test_silence_ends_a_job_only_when_the_user_gave_a_limit_and_progress_defers_it(severity):
+    late, patience = dataclasses.replace(LATE, severity=severity), Patience(act_after_s=60.0, max_silence_s=200.0)
+    acts = [decide(held(late), patience, now_s=now_s) for now_s in (239.0, 240.0, 290.0)]
+    expected = [(Act.NOTHING, None), (Act.ANNOUNCE, 60.0), (Act.ANNOUNCE, 10.0)]
+    assert [(each.act, each.end_in_s) for each in acts] == expected
+    told = held(late, announced_s=240.0)
+    assert [decide(told, patience, now_s=now_s).act for now_s in (299.0, 300.0)] == [Act.NOTHING, Act.END]
+    assert decide(told, patience, now_s=300.0).severity is Severity.ERROR
+    not_looked = held(late, announced_s=240.0, looked_s=299.0)
+    assert decide(not_looked, patience, now_s=310.0).act is Act.NOTHING, "nobody looked for so long"
+    went_on = held(late, quiet_s=250.0, said_s=250.0)
+    assert decide(went_on, patience, now_s=300.0).act is Act.NOTHING
+
+
+def test_a_short_limit_is_announced_at_once():
+    patience = Patience(act_after_s=60.0, max_silence_s=5.0)
+    assert decide(held(LATE), patience, now_s=100.0).end_in_s == 5.0
+    assert decide(held(LATE, announced_s=100.0), patience, now_s=105.0).act is Act.END
+
+
+def test_the_end_of_a_job_is_announced_with_its_time_and_its_way_out():
+    said = end_announcement(STOPPED, 60.0)
+    assert (said.code, said.severity) == ("L115", Severity.NOTICE)
+    assert said.message == "the job is ended in 60 s, unless it goes on: H125 rank 1 is stopped"
+    assert said.next == "emberward watch RUN --ack H125 --silence-s 3600   (the job is not ended for it then)"
+
+
+def test_the_reason_of_an_end_is_true_to_what_is_known():
+    assert ending_finding(STOPPED, quiet_s=None) is STOPPED
+    ended_for = ending_finding(LATE, quiet_s=200.0)
+    assert (ended_for.severity, ended_for.certainty) == (Severity.ERROR, Certainty.INFERRED)
+    expected = "nothing of it went on for 200 s, longer than --max-silence allows; it may have come by itself"
+    assert ended_for.evidence[-1] == expected
 
 
 @pytest.mark.parametrize(

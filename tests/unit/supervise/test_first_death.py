@@ -1,17 +1,15 @@
-"""Who died first: causes, their echoes, and what only looks like an echo."""
+"""Who died first: causes, secondary failures, and what only looks like one."""
 
 import pytest
 
 from emberward.findings import Cause, Certainty, EmberwardError
 from emberward.supervise._death import (
-    RankEnd,
-    cause_of,
+    RankRecord,
     death_finding,
     death_text,
     first_death,
     folded,
     how_it_ended,
-    is_echo,
     parse_agent_report,
     ranks_text,
 )
@@ -24,8 +22,8 @@ def raised(kind: str, message: str, at: float = 10.0, finding: dict | None = Non
     return {"type": kind, "message": message, "time_unix": at, "traceback": trace, "finding": finding}
 
 
-def of(rank: int, **facts) -> RankEnd:
-    return RankEnd(rank=rank, pid=1000 + rank, host="n1", **facts)
+def of(rank: int, **facts) -> RankRecord:
+    return RankRecord(rank=rank, pid=1000 + rank, host="n1", **facts)
 
 
 def ours(code: str, what: str) -> dict:
@@ -33,7 +31,7 @@ def ours(code: str, what: str) -> dict:
     return raised("EmberwardError", str(error), finding=error.to_finding().to_json())
 
 
-ECHOES = [
+SECONDARY = [
     raised("RuntimeError", GLOO),
     raised("RuntimeError", "[pair.cc:553] Read error [127.0.0.1]:7: Connection reset by peer"),
     raised("RuntimeError", "Application timeout caused pair closure: Timed out waiting 60000ms for recv operation"),
@@ -54,17 +52,17 @@ LOOK_ALIKES = [
 ]
 
 
-@pytest.mark.parametrize("failure", ECHOES, ids=lambda failure: failure["message"][:30])
-def test_a_broken_connection_between_ranks_is_an_echo(failure):
-    assert is_echo(of(0, failure=failure))
+@pytest.mark.parametrize("failure", SECONDARY, ids=lambda failure: failure["message"][:30])
+def test_a_broken_connection_between_ranks_is_secondary(failure):
+    assert of(0, failure=failure).ending.is_secondary
 
 
 @pytest.mark.parametrize("failure", LOOK_ALIKES, ids=lambda failure: failure["message"][:30])
-def test_what_only_reads_like_an_echo_is_a_cause(failure):
-    assert not is_echo(of(0, failure=failure))
+def test_what_only_reads_like_it_is_a_cause(failure):
+    assert not of(0, failure=failure).ending.is_secondary
 
 
-def test_the_first_cause_is_found_behind_earlier_echoes():
+def test_the_first_cause_is_found_behind_earlier_secondary_failures():
     ends = [
         of(0, failure=raised("RuntimeError", GLOO, at=10.0)),
         of(1, failure=raised("ValueError", "bad token", at=10.4)),
@@ -81,12 +79,12 @@ def test_a_rank_that_was_killed_counts_from_when_it_was_seen_gone():
     assert first_death(ends) == (killed, Certainty.OBSERVED)
 
 
-def test_when_all_are_echoes_the_earliest_is_inferred_and_said_to_be():
+def test_when_all_are_secondary_the_earliest_is_inferred_and_said_to_be():
     ends = [of(0, failure=raised("RuntimeError", GLOO, at=11.0)), of(1, failure=raised("RuntimeError", GLOO, at=10.0))]
     culprit, certainty = first_death(ends)
     assert (culprit.rank, certainty) == (1, Certainty.INFERRED)
     finding = death_finding(culprit, certainty, ends[:1])
-    assert finding.message.endswith("every failure looks like the echo of another one")
+    assert finding.message.endswith("every failure is secondary: it names a lost peer")
 
 
 def test_no_death_is_no_death():
@@ -99,10 +97,10 @@ def test_no_death_is_no_death():
     [
         ({"exit_code": -9}, Cause.KILLED, "killed by SIGKILL"),
         ({"exit_code": -11}, Cause.SEGFAULT, "killed by SIGSEGV"),
-        ({"exit_code": -6}, Cause.SEGFAULT, "killed by SIGABRT"),
+        ({"exit_code": -6}, Cause.EXCEPTION, "aborted itself (SIGABRT)"),
         ({"exit_code": -63}, Cause.KILLED, "killed by signal 63"),
         ({"exit_code": 3}, Cause.MAIN_EXITED, "exit code 3"),
-        ({"gone_unix": 3.0}, Cause.UNKNOWN, "gone, nobody saw how"),
+        ({"gone_unix": 3.0}, None, "gone, nobody saw how"),
         ({"failure": raised("ValueError", "first\nsecond")}, Cause.EXCEPTION, "ValueError: first"),
         ({"failure": raised("MemoryError", "")}, Cause.OUT_OF_MEMORY, "MemoryError"),
         (
@@ -119,8 +117,8 @@ def test_no_death_is_no_death():
     ],
 )
 def test_a_death_has_a_cause_and_words(facts, cause, words):
-    end = of(0, **facts)
-    assert (cause_of(end), how_it_ended(end)) == (cause, words)
+    record = of(0, **facts)
+    assert (None if record.ending is None else record.ending.cause, how_it_ended(record)) == (cause, words)
 
 
 def test_a_finding_of_the_rank_itself_is_handed_on():
@@ -131,8 +129,8 @@ def test_a_finding_of_the_rank_itself_is_handed_on():
 
 def test_a_finding_names_the_rank_the_host_and_what_was_ruled_out():
     killed = of(2, exit_code=-9, gone_unix=11.0, log="logs/rank00002.log", log_tail=("last words",))
-    echo = of(0, failure=raised("RuntimeError", GLOO))
-    finding = death_finding(killed, Certainty.OBSERVED, [echo])
+    victim = of(0, failure=raised("RuntimeError", GLOO))
+    finding = death_finding(killed, Certainty.OBSERVED, [victim])
     assert (finding.code, finding.culprit_ranks, finding.hosts) == ("L102", (2,), ("n1",))
     assert finding.message == "rank 2 died first: killed by SIGKILL"
     assert finding.evidence == ("logs/rank00002.log", "last words")
@@ -195,7 +193,7 @@ def test_the_first_deaths_traceback_comes_last_in_a_box_without_control_characte
             f"rank 0: RuntimeError: {GLOO}",
             "╭─ L102 rank 1 died first: ValueError: bad \\x1b[31m token",
             "│ host n1   pid 1001   pp1 dp0   exit code 1",
-            "│ next mend the cause shown in the traceback; run the same command to resume",
+            "│ next fix the cause shown in the traceback; run the same command to resume",
             "│",
             "│ Traceback (most recent call last):",
             '│   File "train.py", line 3',

@@ -9,7 +9,7 @@ from unit.cli.door import emberward
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import RunFolder, append_line, write_json
-from emberward.supervise import Oversight, silence_finding
+from emberward.supervise import Oversight, Patience, silence_finding
 from emberward.supervise._overseer import Overseer, own_finding
 
 BEAT = {"host": "n1", "pid": 7, "state": "runs", "attempt": 2, "time_unix": 1000.0}
@@ -30,6 +30,7 @@ SPIKE = Finding(
     certainty=Certainty.OBSERVED,
     message="a spike begins",
 )
+PATIENCE = Patience(act_after_s=10.0)
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_a_supervisor_that_is_silent_is_told(folder):
     found = silence_finding(folder, now_unix=1090.0)
     assert found is not None
     assert (found.code, found.severity, found.hosts) == ("L110", Severity.WARNING, ("n1",))
-    assert found.message == "nobody watches the run: its supervisor said its last word 1:30 ago"
+    assert found.message == "nobody watches the run: the last heartbeat of its supervisor is 1 min 30 s old"
     assert found.next.startswith("ps -p 7   (on n1); ")
 
 
@@ -73,19 +74,23 @@ def test_report_tells_of_the_silence_and_a_watcher_that_fails_is_a_warning(folde
 def test_an_acknowledged_finding_is_neither_told_nor_acted_on_until_its_time(folder):
     told = folder.path / "told"
     overseer = Overseer(
-        folder, Oversight(act_after_s=10.0, notify=f"sh -c 'cat >> {told}'", is_watched=False), environment={}
+        folder,
+        Oversight(patience=Patience(act_after_s=10.0), notify=f"sh -c 'cat >> {told}'", is_watched=False),
+        environment={},
     )
     overseer.begin(1)
     said = emberward("watch", str(folder.path), "--ack", "H125", "--silence-s", "600", cwd=folder.path)
-    assert said.out == "H125 is acknowledged: no notification and no action for 10:00\n"
+    assert said.out == "H125 is acknowledged: no notification and no action for 10 min\n"
     now_unix = json.loads(folder.acknowledged.read_text())["at_unix"]
     overseer.poll(now_s=0.0, now_unix=now_unix, num_ranks=0)
     overseer._take({"findings": [HANG.to_json()]}, now_s=0.0)
-    assert overseer.due(now_s=20.0, now_unix=now_unix + 20.0) is None
-    assert overseer.due(now_s=700.0, now_unix=now_unix + 700.0) == HANG
+    assert overseer.act(now_s=20.0, now_unix=now_unix + 20.0) == ([], None)
+    said, due = overseer.act(now_s=700.0, now_unix=now_unix + 700.0)
+    assert ([each.code for each in said], due) == (["L115"], None)
+    assert overseer.act(now_s=710.0, now_unix=now_unix + 710.0) == ([], HANG)
     overseer.close(state="done")
-    assert not told.exists()
-    assert [json.loads(line)["code"] for line in folder.findings.read_text().splitlines()] == ["H125"]
+    assert json.loads(told.read_text())["code"] == "L115", "once the time of the acknowledgement was over"
+    assert [json.loads(line)["code"] for line in folder.findings.read_text().splitlines()] == ["H125", "L115"]
     refused = emberward("watch", str(folder.path), "--ack", "H999", "--json", cwd=folder.path)
     assert (refused.code, refused.document["findings"][0]["code"]) == (2, "C113")
 
@@ -93,23 +98,91 @@ def test_an_acknowledged_finding_is_neither_told_nor_acted_on_until_its_time(fol
 def test_the_same_finding_without_a_word_from_anybody_is_told_and_acted_on(folder):
     told = folder.path / "told"
     overseer = Overseer(
-        folder, Oversight(act_after_s=10.0, notify=f"sh -c 'cat >> {told}'", is_watched=False), environment={}
+        folder,
+        Oversight(patience=Patience(act_after_s=10.0), notify=f"sh -c 'cat >> {told}'", is_watched=False),
+        environment={},
     )
     overseer.begin(1)
     overseer._take({"findings": [HANG.to_json()]}, now_s=0.0)
-    assert overseer.due(now_s=9.0, now_unix=0.0) is None
-    assert overseer.due(now_s=10.0, now_unix=0.0) == HANG
+    assert [each.code for each in overseer.act(now_s=0.0, now_unix=0.0)[0]] == ["L115"]
+    assert overseer.act(now_s=9.0, now_unix=0.0) == ([], None)
+    assert overseer.act(now_s=10.0, now_unix=0.0) == ([], HANG)
     overseer._take({"resolved": [HANG.to_json()]}, now_s=11.0)
-    assert overseer.due(now_s=20.0, now_unix=0.0) is None
+    assert overseer.act(now_s=20.0, now_unix=0.0) == ([], None)
     overseer.close(state="done")
-    assert json.loads(told.read_text())["code"] == "H125"
+    said = [json.loads(line) for line in told.read_text().replace("}{", "}\n{").splitlines()]
+    assert [each["code"] for each in said] == ["H125", "L115"]
+
+
+def test_progress_of_the_rank_defers_what_its_silence_would_end(folder):
+    patience = Patience(act_after_s=10.0, max_silence_s=30.0)
+    overseer = Overseer(folder, Oversight(patience=patience, is_watched=False), environment={})
+    overseer.begin(1)
+    late = dataclasses.replace(HANG, severity=Severity.NOTICE, certainty=Certainty.INFERRED, culprit_ranks=(0,))
+    overseer._take({"findings": [late.to_json()]}, now_s=0.0)
+    assert [each.code for each in overseer.act(now_s=25.0, now_unix=0.0)[0]] == ["L115"]
+    overseer._take({"findings": [], "progress": {"1": "it reads or writes"}}, now_s=26.0)
+    assert overseer.act(now_s=29.0, now_unix=0.0) == ([], None), "a peer's progress is not that of the rank"
+    overseer._take({"findings": [], "progress": {"0": "its system calls return"}}, now_s=29.0)
+    assert overseer.act(now_s=40.0, now_unix=0.0) == ([], None)
+    assert [each.code for each in overseer.act(now_s=50.0, now_unix=0.0)[0]] == ["L115"], "announced anew"
+    assert overseer.act(now_s=59.0, now_unix=0.0) == ([], None), "no look was taken since"
+    overseer._take({"findings": [], "progress": {"1": "it reads or writes"}}, now_s=60.0)
+    _, due = overseer.act(now_s=60.0, now_unix=0.0)
+    assert (due.severity, due.certainty) == (Severity.ERROR, Certainty.INFERRED)
+    overseer.close(state="failed")
+
+
+def test_what_two_snapshots_tell_is_shown_once(folder):
+    overseer = Overseer(folder, Oversight(patience=PATIENCE, is_watched=False), environment={})
+    overseer.begin(1)
+    suspected = dataclasses.replace(HANG, severity=Severity.NOTICE)
+    first, second = {"findings": [suspected.to_json()], "progress": {}}, {"findings": [HANG.to_json()], "progress": {}}
+    assert overseer._take(first, now_s=0.0) == [], "the second snapshot may know better"
+    assert overseer._take({"findings": []}, now_s=1.0) == [], "nothing was looked at"
+    assert overseer._take(second, now_s=3.0) == [HANG]
+    assert overseer._take({"findings": [], "progress": {}}, now_s=6.0) == []
+    overseer.close(state="done")
+
+
+def test_the_look_alike_a_notice_that_stays_one_is_shown_and_one_that_is_over_is_not(folder):
+    overseer = Overseer(folder, Oversight(patience=PATIENCE, is_watched=False), environment={})
+    overseer.begin(1)
+    stays = dataclasses.replace(HANG, severity=Severity.NOTICE)
+    passes = dataclasses.replace(stays, culprit_ranks=(0,))
+    assert overseer._take({"findings": [stays.to_json(), passes.to_json()], "progress": {}}, now_s=0.0) == []
+    assert overseer._take({"resolved": [passes.to_json()], "progress": {}}, now_s=3.0) == [stays]
+    assert overseer._take({"findings": [], "progress": {}}, now_s=6.0) == []
+    overseer.close(state="done")
+
+
+def test_a_death_that_its_launcher_is_about_to_act_on_is_not_announced(folder):
+    overseer = Overseer(folder, Oversight(patience=PATIENCE, is_watched=False), environment={})
+    overseer.begin(1)
+    died = dataclasses.replace(HANG, code="H105", kind=Kind.CRASH, cause=Cause.KILLED)
+    overseer._take({"findings": [died.to_json()]}, now_s=0.0)
+    assert overseer.act(now_s=4.0, now_unix=0.0) == ([], None)
+    assert [each.code for each in overseer.act(now_s=6.0, now_unix=0.0)[0]] == ["L115"], "it did not act"
+    overseer.close(state="failed")
+
+
+def test_a_finding_that_is_no_error_any_more_ends_nothing(folder):
+    overseer = Overseer(folder, Oversight(patience=PATIENCE, is_watched=False), environment={})
+    overseer.begin(1)
+    overseer._take({"findings": [HANG.to_json()]}, now_s=0.0)
+    overseer.act(now_s=0.0, now_unix=0.0)
+    overseer._take({"findings": [dataclasses.replace(HANG, severity=Severity.NOTICE).to_json()]}, now_s=5.0)
+    assert overseer.act(now_s=20.0, now_unix=0.0) == ([], None)
+    overseer.close(state="done")
 
 
 def test_what_a_rank_writes_down_is_shown_and_told_while_the_run_goes(folder):
     append_line(folder.findings, {**SPIKE.to_json(), "message": "of an earlier attempt"})
     told = folder.path / "told"
     overseer = Overseer(
-        folder, Oversight(act_after_s=10.0, notify=f"sh -c 'cat >> {told}'", is_watched=False), environment={}
+        folder,
+        Oversight(patience=Patience(act_after_s=10.0), notify=f"sh -c 'cat >> {told}'", is_watched=False),
+        environment={},
     )
     overseer.begin(1)
     overseer.report(HANG)
@@ -118,7 +191,7 @@ def test_what_a_rank_writes_down_is_shown_and_told_while_the_run_goes(folder):
         append_line(folder.findings, finding.to_json())
     assert overseer.poll(now_s=0.0, now_unix=0.0, num_ranks=0) == [SPIKE, notice]
     assert overseer.poll(now_s=1.0, now_unix=1.0, num_ranks=0) == []
-    assert overseer.due(now_s=100.0, now_unix=100.0) is None, "the rank has its own say in what is done"
+    assert overseer.act(now_s=100.0, now_unix=100.0) == ([], None), "the rank has its own say in what is done"
     last = dataclasses.replace(SPIKE, message="the last one")
     append_line(folder.findings, last.to_json())
     overseer.end()
@@ -133,7 +206,7 @@ def test_what_a_rank_writes_down_is_shown_and_told_while_the_run_goes(folder):
 def test_a_watcher_that_cannot_be_started_is_told_and_one_that_can_is_not(folder, is_too_long):
     """The kernel refuses to start a process whose environment is too long: E2BIG."""
     environment = {"PATH": "/usr/bin", **({"LONG": "x" * (1 << 22)} if is_too_long else {})}
-    overseer = Overseer(folder, Oversight(act_after_s=10.0, is_watched=True), environment=environment)
+    overseer = Overseer(folder, Oversight(patience=PATIENCE, is_watched=True), environment=environment)
     overseer.begin(1)
     overseer._start(overseer._box.folder, now_s=0.0)
     overseer.close(state="done")

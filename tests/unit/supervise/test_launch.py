@@ -3,15 +3,18 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
 
 import psutil
 import pytest
+from unit.cli.door import warm_server
+from warm import Piped
 
 HERE = Path(__file__).parent
+LIMIT_S = 240.0
+"""How long the start or end of a launcher may take on a busy machine."""
 
 
 class Launch:
@@ -20,20 +23,28 @@ class Launch:
     def __init__(self, folder: Path, *behaviours: str, grace_s: float = 30.0, config: str = "c1") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        command = [sys.executable, str(HERE / "launcher_child.py"), str(folder), str(grace_s), *behaviours]
         # A session of its own: what a signal does to the launcher must not come from the terminal's group.
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, env={**os.environ, "TEST_CONFIG": config}, start_new_session=True
+        self.process = Piped(
+            warm_server(),
+            [str(HERE / "launcher_child.py"), str(folder), str(grace_s), *behaviours],
+            module=None,
+            cwd=Path.cwd(),
+            env={"TEST_CONFIG": config},
         )
 
     def result(self) -> tuple[int, dict]:
-        out, _ = self.process.communicate(timeout=60)
+        out, _ = self.process.communicate(timeout=LIMIT_S)
         return self.process.returncode, json.loads(out)
 
     def ranks(self) -> list[int]:
         """The pids of the ranks that know their coordinates."""
         said = [json.loads(path.read_text()) for path in sorted((self.folder / "ranks").glob("rank*.json"))]
         return [each["pid"] for each in said if each["coordinates"] is not None]
+
+    def num_known(self) -> int:
+        """How many ranks the launcher knows of, and has named to its guardian."""
+        path = self.folder / "supervisor.json"
+        return json.loads(path.read_text())["num_ranks"] if path.exists() else 0
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -148,7 +159,7 @@ def test_a_second_interrupt_kills(folder, wait_until):
     launch = Launch(folder, "deaf", "deaf")
     wait_until(lambda: len(launch.ranks()) == 2, "two ranks")
     launch.send(signal.SIGINT)
-    assert len(using(folder)) >= 4
+    assert len(using(folder)) == 3, "the agent and two ranks"
     launch.send(signal.SIGINT)
     code, said = launch.result()
     assert (code, said["outcome"]) == (1, "killed")
@@ -207,12 +218,30 @@ def test_one_launcher_for_one_folder(folder, wait_until):
     assert first.result()[0] == 75
 
 
-def test_a_launcher_that_was_killed_leaves_its_ranks_guarded_and_its_end_is_written_later(folder, wait_until):
-    first = Launch(folder, "serve")
-    wait_until(lambda: len(first.ranks()) == 1, "a rank")
+def test_ranks_of_a_launcher_that_was_killed_are_asked_to_save_and_leave_nothing(folder, wait_until):
+    launch = Launch(folder, "serve", "serve")
+    wait_until(lambda: len(launch.ranks()) == 2 and launch.num_known() == 2, "two ranks")
+    launch.send(signal.SIGKILL)
+    launch.process.communicate(timeout=LIMIT_S)
+    wait_until(lambda: using(folder) == [], "the ranks to end")
+    assert json.loads((folder / "summary.json").read_text()) == {"outcome": "stopped"}
+
+
+def test_a_rank_of_a_killed_launcher_that_does_not_save_in_time_is_killed(folder, wait_until):
+    launch = Launch(folder, "deaf", grace_s=0.5)
+    wait_until(lambda: len(launch.ranks()) == 1, "a rank")
+    launch.send(signal.SIGKILL)
+    launch.process.communicate(timeout=LIMIT_S)
+    wait_until(lambda: using(folder) == [], "the rank to end")
+    assert not (folder / "summary.json").exists()
+
+
+def test_while_ranks_of_a_killed_launcher_save_no_other_starts_and_its_end_is_written_later(folder, wait_until):
+    first = Launch(folder, "deaf", grace_s=200.0)
+    wait_until(lambda: len(first.ranks()) == 1 and first.num_known() == 1, "a rank")
     (rank,) = first.ranks()
     first.send(signal.SIGKILL)
-    first.process.communicate(timeout=60)
+    first.process.communicate(timeout=LIMIT_S)
     (folder / "checkpoints" / "step-00000003").mkdir(parents=True)
     with (folder / "metrics.jsonl").open("a") as metrics:
         metrics.writelines(f'{{"step": {step}}}\n' for step in (3, 4))
@@ -221,9 +250,9 @@ def test_a_launcher_that_was_killed_leaves_its_ranks_guarded_and_its_end_is_writ
     os.utime(folder / "metrics.jsonl", (began + 5400, began + 5400))
     code, said = Launch(folder, "done").result()
     assert (code, said["code"]) == (2, "C111")
-    assert "its launcher died, but its agent" in said["text"]
-    assert f"kill -TERM {rank} " in said["text"]
-    os.kill(rank, signal.SIGTERM)
+    assert "its launcher died, and its ranks, which were asked to save, still run" in said["text"]
+    assert f"kill -KILL {rank} " in said["text"]
+    os.kill(rank, signal.SIGKILL)
     wait_until(lambda: using(folder) == [], "the ranks to end")
     code, said = Launch(folder, "done").result()
     assert (code, said["attempt"]) == (0, 2)

@@ -66,7 +66,7 @@ def test_a_start_on_a_host_that_was_named_is_refused_until_it_is_mended(tmp_path
         f"  where     {tmp_path}/posts/left-out/n3.json\n"
         "  expected  a host that takes part\n"
         "  found     L112 host n3 is cut off on the job's link: n1, n2 reach each other and not n3\n"
-        f"  next      rm {tmp_path}/posts/left-out/n3.json   (once the host is mended)"
+        f"  next      rm {tmp_path}/posts/left-out/n3.json   (once the host is repaired)"
     )
     require_part("n1", excluded=(), mailbox=node.mailbox)
     path.unlink()

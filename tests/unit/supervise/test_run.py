@@ -5,15 +5,16 @@ import http.server
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import psutil
 import pytest
+from unit.cli.door import warm_server
+from warm import Piped
 
-from emberward.supervise._processes import MARKER
+from emberward.processes import MARKER
 
 JOB = str(Path(__file__).with_name("stub_job.py"))
 
@@ -24,15 +25,12 @@ class Run:
     def __init__(self, place: Path, *words: str, options: tuple[str, ...] = (), is_recorded: bool = False) -> None:
         self.place = place
         quiet = () if is_recorded else ("--no-record",)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "emberward", "run", "--name", "job", *quiet, *options, "--", *words],
+        self.process = Piped(
+            warm_server(),
+            ["emberward", "run", "--name", "job", *quiet, *options, "--", *words],
+            module="emberward",
             cwd=place,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "COLUMNS": "200"},
-            start_new_session=True,
+            env={"COLUMNS": "200"},
         )
 
     def end(self, given: str = "") -> tuple[int, str, str]:
@@ -144,7 +142,6 @@ def test_signals_are_passed_on_and_end_the_restarts(place, wait_until):
         "while True: signal.pause()\n"
     )
     run = Run(place, *python(program), options=("--restarts", "3"))
-    assert run.process.stdout is not None
     assert run.process.stdout.readline() == "up\n"
     run.process.send_signal(signal.SIGUSR1)
     assert run.process.stdout.readline() == "told\n"
@@ -216,7 +213,6 @@ def test_two_attempts_without_a_step_end_the_restarts(place):
 
 def test_the_kill_switch_ends_a_run_and_refuses_the_next(place, wait_until):
     run = Run(place, *python("import signal; print('up', flush=True); signal.pause()"), options=("--restarts", "3"))
-    assert run.process.stdout is not None
     assert run.process.stdout.readline() == "up\n"
     switch = place / "runs" / "job" / "kill-switch"
     switch.touch()

@@ -1,10 +1,15 @@
 """Which link is slow, from how long hosts take to fetch from each other."""
 
+import contextlib
+import socket
+import threading
+import time
+
 import pytest
 
 from emberward.findings import Cause, Kind, Severity
 from emberward.supervise._nodes import NodePost
-from emberward.supervise._probe import LOAD_BYTES, Listener, Prober, fetch_s
+from emberward.supervise._probe import Listener, Prober, fetch_s
 from emberward.supervise._slow_links import HOLD_S, LinkWatch, judge_links
 
 
@@ -95,4 +100,27 @@ def test_a_load_is_fetched_and_what_is_not_there_is_none(wait_until):
     assert prober.fetched_s() == {}, "a few tries tell nothing yet"
     listener.close()
     assert fetch_s("127.0.0.1", listener.port, from_address="127.0.0.1", limit_s=1.0) is None
-    assert LOAD_BYTES > 1 << 16, "what fits into the buffers of two sockets says nothing about the link between"
+
+
+def test_a_fetch_takes_as_long_as_its_link_lets_it():
+    """Through a relay that hands on 64 KiB at most every 10 ms: a load that fits into one piece would not show it."""
+    listener, pause_s, chunk = Listener("127.0.0.1"), 0.01, 1 << 16
+    relay = socket.create_server(("127.0.0.1", 0))
+
+    def hand_on():
+        with relay.accept()[0] as getter, socket.create_connection(("127.0.0.1", listener.port)) as sender:
+            threading.Thread(target=shovel, args=(getter, sender, 0.0), daemon=True).start()
+            shovel(sender, getter, pause_s)
+
+    def shovel(source, target, pause_s):
+        with contextlib.suppress(OSError):
+            while part := source.recv(chunk):
+                target.sendall(part)
+                time.sleep(pause_s)
+
+    threading.Thread(target=hand_on, daemon=True).start()
+    seconds = fetch_s("127.0.0.1", relay.getsockname()[1], from_address="127.0.0.1", limit_s=30.0)
+    assert seconds is not None
+    assert seconds >= 2 * pause_s
+    relay.close()
+    listener.close()

@@ -81,12 +81,12 @@ def test_the_agent_listens_on_this_machine_alone_and_restarts_nothing(tmp_path):
 
 
 def test_what_a_person_set_in_the_environment_stays():
-    assert agent_environment({}, marker="m")["OMP_NUM_THREADS"] == "1"
-    kept = agent_environment({"OMP_NUM_THREADS": "8", "HOME": "/h"}, marker="m")
+    assert agent_environment({})["OMP_NUM_THREADS"] == "1"
+    kept = agent_environment({"OMP_NUM_THREADS": "8", "HOME": "/h"})
     assert (kept["OMP_NUM_THREADS"], kept["HOME"], kept["EMBERWARD_SUPERVISED"]) == ("8", "/h", "1")
 
 
 def test_only_a_restart_of_our_own_passes_over_a_damaged_save():
     inherited = {"EMBERWARD_RELAUNCHED": "1"}
-    assert agent_environment(inherited, marker="m")["EMBERWARD_RELAUNCHED"] == "0"
-    assert agent_environment(inherited, marker="m", is_restart=True)["EMBERWARD_RELAUNCHED"] == "1"
+    assert agent_environment(inherited)["EMBERWARD_RELAUNCHED"] == "0"
+    assert agent_environment(inherited, is_restart=True)["EMBERWARD_RELAUNCHED"] == "1"

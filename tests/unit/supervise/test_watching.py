@@ -6,18 +6,24 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.processes import ProcessTree, identify
+from emberward.report import RunFolder
+from emberward.sources.live import WatchReport
 from emberward.sources.ring import RingWriter, find_rings, identity_here, ring_name
 from emberward.supervise._exits import ExitWatch
 from emberward.supervise._late_lines import LateLines
-from emberward.supervise._members import rank_in, ranks_below
-from emberward.supervise._processes import identify
+from emberward.supervise._members import Members, rank_in, ranks_below
+from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._rings import OWNER, RingBox, own_identity, pid_of, rank_of
 from emberward.supervise._watching import SILENT_LIMIT_S, START_LIMIT_S, WatcherChild, findings_in
+from emberward.supervise.watcher import line_of
 
 PARENT = """
 import os, subprocess, sys
@@ -58,6 +64,18 @@ def test_the_exit_code_of_a_process_that_its_parent_has_reaped(how, code):
     assert ended.seen_unix == 2.0
 
 
+def test_a_rank_that_ended_before_it_was_seen_is_known_until_its_parent_has_waited_for_it():
+    rank = subprocess.Popen([sys.executable, "-S", "-c", "import os; os.kill(os.getpid(), 9)"])
+    os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)
+    members = Members()
+    members.add({rank.pid: 1})
+    assert [(each.rank, each.ended and each.ended.exit_code) for each in members.look(now_unix=0.0)] == [(1, -9)]
+    rank.wait(60)
+    late = Members()
+    late.add({rank.pid: 1})
+    assert late.by_pid == {}
+
+
 def test_workers_of_a_rank_are_no_ranks(wait_until):
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, env={**os.environ, "RANK": "3"})
@@ -80,8 +98,8 @@ def test_the_rank_that_a_launcher_gave(environment, rank):
 # -- rings -------------------------------------------------------------------------------------------------------------
 
 
-def test_rings_are_copied_and_leave_no_folder_behind(tmp_path):
-    box = RingBox("a job", owner=own_identity())
+def test_rings_are_copied_and_leave_no_folder_behind(tmp_path, tree):
+    box = RingBox("a job", owner=own_identity(), tree=tree, kept=tmp_path / "kept")
     assert box.folder is not None
     environment = box.environment({"A": "b"})
     assert environment["EMBERWARD_RING"] == str(box.folder)
@@ -98,15 +116,15 @@ def test_rings_are_copied_and_leave_no_folder_behind(tmp_path):
     assert box.problem is None
 
 
-def test_a_folder_that_nobody_owns_any_more_is_taken_away_and_a_living_one_s_is_not(tmp_path):
+def test_a_folder_that_nobody_owns_any_more_is_taken_away_and_a_living_one_s_is_not(tmp_path, tree):
     dead = subprocess.Popen([sys.executable, "-c", "pass"])
-    dead.wait()
-    first = RingBox("a job", owner=own_identity())
+    dead.wait(60.0)
+    first = RingBox("a job", owner=own_identity(), tree=tree, kept=tmp_path / "kept")
     assert first.folder is not None
     abandoned = first.folder.parent / "abandoned-0"
     abandoned.mkdir()
     (abandoned / OWNER).write_text(json.dumps({"pid": dead.pid, "created": 1.0}))
-    second = RingBox("a job", owner=own_identity())
+    second = RingBox("a job", owner=own_identity(), tree=tree, kept=tmp_path / "kept")
     assert not abandoned.exists()
     assert first.folder.exists()
     first.remove()
@@ -116,11 +134,18 @@ def test_a_folder_that_nobody_owns_any_more_is_taken_away_and_a_living_one_s_is_
 # -- the watcher -------------------------------------------------------------------------------------------------------
 
 
-def child(program: str) -> WatcherChild:
-    return WatcherChild([sys.executable, "-c", program], environment=os.environ, now_s=0.0)
+@pytest.fixture
+def tree():
+    with ProcessTree() as tree:
+        yield tree
 
 
-def test_a_watcher_s_lines_are_read_without_waiting_and_garbage_is_left_out(wait_until):
+@pytest.fixture
+def child(tree):
+    return lambda program: WatcherChild([sys.executable, "-c", program], tree=tree, environment=os.environ, now_s=0.0)
+
+
+def test_a_watcher_s_lines_are_read_without_waiting_and_garbage_is_left_out(child, wait_until):
     watcher = child(
         "import sys; print('nonsense'); print('[1]'); print('{\"findings\": [1, {}]}', flush=True); input()"
     )
@@ -134,7 +159,7 @@ def test_a_watcher_s_lines_are_read_without_waiting_and_garbage_is_left_out(wait
     assert identify(watcher.pid) is None
 
 
-def test_a_watcher_that_never_comes_up_is_silent_and_a_deaf_one_is_killed():
+def test_a_watcher_that_never_comes_up_is_silent_and_a_deaf_one_is_killed(child):
     watcher = child("import time; time.sleep(600)")
     assert not watcher.is_silent(now_s=START_LIMIT_S)
     assert watcher.is_silent(now_s=START_LIMIT_S + 0.1)
@@ -144,7 +169,7 @@ def test_a_watcher_that_never_comes_up_is_silent_and_a_deaf_one_is_killed():
     assert not psutil.pid_exists(watcher.pid)
 
 
-def test_a_watcher_that_was_stopped_keeps_nobody():
+def test_a_watcher_that_was_stopped_keeps_nobody(child):
     watcher = child("input()")
     os.kill(watcher.pid, signal.SIGSTOP)
     assert watcher.poll(now_s=1.0) == []
@@ -153,9 +178,12 @@ def test_a_watcher_that_was_stopped_keeps_nobody():
     assert not psutil.pid_exists(watcher.pid)
 
 
-def test_the_real_watcher_says_that_it_lives_and_ends_with_its_input(tmp_path, wait_until):
+def test_the_real_watcher_says_that_it_lives_and_ends_with_its_input(tmp_path, tree, wait_until):
     watcher = WatcherChild(
-        [sys.executable, "-m", "emberward.supervise.watcher", str(tmp_path)], environment=os.environ, now_s=0.0
+        [sys.executable, "-m", "emberward.supervise.watcher", str(tmp_path)],
+        tree=tree,
+        environment=os.environ,
+        now_s=0.0,
     )
     said = []
     wait_until(lambda: said.extend(watcher.poll(now_s=1.0)) or said, "a line")
@@ -163,6 +191,58 @@ def test_the_real_watcher_says_that_it_lives_and_ends_with_its_input(tmp_path, w
     watcher.tell({"conclude": True})
     wait_until(lambda: said.extend(watcher.poll(now_s=2.0)) or said[-1]["done"], "the last word")
     watcher.stop()
+
+
+DIFFER = Finding(
+    code="M101", severity=Severity.ERROR, kind=Kind.MISMATCH, cause=Cause.DIFFERENT_OP, certainty=Certainty.OBSERVED,
+    waiting_ranks=(0, 1), message="rank 1 and rank 0 do not agree",
+)  # fmt: skip
+EXTRA = replace(DIFFER, code="M103", kind=Kind.MISSING, cause=Cause.EXTRA_COLLECTIVE, culprit_ranks=(1,))
+ELSEWHERE = replace(EXTRA, culprit_ranks=(2,), waiting_ranks=(3,))
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ((), ["H128"]),
+        ((EXTRA,), ["M103"]),
+        ((replace(EXTRA, culprit_ranks=(2,), waiting_ranks=(3,)),), ["M103", "H128"]),
+    ],
+    ids=["gone", "a better verdict on these ranks", "a verdict on others"],
+)
+def test_the_job_goes_on_when_a_verdict_is_gone_and_not_when_another_takes_its_place(new, said):
+    line = json.loads(line_of(WatchReport(findings=new, resolved=(DIFFER,), is_still=bool(new))))
+    assert [each["code"] for each in line["findings"]] == said
+    assert [each["code"] for each in line["resolved"]] == ["M101"]
+
+
+@pytest.mark.parametrize("is_late", [True, False], ids=["no last word", "a last word"])
+def test_the_rings_are_read_when_the_watcher_ends_without_its_last_word(
+    tmp_path, monkeypatch, child, wait_until, is_late
+):
+    read = []
+
+    class Rings:
+        def __init__(self, folder):
+            self.folder = folder
+
+        def end(self, exits):
+            read.append((self.folder, exits))
+            return WatchReport(findings=(EXTRA,))
+
+    monkeypatch.setattr("emberward.supervise._overseer.Watcher", Rings)
+    word = "" if is_late else json.dumps({"findings": [DIFFER.to_json()], "done": True})
+    overseer = Overseer(RunFolder(path=tmp_path), Oversight(), environment={})
+    overseer.begin(1)
+    assert overseer._box is not None
+    folder = overseer._box.folder
+    watcher = child(f"import sys; print('{{}}', flush=True); sys.stdin.readline(); print({word!r})")
+    wait_until(lambda: watcher.poll(now_s=time.monotonic()), "a first line")
+    overseer.tell_exits({7: -6})
+    overseer._child = watcher
+    found = overseer.conclude()
+    assert (found, read) == (([EXTRA], [(folder, {7: -6})]) if is_late else ([DIFFER], []))
+    overseer.close(state="done")
 
 
 # -- a full disk -------------------------------------------------------------------------------------------------------

@@ -50,6 +50,21 @@ def convert(bits: UintArray, dtype: DType, into: DType) -> UintArray:
     return to_bits(wide, into)
 
 
+def is_rounded(bits: UintArray, dtype: DType, rounded: UintArray, into: DType) -> bool:
+    """Whether `rounded` are the numbers of `bits` in type `into`; a NaN is one whatever its bits."""
+    if dtype is not into and not {dtype, into} <= FLOATS:
+        return False
+    made = convert(np.ascontiguousarray(bits), dtype, into)
+    unequal = made != rounded
+    if not unequal.any():
+        return True
+    return bool(
+        into in FLOATS
+        and np.isnan(to_floats(made[unequal], into)).all()
+        and np.isnan(to_floats(rounded[unequal], into)).all()
+    )
+
+
 def _round_to_bf16(numbers: NDArray[np.float32]) -> UintArray:
     """Rounds to nearest even on the upper 16 bits (torch ``c10/util/BFloat16.h``); NaN stays one."""
     words = np.ascontiguousarray(numbers).view(np.uint32)

@@ -4,7 +4,9 @@ Layout: transformers 5.23, ``modeling_utils.py`` (``model.safetensors``, ``model
 ``metadata.total_size`` and ``weight_map``), ``config.json``.
 """
 
+import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import FileIO
@@ -16,15 +18,18 @@ import numpy as np
 from emberward.checkpoint._boxes import whole_box
 from emberward.checkpoint._convert import OutFile, Plan, Tick, write_bytes
 from emberward.checkpoint._foreign._bits import FLOATS, convert
+from emberward.checkpoint._foreign._contents import unread_files
+from emberward.checkpoint._foreign._evidence import Evidence
 from emberward.checkpoint._foreign._family import Family, family_names, family_of_model_type
 from emberward.checkpoint._foreign._merge import Reading, to_ours
-from emberward.checkpoint._foreign._problems import unreadable
+from emberward.checkpoint._foreign._problems import read_json, unreadable
 from emberward.checkpoint._foreign._read import Reader, read_tiles
 from emberward.checkpoint._foreign._source import Form, Source
 from emberward.checkpoint._foreign._stored import Stored, whole
 from emberward.checkpoint._foreign._write_universal import in_their_names
 from emberward.checkpoint._foreign._zero import FP32
 from emberward.checkpoint._format import DType, FormatProblem
+from emberward.checkpoint._plain_file import open_plain
 from emberward.checkpoint._safetensors import Item, header_bytes, parse_header
 from emberward.checkpoint._storage import DISK, write_new
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
@@ -42,25 +47,32 @@ def is_hugging_face(folder: Path) -> bool:
 
 def open_hugging_face(folder: Path, reading: Reading) -> Source:
     """The model in the folder. Reads headers, no tensor; its family is known by ``model_type`` unless one is given."""
-    names = _file_names(folder)
-    tensors: dict[tuple[str, str], Stored] = {}
-    for name in names:
-        tensors.update({(FP32, stored.name): stored for stored in _read_headers(folder / name)})
-    kept = {name: json.loads((folder / name).read_text()) for name in _KEPT if (folder / name).is_file()}
+    evidence = Evidence(reading.accepted)
+    index = read_json(folder / _INDEX) if (folder / _INDEX).is_file() else None
+    names = [_SINGLE] if index is None else _file_names(folder / _INDEX, index)
+    by_file = {name: _read_headers(folder / name, evidence) for name in names}
+    if index is not None:
+        _require_index(folder, index, by_file, evidence)
+    tensors = {(FP32, stored.name): stored for own in by_file.values() for stored in own}
+    kept = {name: read_json(folder / name) for name in _KEPT if (folder / name).is_file()}
     model_type, unknown = kept.get("config.json", {}).get("model_type"), tuple[Finding, ...]()
     if reading.family is None:
         reading = replace(reading, family=family_of_model_type(str(model_type)))
         unknown = () if reading.family is not None else (_of_no_family(folder, model_type),)
-    ours, tied = to_ours(tensors, reading)
+    ours = to_ours(tensors, reading)
+    files = tuple(folder / name for name in names)
+    described = (*files, *(folder / name for name in (_INDEX, *kept)))
     return Source(
         form=Form.HUGGING_FACE,
         path=folder,
         step=None,
         num_ranks=len(names),
-        tensors=ours,
+        tensors=ours.tensors,
         meta={"huggingface": {"family": None if reading.family is None else reading.family.where, "files": kept}},
-        files=tuple(folder / name for name in names),
-        findings=(*tied, *unknown),
+        files=files,
+        findings=(*ours.findings, *unknown),
+        items=(*ours.items, *unread_files(folder, described)),
+        evidence=evidence,
     )
 
 
@@ -83,38 +95,56 @@ def _of_no_family(folder: Path, model_type: object) -> Finding:
     )
 
 
-def _file_names(folder: Path) -> list[str]:
-    index = folder / _INDEX
-    if not index.is_file():
-        return [_SINGLE]
-    try:
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError) as error:
-        found = f"{type(error).__name__}: {error}"
-        raise unreadable("an index cannot be read", where=str(index), found=found) from error
+def _file_names(path: Path, index: Mapping[str, Any]) -> list[str]:
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise unreadable("an index cannot be read", where=str(path), expected="a weight_map of names to files")
+    names = sorted(set(weight_map.values()))
     for name in names:
         if Path(name).name != name:
-            raise unreadable("an index names a file elsewhere", where=str(index), found=name)
+            raise unreadable("an index names a file elsewhere", where=str(path), found=name)
     return names
 
 
-def _read_headers(path: Path) -> list[Stored]:
+def _require_index(
+    folder: Path, index: Mapping[str, Any], by_file: Mapping[str, Sequence[Stored]], evidence: Evidence
+) -> None:
+    """Raises K123 unless each file holds the tensors that the index says, and all of them its bytes."""
+    for file, own in by_file.items():
+        expected = {name for name, place in index["weight_map"].items() if place == file}
+        found = {stored.name for stored in own}
+        if missing := sorted(expected - found):
+            evidence.contradict(folder / file, "it lacks a tensor that the index places in it", missing[0], "none")
+        if added := sorted(found - expected):
+            evidence.contradict(folder / file, "it holds a tensor that the index places elsewhere", "none", added[0])
+    metadata = index.get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if total is not None:
+        num_bytes = sum(stored.num_bytes for own in by_file.values() for stored in own)
+        evidence.require_equal(folder / _INDEX, "total_size", total, num_bytes)
+
+
+def _read_headers(path: Path, evidence: Evidence) -> list[Stored]:
     try:
-        with path.open("rb") as file:
-            head = file.read(8)
-            head += file.read(int.from_bytes(head, "little"))
+        with open_plain(path) as file:
             size_bytes = file.seek(0, 2)
+            file.seek(0)
+            head = file.read(8)
+            head += file.read(min(int.from_bytes(head, "little"), size_bytes))
         items, _ = parse_header(head)
-    except (OSError, FormatProblem, OverflowError, MemoryError) as error:
+    except (OSError, FormatProblem, MemoryError) as error:
         raise unreadable("a file is not safetensors, or it is damaged", where=str(path), found=str(error)) from error
-    for item in items.values():
-        if len(head) + item.begin + item.num_bytes > size_bytes:
+    at = len(head)
+    for item in sorted(items.values(), key=lambda item: (item.begin, item.num_bytes)):
+        expected = math.prod(item.shape) * item.dtype.item_bytes
+        evidence.require_equal(path, f"the bytes of {item.key}", expected, item.num_bytes)
+        evidence.require_equal(path, f"where {item.key} begins", at, len(head) + item.begin)
+        at += item.num_bytes
+        if at > size_bytes:
             raise unreadable(
-                "a file is cut",
-                where=f"{path} tensor {item.key}",
-                expected=f"{len(head) + item.begin + item.num_bytes} bytes",
-                found=f"{size_bytes} bytes",
+                "a file is cut", where=f"{path} tensor {item.key}", expected=f"{at} bytes", found=f"{size_bytes} bytes"
             )
+    evidence.require_equal(path, "its length", f"{at} bytes", f"{size_bytes} bytes")
     return [whole(item.key, item.dtype, tuple(item.shape), path, len(head) + item.begin) for item in items.values()]
 
 
@@ -146,6 +176,7 @@ def plan_hugging_face(
     *,
     family: Family | None,
     config: Mapping[str, Any] | None,
+    beside: Mapping[str, bytes],
     max_shard_bytes: int,
     dtype: DType | None,
     stamp: Sequence[Any],
@@ -153,7 +184,7 @@ def plan_hugging_face(
     """The conversion of a source's weights into a Hugging Face folder; moments and the rest stay behind.
 
     `config` is the model's ``config.json``; None takes what the source was imported with, and writes none when there
-    was none. A tensor larger than `max_shard_bytes` has a shard of its own.
+    was none. `beside` are files written as they are. A tensor larger than `max_shard_bytes` has a shard of its own.
     """
     typed = [(param.weight, _type_of(param.weight, dtype)) for param in in_their_names(source, family)]
     shards: list[list[tuple[Stored, DType]]] = [[]]
@@ -181,10 +212,14 @@ def plan_hugging_face(
         for name, body in written.items():
             (aside / name).unlink(missing_ok=True)
             write_new(DISK, aside / name, (json.dumps(body, indent=2) + "\n").encode())
+        for name, data in beside.items():
+            (aside / name).unlink(missing_ok=True)
+            write_new(DISK, aside / name, data)
 
     options = [str(dtype), max_shard_bytes]
     about = {"form": "huggingface", "sources": list(stamp), "options": options, "files": written}
-    return Plan(result=result, files=files, about=about, finish=finish)
+    about |= {"beside": {name: hashlib.sha256(data).hexdigest() for name, data in beside.items()}}
+    return Plan(result=result, files=files, about=about, finish=finish, num_tensors=len(typed))
 
 
 def _type_of(stored: Stored, dtype: DType | None) -> DType:

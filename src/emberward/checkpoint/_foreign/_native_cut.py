@@ -5,9 +5,11 @@ Formulas: DeepSpeed 0.19.8, ``runtime/utils.py`` (``partition_uniform``), ``runt
 ``runtime/zero/stage3.py`` (``_create_fp16_sub_groups``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from emberward.checkpoint._foreign._module import TIED_PREFIX
 from emberward.checkpoint._foreign._problems import not_writable
 
 _START_ALIGNMENT = 2
@@ -67,15 +69,31 @@ def layer_of(name: str) -> int:
     return int(number)
 
 
-def by_stage(names: Sequence[str], stages: Stages) -> list[list[str]]:
-    """The names of each stage, in the order given. Raises K120 when a stage would be empty."""
+def local_name(name: str, tied: Mapping[str, Any]) -> tuple[str, list[int]]:
+    """A parameter's name within its layer, and the layers whose files hold it: one, or those of a tied module."""
+    key, _, local = name.removeprefix(TIED_PREFIX).partition(".")
+    if name.startswith(TIED_PREFIX) and key in tied:
+        return local, list(tied[key]["files"])
+    return name.partition(".")[2], [layer_of(name)]
+
+
+def by_stage(names: Sequence[str], stages: Stages, tied: Mapping[str, Any]) -> list[list[str]]:
+    """The names of each stage, in the order given. Raises K120 when a stage would be empty.
+
+    `tied` says of each tied module which layers have a file of it and which only call it: their stages hold it too.
+    """
     if stages.count == 1:
         return [list(names)]
-    layers = [layer_of(name) for name in names]
-    starts = stages.starts(1 + max(layers, default=0))
-    ends = (*starts[1:], max(layers, default=0) + 1)
+    layers = []
+    for name in names:
+        key = name.removeprefix(TIED_PREFIX).partition(".")[0]
+        calls = tied[key]["calls"] if name.startswith(TIED_PREFIX) and key in tied else []
+        layers.append({*local_name(name, tied)[1], *calls})
+    last = max((max(own) for own in layers), default=0)
+    starts = stages.starts(1 + last)
+    ends = (*starts[1:], last + 1)
     cut = [
-        [name for name, layer in zip(names, layers, strict=True) if start <= layer < end]
+        [name for name, own in zip(names, layers, strict=True) if any(start <= layer < end for layer in own)]
         for start, end in zip(starts, ends, strict=True)
     ]
     for stage, own in enumerate(cut):
@@ -83,7 +101,7 @@ def by_stage(names: Sequence[str], stages: Stages) -> list[list[str]]:
             raise not_writable(
                 f"pipeline stage {stage} would have no parameter",
                 where="--stages",
-                expected=f"stages that begin at different ones of layers 0 to {max(layers, default=0)}",
+                expected=f"stages that begin at different ones of layers 0 to {last}",
                 found=", ".join(map(str, starts)),
             )
     return cut

@@ -1,9 +1,11 @@
 """Recognises a checkpoint by its files and opens it: ours, DeepSpeed's, DCP's or Hugging Face's."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from emberward.checkpoint._boxes import box_shape, volume
+from emberward.checkpoint._foreign._contents import Held, Item
 from emberward.checkpoint._foreign._dcp import is_dcp, open_dcp
 from emberward.checkpoint._foreign._deepspeed import is_deepspeed
 from emberward.checkpoint._foreign._hugging_face import is_hugging_face, open_hugging_face
@@ -25,19 +27,15 @@ def open_source(path: Path, reading: Reading) -> Source:
     """The checkpoint at `path`, whatever its form: a save, a run, or a folder of another program. Reads no tensor.
 
     A folder with DeepSpeed's ``latest`` is followed. Raises K110 when the form is not known or the files contradict,
-    K111 when a pickle names what is not known, K112 when replicas disagree, K114 when a family lacks a rule.
+    K111 when a pickle names what is not known, K112 when replicas disagree, K114 when a family lacks a rule, K123 for
+    damage.
     """
     for folder in _candidates(path):
-        if step_of_folder(folder) is not None and (folder / "manifest.json").exists():
+        if _is_save(folder):
             return open_save(folder)
-        if is_universal(folder):
-            return open_universal(folder, reading)
-        if is_deepspeed(folder):
-            return open_deepspeed(folder, reading)
-        if is_dcp(folder):
-            return open_dcp(folder)
-        if is_hugging_face(folder):
-            return open_hugging_face(folder, reading)
+        for is_form, open_form in _FORMS:
+            if is_form(folder):
+                return _checked(open_form(folder, reading))
     raise not_understood(
         "no checkpoint is known here",
         code="K110" if path.exists() else "K102",
@@ -46,6 +44,29 @@ def open_source(path: Path, reading: Reading) -> Source:
         found="none of their files" if path.exists() else "no such folder",
         next="give the folder that holds the files themselves",
     )
+
+
+_FORMS: tuple[tuple[Callable[[Path], bool], Callable[[Path, Reading], Source]], ...] = (
+    (is_universal, open_universal),
+    (is_deepspeed, open_deepspeed),
+    (is_dcp, open_dcp),
+    (is_hugging_face, open_hugging_face),
+)
+
+
+def _checked(source: Source) -> Source:
+    source.evidence.require_names(source.files)
+    source.require_accounted()
+    return source
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether another program's checkpoint lies at `path`, DeepSpeed's ``latest`` followed. Reads no tensor."""
+    return any(is_form(folder) for folder in _candidates(path) if not _is_save(folder) for is_form, _ in _FORMS)
+
+
+def _is_save(folder: Path) -> bool:
+    return step_of_folder(folder) is not None and (folder / "manifest.json").exists()
 
 
 def _candidates(path: Path) -> list[Path]:
@@ -83,6 +104,7 @@ def open_save(save: Path) -> Source:
         tensors=tensors,
         meta=manifest.meta,
         files=(save / "manifest.json", *(save / file.name for file in manifest.files)),
+        items=tuple(Item(name=name, held=Held.TENSOR, ours=(name,)) for name in tensors),
     )
 
 

@@ -4,25 +4,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from emberward.checkpoint._foreign._contents import Item, unread_files
 from emberward.checkpoint._foreign._deepspeed import DeepSpeedSet, read_set
+from emberward.checkpoint._foreign._evidence import Evidence
 from emberward.checkpoint._foreign._merge import Reading, merge, to_ours
 from emberward.checkpoint._foreign._source import Form, Source, require_whole
 from emberward.checkpoint._foreign._stored import Stored
+from emberward.checkpoint._foreign._torch_file import Archives
 from emberward.checkpoint._foreign._tree import to_json
 
 
 def open_deepspeed(folder: Path, reading: Reading) -> Source:
-    """The checkpoint of ZeRO 1, 2 or 3 in the folder. Replicated tensors are read, to compare them; no other."""
-    found = read_set(folder)
+    """The checkpoint of ZeRO 1, 2 or 3 in the folder. Tensors that stand more than once are read, to compare them."""
+    archives = Archives(Evidence(reading.accepted))
+    found = read_set(folder, archives, reading.replicas)
     merged = merge(found.slices, found.tensor_parallel, reading)
-    tensors, tied = to_ours(merged.tensors, reading)
-    require_whole(tensors, folder)
+    ours = to_ours(merged.tensors, reading, found.held)
+    require_whole(ours.tensors, folder)
     return source_of(
         folder=folder,
         form=Form.DEEPSPEED,
         found=found,
-        tensors=tensors,
-        findings=(*merged.findings, *tied),
+        archives=archives,
+        tensors=ours.tensors,
+        findings=(*merged.findings, *ours.findings),
+        items=(*ours.items, *found.items, *merged.items),
         reading=reading,
     )
 
@@ -32,8 +38,10 @@ def source_of(
     folder: Path,
     form: Form,
     found: DeepSpeedSet,
+    archives: Archives,
     tensors: dict[str, Stored],
     findings: tuple[Any, ...],
+    items: tuple[Item, ...],
     reading: Reading,
 ) -> Source:
     """The source, with DeepSpeed's own values kept under ``deepspeed`` of its meta, their tensors under ``other/``."""
@@ -47,6 +55,8 @@ def source_of(
     meta = {
         "deepspeed": {
             "zero_stage": found.zero_stage,
+            "tied": dict(found.tied),
+            "tied_layers": dict(found.tied_layers),
             "groups": [list(group) for group in found.groups],
             "states": to_json(states, keep),
             "optimizer": to_json(found.optimizer, keep),
@@ -59,11 +69,14 @@ def source_of(
         form=form,
         path=folder,
         step=_number(states, "global_steps"),
-        num_ranks=found.num_data_ranks * max(1, len(found.slices)),
+        num_ranks=found.num_data_ranks * found.num_model_ranks,
         tensors=tensors,
         meta=meta,
         files=found.files,
         findings=findings,
+        items=(*items, *unread_files(folder, found.files)),
+        evidence=archives.evidence,
+        archives=archives.files,
     )
 
 

@@ -1,5 +1,9 @@
 """The errors of conversion, each with its four facts."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 from emberward.findings import Cause, ConfigError, EmberwardError
 
 
@@ -9,6 +13,19 @@ def unreadable(
     """K110: a checkpoint of another program is damaged, or is not what it seems."""
     return EmberwardError(
         what, code="K110", where=where, expected=expected, found=found, next=next, cause=Cause.CORRUPT_FILE
+    )
+
+
+def damaged(what: str, *, path: Path, expected: str, found: str) -> EmberwardError:
+    """K123: a file contradicts what it, or one beside it, says."""
+    return EmberwardError(
+        what,
+        code="K123",
+        where=str(path),
+        expected=expected,
+        found=found,
+        next=f"copy the file again; if you know better: --accept-damage {path.name}",
+        cause=Cause.CORRUPT_FILE,
     )
 
 
@@ -37,3 +54,14 @@ def not_writable(
 ) -> ConfigError:
     """K120: the source does not tell what a form needs, or cannot be cut as it was asked for."""
     return ConfigError(what, code="K120", where=where, expected=expected, found=found, next=next)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises K110."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise unreadable("a file is not JSON, or it is damaged", where=str(path), found=str(error)) from error
+    if not isinstance(found, dict):
+        raise unreadable("a file holds no object", where=str(path), expected="{...}", found=type(found).__name__)
+    return found

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from emberward.checkpoint._boxes import box_shape, intersect, relative_slices, volume
+from emberward.checkpoint._foreign._bits import is_rounded
 from emberward.checkpoint._foreign._problems import unreadable
-from emberward.checkpoint._foreign._stored import Region, Stored, cut, row_major
+from emberward.checkpoint._foreign._stored import Region, Stored, Twin, cut, row_major
 from emberward.checkpoint._part import UintArray
+from emberward.checkpoint._plain_file import open_plain
 from emberward.checkpoint._reader import read_range
 from emberward.layout import Box
 
@@ -44,13 +46,35 @@ class Reader:
             if common is not None:
                 part = Stored(name=stored.name, dtype=stored.dtype, shape=stored.shape, regions=(region,))
                 where: tuple[Any, ...] = (..., *relative_slices(common, box))
-                self._read_block(cut(part, common).regions[0], stored, into[where])
+                wanted = cut(part, common).regions[0]
+                self._read_block(wanted, stored, into[where])
+                if wanted.twin is not None:
+                    self._compare_twin(wanted, wanted.twin, stored, into[where])
 
     def array(self, stored: Stored) -> UintArray:
         """The bits of a whole tensor; for small ones."""
         into = np.empty(stored.shape, dtype=f"<u{stored.dtype.item_bytes}")
         self.read(stored, tuple((0, length) for length in stored.shape), into)
         return into
+
+    def _compare_twin(self, region: Region, twin: Twin, stored: Stored, bits: UintArray) -> None:
+        """Reports elements that are not, rounded, those of the twin: unless a checksum tells which file is damaged."""
+        other = Region(box=region.box, where=twin.where, offset=twin.offset, strides=twin.strides, record=twin.record)
+        named = Stored(name=stored.name, dtype=twin.dtype, shape=stored.shape, regions=(other,))
+        beside = np.empty(bits.shape, dtype=f"<u{twin.dtype.item_bytes}")
+        self._read_block(other, named, beside)
+        if is_rounded(bits, stored.dtype, beside, twin.dtype):
+            return
+        assert isinstance(region.where, Path), "a tensor with a twin lies in a file"
+        for path, record in ((region.where, region.record), (twin.where, twin.record)):
+            if record is not None:
+                record.read_rest(self._file(path, stored).fileno())
+        twin.record.disagree(
+            region.where,
+            f"its weights of {stored.name} are not those that {twin.where.name} computes with",
+            f"{stored.dtype} rounded to {twin.dtype}",
+            "other values, and both files have their checksums",
+        )
 
     def _read_block(self, region: Region, stored: Stored, target: UintArray) -> None:
         """Fills `target`, shaped as the region's box, in spans of bounded length."""
@@ -95,6 +119,8 @@ class Reader:
                     found=f"{done} bytes",
                 )
             done += taken
+        if region.record is not None:
+            region.record.add(region.offset, into)
 
     def _file(self, path: Path, stored: Stored) -> FileIO:
         file = self._open.pop(path, None)
@@ -102,7 +128,7 @@ class Reader:
             if len(self._open) >= _MAX_OPEN:
                 self._open.popitem(last=False)[1].close()
             try:
-                file = FileIO(path)
+                file = open_plain(path)
             except OSError as error:
                 raise unreadable(
                     "a file cannot be opened",

@@ -64,7 +64,7 @@ def settle(name: str, replicas: Mapping[int, Stored], policy: Replicas, reader: 
     first = min(replicas)
     if len(replicas) == 1:
         return Settled(stored=replicas[first].named(name), finding=None)
-    if all(_is_equal(replicas[first], stored, reader) for rank, stored in replicas.items() if rank != first):
+    if all(is_equal(replicas[first], stored, reader) for rank, stored in replicas.items() if rank != first):
         return Settled(stored=replicas[first].named(name), finding=None)
     values = {rank: reader.array(stored) for rank, stored in sorted(replicas.items())}
     groups = _equal_groups(values)
@@ -84,7 +84,7 @@ def settle(name: str, replicas: Mapping[int, Stored], policy: Replicas, reader: 
     return Settled(stored=stored, finding=finding)
 
 
-def _is_equal(a: Stored, b: Stored, reader: Reader) -> bool:
+def is_equal(a: Stored, b: Stored, reader: Reader) -> bool:
     """Whether two tensors of one shape have the same bits."""
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         return False

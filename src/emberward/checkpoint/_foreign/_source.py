@@ -1,13 +1,16 @@
 """A checkpoint of any form, as logical tensors and what belongs to them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from emberward.checkpoint._foreign._contents import Item, require_accounted
+from emberward.checkpoint._foreign._evidence import Evidence
 from emberward.checkpoint._foreign._problems import unreadable
 from emberward.checkpoint._foreign._stored import Stored
+from emberward.checkpoint._foreign._torch_file import TorchFile
 from emberward.findings import Finding
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -33,7 +36,8 @@ class Source:
 
     Names are ours: ``model/NAME`` for the full-precision weights, ``optim/MOMENT/NAME`` for the moments, ``other/...``
     for the rest. `step` is None when the files do not say. `meta` is what is not a tensor, as JSON. `num_ranks` wrote
-    it.
+    it. `items` are all that was found and what became of it; `evidence` is what the files prove, to be finished once
+    the tensors were read; `archives` are the torch files.
     """
 
     form: Form
@@ -44,6 +48,13 @@ class Source:
     meta: Mapping[str, Any]
     files: tuple[Path, ...]
     findings: tuple[Finding, ...] = ()
+    items: tuple[Item, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
+    archives: tuple[TorchFile, ...] = ()
+
+    def require_accounted(self) -> None:
+        """Raises RuntimeError when something that the files hold is neither imported nor named as left out."""
+        require_accounted(self.archives, self.tensors, self.items)
 
     @property
     def num_bytes(self) -> int:

@@ -9,11 +9,13 @@ is written, a few megabytes at a time.
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emberward.checkpoint._boxes import box_shape, flat_boxes, intersect, relative_box, shifted, volume, whole_box
+from emberward.checkpoint._foreign._evidence import Record
 from emberward.checkpoint._format import DType, Piece
 from emberward.layout import Box
 
@@ -28,12 +30,24 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Twin:
+    """Where a file holds the elements of a region once more, in a number type of its own: rounded, they are equal."""
+
+    dtype: DType
+    where: Path
+    offset: int
+    strides: tuple[int, ...]
+    record: Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
     """The elements of `box`: element (i, j, ...) of it lies `offset` + item size * (i, j, ...) . `strides` into
     `where`.
 
     `strides` count elements and are not negative. `where` is a file, or the bytes themselves. Bytes that carry a
-    `proof` are compared with its checksums when they are read.
+    `proof` are compared with its checksums when they are read; those of a `record` count towards its checksum; and
+    elements with a `twin` are compared with it.
     """
 
     box: Box
@@ -41,6 +55,8 @@ class Region:
     offset: int
     strides: tuple[int, ...]
     proof: Proof | None = None
+    record: Record | None = None
+    twin: Twin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,18 +109,33 @@ def cut(stored: Stored, box: Box) -> Stored:
     for region in stored.regions:
         common = intersect(region.box, box)
         if common is not None:
-            ahead = sum(
-                (start - low) * stride
-                for (start, _), (low, _), stride in zip(common, region.box, region.strides, strict=True)
-            )
-            regions.append(
-                replace(
-                    region,
-                    box=relative_box(common, box),
-                    offset=region.offset + ahead * stored.dtype.item_bytes,
-                )
-            )
+            steps = [start - low for (start, _), (low, _) in zip(common, region.box, strict=True)]
+            moved = _moved(region, steps, stored.dtype)
+            regions.append(replace(moved, box=relative_box(common, box)))
     return replace(stored, shape=box_shape(box), regions=tuple(regions))
+
+
+def _moved(region: Region, steps: Sequence[int], dtype: DType) -> Region:
+    """The region with its first element `steps` further along each dim, in its file and in its twin's."""
+    ahead = sum(map(operator.mul, steps, region.strides))
+    twin = region.twin
+    if twin is not None:
+        twin_ahead = sum(map(operator.mul, steps, twin.strides))
+        twin = replace(twin, offset=twin.offset + twin_ahead * twin.dtype.item_bytes)
+    return replace(region, offset=region.offset + ahead * dtype.item_bytes, twin=twin)
+
+
+def with_twin(stored: Stored, copy: Stored) -> Stored:
+    """The tensor with each region beside the part of `copy`, a tensor in one region, that repeats it. Pure."""
+    regions = []
+    for region in stored.regions:
+        beside = cut(copy, region.box).regions[0]
+        assert isinstance(beside.where, Path) and beside.record is not None, "a tensor of a torch file"
+        twin = Twin(
+            dtype=copy.dtype, where=beside.where, offset=beside.offset, strides=beside.strides, record=beside.record
+        )
+        regions.append(replace(region, twin=twin))
+    return replace(stored, regions=tuple(regions))
 
 
 def join(name: str, shape: tuple[int, ...], parts: Iterable[tuple[tuple[int, ...], Stored]]) -> Stored:
@@ -153,7 +184,7 @@ def flattened(stored: Stored) -> Stored:
     for region in stored.regions:
         lengths = box_shape(region.box)
         inner = max(0, len(lengths) - 1)  # the dims from `inner` on lie end to end in both
-        while inner > 0 and lengths[inner] == stored.shape[inner] and _follows(region.strides, lengths, inner):
+        while inner > 0 and lengths[inner] == stored.shape[inner] and _all_follow(region, lengths, inner):
             inner -= 1
         length = math.prod(lengths[inner:])
         for outer in itertools.product(*(range(n) for n in lengths[:inner])):
@@ -161,11 +192,17 @@ def flattened(stored: Stored) -> Stored:
                 start + at for (start, _), at in zip(region.box, (*outer, *(0 for _ in lengths[inner:])), strict=True)
             ]
             begin = sum(at * step for at, step in zip(corner, steps, strict=True))
-            ahead = sum(at * stride for at, stride in zip(outer, region.strides, strict=False))
+            moved = _moved(region, (*outer, *(0 for _ in lengths[inner:])), stored.dtype)
+            twin = None if moved.twin is None else replace(moved.twin, strides=moved.twin.strides[-1:] or (1,))
             stride = region.strides[-1:] or (1,)
-            offset = region.offset + ahead * stored.dtype.item_bytes
-            regions.append(replace(region, box=((begin, begin + length),), offset=offset, strides=stride))
+            regions.append(replace(moved, box=((begin, begin + length),), strides=stride, twin=twin))
     return replace(stored, shape=(stored.num_elements,), regions=tuple(regions))
+
+
+def _all_follow(region: Region, lengths: Sequence[int], dim: int) -> bool:
+    return _follows(region.strides, lengths, dim) and (
+        region.twin is None or _follows(region.twin.strides, lengths, dim)
+    )
 
 
 def _follows(strides: Sequence[int], lengths: Sequence[int], dim: int) -> bool:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from emberward.checkpoint._foreign._pickle_bounds import require_bounded
 from emberward.checkpoint._foreign._problems import unreadable
 from emberward.checkpoint._foreign._tree import Global, Instance, Size, TensorRef
 from emberward.checkpoint._format import DType
@@ -61,6 +62,9 @@ _INERT = re.compile(
 )
 """Names that may stand in a file. They become values without behaviour."""
 
+_MIN_VALUES = 1 << 20
+"""Values that any tree may have; a longer pickle as many as it has bytes."""
+
 _PLAIN_CALLS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": OrderedDict,
     "collections.defaultdict": lambda *_: {},
@@ -69,7 +73,7 @@ _PLAIN_CALLS: dict[str, Callable[..., Any]] = {
     "builtins.set": lambda items=(): list(items),
     "builtins.frozenset": lambda items=(): list(items),
     "builtins.complex": lambda real, imag: (real, imag),
-    "builtins.bytearray": lambda items=b"": bytes(items),
+    "builtins.bytearray": lambda items=b"", *_: items if isinstance(items, bytes) else bytes(list(items)),
     "builtins.list": lambda items=(): list(items),
     "builtins.dict": dict,
     "builtins.slice": lambda *ends: tuple(ends),
@@ -160,7 +164,11 @@ class _Unpickler(pickle.Unpickler):
         key, dtype = storage
         if dtype is None:
             raise unreadable("a tensor's number type is not known", where=self._where, found=f"storage {key}")
-        return TensorRef(dtype=dtype, shape=tuple(size), strides=tuple(stride), key=key, offset=offset)
+        shape, strides = tuple(size), tuple(stride)
+        if len(shape) != len(strides) or any(type(n) is not int or n < 0 for n in (*shape, *strides, offset)):
+            found = f"{shape} {strides} {offset}"[:80]
+            raise unreadable("a tensor's place is no range", where=self._where, found=found)
+        return TensorRef(dtype=dtype, shape=shape, strides=strides, key=key, offset=offset)
 
     def _tensor_of_dtype(
         self, storage: Any, offset: int, size: Any, stride: Any, _grad: Any, _hooks: Any, dtype: Any, *_: Any
@@ -172,10 +180,12 @@ class _Unpickler(pickle.Unpickler):
 def unpickle(data: bytes, where: str) -> Any:
     """The values in a pickle as plain values, `Instance`, `Global`, `Size` and `TensorRef`. Runs nothing of it.
 
-    Raises EmberwardError K111 for a name that is not known and K110 for bytes that are no pickle.
+    Raises EmberwardError K111 for a name that is not known and K110 for bytes that are no pickle or exceed a bound
+    (see [Note: pickle bombs]).
     """
     try:
-        return _settled(_Unpickler(data, where).load())
+        require_bounded(data)
+        return _Settling(max(_MIN_VALUES, len(data))).settle(_Unpickler(data, where).load())[0]
     except EmberwardError:
         raise
     except Exception as error:  # damaged bytes can make the unpickler raise nearly anything
@@ -187,26 +197,51 @@ def unpickle(data: bytes, where: str) -> Any:
         ) from error
 
 
-def _settled(value: Any) -> Any:
-    """`value` with the classes that stood for others' turned into values."""
-    if isinstance(value, _Inert):
-        return getattr(value, "of")  # noqa: B009 (made at run time)
-    if _is_inert(value):
-        state = value.state if not value.items else {"state": value.state, "items": value.items}
-        return Instance(of=value.of, args=_settled(value.args), is_called=value.is_called, state=_settled(state))
-    if isinstance(value, (Size, TensorRef)):
-        return value
-    if isinstance(value, OrderedDict):
-        return OrderedDict((_settled(key), _settled(item)) for key, item in value.items())
-    if isinstance(value, dict):
-        return {_key(_settled(key)): _settled(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_settled(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple(_settled(item) for item in value)
-    if callable(value):
-        return None  # a known function that the file only names
-    return value
+class _Settling:
+    """Turns the classes that stood for others' into values. What is shared is turned once, and stays shared.
+
+    A pickle can share a list so that its tree, written out, has more values than any memory: `limit` bounds that.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._done: dict[int, tuple[Any, int] | None] = {}
+
+    def settle(self, value: Any) -> tuple[Any, int]:
+        """The value, and how many values it is when it is written out. Raises ValueError beyond the limit."""
+        if isinstance(value, (str, bytes, int, float, Size, TensorRef, type(None))):
+            return value, 1
+        if id(value) in self._done:
+            found = self._done[id(value)]
+            if found is None:
+                raise ValueError("a value that holds itself")
+            return found
+        self._done[id(value)] = None
+        made, count = self._made(value)
+        if count > self._limit:
+            raise ValueError(f"more than {self._limit} values when what it shares is written out")
+        self._done[id(value)] = made, count
+        return made, count
+
+    def _made(self, value: Any) -> tuple[Any, int]:
+        if isinstance(value, _Inert):
+            return getattr(value, "of"), 1  # noqa: B009 (made at run time)
+        if _is_inert(value):
+            state = value.state if not value.items else {"state": value.state, "items": value.items}
+            args, num_args = self.settle(value.args)
+            settled, num_state = self.settle(state)
+            instance = Instance(of=value.of, args=args, is_called=value.is_called, state=settled)
+            return instance, 1 + num_args + num_state
+        if isinstance(value, dict):
+            pairs = [(*self.settle(key), *self.settle(item)) for key, item in value.items()]
+            rows = ((_key(key), item) for key, _, item, _ in pairs)
+            kind = OrderedDict if isinstance(value, OrderedDict) else dict
+            return kind(rows), 1 + sum(keys + items for _, keys, _, items in pairs)
+        if isinstance(value, (list, tuple)):
+            items = [self.settle(item) for item in value]
+            made = [item for item, _ in items]
+            return made if isinstance(value, list) else tuple(made), 1 + sum(count for _, count in items)
+        return (None if callable(value) else value), 1  # callable: a known function that the file only names
 
 
 def _key(key: Any) -> Any:

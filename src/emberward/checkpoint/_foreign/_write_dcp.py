@@ -1,6 +1,7 @@
 """Writes torch's distributed checkpoints, which ``torch.distributed.checkpoint.load`` reads; needs no torch."""
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from emberward.checkpoint._convert import OutFile, Plan, Tick
-from emberward.checkpoint._foreign._dcp import METADATA
+from emberward.checkpoint._foreign._dcp import MEGATRON_COMMON, MEGATRON_METADATA, METADATA
 from emberward.checkpoint._foreign._emit import pickled
 from emberward.checkpoint._foreign._read import Reader
 from emberward.checkpoint._foreign._source import MOMENTS, Source
@@ -18,6 +19,7 @@ from emberward.checkpoint._foreign._stored import Stored, whole
 from emberward.checkpoint._foreign._torch_write import Archive, placed_in, tensor_bytes
 from emberward.checkpoint._foreign._tree import Global, Instance, Size, from_json
 from emberward.checkpoint._foreign._unpickle import TORCH_DTYPES, IndexKey
+from emberward.checkpoint._foreign._write_universal import torch_out
 from emberward.checkpoint._format import DType
 from emberward.checkpoint._storage import DISK, write_new
 
@@ -52,17 +54,26 @@ def plan_dcp(source: Source, result: Path, *, num_ranks: int, stamp: Sequence[An
         writer = _Writer(items=tuple(own))
         files.append(OutFile(name=name, num_bytes=sum(item.num_bytes for item in own), write=writer))
 
+    megatron = source.meta.get("dcp", {}).get("megatron")
+    if megatron is not None:
+        common = from_json(megatron["common"], lambda name: source.tensors[name])
+        files.append(torch_out(MEGATRON_COMMON, "common", common))
+
     def finish(aside: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
         places = {
             fqn: (file, offset, length)
             for file, said in results.items()
-            for fqn, (offset, length) in said["places"].items()
+            for fqn, (offset, length) in said.get("places", {}).items()
         }
         (aside / METADATA).unlink(missing_ok=True)
         write_new(DISK, aside / METADATA, pickled(_metadata(items, places)))
+        if megatron is not None:
+            (aside / MEGATRON_METADATA).unlink(missing_ok=True)
+            write_new(DISK, aside / MEGATRON_METADATA, json.dumps(megatron["metadata"]).encode())
 
     about = {"form": "dcp", "sources": list(stamp), "ranks": num_ranks}
-    return Plan(result=result, files=tuple(files), about=about, finish=finish)
+    num_tensors = sum(isinstance(item.value, Stored) for item in items)
+    return Plan(result=result, files=tuple(files), about=about, finish=finish, num_tensors=num_tensors)
 
 
 def _items(source: Source) -> list[_Item]:

@@ -19,7 +19,7 @@ from emberward.checkpoint._foreign._native_cut import (
     Stages,
     by_stage,
     flat_part,
-    layer_of,
+    local_name,
     sub_groups,
 )
 from emberward.checkpoint._foreign._problems import not_writable
@@ -57,6 +57,8 @@ class _Model:
     optimizer: Mapping[str, Any]
     step: Any
     num_data: int
+    tied: Mapping[str, str]
+    tied_layers: Mapping[str, Any]
 
     def flat(self, kind: str, name: str) -> Stored:
         """A weight or moment, its elements one after the other."""
@@ -110,7 +112,8 @@ def plan_native(
         "ranks": num_ranks,
         "stages": [stages.count, list(stages.first_layers or ())],
     }
-    return Plan(result=result, files=tuple(files), about=about, finish=finish)
+    num_tensors = len(model.params) * (1 + len(MOMENTS)) + len(model.untrained)
+    return Plan(result=result, files=tuple(files), about=about, finish=finish, num_tensors=num_tensors)
 
 
 def _model(source: Source, family: Family | None, num_data: int) -> _Model:
@@ -140,6 +143,8 @@ def _model(source: Source, family: Family | None, num_data: int) -> _Model:
         optimizer={key: optimizer[key] for key in _KEPT if key in optimizer},
         step=counts[0] if counts else scalar_of(step),
         num_data=num_data,
+        tied=source.meta["deepspeed"].get("tied", {}),
+        tied_layers=source.meta["deepspeed"].get("tied_layers", {}),
     )
 
 
@@ -169,7 +174,8 @@ def _settings(model: _Model, indexes: Sequence[Sequence[int]]) -> list[dict[str,
 
 
 def _optimizer_file(model: _Model, mp_rank: int, dp_rank: int, body: Mapping[str, Any]) -> OutFile:
-    name = f"zero_pp_rank_{dp_rank}_mp_rank_{mp_rank:02d}_optim_states"
+    prefix = "bf16_" if _compute_type(model) is DType.BF16 else ""
+    name = f"{prefix}zero_pp_rank_{dp_rank}_mp_rank_{mp_rank:02d}_optim_states"
     head = {"ds_config": model.states.get("ds_config", {}), "ds_version": DS_VERSION}
     return torch_out(f"{name}.pt", name, {"optimizer_state_dict": dict(body), **head})
 
@@ -207,7 +213,7 @@ def _model_file(
 def _files_of_zero1(model: _Model, stages: Stages, stage: int) -> list[OutFile]:
     names = [name for group in model.groups for name in group]
     files = []
-    for mp_rank, of_stage in enumerate(by_stage(names, stages)):
+    for mp_rank, of_stage in enumerate(by_stage(names, stages, model.tied_layers)):
         own = set(of_stage)
         groups = [[name for name in group if name in own] for group in model.groups]
         module = None if stages.count > 1 else _whole_module(model)
@@ -234,7 +240,9 @@ def _part_of_zero1(
         weights.append(cut(flat[FP32], ((begin, end),)))
         moments = {moment: cut(flat[moment], ((begin, end + padding),)) for moment in MOMENTS}
         state[index] = {"step": model.step, **moments}
-        paddings.append(padding)
+        is_last = dp_rank == model.num_data - 1
+        total = (end - begin + padding) * model.num_data
+        paddings.append(total - flat[FP32].num_elements if is_last else 0)
         mappings.append(_mapping(model, group, begin, end))
     return {
         **_fresh_optimizer(model, stage),
@@ -277,14 +285,17 @@ def _whole_module(model: _Model) -> OrderedDict[str, Any]:
     """Every weight in its own shape, in full precision: the engine rounds it as it loads it."""
     names = [name for group in model.groups for name in group]
     tensors = {name: model.params[name].weight for name in names}
-    return OrderedDict({**tensors, **{param.name: param.weight for param in model.untrained}})
+    tensors |= {param.name: param.weight for param in model.untrained}
+    return OrderedDict({**tensors, **{name: tensors[of] for name, of in model.tied.items() if of in tensors}})
 
 
 def _layer_files(model: _Model) -> list[OutFile]:
     """A pipeline's weights lie by layer; a layer without any has an empty file, as DeepSpeed writes it."""
     layers: dict[int, OrderedDict[str, Any]] = {}
     for name, stored in _whole_module(model).items():
-        layers.setdefault(layer_of(name), OrderedDict())[name.partition(".")[2]] = stored
+        local, indexes = local_name(name, model.tied_layers)
+        for layer in indexes:
+            layers.setdefault(layer, OrderedDict())[local] = stored
     made = []
     for layer in range(1 + max(layers)):
         name = f"layer_{layer:02d}-model_states"
@@ -362,4 +373,5 @@ def _empty_module(model: _Model) -> OrderedDict[str, Any]:
         is_buffer = param.name in model.buffers
         nothing = Stored(name=param.name, dtype=dtype, shape=(0,), regions=())
         empty[param.name] = param.weight if is_buffer else nothing
+    empty |= {name: Stored(name=name, dtype=dtype, shape=(0,), regions=()) for name in model.tied}
     return OrderedDict(empty)

@@ -97,7 +97,7 @@ def plan_universal(source: Source, result: Path, family: Family | None, stamp: S
     files += [_step_file(param, step) for param in trained]
     optimizer = _optimizer(source, trained, step)
     files.append(torch_out("zero/optimizer_state.pt", "optimizer_state", optimizer))
-    states = _states(source, trained)
+    states = _states(source, trained, {param.name: param.weight for param in params if param.name in without})
     files += [torch_out(name, name.removesuffix(".pt"), states) for name in _MODEL_FILES]
 
     def finish(_aside: Path, _results: Mapping[str, Mapping[str, Any]]) -> None:
@@ -106,7 +106,14 @@ def plan_universal(source: Source, result: Path, family: Family | None, stamp: S
         write_new(DISK, pointer, result.name.encode())
 
     about = {"form": "universal", "sources": list(stamp), "family": None if family is None else family.name}
-    return Plan(result=result, files=tuple(files), about=about, finish=finish, left_behind=tuple(without))
+    return Plan(
+        result=result,
+        files=tuple(files),
+        about=about,
+        finish=finish,
+        num_tensors=len(trained) * (1 + len(MOMENTS)),
+        left_behind=tuple(without),
+    )
 
 
 def _kinds(param: Theirs) -> list[tuple[str, Stored]]:
@@ -153,12 +160,13 @@ def groups_for(source: Source, params: Sequence[Theirs]) -> list[list[str]]:
     return groups if sum(map(len, groups)) == len(known) else [[param.name for param in params]]
 
 
-def _states(source: Source, params: Sequence[Theirs]) -> dict[str, Any]:
+def _states(source: Source, params: Sequence[Theirs], untrained: Mapping[str, Stored]) -> dict[str, Any]:
+    """The model's file; weights without moments have no folder of their own, and lie in its module."""
     shapes = {param.name: Size(param.weight.shape) for param in params}
     return {
         **fresh_states(source),
         **kept_tree(source, "states"),
-        "module": None,
+        "module": OrderedDict(untrained) or None,
         "optimizer": None,
         "mp_world_size": 1,
         "checkpoint_parallel_dimensions": {"pp_degree": 1, "tp_degree": 1},

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from emberward.events import Trace
+from emberward.events import RankEnd, Trace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps._flight import RankFlight
 from emberward.sources.dumps._frames import ProcessStacks
@@ -10,31 +10,19 @@ from emberward.sources.dumps._logs import LogFact
 from emberward.sources.dumps._ras import RasReport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Death:
-    """A rank that ended or crashed, as its own failure file or a log tells."""
-
-    rank: int | None
-    cause: Cause
-    text: str
-    path: str
-    site: str | None = None
-    pid: int | None = None
-
-
 @dataclass(slots=True, kw_only=True)
 class Evidence:
     """One incident's dumps, stacks, logs and reports, joined by rank. `problems` are findings about the files.
 
     `free_ranks` are known to wait in no call, whatever their dump leaves open. `absent`: ranks of the job whose dump
-    cannot be used.
+    cannot be used. `ends`: of ranks that ended or crashed, as their own files or a log tell.
     """
 
     label: str
     flights: dict[int, RankFlight] = field(default_factory=dict)
     stacks: list[ProcessStacks] = field(default_factory=list)
     facts: list[LogFact] = field(default_factory=list)
-    deaths: list[Death] = field(default_factory=list)
+    ends: list[RankEnd] = field(default_factory=list)
     ras: list[RasReport] = field(default_factory=list)
     traces: list[Trace] = field(default_factory=list)
     prior: list[Finding] = field(default_factory=list)
@@ -47,7 +35,7 @@ class Evidence:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was found that tells about a hang."""
-        return not (self.flights or self.stacks or self.facts or self.deaths or self.ras or self.traces or self.prior)
+        return not (self.flights or self.stacks or self.facts or self.ends or self.ras or self.traces or self.prior)
 
 
 def file_problem(path: str, what: str, *, found: str, next_step: str, cause: Cause = Cause.CORRUPT_FILE) -> Finding:

@@ -23,7 +23,7 @@ from functools import lru_cache
 from operator import itemgetter, sub
 from typing import Any
 
-from emberward.sources.dumps._frames import Frame, user_frame
+from emberward.sources.dumps._frames import Frame, of_program, package_frame, place_of, program_of, user_frame
 
 KNOWN_VERSIONS = ((2, 4), (2, 10))
 """Formats that were read in tests, both ends included."""
@@ -99,6 +99,11 @@ class Call:
         return None if frame is None else frame.site
 
     @property
+    def place(self) -> str | None:
+        """Where the call stands, for comparisons. See `place_of`."""
+        return place_of(self.site, package_frame(self.frames))
+
+    @property
     def text(self) -> str:
         """The call in a few words."""
         size = "" if self.numel is None else f" of {self.numel}"
@@ -159,6 +164,7 @@ class RankFlight:
     longest_gap_ns: int = 0
     read_ns: int | None = None
     num_dropped: int = 0
+    is_ring: bool = False
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -224,7 +230,8 @@ def frames_of(raw: object) -> tuple[Frame, ...]:
         if isinstance(item, dict):
             line = _integer(item.get("line"))
             frames.append(Frame(function=str(item.get("name", "?")), file=str(item.get("filename", "?")), line=line))
-    return tuple(frames)
+    found = tuple(frames)
+    return of_program(found, program_of(found))
 
 
 def op_of(profiling_name: str) -> str:

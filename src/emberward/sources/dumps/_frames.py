@@ -1,36 +1,11 @@
 """Stacks as values: processes, their threads, their frames, whatever tool printed them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-_STDLIB_FILES = frozenset(
-    """
-    threading.py queue.py selectors.py socket.py subprocess.py contextlib.py functools.py runpy.py
-    socketserver.py ssl.py codecs.py tempfile.py shutil.py gzip.py weakref.py _weakrefset.py copy.py
-    pickle.py connection.py popen_fork.py popen_spawn_posix.py synchronize.py managers.py pathlib.py
-    _bootstrap.py process.py resource_tracker.py pool.py thread.py base_events.py
-    """.split()  # noqa: SIM905 (a list of thirty words is read as words)
-)
-_LIBRARY_DIRS = (
-    "torch",
-    "numpy",
-    "multiprocessing",
-    "concurrent",
-    "asyncio",
-    "importlib",
-    "json",
-    "logging",
-    "encodings",
-    # These call what others wrote, and stand between it and whoever asked.
-    "tqdm",
-    "wrapt",
-    "beartype",
-    "typeguard",
-    "jaxtyping",
-)
-_WRAPPERS = frozenset({"typing_extensions.py", "decorator.py", "six.py", "deprecated.py"})
+from emberward.sources._owner import Owner, owner_of, package_of
 
 
 class StackSource(StrEnum):
@@ -42,11 +17,12 @@ class StackSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One call of a stack. `line` is None for native frames."""
+    """One call of a stack. `line` is None for native frames. `program`: see `of_program`."""
 
     function: str
     file: str
     line: int | None = None
+    program: str | None = field(default=None, compare=False)
 
     @property
     def site(self) -> str:
@@ -60,27 +36,19 @@ class Frame:
         return not self.file.endswith(".py") and not self.file.startswith("<") and ".py:" not in self.file
 
     @property
+    def owner(self) -> Owner:
+        """Whose the frame is. See `sources` [Note: whose line]."""
+        return Owner.PLATFORM if self.is_native else owner_of(self.file, self.program)
+
+    @property
+    def is_platform(self) -> bool:
+        """Whether the frame is Python's, torch's or ours: what somebody's code, a package's too, stands upon."""
+        return self.owner in (Owner.PLATFORM, Owner.OURS)
+
+    @property
     def is_library(self) -> bool:
-        """Whether the frame belongs to Python's library or to torch: not a line that a user wrote."""
-        return self.is_native or _is_library_file(self.file)
-
-
-@lru_cache(maxsize=4096)
-def _is_library_file(file: str) -> bool:
-    if file.startswith("<frozen"):
-        return True
-    parts = PurePosixPath(file).parts
-    if any(part.startswith("python3.") for part in parts[:-1]) and "site-packages" not in parts:
-        return True
-    package = parts[parts.index("site-packages") + 1] if "site-packages" in parts[:-1] else parts[0] if parts else ""
-    if len(parts) > 1 and package in _LIBRARY_DIRS:
-        return True
-    # The recorder's own frames lie between torch's and the user's.
-    if "emberward" in parts[:-2] and parts[parts.index("emberward") + 1] == "sources":
-        return True
-    if parts and parts[-1] in _WRAPPERS and (len(parts) == 1 or "site-packages" in parts):
-        return True
-    return len(parts) == 1 and file in _STDLIB_FILES
+        """Whether the frame is an installed package's, Python's, torch's or ours: not a line of the user's."""
+        return self.owner is not Owner.USER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +77,13 @@ class ProcessStacks:
     parent_pid: int | None = None
     command: str | None = None
     section: int = 0
+
+    def __post_init__(self) -> None:
+        main = self.main
+        program = None if main is None else program_of(main.frames)
+        if program is not None:
+            told = tuple(replace(thread, frames=of_program(thread.frames, program)) for thread in self.threads)
+            object.__setattr__(self, "threads", told)
 
     @property
     def main(self) -> ThreadStack | None:
@@ -145,9 +120,54 @@ def short_path(path: str) -> str:
     return parts[-1] if path.startswith("/") else path
 
 
+def program_of(frames: tuple[Frame, ...]) -> str | None:
+    """The installed package in which a stack begins, as under ``python -m package.train``; None for a user's script."""
+    for frame in reversed(frames):
+        if not frame.is_native and owner_of(frame.file) is not Owner.PLATFORM:
+            return package_of(frame.file)
+    return None
+
+
+def of_program(frames: tuple[Frame, ...], program: str | None) -> tuple[Frame, ...]:
+    """The frames of a process whose program is that installed package: its files count as the user's then."""
+    return frames if program is None else tuple(replace(frame, program=program) for frame in frames)
+
+
 def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
-    """The innermost frame that is neither native, nor Python's library, nor torch; None when there is none."""
+    """The innermost frame of the user's; None when there is none."""
     for frame in frames:
         if not frame.is_library:
             return frame
     return None
+
+
+def code_frame(frames: tuple[Frame, ...]) -> Frame | None:
+    """The innermost frame of somebody's code, the user's or an installed package's: it tells what a thread does."""
+    return next((frame for frame in frames if not frame.is_platform), None)
+
+
+def may_act(frames: tuple[Frame, ...]) -> bool:
+    """Whether a thread may do something for the program: no thread of the recorder's or torch's own, nor a native one.
+
+    A thread of a pool that copies files has none but frames of the standard library.
+    """
+    if any(frame.owner is Owner.OURS for frame in frames):
+        return False
+    python = [frame for frame in frames if not frame.is_native]
+    return code_frame(frames) is not None or bool(python and not any(package_of(f.file) == "torch" for f in python))
+
+
+def package_frame(frames: tuple[Frame, ...]) -> Frame | None:
+    """The innermost frame of an installed package that the user's line called; None when it called torch itself."""
+    for frame in frames:
+        if frame.owner in (Owner.USER, Owner.PACKAGE):
+            return frame if frame.owner is Owner.PACKAGE else None
+    return None
+
+
+def place_of(user: str | None, inner: Frame | None) -> str | None:
+    """Where a call stands, for comparisons: the user's line, and the package's that it called.
+
+    One line of the user's stands for all calls of a trainer; those of the trainer tell them apart.
+    """
+    return " > ".join(line for line in (user, None if inner is None else inner.site) if line is not None) or None

@@ -1,12 +1,11 @@
 """Paths in, evidence out: what belongs to one incident, and what to another."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from emberward.processes import ProcessTree
 from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._files import (
     MAX_FILES,
@@ -50,7 +49,7 @@ class _Bundle:
     shown: dict[Path, str] = field(default_factory=dict)
     problems: list[tuple[Path, str]] = field(default_factory=list)
 
-    def take(self, path: Path, *, is_named: bool, rooms: ExitStack, shown: str | None = None) -> None:
+    def take(self, path: Path, *, is_named: bool, rooms: ProcessTree, shown: str | None = None) -> None:
         """Adds a file, or what an archive holds. `shown`: how people call it."""
         kind = archive_kind(path)
         label = str(path) if shown is None else shown
@@ -59,7 +58,7 @@ class _Bundle:
             self.named |= {path} if is_named else set()
             self.shown.update({} if shown is None else {path: shown})
             return
-        room = Path(rooms.enter_context(TemporaryDirectory(prefix="emberward-explain-", ignore_cleanup_errors=True)))
+        room = rooms.folder("emberward-explain-")
         inside = room / path.stem
         inside.mkdir()
         try:
@@ -74,7 +73,7 @@ class _Bundle:
         self.shown.update({file: f"{label}:{file.relative_to(inside)}" for file in found})
 
 
-def _bundles(paths: Sequence[Path], rooms: ExitStack) -> tuple[list[_Bundle], list[Path]]:
+def _bundles(paths: Sequence[Path], rooms: ProcessTree) -> tuple[list[_Bundle], list[Path]]:
     """(a bundle for each folder and archive, the single files)."""
     loose: list[Path] = []
     bundles: list[_Bundle] = []
@@ -102,12 +101,12 @@ def gather(paths: Sequence[Path], *, piped: Readable | None = None) -> list[Evid
     Reads the files and runs nothing that they hold; archives are unpacked into a folder that is removed. Raises
     FileNotFoundError for a path that is not there.
     """
-    with ExitStack() as rooms:
+    with ProcessTree() as rooms:
         bundles, loose = _bundles(paths, rooms)
         if piped is not None:
-            room = rooms.enter_context(TemporaryDirectory(prefix="emberward-explain-"))
+            room = rooms.folder("emberward-explain-")
             bundle = _Bundle("standard input")
-            bundle.take(keep_piped(piped, Path(room)), is_named=True, rooms=rooms, shown="standard input")
+            bundle.take(keep_piped(piped, room), is_named=True, rooms=rooms, shown="standard input")
             bundles.append(bundle)
         kinds = [_kinds_below(bundle.files) for bundle in bundles]
         is_apart = len(bundles) > 1 and all(a & b or not (a or b) for a, b in pairwise(kinds))

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from emberward.events import TraceFormatError, read_trace
+from emberward.diagnose import FATAL
+from emberward.events import RankEnd, TraceFormatError, read_trace
 from emberward.findings import Cause, Finding
-from emberward.sources.dumps._evidence import Death, Evidence, file_problem
+from emberward.sources.dumps._evidence import Evidence, file_problem
 from emberward.sources.dumps._files import (
     Content,
     UnreadableError,
@@ -23,7 +24,7 @@ from emberward.sources.dumps._logs import LogFactKind, looks_like_log, read_log
 from emberward.sources.dumps._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
 from emberward.sources.dumps._prefix import Stream, streams
 from emberward.sources.dumps._ras import looks_like_ras_json, looks_like_ras_text, read_ras_json, read_ras_text
-from emberward.sources.dumps._ring import is_echo, ring_flight
+from emberward.sources.dumps._ring import ring_flight
 from emberward.sources.dumps._runs import choose, newest_stacks, other_run_finding
 from emberward.sources.dumps._stack_text import (
     StackDocument,
@@ -230,23 +231,16 @@ class Gatherer:
         if not view.is_readable or view.rank is None:
             raise ValueError("; ".join(view.problems[:2]) or "its process never had a rank")
         flight = self._reader.read(ring_flight(view), rank=view.rank, path=str(path), read_ns=mtime_ns)
+        flight.is_ring = True
         if flight.last_ns is not None and mtime_ns < flight.last_ns:
             flight.read_ns = None
         self._dumps.setdefault(view.rank, []).append(flight)
         if view.pid is not None:
             self._rank_of_pid[view.pid] = view.rank
         for mark in view.marks:
-            if mark.kind is MarkKind.EXCEPTION and mark.name is not None and not is_echo(mark.name):
-                self.evidence.deaths.append(
-                    Death(
-                        rank=view.rank,
-                        cause=_death_cause(mark.name),
-                        text=mark.name,
-                        path=str(path),
-                        site=None if mark.site is None else f"{short_path(mark.site.file)}:{mark.site.line}",
-                        pid=view.pid,
-                    )
-                )
+            if mark.kind is MarkKind.EXCEPTION and mark.name is not None:
+                site = None if mark.site is None else f"{short_path(mark.site.file)}:{mark.site.line}"
+                self._end(rank=view.rank, words=mark.name, source=str(path), site=site, pid=view.pid)
 
     def _trace(self, path: Path) -> None:
         try:
@@ -255,26 +249,31 @@ class Gatherer:
             raise ValueError(f"half-written trace, {error}") from error
 
     def _failure(self, path: Path, rank: int, value: dict[str, Any]) -> None:
-        text = " ".join(str(value[key]) for key in ("type", "message") if value.get(key))[:300]
+        words = ": ".join(str(value[key]) for key in ("type", "message") if value.get(key))[:300]
         site = value.get("site")
-        self.evidence.deaths.append(
-            Death(
-                rank=rank,
-                cause=_death_cause(text),
-                text=text or "left a failure file",
-                path=str(path),
-                site=site if isinstance(site, str) else None,
-            )
+        self._end(
+            rank=rank,
+            words=words or "exception: left a failure file",
+            source=str(path),
+            site=site if isinstance(site, str) else None,
         )
 
+    def _end(self, **facts: Any) -> None:
+        self.evidence.ends.append(RankEnd(**facts))
+
     def _findings(self, path: Path, data: bytes) -> None:
+        """Takes what a run's own judges found in its last attempt; earlier ones are another incident's."""
+        found: list[tuple[int | None, Finding]] = []
         for line in data.decode("utf-8", errors="replace").splitlines():
             if not line.strip():
                 continue
             try:
-                self.evidence.prior.append(Finding.from_json(json.loads(line)))
+                values = json.loads(line)
+                found.append((values.get("attempt"), Finding.from_json(values)))
             except (ValueError, KeyError, TypeError) as error:
                 self._problem(path, "has a line that is no finding", str(error)[:200], "read the line by eye")
+        last = max((attempt for attempt, _ in found if isinstance(attempt, int)), default=None)
+        self.evidence.prior += [finding for attempt, finding in found if attempt in (None, last)]
 
     def _stacks(self, document: StackDocument, rank: int | None) -> None:
         if rank is not None and any(process.pid == rank for process in document.processes):
@@ -300,15 +299,7 @@ class Gatherer:
             self.evidence.notes.append(f"{document.num_skipped} threads beyond the limit were not read")
         if document.fatal is not None and document.processes:
             process = document.processes[0]
-            self.evidence.deaths.append(
-                Death(
-                    rank=rank,
-                    cause=_death_cause(document.fatal),
-                    text=f"Fatal Python error: {document.fatal}",
-                    path=process.path,
-                    pid=process.pid,
-                )
-            )
+            self._end(rank=rank, words=f"{FATAL}{document.fatal}", source=process.path, pid=process.pid)
 
     def _text(self, path: Path, text: str, numbers: tuple[int, ...] | None) -> bool:
         if looks_like_ras_text(text):
@@ -337,18 +328,16 @@ class Gatherer:
 
     def _log(self, name: str, stream: Stream, rank: int | None) -> None:
         for fact in read_log(stream.text, path=name, rank=rank, numbers=stream.numbers).facts:
-            if fact.kind is not LogFactKind.DEATH:
+            if fact.kind is not LogFactKind.END:
                 self.evidence.facts.append(fact)
                 continue
-            self.evidence.deaths.append(
-                Death(
-                    rank=fact.rank,
-                    cause=Cause(fact.word or "unknown"),
-                    text=fact.text,
-                    path=f"{name}:{fact.line}",
-                    site=fact.site,
-                    pid=fact.pid,
-                )
+            self._end(
+                rank=fact.rank,
+                exit_code=fact.exit_code,
+                words=fact.word,
+                source=f"{name}:{fact.line}",
+                site=fact.site,
+                pid=fact.pid,
             )
 
     def finish(self) -> Evidence:
@@ -427,17 +416,6 @@ def _has_frames(value: list[Any]) -> bool:
     if isinstance(first, list):
         first = first[0] if first else None
     return isinstance(first, dict) and "frames" in first
-
-
-def _death_cause(text: str) -> Cause:
-    lowered = text.lower()
-    if "segmentation fault" in lowered or "sigsegv" in lowered:
-        return Cause.SEGFAULT
-    if "out of memory" in lowered or "memoryerror" in lowered:
-        return Cause.OUT_OF_MEMORY
-    if "no space left" in lowered:
-        return Cause.DISK_FULL
-    return Cause.EXCEPTION
 
 
 def _preview(data: bytes) -> str:

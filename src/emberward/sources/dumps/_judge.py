@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from emberward.events import Trace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import check
+from emberward.sources.dumps._conclude import conclude, names_someone
 from emberward.sources.dumps._creation import creation_findings
 from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._flight import KNOWN_VERSIONS
 from emberward.sources.dumps._frames import ProcessStacks
 from emberward.sources.dumps._judge_flight import FlightJudge
 from emberward.sources.dumps._judge_stacks import judge_stacks
-from emberward.sources.dumps._judge_words import judge_deaths, judge_logs, judge_ras, rank_evidence
+from emberward.sources.dumps._judge_words import judge_ends, judge_logs, judge_ras, rank_evidence
 from emberward.sources.dumps._mismatch import MISMATCHES
 from emberward.sources.dumps._refine import frames_by_rank, refine
 from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text, verb
 from emberward.sources.dumps._shift import shift_findings
+from emberward.sources.dumps._source import by_short_name, tie_break_by_text, with_source
 from emberward.sources.dumps._usual import untied
 from emberward.sources.dumps._waits import HELPERS, LineOf, Reading, StackClass, read_process
 
@@ -73,6 +75,7 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
     Dumps decide who; stacks decide why and where; logs and RAS speak when there is nothing better, and always when they
     tell of a death.
     """
+    line_of = by_short_name(evidence.flights, evidence.stacks, line_of)
     readings = [read(process, line_of) for process in evidence.stacks]
     workers = _workers(readings)
     sections = sorted({reading.process.section for reading in readings})
@@ -85,27 +88,26 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
     findings += created
     if evidence.flights and not created:
         by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
-        flight_judge = FlightJudge(evidence, by_rank, by_pid)
+        flight_judge = FlightJudge(evidence, by_rank, by_pid, tie_break_by_text(line_of))
         findings += [untied(found, evidence.flights) for found in flight_judge.judge()]
     if flight_judge is not None:
         findings = _with_shifts(findings, list(shift_findings(evidence.flights, flight_judge.groups, line_of)))
     # Calls that met and differ are why all wait, though none of two sides is the odd one: stacks would say "a cycle".
-    is_explained = any(_names_someone(f) or f.code in _DIFFER for f in findings)
+    is_explained = any(names_someone(f) or f.code in _DIFFER for f in findings)
     if not is_explained and own:
         # A call that all its members have made may just run: stacks in sends and receives are no ring of them then.
         is_met = any(finding.code == "H103" for finding in findings)
         by_stacks = judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence))
         findings += [finding for finding in by_stacks if not (is_met and finding.code == "H111")]
     findings += _other_sections(readings, sections, main, workers, line_of)
-    if not any(_names_someone(finding) for finding in findings):
+    if not any(names_someone(finding) for finding in findings):
         for trace in _merged(evidence.traces):
             findings += check(trace, with_cure=False).findings
         findings += judge_logs(evidence.facts)
         findings += judge_ras(evidence.ras)
     dead = {rank for f in findings if f.kind is Kind.CRASH for rank in f.culprit_ranks}
     if not dead:
-        findings = judge_deaths(evidence.deaths, evidence.facts) + findings
-    findings += evidence.prior
+        findings = judge_ends(evidence.ends, evidence.facts) + findings
     world = flight_judge.world if flight_judge is not None else tuple(sorted(by_rank))
     missing = tuple(r for r in world if r not in evidence.flights) if evidence.flights else ()
     where = frames_by_rank(evidence.flights, by_rank)
@@ -115,9 +117,11 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
         if r.process.rank is None and r.process.pid is not None and r.kind not in HELPERS
     }
     findings = refine(_agree(findings, by_rank), where, evidence.flights, line_of, unnumbered=unnumbered)
-    if not findings:
-        findings = [_nothing(evidence, missing)]
-    findings = _noted(_sorted(findings), evidence, missing)
+    # The order of `findings` counts where two conclude the same: what the run itself saw, it saw with more at hand.
+    findings = _sorted(conclude([*evidence.prior, *findings], is_over=bool(evidence.prior))) or [
+        _nothing(evidence, missing)
+    ]
+    findings = _noted([with_source(finding, line_of) for finding in findings], evidence, missing)
     return Explanation(
         label=evidence.label,
         findings=(*findings, *evidence.problems),
@@ -138,10 +142,6 @@ def _with_shifts(findings: list[Finding], shifts: list[Finding]) -> list[Finding
     """The findings, with what the lines tell in place of what its consequences look like later on."""
     odd = {rank for shift in shifts for rank in shift.culprit_ranks}
     return [*shifts, *(f for f in findings if not f.culprit_ranks or not set(f.culprit_ranks) <= odd)]
-
-
-def _names_someone(finding: Finding) -> bool:
-    return bool(finding.culprit_ranks or finding.culprit_pids or finding.cycle) and finding.kind is not Kind.NONE
 
 
 def _is_lasting(evidence: Evidence) -> bool:
@@ -206,7 +206,7 @@ def _agree(findings: list[Finding], by_rank: dict[int, Reading]) -> list[Finding
 
 
 def _sorted(findings: list[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda f: (_ORDER[f.severity], not _names_someone(f)))
+    return sorted(findings, key=lambda f: (_ORDER[f.severity], not names_someone(f)))
 
 
 def _noted(findings: list[Finding], evidence: Evidence, missing: tuple[int, ...]) -> list[Finding]:

@@ -4,8 +4,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from emberward.diagnose import Ending, failures_of_ranks
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
-from emberward.sources.dumps._evidence import Death, Evidence
+from emberward.match import TieBreak
+from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._flight import Call, GroupName
 from emberward.sources.dumps._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.sources.dumps._groups import Groups, GroupView, world_of
@@ -27,6 +29,7 @@ class FlightJudge:
     evidence: Evidence
     readings: Mapping[int, Reading]
     workers: Mapping[int, tuple[Reading, ...]]
+    tie_break: TieBreak | None = None
     world: tuple[int, ...] = ()
     groups: Groups = field(init=False)
     graph: WaitGraph = field(init=False)
@@ -51,7 +54,7 @@ class FlightJudge:
         flights = self.evidence.flights
         found: list[Finding] = []
         odd_groups: set[GroupName] = set()
-        for name, finding in mismatches(flights, self.groups, len(self.world)):
+        for name, finding in mismatches(flights, self.groups, len(self.world), tie_break=self.tie_break):
             odd_groups.add(name)
             found.append(finding)
         roots = self.graph.roots()
@@ -103,13 +106,12 @@ class FlightJudge:
     def _hosts(self, roots: list[Root]) -> list[Finding]:
         """One finding for all ranks that never arrived for the same reason."""
         together: dict[tuple[Cause, str | None, bool], list[Root]] = defaultdict(list)
-        deaths = {death.rank: death for death in self.evidence.deaths if death.rank is not None}
+        deaths = failures_of_ranks(self.evidence.ends)
         for root in roots:
             rank = root.ranks[0]
-            reading = self.readings.get(rank)
-            is_dead = rank in deaths
+            reading, is_dead = self.readings.get(rank), rank in deaths
             key = (Cause.UNKNOWN, None, False) if reading is None else (reading.cause, reading.site, False)
-            together[(deaths[rank].cause, deaths[rank].site, True) if is_dead else key].append(root)
+            together[(deaths[rank].cause, deaths[rank].end.site, True) if is_dead else key].append(root)
         found = []
         for key, group in together.items():
             ranks = [rank for root in group for rank in root.ranks]
@@ -143,14 +145,13 @@ class FlightJudge:
             next_step=f"py-spy dump --subprocesses --pid PID on {ranks_text(ranks)}, then explain both together",
         )
 
-    def _host(self, roots: list[Root], deaths: Mapping[int, Death]) -> Finding:
+    def _host(self, roots: list[Root], deaths: Mapping[int, Ending]) -> Finding:
         ranks = sorted(rank for root in roots for rank in root.ranks)
         victims = sorted({victim for root in roots for victim in root.victims} - set(ranks))
         reading = self.readings.get(ranks[0])
         evidence = [line for root in roots for line in self._waits(root)][:6]
         evidence += [self._last_calls(rank) for rank in ranks[:4]]
-        if ranks[0] in deaths:
-            death = deaths[ranks[0]]
+        if (death := deaths.get(ranks[0])) is not None:
             return hang_finding(
                 "H105",
                 f"{ranks_text(ranks)} died while {waits(victims)}: {death.text[:160]}",
@@ -159,8 +160,8 @@ class FlightJudge:
                 certainty=Certainty.OBSERVED,
                 ranks=ranks,
                 waiting=victims,
-                site=death.site,
-                evidence=(*evidence, f"{death.path} says so"),
+                site=death.end.site,
+                evidence=(*evidence, f"{death.end.source} says so"),
                 next_step="end the job and start it again from its last save; the others cannot go on",
             )
         if reading is not None and reading.kind in WAITING:

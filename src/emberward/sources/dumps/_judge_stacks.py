@@ -4,11 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from emberward.events import Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps._frames import Frame, user_frame
+from emberward.sources.dumps._frames import Frame, code_frame, user_frame
 from emberward.sources.dumps._judge_flight import next_step, stack_evidence, stuck_worker
 from emberward.sources.dumps._program import are_branches, is_guarded, left_the_loop, parting, text_of
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
+from emberward.sources.dumps._source import tie_break_by_text
 from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, LineOf, Reading, StackClass, class_of
 
 MIN_CROWD = 2
@@ -89,11 +91,11 @@ def judge_stacks(
 
 def _quiet_crowd(ranks: list[Reading]) -> list[Reading]:
     """The processes that idle at one line below Python, when they are most: a wait without source text looks so."""
-    sites = Counter(r.site for r in ranks if r.kind is StackClass.UNKNOWN and r.site is not None)
+    sites = Counter(r.place for r in ranks if r.kind is StackClass.UNKNOWN and r.place is not None)
     if not sites:
         return []
     site, size = sites.most_common(1)[0]
-    crowd = [r for r in ranks if r.kind is StackClass.UNKNOWN and r.site == site]
+    crowd = [r for r in ranks if r.kind is StackClass.UNKNOWN and r.place == site]
     return crowd if MIN_CROWD <= size < len(ranks) < 2 * size else []
 
 
@@ -107,9 +109,9 @@ def _busy_findings(
 ) -> list[Finding]:
     together: dict[tuple[StackClass, str | None], list[Reading]] = defaultdict(list)
     for reading in busy:
-        together[(reading.kind, reading.site)].append(reading)
+        together[(reading.kind, reading.place)].append(reading)
     found = []
-    for (kind, site), group in together.items():
+    for (kind, _), group in together.items():
         first = group[0]
         children = workers.get(first.process.pid or -1, ())
         worker = stuck_worker(children)
@@ -125,7 +127,7 @@ def _busy_findings(
                 pids=_pids(group),
                 waiting=_ranks(waiting),
                 hosts=_hosts(group),
-                site=site if worker is None or worker.site is None else worker.site,
+                site=first.site if worker is None or worker.site is None else worker.site,
                 evidence=(*stack_evidence(first, children), *_crowds(ranks)),
                 ruled_out=(f"the other {len(waiting)}: each waits in a call that needs its peers",),
                 next_step=next_step(kind, _ranks(group))
@@ -166,11 +168,11 @@ def _served(reading: Reading) -> str | None:
     """The line at which another thread of the process waits for a peer; None when none does."""
     main = reading.process.main
     for thread in reading.process.threads:
-        user = user_frame(thread.frames)
-        if thread is main or user is None:
+        code = user_frame(thread.frames) or code_frame(thread.frames)
+        if thread is main or code is None:
             continue
         if class_of(thread, lambda _: None) in (StackClass.P2P, StackClass.COLLECTIVE):
-            return user.site
+            return code.site
     return None
 
 
@@ -239,18 +241,20 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
                 next_step="order sends before receives on every second rank, or issue both in one batch",
             )
         ]
-    sites = Counter(reading.site for reading in waiting)
+    sites = Counter(reading.place for reading in waiting)
     p2p = [reading for reading in waiting if reading.kind is StackClass.P2P]
     rest = [reading for reading in waiting if reading.kind is not StackClass.P2P]
-    if p2p and len(p2p) < len(rest) and len({r.site for r in rest}) == 1 and len(p2p) <= max(1, len(rest) // 2):
+    if p2p and len(p2p) < len(rest) and len({r.place for r in rest}) == 1 and len(p2p) <= max(1, len(rest) // 2):
         return [_unmatched(p2p, rest)]
     crowd = sites.most_common(1)[0][0]
-    odd = [reading for reading in waiting if reading.site != crowd]
+    odd = [reading for reading in waiting if reading.place != crowd]
     if not odd:
         return [_alike(waiting)]
-    most = [r for r in waiting if r.site == crowd]
+    most = [r for r in waiting if r.place == crowd]
     parted = parting(odd[0].frames, most[0].frames)
-    if len(odd) > len(waiting) * MAX_ODD_SHARE or len({r.site for r in odd}) > 1:
+    if len(odd) > len(waiting) * MAX_ODD_SHARE or len({r.place for r in odd}) > 1:
+        if len({r.place for r in odd}) == 1 and (told := _by_text(odd, most, line_of)) is not None:
+            return [told]
         is_two = len(odd) >= MIN_CROWD and len(sites) == 2 and parted is not None
         return [_crossed(odd, most) if is_two and not _has_root([*odd, *most]) else _unclear(waiting)]
     first = odd if parted is not None and (parted[0].line or 0) < (parted[1].line or 0) else most
@@ -258,6 +262,26 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
     if parted is not None and _has_root(first) and not is_choice:
         return [_unclear(waiting)]
     return [_ahead(odd, most, line_of)]
+
+
+def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Finding | None:
+    """The finding on two sides of which the text tells the odd one: it left a loop, or stands under a condition."""
+    places = [user_frame(side[0].frames) for side in (odd, most)]
+    sites = [
+        None if f is None or f.line is None else Site(file=f.file, line=f.line, function=f.function) for f in places
+    ]
+    if sites[0] is None or sites[1] is None or _has_root([*odd, *most]):
+        return None
+    if left_the_loop(odd[0].frames, most[0].frames, line_of) is not None:
+        return _ahead(odd, most, line_of)
+    if left_the_loop(most[0].frames, odd[0].frames, line_of) is not None:
+        return _ahead(most, odd, line_of)
+    found = tie_break_by_text(line_of)(sites[0], sites[1])
+    if found is None or found.cause is not Cause.EXTRA_COLLECTIVE:
+        return None
+    guilty, rest = (odd, most) if found.is_first else (most, odd)
+    finding = _ahead(guilty, rest, line_of)
+    return replace(finding, kind=Kind.MISSING, cause=found.cause, evidence=(*finding.evidence, found.why))
 
 
 def _has_root(readings: Sequence[Reading]) -> bool:
@@ -350,5 +374,6 @@ def _alike(waiting: list[Reading]) -> Finding:
 def _unclear(waiting: list[Reading]) -> Finding:
     return replace(
         _alike(waiting),
-        message=f"cannot tell: all {len(waiting)} processes wait, in {len({r.site for r in waiting})} places",
+        message=f"cannot tell: all {len(waiting)} processes wait, in {len({r.place for r in waiting})} places",
+        next="compare what these lines wait for; flight-recorder dumps of the same moment tell the order of the calls",
     )

@@ -3,39 +3,43 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from emberward.diagnose import classify, first_endings
+from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps._evidence import Death, Evidence
+from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._logs import LogFact, LogFactKind
 from emberward.sources.dumps._ras import RasComm, RasReport
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
 
 
-def judge_deaths(deaths: Sequence[Death], facts: Sequence[LogFact] = ()) -> list[Finding]:
-    """One finding for the first death that is told; the others are its echoes or are listed behind it.
+def judge_ends(ends: Sequence[RankEnd], facts: Sequence[LogFact] = ()) -> list[Finding]:
+    """One finding for the first end that is a failure of its own; what follows from it is listed behind it.
 
     A rank that gloo aborts for a size that does not fit is no culprit: the message tells that two calls differ, and not
-    whose call is the odd one.
+    whose call is the odd one. Of secondary failures alone nothing is concluded: files tell no common time.
     """
     sizes = [fact for fact in facts if fact.kind is LogFactKind.SIZE]
     if sizes:
         return [_size_finding(sizes)]
-    if not deaths:
+    endings = [ending for end in ends if (ending := classify(end)) is not None]
+    firsts, certainty = first_endings(endings)
+    if certainty is not Certainty.OBSERVED:
         return []
-    hard = [d for d in deaths if d.cause is not Cause.EXCEPTION] or list(deaths)
-    first = hard[0]
-    others = [f"also {d.path}: {d.text[:120]}" for d in deaths if d is not first][:6]
-    who = "a process" if first.rank is None else f"rank {first.rank}"
+    first = firsts[0]
+    end = first.end
+    others = [f"also {each.end.source}: {each.text[:120]}" for each in endings if each is not first][:6]
+    who = "a process" if end.rank is None else f"rank {end.rank}"
     return [
         hang_finding(
             "H105",
             f"{who} died: {first.text[:200]}",
             kind=Kind.CRASH,
             cause=first.cause,
-            certainty=Certainty.OBSERVED,
-            ranks=() if first.rank is None else (first.rank,),
-            pids=() if first.pid is None else (first.pid,),
-            site=first.site,
-            evidence=(f"{first.path} says so", *others),
+            certainty=first.certainty,
+            ranks=() if end.rank is None else (end.rank,),
+            pids=() if end.pid is None else (end.pid,),
+            site=end.site,
+            evidence=(f"{end.source} says so", *others),
             next_step="read the log before that line; the ranks that time out later are its victims",
         )
     ]
@@ -250,8 +254,11 @@ def _ras_behind(comm: RasComm, report: RasReport, before: RasReport | None) -> F
 def rank_evidence(evidence: Evidence) -> list[str]:
     """One line for each kind of evidence that was read."""
     parts = []
-    if evidence.flights:
-        parts.append(f"{len(evidence.flights)} flight-recorder dumps")
+    rings = sum(flight.is_ring for flight in evidence.flights.values())
+    if rings:
+        parts.append(f"{rings} rings of Emberward's recorder")
+    if len(evidence.flights) > rings:
+        parts.append(f"{len(evidence.flights) - rings} flight-recorder dumps")
     if evidence.stacks:
         parts.append(f"stacks of {len(evidence.stacks)} processes")
     if evidence.facts:

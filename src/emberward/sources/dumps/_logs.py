@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from emberward.diagnose import FATAL
+from emberward.sources._owner import Owner, owner_of, package_of
+
 MAX_FACTS = 10_000
 """Most facts that are kept from one log."""
 
@@ -39,23 +42,15 @@ _IB = re.compile(r"NET/IB\s*:.*(?:error (?P<code>\d+)|port error)")
 _PEER = re.compile(r"from peer (?P<peer>\d[\w.:]*)")
 _TRACE_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
 _PREFIX = re.compile(r"^\[(?:rank|default)(\d+)\]:?", re.IGNORECASE)
-_DEATHS = (
-    (
-        "out_of_memory",
-        re.compile(r"CUDA out of memory|OutOfMemoryError|DefaultCPUAllocator: can't allocate|\bMemoryError\b"),
-    ),
-    ("disk_full", re.compile(r"No space left on device|Errno 28")),
-    ("segfault", re.compile(r"Fatal Python error: Segmentation fault|SIGSEGV|Segmentation fault")),
-    ("exception", re.compile(r"^(?:\[\w+\]:?\s*)?(?:[\w.]+\.)?\w*(?:Error|Exception): \S")),
+# The last line of a traceback, or one that tells of memory, a disk or a crash without one.
+_EXCEPTION = re.compile(r"^(?:\[\w+\]:?\s*)?(?P<words>(?:[\w.]+\.)?\w*(?:Error|Exception): \S.*)", re.MULTILINE)
+_FATAL = re.compile(r"Fatal Python error: Segmentation fault|SIGSEGV|Segmentation fault")
+_FULL = re.compile(
+    r"CUDA out of memory|OutOfMemoryError|DefaultCPUAllocator: can't allocate|\bMemoryError\b"
+    r"|No space left on device|Errno 28"
 )
-_PEER_LOST = re.compile(
-    r"Connection (?:reset|closed|refused)|Broken pipe|DistNetworkError|NCCL communicator was aborted"
-    r"|Timed out waiting|timed out|DistBackendError|ChildFailedError|ProcessGroupNCCL|gloo/transport",
-    re.IGNORECASE,
-)
-
-
-_SIGNAL_CAUSES = {"SIGSEGV": "segfault", "SIGBUS": "segfault", "SIGSTOP": "stopped", "SIGABRT": "exception"}
+_LAUNCHER = re.compile(r"ChildFailedError|SignalException|NCCL communicator was aborted")
+"""The launcher's own exceptions, and a consequence that names no peer."""
 
 
 class LogFactKind(StrEnum):
@@ -68,7 +63,7 @@ class LogFactKind(StrEnum):
     NEVER_JOINED = "never_joined"
     HEARTBEAT_LOST = "heartbeat_lost"
     SIZE = "size"
-    DEATH = "death"
+    END = "end"
     NETWORK = "network"
 
 
@@ -90,6 +85,7 @@ class LogFact:
     timeout_ms: int | None = None
     ran_ms: int | None = None
     word: str | None = None
+    exit_code: int | None = None
     pid: int | None = None
     site: str | None = None
 
@@ -106,8 +102,9 @@ def looks_like_log(text: str) -> bool:
     """Whether the text holds a line of the grammar above."""
     head = text
     return any(
-        pattern.search(head) for pattern in (_WORK, _DESYNC, _NEVER, _LAST, _SIGNAL, _HEARTBEAT, _IB, _SIZE)
-    ) or any(re.search(pattern.pattern, head, re.MULTILINE) for _, pattern in _DEATHS)
+        pattern.search(head)
+        for pattern in (_WORK, _DESYNC, _NEVER, _LAST, _SIGNAL, _HEARTBEAT, _IB, _SIZE, _EXCEPTION, _FATAL, _FULL)
+    )
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -119,6 +116,8 @@ class _LogReader:
         self.path, self.file_rank = path, rank
         self.document = LogDocument()
         self.site: str | None = None
+        self.program: str | None = None
+        self.is_outermost = True
         self.exit_rank: int | None = None
 
     def add(self, kind: LogFactKind, number: int, text: str, **facts: object) -> None:
@@ -131,11 +130,13 @@ class _LogReader:
         """Takes one line."""
         frame = _TRACE_FRAME.search(text)
         if frame is not None:
-            if not any(mark in frame["file"] for mark in ("site-packages", "/lib/python", "<frozen")):
+            if self.is_outermost:
+                self.program, self.is_outermost = package_of(frame["file"]), False
+            if owner_of(frame["file"], self.program) is Owner.USER:
                 self.site = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
             return
         if "Traceback (most recent call last)" in text:
-            self.site = None
+            self.site, self.is_outermost = None, True
         found = _RANK.search(text) or _PREFIX.search(text)
         rank = self.file_rank
         if found is not None:
@@ -185,20 +186,29 @@ class _LogReader:
                 self.exit_rank = int(found["rank"])
         signal = _SIGNAL.search(text)
         if signal is not None:
-            word = _SIGNAL_CAUSES.get(signal["name"], "killed")
             if signal["name"] not in ("SIGTERM", "SIGINT"):
                 who = self.exit_rank if self.exit_rank is not None else rank
-                self.add(LogFactKind.DEATH, number, text, rank=who, word=word, pid=int(signal["pid"]))
+                code, pid = -int(signal["number"]), int(signal["pid"])
+                self.add(LogFactKind.END, number, text, rank=who, exit_code=code, pid=pid)
             return
-        if _PEER_LOST.search(text) or _EXIT_CODE.search(text):
+        words = _words(text)
+        if words is not None or _EXIT_CODE.search(text):
             # What the launcher says of an exit code it says again, with the signal.
+            if words is not None:
+                self.add(LogFactKind.END, number, text, rank=rank, word=words, site=self.site)
             self.site = None
-            return
-        for word, pattern in _DEATHS:
-            if pattern.search(text):
-                self.add(LogFactKind.DEATH, number, text, rank=rank, word=word, site=self.site)
-                self.site = None
-                return
+
+
+def _words(text: str) -> str | None:
+    """The exception or fatal error that a line tells, as `RankEnd.words`; None for any other line."""
+    if _LAUNCHER.search(text):
+        return None
+    if _FATAL.search(text):
+        return f"{FATAL}Segmentation fault"
+    found = _EXCEPTION.search(text)
+    if found is not None:
+        return found["words"][:400]
+    return text.strip()[:400] if _FULL.search(text) else None
 
 
 def read_log(text: str, *, path: str, rank: int | None = None, numbers: Sequence[int] | None = None) -> LogDocument:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from emberward.findings import Certainty, Finding
-from emberward.match import check
+from emberward.match import TieBreak, check
 from emberward.sources.dumps._flight import GroupName, GroupPart, RankFlight, call_of
 from emberward.sources.dumps._groups import Groups, GroupView
 from emberward.sources.dumps._trace import body_of, group_window
@@ -21,9 +21,12 @@ MISMATCHES = frozenset({"M101", "M102", "M103"})
 
 
 def mismatches(
-    flights: Mapping[int, RankFlight], groups: Groups, world_size: int
+    flights: Mapping[int, RankFlight], groups: Groups, world_size: int, *, tie_break: TieBreak | None = None
 ) -> Iterator[tuple[GroupName, Finding]]:
-    """Yields (group, finding) where members' calls differ in what must agree. The majority decides who is odd."""
+    """Yields (group, finding) where members' calls differ in what must agree. The majority decides who is odd.
+
+    Where there is none, the program's text may: `tie_break`.
+    """
     judged = 0
     for view in groups:
         parts = {r: p for r in view.members if r in flights and (p := flights[r].groups.get(view.name)) and p.seqs}
@@ -38,7 +41,7 @@ def mismatches(
         trace = group_window(flights, view, low=low, high=seq + WINDOW, world_size=world_size, stand_in=first)
         if trace is None:
             continue
-        verdict = check(trace, with_cure=False, with_hazards=False)
+        verdict = check(trace, with_cure=False, with_hazards=False, tie_break=tie_break)
         for finding in verdict.findings:
             if finding.code in MISMATCHES:
                 place = f"in the dumps: call {seq} of {view.label}; the rings hold it from call {low} on"
@@ -71,8 +74,8 @@ def sites_shift(flights: Mapping[int, RankFlight], view: GroupView, rank: int) -
     rows = [{e["collective_seq_id"]: e for e in flights[r].groups[view.name].entries} for r in peers]
     for entry in own.entries:
         seq = entry["collective_seq_id"]
-        sites = {call_of(row[seq]).site for row in rows if seq in row}
-        mine = call_of(entry).site
+        sites = {call_of(row[seq]).place for row in rows if seq in row}
+        mine = call_of(entry).place
         if len(sites) == 1 and None not in sites and mine is not None and mine not in sites:
             return f"call {seq} of {view.label}: rank {rank} at {mine}, its peers at {next(iter(sites))}"
     return None

@@ -32,7 +32,7 @@ def history(flight: RankFlight) -> list[Call]:
 
 
 def _same_place(left: Call, right: Call) -> bool:
-    return left.group == right.group and left.op == right.op and left.site == right.site
+    return left.group == right.group and left.op == right.op and left.place == right.place
 
 
 def _between(calls: list[Call], place: Call, group: GroupName) -> list[int]:

@@ -33,7 +33,8 @@ def text_of(file: str, line_of: LineOf) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _tree(text: str) -> ast.Module | None:
+def tree_of(text: str) -> ast.Module | None:
+    """The syntax tree of a program; None for a text that is none."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -56,7 +57,7 @@ def _loops_around(tree: ast.Module, line: int) -> Iterator[ast.For | ast.While |
 
 def has_left_loop(text: str, *, inside: int, now: int) -> bool:
     """Whether line `now` lies behind, and not in, a loop around line `inside`, in the same function."""
-    tree = _tree(text)
+    tree = tree_of(text)
     if tree is None:
         return False
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
@@ -102,7 +103,7 @@ def _function_around(tree: ast.Module, line: int) -> ast.FunctionDef | ast.Async
 
 def swallowing_handler(text: str, line: int) -> int | None:
     """The line of an ``except`` that goes on after an error at `line`; None when no such handler guards it."""
-    tree = _tree(text)
+    tree = tree_of(text)
     if tree is None:
         return None
     guards = [n for n in ast.walk(tree) if isinstance(n, ast.Try) and _body_covers(n.body, line)]
@@ -119,7 +120,7 @@ def are_branches(text: str, left: int, right: int) -> bool:
 
     What stands behind an ``if`` whose block ends with ``return``, ``raise``, ``continue`` or ``break`` is its ``else``.
     """
-    tree = _tree(text)
+    tree = tree_of(text)
     if tree is None:
         return False
     for bodies in _choices(tree):
@@ -156,7 +157,7 @@ def _leaves(body: list[ast.stmt]) -> bool:
 
 def line_of_call(text: str, *, called: str, beside: int) -> int | None:
     """The line at which the function around line `beside` calls the function `called`; None when it does not."""
-    tree = _tree(text)
+    tree = tree_of(text)
     if tree is None:
         return None
     calls = [n for n in ast.walk(_function_around(tree, beside) or tree) if isinstance(n, ast.Call)]
@@ -174,7 +175,7 @@ def callers_in_common(
     if left is None or right is None or left.file != right.file:
         return None
     text = text_of(left.file, line_of)
-    tree = None if text is None else _tree(text)
+    tree = None if text is None else tree_of(text)
     if tree is None:
         return None
     here, there = _callers(tree, left), _callers(tree, right)
@@ -199,9 +200,15 @@ def _callers(tree: ast.Module, frame: Frame) -> dict[str, int]:
     return found
 
 
+def calls_around(text: str, line: int) -> tuple[int, ...]:
+    """The line, then the line at which its function is called, and so outwards, while there is one such line alone."""
+    tree = tree_of(text)
+    return () if tree is None else tuple(_callers(tree, Frame(function="", file="", line=line)).values())
+
+
 def handler_around(text: str, line: int) -> int | None:
     """The line of the ``except`` in whose block `line` lies; None outside of every handler."""
-    tree = _tree(text)
+    tree = tree_of(text)
     if tree is None:
         return None
     found = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.ExceptHandler) and _body_covers(n.body, line)]
@@ -213,7 +220,7 @@ def is_guarded(left: Frame, right: Frame, line_of: LineOf) -> bool:
     if left.line is None or right.line is None or left.file != right.file:
         return False
     text = text_of(left.file, line_of)
-    tree = None if text is None else _tree(text)
+    tree = None if text is None else tree_of(text)
     first, last = sorted((left.line, right.line))
     choices = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.If)]
     return any(_body_covers(n.body, first) and not _covers(n, last) for n in choices)
@@ -259,7 +266,7 @@ def left_the_loop(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: L
 
 def _share_a_loop(text: str, left: int, right: int) -> bool:
     """Whether one loop is around both lines: what lies between them is then done in each of its turns."""
-    tree = _tree(text)
+    tree = tree_of(text)
     return tree is not None and any(_body_covers(loop.body, right) for loop in _loops_around(tree, left))
 
 
@@ -275,7 +282,7 @@ def _loop_below(frames: tuple[Frame, ...], inside: Frame, line_of: LineOf, *, in
         if frame.is_library or frame.line is None:
             continue
         text = text_of(frame.file, line_of)
-        tree = None if text is None else _tree(text)
+        tree = None if text is None else tree_of(text)
         if tree is None:
             continue
         home = _function_around(tree, frame.line)

@@ -4,15 +4,14 @@
 The ring holds what passed torch's Python classes; DDP's reducer and functional collectives call below. Torch counts
 those too (`GroupCount.sequence`), and its own flight recorder holds them, of which the ring keeps a copy. So for a
 group of which torch counts more calls than the ring holds, the copy's rows stand in for the ring's, when it is as new
-as the last call; else the count alone tells how far the rank has come.
+as the last call and holds as many as torch counts; else the count alone tells how far the rank has come.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from emberward.events import Barrier, Collective, Event, Group, Recv, Send
+from emberward.events import Barrier, Collective, Event, Group, Recv, Send, Site
 from emberward.sources.dumps._frames import Frame, user_frame
 from emberward.sources.dumps._unpickle import load_plain
 from emberward.sources.ring import GroupCount, RingView
@@ -27,18 +26,6 @@ _DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64",
     "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool",
 }  # fmt: skip
-_ECHO = re.compile(
-    r"connection (?:was )?(?:closed|reset|refused)|closed by peer|broken pipe|socket closed|timed? ?out waiting|"
-    r"recvvalue failed|failed to recv|peer.*(?:closed|lost|left)|remote (?:process|side) (?:exited|closed)|"
-    r"connectfullmesh failed|monitoredbarrier",
-    re.IGNORECASE,
-)
-"""Errors that a rank raises because another one is gone."""
-
-
-def is_echo(text: str | None) -> bool:
-    """Whether an exception tells that another rank is gone."""
-    return text is not None and _ECHO.search(text) is not None
 
 
 def ring_group_name(group: Group) -> str:
@@ -162,8 +149,17 @@ def _entry(view: RingView, event: Event, group: Group, pg_id: int) -> dict[str, 
         "state": "completed" if is_done else "scheduled",
         "is_p2p": isinstance(body, Send | Recv),
         "tag": body.tag if isinstance(body, Send | Recv) else None,
-        "frames": [] if site is None else [{"name": site.function or "?", "filename": site.file, "line": site.line}],
+        "frames": [] if site is None else _frames(site),
     }
+
+
+def _frames(site: Site) -> list[dict[str, Any]]:
+    """The frames of a line as torch's recorder writes them: a package's that the user's line called, and that line."""
+    user = {"name": site.function or "?", "filename": site.file, "line": site.line}
+    if site.through is None:
+        return [user]
+    file, _, line = site.through.rpartition(":")
+    return [{"name": "?", "filename": file, "line": int(line)}, user]
 
 
 def _copied(
@@ -190,6 +186,9 @@ def _copied(
             continue
         used.add(pg_id)
         counts = status.get(pg_id, status.get(str(pg_id), {}))
+        if counts.get("last_enqueued_collective", -1) < (view.groups[group].sequence or 0):
+            # torch has counted calls since: what is open in the copy has long ended.
+            continue
         rows = [_row(e, group, ids[group]) for e in entries if e["pg_id"] == pg_id and not e.get("is_p2p")]
         out[group] = (rows[-MAX_CALLS:], {k: v for k, v in counts.items() if isinstance(v, int)})
     return out

@@ -35,10 +35,10 @@ def _calls(flight: RankFlight, view: GroupView) -> dict[int, Call]:
 def _lines(calls: Mapping[int, Call]) -> Lines | None:
     out = {}
     for seq, call in calls.items():
-        site = call.site
-        if site is None:
+        place = call.place
+        if place is None:
             return None
-        out[seq] = (call.op, site)
+        out[seq] = (call.op, place)
     return out
 
 

@@ -86,7 +86,7 @@ def _rounds(graph: WaitGraph, rank: int, call: Call, peer: int, theirs: Call) ->
     if head is None or head.is_p2p:
         return [], []
     calls = [each for each in history(graph.flights[peer]) if each.group == head.group and each.seq < head.seq]
-    marks = [each.seq for each in calls if (each.op, each.site) == (head.op, head.site)]
+    marks = [each.seq for each in calls if (each.op, each.place) == (head.op, head.place)]
     ours = _per_round(graph.flights[rank], head, marks, (call.group, call.is_send, call.peer))
     answers = _per_round(graph.flights[peer], head, marks, (call.group, not call.is_send, theirs.peer))
     return (ours, answers) if min(len(ours), len(answers)) > MIN_ROUNDS else ([], [])

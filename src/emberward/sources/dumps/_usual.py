@@ -35,7 +35,7 @@ MAX_LINES_APART = 200
 
 
 def _like(left: Call, right: Call) -> bool:
-    return (left.group, left.op, left.site) == (right.group, right.op, right.site)
+    return (left.group, left.op, left.place) == (right.group, right.op, right.place)
 
 
 def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call, int] | None:

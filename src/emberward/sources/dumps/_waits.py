@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from emberward.findings import Cause
-from emberward.sources.dumps._frames import Frame, ProcessStacks, ThreadStack, user_frame
+from emberward.sources.dumps._frames import (
+    Frame,
+    ProcessStacks,
+    ThreadStack,
+    code_frame,
+    package_frame,
+    place_of,
+    user_frame,
+)
 
 LineOf = Callable[[Frame], str | None]
 """Gives the source line of a frame where the program's text is at hand, else None."""
@@ -166,6 +174,13 @@ class Reading:
     source_line: str | None
     path: tuple[str, ...]
     frames: tuple[Frame, ...] = ()
+    inner: Frame | None = None
+    """The innermost line of an installed package that the user's line called."""
+
+    @property
+    def place(self) -> str | None:
+        """Where it is, for comparisons. See `place_of`."""
+        return place_of(self.site, self.inner)
 
     @property
     def cause(self) -> Cause:
@@ -178,13 +193,14 @@ class Reading:
         where = f" at {self.site}" if self.site else ""
         inside = f" in {self.function}()" if self.function and self.function != "<module>" else ""
         waits = " and waits for a thread" if self.kind is StackClass.EXIT and self.site else ""
-        return f"{TEXTS[self.kind]}{waits}{inside}{where}"
+        by = "" if self.inner is None else f", by {self.inner.function}() of {self.inner.site}"
+        return f"{TEXTS[self.kind]}{waits}{inside}{where}{by}"
 
 
 def _library_part(frames: tuple[Frame, ...]) -> list[Frame]:
     part = []
     for frame in frames:
-        if not frame.is_library:
+        if not frame.is_platform:
             break
         part.append(frame)
     return part
@@ -265,7 +281,7 @@ def _source_class(line: str | None) -> StackClass | None:
 
 
 def _is_saving(frames: tuple[Frame, ...]) -> bool:
-    users = [frame for frame in frames if not frame.is_library][:4]
+    users = [frame for frame in frames if not frame.is_platform][:4]
     return any(_SAVE_NAME.search(frame.function) for frame in users)
 
 
@@ -278,8 +294,7 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> StackClass:
         inner = frames[0].function.rpartition(".")[2]
         # A forked worker still carries the frames that its parent had when it forked.
         cut = next(i for i, frame in enumerate(frames) if frame.function == "_worker_loop")
-        users = user_frame(frames[:cut])
-        idle = users is None and inner in (
+        idle = code_frame(frames[:cut]) is None and inner in (
             "poll",
             "select",
             "_poll",
@@ -290,7 +305,7 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> StackClass:
             "_recv_bytes",
         )
         return StackClass.WORKER_IDLE if idle else StackClass.WORKER
-    user = user_frame(frames)
+    code = code_frame(frames)
     if any(mark in frame.file for frame in frames for mark in _COMPILE_FILES):
         # A compiler runs code of others (backends, symbolic algebra): what that does is compiling too.
         return StackClass.COMPILE
@@ -298,8 +313,8 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> StackClass:
     native = _native_class(frames)
     strong = library is not None and library not in (StackClass.LOCK, StackClass.FILE_READ)
     found = library if strong else native or library
-    if found is None and user is not None:
-        found = _source_class(line_of(user))
+    if found is None and code is not None:
+        found = _source_class(line_of(code))
     if found in (None, StackClass.SLEEP, StackClass.FILE_READ, StackClass.LOCK) and _is_saving(frames):
         return StackClass.CHECKPOINT_IO
     if found is not None:
@@ -321,7 +336,8 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
     if main is None:
         return Reading(process=process, kind=StackClass.UNKNOWN, site=None, function=None, source_line=None, path=())
     kind = class_of(main, line_of)
-    user = user_frame(_caller_of_compiler(main.frames) if kind is StackClass.COMPILE else main.frames)
+    frames = _caller_of_compiler(main.frames) if kind is StackClass.COMPILE else main.frames
+    user = user_frame(frames)
     if kind is StackClass.EXIT and user is None:
         # A thread keeps the process: what that does is all that still goes on. Of several, none is known to be it.
         kept = [frame for t in process.threads if (frame := user_frame(t.frames)) is not None]
@@ -335,4 +351,5 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
         source_line=None if line is None else line.strip()[:120],
         path=tuple(f"{f.function} {f.site}" for f in reversed(main.frames) if not f.is_native),
         frames=main.frames,
+        inner=package_frame(frames),
     )

@@ -7,7 +7,7 @@
 
 from emberward.sources.live._explain import LiveExplanation, explain_pids
 from emberward.sources.live._find import FoundJob, FoundRank, find_job
-from emberward.sources.live._judge import judge_looks
+from emberward.sources.live._judge import judge_looks, judge_with_progress
 from emberward.sources.live._limits import Limits, limits_of
 from emberward.sources.live._look import Look, Moment, OpenCall, RankLook, RingFacts, join_looks
 from emberward.sources.live._process import (
@@ -45,6 +45,7 @@ __all__ = [
     "find_job",
     "join_looks",
     "judge_looks",
+    "judge_with_progress",
     "limits_of",
     "look_at_job",
     "look_at_rings",

@@ -27,7 +27,7 @@ def alike_findings(scene: Scene) -> list[Finding]:
     if scene.early is None or not MIN_RANKS <= len(ranks) == len(readings) or len(ranks) < (scene.look.world_size or 0):
         return []
     first = readings[0]
-    if first.kind not in _IDLE or len({(each.kind, each.site) for each in readings}) > 1:
+    if first.kind not in _IDLE or len({(each.kind, each.place) for each in readings}) > 1:
         return []
     moved = [scene.motions[rank] for rank in ranks]
     if any(not motion.is_known or motion.is_lively or motion.has_called for motion in moved):

@@ -1,4 +1,10 @@
-"""Explains a job that hangs right now, by its processes: two looks, one verdict."""
+"""Explains a job that hangs right now, by its processes: pairs of snapshots, one verdict.
+
+[Note: until it is conclusive]
+A person asks while a job starts, or in the seconds in which it comes to a stop. Two snapshots with work between them
+show who may be the cause and no more. So another one is taken, up to MAX_LOOKS of them, until two in a row show that
+somebody cannot go on, or that nobody waits for anybody. The last two are the verdict.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +19,7 @@ from emberward.sources.live._scene import Scene
 from emberward.sources.live._take import look_at_job
 
 LOOKS_APART_S = 4.0
+MIN_LOOKS, MAX_LOOKS = 2, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +42,22 @@ def explain_pids(
 ) -> LiveExplanation:
     """The verdict on the ranks that are, or are below, `pids`: a launcher's process, or the ranks' own.
 
-    Two looks, LOOKS_APART_S apart; blocks for that long and for the time that stacks take. Changes nothing in the job:
-    each process is held for some milliseconds while its stack is read.
+    Two snapshots, LOOKS_APART_S apart, or up to MAX_LOOKS; blocks for that long and for the time that stacks take.
+    Changes nothing in the job: each process is held for some milliseconds while its stack is read. See [Note: until it
+    is conclusive].
     """
     job = find(pids)
     if not job.ranks:
         return LiveExplanation(findings=(_nobody(pids, job),), read=(), job=job)
-    early = take(job)
-    wait(LOOKS_APART_S)
-    look = take(job)
-    found = judge_looks(early, look, line_of=line_of, is_asked=True)
+    looks = [take(job)]
+    while True:
+        wait(LOOKS_APART_S)
+        job = job if _is_whole(job) else find(pids)
+        looks.append(take(job))
+        early, look = looks[-2:]
+        found = judge_looks(early, look, line_of=line_of, is_asked=True)
+        if _is_conclusive(found) or len(looks) == MAX_LOOKS:
+            break
     scene = Scene(early=early, look=look, line_of=line_of)
     findings = found or (_no_hang(scene),)
     blind = [seen for seen in look.ranks.values() if seen.process.is_alive and seen.own_stacks is None]
@@ -53,14 +66,28 @@ def explain_pids(
     if not all(rank.is_numbered for rank in job.ranks):
         pid_of = {rank.rank: rank.pid for rank in job.ranks}
         findings = tuple(_by_pid(finding, pid_of) for finding in findings)
-    return LiveExplanation(findings=findings, read=tuple(_read(look)), job=job, looks=(early, look))
+    return LiveExplanation(findings=findings, read=tuple(_read(look, len(looks))), job=job, looks=tuple(looks))
 
 
-def _read(look: Look) -> list[str]:
+def _is_whole(job: FoundJob) -> bool:
+    """Whether all ranks of this host were there already: a launcher starts them one after the other."""
+    return all(rank.is_numbered for rank in job.ranks) and len(job.ranks) >= (job.world_size or 0)
+
+
+def _is_conclusive(found: Sequence[Finding]) -> bool:
+    """Whether nobody waits for anybody, or somebody is known not to go on. See [Note: until it is conclusive]."""
+    return not found or any(
+        each.severity is Severity.ERROR and (each.culprit_ranks or each.culprit_pids or each.cycle is not None)
+        for each in found
+    )
+
+
+def _read(look: Look, num_looks: int) -> list[str]:
     ranks = look.ranks.values()
     stacks = sum(len(seen.stacks) for seen in ranks)
     rings = sum(seen.ring is not None for seen in ranks)
-    out = [f"{len(look.ranks)} ranks", f"{stacks} stacks, twice"]
+    often = "twice" if num_looks == MIN_LOOKS else f"{num_looks} times"
+    out = [f"{len(look.ranks)} ranks", f"{stacks} stacks, {often}"]
     return [*out, f"{rings} rings"] if rings else out
 
 

@@ -1,5 +1,6 @@
 """Which processes are the ranks of a job, by what their environment says."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,15 +53,17 @@ def _number(values: Mapping[str, str], names: Sequence[str]) -> int | None:
 def find_job(pids: Sequence[int], *, proc: Path = PROC) -> FoundJob:
     """The ranks that are, or are below, the given processes: a launcher's pid, or those of the ranks themselves.
 
-    A rank's children inherit its variables: the outermost Python process with a rank is the rank. Reads /proc only.
+    A rank's children inherit its variables: the outermost Python process with a rank is the rank. The process that
+    asks and those above it are none. Reads /proc only.
     """
     parent_of = parents(proc=proc)
+    own = {os.getpid(), *_above(os.getpid(), parent_of)}
     names = (*RANK_NAMES, *SIZE_NAMES, RING_NAME)
     gone = tuple(pid for pid in pids if pid not in parent_of)
     order = [p for pid in pids if pid in parent_of for p in (pid, *descendants(pid, parent_of))]
     order = list(dict.fromkeys(order))
     values = {pid: environment_of(pid, names, proc=proc) for pid in order}
-    python = [pid for pid in order if _is_python(pid, proc)]
+    python = [pid for pid in order if pid not in own and _is_python(pid, proc)]
     ranks: dict[int, FoundRank] = {}
     size = None
     for pid in python:

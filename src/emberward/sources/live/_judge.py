@@ -1,18 +1,19 @@
 """The judge of a live job: two looks in, findings out. Pure.
 
 [Note: two tiers]
-A notice says who is waited for, as soon as one look shows it. An error needs two looks between which nobody concerned
-made a call, and one of: a fault of the calls themselves (they differ, one is missing, a cycle), a rank that is dead,
-stopped, or whose main thread has ended, or a wait whose condition cannot come (a lock without time-out in a process in
-which nothing moves; the store, when all others wait too). A rank that computes, reads, writes or sleeps may come by
-itself: it stays a notice until it has stood still longer than its limit. See [Note: limits].
+A notice says for whom the others wait, as soon as one look shows it. An error needs two looks between which nobody
+concerned made a call, and one of: a fault of the calls themselves (they differ, a cycle, one that a rank lacks which
+waits in another or has left), a rank that is dead, stopped, or whose main thread has ended, or a wait whose condition
+cannot come (a lock without time-out in a process in which nothing goes on; the store, when all others wait too). A rank
+that computes, reads, writes or sleeps may come by itself: it stays a notice, and becomes a warning once it has stood
+still longer than its limit and is not seen at work. Time alone makes no error. See [Note: limits], [Note: progress].
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
-from emberward.sources.dumps import LineOf, judge, ranks_text
+from emberward.sources.dumps import LineOf, judge, ranks_text, with_source
 from emberward.sources.live._aborts import abort_findings
 from emberward.sources.live._all_still import alike_findings
 from emberward.sources.live._creation import creation_findings
@@ -20,7 +21,7 @@ from emberward.sources.live._credits import credit_findings
 from emberward.sources.live._deaths import death_findings, stopped_findings
 from emberward.sources.live._look import Look
 from emberward.sources.live._scene import Scene, no_source
-from emberward.sources.live._settle import settle
+from emberward.sources.live._settle import all_progress, settle
 from emberward.sources.live._threads import thread_death
 
 
@@ -32,7 +33,19 @@ def judge_looks(
     exits: Mapping[int, int] | None = None,
     is_asked: bool = False,
 ) -> tuple[Finding, ...]:
-    """What two looks at a job tell, the most severe first; empty when nobody waits for anybody.
+    """The findings of `judge_with_progress`."""
+    return judge_with_progress(early, look, line_of=line_of, exits=exits, is_asked=is_asked)[0]
+
+
+def judge_with_progress(
+    early: Look | None,
+    look: Look,
+    *,
+    line_of: LineOf = no_source,
+    exits: Mapping[int, int] | None = None,
+    is_asked: bool = False,
+) -> tuple[tuple[Finding, ...], Mapping[int, str]]:
+    """What two looks at a job tell, the most severe first, empty when nobody waits for anybody; and `all_progress`.
 
     `exits`: codes of ranks that have ended, as a parent saw them (minus the signal's number). `is_asked`: a person says
     that the job hangs: what may come by itself is a warning then, not a notice. See [Note: two tiers].
@@ -64,8 +77,10 @@ def judge_looks(
     found = found or alike_findings(scene)
     settled = [s for finding in found if (s := settle(finding, scene, is_asked=is_asked)) is not None]
     order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
-    named = [_placed(finding, scene) for finding in settled]
-    return tuple(sorted(named, key=lambda f: (order[f.severity], not f.culprit_ranks and f.cycle is None)))
+    lines = scene.lines_by_short_name()
+    named = [with_source(_placed(finding, scene), lines) for finding in settled]
+    found = sorted(named, key=lambda f: (order[f.severity], not f.culprit_ranks and f.cycle is None))
+    return tuple(found), all_progress(scene)
 
 
 def _with_deaths(fault: Finding, deaths: Sequence[Finding]) -> Finding:

@@ -2,13 +2,12 @@
 
 import contextlib
 import re
-import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberward.processes import Child, ProcessTree
 from emberward.sources.dumps import WAITING, Frame, LineOf, ThreadStack, class_of, user_frame
 from emberward.sources.live._spy import find_spy
 
@@ -81,25 +80,20 @@ class LineSampler:
     """Samples processes of this host for a while, each by a child of its own. `poll` until it gives something."""
 
     def __init__(self, pids: Sequence[int], *, seconds: float, spy_path: str | None = None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="emberward-lines-")
-        self._files = {pid: Path(self._folder.name) / str(pid) for pid in pids}
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._tree = ProcessTree()
+        self._children: list[Child] = []
+        self._files: dict[int, Path] = {}
         spy = find_spy() if spy_path is None else spy_path
         if spy is None:
             return
+        folder = self._tree.folder("emberward-lines-")
+        self._files = {pid: folder / str(pid) for pid in pids}
         for pid, path in self._files.items():
             command = [spy, "record", "--nonblocking", "--idle", "--threads", "--full-filenames", "--format", "raw"]
             command += ["--rate", str(RATE_HZ), "--duration", str(max(1, round(seconds)))]
             with contextlib.suppress(OSError):
-                self._children.append(
-                    subprocess.Popen(
-                        [*command, "--output", str(path), "--pid", str(pid)],
-                        stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL,
-                        start_new_session=True,
-                    )
-                )
+                whole = [*command, "--output", str(path), "--pid", str(pid)]
+                self._children.append(self._tree.start(whole, environment=None))
 
     @property
     def is_done(self) -> bool:
@@ -117,12 +111,8 @@ class LineSampler:
 
     def close(self) -> None:
         """Ends what still runs and removes what was written."""
-        for child in self._children:
-            if child.poll() is None:
-                child.kill()
-            child.wait()
+        self._tree.close()
         self._children.clear()
-        self._folder.cleanup()
 
 
 StartSampler = Callable[[Sequence[int], float], LineSampler]

@@ -33,6 +33,7 @@ class OpenCall:
     file: str
     line: int
     is_new: bool
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,8 @@ class RankLook:
     ring: RingFacts | None = None
     has_moved: bool = False
     problems: tuple[str, ...] = ()
+    switches_after: Mapping[int, int] = field(default_factory=dict)
+    """By thread, how often it had waited when its stack had been taken, which itself makes it wait."""
 
     @property
     def own_stacks(self) -> ProcessStacks | None:
@@ -150,6 +153,7 @@ def _rank_json(look: RankLook) -> dict[str, Any]:
         "stacks": [_stacks_json(process) for process in look.stacks],
         "ring": None if look.ring is None else _ring_json(look.ring),
         "has_moved": look.has_moved,
+        "switches_after": {str(tid): count for tid, count in look.switches_after.items()},
         "problems": list(look.problems),
     }
 
@@ -163,6 +167,7 @@ def _rank_from(data: Mapping[str, Any]) -> RankLook:
         stacks=tuple(map(_stacks_from, data["stacks"])),
         ring=None if data["ring"] is None else _ring_from(data["ring"]),
         has_moved=bool(data.get("has_moved", False)),
+        switches_after={int(tid): int(count) for tid, count in data["switches_after"].items()},
         problems=tuple(map(str, data["problems"])),
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from emberward.sources.dumps import ProcessStacks, user_frame
+from emberward.sources.dumps import ProcessStacks, may_act
 from emberward.sources.live._look import Look, RankLook
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
 
@@ -29,6 +29,8 @@ class Motion:
     is_other_busy: bool = False
     is_child_busy: bool = False
     has_io: bool = False
+    has_returned: frozenset[int] = frozenset()
+    """Its threads whose system calls returned: that slept, and ran again, between the looks."""
 
     @property
     def is_lively(self) -> bool:
@@ -56,6 +58,14 @@ def _burnt(ticks: float, apart_s: float) -> bool:
     return ticks >= MIN_CPU_TICKS and ticks / TICKS_PER_S >= MIN_CPU_SHARE * apart_s
 
 
+def _returned(early: RankLook, late: RankLook) -> frozenset[int]:
+    return frozenset(
+        thread.tid
+        for thread in late.process.threads
+        if thread.switches is not None and thread.switches > early.switches_after.get(thread.tid, thread.switches)
+    )
+
+
 def _bytes(process: ProcessFacts) -> int:
     return (process.read_bytes or 0) + (process.written_bytes or 0)
 
@@ -72,11 +82,11 @@ def same_frames(left: ProcessStacks | None, right: ProcessStacks | None) -> bool
 
 
 def _user_threads(look: RankLook) -> frozenset[int]:
-    """Threads that run somebody's Python. The recorder's, autograd's and gloo's own burn a little all the time."""
+    """Threads that may do something for the program. The recorder's, autograd's and gloo's own burn a little always."""
     stacks = look.own_stacks
     if stacks is None:
         return frozenset(_ticks(look.process))
-    found = (t.os_thread_id for t in stacks.threads if user_frame(t.frames) is not None)
+    found = (t.os_thread_id for t in stacks.threads if may_act(t.frames))
     return frozenset(tid for tid in found if tid is not None)
 
 
@@ -106,6 +116,7 @@ def motion_of(early: RankLook | None, late: RankLook, *, apart_s: float) -> Moti
         is_child_busy=any(_burnt(new.cpu_ticks - old.cpu_ticks, apart_s) for old, new in children)
         or {c.pid for c in late.children} != set(past),
         has_io=moved >= MIN_BYTES,
+        has_returned=_returned(early, late),
     )
 
 

@@ -44,6 +44,7 @@ class WaitingIn(StrEnum):
     NANOSLEEP = "nanosleep"
     FUTEX = "futex"
     FUTEX_TIMED = "futex_timed"
+    FUTEX_SHARED = "futex_shared"
     READ = "read"
     WRITE = "write"
     OPEN = "open"
@@ -79,11 +80,16 @@ _CALLS_ARM = {
 }  # fmt: skip
 
 
+_FUTEX_PRIVATE = 128
+"""FUTEX_PRIVATE_FLAG of linux/futex.h."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadFacts:
     """One thread. `cpu_ticks` counts user and system time; `waiting_in` is None while it runs or cannot be told.
 
-    `read_bytes`: what passed its reads; None where that may not be read.
+    `read_bytes`: what passed its reads; `switches`: how often it gave up its processor to wait; None where that may not
+    be read.
     """
 
     tid: int
@@ -92,6 +98,7 @@ class ThreadFacts:
     waiting_in: WaitingIn | None = None
     channel: str | None = None
     read_bytes: int | None = None
+    switches: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +146,7 @@ class ProcessFacts:
                     None if t.waiting_in is None else t.waiting_in.value,
                     t.channel,
                     t.read_bytes,
+                    t.switches,
                 ]
                 for t in self.threads
             ],
@@ -162,8 +170,9 @@ class ProcessFacts:
                     waiting_in=None if call is None else WaitingIn(call),
                     channel=channel,
                     read_bytes=read,
+                    switches=switches,
                 )
-                for tid, state, ticks, call, channel, read in data["threads"]
+                for tid, state, ticks, call, channel, read, switches in data["threads"]
             ),
         )
 
@@ -190,15 +199,23 @@ def waiting_in(text: str | None, *, machine: str) -> WaitingIn | None:
         return None
     number = int(words[0])
     found = (_CALLS_ARM if machine == "aarch64" else _CALLS_X86).get(number, WaitingIn.OTHER)
-    # futex(address, operation, value, timeout, ...): a null time-out waits for ever. Source: futex(2).
-    if found is WaitingIn.FUTEX and len(words) > 4 and words[4] != "0x0":
-        return WaitingIn.FUTEX_TIMED
+    # futex(address, operation, value, timeout, ...): a null time-out waits for ever, and without FUTEX_PRIVATE_FLAG
+    # another process may wake it. Source: futex(2).
+    if found is WaitingIn.FUTEX and len(words) > 4:
+        if words[4] != "0x0":
+            return WaitingIn.FUTEX_TIMED
+        return found if int(words[2], 16) & _FUTEX_PRIVATE else WaitingIn.FUTEX_SHARED
     return found
 
 
 def _io(folder: Path) -> dict[str, int]:
     text = _text(folder / "io") or ""
     return {name: int(value) for name, value in re.findall(r"^(\w+): (\d+)$", text, re.MULTILINE)}
+
+
+def _switches(folder: Path) -> int | None:
+    found = re.search(r"^voluntary_ctxt_switches:\s+(\d+)$", _text(folder / "status") or "", re.MULTILINE)
+    return None if found is None else int(found[1])
 
 
 def _threads(folder: Path, machine: str) -> tuple[ThreadFacts, ...]:
@@ -221,6 +238,7 @@ def _threads(folder: Path, machine: str) -> tuple[ThreadFacts, ...]:
                 waiting_in=waiting_in(_text(own / "syscall"), machine=machine),
                 channel=channel if channel not in ("", "0") else None,
                 read_bytes=_io(own).get("rchar"),
+                switches=_switches(own),
             )
         )
     return tuple(out)
@@ -248,6 +266,19 @@ def read_process_facts(pid: int, *, proc: Path = PROC, machine: str | None = Non
         threads=() if state is ProcessState.ZOMBIE else _threads(folder, machine or os.uname().machine),
         command=command[:200] or None,
     )
+
+
+def settled_switches(pid: int, *, proc: Path = PROC) -> dict[int, int]:
+    """By thread, how often it has waited; of those that wait now. Never raises.
+
+    Whoever reads a stack holds the process, and its threads then go back into their waits: one that is not there yet
+    would seem to have returned from its system call.
+    """
+    found = {}
+    for thread in _threads(proc / str(pid), ""):
+        if thread.state in (ProcessState.SLEEPING, ProcessState.DISK) and thread.switches is not None:
+            found[thread.tid] = thread.switches
+    return found
 
 
 def is_running(pid: int, *, start_ticks: int | None, proc: Path = PROC) -> bool:

@@ -11,7 +11,9 @@ from emberward.sources.dumps import (
     StackClass,
     ThreadStack,
     class_of,
+    code_frame,
     makes_call,
+    may_act,
     read_process,
     user_frame,
 )
@@ -20,12 +22,14 @@ from emberward.sources.live._motion import Motion, sits_in
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
 from emberward.sources.ring import KEPT_BY
 
+_START = frozenset({"run", "_bootstrap", "_bootstrap_inner"})
 _BY_CALL = {
     WaitingIn.NANOSLEEP: StackClass.SLEEP,
     WaitingIn.CHILD: StackClass.SUBPROCESS,
     WaitingIn.READ: StackClass.FILE_READ,
     WaitingIn.OPEN: StackClass.FILE_READ,
     WaitingIn.FUTEX: StackClass.LOCK,
+    WaitingIn.FUTEX_SHARED: StackClass.LOCK,
     WaitingIn.FUTEX_TIMED: StackClass.LOCK,
     WaitingIn.FILE_LOCK: StackClass.LOCK,
 }
@@ -67,7 +71,7 @@ class Reader:
         if left is None or left.text is None or not left.text.startswith(KEPT_BY):
             return process
         kept = left.text.removeprefix(KEPT_BY).split(", ")
-        found = [t for t in process.threads if str(t.os_thread_id) in kept and user_frame(t.frames) is not None]
+        found = [t for t in process.threads if str(t.os_thread_id) in kept and code_frame(t.frames) is not None]
         main = () if process.main is None else (process.main,)
         return replace(process, threads=(*main, *found[:1])) if found else process
 
@@ -88,20 +92,28 @@ def _has_open(ring: RingFacts) -> bool:
 
 
 def other_threads(process: ProcessStacks | None, line_of: LineOf) -> list[tuple[ThreadStack, StackClass]]:
-    """The threads beside the main one that run somebody's code, and what each does."""
+    """The threads beside the main one that may do something for the program, and what each does."""
     if process is None:
         return []
     main = process.main
     found = []
     for thread in process.threads:
-        if thread is not main and user_frame(thread.frames) is not None:
-            found.append((thread, class_of(thread, line_of)))
+        if thread is not main and may_act(thread.frames):
+            found.append((thread, class_of(_without_start(thread), line_of)))
     return found
+
+
+def _without_start(thread: ThreadStack) -> ThreadStack:
+    """The thread without the frames of `threading` that began it: what is left of that module is a wait."""
+    frames = thread.frames
+    while frames and frames[-1].function in _START and frames[-1].file.endswith("threading.py"):
+        frames = frames[:-1]
+    return replace(thread, frames=frames)
 
 
 def peer_thread(process: ProcessStacks | None, line_of: LineOf) -> Frame | None:
     """The user's line of a thread beside the main one that waits for a peer; None when none does."""
     for thread, kind in other_threads(process, line_of):
         if kind in _PEER_CALLS:
-            return user_frame(thread.frames)
+            return user_frame(thread.frames) or code_frame(thread.frames)
     return None

@@ -87,4 +87,5 @@ def _open_call(view: RingView) -> OpenCall | None:
         file=last.site.file,
         line=last.site.line,
         is_new=all(call.site != last.site for call in calls[:-1]),
+        group="" if body.group is None else ring_group_name(body.group),
     )

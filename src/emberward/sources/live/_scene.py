@@ -15,6 +15,7 @@ from emberward.sources.dumps import (
     RankFlight,
     Reading,
     StackClass,
+    by_short_name,
     is_creating,
     op_of,
 )
@@ -49,8 +50,32 @@ class Scene:
             stacks = seen.own_stacks
             if stacks is not None:
                 self.readings[rank] = self._reader.read(stacks, self.line_of)
-        self.flights = flights_of({r: seen.ring for r, seen in self.look.ranks.items() if seen.ring is not None})
+        self.flights = flights_of(
+            {r: self._placed(seen, seen.ring) for r, seen in self.look.ranks.items() if seen.ring}
+        )
         self.waits_for_all = self._waits_for_all()
+
+    def _placed(self, seen: RankLook, ring: RingFacts) -> RingFacts:
+        """The ring with a line for the call in which its rank waits.
+
+        The copy of torch's recorder is taken without stacks first, and with them seconds later: without a line the
+        judge cannot tell which of two calls is one too many. Until then the ring's own record of the call has its line,
+        and the stack has that of a call below Python.
+        """
+        entries = ring.flight.get("entries", ())
+        reading, call = self.readings.get(seen.rank), ring.open_call
+        waiting = [e for e in entries if isinstance(e, dict) and not e.get("retired") and not e.get("is_p2p")]
+        if len(waiting) != 1 or waiting[0].get("frames"):
+            return ring
+        if ring.blocked_record is not None and call is not None:
+            frames = [Frame(function=call.function, file=call.file, line=call.line)]
+        elif reading is not None and reading.kind in WAITING:
+            frames = list(reading.frames)
+        else:
+            return ring
+        rows = [{"name": each.function, "filename": each.file, "line": each.line} for each in frames]
+        filled = [{**entry, "frames": rows} if entry is waiting[0] else entry for entry in entries]
+        return replace(ring, flight={**ring.flight, "entries": filled})
 
     def _waits_for_all(self) -> frozenset[int]:
         """Ranks that wait for the store or in a group's creation while some other rank is free to come."""
@@ -120,9 +145,17 @@ class Scene:
             for rank, seen in self.look.ranks.items()
             for process in seen.stacks
         ]
-        return Evidence(label="the job", flights=self.flights, stacks=stacks, free_ranks=self._free())
+        return Evidence(label="the job", flights=self.flights, stacks=stacks, free_ranks=self.free)
 
-    def _free(self) -> frozenset[int]:
+    def lines_by_short_name(self) -> LineOf:
+        """`line_of` for lines as findings say them, whose files calls and stacks tell in full."""
+        stacks = [process for seen in self.look.ranks.values() for process in seen.stacks]
+        rings = [seen.ring for seen in self.look.ranks.values() if seen.ring is not None]
+        files = [ring.open_call.file for ring in rings if ring.open_call is not None]
+        return by_short_name(self.flights, stacks, self.line_of, files=files)
+
+    @property
+    def free(self) -> frozenset[int]:
         """Ranks whose main thread sits in no call: what they left open is not what they wait in."""
         free = set()
         for rank, reading in self.readings.items():

@@ -1,20 +1,28 @@
-"""How severe a finding is, by what moved between two looks. See [Note: two tiers]."""
+"""How severe a finding is, by what moved between two looks. See [Note: two tiers] in `_judge`.
+
+[Note: progress]
+A rank goes on as long as anything of it does: bytes that it or a child reads or writes, a thread or child that uses
+the processor, a main thread at another line, a system call that returns. The last is all that shows of an upload: what
+goes through a socket is in no count of bytes. Threads of the recorder and of torch do not count, nor a wait that
+library code makes in slices (a queue's, a data loader's), which returns and begins again.
+"""
 
 from dataclasses import replace
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import StackClass, ThreadStack, read_process, stuck_worker, waits
+from emberward.sources.dumps import WAITING, StackClass, ThreadStack, read_process, stuck_worker, waits
 from emberward.sources.live._look import RankLook
-from emberward.sources.live._motion import Motion, sits_in, waits_for_ever
+from emberward.sources.live._motion import sits_in, waits_for_ever
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
 from emberward.sources.live._reading import other_threads
 from emberward.sources.live._scene import Scene
 
 _DIFFER = frozenset({"M101", "M102", "H152"})
 _CERTAIN = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.CRASH})
+_SLICES = frozenset({StackClass.LOCK, StackClass.DATALOADER, StackClass.STORE_WAIT, *WAITING})
+"""Waits that library code makes in slices of time: that a slice ended is no progress."""
 _FILE_AGES = ("the files do not tell how long", "the job had stood still for")
 """What the judge of files says about their age; a look knows better."""
-_UNTIMED = frozenset({WaitingIn.FUTEX, WaitingIn.FILE_LOCK})
 
 
 def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
@@ -35,7 +43,8 @@ def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
     has_two = scene.early is not None
     if finding.certainty is Certainty.UNKNOWN:
         return _lasting(finding, scene, may_come)
-    if finding.kind in _CERTAIN:
+    is_free = finding.kind is Kind.MISSING and any(_may_come(rank, scene) for rank in finding.culprit_ranks)
+    if finding.kind in _CERTAIN and not is_free:
         # Calls that differ and have killed somebody will not come right: one look is enough.
         touched = {*finding.culprit_ranks, *finding.waiting_ranks} if finding.code in _DIFFER else set()
         is_over = any(not scene.look.ranks[r].process.is_alive for r in touched if r in scene.look.ranks)
@@ -50,13 +59,52 @@ def settle(finding: Finding, scene: Scene, *, is_asked: bool) -> Finding | None:
 
 
 def _any_busy(finding: Finding, scene: Scene) -> bool:
-    """Whether a rank that is said to wait computes: then its stack and its calls were misread."""
+    """Whether a rank that is said to wait computes, or had not come to where it waits at the first snapshot.
+
+    A rank with a ring counts its calls; of one without, the stack alone tells whether it made any.
+    """
     ranks = (*finding.culprit_ranks, *(m.rank for m in finding.cycle or ()))
-    return any(scene.motions[r].is_main_busy for r in ranks if r in scene.motions)
+    if any(scene.motions[r].is_main_busy for r in ranks if r in scene.motions):
+        return True
+    unrecorded = [r for r in (*ranks, *finding.waiting_ranks) if r in scene.look.ranks and not scene.look.ranks[r].ring]
+    return any(scene.motions[r].has_stack_moved for r in unrecorded)
+
+
+def _may_come(rank: int, scene: Scene) -> bool:
+    """Whether a rank that lacks a call is in code of its own, from which it may come: in no call, not at its end."""
+    reading, seen = scene.readings.get(rank), scene.look.ranks.get(rank)
+    if reading is None or seen is None or seen.ring is None or not seen.process.is_alive:
+        return False
+    has_left = reading.kind is StackClass.EXIT or seen.ring.moment("main_exited") is not None
+    waits_too = reading.kind is StackClass.STORE_WAIT or scene.is_creating(seen)
+    return rank in scene.free and not has_left and not waits_too
+
+
+def progress_of(rank: int, scene: Scene) -> str | None:
+    """What of a rank went on between the looks, in a few words; None when nothing was seen to. See [Note: progress]."""
+    motion, seen, reading = scene.motions.get(rank), scene.look.ranks.get(rank), scene.readings.get(rank)
+    if motion is None or seen is None or not motion.is_known:
+        return None
+    if motion.has_called or motion.has_stack_moved or motion.is_lively:
+        return motion.text if motion.is_lively else "its main thread went on to another line"
+    kinds = {thread.os_thread_id: kind for thread, kind in other_threads(seen.own_stacks, scene.line_of)}
+    if reading is not None:
+        kinds[seen.process.pid] = reading.kind
+    is_back = any(tid in motion.has_returned and kind not in _SLICES for tid, kind in kinds.items())
+    return "its system calls return" if is_back else None
+
+
+def all_progress(scene: Scene) -> dict[int, str]:
+    """What went on between the looks, of each rank of which anything did."""
+    found = {rank: progress_of(rank, scene) for rank in scene.look.ranks}
+    return {rank: text for rank, text in found.items() if text is not None}
 
 
 def _lasting(finding: Finding, scene: Scene, may_come: Severity) -> Finding:
-    """A notice, or an error once the rank has stood still for longer than its limit."""
+    """A notice; a warning once the rank has stood still for longer than its limit, and is not seen at work.
+
+    Time alone makes no error: a rank that computes, reads, writes or sleeps may come by itself. See [Note: two tiers].
+    """
     ranks = finding.culprit_ranks or finding.waiting_ranks
     rings = [scene.look.ranks[r].ring for r in ranks if r in scene.look.ranks]
     known = [(ring.moved_age_s, ring) for ring in rings if ring is not None and ring.moved_age_s is not None]
@@ -66,13 +114,14 @@ def _lasting(finding: Finding, scene: Scene, may_come: Severity) -> Finding:
     age, ring = max(known, key=lambda item: item[0])
     how = "by this job's own history" if ring.has_history else "a phase without a history"
     line = f"it has stood still for {age:.0f} s; up to {ring.limit_s:.0f} s it could be slow and alive ({how})"
-    severity = Severity.ERROR if age > ring.limit_s else may_come
+    is_at_work = any(scene.motions[rank].is_lively for rank in ranks if rank in scene.motions)
+    severity = Severity.WARNING if age > ring.limit_s and not is_at_work else may_come
     return replace(finding, severity=severity, evidence=(*finding.evidence, line))
 
 
 def _with_motion(finding: Finding, scene: Scene) -> Finding:
     lines = [
-        f"rank {rank}: between two looks {motion.apart_s:.0f} s apart {motion.text}"
+        f"rank {rank}: between two looks {motion.apart_s:.0f} s apart {progress_of(rank, scene) or motion.text}"
         for rank in finding.culprit_ranks[:4]
         if (motion := scene.motions.get(rank)) is not None and motion.is_known
     ]
@@ -99,24 +148,23 @@ def _rank_proof(rank: int, scene: Scene) -> str | None:
         case StackClass.EXIT:
             return f"the main thread of rank {rank} has left its program: it will make no call any more"
         case StackClass.LOCK:
-            return _lock_proof(rank, seen, early, motion, scene)
+            return _lock_proof(rank, seen, early, scene)
         case StackClass.DATALOADER:
-            return _worker_proof(rank, seen, motion, scene)
+            return _worker_proof(rank, seen, scene)
         case StackClass.STORE_WAIT:
             others = [r for r in scene.look.ranks if r != rank]
             is_last = others and set(others) <= set(scene.waiting())
-            return f"nobody is left to set the key: {waits(others)} too" if is_last and not motion.is_lively else None
+            is_over = is_last and progress_of(rank, scene) is None
+            return f"nobody is left to set the key: {waits(others)} too" if is_over else None
         case _:
             return None
 
 
-def _lock_proof(rank: int, seen: RankLook, early: RankLook | None, motion: Motion, scene: Scene) -> str | None:
-    if motion.is_lively or motion.has_stack_moved:
+def _lock_proof(rank: int, seen: RankLook, early: RankLook | None, scene: Scene) -> str | None:
+    if progress_of(rank, scene) is not None:
         return None
     call = sits_in(seen.process)
-    if call is not None and (
-        call not in _UNTIMED or not (call is not WaitingIn.FUTEX or waits_for_ever((early, seen)))
-    ):
+    if call is not None and not waits_for_ever((early, seen)):
         return None
     if not all(_is_idle(thread, kind, seen) for thread, kind in other_threads(seen.own_stacks, scene.line_of)):
         return None
@@ -137,18 +185,18 @@ def _may_end(child: ProcessFacts) -> bool:
     return child.is_alive and child.main is not None and sits_in(child) is WaitingIn.NANOSLEEP
 
 
-def _worker_proof(rank: int, seen: RankLook, motion: Motion, scene: Scene) -> str | None:
+def _worker_proof(rank: int, seen: RankLook, scene: Scene) -> str | None:
     """A data worker that is stopped or gone, or that waits for ever itself."""
     for child in seen.children:
         if child.state is ProcessState.STOPPED:
             return f"process {child.pid}, a child of rank {rank}, is stopped"
-    if motion.is_lively or motion.has_stack_moved:
+    if progress_of(rank, scene) is not None:
         return None
     workers = [read_process(s, scene.line_of) for s in seen.stacks if s.pid != seen.process.pid]
     worker = stuck_worker(tuple(workers))
     if worker is None:
         return None
     facts = next((child for child in seen.children if child.pid == worker.process.pid), None)
-    if worker.kind is StackClass.WORKER and facts is not None and sits_in(facts) in _UNTIMED:
+    if worker.kind is StackClass.WORKER and facts is not None and sits_in(facts) is WaitingIn.FUTEX:
         return f"the data worker (process {facts.pid}) of rank {rank} waits without a time-out at {worker.site}"
     return None

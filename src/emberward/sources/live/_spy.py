@@ -2,12 +2,12 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberward.processes import ProcessTree
 from emberward.sources.dumps import ProcessStacks, read_py_spy_json
 
 SPY_TIMEOUT_S = 10.0
@@ -30,8 +30,10 @@ def find_spy() -> str | None:
     return str(beside) if beside.exists() else shutil.which("py-spy")
 
 
-def spy(pid: int, *, spy_path: str | None, is_stopped: bool, timeout_s: float = SPY_TIMEOUT_S) -> SpyResult:
-    """The stacks of one process. Starts a child; the process is held for some milliseconds.
+def spy(
+    pid: int, *, tree: ProcessTree, spy_path: str | None, is_stopped: bool, timeout_s: float = SPY_TIMEOUT_S
+) -> SpyResult:
+    """The stacks of one process. Starts a child in `tree`; the process is held for some milliseconds.
 
     A stopped process cannot be held: it is read as it stands.
     """
@@ -41,14 +43,16 @@ def spy(pid: int, *, spy_path: str | None, is_stopped: bool, timeout_s: float = 
     if is_stopped:
         command.append("--nonblocking")
     try:
-        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.SubprocessError) as problem:
+        done = tree.run(command, environment=None, timeout_s=timeout_s)
+    except OSError as problem:
         return SpyResult(pid=pid, stacks=None, problem=f"{type(problem).__name__}: {problem}"[:200])
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        return SpyResult(pid=pid, stacks=None, problem=" ".join(lines[-2:])[:200] or f"exit code {done.returncode}")
+    if done.code is None:
+        return SpyResult(pid=pid, stacks=None, problem=f"py-spy did not end within {timeout_s:.0f} s")
+    if done.code != 0:
+        lines = done.errors.decode(errors="replace").strip().splitlines()
+        return SpyResult(pid=pid, stacks=None, problem=" ".join(lines[-2:])[:200] or f"exit code {done.code}")
     try:
-        found = read_py_spy_json(json.loads(done.stdout), path=f"process {pid}").processes
+        found = read_py_spy_json(json.loads(done.out), path=f"process {pid}").processes
     except ValueError as problem:
         return SpyResult(pid=pid, stacks=None, problem=f"its answer cannot be read: {problem}"[:200])
     own = next((process for process in found if process.pid in (pid, None)), None)
@@ -59,8 +63,9 @@ def spy_all(pids: dict[int, bool], *, spy_path: str | None, timeout_s: float = S
     """The stacks of several processes, a few at a time. `pids`: whether each is stopped. Blocks until all are read."""
     if not pids:
         return {}
-    with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
+    with ProcessTree() as tree, ThreadPoolExecutor(MAX_AT_ONCE) as pool:
         found = pool.map(
-            lambda item: spy(item[0], spy_path=spy_path, is_stopped=item[1], timeout_s=timeout_s), pids.items()
+            lambda item: spy(item[0], tree=tree, spy_path=spy_path, is_stopped=item[1], timeout_s=timeout_s),
+            pids.items(),
         )
         return {result.pid: result for result in found}

@@ -17,6 +17,7 @@ from emberward.sources.live._process import (
     environment_of,
     parents,
     read_process_facts,
+    settled_switches,
 )
 from emberward.sources.live._ring_facts import num_moves, ring_facts
 from emberward.sources.live._spy import SpyResult, find_spy, spy_all
@@ -126,6 +127,7 @@ def _look(
                 if process.is_alive:
                     targets[process.pid] = process.state is ProcessState.STOPPED
         spied = spy_all(targets, spy_path=find_spy())
+    after = {rank: settled_switches(facts.pid) for rank, facts in processes.items() if facts.is_alive}
     again = _moved_meanwhile(views) if with_stacks else {}
     ranks = {}
     for rank, facts in processes.items():
@@ -141,6 +143,7 @@ def _look(
             stacks=tuple(result.stacks for result in told if result.stacks is not None),
             ring=None if view is None else _facts_of(view, facts),
             has_moved=rank in again,
+            switches_after=after.get(rank, {}),
             problems=tuple(
                 f"no stack of process {r.pid}: {r.problem}" for r in results if r.stacks is None and r.pid == facts.pid
             ),

@@ -31,5 +31,5 @@ def thread_death(finding: Finding, scene: Scene) -> Finding | None:
         f"{reading.site}{behind}",
         site=died.site or finding.site,
         evidence=(f"the thread ended {died.age_s:.0f} s before the look", *finding.evidence),
-        next="mend the exception, and hand it to the main thread instead of losing it with the thread",
+        next="fix the exception, and hand it to the main thread instead of losing it with the thread",
     )

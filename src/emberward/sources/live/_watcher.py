@@ -10,14 +10,14 @@ job moves or the error is said.
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import Evidence, LineOf, hang_finding, judge, ranks_text, source_lines
 from emberward.sources.live._alike import are_alike
-from emberward.sources.live._judge import judge_looks
+from emberward.sources.live._judge import judge_with_progress
 from emberward.sources.live._lasting import LineDifference, difference_finding, lasting_differences
 from emberward.sources.live._limits import MIN_NOTICE_S, limits_of
 from emberward.sources.live._lines import StartSampler, start_sampler
@@ -52,15 +52,17 @@ def read_rings(folder: Path, num_events: int | None) -> Mapping[int, RingView]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchReport:
-    """What one `poll` found. `findings` are new, or grew more severe; `resolved` were said and hold no more.
+    """What one `poll` found. `findings` are new, or of another severity now; `resolved` were said and hold no more.
 
     `is_still`: some rank stands still for longer than its history allows. `look`: the look that was taken, if one was.
+    `progress`: what of each rank went on between the last two looks, where anything did; see [Note: progress].
     """
 
     findings: tuple[Finding, ...] = ()
     resolved: tuple[Finding, ...] = ()
     is_still: bool = False
     look: Look | None = None
+    progress: Mapping[int, str] = field(default_factory=dict)
 
 
 class Watcher:
@@ -148,9 +150,9 @@ class Watcher:
         is_second = self._early is not None
         self._gap_s = LOOK_GAP_S if not is_second else min(self._gap_s * 1.6, MAX_LOOK_GAP_S)
         self._next_look_s = self._clock() + self._gap_s
-        found = self.judge(self._early, look, exits=exits)
-        gone = (*self._gone(found), *self._past)
-        return WatchReport(findings=(*faults, *self._new(found)), resolved=gone, is_still=True, look=look)
+        found, progress = self._judge(self._early, look, exits)
+        gone, new = (*self._gone(found), *self._past), (*faults, *self._new(found))
+        return WatchReport(findings=new, resolved=gone, is_still=True, look=look, progress=progress)
 
     @property
     def facts(self) -> Mapping[str, str] | None:
@@ -177,15 +179,18 @@ class Watcher:
         self.close()
         views = self._read(self.ring_folder, None)
         look = self._take(views)
-        # Processes that have ended do not move: one look at them is as good as two.
-        found = self.judge(self._last or look, look, exits=exits)
+        # Processes that have ended do not move: one look at them is as good as two. An older one, such as one of the
+        # start, would say that they made calls since, and that what stopped them is therefore past.
+        is_over = not any(seen.process.is_alive for seen in look.ranks.values())
+        found, _ = self._judge(look if is_over else self._last or look, look, exits)
         return WatchReport(findings=(*self._check(views, self._clock(), at_once=True), *self._new(found)), look=look)
 
-    def judge(self, early: Look | None, look: Look, *, exits: Mapping[int, int] | None = None) -> tuple[Finding, ...]:
-        """The findings of two looks, by `judge_looks`."""
+    def _judge(
+        self, early: Look | None, look: Look, exits: Mapping[int, int] | None
+    ) -> tuple[tuple[Finding, ...], Mapping[int, str]]:
         by_pid = exits or {}
         codes = {rank: by_pid[s.process.pid] for rank, s in look.ranks.items() if s.process.pid in by_pid}
-        return judge_looks(early, look, line_of=self._line_of, exits=codes)
+        return judge_with_progress(early, look, line_of=self._line_of, exits=codes)
 
     # -- when to look ------------------------------------------------------------------------------------------------
 
@@ -240,15 +245,14 @@ class Watcher:
         return finding.code, finding.cause, finding.culprit_ranks or members, finding.site
 
     def _new(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """Those that were not said yet, or not as severely."""
-        order = {Severity.NOTICE: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+        """Those that were not said yet, or with another severity."""
         new = []
         for finding in found:
             key = self._key(finding)
             if key in self._faults:
                 continue
             said = self._said.get(key)
-            if said is None or order[finding.severity] > order[said.severity]:
+            if said is None or finding.severity is not said.severity:
                 self._said[key] = finding
                 new.append(finding)
         return tuple(new)

@@ -7,6 +7,8 @@ strangers' programs, the reader works where torch is not installed.
 from emberward.sources.ring._bytes import Pulse, pulse_of
 from emberward.sources.ring._findings import gap_findings, unattached_findings
 from emberward.sources.ring._folder import (
+    SHARED_MEMORY,
+    SUFFIX,
     crash_file,
     find_rings,
     new_ring_folder,
@@ -14,6 +16,7 @@ from emberward.sources.ring._folder import (
     remove_ring_folder,
     ring_folder_name,
     ring_name,
+    shared_ring_folder,
 )
 from emberward.sources.ring._format import KEPT_BY, Geometry, MarkKind
 from emberward.sources.ring._identity import RingIdentity, identity_here
@@ -23,6 +26,8 @@ from emberward.sources.ring._writer import RingWriter
 
 __all__ = [
     "KEPT_BY",
+    "SHARED_MEMORY",
+    "SUFFIX",
     "Certified",
     "FlightCopy",
     "Geometry",
@@ -45,5 +50,6 @@ __all__ = [
     "remove_ring_folder",
     "ring_folder_name",
     "ring_name",
+    "shared_ring_folder",
     "unattached_findings",
 ]

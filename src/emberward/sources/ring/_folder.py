@@ -11,6 +11,7 @@ import re
 import secrets
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -29,11 +30,24 @@ def ring_folder_name(job: str) -> str:
     return f"{kept or 'job'}-{secrets.token_hex(4)}"
 
 
-def new_ring_folder(job: str, *, base: Path | None = None) -> Path:
-    """Makes and returns the folder for a job's rings, below `base` or shared memory. Raises OSError when it cannot."""
+def new_ring_folder(
+    job: str, *, base: Path | None = None, before: Callable[[Path], None] = lambda folder: None
+) -> Path:
+    """Makes and returns the folder for a job's rings, below `base` or shared memory. Raises OSError when it cannot.
+
+    `before` is called with its path before it is made.
+    """
     above = _own_folder() if base is None else base
     folder = above / ring_folder_name(job)
+    before(folder)
     folder.mkdir(mode=0o700, parents=True)
+    return folder
+
+
+def shared_ring_folder(name: str) -> Path:
+    """The folder called `name`, made unless it is there: processes that agree on the name find one. Raises OSError."""
+    folder = _own_folder() / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 

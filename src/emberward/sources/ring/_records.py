@@ -47,8 +47,10 @@ class Records:
         elif kind == Record.PROBLEM:
             self.problems.append(text)
         elif kind == Record.SITE:
-            file, line, function = text.split("\0")
-            self.sites[number] = Site(file=file, line=int(line), function=function or None)
+            file, line, function, *through = text.split("\0")
+            self.sites[number] = Site(
+                file=file, line=int(line), function=function or None, through=through[0] if through else None
+            )
         elif kind == Record.GROUP:
             index, label, ranks = text.split("\0")
             self.groups[number] = Group(ranks=_ranks(ranks), index=int(index), label=label or None)

@@ -41,9 +41,10 @@ class Table:
         """The record of something that could not be recorded."""
         return self.record(Record.PROBLEM, _clipped(text))
 
-    def site(self, file: str, line: int, function: str) -> int:
-        """The record of a line of the user's program."""
-        tail = f"\0{line}\0{function[:200]}".encode("utf-8", "replace")
+    def site(self, file: str, line: int, function: str, through: str | None = None) -> int:
+        """The record of a line of the user's program. See `Site`."""
+        more = "" if through is None else f"\0{through[-MAX_NAME_BYTES // 4 :]}"
+        tail = f"\0{line}\0{function[:200]}{more}".encode("utf-8", "replace")
         return self.record(Record.SITE, file.encode("utf-8", "replace")[-MAX_NAME_BYTES:] + tail)
 
     def fact(self, name: str, value: str) -> int:

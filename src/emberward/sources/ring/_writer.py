@@ -140,9 +140,9 @@ class RingWriter:
 
     # -- names -------------------------------------------------------------------------------------------------------
 
-    def site(self, file: str, line: int, function: str) -> int:
+    def site(self, file: str, line: int, function: str, through: str | None = None) -> int:
         """The number of a line of the user's program, for `call` and `begin`."""
-        return self._noted(self._table.site(file, line, function))
+        return self._noted(self._table.site(file, line, function, through))
 
     def shape(self, dims: tuple[int, ...]) -> int:
         """The number of a tensor's shape, for `call`."""

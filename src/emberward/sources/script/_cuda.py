@@ -4,6 +4,7 @@ What a script asks of shapes, groups and calls is the same; memory, streams and 
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from torch.distributed import device_mesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
+
+from emberward.sources.script._stand_ins import pass_on
 
 
 def _is_cuda(value: Any) -> bool:
@@ -36,7 +39,7 @@ class CudaIsCpu(TorchFunctionMode):
         if _is_cuda(named.get("device")) or isinstance(named.get("device"), int):
             named["device"] = "cpu"
         named.pop("pin_memory", None)
-        return func(*args, **named)
+        return pass_on(func, args, named)
 
 
 class _Stream:
@@ -67,10 +70,11 @@ def _own_self(value: Any, *args: Any, **named: Any) -> Any:
 def _first_cpu(original: Callable[..., Any]) -> Callable[..., Any]:
     """`original` with the CPU for a device type given first or by name."""
 
+    @functools.wraps(original)
     def wrapper(*args: Any, **named: Any) -> Any:
         args = tuple("cpu" if _is_cuda(value) else value for value in args)
         named = {name: "cpu" if _is_cuda(value) else value for name, value in named.items()}
-        return original(*args, **named)
+        return pass_on(original, args, named)
 
     return wrapper
 
@@ -82,7 +86,7 @@ def cuda_is_cpu(num_devices: int) -> Iterator[None]:
         yield
         return
     cuda: Any = torch.cuda
-    for name, value in {
+    played = {
         "is_available": lambda: True,
         "device_count": lambda: num_devices,
         "current_device": lambda: 0,
@@ -99,31 +103,53 @@ def cuda_is_cpu(num_devices: int) -> Iterator[None]:
         "manual_seed": _nothing,
         "manual_seed_all": _nothing,
         "reset_peak_memory_stats": _nothing,
+        "get_rng_state": lambda *args: torch.get_rng_state(),
+        "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "set_rng_state": lambda state, *args: torch.set_rng_state(state),
+        "set_rng_state_all": lambda states: torch.set_rng_state(states[0]),
+        "initial_seed": torch.initial_seed,
+        "seed": _nothing,
+        "seed_all": _nothing,
+        "memory_reserved": lambda *args: 0,
+        "max_memory_reserved": lambda *args: 0,
+        "memory_stats": lambda *args: {},
+        "ipc_collect": _nothing,
+        "is_initialized": lambda: True,
         "Stream": _Stream,
         "Event": _Stream,
         "stream": _Stream,
         "current_stream": _Stream,
         "device": _Stream,
-    }.items():
-        setattr(cuda, name, value)
+    }
+    for name, value in played.items():
+        for module in (cuda, cuda.random, cuda.memory):
+            if module is cuda or hasattr(module, name):
+                setattr(module, name, value)
+    # Asked before torch's own packages: what was saved on a CUDA device, or shall be loaded there, stays where it is.
+    torch.serialization.register_package(
+        0, lambda storage: None, lambda storage, location: storage if location.startswith("cuda") else None
+    )
     nn.Module.cuda = _own_self  # type: ignore[method-assign,assignment]
     original_to = nn.Module.to
 
+    @functools.wraps(original_to)
     def to(module: Any, *args: Any, **named: Any) -> Any:
         args = tuple("cpu" if _is_cuda(value) or type(value) is int else value for value in args)
         if _is_cuda(named.get("device")) or type(named.get("device")) is int:
             named["device"] = "cpu"
-        return original_to(module, *args, **named)
+        return pass_on(original_to, (module, *args), named)
 
     nn.Module.to = to  # type: ignore[method-assign,assignment]
     original_ddp = DistributedDataParallel.__init__
 
-    def ddp(module: Any, *args: Any, **named: Any) -> None:
-        named.pop("device_ids", None)
-        named.pop("output_device", None)
-        original_ddp(module, *args[:1], **named)
+    @functools.wraps(original_ddp)
+    def ddp(
+        self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **named: Any
+    ) -> None:
+        del device_ids, output_device
+        pass_on(original_ddp, (self, module, None, None, *args), named)
 
-    DistributedDataParallel.__init__ = ddp  # type: ignore[method-assign,assignment]
+    DistributedDataParallel.__init__ = ddp  # type: ignore[method-assign]
     device_mesh.init_device_mesh = _first_cpu(device_mesh.init_device_mesh)
     setattr(torch.distributed, "init_device_mesh", device_mesh.init_device_mesh)  # noqa: B010 (not in its stub)
     with CudaIsCpu():

@@ -4,9 +4,7 @@ torch calls these methods from Python, and from C++ for functional collectives a
 PyWork in torch/csrc/distributed/c10d/init.cpp).
 """
 
-import pickle
 from collections.abc import Callable, Hashable, Sequence
-from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -15,78 +13,15 @@ from torch import Tensor
 from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.distributed import distributed_c10d
 
-from emberward.events import Barrier, Body, Collective, Group, Recv, ReduceOp, Send
+from emberward.events import Barrier, Body, Collective, Group, Recv, ReduceOp, Send, expects, gives, is_split
 from emberward.sources._calls import METHODS, bodies_of, tensors_of
+from emberward.sources._tape import Tape
 from emberward.sources.recorder import Recorder
+from emberward.sources.script._backend import require_accepted
+from emberward.sources.script._guard import RefusedError
+from emberward.sources.script._link import Link
 
 BACKEND = "emberward"
-MAX_FREE_CALLS = 20_000
-"""Calls that a rank may make while it runs free."""
-
-
-class FreeEnough(BaseException):
-    """Ends a rank that has run free long enough."""
-
-
-def _no_site() -> None:
-    """None: nobody looks for lines."""
-
-
-class Link:
-    """This rank's end of the pipe to the crew. See `_crew.py` [Note: lock-step]."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self._num_calls = 0
-        self._finish: dict[int, Callable[[Sequence[Any]], None]] = {}
-        self._done: set[int] = set()
-        self.is_free = False
-        self._num_free = 0
-        self.freed_at: str | None = None
-        """Where this rank waited when it was set free."""
-        self.find_site: Callable[[], Any] = _no_site
-
-    def start(self, kind: str, *facts: Any, finish: Callable[[Sequence[Any]], None]) -> int:
-        """Sends a call; `finish` is given the others' parts when they are there. Does not block."""
-        number = self._num_calls
-        self._num_calls += 1
-        if self.is_free:
-            self._num_free += 1
-            if self._num_free > MAX_FREE_CALLS:
-                raise FreeEnough
-            self._done.add(number)
-            return number
-        self._finish[number] = finish
-        self._pipe.send_bytes(pickle.dumps((kind, number, *facts)))
-        return number
-
-    def wait(self, number: int) -> None:
-        """Blocks until the call has its values, or the rank runs free."""
-        if number not in self._done and not self.is_free:
-            self._pipe.send_bytes(pickle.dumps(("wait", number)))
-            while number not in self._done and not self.is_free:
-                self._take()
-
-    def is_done(self, number: int) -> bool:
-        """Whether the call has its values. Does not block."""
-        while not self.is_free and self._pipe.poll(0.001):
-            self._take()
-        return self.is_free or number in self._done
-
-    def _take(self) -> None:
-        message = pickle.loads(self._pipe.recv_bytes())
-        if message[0] == "free":
-            self.is_free = True
-            site = self.find_site()
-            self.freed_at = None if site is None else str(site)
-            return
-        _, number, parts = message
-        self._done.add(number)
-        self._finish.pop(number)(parts)
-
-    def end(self, report: dict[str, Any]) -> None:
-        """The rank's last word."""
-        self._pipe.send_bytes(pickle.dumps(("end", report)))
 
 
 class CrewWork(Work):
@@ -138,6 +73,7 @@ class CrewGroup(ProcessGroup):
 
     link: Link
     recorder: Recorder
+    tape: Tape
     waited_by_backward: list[CrewWork]
     """DDP's calls of the backward under way; shared by all groups of the rank."""
 
@@ -179,6 +115,7 @@ def _exchange(self: CrewGroup, *arguments: Any, _method: str, **named: Any) -> C
     """Makes one call of torch's method: sends this rank's part and says what to do with the others'."""
     group = self.recorder.group_of(self)
     bodies, _ = bodies_of(_method, group, arguments, named)
+    require_accepted(_method, bodies[0], arguments, transport=self.tape.transport)
     outputs, finish, data = _plan(bodies, _method, group, arguments)
     number = -1
     for body in bodies:
@@ -190,7 +127,9 @@ def _exchange(self: CrewGroup, *arguments: Any, _method: str, **named: Any) -> C
                 own = group.ranks[self._own_rank]
                 number = self.link.start("recv", ("p2p", _key(group), peer, own, tag), finish=finish)
             case _:
-                number = self.link.start("meet", _key(group), group.ranks, _sign(body), data, finish=finish)
+                own = group.ranks[self._own_rank]
+                sizes = (gives(body, own), expects(body, own)) if isinstance(body, Collective) else (None, None)
+                number = self.link.start("meet", _key(group), group.ranks, _sign(body), sizes, data, finish=finish)
     return CrewWork(self, number, outputs)
 
 
@@ -199,11 +138,10 @@ def _key(group: Group) -> Hashable:
 
 
 def _sign(body: Body) -> Hashable:
-    """What must agree between calls that meet; sizes may differ in all-to-all and scatter."""
+    """What must agree between calls that meet; where parts may differ, their sizes are compared pair by pair."""
     if not isinstance(body, Collective):
         return type(body).__name__
-    numel = None if body.op.value in ("all_to_all", "scatter") else body.numel
-    return body.op.value, body.dtype, numel, body.root, body.reduce_op
+    return body.op.value, body.dtype, None if is_split(body) else body.numel, body.root, body.reduce_op, body.parts
 
 
 def _bits(tensor: Tensor) -> bytes:
@@ -268,7 +206,8 @@ def _plan(bodies: Sequence[Body], method: str, group: Group, arguments: Sequence
     given = tensors_of(arguments[1])
     match body.op.value:
         case "all_gather":
-            slots = _slots(arguments[0], given, size)
+            is_by_member = method == "allgather_coalesced"  # a list of tensors for each member, not the other way round
+            slots = list(arguments[0]) if is_by_member else _slots(arguments[0], given, size)
             return first, lambda parts: _fill_slots(slots, parts), ("all", [_bits(t) for t in given])
         case "gather":
             slots = [[tensor] for tensor in first]
@@ -332,6 +271,18 @@ def _nothing(parts: Sequence[Any]) -> None:
     del parts
 
 
+def _refusing(name: str) -> Callable[..., Any]:
+    def call(self: CrewGroup, *arguments: Any, **named: Any) -> Any:
+        del self, arguments, named
+        raise RefusedError(f"refused while the script is examined: {name} is not examined (docs/operations.md)")
+
+    return call
+
+
+NOT_EXAMINED = ("recv_anysource", "split_group", "merge_remote_group")
+"""Methods of a group that a script may call and that the crew does not know."""
+for _name in NOT_EXAMINED:
+    setattr(CrewGroup, _name, _refusing(_name))
 for _name in METHODS:
     setattr(CrewGroup, _name, _method(_name))
 

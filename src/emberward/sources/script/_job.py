@@ -1,30 +1,28 @@
 """What the examination of a script is asked and what it answers, as files and values. No torch.
 
 [Note: an examination's folder]
-``job.json`` by the caller; ``work/``, a copy of the script's folder, in which it runs; by the child ``result.json``,
-``rank00000.jsonl`` (a trace) and ``rank00000.log`` for each rank.
+``job.json`` by the caller; by the child ``result.json``, ``refused.jsonl``, ``rank00000.jsonl`` (a trace),
+``rank00000.flow.json`` (`_statements.py`) and ``rank00000.log`` for each rank. It is the only folder that the
+examination shares with the machine (`_sandbox.py`).
 """
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from emberward.events import Event, TraceFormatError, read_trace
-
-MAX_COPIED_FILE_BYTES = 64 << 20
-"""Larger files are linked and not copied; a write through the link is refused."""
-_NOT_COPIED = (".git", "__pycache__", ".venv", "node_modules")
+from emberward.match import Executed
+from emberward.sources.script._flow import read_flow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptJob:
-    """A script to be examined on `num_ranks` ranks; stops after `max_steps` optimizer steps or `time_limit_s`."""
+    """A script to be examined on `num_ranks` ranks in `folder`; stops after `max_steps` optimizer steps or a time."""
 
     script: str
+    folder: str
     arguments: tuple[str, ...]
     num_ranks: int
     max_steps: int | None
@@ -32,8 +30,27 @@ class ScriptJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a rank was when it was stopped that waited for no other rank.
+
+    `site` is the user's innermost line, `loader_site` the user's line that asks the data loader, None outside of one;
+    `workers` the lines of its data workers. `idle_s`: since its last call. `is_blocked`: neither it nor a worker ran.
+    """
+
+    site: str | None
+    loader_site: str | None
+    workers: tuple[str, ...]
+    idle_s: float
+    is_blocked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
-    """How one rank ended: `status` is done, raised, cut (max steps), stopped or died; steps are optimizer steps."""
+    """How one rank ended; steps are optimizer steps.
+
+    `status` is done, raised, cut (max steps), stopped, died, refused (by a limit of the examination, which `error`
+    names) or ours (an error in what stands in for torch). `is_free`: it ran with made-up values by then.
+    """
 
     rank: int
     status: str
@@ -41,11 +58,17 @@ class RankEnd:
     error: str | None = None
     site: str | None = None
     traceback: str | None = None
+    is_free: bool = False
+    place: Place | None = None
+    not_recorded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What an examination saw. `halt`: why the real part ended early, None when every rank came to its own end."""
+    """What an examination saw. `halt`: why the real part ended early, None when every rank came to its own end.
+
+    `no_sandbox`: why the kernel gave no view of its own, None when it did.
+    """
 
     halt: str | None
     ends: tuple[RankEnd, ...]
@@ -55,6 +78,9 @@ class Examined:
     num_sleeps: int
     seconds: float
     events: Mapping[int, tuple[Event, ...]]
+    flows: Mapping[int, Executed]
+    """What each rank executed; without ranks that executed too much to be kept."""
+    no_sandbox: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +90,18 @@ class ScriptFolder:
     path: Path
 
     @property
-    def work(self) -> Path:
-        """Where the script runs."""
-        return self.path / "work"
+    def layers(self) -> Path:
+        """What the script writes, beside the folder itself: nothing of it is read or stays."""
+        return self.path.with_name(f"{self.path.name}-scratch")
+
+    @property
+    def refusals(self) -> Path:
+        """One line for each refusal."""
+        return self.path / "refused.jsonl"
+
+    def worker(self, pid: int) -> Path:
+        """Where a process that a rank forked was when it was asked."""
+        return self.path / f"worker{pid}.json"
 
     @property
     def result(self) -> Path:
@@ -76,6 +111,10 @@ class ScriptFolder:
     def trace(self, rank: int) -> Path:
         """The events of `rank`."""
         return self.path / f"rank{rank:05d}.jsonl"
+
+    def statements(self, rank: int) -> Path:
+        """What `rank` executed. See `_statements.py`."""
+        return self.path / f"rank{rank:05d}.flow.json"
 
     def log(self, rank: int) -> Path:
         """Output of `rank`."""
@@ -90,13 +129,6 @@ class ScriptFolder:
         data = json.loads((self.path / "job.json").read_text(encoding="utf-8"))
         return ScriptJob(**{**data, "arguments": tuple(data["arguments"])})
 
-    def copy_script(self, script: Path) -> str:
-        """Copies the script's folder to `work` and gives the script's path relative to it. Raises OSError."""
-        shutil.copytree(
-            script.parent, self.work, copy_function=_copy, ignore=shutil.ignore_patterns(*_NOT_COPIED), symlinks=True
-        )
-        return script.name
-
     def write_result(self, values: Mapping[str, Any]) -> None:
         """Writes the child's answer."""
         self.result.write_text(json.dumps(values), encoding="utf-8")
@@ -110,19 +142,22 @@ class ScriptFolder:
                 events[rank] = read_trace(self.trace(rank)).events[rank]
             except (OSError, TraceFormatError):
                 continue
+        folders = (Path(job.folder, job.script).resolve().parent, Path(job.folder))
         return Examined(
             halt=data["halt"],
-            ends=tuple(RankEnd(**end) for end in data["ends"]),
+            ends=tuple(map(_end, data["ends"])),
             waiting={int(rank): site for rank, site in data["waiting"].items()},
             refused=tuple(data["refused"]),
             num_sleeps=data["num_sleeps"],
             seconds=data["seconds"],
             events=events,
+            flows={rank: flow for rank in events if (flow := read_flow(self.statements(rank), folders)) is not None},
+            no_sandbox=data["no_sandbox"],
         )
 
 
-def _copy(source: str, target: str) -> str:
-    if os.path.getsize(source) > MAX_COPIED_FILE_BYTES:  # noqa: PTH202 (shutil gives texts)
-        os.symlink(os.path.abspath(source), target)  # noqa: PTH100, PTH211
-        return target
-    return shutil.copy2(source, target)
+def _end(data: dict[str, Any]) -> RankEnd:
+    place = data.pop("place", None)
+    if place is not None:
+        place = Place(**{**place, "workers": tuple(place["workers"])})
+    return RankEnd(**{**data, "not_recorded": tuple(data.pop("not_recorded", ()))}, place=place)

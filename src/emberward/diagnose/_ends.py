@@ -1,0 +1,178 @@
+"""What an end was, and which of several ends of one attempt is the cause.
+
+[Note: secondary failures]
+When one rank fails, its peers fail within a tenth of a second: their connections break (torch 2.13, gloo: ``Connection
+closed by peer``), and the launcher ends what is left with SIGTERM. So the first message is rarely the cause's. An end
+is *secondary* when its exception is a broken or timed-out connection of torch.distributed, when it says of itself that
+another rank failed, or when it came by SIGTERM. A connection of the user's own that broke, such as one to a file
+server, raises another type (``ConnectionResetError``) and is a cause.
+
+An exception that left the program is believed before the signal that ended the process later; the signal of a crash
+(SIGSEGV and its like) before an exception. A process that ended with another code than 0 and without an exception
+that a recorder would have kept has left by itself.
+"""
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from emberward.events import RankEnd
+from emberward.findings import Cause, Certainty
+
+LEFT = frozenset({Cause.MAIN_EXITED, Cause.UNEVEN_DATA})
+"""Ends without an error: a fault only where somebody still needs the rank."""
+SEEN_LATE_S = 2.0
+"""How much later than it happened an end may have been seen."""
+FATAL = "Fatal Python error: "
+"""What ``faulthandler`` writes first."""
+_ALWAYS_SECONDARY = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError", "SignalException"})
+_MAY_BE_SECONDARY = frozenset({"RuntimeError", "DistError"})
+_OURS = "EmberwardError"
+_SAYS_ANOTHER = "another rank could not"
+_LOST_PEER = re.compile(
+    r"connection (?:was )?(?:likely )?(?:reset|closed|refused)|closed by peer|broken pipe|connectfullmesh"
+    r"|timed? ?out waiting|remote (?:process|side) (?:exited|closed)|socket (?:closed|timeout)"
+    r"|peer.*(?:closed|reset|lost|left)|no bytes read|wait timeout after|monitoredbarrier|recvvalue failed"
+    r"|failed to recv|watchdog caught collective",
+    re.IGNORECASE,
+)
+_MEMORY = re.compile(
+    r"\bmemoryerror|out ?of ?memory|(?:can't|cannot) allocate memory|bad_alloc|defaultcpuallocator", re.IGNORECASE
+)
+_DISK = re.compile(r"no space left on device|disk quota exceeded|\[errno (?:28|122)\]", re.IGNORECASE)
+_CRASH = re.compile(r"segmentation fault|bus error|illegal instruction|floating.point exception", re.IGNORECASE)
+_CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What an end was. `text` continues a sentence: ``killed by SIGKILL``, ``exit code 1``, ``ValueError: a label``."""
+
+    end: RankEnd
+    cause: Cause
+    text: str
+    certainty: Certainty
+    is_secondary: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is an error by itself: it raised, crashed, was killed, or left with another code than 0."""
+        return self.cause not in LEFT or bool(self.end.exit_code)
+
+
+def is_secondary(words: str | None) -> bool:
+    """Whether an exception, as ``Type: message``, says that another rank failed. See [Note: secondary failures]."""
+    kind, _, message = (words or "").partition(":")
+    name = kind.strip().rpartition(".")[2]
+    if name == _OURS:
+        return _SAYS_ANOTHER in message
+    return name in _ALWAYS_SECONDARY or (name in _MAY_BE_SECONDARY and _LOST_PEER.search(message) is not None)
+
+
+def cause_of_words(words: str) -> Cause:
+    """The cause that an exception or a fatal error names; EXCEPTION when its text tells nothing better."""
+    if words.startswith(FATAL) and _CRASH.search(words):
+        return Cause.SEGFAULT
+    if _MEMORY.search(words):
+        return Cause.OUT_OF_MEMORY
+    return Cause.DISK_FULL if _DISK.search(words) else Cause.EXCEPTION
+
+
+def classify(end: RankEnd) -> Ending | None:
+    """What `end` was; None while the process lives and its program has neither returned nor raised."""
+    code = end.exit_code
+    if code is not None and code < 0 and (end.words is None or -code in _CRASHES):
+        return _by_signal(end, -code)
+    if end.words is not None:
+        first = (end.words.splitlines() or [""])[0].rstrip(": ")
+        secondary = is_secondary(end.words)
+        return Ending(
+            end=end,
+            cause=Cause.UNKNOWN if secondary else cause_of_words(end.words),
+            text=first or "exception",
+            certainty=Certainty.OBSERVED,
+            is_secondary=secondary,
+        )
+    if code is not None and code > 0:
+        cause, certainty = (
+            (Cause.MAIN_EXITED, Certainty.OBSERVED) if end.is_recorded else (Cause.UNKNOWN, Certainty.INFERRED)
+        )
+        return Ending(end=end, cause=cause, text=f"exit code {code}", certainty=certainty)
+    if code == 0 or end.has_left:
+        cause = Cause.UNEVEN_DATA if end.has_data_end else Cause.MAIN_EXITED
+        return Ending(end=end, cause=cause, text="its program ended", certainty=Certainty.OBSERVED)
+    if not end.is_gone:
+        return None
+    if end.is_recorded:
+        text = "its process is gone and left no exception: it was killed, or it crashed"
+        return Ending(end=end, cause=Cause.KILLED, text=text, certainty=Certainty.INFERRED)
+    return Ending(end=end, cause=Cause.UNKNOWN, text="gone, nobody saw how", certainty=Certainty.UNKNOWN)
+
+
+def _by_signal(end: RankEnd, number: int) -> Ending:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    cause, text = Cause.KILLED, f"killed by {name}"
+    if number in _CRASHES:
+        cause = Cause.SEGFAULT
+    elif number == signal.SIGABRT:
+        cause, text = Cause.EXCEPTION, f"aborted itself ({name})"
+    # What SIGTERM ends was asked to end: mostly by a launcher that cleans up after another rank's failure.
+    is_asked = number == signal.SIGTERM
+    return Ending(end=end, cause=cause, text=text, certainty=Certainty.OBSERVED, is_secondary=is_asked)
+
+
+def failures_of_ranks(ends: Sequence[RankEnd]) -> dict[int, Ending]:
+    """By rank the ends that are failures of their own: neither secondary nor without an error."""
+    endings = [ending for end in ends if (ending := classify(end)) is not None]
+    return {
+        each.end.rank: each
+        for each in endings
+        if each.end.rank is not None and each.has_failed and not each.is_secondary
+    }
+
+
+def first_endings(endings: Sequence[Ending], *, is_needed: bool = False) -> tuple[list[Ending], Certainty]:
+    """The ends that are causes, the first one first, and how sure that is; empty when none is a failure.
+
+    Failures that are not secondary, by their time. Else those that left without an error before the secondary
+    failures, or at all where `is_needed`: somebody still waits. Else, inferred, the earliest secondary failure.
+    """
+    known = [_outlived(each, endings) for each in endings]
+    failed = [each for each in known if each.has_failed and each.certainty is not Certainty.UNKNOWN]
+    causes = [each for each in failed if not each.is_secondary]
+    if causes:
+        return sorted(causes, key=_order), Certainty.OBSERVED
+    earliest = min(failed, key=_order, default=None)
+    left = [each for each in known if each.cause in LEFT and (is_needed or _is_before(each, earliest))]
+    if left:
+        return sorted(left, key=_order), Certainty.OBSERVED
+    return ([], Certainty.UNKNOWN) if earliest is None else ([earliest], Certainty.INFERRED)
+
+
+def _order(ending: Ending) -> tuple[float, bool]:
+    """By time; where none is known, what ends a process at once before an exception."""
+    at_s = ending.end.at_s
+    return (float("inf") if at_s is None else at_s, ending.cause is Cause.EXCEPTION)
+
+
+def _is_before(left: Ending, failure: Ending | None) -> bool:
+    if failure is None:
+        return False
+    return left.end.at_s is None or failure.end.at_s is None or left.end.at_s <= failure.end.at_s + SEEN_LATE_S
+
+
+def _outlived(ending: Ending, endings: Sequence[Ending]) -> Ending:
+    """The same; secondary when it left no word and was alive after another one had failed: it was ended then."""
+    alive_s = ending.end.alive_s
+    if ending.certainty is Certainty.OBSERVED or alive_s is None:
+        return ending
+    times = [
+        each.end.at_s
+        for each in endings
+        if each.certainty is Certainty.OBSERVED and not each.is_secondary and each.has_failed
+    ]
+    return replace(ending, is_secondary=any(at_s is not None and at_s < alive_s for at_s in times))

@@ -1,0 +1,337 @@
+"""Layers of which families build their blocks, and how each takes part in tensor parallelism. Needs torch.
+
+[Note: tensor parallelism]
+After Korthikanti et al. 2022, section 4. A parameter has the shape of this rank's part, as the family's `Model`
+declares it; the maths runs on it with four explicit collectives a layer and direction, so that their order is that of
+the program text (DTensor's own dispatch costs more than the work at small sizes, and hides what it sends).
+
+- Between sub-layers the residual stream is split over positions ([B, T, H], T = S / tp).
+- A column-parallel layer gathers positions before it works; its backward reduce-scatters.
+- A row-parallel layer reduce-scatters its partial sums over positions; its backward gathers.
+- Norms and the biases of row-parallel layers see their own positions only, hence their gradients are partial sums over
+  tp. They are summed once a step, after accumulation, in one flat all-reduce (`engine/_gradients.py`).
+Without sequence parallelism the stream is whole on each rank: row-parallel layers all-reduce, column-parallel layers
+all-reduce in the backward, and the norms' gradients are whole.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from emberward.families._config import ModelConfig
+from emberward.families._late_weights import LateWeights, WeightQueue, defer_weights
+
+__all__ = [
+    "ColumnLinear",
+    "LateWeights",
+    "Linear",
+    "Modules",
+    "RMSNorm",
+    "RowLinear",
+    "TensorAxis",
+    "VocabEmbedding",
+    "WeightQueue",
+    "defer_weights",
+    "enter",
+    "gather_vocabulary",
+    "leave",
+    "part_of",
+    "swiglu",
+    "token_loss",
+    "token_losses",
+]
+
+# torch 2.13 renames these and warns at the old names; 2.11 has the old ones alone.
+all_gather_flat = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_flat = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorAxis:
+    """The tp axis as this rank sees it. None stands for no tensor parallelism wherever it is taken."""
+
+    group: dist.ProcessGroup
+    size: int
+    group_rank: int
+    sequence_parallel: bool
+
+
+class Modules(Protocol):
+    """What a family's `modules.py` holds."""
+
+    def build(self, config: ModelConfig, number: int, axis: TensorAxis | None) -> nn.Module:
+        """Block `number` of the model, with parameters of this rank's parts and undefined values.
+
+        Its forward takes (x, draws): a batch of inputs for the first block, else what the block before gave. `draws` is
+        what a training step's random numbers come from, None in evaluation; see `emberward.draws`.
+        """
+
+    def loss(self, outputs: Tensor, labels: Tensor, weights: Tensor, axis: TensorAxis | None) -> tuple[Tensor, Tensor]:
+        """(weighted sum of the losses, sum of the weights) of what the last block gave, on every rank of tp."""
+
+
+def _gather(x: Tensor, group: dist.ProcessGroup, dim: int) -> Tensor:
+    """All parts of `x` along `dim`, in order. Blocks until all ranks of the group have called."""
+    size = dist.get_world_size(group)
+    parts = x.new_empty((size, *x.shape))
+    all_gather_flat(parts.view(size * x.shape[0], *x.shape[1:]), x.contiguous(), group=group)
+    return torch.cat(parts.unbind(0), dim=dim)
+
+
+def _reduce_scatter(x: Tensor, group: dist.ProcessGroup, dim: int) -> Tensor:
+    """This rank's part along `dim` of the sum over the group. Blocks until all ranks of the group have called."""
+    size = dist.get_world_size(group)
+    parts = torch.stack(x.chunk(size, dim=dim))
+    mine = torch.empty_like(parts[0])
+    reduce_scatter_flat(mine, parts.view(size * mine.shape[0], *mine.shape[1:]), group=group)
+    return mine
+
+
+class _GatherPositions(torch.autograd.Function):
+    """[B, T, H] -> [B, S, H]; backward reduce-scatters."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return _gather(x, group, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _reduce_scatter(grads[0], ctx.group, 1), None
+
+
+class _ScatterPositions(torch.autograd.Function):
+    """Partial [B, S, H] -> summed [B, T, H]; backward gathers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return _reduce_scatter(x, group, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _gather(grads[0], ctx.group, 1), None
+
+
+class _SumForward(torch.autograd.Function):
+    """Partial -> summed; backward passes on (Megatron's g)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return grads[0], None
+
+
+class _SumBackward(torch.autograd.Function):
+    """Passes on; backward sums (Megatron's f)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        grad = grads[0].clone()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+def enter(x_BTH: Tensor, axis: TensorAxis | None) -> Tensor:
+    """What column-parallel layers work on: all positions, [B, S, H]. `layout.Direction.ENTER` declares it."""
+    if axis is None:
+        return x_BTH
+    apply = _GatherPositions.apply if axis.sequence_parallel else _SumBackward.apply
+    return apply(x_BTH, axis.group)
+
+
+def leave(x_BSH: Tensor, axis: TensorAxis | None) -> Tensor:
+    """What row-parallel layers give back to the residual stream, [B, T, H]. `layout.Direction.LEAVE` declares it."""
+    if axis is None:
+        return x_BSH
+    apply = _ScatterPositions.apply if axis.sequence_parallel else _SumForward.apply
+    return apply(x_BSH, axis.group)
+
+
+def part_of(units: int, axis: TensorAxis | None) -> int:
+    """The number of `units` that this rank holds, where tp divides them."""
+    return units if axis is None else units // axis.size
+
+
+class ColumnLinear(LateWeights):
+    """A linear layer whose outputs are split over tp: `out` is this rank's part."""
+
+    def __init__(self, into: int, out: int, axis: TensorAxis | None, *, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(out, into))
+        self.bias = nn.Parameter(torch.empty(out)) if bias else None
+        self._axis = axis
+
+    def forward(self, x_BTH: Tensor) -> Tensor:
+        """[B, S, out] of this rank's outputs, of all positions."""
+        return self.linear(enter(x_BTH, self._axis), self.bias)
+
+
+class RowLinear(LateWeights):
+    """A linear layer whose inputs are split over tp: `into` is this rank's part. The bias is added once."""
+
+    def __init__(self, into: int, out: int, axis: TensorAxis | None, *, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(out, into))
+        self.bias = nn.Parameter(torch.empty(out)) if bias else None
+        self._axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, out], summed over tp."""
+        if self._axis is None:
+            return self.linear(x, self.bias)
+        y = leave(self.linear(x, None), self._axis)
+        return y if self.bias is None else y + self.bias
+
+
+class Linear(LateWeights):
+    """A linear layer that tp ranks hold whole and apply to what they have."""
+
+    def __init__(self, into: int, out: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(out, into))
+        self.bias = nn.Parameter(torch.empty(out)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x W^T + b over the last dim."""
+        return self.linear(x, self.bias)
+
+
+class _RMSNorm(torch.autograd.Function):
+    """Keeps its input and one number a row, on every device; torch's own keeps the scaled input too on a CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        wide = x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+        ctx.save_for_backward(x, weight, scale)
+        return weight * (wide * scale).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight, scale = ctx.saved_tensors
+        unit, grad = x.float() * scale, grads[0].float()
+        inner = grad * weight.float()
+        into = scale * (inner - unit * (inner * unit).mean(-1, keepdim=True))
+        return into.to(x.dtype), (grad * unit).flatten(0, -2).sum(0).to(weight.dtype), None
+
+
+class RMSNorm(nn.Module):
+    """x over its root mean square, in float32 and cast, times a weight (Zhang and Sennrich 2019), over the last dim."""
+
+    def __init__(self, width: int, *, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+        self._eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape and type as `x`."""
+        return _RMSNorm.apply(x, self.weight, self._eps)
+
+
+class _SwiGLU(torch.autograd.Function):
+    """Keeps its two inputs and computes the activation again, which autograd would keep beside them."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate, up)
+        return F.silu(gate) * up
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        gate, up = ctx.saved_tensors
+        share = torch.sigmoid(gate)
+        active = gate * share
+        return grads[0] * up * (share + active * (1 - share)), grads[0] * active
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate) x up (Shazeer 2020)."""
+    return _SwiGLU.apply(gate, up)
+
+
+class VocabEmbedding(nn.Module):
+    """An embedding whose rows are split over tp: `num_rows` are this rank's."""
+
+    def __init__(self, num_rows: int, width: int, axis: TensorAxis | None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_rows, width))
+        self._axis = axis
+
+    def forward(self, ids_BS: Tensor) -> Tensor:
+        """[B, T, H]."""
+        if self._axis is None:
+            return F.embedding(ids_BS, self.weight)
+        first = self._axis.group_rank * self.weight.shape[0]
+        inside = (ids_BS >= first) & (ids_BS < first + self.weight.shape[0])
+        rows = F.embedding((ids_BS - first).masked_fill(~inside, 0), self.weight)
+        return leave(rows.masked_fill(~inside.unsqueeze(-1), 0.0), self._axis)
+
+
+class _VocabCrossEntropy(torch.autograd.Function):
+    """Per-token cross entropy over a vocabulary split over tp; Megatron-LM's three small all-reduces."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_BSV: Tensor, labels_BS: Tensor, axis: TensorAxis) -> Tensor:
+        logits = logits_BSV.float()
+        top = logits.amax(-1)
+        dist.all_reduce(top, op=dist.ReduceOp.MAX, group=axis.group)
+        logits = logits - top.unsqueeze(-1)
+        size = logits.shape[-1]
+        index = labels_BS - axis.group_rank * size
+        inside = (index >= 0) & (index < size)
+        index = index.masked_fill(~inside, 0)
+        wanted = logits.gather(-1, index.unsqueeze(-1)).squeeze(-1).masked_fill(~inside, 0.0)
+        exp = logits.exp()
+        sums = torch.stack((exp.sum(-1), wanted))
+        dist.all_reduce(sums, group=axis.group)
+        ctx.save_for_backward(exp / sums[0].unsqueeze(-1), index, inside)
+        ctx.dtype = logits_BSV.dtype
+        return sums[0].log() - sums[1]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        soft, index, inside = ctx.saved_tensors
+        grad = soft.clone()
+        grad.scatter_add_(-1, index.unsqueeze(-1), -inside.unsqueeze(-1).to(grad.dtype))
+        return (grad * grads[0].unsqueeze(-1)).to(ctx.dtype), None, None
+
+
+def token_losses(logits_BSV: Tensor, labels_BS: Tensor, axis: TensorAxis | None) -> Tensor:
+    """Cross entropy of each token in nats, float32 [B, S]. With an axis: all ranks of tp must call; blocks."""
+    if axis is None:
+        return F.cross_entropy(logits_BSV.float().flatten(0, 1), labels_BS.flatten(), reduction="none").view_as(
+            labels_BS
+        )
+    return _VocabCrossEntropy.apply(logits_BSV, labels_BS, axis)
+
+
+def token_loss(
+    logits_BSV: Tensor, labels_BS: Tensor, weights_BS: Tensor, axis: TensorAxis | None
+) -> tuple[Tensor, Tensor]:
+    """The `loss` of families over tokens, whose last block gives this rank's part of the vocabulary."""
+    losses = token_losses(logits_BSV, labels_BS, axis)
+    return (losses * weights_BS).sum(), weights_BS.sum()
+
+
+def gather_vocabulary(logits_BSV: Tensor, axis: TensorAxis | None) -> Tensor:
+    """Logits of the whole vocabulary from each rank's part. With an axis: all ranks of tp must call; blocks."""
+    if axis is None:
+        return logits_BSV
+    parts = [torch.empty_like(logits_BSV) for _ in range(axis.size)]
+    dist.all_gather(parts, logits_BSV.contiguous(), group=axis.group)
+    return torch.cat(parts, dim=-1)

@@ -1,0 +1,74 @@
+"""Rates of fused attention kernels by their generation, head width and sequence length.
+
+[Note: attention rates]
+FlashAttention-3 (Shah et al. 2024, arXiv 2407.08608) measured on an H100 SXM, 16 Ki tokens, causal forward with heads
+of 128 (figure 5) and backward (figure 6, not causal). FlashAttention-2 and cuDNN stand in the same figures. On an A100
+FlashAttention-2 reaches 0.73 of the peak forward and 0.63 backward (Dao 2023, arXiv 2307.08691, section 4.1), its
+predecessor 0.30 to 0.50 and 0.25 to 0.35 (section 1): the middle is taken. How a rate falls for shorter sequences is
+taken from the H100's FlashAttention-2 curve for those (assumed). Heads of 64 reach 0.87 forward (322 of 370) and 0.86
+backward, as measured for FlashAttention-2 without a causal mask. An A100's rates are shares of its peak; the first
+generation is taken at the same share of FlashAttention-2's rate on every device (assumed).
+"""
+
+from bisect import bisect_left
+from enum import StrEnum
+
+from emberward.perf._hardware import Device
+
+_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+_FLASH_2_FORWARD = (191, 260, 298, 319, 333, 335)
+_FLASH_2_BACKWARD = (214, 260, 291, 310, 318, 322)
+_CUDNN_FORWARD = (315, 410, 484, 518, 529, 539)
+_CUDNN_BACKWARD = (305, 408, 465, 499, 518, 516)
+_FLASH_3_FORWARD = (292, 423, 521, 579, 602, 616)
+_FLASH_3_BACKWARD = (316, 424, 501, 542, 559, 561)
+_NARROW = 0.87
+"""Rate with heads of 64 over that with heads of 128; narrower ones are taken in proportion to their width."""
+_H100_TFLOPS = 989.0
+_A100_FLASH_2 = (0.73, 0.63)
+_FLASH_1_OVER_2 = (0.40 / 0.73, 0.30 / 0.63)
+
+
+class Attention(StrEnum):
+    """The kernel: scores in memory; FlashAttention of a generation (cuDNN's stands beside the third); one kernel that
+    reads a dense mask, which computes both halves of the square (PyTorch's memory-efficient kernel)."""
+
+    SCORES_IN_MEMORY = "scores_in_memory"
+    FLASH_1 = "flash_1"
+    FLASH_2 = "flash_2"
+    CUDNN = "cudnn"
+    FLASH_3 = "flash_3"
+    DENSE_MASK = "dense_mask"
+
+
+def attention_share(device: Device, kind: Attention, *, head_size: int, seq_len: int, is_backward: bool) -> float:
+    """Share of the bf16 peak that a fused kernel reaches on its own operations. See [Note: attention rates]."""
+    second = _at(_FLASH_2_BACKWARD if is_backward else _FLASH_2_FORWARD, seq_len) / _H100_TFLOPS
+    if device.peak_tflops < _H100_TFLOPS:
+        longest = (_FLASH_2_BACKWARD if is_backward else _FLASH_2_FORWARD)[-1] / _H100_TFLOPS
+        second *= _A100_FLASH_2[is_backward] / longest
+    elif kind is Attention.CUDNN:
+        second = _at(_CUDNN_BACKWARD if is_backward else _CUDNN_FORWARD, seq_len) / _H100_TFLOPS
+    elif kind is Attention.FLASH_3:
+        second = _at(_FLASH_3_BACKWARD if is_backward else _FLASH_3_FORWARD, seq_len) / _H100_TFLOPS
+    if kind in (Attention.FLASH_1, Attention.DENSE_MASK):
+        second *= _FLASH_1_OVER_2[is_backward]
+    return second * _width_share(head_size)
+
+
+def _width_share(head_size: int) -> float:
+    """A head is padded to the next multiple of 32 (FlashAttention's kernels), and narrow heads reach less."""
+    padded = -(-head_size // 32) * 32
+    narrow = 1.0 if padded >= 128 else _NARROW if padded >= 64 else _NARROW * padded / 64
+    return narrow * head_size / padded
+
+
+def _at(rates: tuple[int, ...], seq_len: int) -> float:
+    """The rate at a length, linear between those measured."""
+    if seq_len <= _LENGTHS[0]:
+        return rates[0] * seq_len / _LENGTHS[0]
+    if seq_len >= _LENGTHS[-1]:
+        return float(rates[-1])
+    above = bisect_left(_LENGTHS, seq_len)
+    low, high = _LENGTHS[above - 1], _LENGTHS[above]
+    return rates[above - 1] + (rates[above] - rates[above - 1]) * (seq_len - low) / (high - low)

@@ -1,0 +1,122 @@
+"""Samples for a model, of whatever kind it takes: opened, cut into micro-batches, and blank ones for a rehearsal."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from emberward.data import (
+    Augment,
+    Batch,
+    ImageBatch,
+    Manifest,
+    open_eval,
+    open_image_eval,
+    open_image_train,
+    open_train,
+)
+from emberward.engine import MicroBatch
+from emberward.families import model_of
+from emberward.layout import DataKind, Sample
+from emberward.recipe import Recipe
+
+EMPTY = torch.empty((0, 0), dtype=torch.int64)
+
+
+class Samples(Protocol):
+    """Training samples by number, the same on every rank."""
+
+    def batch(self, indices: Sequence[int]) -> Batch | ImageBatch:
+        """The samples with these numbers, in this order. Reads files."""
+
+
+class SampleSet(Protocol):
+    """A named set to evaluate on; None among the numbers stands for a row of weight 0."""
+
+    @property
+    def num_samples(self) -> int:
+        """How many it holds."""
+
+    def batch(self, indices: Sequence[int | None]) -> Batch | ImageBatch:
+        """The samples with these numbers, in this order. Reads files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """The samples of one rank's part of a step; `batch` None on a rank that reads no data."""
+
+    samples: tuple[int, ...]
+    batch: Batch | ImageBatch | None
+
+
+def open_samples(recipe: Recipe, manifest: Manifest) -> tuple[Samples, dict[str, SampleSet]]:
+    """The training samples and the evaluation sets of a run. Maps files. Raises D101 for one that is damaged."""
+    model, most = recipe.model, recipe.evaluation.samples
+    if model_of(model).sample.kind is DataKind.IMAGES:
+        images = recipe.data.images
+        augment = Augment(crop=images.crop, flip=images.flip, mixup=images.mixup)
+        classes = model.num_classes
+        train = open_image_train(manifest, seed=recipe.seed, augment=augment, num_classes=classes)
+        return train, {**open_image_eval(manifest, max_samples=most, num_classes=classes)}
+    text = open_train(manifest, seed=recipe.seed, seq_len=model.seq_len)
+    return text, {**open_eval(manifest, seq_len=model.seq_len, max_samples=most)}
+
+
+def micro_batches(fetched: Fetched, num_mb: int, device: torch.device) -> list[MicroBatch]:
+    """The samples in `num_mb` equal parts, on `device`."""
+    size = len(fetched.samples) // num_mb
+    samples = [fetched.samples[first : first + size] for first in range(0, len(fetched.samples), size)]
+    if fetched.batch is None:
+        return [MicroBatch(inputs=EMPTY, labels=EMPTY, weights=EMPTY, samples=each) for each in samples]
+    parts = zip(*(tensor.to(device).chunk(num_mb) for tensor in _tensors(fetched.batch)), strict=True)
+    return [
+        MicroBatch(inputs=inputs.contiguous(), labels=labels.contiguous(), weights=weights, samples=each)
+        for (inputs, labels, weights), each in zip(parts, samples, strict=True)
+    ]
+
+
+def eval_micro_batch(batch: Batch | ImageBatch, device: torch.device) -> MicroBatch:
+    """The samples as one micro-batch for which nothing is drawn."""
+    inputs, labels, weights = (tensor.to(device).contiguous() for tensor in _tensors(batch))
+    return MicroBatch(inputs=inputs, labels=labels, weights=weights)
+
+
+def _tensors(batch: Batch | ImageBatch) -> Iterator[torch.Tensor]:
+    """Inputs, labels and weights."""
+    match batch:
+        case Batch(tokens=tokens, mask=mask):
+            whole = torch.from_numpy(tokens)
+            yield whole[:, :-1]
+            yield whole[:, 1:]
+            yield torch.from_numpy(mask)
+        case ImageBatch(images=images, targets=targets, mask=mask):
+            yield torch.from_numpy(images)
+            yield torch.from_numpy(targets)
+            yield torch.from_numpy(mask)
+
+
+class BlankSamples:
+    """Samples of zeros, for training and evaluation alike: as many as one asks for, and no file."""
+
+    def __init__(self, sample: Sample, *, num_samples: int) -> None:
+        self.num_samples = num_samples
+        self._sample = sample
+
+    def batch(self, indices: Sequence[int | None]) -> Batch | ImageBatch:
+        """Samples of zeros, of weight 1, or 0 for None."""
+        sample, num = self._sample, len(indices)
+        weights = np.array([index is not None for index in indices], np.float32)
+        if sample.kind is DataKind.IMAGES:
+            return ImageBatch(
+                images=np.zeros((num, *sample.input_shape), np.float32),
+                targets=np.zeros((num, *sample.label_shape), np.float32),
+                mask=weights,
+                samples=None,
+            )
+        (length,) = sample.input_shape
+        return Batch(
+            tokens=np.zeros((num, length + 1), np.int64),
+            mask=np.broadcast_to(weights[:, None], (num, length)).copy(),
+        )

@@ -1,0 +1,131 @@
+"""All runs below a folder, a row each, read from the ends of their files: any number of runs, however long they are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from emberward.report._duration import duration_text
+from emberward.report._fit import left_table
+from emberward.report._folder import RunFolder
+from emberward.report._read import parse_line, read_json, read_lines, tail_text
+
+MARKERS = ("config.resolved.yaml", "command.json")
+"""One of them lies in every run's folder: the recipe of ``train``, or what ``run`` started."""
+MAX_WHY = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run in a list. Absent facts are None.
+
+    `outcome` is that of the last attempt: done, stopped, failed, killed; None without an end. `started_unix` is the
+    start of the last attempt, or when the folder was made; `why` says why it ended.
+    """
+
+    folder: RunFolder
+    outcome: str | None
+    step: int | None
+    steps: int | None
+    loss: float | None
+    started_unix: float
+    num_attempts: int
+    why: str | None
+
+    def to_json(self, *, state: str) -> dict[str, Any]:
+        """The row as it stands in a command's JSON document."""
+        return {
+            "run": str(self.folder.path),
+            "name": self.folder.name,
+            "id": self.folder.id,
+            "state": state,
+            "step": self.step,
+            "steps": self.steps,
+            "loss": self.loss,
+            "started_unix": self.started_unix,
+            "attempts": self.num_attempts,
+            "why": self.why,
+        }
+
+
+def find_runs(runs: Path) -> Iterator[RunFolder]:
+    """The run folders ``runs/NAME/ID``; a folder that cannot be read, or that has neither marker yet, is left out."""
+    for name in _folders(runs):
+        for path in _folders(name):
+            if any((path / marker).exists() for marker in MARKERS):
+                yield RunFolder(path=path)
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        return [each for each in path.iterdir() if each.is_dir()]
+    except OSError:
+        return []
+
+
+def read_row(folder: RunFolder) -> RunRow:
+    """The row of a run. Reads its attempts, two small files and the last lines of its metrics; raises nothing."""
+    lines = list(read_lines(folder.attempts))
+    starts = [line for line in lines if line.get("event") == "start"]
+    ends = [line for line in lines if line.get("event") == "end"]
+    last = starts[-1] if starts else {}
+    end = ends[-1] if ends and ends[-1].get("attempt") == last.get("attempt") else {}
+    said, summary = read_json(folder.progress) or {}, read_json(folder.summary) or {}
+    metrics = _last_metrics(folder)
+    step = metrics.get("step", said.get("step"))
+    loss, steps = metrics.get("loss"), said.get("steps", summary.get("steps"))
+    why = end.get("why") if end.get("outcome") not in ("done", None) else None
+    return RunRow(
+        folder=folder,
+        outcome=_text(end.get("outcome")) if starts else _text(summary.get("outcome")),
+        step=step if isinstance(step, int) else None,
+        steps=steps if isinstance(steps, int) else None,
+        loss=float(loss) if isinstance(loss, int | float) else None,
+        started_unix=_started_unix(folder, last.get("start")),
+        num_attempts=len(starts),
+        why=None if why is None else str(why)[:MAX_WHY],
+    )
+
+
+def _last_metrics(folder: RunFolder) -> dict[str, Any]:
+    """The last whole line; one that is being written is not believed."""
+    for line in reversed(tail_text(folder.metrics, num_lines=2)):
+        found = parse_line(line.encode())
+        if found is not None:
+            return found
+    return {}
+
+
+def _started_unix(folder: RunFolder, text: object) -> float:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        pass
+    try:
+        return folder.path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def rows_text(rows: list[tuple[RunRow, str]], *, now_unix: float, width: int | None) -> str:
+    """The rows with their states for people, a line each, and why a run ended below it."""
+    shown = []
+    for row, state in rows:
+        step = "" if row.step is None else str(row.step) + ("" if row.steps is None else f"/{row.steps}")
+        loss = "" if row.loss is None else f"{row.loss:.4f}"
+        ago = f"{duration_text(now_unix - row.started_unix)} ago"
+        shown.append([f"{row.folder.name}/{row.folder.id}", state, step, loss, ago])
+    header = ["run", "state", "step", "loss", "started", "why"]
+    lines = left_table(header[:-1], shown, width=width)
+    if len(lines) != len(rows) + 1:
+        blocks = [[*each, row.why or ""] for each, (row, _) in zip(shown, rows, strict=True)]
+        return "\n".join(left_table(header, blocks, width=0))
+    whole = [lines[0]]
+    for line, (row, _) in zip(lines[1:], rows, strict=True):
+        whole += [line] if row.why is None else [line, f"  why: {row.why}"]
+    return "\n".join(whole)

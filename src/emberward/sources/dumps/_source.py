@@ -1,0 +1,186 @@
+"""What the program's text says about a finding's line: the line itself, and the conditions under which it is run.
+
+The text is evidence only: a file that is absent, or that `LineOf` does not give, leaves the finding as it is.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from emberward.events import Site
+from emberward.findings import Cause, Finding
+from emberward.match import OddSide, TieBreak
+from emberward.sources.dumps._flight import RankFlight, call_of
+from emberward.sources.dumps._frames import Frame, ProcessStacks, short_path, user_frame
+from emberward.sources.dumps._program import callers_in_common, calls_around, has_left_loop, text_of, tree_of
+from emberward.sources.dumps._waits import LineOf
+
+MAX_CONDITIONS = 3
+"""Most conditions that are shown with a line, the innermost first."""
+MAX_TEXT = 120
+MAX_SEARCHED = 64
+"""Most ranks, and most calls of a group, that are searched for the whole paths of files."""
+
+
+def conditions_around(text: str, line: int) -> tuple[tuple[int, str], ...]:
+    """(line, header) of each condition around a line within its function, the innermost first: ``if``, ``elif``,
+    ``else``, ``case``, ``except``. Loops are none, nor is the test of ``__main__``.
+    """
+    tree = tree_of(text)
+    if tree is None:
+        return ()
+    lines = text.splitlines()
+    found: dict[int, str] = {}
+    for node in ast.walk(_home(tree, line)):
+        match node:
+            case ast.If() if _is_main_test(node):
+                continue
+            case ast.If() | ast.Match():
+                for header, label, body in _ways(node, lines):
+                    if body and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno):
+                        found[header] = label
+            case ast.ExceptHandler() if node.body and node.body[0].lineno <= line <= (node.end_lineno or node.lineno):
+                found[node.lineno] = _header(lines, node.lineno)
+    return tuple(sorted(found.items(), reverse=True))
+
+
+def _home(tree: ast.Module, line: int) -> ast.AST:
+    """The innermost function around a line, else the module."""
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+    around = [f for f in functions if f.lineno <= line <= (f.end_lineno or f.lineno)]
+    return max(around, key=lambda f: f.lineno, default=tree)
+
+
+def _ways(node: ast.If | ast.Match, lines: list[str]) -> list[tuple[int, str, list[ast.stmt]]]:
+    """(line, header, statements) of each branch of a choice; an ``elif`` is a choice of its own."""
+    if isinstance(node, ast.Match):
+        return [(case.body[0].lineno - 1, f"case {ast.unparse(case.pattern)}", case.body) for case in node.cases]
+    ways = [(node.lineno, _header(lines, node.lineno), node.body)]
+    is_elif = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
+    if node.orelse and not is_elif:
+        ways.append((node.lineno, f"else of: {_header(lines, node.lineno)}", node.orelse))
+    return ways
+
+
+def _is_main_test(node: ast.If) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
+
+
+def _header(lines: list[str], number: int) -> str:
+    return lines[number - 1].strip().rstrip(":")[:MAX_TEXT] if 0 < number <= len(lines) else "?"
+
+
+def source_evidence(site: str | None, line_of: LineOf) -> tuple[str, ...]:
+    """Lines for people: the text of ``file:line``, and each condition around it, also where its function is called.
+
+    Empty without the file. Callers are followed as long as each function is called at one line of the file alone.
+    """
+    frame = _frame(site)
+    text = None if frame is None else line_of(frame)
+    if frame is None or text is None or not text.strip():
+        return ()
+    rows = [f"{site} reads: {text.strip()[:MAX_TEXT]}"]
+    whole = text_of(frame.file, line_of)
+    if whole is None:
+        return tuple(rows)
+    name, _, _ = (site or "").rpartition(":")
+    for at in calls_around(whole, frame.line or 0):
+        rows += [f"{name}:{line} holds there: {header}" for line, header in conditions_around(whole, at)]
+    return tuple(rows[: 1 + MAX_CONDITIONS])
+
+
+def _frame(site: str | None) -> Frame | None:
+    file, _, line = (site or "").rpartition(":")
+    return Frame(function="", file=file, line=int(line)) if file and line.isdigit() else None
+
+
+def with_source(finding: Finding, line_of: LineOf) -> Finding:
+    """The finding, whose evidence holds the text of its line and the conditions around it, once."""
+    rows = source_evidence(finding.site, line_of)
+    if not rows or any(line.startswith(f"{finding.site} reads: ") for line in finding.evidence):
+        return finding
+    told = "\n".join(finding.evidence)
+    # A condition that decided the verdict is said there already.
+    new = [row for row in rows if row == rows[0] or f"({row.partition(' ')[0]})" not in told]
+    return replace(finding, evidence=(*finding.evidence, *new))
+
+
+def tie_break_by_text(line_of: LineOf) -> TieBreak:
+    """Which of two lines is the odd one by the program's text. See [Note: two sides]."""
+
+    def odd(first: Site, second: Site | None) -> OddSide | None:
+        left = Frame(function=first.function or "", file=first.file, line=first.line)
+        text = text_of(left.file, line_of)
+        if text is None:
+            return None
+        if second is None:
+            guards = [row for at in calls_around(text, first.line) for row in conditions_around(text, at)]
+            return _extra(True, first, guards[0]) if guards else None
+        right = Frame(function=second.function or "", file=second.file, line=second.line)
+        pair = _in_one_function(text, left, right, line_of)
+        if pair is None:
+            return None
+        for is_first, (now, inside) in ((True, pair), (False, pair[::-1])):
+            if has_left_loop(text, inside=inside, now=now):
+                where = left if is_first else right
+                why = f"{where.site} lies behind the loop in which the other side still is"
+                return OddSide(is_first, Cause.UNEVEN_DATA, why)
+        own, other = (_guards(text, frame, to=line) for frame, line in zip((left, right), pair, strict=True))
+        only, rest = ([row for row in rows if row not in others] for rows, others in ((own, other), (other, own)))
+        if bool(only) == bool(rest):
+            return None
+        return _extra(bool(only), first if only else second, (only or rest)[0])
+
+    return odd
+
+
+def _guards(text: str, frame: Frame, *, to: int) -> list[tuple[int, str]]:
+    """The conditions around a line and its calls, outwards to line `to` of the function that both sides share."""
+    rows: list[tuple[int, str]] = []
+    for at in calls_around(text, frame.line or 0):
+        rows += conditions_around(text, at)
+        if at == to:
+            break
+    return rows
+
+
+def _extra(is_first: bool, site: Site, condition: tuple[int, str]) -> OddSide:
+    line, header = condition
+    name = short_path(site.file)
+    why = f"{name}:{site.line} is run only under: {header} ({name}:{line}); the other side's call is not"
+    return OddSide(is_first, Cause.EXTRA_COLLECTIVE, why)
+
+
+def _in_one_function(text: str, left: Frame, right: Frame, line_of: LineOf) -> tuple[int, int] | None:
+    """The lines of one function from which two places of a file are reached; None when they are one line, or none."""
+    if left.file != right.file or left.line is None or right.line is None or left.line == right.line:
+        return None
+    tree = tree_of(text)
+    if tree is not None and _home(tree, left.line) is _home(tree, right.line):
+        return left.line, right.line
+    pair = callers_in_common((left,), (right,), line_of)
+    if pair is None or pair[0].line is None or pair[1].line is None:
+        return None
+    return pair[0].line, pair[1].line
+
+
+def by_short_name(
+    flights: Mapping[int, RankFlight], stacks: Sequence[ProcessStacks], line_of: LineOf, *, files: Sequence[str] = ()
+) -> LineOf:
+    """`line_of` for frames whose file is said as findings say it: calls, stacks and `files` tell the whole path."""
+    whole = {short_path(file): file for file in files}
+    for flight in list(flights.values())[:MAX_SEARCHED]:
+        for part in flight.groups.values():
+            calls = [call_of(entry, part.completed) for entry in part.entries[-MAX_SEARCHED:]]
+            users = [frame for call in calls if (frame := user_frame(call.frames)) is not None]
+            whole |= {short_path(frame.file): frame.file for frame in users}
+    for process in stacks[:MAX_SEARCHED]:
+        frames = () if process.main is None else process.main.frames
+        whole |= {short_path(frame.file): frame.file for frame in frames if not frame.is_library}
+
+    def found(frame: Frame) -> str | None:
+        file = whole.get(frame.file)
+        text = None if file is None else line_of(replace(frame, file=file))
+        return line_of(frame) if text is None else text
+
+    return found

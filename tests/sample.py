@@ -1,0 +1,52 @@
+"""Which tests `make test` leaves to `make test-all`, so that a newcomer waits minutes: everything else runs in both.
+
+[Note: sampled tests]
+`make test` covers every room and every mechanism once. A file of EVERY keeps each n-th case of each parametrised test,
+always the first; a test of LATER has its mechanism covered by the tests that its line names. All that is left out is
+marked `thorough`: `make test-all` runs it, and `pytest` by hand does. `tests/house/test_sample.py` holds both tables
+against the tests that exist.
+"""
+
+EVERY: dict[str, int] = {
+    "ranks/test_boxing.py": 4,
+    "ranks/test_certificate.py": 3,
+    "ranks/test_drift.py": 3,
+    "ranks/test_dry_run.py": 4,
+    "ranks/test_gloo_truth.py": 4,
+    "ranks/test_hangs.py": 2,
+    "ranks/test_incidents.py": 3,
+    "ranks/test_layout_grid.py": 3,
+    "ranks/test_mistakes.py": 6,
+    "ranks/test_plan.py": 4,
+    "ranks/test_saves.py": 2,
+    "ranks/test_swin.py": 6,
+    "unit/checkpoint/test_checkpoint_faults.py": 6,
+    "unit/checkpoint/test_checkpoint_processes.py": 2,
+    "unit/cli/test_kills.py": 3,
+    "unit/data/test_indexed.py": 4,
+    "unit/sources/test_scripts.py": 3,
+}
+"""Of each parametrised test in the file every n-th case runs in `make test`."""
+
+LATER: dict[str, str] = {
+    "ranks/test_check.py::test_fewer_ranks_adapt_the_presets_layout_and_all_of_them_can_be_run_dry": "test_dry_run.py",
+    "ranks/test_incidents.py::test_the_hung_evaluation_of_bloom_names_its_rank_and_the_worker_s_line": (
+        "test_hangs.py (dataloader_worker)"
+    ),
+    "ranks/test_launch.py::test_one_rank_can_be_checked": "test_check.py (the tiny preset)",
+    "ranks/test_launch.py::test_a_stopped_rank_is_named_ended_and_resumed_by_itself_bitwise": "test_hangs.py (stopped)",
+    "ranks/test_launch.py::test_interrupted_and_terminated_runs_save_and_leave_nothing_behind": "test_run.py (SIGTERM)",
+    "ranks/test_run.py::test_a_run_goes_on_in_another_layout_and_follows_the_same_curve": (
+        "test_saves.py (another layout)"
+    ),
+    "ranks/test_run.py::test_changed_data_is_refused_on_resume": "test_run.py (without a whole save)",
+    "ranks/test_spike.py::test_rewound_with_a_lower_rate_the_noise_does_less_harm_and_a_stop_ends_before_it": (
+        "test_spike.py (rewound and skipped)"
+    ),
+}
+"""A test, and where `make test` covers its mechanism."""
+
+
+def is_left_out(file: str, function: str, number: int) -> bool:
+    """Whether `make test` leaves out the `number`-th case (from 0) of `function` in `file`, a path below tests/."""
+    return f"{file}::{function}" in LATER or number % EVERY.get(file, 1) != 0

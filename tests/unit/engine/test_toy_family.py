@@ -1,0 +1,87 @@
+"""The page that adds a family is followed to the letter: its code blocks become files, and the family trains."""
+
+import re
+import sys
+
+import pytest
+import torch
+from house.tree import ROOT
+from unit.engine.test_activations import ALLOWED, kept_bytes
+
+from emberward.engine import StageModule
+from emberward.engine._shard import materialise
+from emberward.families import ModelConfig, find_family, model_of
+from emberward.families.layers import TensorAxis, token_loss
+from emberward.findings import ConfigError
+from emberward.plan import Tiling, block_bytes
+from emberward.recipe import load_recipe, resolve
+
+PAGE = ROOT / "docs" / "add_a_family.md"
+WORDS = ("model.family=toy_describe:FAMILY", "model.ffn_hidden=256")
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch) -> ModelConfig:
+    """The resolved model of the page's family, whose files lie on the path."""
+    text = PAGE.read_text(encoding="utf-8")
+    files = re.findall(r"```python (\w+\.py)\n(.*?)```", text, re.DOTALL)
+    assert [name for name, _ in files] == ["toy_describe.py", "toy_modules.py"]
+    for name, code in files:
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield resolve(load_recipe("bloom_tiny", WORDS), num_ranks=8, tokenizer_size=257).recipe.model
+    for name, _ in files:
+        sys.modules.pop(name.removesuffix(".py"), None)
+    find_family.cache_clear()
+    model_of.cache_clear()
+
+
+def whole(config: ModelConfig, axis: TensorAxis | None = None) -> StageModule:
+    return StageModule(config, range(len(model_of(config).blocks)), axis)
+
+
+def test_its_parts_are_as_declared_on_one_rank_and_over_tp(toy):
+    assert model_of(toy).num_parameters == sum(param.numel() for _, param in whole(toy).named_tensors())
+    for rank in range(2):
+        whole(toy, TensorAxis(group=None, size=2, group_rank=rank, sequence_parallel=True))
+
+
+def test_it_learns(toy):
+    stage = whole(toy)
+    materialise(stage, torch.device("cpu"))
+    torch.manual_seed(0)
+    for param in stage.parameters():
+        torch.nn.init.normal_(param, std=0.1)
+    tokens = torch.randint(0, 16, (4, toy.seq_len))
+    adamw = torch.optim.AdamW(stage.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(10):
+        loss, count = token_loss(stage(tokens), (tokens + 1) % 16, torch.ones(tokens.shape), None)
+        adamw.zero_grad()
+        (loss / count).backward()
+        adamw.step()
+        losses.append((loss / count).item())
+    assert losses[-1] < losses[0] / 2
+
+
+def test_a_layer_keeps_what_it_declares(toy):
+    stage = whole(toy)
+    materialise(stage, torch.device("cpu"))
+    for param in stage.parameters():
+        torch.nn.init.normal_(param, std=0.1)
+    x = torch.randn(2, toy.seq_len, toy.hidden, requires_grad=True)
+    spared = {param.untyped_storage().data_ptr() for param in stage.parameters()}
+    tiling = Tiling(micro_batch=2, tp=1, sequence_parallel=False, compute_bytes=4, recompute=False)
+    found = kept_bytes(stage.layers[0], x, spared=spared)
+    assert block_bytes(model_of(toy).layers[0], tiling) == pytest.approx(found, rel=ALLOWED)
+
+
+def test_a_key_that_it_does_not_read_and_a_family_that_is_not_there_are_refused(toy):
+    with pytest.raises(ConfigError) as caught:
+        resolve(load_recipe("bloom_tiny", (*WORDS, "model.init_std=0.5")), num_ranks=8, tokenizer_size=257)
+    assert (caught.value.code, caught.value.next) == ("C103", "leave model.init_std out")
+    assert caught.value.expected == "a key of family toy: ffn_hidden, hidden, num_layers, seq_len, vocab_size"
+    for name, expected in (("lama", "did you mean llama?"), ("no_such_module:FAMILY", "ModuleNotFoundError: ")):
+        with pytest.raises(ConfigError) as caught:
+            resolve(load_recipe("bloom_tiny", (f"model.family={name}",)), num_ranks=8, tokenizer_size=257)
+        assert caught.value.code == "C103" and caught.value.next.startswith(expected)

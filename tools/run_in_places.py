@@ -1,0 +1,107 @@
+"""Runs a few tests where users run the program: in a clone with the default name, and from an installed wheel.
+
+    python tools/run_in_places.py [clone|wheel ...]
+
+The clone lies in ``.../a spâce é/emberward``: a folder of our own name, below one with a space and a letter beyond
+ASCII. Each place has a virtual environment of its own, beside the project, which sees this one's packages by a ``.pth``
+file (`setup_env` [Note: one torch]); the package itself comes from the clone's ``src`` or from the wheel. The tests are
+those in which the place could matter: whose a frame is, a live verdict with its line, `explain`, an incident, `check`
+of a script. Building the wheel needs pip's network, or its cache.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = "a sp\u00e2ce \u00e9"
+TESTS = (
+    "tests/unit/sources/test_owner.py",
+    "tests/unit/sources/test_scripts.py::test_a_wrong_script_is_told_with_its_line[wrong_rank0_save.py]",
+    "tests/ranks/test_hangs.py::test_a_hang_is_named_with_its_cause_and_line[skipped_collective]",
+    "tests/ranks/test_hangs.py::test_a_hang_is_named_with_its_cause_and_line[lock]",
+    "tests/ranks/test_hangs.py::test_a_slow_job_is_no_alarm[slow_lock]",
+    "tests/ranks/test_hangs.py::test_the_processes_alone_tell_the_same[lock]",
+    "tests/ranks/test_incidents.py::test_an_incident_and_its_twin_are_told_rightly[bloom-limbo-disaster]",
+)
+
+
+def copy_tree(target: Path) -> None:
+    """Copies what git knows of the working tree, and what it does not ignore, as a clone would bring it."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+
+
+def make_python(venv: Path, sources: list[Path], *, with_pip: bool) -> Path:
+    """The interpreter of a new environment that sees this one's packages, and before them `sources`."""
+    subprocess.run([sys.executable, "-m", "venv", *([] if with_pip else ["--without-pip"]), str(venv)], check=True)
+    python = venv / "bin" / "python"
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = subprocess.run([str(python), "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+    torch = find_spec("torch")
+    folders = [*sources, Path(sysconfig.get_path("purelib"))]
+    folders += [] if torch is None or torch.origin is None else [Path(torch.origin).parents[1]]
+    (Path(site) / "place.pth").write_text("".join(f"{folder}\n" for folder in folders), encoding="utf-8")
+    return python
+
+
+def run_tests(python: Path, project: Path, package: Path) -> int:
+    """Pytest's exit code for TESTS in `project`, once it is sure that the package comes from below `package`."""
+    path = os.pathsep.join([str(python.parent), sysconfig.get_path("scripts"), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "TMPDIR": str(project.parent)}
+    ask = "import emberward; print(emberward.__file__)"
+    where = subprocess.run([str(python), "-c", ask], capture_output=True, text=True, check=True, cwd=project).stdout
+    if not Path(where.strip()).is_relative_to(package):
+        raise SystemExit(f"emberward was imported from {where.strip()}, not from below {package}")
+    return subprocess.run(
+        [str(python), "-m", "pytest", "-q", *TESTS], cwd=project, env=environment, check=False
+    ).returncode
+
+
+def in_clone(folder: Path) -> int:
+    """The tests in a clone that is used in place."""
+    project = folder / "emberward"
+    copy_tree(project)
+    python = make_python(project / ".venv", [project / "src"], with_pip=False)
+    return run_tests(python, project, project / "src")
+
+
+def from_wheel(folder: Path) -> int:
+    """The tests against an installed wheel: of the clone only ``tests`` and the settings of pytest are left."""
+    project, wheels = folder / "emberward", folder / "wheels"
+    copy_tree(project)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(wheels), str(project)], check=True
+    )
+    shutil.rmtree(project / "src")
+    venv = folder / "installed"
+    python = make_python(venv, [], with_pip=True)
+    (wheel,) = wheels.glob("*.whl")
+    subprocess.run([str(python), "-m", "pip", "install", "-q", "--no-deps", "--no-index", str(wheel)], check=True)
+    return run_tests(python, project, venv)
+
+
+def main(places: list[str]) -> int:
+    """0 when every test passed in every place."""
+    known = {"clone": in_clone, "wheel": from_wheel}
+    codes = []
+    for place in places or list(known):
+        with tempfile.TemporaryDirectory(prefix="emberward-", ignore_cleanup_errors=True) as scratch:
+            folder = Path(scratch) / PLACE
+            folder.mkdir()
+            print(f"--- {place}: {folder}", flush=True)
+            codes.append(known[place](folder))
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
