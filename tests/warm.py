@@ -61,7 +61,9 @@ class WarmProcess:
     def send_signal(self, number: int) -> None:
         """Sends a signal, unless it has ended: its pid may be another's by then."""
         if self.returncode is None:
-            os.kill(self.pid, number)
+            # The server waits for it first and says so after that: in between it is gone, and we do not know yet.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """SIGTERM."""
