@@ -199,6 +199,17 @@ def test_an_abort_against_a_call_below_python_is_an_error_in_these_words(program
     assert finding.certainty is Certainty.INFERRED
 
 
+def test_an_abort_against_a_rank_that_was_ended_in_its_backward_is_the_same_error(program):
+    """On a busy machine the launcher ends the other rank before its lost connection has raised."""
+    seen, exits = aborted(program, line=10, other=4)
+    ring_of_other = seen.ranks[0].ring
+    assert ring_of_other is not None
+    ended = replace(seen.ranks[0], ring=replace(ring_of_other, moments=(), backward=(str(program), 4)))
+    finding = judge_looks(seen, look(ended, seen.ranks[1]), line_of=source_lines([]), exits={**exits, 0: -15})[0]
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", Cause.EXTRA_COLLECTIVE, (1,))
+    assert "which met a call below Python that rank 0 made at uneven.py:4" in finding.message
+
+
 def test_an_abort_in_a_call_that_nobody_made_before_is_one_too_many(program):
     seen, exits = aborted(program, line=10, other=4)
     finding = judge_looks(seen, seen, line_of=source_lines([]), exits=exits)[0]

@@ -21,9 +21,9 @@ def roots(verdicts: Sequence[Finding], *, death: Cause, certainty: Certainty) ->
 
     [Note: root and death]
     Rings that end with a rank's death look like a call that is missing, or like a deadlock: the others wait for what
-    never came. So such a verdict is the root only when every death looks like an echo, as when the time-out of a
-    deadlock, or of a link that was cut, ends all ranks. A mismatch of calls makes gloo raise or abort, and explains
-    deaths of these two kinds. A rank that was killed, ran out of memory or left explains itself.
+    never came. So such a verdict is the root only when every death looks like a secondary failure, as when the
+    time-out of a deadlock, or of a link that was cut, ends all ranks. A mismatch of calls makes gloo raise or abort,
+    and explains deaths of these two kinds. A rank that was killed, ran out of memory or left explains itself.
     """
     errors = [each for each in verdicts if each.severity is Severity.ERROR]
     if certainty is Certainty.INFERRED:

@@ -4,7 +4,8 @@
 On gloo a call that meets a larger one ends its process with SIGABRT, within milliseconds: too soon for torch's count of
 calls, and for a copy of its own recorder of the calls below Python (DDP's). So calls cannot be numbered then. What is
 left: the call that each ring holds open, and the line at which the other ranks' programs were when the connection
-broke. Where these differ, calls that differ have met. The text tells which of two lines is the odd one; the ring,
+broke, or of the backward that they had not left when the launcher ended them, which may come first. Where these differ,
+calls that differ have met. The text tells which of two lines is the odd one; the ring,
 whether the open call was ever made before.
 """
 
@@ -26,7 +27,7 @@ _UNEVEN = "give every rank the same number of batches: drop_last=True, a sampler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a rank was at the end. `call` None: in a call below Python, known by the line of the exception alone."""
+    """Where a rank was at the end. `call` None: in a call below Python, of which only the line is known."""
 
     rank: int
     site: Site
@@ -42,7 +43,7 @@ class _Place:
 
 
 def _places(scene: Scene, aborted: RankLook, call: OpenCall) -> list[_Place]:
-    """Where the other ranks were: in an open call, else where a lost connection raised, in the open call's file."""
+    """Where the other ranks were: in an open call, where a lost connection raised, or in backward when they ended."""
     found = []
     for rank, seen in scene.look.ranks.items():
         if rank == aborted.rank or seen.ring is None:
@@ -55,6 +56,9 @@ def _places(scene: Scene, aborted: RankLook, call: OpenCall) -> list[_Place]:
         name, _, line = ("" if error is None or error.site is None else error.site).rpartition(":")
         if other is None and line.isdigit() and Frame(function="", file=call.file).site == name:
             found.append(_Place(rank=rank, site=Site(file=call.file, line=int(line)), call=None))
+        elif other is None and seen.ring.backward is not None:
+            file, number = seen.ring.backward
+            found.append(_Place(rank=rank, site=Site(file=file, line=number), call=None))
     return found
 
 

@@ -42,8 +42,8 @@ class RingFacts:
 
     `flight`: its calls in the shape of a flight-recorder dump. `moved_age_s`: seconds since any call or mark.
     `notice_s`, `limit_s`: how long this rank may stand still in this phase before it is worth a word, and before
-    standing still is an alarm by itself. `creating`: the site of a group's creation that has not ended. `crash_site`:
-    where its process crashed.
+    standing still is an alarm by itself. `backward`: file and line of a backward of the main thread that has not ended.
+    `creating`: the site of a group's creation that has not ended. `crash_site`: where its process crashed.
     """
 
     flight: Mapping[str, Any]
@@ -57,7 +57,7 @@ class RingFacts:
     notice_s: float
     limit_s: float
     has_history: bool
-    open_marks: tuple[str, ...] = ()
+    backward: tuple[str, int] | None = None
     moments: tuple[Moment, ...] = ()
     groups_made: tuple[str, ...] = ()
     creating: str | None = None
@@ -237,7 +237,7 @@ def _ring_json(ring: RingFacts) -> dict[str, Any]:
         **{name: getattr(ring, name) for name in _PLAIN},
         "flight": ring.flight,
         "stage": None if ring.stage is None else ring.stage.value,
-        "open_marks": list(ring.open_marks),
+        "backward": None if ring.backward is None else list(ring.backward),
         "groups_made": list(ring.groups_made),
         "open_call": None if ring.open_call is None else asdict(ring.open_call),
         "creating_ranks": list(ring.creating_ranks),
@@ -252,7 +252,7 @@ def _ring_from(data: Mapping[str, Any]) -> RingFacts:
         **{name: data[name] for name in _PLAIN},
         flight=dict(data["flight"]),
         stage=None if data["stage"] is None else Stage(data["stage"]),
-        open_marks=tuple(data["open_marks"]),
+        backward=None if data["backward"] is None else (data["backward"][0], data["backward"][1]),
         groups_made=tuple(data["groups_made"]),
         open_call=None if data.get("open_call") is None else typed(OpenCall, **data["open_call"]),
         creating_ranks=tuple(data["creating_ranks"]),

@@ -4,7 +4,7 @@ from emberward.events import Collective, GroupCreate, LaneKind, Site, Wait
 from emberward.sources.dumps import ring_flight, ring_group_name, short_path
 from emberward.sources.live._limits import limits_of
 from emberward.sources.live._look import Moment, OpenCall, RingFacts
-from emberward.sources.ring import MarkKind, RingView
+from emberward.sources.ring import MAIN_THREAD, MarkKind, RingView
 
 _MOMENTS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED, MarkKind.DATA_END})
 
@@ -28,7 +28,7 @@ def ring_facts(view: RingView) -> RingFacts:
         notice_s=limits.notice_s,
         limit_s=limits.limit_s,
         has_history=limits.has_history,
-        open_marks=tuple(mark.kind.value for mark in view.open_marks),
+        backward=_backward(view),
         moments=tuple(
             Moment(
                 kind=mark.kind.value,
@@ -46,6 +46,13 @@ def ring_facts(view: RingView) -> RingFacts:
         open_call=_open_call(view),
         problems=view.problems[-8:],
     )
+
+
+def _backward(view: RingView) -> tuple[str, int] | None:
+    for mark in reversed(view.open_marks):
+        if mark.kind is MarkKind.BACKWARD and mark.thread == MAIN_THREAD and mark.site is not None:
+            return mark.site.file, mark.site.line
+    return None
 
 
 def num_moves(view: RingView) -> tuple[int, int]:
