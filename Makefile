@@ -73,6 +73,7 @@ campaign: setup
 	$(VENV)/bin/python tools/campaign_pauses.py --fresh
 	$(VENV)/bin/python benchmarks/run_overhead.py --fresh
 	$(VENV)/bin/python tools/campaign_kills.py --fresh
+	$(VENV)/bin/python tools/campaign_first_hour.py --fresh
 	$(VENV)/bin/python tools/campaign_explain.py --fresh
 	$(VENV)/bin/python benchmarks/explain_scale.py --fresh
 	$(VENV)/bin/python tools/campaign_drift.py --fresh

@@ -78,7 +78,10 @@ def prepare(place: Path, environment: Mapping[str, str], *, is_torch_real: bool)
     for number in range(6):
         lines = [f"line {line} of file {number} says {line * number % 97}" for line in range(60)]
         (place / "text" / f"{number}.txt").write_text("\n".join(lines), encoding="utf-8")
-    added = {"TMPDIR": str(place / "tmp"), "OMP_NUM_THREADS": "1", MARK: secrets.token_hex(8)}
+    # Torch keeps compiled code for the next process, among the temporary files unless told where. That is to stay.
+    cache = str(place / "cache")
+    added = {"TMPDIR": str(place / "tmp"), "TORCHINDUCTOR_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
+    added[MARK] = secrets.token_hex(8)
     if not is_torch_real:
         stub = place / "stub" / "torch"
         (stub / "distributed" / "run").mkdir(parents=True)
