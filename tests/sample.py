@@ -13,10 +13,10 @@ EVERY: dict[str, int] = {
     "ranks/test_drift.py": 3,
     "ranks/test_dry_run.py": 4,
     "ranks/test_gloo_truth.py": 4,
-    "ranks/test_hangs.py": 2,
+    "ranks/test_hangs.py": 4,
     "ranks/test_incidents.py": 3,
-    "ranks/test_layout_grid.py": 3,
-    "ranks/test_mistakes.py": 6,
+    "ranks/test_layout_grid.py": 6,
+    "ranks/test_pairs.py": 2,
     "ranks/test_plan.py": 4,
     "ranks/test_saves.py": 2,
     "ranks/test_swin.py": 6,
@@ -36,15 +36,25 @@ LATER: dict[str, str] = {
     "ranks/test_launch.py::test_one_rank_can_be_checked": "test_check.py (the tiny preset)",
     "ranks/test_launch.py::test_a_stopped_rank_is_named_ended_and_resumed_by_itself_bitwise": "test_hangs.py (stopped)",
     "ranks/test_launch.py::test_interrupted_and_terminated_runs_save_and_leave_nothing_behind": "test_run.py (SIGTERM)",
+    "ranks/test_launch.py::test_the_last_save_of_a_pipeline_writes_text_on_one_process": "test_run.py (a sample)",
+    "ranks/test_mistakes.py::test_all_commands_name_the_same_ranks_cause_and_line": "test_readme.py",
+    "ranks/test_mistakes.py::test_the_corrected_programs_are_no_alarm": "test_hangs.py (slow jobs)",
+    "ranks/test_pauses.py::test_a_job_that_makes_progress_is_never_ended": "../unit/supervise/test_act.py",
+    "ranks/test_pauses.py::test_a_job_without_progress_is_ended_when_the_user_asked_and_told_so_before": (
+        "../unit/supervise/test_act.py"
+    ),
     "ranks/test_run.py::test_a_run_goes_on_in_another_layout_and_follows_the_same_curve": (
         "test_saves.py (another layout)"
     ),
     "ranks/test_run.py::test_changed_data_is_refused_on_resume": "test_run.py (without a whole save)",
+    "ranks/test_watch_api.py::test_mismatched_calls_that_raise_no_error_are_named_while_the_loop_goes_on": (
+        "test_hangs.py (dtype)"
+    ),
     "ranks/test_spike.py::test_rewound_with_a_lower_rate_the_noise_does_less_harm_and_a_stop_ends_before_it": (
         "test_spike.py (rewound and skipped)"
     ),
 }
-"""A test, and where `make test` covers its mechanism."""
+"""A test, and where `make test` covers its mechanism, relative to the test's folder."""
 
 
 def is_left_out(file: str, function: str, number: int) -> bool:
