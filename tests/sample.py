@@ -22,6 +22,9 @@ EVERY: dict[str, int] = {
     "ranks/test_swin.py": 6,
     "unit/checkpoint/test_checkpoint_faults.py": 6,
     "unit/checkpoint/test_checkpoint_processes.py": 2,
+    "unit/checkpoint/test_convert_damage.py": 3,
+    "unit/checkpoint/test_convert_run.py": 3,
+    "unit/cli/test_door.py": 2,
     "unit/cli/test_kills.py": 3,
     "unit/data/test_indexed.py": 4,
     "unit/sources/test_scripts.py": 3,
@@ -53,6 +56,18 @@ LATER: dict[str, str] = {
     "ranks/test_spike.py::test_rewound_with_a_lower_rate_the_noise_does_less_harm_and_a_stop_ends_before_it": (
         "test_spike.py (rewound and skipped)"
     ),
+    "unit/checkpoint/test_convert_damage.py::test_accepted_damage_is_imported_and_said": (
+        "test_convert_damage.py (what is sound is imported)"
+    ),
+    "unit/checkpoint/test_checkpoint_processes.py::"
+    "test_no_sigkill_of_a_rank_loses_the_save_before_and_its_writer_goes_with_it": (
+        "test_checkpoint_faults.py (SIGKILL at any operation)"
+    ),
+    "unit/data/test_indexed.py::test_megatron_reads_what_we_write": "test_indexed.py (bytes are those of the format)",
+    "unit/data/test_indexed.py::test_megatron_writes_the_same_bytes": "test_indexed.py (bytes are those of the format)",
+    "unit/data/test_indexed.py::test_we_read_what_megatron_writes": "test_indexed.py (any documents come back)",
+    "unit/data/test_indexed.py::test_modes_of_megatron_are_read": "test_indexed.py (any documents come back)",
+    "unit/data/test_indexed.py::test_floats_of_megatron_are_refused": "test_indexed.py (foreign files are refused)",
 }
 """A test, and where `make test` covers its mechanism, relative to the test's folder."""
 

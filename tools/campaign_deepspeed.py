@@ -1,12 +1,12 @@
 """Real DeepSpeed reads what we write: every weight and moment, and it trains on, also from ZeRO 3 in ZeRO 1.
 
-    .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--own]
+    .venv/bin/python tools/campaign_deepspeed.py [--python ENV/bin/python] [--own] [--only KIND ...]
 
 Makes checkpoints with DeepSpeed in an environment of its own (made here when no --python is given), imports each,
 exports it in the universal form and in the own forms of ZeRO 1 (with a pipeline too), 2 and 3, and lets its engines
 load that and train 4 steps; of the own forms without a word of a universal checkpoint. What they hold is compared bit
 for bit with the save, and their losses with those of the run that never stopped. DeepSpeed's own conversion is loaded
-beside it.
+beside it. Kinds with extras have frozen parameters, buffers and a tied head, and compute in bf16.
 """
 
 import argparse
@@ -28,11 +28,26 @@ from emberward.checkpoint import Foreign, Form
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "benchmarks" / "deepspeed_program.py"
 PACKAGES = ("torch", "numpy", "setuptools", "wheel", "packaging", "ninja", "psutil")
-KINDS = {"zero1_pp2_dp2": (4, "1", "2"), "zero2_dp2": (2, "2", "1"), "zero3_dp2": (2, "3", "1")}
+EXTRAS = "_extras"
+KINDS = {
+    "zero1_pp2_dp2": (4, "1", "2"),
+    "zero2_dp2": (2, "2", "1"),
+    "zero3_dp2": (2, "3", "1"),
+    "zero1_dp2_extras": (2, "1", "1"),
+    "zero1_pp2_dp2_extras": (4, "1", "2"),
+    "zero2_dp2_extras": (2, "2", "1"),
+    "zero3_dp2_extras": (2, "3", "1"),
+}
+"""Ranks, ZeRO stage and pipeline stages of the run that makes the checkpoint."""
 TARGETS = ((1, 1), (1, 2), (3, 1), (3, 2))
 """(ZeRO stage, ranks) of the engines that load."""
 OWN = ((1, 1, 1), (1, 2, 1), (1, 2, 2), (1, 4, 2), (2, 1, 1), (2, 2, 1), (3, 1, 1), (3, 2, 1))
 """(ZeRO stage, ranks, pipeline stages) of the engines that load their stage's own form."""
+FEWER = ((1, 2, 1), (1, 4, 2), (2, 2, 1), (3, 2, 1))
+"""Of OWN, for a model with extras: its tied head has another name in a pipeline, so each loads its like alone."""
+WITH_THEIRS = ("zero1_pp2_dp2", "zero3_dp2")
+"""Whose checkpoints DeepSpeed's own conversion reads too, beside ours."""
+TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "I64": torch.int64}
 FORMS = {1: Form.ZERO_1, 2: Form.ZERO_2, 3: Form.ZERO_3}
 
 
@@ -58,12 +73,12 @@ def run_program(python: Path, num_ranks: int, *words: str, sizes: Mapping[str, s
 
 
 def saved_values(save: Path) -> dict[str, torch.Tensor]:
-    """Every float tensor of a save of ours, whole."""
+    """Every tensor of the model and its optimizer in a save of ours, whole."""
     shards = []
     for tensor in checkpoint.describe(save).tensors:
         if tensor.name.startswith(("model/", "optim/")):
             box = tuple((0, length) for length in tensor.shape)
-            whole = torch.empty(tensor.shape)
+            whole = torch.empty(tensor.shape, dtype=TYPES[tensor.dtype])
             shards.append(checkpoint.Shard(name=tensor.name, global_shape=tensor.shape, box=box, tensor=whole))
     checkpoint.load(save, shards)
     return {shard.name: shard.tensor for shard in shards}
@@ -112,17 +127,46 @@ def theirs_case(
 
 
 def own_cases(python: Path, place: Path, saved: Path, expected: Any, straight: Sequence[float]) -> dict[str, Any]:
-    """Each engine of OWN with the files of its own form that were written of a save."""
+    """Each engine of OWN with the files of its own form that were written of a save; of FEWER with extras."""
     found = {}
-    for stage, num_ranks, pp in OWN:
-        folder = place / f"{saved.parent.name}_own_{stage}_{num_ranks}_{pp}"
+    kind = saved.parent.name.removesuffix("_saves")
+    is_pipeline = KINDS[kind][2] != "1"
+    chosen = [each for each in FEWER if (each[2] > 1) == is_pipeline] if kind.endswith(EXTRAS) else OWN
+    for stage, num_ranks, pp in chosen:
+        folder = place / f"{kind}_own_{stage}_{num_ranks}_{pp}"
         form = FORMS[stage]
         checkpoint.export_checkpoint(
             saved, folder / "step3", form=form, foreign=Foreign(), num_ranks=num_ranks, stages=str(pp)
         )
         name = f"own form of ZeRO {stage} on {num_ranks}" + (f" in {pp} stages" if pp > 1 else "")
         found[name] = load_case(python, folder, stage, num_ranks, expected, straight, pp)
-        print(saved.parent.name, name, found[name], flush=True)
+        print(kind, name, found[name], flush=True)
+    return found
+
+
+def cases_of(kind: str, python: Path, place: Path, *, is_own_only: bool) -> dict[str, Any]:
+    """All that engines made of one kind's checkpoint, by the name of the case."""
+    num_ranks, stage, pp = KINDS[kind]
+    made = place / kind
+    trouble = run_program(python, num_ranks, "make", stage, str(made), pp)
+    assert trouble is None, trouble
+    saved = checkpoint.import_checkpoint(made, place / f"{kind}_saves", foreign=Foreign()).written.path
+    universal = place / f"{kind}_universal"
+    checkpoint.export_checkpoint(saved, universal / "step3_universal", form=Form.UNIVERSAL, foreign=Foreign())
+    expected = saved_values(saved)
+    straight = json.loads((made / "straight.json").read_text())
+    found = {"never stopped": straight, **own_cases(python, place, saved, expected, straight)}
+    # DeepSpeed's pipelines load a universal checkpoint of a pipeline of theirs alone, and name a tied head otherwise.
+    targets = () if is_own_only or (kind.endswith(EXTRAS) and pp != "1") else TARGETS
+    for target, ranks in targets:
+        name = f"into ZeRO {target} on {ranks}"
+        found[name] = load_case(python, universal, target, ranks, expected, straight)
+        print(kind, name, found[name], flush=True)
+    for target, ranks in targets if kind in WITH_THEIRS else ():
+        if ranks == 2:
+            name = f"DeepSpeed's own conversion into ZeRO {target} on {ranks}"
+            found[name] = theirs_case(python, place / kind, made, target, ranks, expected, straight)
+            print(kind, name, found[name], flush=True)
     return found
 
 
@@ -131,32 +175,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", type=Path, help="of an environment that has DeepSpeed")
     parser.add_argument("--own", action="store_true", help="only the own forms of ZeRO 1, 2 and 3")
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS), help="only these kinds")
     add_options(parser)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch)
-        python = asked.python or make_environment(place / "env")
-        results: dict[str, Any] = {}
-        for kind, (num_ranks, stage, pp) in KINDS.items():
-            made = place / kind
-            trouble = run_program(python, num_ranks, "make", stage, str(made), pp)
-            assert trouble is None, trouble
-            saved = checkpoint.import_checkpoint(made, place / f"{kind}_saves", foreign=Foreign()).written.path
-            universal = place / f"{kind}_universal"
-            checkpoint.export_checkpoint(saved, universal / "step3_universal", form=Form.UNIVERSAL, foreign=Foreign())
-            expected = saved_values(saved)
-            straight = json.loads((made / "straight.json").read_text())
-            results[kind] = {"never stopped": straight}
-            results[kind].update(own_cases(python, place, saved, expected, straight))
-            for target, ranks in () if asked.own else TARGETS:
-                name = f"into ZeRO {target} on {ranks}"
-                results[kind][name] = load_case(python, universal, target, ranks, expected, straight)
-                print(kind, name, results[kind][name], flush=True)
-            if kind != "zero2_dp2" and not asked.own:
-                for target, ranks in ((1, 2), (3, 2)):
-                    name = f"DeepSpeed's own conversion into ZeRO {target} on {ranks}"
-                    results[kind][name] = theirs_case(python, place / kind, made, target, ranks, expected, straight)
-                    print(kind, name, results[kind][name], flush=True)
     kept = Results(
         "deepspeed_own" if asked.own else "deepspeed",
         what="real DeepSpeed loads what we write and trains on, against the run that never stopped",
@@ -165,9 +186,16 @@ def main() -> None:
         is_fresh=asked.fresh,
         folder=asked.into,
     )
-    for kind, found in results.items():
-        kept.add(kind, {"cases": found})
-    kept.summarise({"num_cases_of_kind": {kind: len(found) - 1 for kind, found in results.items()}})
+    sizes = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        python = asked.python or make_environment(place / "env")
+        for kind in asked.only:
+            os.environ["PROGRAM_EXTRAS"] = "1" if kind.endswith(EXTRAS) else "0"
+            cases = cases_of(kind, python, place, is_own_only=asked.own)
+            kept.add(kind, {"cases": cases})
+            sizes[kind] = len(cases) - 1
+    kept.summarise({"num_cases_of_kind": sizes})
 
 
 if __name__ == "__main__":
