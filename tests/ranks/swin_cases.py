@@ -8,9 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from emberward.data import Augment, ImageTrain, open_image_train, read_manifest, step_indices
+from emberward.data import (
+    Augment,
+    Decoding,
+    ImageTrain,
+    open_image_train,
+    prepare_image_sets,
+    read_manifest,
+    step_indices,
+)
 from emberward.draws import Draws
 from emberward.engine import Engine, StageModule, build_world
 from emberward.engine._shard import ParameterPart, initialise, materialise
@@ -66,6 +75,27 @@ def swin_recipe(
         ),
         optim=OptimConfig(lr=LR, clip=0.5, weight_decay=0.1),
     )
+
+
+def digit_manifests(folder: Path) -> dict[str, str]:
+    """Manifests of scikit-learn's digits, by model: as they are, and with each pixel four times."""
+    from sklearn.datasets import load_digits
+
+    def prepared(path: str) -> str:
+        manifest = prepare_image_sets(
+            train=[(path, 1.0, None)],
+            evaluation=[],
+            decoding=Decoding(),
+            held_out=0.1,
+            cache=folder / "cache",
+            progress=None,
+        )
+        return str(manifest.path)
+
+    found = load_digits()
+    large = np.kron(np.rint(found.images * 255 / 16).astype(np.uint8), np.ones((1, 2, 2), np.uint8))
+    np.savez(folder / "large.npz", images=large, labels=found.target)
+    return {"small": prepared("digits"), "four stages": prepared(str(folder / "large.npz"))}
 
 
 def digits(manifest: str, recipe: Recipe) -> ImageTrain:
@@ -168,4 +198,4 @@ def _part(spec: Any, param: torch.nn.Parameter) -> ParameterPart:
     )
 
 
-__all__ = ["swin_plain", "swin_run"]
+__all__ = ["digit_manifests", "swin_plain", "swin_run"]

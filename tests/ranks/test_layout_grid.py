@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ranks.cases import assemble, engine_run, plain_run, relative
+from ranks.distance import GRADIENT, NORMS, gradient_error, require_exact
 
 STEPS = 20
-FIRST_LOSS, ALL_LOSSES, NORMS, GRADIENT = 1e-6, 1e-5, 1e-4, 1e-5
 
 MODEL_KEYS = ("seq_len", "family", "kv_heads", "tied")
 
@@ -63,14 +63,6 @@ def reference(**sizes):
     return plain_run(steps=STEPS, keep_grads_of=0, **sizes)
 
 
-def gradient_error(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
-    """Norm of the difference over norm of the expected, over all parameters."""
-    assert set(found) == set(expected)
-    square = sum(float(((found[name].astype("f8") - expected[name]) ** 2).sum()) for name in expected)
-    whole = sum(float((expected[name].astype("f8") ** 2).sum()) for name in expected)
-    return (square / whole) ** 0.5
-
-
 def num_ranks(layout) -> int:
     return layout.get("dp", 1) * layout.get("tp", 1) * layout.get("pp", 1)
 
@@ -80,15 +72,8 @@ def test_a_layout_equals_one_process(pool, layout):
     answers = pool.run(engine_run, num_ranks(layout), steps=STEPS, keep_grads_of=0, **layout)
     expected = reference(**{name: size for name, size in layout.items() if name in MODEL_KEYS})
     assert expected["loss"][-1] < expected["loss"][0] / 2
-    for answer in answers:
-        assert answer["loss"] == answers[0]["loss"]
-        assert answer["norm"] == answers[0]["norm"]
-    losses = answers[0]["loss"]
-    assert relative(losses[:1], expected["loss"][:1]) < FIRST_LOSS
-    assert relative(losses, expected["loss"]) < ALL_LOSSES
-    assert relative(answers[0]["norm"], expected["norm"]) < NORMS
+    assert require_exact(answers, expected)["norms"] < NORMS
     grads = assemble(answers, "grads")
-    assert gradient_error(grads, expected["grads"]) < GRADIENT
     for name, whole in grads.items():
         assert np.abs(whole - expected["grads"][name]).max() < 1e-5 * np.abs(expected["grads"][name]).max() + 1e-7, name
 

@@ -5,10 +5,10 @@ import functools
 import pytest
 
 from emberward.plan import SCHEDULES
-from ranks.cases import assemble, engine_run, plain_run, relative
-from ranks.test_layout_grid import gradient_error, num_ranks
+from ranks.cases import engine_run, plain_run
+from ranks.distance import require_exact
+from ranks.test_layout_grid import num_ranks
 
-FIRST_LOSS, LOSSES, GRADIENT = 1e-6, 1e-5, 1e-5
 STEPS = 3
 
 SPLIT = {
@@ -41,13 +41,7 @@ def reference():
 
 def require_equal(pool, layout, *, poison=None):
     answers = pool.run(engine_run, num_ranks(layout), steps=STEPS, keep_grads_of=STEPS - 1, poison=poison, **layout)
-    expected = reference()
-    for answer in answers:
-        assert answer["loss"] == answers[0]["loss"]
-        assert answer["norm"] == answers[0]["norm"]
-    assert relative(answers[0]["loss"][:1], expected["loss"][:1]) < FIRST_LOSS
-    assert relative(answers[0]["loss"], expected["loss"]) < LOSSES
-    assert gradient_error(assemble(answers, "grads"), expected["grads"]) < GRADIENT
+    require_exact(answers, reference())
 
 
 @pytest.mark.parametrize("layout", SPLIT.values(), ids=SPLIT.keys())

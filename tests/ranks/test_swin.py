@@ -9,15 +9,13 @@ import shutil
 import numpy as np
 import pytest
 
-from emberward.data import Decoding, prepare_image_sets
 from ranks.cases import assemble, relative
+from ranks.distance import ALL_LOSSES, FIRST_LOSS, GRADIENT, require_exact
 from ranks.runs import curve
 from ranks.save_cases import train
-from ranks.swin_cases import swin_plain, swin_run
-from ranks.test_layout_grid import gradient_error
+from ranks.swin_cases import digit_manifests, swin_plain, swin_run
 
 STEPS = 20
-FIRST_LOSS, ALL_LOSSES, GRADIENT = 1e-6, 1e-5, 1e-5
 TABLE = "swin.encoder.layers.3.blocks.1.attention.self.relative_position_bias_table"
 
 GRID = {
@@ -44,26 +42,7 @@ GRID = {
 
 @pytest.fixture(scope="module")
 def manifests(tmp_path_factory):
-    """The digits of scikit-learn as they are, and with each pixel four times."""
-    folder = tmp_path_factory.mktemp("digits")
-
-    def prepared(path: str) -> str:
-        manifest = prepare_image_sets(
-            train=[(path, 1.0, None)],
-            evaluation=[],
-            decoding=Decoding(),
-            held_out=0.1,
-            cache=folder / "cache",
-            progress=None,
-        )
-        return str(manifest.path)
-
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    large = np.kron(np.rint(found.images * 255 / 16).astype(np.uint8), np.ones((1, 2, 2), np.uint8))
-    np.savez(folder / "large.npz", images=large, labels=found.target)
-    return {"small": prepared("digits"), "four stages": prepared(str(folder / "large.npz"))}
+    return digit_manifests(tmp_path_factory.mktemp("digits"))
 
 
 @functools.cache
@@ -80,14 +59,8 @@ def held_against_one_rank(pool, manifests, model, layout, *, steps=STEPS):
     answers = pool.run(swin_run, num_ranks(layout), model=model, manifest=manifests[model], steps=steps, **layout)
     global_batch = layout["micro_batch"] * layout.get("accumulation", 1) * layout.get("dp", 1)
     expected = reference(model, manifests[model], global_batch, steps, layout.get("rates", True))
-    for answer in answers:
-        assert answer["loss"] == answers[0]["loss"]
-        assert answer["norm"] == answers[0]["norm"]
-    assert relative(answers[0]["loss"][:1], expected["loss"][:1]) < FIRST_LOSS
-    assert relative(answers[0]["loss"], expected["loss"]) < ALL_LOSSES
-    grads = assemble(answers, "grads")
-    assert gradient_error(grads, expected["grads"]) < GRADIENT
-    for name, whole in grads.items():
+    require_exact(answers, expected)
+    for name, whole in assemble(answers, "grads").items():
         exact = expected["grads"][name]
         assert np.linalg.norm(whole - exact) < GRADIENT * np.linalg.norm(exact) + 1e-9, name
     return answers, expected
