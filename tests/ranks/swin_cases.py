@@ -24,8 +24,18 @@ from emberward.draws import Draws
 from emberward.engine import Engine, StageModule, build_world
 from emberward.engine._shard import ParameterPart, initialise, materialise
 from emberward.families import ModelConfig, model_of
+from emberward.plan import BackwardLane
 from emberward.rank._samples import Fetched, micro_batches
-from emberward.recipe import BatchConfig, LayoutConfig, OptimConfig, Recipe, ZeroStage, mesh_of
+from emberward.recipe import (
+    BatchConfig,
+    Device,
+    LayoutConfig,
+    OptimConfig,
+    Recipe,
+    ZeroStage,
+    has_backward_lane,
+    mesh_of,
+)
 
 LR = 2e-3
 SMALL = ModelConfig(
@@ -55,11 +65,13 @@ def swin_recipe(
     dp_replicate: int = 1,
     recompute: bool = False,
     rates: bool = True,
+    backward_lane: str = "shared",
 ) -> Recipe:
     """A resolved recipe; `rates` False turns drop path and dropout off."""
     off: dict[str, float] = {} if rates else {"drop_path": 0.0, "dropout": 0.0, "attention_dropout": 0.0}
     return Recipe(
         schedule=schedule,
+        device=Device.CPU,
         model=replace(MODELS[model], **off, recompute=recompute),
         layout=LayoutConfig(
             dp=dp,
@@ -69,6 +81,7 @@ def swin_recipe(
             dp_replicate=dp_replicate,
             stages_per_rank=stages_per_rank,
             sequence_parallel=False,
+            backward_lane=BackwardLane(backward_lane),
         ),
         batch=BatchConfig(
             global_batch=micro_batch * accumulation * dp, micro_batch=micro_batch, accumulation=accumulation
@@ -119,7 +132,7 @@ def swin_run(
     recipe = swin_recipe(model, **layout)
     mesh = mesh_of(recipe.layout)
     assert mesh.size == world_size
-    world = build_world(mesh, device=torch.device("cpu"), timeout_s=60)
+    world = build_world(mesh, device=torch.device("cpu"), timeout_s=60, has_backward_lane=has_backward_lane(recipe))
     engine, data = Engine(recipe, world), digits(manifest, recipe)
     out: dict[str, Any] = {"loss": [], "norm": [], "grads": []}
     batch = recipe.batch

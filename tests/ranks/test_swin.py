@@ -107,6 +107,19 @@ def test_the_same_layout_twice_is_bitwise_equal(pool, manifests):
         assert all(a[3].tobytes() == b[3].tobytes() for a, b in zip(one["grads"], two["grads"], strict=True))
 
 
+@pytest.mark.parametrize("lane", ["own", "fed_by_forwards"])
+def test_backwards_on_a_lane_of_their_own_give_the_same_bits(pool, manifests, lane):
+    """The first stage runs forwards and backwards at the same time; with two micro-batches either plan ends."""
+    layout = {"dp": 2, "tp": 2, "pp": 2, "zero": 0, "micro_batch": 4, "accumulation": 4 if lane == "own" else 2}
+    one, two = (
+        pool.run(swin_run, 8, model="small", manifest=manifests["small"], steps=3, backward_lane=kind, **layout)
+        for kind in ("shared", lane)
+    )
+    for shared, apart in zip(one, two, strict=True):
+        assert apart["loss"] == shared["loss"] and apart["norm"] == shared["norm"]
+        assert all(a[3].tobytes() == b[3].tobytes() for a, b in zip(shared["grads"], apart["grads"], strict=True))
+
+
 def test_drop_path_and_dropout_are_on(manifests):
     on, off = (reference("small", manifests["small"], 32, STEPS, rates) for rates in (True, False))
     assert relative(on["loss"][:1], off["loss"][:1]) > 100 * FIRST_LOSS

@@ -10,10 +10,11 @@ from emberward import __version__
 from emberward.events import Event, Observer, Trace
 from emberward.families import model_of
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
-from emberward.layout import Axis, Mesh, Model
+from emberward.layout import Axis, Mesh
 from emberward.match import RoleBuilder, RoleTrace, Verdict, check, check_roles
+from emberward.plan import lane_credits
 from emberward.processes import OnWait, ProcessTree
-from emberward.recipe import Device, Recipe, Resolved, mesh_of, write_resolved
+from emberward.recipe import Device, Recipe, Resolved, has_backward_lane, mesh_of, two_lanes_of, write_resolved
 from emberward.report import RunFolder, read_json
 from emberward.runs import recipe_digest
 from emberward.sources import Certificate, DryJob, JobFolder, RankError, Transport, role_numbers
@@ -61,7 +62,7 @@ def prove_recipe(
     began_s = time.monotonic()
     recipe = resolved.recipe
     mesh = mesh_of(recipe.layout)
-    owners = tuple(mesh.ranks) if all_ranks else _representatives(mesh, model_of(recipe.model))
+    owners = tuple(mesh.ranks) if all_ranks else _representatives(mesh, recipe)
     ranks = tuple(sorted(set(owners)))
     job = DryJob(
         ranks=ranks,
@@ -75,14 +76,18 @@ def prove_recipe(
         write_resolved(resolved, folder.recipe)
         tail = _run_child(tree, folder, environment, on_wait)
         events, errors = folder.read_results(ranks)
-        verdict = None if errors else _judge(mesh, events, owners, all_ranks=all_ranks)
-        certificate = None if verdict is None else _certificate(folder, resolved, owners)
+        verdict = None if errors else _judge(recipe, events, owners, all_ranks=all_ranks)
+        is_certified = verdict is not None and not has_backward_lane(recipe)
+        certificate = _certificate(folder, resolved, owners) if is_certified else None
     findings = tuple(_raised(errors, tail)) if verdict is None else verdict.findings
     assumptions = () if verdict is None else verdict.assumptions
     return Proof(
         verdict=verdict,
         findings=findings,
-        assumptions=(*map(_with_certificate, assumptions), *_declared(recipe, job)),
+        assumptions=(
+            *(assumptions if certificate is None else map(_with_certificate, assumptions)),
+            *_declared(recipe, job),
+        ),
         not_examined=(
             *_not_examined(recipe, resolved, certificate),
             *(() if verdict is None else verdict.not_compared),
@@ -108,12 +113,19 @@ def _certificate(folder: JobFolder, resolved: Resolved, owners: Sequence[int]) -
     )
 
 
-def _representatives(mesh: Mesh, model: Model) -> tuple[int, ...]:
+def _representatives(mesh: Mesh, recipe: Recipe) -> tuple[int, ...]:
     """For each rank the one that stands for it: the first of its pipeline stage whose parts of all tensors have the
-    shapes of its own. Where tp cuts heads unevenly, its ranks are of several roles."""
-    tp = mesh.axis_size(Axis.TP)
-    shapes = [tuple(spec.local_shape(tp, tp_rank) for spec in model.tensors.values()) for tp_rank in range(tp)]
-    first = [shapes.index(each) for each in shapes]
+    shapes of its own, and whose lanes are in its own order. Where tp cuts heads unevenly, its ranks are of several
+    roles."""
+    tp, model = mesh.axis_size(Axis.TP), model_of(recipe.model)
+    kinds = [
+        (
+            tuple(spec.local_shape(tp, tp_rank) for spec in model.tensors.values()),
+            two_lanes_of(recipe, pp_rank=0, tp_rank=tp_rank),
+        )
+        for tp_rank in range(tp)
+    ]
+    first = [kinds.index(each) for each in kinds]
     places = (mesh.coordinates(rank) for rank in mesh.ranks)
     return tuple(mesh.rank_at({Axis.PP: at.get(Axis.PP, 0), Axis.TP: first[at.get(Axis.TP, 0)]}) for at in places)
 
@@ -136,16 +148,23 @@ def _run_child(tree: ProcessTree, folder: JobFolder, environment: Mapping[str, s
     return done.errors.decode(errors="replace")[-STDERR_TAIL:]
 
 
-def _judge(mesh: Mesh, events: Mapping[int, tuple[Event, ...]], owners: Sequence[int], *, all_ranks: bool) -> Verdict:
+def _judge(
+    recipe: Recipe, events: Mapping[int, tuple[Event, ...]], owners: Sequence[int], *, all_ranks: bool
+) -> Verdict:
+    mesh, observer = mesh_of(recipe.layout), Observer.DRY_RUN
+    credits: dict[tuple[int | None, str], int] = {
+        (None, name): capacity for name, capacity in lane_credits(recipe.layout.lane_credit).items()
+    }
     if not all_ranks:
-        roles = RoleTrace(mesh=mesh, programs=events, representative_of=owners, observer=Observer.DRY_RUN)
-        return check_roles(roles)
+        return check_roles(
+            RoleTrace(mesh=mesh, programs=events, representative_of=owners, observer=observer, credits=credits)
+        )
     if mesh.size <= MAX_PLAIN_RANKS:
-        return check(Trace(world_size=mesh.size, events=events, observer=Observer.DRY_RUN))
-    builder = RoleBuilder(mesh, Observer.DRY_RUN)
+        return check(Trace(world_size=mesh.size, events=events, observer=observer, credits=credits))
+    builder = RoleBuilder(mesh, observer)
     for rank in mesh.ranks:
         builder.add(rank, events[rank])
-    return check_roles(builder.build())
+    return check_roles(builder.build(credits=credits))
 
 
 def _raised(errors: Sequence[RankError], tail: str) -> list[Finding]:
@@ -196,6 +215,10 @@ def _not_examined(recipe: Recipe, resolved: Resolved, certificate: Certificate |
         "what a rank does after an exception of its own or of its machine, and after a save that failed",
         "what a resume reads back and proves",
     ]
+    if has_backward_lane(recipe):
+        found.append(
+            "which call a rank of two lanes makes next: no certificate is written, nothing is compared in the run"
+        )
     batch = resolved.batch
     between = sorted({batch.accumulation_at(phase.first_sample) for phase in batch.phases()})[1:-1]
     if between:

@@ -6,6 +6,7 @@ from emberward.engine._engine import Engine, MicroBatch
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import StepTotals
 from emberward.engine._inspect import Inspection, NotFinite
+from emberward.engine._lanes import by_host_lane
 from emberward.engine._replicas import Replica, Sharing, holders
 from emberward.engine._stage import StageModule
 from emberward.engine._world import Channel, HostRead, PhaseMark, World, build_world, host_values
@@ -27,6 +28,7 @@ __all__ = [
     "StepTotals",
     "World",
     "build_world",
+    "by_host_lane",
     "groups_of_route",
     "holders",
     "host_values",

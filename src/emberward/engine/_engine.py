@@ -15,6 +15,7 @@ from emberward.engine._by_name import Quantity, read_named, write_named
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import (
     StepTotals,
+    reduce_over_dp,
     reduce_replicated,
     reduce_tied,
     scale_gradients,
@@ -39,8 +40,17 @@ from emberward.events import Body, Collective, CollectiveOp, Compute, Event, Red
 from emberward.families import model_of
 from emberward.families.layers import TensorAxis, WeightQueue, defer_weights, gather_vocabulary
 from emberward.layout import Axis
-from emberward.plan import Action, Pipe, Schedule, Work, forward_only, pipeline_program
-from emberward.recipe import Recipe, ZeroStage, ends_of, launches_of, layers_of_stages, schedule_of, stage_map_of
+from emberward.plan import Action, Pipe, Schedule, Work, forward_only, lane_credits, pipeline_program, two_lane_program
+from emberward.recipe import (
+    Recipe,
+    ZeroStage,
+    ends_of,
+    launches_of,
+    layers_of_stages,
+    schedule_of,
+    stage_map_of,
+    two_lanes_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +79,7 @@ class Engine:
         self._layers = layers_of_stages(recipe)
         self._stage_map = stage_map_of(recipe)
         assert world.ends == ends_of(recipe), "the world was made for another stage map"
+        self._two_lanes = two_lanes_of(recipe, pp_rank=world.at(Axis.PP), tp_rank=world.at(Axis.TP))
         self._late = WeightQueue() if self._stage_map.split else None
         self._stages = self._build_stages()
         self.parts: list[ParameterPart] = parameter_parts(
@@ -87,6 +98,7 @@ class Engine:
             len(self._layers),
             world,
             transfer_dtype=self._dtype,
+            credits=lane_credits(recipe.layout.lane_credit),
         )
         self._programs: dict[tuple[str, int, int], tuple[Event, ...]] = {}
 
@@ -97,7 +109,8 @@ class Engine:
             stage = StageModule(recipe.model, self.model.stage_blocks(self._layers[index]), self.axis)
             if self._late is not None:
                 defer_weights(stage.layers, self._late)
-            shard_stage(stage, world, zero=recipe.layout.zero, compute=recipe.precision.compute)
+            if self._two_lanes is None:
+                shard_stage(stage, world, zero=recipe.layout.zero, compute=recipe.precision.compute)
             materialise(stage, world.device)
             stages[index] = stage
         return stages
@@ -131,7 +144,10 @@ class Engine:
         key = ("train", num_mb, batch)
         if key not in self._programs:
             schedule = schedule_of(self.recipe, num_mb)
-            self._programs[key] = self._program(schedule, batch, self._tail())
+            if self._two_lanes is None:
+                self._programs[key] = self._program(schedule, batch, self._tail())
+            else:
+                self._programs[key] = two_lane_program(schedule, self._pipe(batch), self._two_lanes, tail=self._tail())
         return self._programs[key]
 
     def _eval_program(self, num_mb: int, batch: int) -> tuple[Event, ...]:
@@ -140,12 +156,13 @@ class Engine:
             self._programs[key] = self._program(forward_only(self._stage_map, num_mb), batch, ())
         return self._programs[key]
 
-    def _program(self, schedule: Schedule, batch: int, tail: Sequence[Body]) -> tuple[Event, ...]:
+    def _pipe(self, batch: int) -> Pipe:
         dtype = str(self._dtype).removeprefix("torch.")
-        world = self.world
-        pipe = Pipe.over(world.pipe_ranks, mesh=world.mesh, dtype=dtype, shapes=self._edge_shapes(batch))
+        return Pipe.over(self.world.pipe_ranks, mesh=self.world.mesh, dtype=dtype, shapes=self._edge_shapes(batch))
+
+    def _program(self, schedule: Schedule, batch: int, tail: Sequence[Body]) -> tuple[Event, ...]:
         launches = launches_of(self.recipe)
-        return pipeline_program(schedule, pipe, world.at(Axis.PP), tail=tail, launches=launches)
+        return pipeline_program(schedule, self._pipe(batch), self.world.at(Axis.PP), tail=tail, launches=launches)
 
     def _tail(self) -> list[Body]:
         """What ends a step on every rank, in this order: see `_gradients.py`."""
@@ -180,6 +197,8 @@ class Engine:
     def _reductions(self) -> Iterator[tuple[str, str | None, list[ParameterPart]]]:
         """(tensor, channel, parts) of the gradient sums that follow the last backward; without a channel on this rank
         alone."""
+        if self._two_lanes is not None and self.world.dp_size > 1:
+            yield "grads_over_dp", Axis.DP_REPLICATE.value, self.parts
         partial = [part for part in self.parts if part.is_tp_partial]
         if partial:
             yield "grads_of_tp_replicas", Axis.TP.value, partial
@@ -241,6 +260,7 @@ class Engine:
             loss=loss,
             draws=self._draws(micro_batches, step),
             work={
+                "grads_over_dp": lambda: reduce_over_dp(self.parts, self.world),
                 "grads_of_tp_replicas": lambda: reduce_replicated(self.parts, self.world),
                 "grads_of_tied_ends": lambda: reduce_tied(self.parts, self.world),
                 "step_totals": gather_totals,

@@ -14,8 +14,23 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from emberward.draws import Draws
+from emberward.engine._lanes import by_host_lane
 from emberward.engine._world import World
-from emberward.events import Barrier, Collective, Compute, Event, Phase, Recv, Ref, Send, Sink, State, Wait
+from emberward.events import (
+    Acquire,
+    Barrier,
+    Collective,
+    Compute,
+    Event,
+    Phase,
+    Recv,
+    Ref,
+    Release,
+    Send,
+    Sink,
+    State,
+    Wait,
+)
 from emberward.families.layers import WeightQueue
 from emberward.plan import Action, Work
 
@@ -82,11 +97,14 @@ class Executor:
         world: World,
         *,
         transfer_dtype: torch.dtype,
+        credits: Mapping[str, int] | None = None,
     ) -> None:
+        """`credits`: the capacities of those that programs with several host lanes take and give back."""
         self._stages = stages
         self._num_stages = num_stages
         self._world = world
         self._transfer_dtype = transfer_dtype
+        self._credits = credits or {}
         self._in_flight: dict[Ref, _Flight] = {}
         self._values: dict[_Result, Tensor] = {}
         self._saved: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
@@ -107,14 +125,21 @@ class Executor:
         events = list(program)
         backwards = _backwards(events)
         mark = self._world.mark
+
+        def do(event: Event) -> None:
+            if mark is not None:
+                mark(dataclasses.replace(event.phase, step=step))
+            started_ns = time.monotonic_ns() if sink is not None else 0
+            self._do(event, feed, backwards)
+            if sink is not None:
+                _record(sink, event, step, started_ns)
+
         try:
-            for event in events:
-                if mark is not None:
-                    mark(dataclasses.replace(event.phase, step=step))
-                started_ns = time.monotonic_ns() if sink is not None else 0
-                self._do(event, feed, backwards)
-                if sink is not None:
-                    _record(sink, event, step, started_ns)
+            if len(by_host_lane(events)) > 1:
+                self._world.lanes.run(events, do, self._credits)
+            else:
+                for event in events:
+                    do(event)
             if mark is not None:
                 mark(Phase(step=step))
         finally:
@@ -139,6 +164,10 @@ class Executor:
                 flight.work.wait()
             case Collective(tensor=str(tensor)):
                 feed.work[tensor]()
+            case Acquire() as body:
+                self._world.lanes.acquire(body)
+            case Release() as body:
+                self._world.lanes.release(body)
             case Barrier(group=group):
                 dist.barrier(group=self._handle(group.label))
             case other:
@@ -219,7 +248,8 @@ class Executor:
 
     def _drop_what_left(self) -> None:
         """Frees tensors whose transfer has ended, so that memory does not wait for the step's end."""
-        for flight in self._in_flight.values():
+        # A copy: another lane may post a transfer meanwhile.
+        for flight in list(self._in_flight.values()):
             if flight.tensor is not None and flight.work.is_completed():
                 flight.tensor = None
 

@@ -60,6 +60,11 @@ def _grads(parts: Sequence[ParameterPart]) -> list[Tensor]:
     return [grad for part in parts if (grad := part.local_grad) is not None]
 
 
+def reduce_over_dp(parts: Sequence[ParameterPart], world: World) -> None:
+    """Sums over dp the gradients of parameters that FSDP2 does not hold. All of dp must call; blocks."""
+    _flat_all_reduce(_grads(parts), world.channels[Axis.DP_REPLICATE.value].handle)
+
+
 def reduce_replicated(parts: Sequence[ParameterPart], world: World) -> None:
     """Sums over the tp ranks that hold a part alike the gradients that are partial there. All of tp must call; blocks.
 

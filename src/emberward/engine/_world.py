@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import torch
@@ -15,10 +15,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
+from emberward.engine._lanes import Lanes, ThreadLanes
 from emberward.events import Group, Phase
 from emberward.families.layers import TensorAxis
 from emberward.layout import Axis, Mesh
-from emberward.plan import GroupSet, group_sets, mesh_axes
+from emberward.plan import TP_BACKWARD, GroupSet, group_sets, mesh_axes
 
 DP_AXES = (Axis.DP_REPLICATE, Axis.DP_SHARD)
 
@@ -56,7 +57,7 @@ class World:
 
     Names: ``world``, ``tied`` (first and last stage of one pipeline), ``pp_down``, ``pp_up`` and each axis' own.
     Every value on which the host decides goes through `read`, so that a dry run, whose tensors hold no values, can
-    declare it. `mark` follows the phases of programs, None when nobody listens.
+    declare it. `mark` follows the phases of programs, None when nobody listens. `lanes` runs programs of several.
     """
 
     rank: int
@@ -69,6 +70,7 @@ class World:
     """Pipeline ranks of the first and the last stage."""
     read: HostRead = host_values
     mark: PhaseMark | None = None
+    lanes: Lanes = field(default_factory=ThreadLanes)
 
     def size(self, axis: Axis) -> int:
         """Number of ranks along `axis`."""
@@ -103,6 +105,7 @@ class World:
             size=channel.size,
             group_rank=self.at(Axis.TP),
             sequence_parallel=sequence_parallel,
+            backward_group=self.channels[TP_BACKWARD].handle if TP_BACKWARD in self.channels else None,
         )
 
 
@@ -117,17 +120,25 @@ def _make(made: GroupSet, rank: int, timeout: timedelta) -> Channel:
     return mine
 
 
-def build_world(mesh: Mesh, *, device: torch.device, timeout_s: float, ends: tuple[int, int] | None = None) -> World:
+def build_world(
+    mesh: Mesh,
+    *,
+    device: torch.device,
+    timeout_s: float,
+    ends: tuple[int, int] | None = None,
+    has_backward_lane: bool = False,
+) -> World:
     """The world over the default process group. All ranks must call; blocks.
 
     `mesh` must cover the ranks 0..world_size-1 of an initialised default group. `ends`: the pipeline ranks of the first
-    and the last stage; None: the first and the last pipeline rank.
+    and the last stage; None: the first and the last pipeline rank. `has_backward_lane`: the first stage's backwards run
+    beside its forwards.
     """
     rank = dist.get_rank()
     timeout = timedelta(seconds=timeout_s)
     default = dist.group.WORLD
     assert default is not None, "the default group is not initialised"
-    world, *others = group_sets(mesh, ends)
+    world, *others = group_sets(mesh, ends, has_backward_lane=has_backward_lane)
     channels = {world.label: Channel(group=world.of(rank), handle=default)}
     channels.update((made.label, _make(made, rank, timeout)) for made in others)
     axes = mesh_axes(mesh)

@@ -58,6 +58,8 @@ class TensorAxis:
     size: int
     group_rank: int
     sequence_parallel: bool
+    backward_group: dist.ProcessGroup | None = None
+    """What backwards communicate over where they run beside forwards; None: `group`."""
 
 
 class Modules(Protocol):
@@ -95,9 +97,9 @@ class _GatherPositions(torch.autograd.Function):
     """[B, T, H] -> [B, S, H]; backward reduce-scatters."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
-        ctx.group = group
-        return _gather(x, group, 1)
+    def forward(ctx: Any, x: Tensor, axis: TensorAxis) -> Tensor:
+        ctx.group = axis.backward_group or axis.group
+        return _gather(x, axis.group, 1)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -108,9 +110,9 @@ class _ScatterPositions(torch.autograd.Function):
     """Partial [B, S, H] -> summed [B, T, H]; backward gathers."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
-        ctx.group = group
-        return _reduce_scatter(x, group, 1)
+    def forward(ctx: Any, x: Tensor, axis: TensorAxis) -> Tensor:
+        ctx.group = axis.backward_group or axis.group
+        return _reduce_scatter(x, axis.group, 1)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -121,9 +123,9 @@ class _SumForward(torch.autograd.Function):
     """Partial -> summed; backward passes on (Megatron's g)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
+    def forward(ctx: Any, x: Tensor, axis: TensorAxis) -> Tensor:
         x = x.clone()
-        dist.all_reduce(x, group=group)
+        dist.all_reduce(x, group=axis.group)
         return x
 
     @staticmethod
@@ -135,8 +137,8 @@ class _SumBackward(torch.autograd.Function):
     """Passes on; backward sums (Megatron's f)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
-        ctx.group = group
+    def forward(ctx: Any, x: Tensor, axis: TensorAxis) -> Tensor:
+        ctx.group = axis.backward_group or axis.group
         return x
 
     @staticmethod
@@ -151,7 +153,7 @@ def enter(x_BTH: Tensor, axis: TensorAxis | None) -> Tensor:
     if axis is None:
         return x_BTH
     apply = _GatherPositions.apply if axis.sequence_parallel else _SumBackward.apply
-    return apply(x_BTH, axis.group)
+    return apply(x_BTH, axis)
 
 
 def leave(x_BSH: Tensor, axis: TensorAxis | None) -> Tensor:
@@ -159,7 +161,7 @@ def leave(x_BSH: Tensor, axis: TensorAxis | None) -> Tensor:
     if axis is None:
         return x_BSH
     apply = _ScatterPositions.apply if axis.sequence_parallel else _SumForward.apply
-    return apply(x_BSH, axis.group)
+    return apply(x_BSH, axis)
 
 
 def part_of(units: int, axis: TensorAxis | None) -> int:

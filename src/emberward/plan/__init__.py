@@ -8,7 +8,8 @@ from emberward.plan._buffers import Buffers, buffered_trace, plan_buffers, rank_
 from emberward.plan._clock import bubble_of
 from emberward.plan._device_order import DeviceCall, DeviceOrder, OrderConflict, device_calls, device_order, follows
 from emberward.plan._edges import Launches
-from emberward.plan._groups import GroupSet, group_sets, mesh_axes
+from emberward.plan._groups import TP_BACKWARD, GroupSet, group_sets, mesh_axes
+from emberward.plan._lanes import BackwardLane, TwoLanes, lane_credits, two_lane_program
 from emberward.plan._learning_rate import RatePlan, learning_rate
 from emberward.plan._memory import RankMemory, StepShape, rank_memory
 from emberward.plan._orders import (
@@ -37,7 +38,9 @@ __all__ = [
     "HOST",
     "SCHEDULES",
     "STAGES_PER_RANK",
+    "TP_BACKWARD",
     "Action",
+    "BackwardLane",
     "BatchPlan",
     "BoxingAdvice",
     "BoxingDecision",
@@ -63,6 +66,7 @@ __all__ = [
     "Tiling",
     "Traffic",
     "TrafficKind",
+    "TwoLanes",
     "Work",
     "advise_partial",
     "balance",
@@ -80,6 +84,7 @@ __all__ = [
     "gpipe",
     "group_sets",
     "interleaved",
+    "lane_credits",
     "late_bytes",
     "learning_rate",
     "looped_bfs",
@@ -101,6 +106,7 @@ __all__ = [
     "schedule_from_csv",
     "solve_batch",
     "transfer_pieces",
+    "two_lane_program",
     "zb_h1",
     "zb_v",
 ]

@@ -3,8 +3,9 @@
 [Note: group order]
 A group's identity is its ranks and how many groups of those ranks were made before it (`emberward.events`
 [Note: groups]), so that the order of making is part of what a program says. The world comes first, then a group for
-each axis of the mesh, then the pipeline's channels and its tied ends. Two of these may have the same ranks: where the
-pipeline is the whole world, its channels are the third and the fourth group over those ranks.
+each axis of the mesh, then the pipeline's channels and its tied ends, then, with a backward lane, tp once more. Two of
+these may have the same ranks: where the pipeline is the whole world, its channels are the third and the fourth group
+over those ranks.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from functools import lru_cache
 
 from emberward.events import Group, GroupTable
 from emberward.layout import Axis, Mesh
+
+TP_BACKWARD = "tp_backward"
+"""The tp groups of backwards that run beside forwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +40,26 @@ def mesh_axes(mesh: Mesh) -> tuple[Axis, ...]:
 
 
 @lru_cache(maxsize=8)
-def group_sets(mesh: Mesh, ends: tuple[int, int] | None = None) -> tuple[GroupSet, ...]:
+def group_sets(
+    mesh: Mesh, ends: tuple[int, int] | None = None, *, has_backward_lane: bool = False
+) -> tuple[GroupSet, ...]:
     """Every group of `mesh` in the order of making. See [Note: group order]. The first, the world, is torch's own.
 
     `ends`: the pipeline ranks of the first and the last stage; None: the first and the last pipeline rank.
+    `has_backward_lane`: backwards have a tp group of their own.
     """
     table = GroupTable()
     return tuple(
         GroupSet(label=label, groups=tuple(table.made(ranks, label=label) for ranks in members))
-        for label, members in _members(mesh, ends or (0, mesh.axis_size(Axis.PP) - 1))
+        for label, members in _members(
+            mesh, ends or (0, mesh.axis_size(Axis.PP) - 1), has_backward_lane=has_backward_lane
+        )
     )
 
 
-def _members(mesh: Mesh, ends: tuple[int, int]) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
+def _members(
+    mesh: Mesh, ends: tuple[int, int], *, has_backward_lane: bool
+) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
     yield "world", [tuple(mesh.ranks)]
     for axis in mesh_axes(mesh):
         yield axis.value, list(mesh.groups(axis))
@@ -61,3 +72,5 @@ def _members(mesh: Mesh, ends: tuple[int, int]) -> Iterator[tuple[str, list[tupl
             (member,) for ranks in pipelines for at, member in enumerate(ranks) if at not in ends
         ]
         yield "tied", tied + inner
+    if has_backward_lane and mesh.axis_size(Axis.TP) > 1:
+        yield TP_BACKWARD, list(mesh.groups(Axis.TP))

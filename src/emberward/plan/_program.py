@@ -24,7 +24,8 @@ events, so that what runs, what is proved, what is recorded and what is drawn ar
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -111,7 +112,7 @@ class Pipe:
 
 
 @dataclass(slots=True)
-class _Writer:
+class ProgramWriter:
     """Writes one rank's program."""
 
     rank: int
@@ -123,7 +124,9 @@ class _Writer:
     channels: dict[tuple[int, int], list[Edge]]
     in_order: list[Edge]
     """With one order: the launches that are still to come."""
-    last_host: Ref | None = None
+    lane: Lane = HOST
+    """The host's lane that is written to."""
+    last_host: dict[Lane, Ref] = field(default_factory=dict)
     posted: dict[tuple[int, int], int] = field(default_factory=dict)
     receives: dict[Action, Ref] = field(default_factory=dict)
     sends: dict[Action, Ref] = field(default_factory=dict)
@@ -133,14 +136,55 @@ class _Writer:
     left: list[Action] = field(default_factory=list)
     """Results that are leaving and are not kept, oldest first."""
 
+    @classmethod
+    def of(
+        cls,
+        schedule: Schedule,
+        pipe: Pipe,
+        pp_rank: int,
+        *,
+        launches: Launches = Launches.EARLY,
+        has_credits: bool = False,
+    ) -> "ProgramWriter":
+        """A writer of the program of `pp_rank`, with nothing written."""
+        rank = pipe.ranks[pp_rank]
+        builder = TraceBuilder(world_size=max(pipe.ranks) + 1, observer=Observer.PLAN)
+        builder.observe(rank)
+        return cls(
+            rank=rank,
+            pipe=pipe,
+            pp_rank=pp_rank,
+            builder=builder,
+            schedule=schedule,
+            launches=launches,
+            channels=channels(schedule),
+            in_order=launch_order(schedule, pp_rank) if launches is Launches.ONE_ORDER else [],
+            has_credits=has_credits,
+            has_backward=any(action.work is not Work.FORWARD for action in schedule.orders[pp_rank]),
+        )
+
+    def events(self) -> tuple[Event, ...]:
+        """What was written."""
+        return self.builder.build().events[self.rank]
+
+    @contextmanager
+    def on(self, lane: Lane) -> Iterator[None]:
+        """What is written while open stands on another lane of the host."""
+        before, self.lane = self.lane, lane
+        try:
+            yield
+        finally:
+            self.lane = before
+
     def host(self, body: Body, phase: Phase) -> None:
-        self.last_host = self.builder.add(self.rank, HOST, body, phase=phase).ref
+        self.last_host[self.lane] = self.builder.add(self.rank, self.lane, body, phase=phase).ref
 
     def transfer(self, sender: int, receiver: int, body: Send | Recv, phase: Phase) -> Ref:
         # Index 0 is left to collectives; each ordered pair has its own lane.
         index = 1 + sender * len(self.pipe.ranks) + receiver
         lane = Lane(kind=LaneKind.COMM, index=index, label=f"pp{sender}>{receiver}")
-        after = () if self.last_host is None else (self.last_host,)
+        before = self.last_host.get(self.lane)
+        after = () if before is None else (before,)
         return self.builder.add(self.rank, lane, body, after=after, phase=phase).ref
 
     def group(self, sender: int, receiver: int) -> Group:
@@ -197,7 +241,7 @@ class _Writer:
             shape=shape,
             tensor=str(edge.source),
         )
-        return self.transfer(edge.sender, edge.receiver, body, _phase(edge.target))
+        return self.transfer(edge.sender, edge.receiver, body, phase_of(edge.target))
 
     def send(self, edge: Edge) -> None:
         pipe, shape = self.pipe, self.pipe.shape_of(edge.source)
@@ -210,12 +254,12 @@ class _Writer:
             shape=shape,
             tensor=str(edge.source),
         )
-        self.sends[edge.source] = self.transfer(edge.sender, edge.receiver, body, _phase(edge.source))
+        self.sends[edge.source] = self.transfer(edge.sender, edge.receiver, body, phase_of(edge.source))
 
     def acquire(self, kind: "BufferKind", action: Action) -> None:
         """Takes a buffer for what `action` gets, makes or keeps, when buffers are counted."""
         if self.has_credits:
-            self.host(Acquire(credit=buffer_name(kind, action)), _phase(action))
+            self.host(Acquire(credit=buffer_name(kind, action)), phase_of(action))
 
     def release(self, kind: "BufferKind", action: Action, phase: Phase) -> None:
         """Gives the buffer back."""
@@ -226,7 +270,7 @@ class _Writer:
         """Waits for the results of `action`'s edge that have left when it starts. See [Note: program]."""
         for source in [each for each in self.left if (each.stage, each.work) == (action.stage, action.work)]:
             if has_left(self.schedule, source, action, self.launches):
-                self.wait_for_send(source, _phase(action))
+                self.wait_for_send(source, phase_of(action))
 
     def wait_for_send(self, source: Action, phase: Phase) -> None:
         """Waits until what `source` made has left."""
@@ -243,12 +287,12 @@ class _Writer:
             self.acquire(BufferKind.LEAVING, action)
         if self.is_kept(action):
             self.acquire(BufferKind.KEPT, action)
-        self.host(Compute(name=str(action)), _phase(action))
+        self.host(Compute(name=str(action)), phase_of(action))
         self.made.add(action)
         if action.work in _ENDS:
-            self.release(BufferKind.KEPT, action, _phase(action))
+            self.release(BufferKind.KEPT, action, phase_of(action))
         if action in self.receives:
-            self.release(BufferKind.RECEIVED, action, _phase(action))
+            self.release(BufferKind.RECEIVED, action, phase_of(action))
         if leaves:
             self.left.append(action)
 
@@ -270,7 +314,8 @@ def buffer_name(kind: BufferKind, action: Action) -> str:
     return f"{kind.value} {action.stage}" + ("" if kind is BufferKind.KEPT else action.work.value)
 
 
-def _phase(action: Action) -> Phase:
+def phase_of(action: Action) -> Phase:
+    """The phase of an action in programs."""
     return Phase(micro_batch=action.mb, stage=_STAGE[action.work])
 
 
@@ -293,35 +338,21 @@ def pipeline_program(
     `tail` holds what ends a step on every rank (gradient collectives, optimizer). See [Note: program]. Raises
     ConfigError C109 when the schedule's orders wait for each other in a ring.
     """
-    rank = pipe.ranks[pp_rank]
-    builder = TraceBuilder(world_size=max(pipe.ranks) + 1, observer=Observer.PLAN)
-    builder.observe(rank)
     order = schedule.orders[pp_rank]
-    writer = _Writer(
-        rank=rank,
-        pipe=pipe,
-        pp_rank=pp_rank,
-        builder=builder,
-        schedule=schedule,
-        launches=launches,
-        channels=channels(schedule),
-        in_order=launch_order(schedule, pp_rank) if launches is Launches.ONE_ORDER else [],
-        has_credits=has_credits,
-        has_backward=any(action.work is not Work.FORWARD for action in order),
-    )
+    writer = ProgramWriter.of(schedule, pipe, pp_rank, launches=launches, has_credits=has_credits)
     for index, action in enumerate(order):
         writer.launch_before(order, index)
         if action in writer.receives:
-            writer.host(Wait(on=writer.receives[action]), _phase(action))
+            writer.host(Wait(on=writer.receives[action]), phase_of(action))
         if action.work in _GIVES_INPUT and Action(action.stage, Work.FORWARD, action.mb) in writer.sends:
-            writer.wait_for_send(Action(action.stage, Work.FORWARD, action.mb), _phase(action))
+            writer.wait_for_send(Action(action.stage, Work.FORWARD, action.mb), phase_of(action))
         writer.run(action)
         writer.launch_after(order, index)
     for source in list(writer.sends):
         writer.wait_for_send(source, Phase())
     for body in tail:
         writer.host(body, Phase(stage=Stage.OPTIMIZER))
-    return builder.build().events[rank]
+    return writer.events()
 
 
 def pipeline_trace(schedule: Schedule, pipe: Pipe, *, launches: Launches = Launches.EARLY) -> Trace:

@@ -9,6 +9,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from torch import Tensor
 
 from emberward import checkpoint
 from emberward.checkpoint import Begun, Shard, Written
-from emberward.engine import Engine, Inspection, build_world
-from emberward.events import Event, Phase
+from emberward.engine import Engine, Inspection, build_world, by_host_lane
+from emberward.events import Acquire, Event, Phase, Release
 from emberward.rank._rehearsal import STOPPED, PhaseMarker, Script, Stage, play
 from emberward.rank._signals import StopRequest
-from emberward.recipe import ends_of, mesh_of
+from emberward.recipe import ends_of, has_backward_lane, mesh_of
 from emberward.report import RunFolder
 from emberward.sources import SETUP, ProgramWriter, RoleProgram, SiteFinder, Tape, Transport, kind_of
 from emberward.sources.fake_world import fake_tensors, fake_world
@@ -141,10 +142,14 @@ def dry_run(script: Script, rank: int, *, transport: Transport) -> Rehearsed:
         Recorder(tape).recording(),
     ):
         world = build_world(
-            mesh, device=torch.device("cpu"), timeout_s=script.recipe.timeout_s, ends=ends_of(script.recipe)
+            mesh,
+            device=torch.device("cpu"),
+            timeout_s=script.recipe.timeout_s,
+            ends=ends_of(script.recipe),
+            has_backward_lane=has_backward_lane(script.recipe),
         )
         stage = Stage(
-            world=replace(world, read=tape.noting_reads(values.read), mark=marker.inner),
+            world=replace(world, read=tape.noting_reads(values.read), mark=marker.inner, lanes=NotedLanes(tape)),
             folder=RunFolder(path=Path(scratch)),
             enter=marker.enter,
             save=rehearse_save,
@@ -155,6 +160,24 @@ def dry_run(script: Script, rank: int, *, transport: Transport) -> Rehearsed:
         with fake_tensors():
             play(script, stage)
     return Rehearsed(events=tape.events(), program=parts.program())
+
+
+class NotedLanes:
+    """Notes what stands on each host lane without running two at once: on this thread, in the program's order."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        note = partial(tape.call, is_blocking=True)
+        self.acquire: Callable[[Acquire], object] = note
+        self.release: Callable[[Release], object] = note
+
+    def run(self, events: Sequence[Event], do: Callable[[Event], None], credits: Mapping[str, int]) -> None:
+        """Does every event, noted as its lane's."""
+        del credits
+        lane_of = {event: lane for lane, own in by_host_lane(events).items() for event in own}
+        for event in events:
+            with self._tape.on_thread(lane_of[event].index):
+                do(event)
 
 
 class NoSaves:

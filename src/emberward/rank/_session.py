@@ -34,7 +34,7 @@ from emberward.rank._start_phase import (
     report_start,
 )
 from emberward.rank._trainer import Outcome, Trainer
-from emberward.recipe import ComputeType, ends_of, mesh_of
+from emberward.recipe import ComputeType, ends_of, has_backward_lane, mesh_of
 from emberward.report import RunFolder, Sinks, open_sinks, read_run, run_text, write_json
 from emberward.runs import read_detours, recipe_digest
 
@@ -95,7 +95,11 @@ class Session:
         with watch.watching():
             report_start(joined.folder, GROUPS, rank=place.rank)
             world = build_world(
-                mesh_of(recipe.layout), device=chosen.device, timeout_s=recipe.timeout_s, ends=ends_of(recipe)
+                mesh_of(recipe.layout),
+                device=chosen.device,
+                timeout_s=recipe.timeout_s,
+                ends=ends_of(recipe),
+                has_backward_lane=has_backward_lane(recipe),
             )
             _write_rank_file(joined.folder, place, world)
             beside = saves_beside(joined.folder.checkpoints, recipe, world, PrefixStore("saves", self._store))

@@ -1,7 +1,16 @@
 """What a run shall be: recipes, where each value came from, and every check that needs no rank."""
 
 from emberward.families import ModelConfig
-from emberward.recipe._derive import ends_of, launches_of, layers_of_stages, mesh_of, schedule_of, stage_map_of
+from emberward.recipe._derive import (
+    ends_of,
+    has_backward_lane,
+    launches_of,
+    layers_of_stages,
+    mesh_of,
+    schedule_of,
+    stage_map_of,
+    two_lanes_of,
+)
 from emberward.recipe._difference import Difference, differences
 from emberward.recipe._fit import Fitted, fit_ranks, resolve_fitted
 from emberward.recipe._layouts import layouts_for
@@ -75,6 +84,7 @@ __all__ = [
     "differences",
     "ends_of",
     "fit_ranks",
+    "has_backward_lane",
     "launches_of",
     "layers_of_stages",
     "layouts_for",
@@ -86,6 +96,7 @@ __all__ = [
     "resolve_fitted",
     "schedule_of",
     "stage_map_of",
+    "two_lanes_of",
     "value_text",
     "with_reference",
     "write_reference",

@@ -5,7 +5,7 @@ from pathlib import Path
 from emberward.families import model_of
 from emberward.findings import ConfigError
 from emberward.layout import Axis, Mesh
-from emberward.plan import SCHEDULES, Launches, Schedule, balance, schedule_from_csv
+from emberward.plan import SCHEDULES, BackwardLane, Launches, Schedule, TwoLanes, balance, schedule_from_csv
 from emberward.recipe._recipe import Device, LayoutConfig, Recipe, ZeroStage
 
 
@@ -29,6 +29,20 @@ def launches_of(recipe: Recipe) -> Launches:
     A device that is found only at the start (AUTO) counts as one, so that what is proved is what runs.
     """
     return Launches.EARLY if recipe.device is Device.CPU else Launches.ONE_ORDER
+
+
+def has_backward_lane(recipe: Recipe) -> bool:
+    """Whether the first stage's backwards run beside its forwards."""
+    return recipe.layout.backward_lane is not BackwardLane.SHARED
+
+
+def two_lanes_of(recipe: Recipe, *, pp_rank: int, tp_rank: int) -> TwoLanes | None:
+    """The two lanes of a rank that has them; None where one thread runs forwards and backwards."""
+    if not has_backward_lane(recipe) or pp_rank != 0:
+        return None
+    return TwoLanes(
+        is_fed_by_forwards=recipe.layout.backward_lane is BackwardLane.FED_BY_FORWARDS, is_odd=tp_rank % 2 == 1
+    )
 
 
 def schedule_of(recipe: Recipe, num_mb: int) -> Schedule:

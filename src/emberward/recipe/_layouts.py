@@ -8,8 +8,9 @@ from itertools import islice
 from emberward.families import Misfit, divisors, find_family, near_divisors, near_multiples
 from emberward.findings import ConfigError
 from emberward.plan import STAGES_PER_RANK, BatchPlan, solve_batch
+from emberward.recipe._derive import has_backward_lane
 from emberward.recipe._origins import blame, cited, value_text
-from emberward.recipe._recipe import LayoutConfig, Recipe, ZeroStage
+from emberward.recipe._recipe import ComputeType, Device, LayoutConfig, Recipe, ZeroStage
 from emberward.recipe._schema import leaves
 
 _MAX_TP = 512
@@ -34,6 +35,7 @@ def misfits(recipe: Recipe) -> Iterator[Misfit]:
     yield from _position_misfits(recipe)
     yield from _stage_misfits(recipe)
     yield from _schedule_misfits(recipe)
+    yield from _lane_misfits(recipe)
     if layout.dp_replicate > 1 and layout.zero is ZeroStage.NONE:
         yield Misfit(
             what="HSDP has nothing to shard",
@@ -123,6 +125,30 @@ def _schedule_misfits(recipe: Recipe) -> Iterator[Misfit]:
             names=names,
             next="layout.stages_per_rank=2",
         )
+
+
+def _lane_misfits(recipe: Recipe) -> Iterator[Misfit]:
+    """What a backward lane cannot run beside the forwards: `engine/_lanes.py` [Note: two threads on one stage]."""
+    layout = recipe.layout
+    if not has_backward_lane(recipe):
+        return
+    needs = {
+        "layout.pp": (layout.pp > 1, "at least 2"),
+        "schedule": (recipe.schedule == "1f1b", "1f1b"),
+        "layout.stages_per_rank": (layout.stages_per_rank == 1, "1"),
+        "layout.zero": (layout.zero is ZeroStage.NONE, "0"),
+        "precision.compute": (recipe.precision.compute is ComputeType.FP32, "fp32"),
+        "model.recompute": (not recipe.model.recompute, "false"),
+        "device": (recipe.device is Device.CPU, "cpu"),
+    }
+    for name, (holds, expected) in needs.items():
+        if not holds:
+            yield Misfit(
+                what="a backward lane cannot run beside these forwards",
+                expected=f"{name} {expected} with layout.backward_lane {layout.backward_lane.value}",
+                names=("layout.backward_lane", name),
+                next="layout.backward_lane=shared",
+            )
 
 
 def require_fit(recipe: Recipe, origins: Mapping[str, str]) -> None:

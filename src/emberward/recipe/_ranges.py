@@ -81,6 +81,7 @@ RANGES: Mapping[str, Range] = {
     "layout.pp": _COUNT,
     "layout.dp_replicate": _COUNT,
     "layout.stages_per_rank": _COUNT,
+    "layout.lane_credit": _COUNT,
     "layout.stage_layers": _COUNT,
     "batch.global_batch": _COUNT,
     "batch.micro_batch": _COUNT,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from emberward.families import ModelConfig, find_family
+from emberward.plan import BackwardLane
 
 
 class ComputeType(StrEnum):
@@ -56,6 +57,11 @@ class LayoutConfig:
     """Stages a pipeline rank holds: 1 under 1f1b, 2 under zb_v and dualpipe_v, 2 or more under interleaved."""
     stage_layers: tuple[int, ...] | None = None
     """Number of layers of each of the pp x stages_per_rank stages. Null: balanced by cost."""
+    backward_lane: BackwardLane = BackwardLane.SHARED
+    """Thread of the first stage's backwards: ``shared`` with its forwards, ``own``, or ``fed_by_forwards``: an own one
+    whose buffers lie on the forwards' lane. The last can hang: docs/schedules.md."""
+    lane_credit: int = 1
+    """With a backward lane: how many forwards the first stage may be ahead of its backwards, beside the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,12 @@ from typing import Any
 
 from emberward.events import Collective, CollectiveOp, Compute, Event, Send, Stage
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
-from emberward.plan import Traffic
+from emberward.plan import TP_BACKWARD, Traffic
 from emberward.report._preflight import Preflight
 
 PROGRAM_GROUPS = frozenset({"pp", "tied", "world"})
 """Groups of which a rank of a run records every call. See [Note: what a recorded step holds]."""
-_GROUP_OF_LABEL = {"pp_down": "pp", "pp_up": "pp", "dp_shard": "dp"}
+_GROUP_OF_LABEL = {"pp_down": "pp", "pp_up": "pp", "dp_shard": "dp", TP_BACKWARD: "tp"}
 _NOT_TRAINING = frozenset(
     {Stage.EVAL, Stage.SAVE, Stage.LOAD, Stage.EXIT, Stage.SETUP, Stage.DATA, Stage.CHECK, Stage.SEARCH}
 )

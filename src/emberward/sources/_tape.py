@@ -11,6 +11,7 @@ the group's own stream (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, pointT
 (direction, peer, tag) is a queue of its own, batch or not.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ class Tape:
         self._threads: dict[int, int] = {}
         self._lock = threading.Lock()
         self._num_batches = 0
+        self._played: int | None = None
         self.not_recorded: dict[str, None] = {}
         """Communication that was made and is not on the tape, each kind once, in the order seen."""
 
@@ -103,6 +105,15 @@ class Tape:
         with self._lock:
             self._num_batches += 1
             return self._num_batches - 1
+
+    @contextlib.contextmanager
+    def on_thread(self, number: int) -> Iterator[None]:
+        """What this thread does while open is noted as the `number`-th's, where one plays several."""
+        before, self._played = self._played, number
+        try:
+            yield
+        finally:
+            self._played = before
 
     def call(self, body: Body, *, is_blocking: bool) -> Call:
         """Takes a call that the current thread makes now; gives what names it in `wait`."""
@@ -136,7 +147,9 @@ class Tape:
     def _note(self, body: Body | None, *, is_blocking: bool, waited: int | None) -> int:
         site = self._find_site()
         with self._lock:
-            thread = self._threads.setdefault(threading.get_ident(), len(self._threads))
+            thread = self._played
+            if thread is None:
+                thread = self._threads.setdefault(threading.get_ident(), len(self._threads))
             self._notes.append(Note(thread, site, self._phase, body, is_blocking, waited))
             return len(self._notes) - 1
 

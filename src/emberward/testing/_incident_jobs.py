@@ -52,7 +52,7 @@ class Ended:
         return tuple(Finding.from_json(each) for each in self.document.get("findings", ()))
 
 
-def _emberward(theatre: Theatre, *words: str, meddle: Meddle | None = None) -> Ended:
+def emberward(theatre: Theatre, *words: str, meddle: Meddle | None = None) -> Ended:
     """How ``emberward WORDS --json`` ended, in the theatre's folder. `meddle` is called until it returns True.
 
     Blocks, at most the theatre's limit; then raises NoVerdict. Everything that was started has ended afterwards, and
@@ -94,9 +94,9 @@ def _late(verb: str, limit_s: float, num_ended: int) -> str:
     )
 
 
-def _facts(*facts: tuple[bool, str]) -> tuple[str, ...]:
+def facts(*each: tuple[bool, str]) -> tuple[str, ...]:
     """The texts of the facts that do not hold."""
-    return tuple(text for holds, text in facts if not holds)
+    return tuple(text for holds, text in each if not holds)
 
 
 # -- strangers' programs ---------------------------------------------------------------------------------------------
@@ -104,12 +104,12 @@ def _facts(*facts: tuple[bool, str]) -> tuple[str, ...]:
 
 def _run_program(theatre: Theatre, command: Sequence[str], *, is_ended: bool) -> Replayed:
     """A stranger's command under ``emberward run``, which ends it once it is sure, when `is_ended`."""
-    ended = _emberward(theatre, "run", "--act-after", "1", "--grace-s", "1", "--", *command)
+    ended = emberward(theatre, "run", "--act-after", "1", "--grace-s", "1", "--", *command)
     is_right = (ended.code != 0) is is_ended and "run" in ended.document
     if not is_right:
         theatre.tell(ended.errors[-TOLD_CHARACTERS:])
-    facts = _facts((is_right, f"the command ended with code {ended.code}"))
-    return Replayed(findings=ended.findings, broken_facts=facts)
+    broken = facts((is_right, f"the command ended with code {ended.code}"))
+    return Replayed(findings=ended.findings, broken_facts=broken)
 
 
 def _bloom_eval(*victim: str) -> Callable[[Theatre], Replayed]:
@@ -218,28 +218,28 @@ def _kill_rank_1(folder: RunFolder) -> None:
 def _died_before_save(theatre: Theatre) -> Replayed:
     """Rank 1 is killed a few steps before the save of step 80 is due."""
     meddle = _when_at_step(theatre, "dies", 70, _kill_rank_1)
-    ended = _emberward(theatre, *_train_words(theatre, "dies", "--restarts", "1"), meddle=meddle)
+    ended = emberward(theatre, *_train_words(theatre, "dies", "--restarts", "1"), meddle=meddle)
     folder = _only_run(theatre, "dies")
     steps = _steps(folder)
     starts = [line for line in read_lines(folder.attempts) if line.get("event") == "start"]
     went_on_from = starts[-1].get("saved_step") if len(starts) > 1 else None
     theatre.tell(f"attempt {len(starts)} went on from the save of step {went_on_from}")
     deaths = tuple(Finding.from_json(line) for line in read_lines(folder.findings))
-    facts = _facts(
+    broken = facts(
         (ended.code == 0, f"the run ended with code {ended.code} and was not taken up by itself"),
         (set(steps) == set(range(1, 101)), "not every step was done"),
         (went_on_from in (40, 80), f"it went on from step {went_on_from}, not from the last save"),
     )
-    return Replayed(findings=deaths, broken_facts=facts)
+    return Replayed(findings=deaths, broken_facts=broken)
 
 
 def _saved_in_time(theatre: Theatre) -> Replayed:
-    ended = _emberward(theatre, *_train_words(theatre, "lives"))
+    ended = emberward(theatre, *_train_words(theatre, "lives"))
     lives, dies = (_curve(_only_run(theatre, name)) for name in ("lives", "dies"))
     is_same = not dies or lives == dies
     return Replayed(
         findings=ended.findings,
-        broken_facts=_facts(
+        broken_facts=facts(
             (ended.code == 0, f"the run ended with code {ended.code}"),
             (is_same, "its losses are not bitwise those of the run that lost a rank"),
         ),
@@ -268,26 +268,26 @@ def _switched_off(theatre: Theatre) -> Replayed:
     """The kill switch is set at step 3: saved, exit 0; a start is refused, until it is removed."""
     words = _train_words(theatre, "switched")
     switch = theatre.folder / "runs" / "switched" / "kill-switch"
-    first = _emberward(theatre, *words, meddle=_when_at_step(theatre, "switched", 3, lambda _: switch.touch()))
+    first = emberward(theatre, *words, meddle=_when_at_step(theatre, "switched", 3, lambda _: switch.touch()))
     done = max(_steps(_only_run(theatre, "switched")), default=0)
-    refused = _emberward(theatre, *words)
+    refused = emberward(theatre, *words)
     theatre.tell(f"stopped after step {done}; the next start: exit code {refused.code}")
     switch.unlink(missing_ok=True)
-    last = _emberward(theatre, *words)
+    last = emberward(theatre, *words)
     steps = _steps(_only_run(theatre, "switched"))
-    facts = _facts(
+    broken = facts(
         (first.code == 0, f"the switched-off run ended with code {first.code}, not 0"),
         (3 <= done < 100, f"it stopped after step {done}"),
         (refused.code == 2, f"a start was not refused: exit code {refused.code}"),
         (last.code == 0 and steps == list(range(1, 101)), "it did not go on to its end once the switch was removed"),
     )
-    return Replayed(findings=refused.findings, broken_facts=facts)
+    return Replayed(findings=refused.findings, broken_facts=broken)
 
 
 def _not_switched_off(theatre: Theatre) -> Replayed:
-    ended = _emberward(theatre, *_train_words(theatre, "on"))
+    ended = emberward(theatre, *_train_words(theatre, "on"))
     return Replayed(
-        findings=ended.findings, broken_facts=_facts((ended.code == 0, f"the run ended with code {ended.code}"))
+        findings=ended.findings, broken_facts=facts((ended.code == 0, f"the run ended with code {ended.code}"))
     )
 
 

@@ -2,7 +2,16 @@
 
 from emberward.testing._incident_jobs import BLOOM_EVAL, BLOOM_LIMBO, GPU_DIED, KILL_SWITCH
 from emberward.testing._incident_plans import SWIN_BUFFER, SWIN_LOST_ID
+from emberward.testing._incident_swin import SWIN_PIPELINE
 from emberward.testing._incidents import Incident
 
-INCIDENTS: tuple[Incident, ...] = (SWIN_BUFFER, SWIN_LOST_ID, BLOOM_EVAL, BLOOM_LIMBO, GPU_DIED, KILL_SWITCH)
+INCIDENTS: tuple[Incident, ...] = (
+    SWIN_BUFFER,
+    SWIN_LOST_ID,
+    SWIN_PIPELINE,
+    BLOOM_EVAL,
+    BLOOM_LIMBO,
+    GPU_DIED,
+    KILL_SWITCH,
+)
 """In the order of the seeds that they come from."""

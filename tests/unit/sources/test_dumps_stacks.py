@@ -8,7 +8,7 @@ import pytest
 from unit.sources.dump_samples import dump, entry, write
 
 from emberward.findings import Finding
-from emberward.sources.dumps import explain_paths
+from emberward.sources.dumps import Frame, explain_paths, may_act
 
 C10D = "torch/distributed/distributed_c10d.py"
 PROGRAM = """def fit(x, patience):
@@ -347,3 +347,11 @@ def test_without_lines_a_call_of_another_type_than_any_before_is_new(tmp_path: P
     dumps[0] = dump([*past, bare(7, "all_gather", done=False)], {("0", "default_pg"): [0, 1, 2, 3]})
     found = verdict(write(tmp_path, dumps), [])
     assert (found.culprit_ranks, found.cause.value) == ((0,), "extra_collective")
+
+
+def test_a_thread_of_the_program_in_a_recorded_call_may_act_and_the_recorder_s_own_may_not():
+    recorder = Frame(function="inner", file="/x/emberward/sources/_wrap.py", line=3)
+    user = Frame(function="serve", file="/x/mine/train.py", line=7)
+    begin = Frame(function="run", file="/usr/lib/python3.11/threading.py", line=975)
+    assert may_act((recorder, user, begin))
+    assert not may_act((recorder, begin))

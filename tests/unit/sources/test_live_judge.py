@@ -193,7 +193,7 @@ def test_a_cycle_through_a_bounded_buffer_is_an_error_in_these_words():
     finding = only(judged(buffered(0), buffered(1)))
     assert finding.code == "H133"
     assert finding.message == (
-        "ranks 0, 1 wait for a buffer that their own threads would free, and those wait for one another's ranks; "
+        "ranks 0, 1 wait for a buffer that a thread of their own would free, and that waits for another rank; "
         "no one rank is guilty"
     )
     assert (finding.kind, finding.cause, finding.culprit_ranks) == (Kind.DEADLOCK, Cause.CYCLE_CREDIT, ())

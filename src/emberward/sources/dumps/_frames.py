@@ -149,9 +149,11 @@ def code_frame(frames: tuple[Frame, ...]) -> Frame | None:
 def may_act(frames: tuple[Frame, ...]) -> bool:
     """Whether a thread may do something for the program: no thread of the recorder's or torch's own, nor a native one.
 
-    A thread of a pool that copies files has none but frames of the standard library.
+    A thread of a pool that copies files has none but frames of the standard library. One of the program's that is in a
+    recorded call has a frame of the recorder's inside its own.
     """
-    if any(frame.owner is Owner.OURS for frame in frames):
+    began = next((frame for frame in reversed(frames) if frame.owner is not Owner.PLATFORM), None)
+    if began is not None and began.owner is Owner.OURS:
         return False
     python = [frame for frame in frames if not frame.is_native]
     return code_frame(frames) is not None or bool(python and not any(package_of(f.file) == "torch" for f in python))

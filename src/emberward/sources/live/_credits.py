@@ -1,7 +1,7 @@
 """A cycle through a bounded buffer: main threads wait for their own threads, and those for each other's ranks."""
 
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
-from emberward.sources.dumps import WAITING, ranks_text
+from emberward.sources.dumps import WAITING, waits
 from emberward.sources.live._reading import peer_thread
 from emberward.sources.live._scene import Scene
 
@@ -23,6 +23,7 @@ def credit_findings(scene: Scene) -> list[Finding]:
         targets = tuple(r for r in scene.look.ranks if r != rank and (r in behind or len(behind) == 1))
         members.append(CycleMember(rank=rank, op="waits for a thread of its own", site=reading.site, waits_for=targets))
         lines.append(f"rank {rank} {reading.text}; its thread waits for a peer at {at}")
+    own = "its own" if len(behind) == 1 else "their own"
     return [
         Finding(
             code="H133",
@@ -30,8 +31,8 @@ def credit_findings(scene: Scene) -> list[Finding]:
             kind=Kind.DEADLOCK,
             cause=Cause.CYCLE_CREDIT,
             certainty=Certainty.OBSERVED,
-            message=f"{ranks_text(behind)} wait for a buffer that their own threads would free, and those wait for "
-            "one another's ranks; no one rank is guilty",
+            message=f"{waits(behind)} for a buffer that a thread of {own} would free, and that waits for another rank; "
+            "no one rank is guilty",
             waiting_ranks=tuple(others),
             cycle=tuple(members),
             evidence=tuple(lines),
