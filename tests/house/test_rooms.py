@@ -20,7 +20,7 @@ SHOWN = {
     "families": {"bloom", "dropout", "layers", "llama", "pieces", "swin"},
     "rank": {"dry"},
     "recipe": {"presets"},
-    "sources": {"attach", "dumps", "fake_world", "live", "recorder", "ring", "script", "watch"},
+    "sources": {"attach", "dumps", "cpu_nccl", "fake_world", "live", "recorder", "ring", "script", "watch"},
     "supervise": {"beside", "collector", "watcher"},
 }
 WITHOUT_TORCH = """

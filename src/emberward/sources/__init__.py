@@ -1,7 +1,7 @@
 """Observe a step: what a process calls, written down in the vocabulary of `emberward.events`.
 
 This face needs no torch. Modules that do: `recorder` (records the calls of this process), `watch` (asks a guard about
-them) and `fake_world` (a group without peers).
+them), `fake_world` (a group without peers) and `cpu_nccl` (a backend whose waits do not block).
 """
 
 from emberward.sources._certificate import (

@@ -20,9 +20,9 @@ import time
 from collections import deque
 from typing import Any
 
-from torch._C import _distributed_c10d
 from torch.distributed import distributed_c10d
 
+from emberward.sources._ends import dump_function
 from emberward.sources._live import LiveRecorder
 
 BEAT_S = 0.2
@@ -86,7 +86,6 @@ class Heart(threading.Thread):
         self._live = live
         self._end = threading.Event()
         self._last_number = 0
-        self._dump = _dump_function()
 
     def stop(self) -> None:
         """Ends the beats; waits for the one under way, at most MAX_END_S."""
@@ -118,6 +117,8 @@ class Heart(threading.Thread):
         has_moved = number != self._last_number
         self._last_number = number
         live.look_at_pending(MAX_LOOKED_AT)
+        if live.ends is not None:
+            live.ends.ask()
         if not live.quiet.acquire(blocking=False):
             return has_moved
         try:
@@ -132,12 +133,14 @@ class Heart(threading.Thread):
         return has_moved
 
     def _copy(self, *, has_stacks: bool) -> None:
-        if self._dump is None or not distributed_c10d._world.pg_map:
+        known = self._live.by_handle.values()
+        dump = dump_function(has_nccl=any(group.is_nccl for group in list(known)))
+        if dump is None or not distributed_c10d._world.pg_map:
             return
         writer = self._live.writer
-        if writer.flight(self._dump(True, has_stacks, False)):
+        if writer.flight(dump(True, has_stacks, False)):
             return
-        if not writer.flight(self._dump(True, False, True)):
+        if not writer.flight(dump(True, False, True)):
             writer.problem("flight recorder not copied: it is larger than the ring's room for it")
 
 
@@ -146,10 +149,3 @@ def is_compiler_loaded() -> bool:
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(_COMPILER)]
     is_there = "torch._inductor" in sys.modules
     return is_there and not any(getattr(getattr(m, "__spec__", None), "_initializing", False) for m in modules)
-
-
-def _dump_function() -> Any:
-    """torch's dump of its flight recorder: collectives, stacks, only what is active; None when this build has none."""
-    if not distributed_c10d.is_nccl_available():
-        return getattr(_distributed_c10d, "_dump_fr_trace", None)
-    return getattr(_distributed_c10d, "_dump_nccl_trace", None) or getattr(_distributed_c10d, "_dump_fr_trace", None)

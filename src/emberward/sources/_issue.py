@@ -126,6 +126,7 @@ def short_method(
                 site = sites.by_way_of(site, inner)
             number = writer.last_number = next(numbers)
             place = group.number
+            ends = group.ends_at_wait or (group.ends_on_cpu and tensor is not None and tensor.is_cpu)
             sequence = issued[place] = issued[place] + 1
             words[issued_at + place * 8] = sequence
             thread = threads.get(ident_of())
@@ -133,7 +134,7 @@ def short_method(
                 thread = writer.thread(ident_of())
             slot = pack(
                 number, now_ns(), numel, -1, sequence, root, -1, -1, writer.now_step, site, 0, writer.now_phase, place,
-                thread, -1, op, dtype, reduce_op, BLOCKING if is_sync else 0,
+                thread, -1, op, dtype, reduce_op, BLOCKING if is_sync and ends else 0,
             )  # fmt: skip
             put(area, slots_at + (number - 1) % num_slots * 112, slot, check_of(slot))
         except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
@@ -150,8 +151,9 @@ def short_method(
             elif is_sync and group.ends_at_wait:
                 sync[work] = number, place
             else:
-                ends = group.ends_at_wait or (tensor is not None and tensor.is_cpu)
-                live.await_work(work, (ref(work), number, place, False, is_sync, ends, True))
+                if not ends and live.ends is not None:
+                    live.ends.issued(number, group, handle, is_transfer=False)
+                live.await_work(work, (ref(work), number, place, False, is_sync, ends, True, False))
         except Exception as error:  # noqa: BLE001 (a work of a kind that cannot be referred to: its end is not recorded)
             live.problem(f"the end of {method} not recorded", error)
         return work

@@ -15,7 +15,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
-from emberward.events import Group, GroupCreate, Phase, Site
+from emberward.events import Group, GroupCreate, Phase, Site, SyncKind
 from emberward.sources._groups import GroupTable
 from emberward.sources._owner import Owner
 from emberward.sources._site import MAX_FRAMES, SiteFinder
@@ -32,11 +32,15 @@ MAX_PENDING = 10_000
 
 @dataclass(slots=True)
 class KnownGroup:
-    """A group of torch. `ends_at_wait`: a wait that returns says that a call is done (gloo), not that it is queued."""
+    """A group of torch, `name` to it. `ends_at_wait`: a wait that returns says that a call is done (gloo), not that it
+    is queued; `ends_on_cpu`: so for tensors on the CPU, where a device group has another backend for them."""
 
     number: int
     group: Group
     ends_at_wait: bool
+    ends_on_cpu: bool = True
+    name: str = ""
+    is_nccl: bool = False
 
 
 Ask = Callable[[Any, Sequence[Any], Mapping[str, Any]], None]
@@ -65,9 +69,10 @@ class Local(threading.local):
     is_functional: bool = False
 
 
-Pending = tuple[ReferenceType[Any], int, int, bool, bool, bool, bool]
+Pending = tuple[ReferenceType[Any], int, int, bool, bool, bool, bool, bool]
 """A call that has not been waited for: torch's work, or a tensor to wait for (weakly); number; group; and whether it is
-a transfer, was made with its wait, ends when the wait does, has a work that can be asked. A tuple, for its price."""
+a transfer, was made with its wait, ends when the wait does, has a work that can be asked, is a barrier. A tuple, as it
+is cheap."""
 
 
 class SiteNumbers:
@@ -202,6 +207,8 @@ class LiveRecorder:
         Kept by the work itself, which costs less than a weak reference: it is taken out before the wait begins.
         """
         self._left: frozenset[int] = frozenset()
+        self.ends: DeviceEnds | None = None
+        """Who finds out when the calls of a device's groups end; None while there is no such group."""
         self.asks: Asks | None = None
         """Who is asked about a call before it is issued; None when nobody is."""
         self.before_creation: Callable[[GroupCreate], None] | None = None
@@ -227,6 +234,7 @@ class LiveRecorder:
 
     def know(self, handle: object, name: str, known: KnownGroup) -> None:
         """Remembers which group torch's handle and name mean."""
+        known.name = name
         self.by_handle[id(handle)] = known
         self._by_name[name] = known
 
@@ -239,6 +247,8 @@ class LiveRecorder:
         kept, kept_names = {id(handle) for handle in handles}, set(names)
         for key in self.by_handle.keys() - kept:
             del self.by_handle[key]
+        if self.ends is not None:
+            self.ends.forget()
         self._by_name = {name: known for name, known in self._by_name.items() if name in kept_names}
         if not kept:
             self._table = GroupTable()
@@ -256,15 +266,19 @@ class LiveRecorder:
             self.pending.clear()
         self.pending[id(work)] = pending
 
-    def waiting(self, work: object) -> tuple[Pending, int] | None:
+    def waiting(self, work: object, *, has_limit: bool = False) -> tuple[Pending, int] | None:
         """The call that `work` stands for and the number of the wait that begins now; None when it is not known.
 
-        A call that was made with its wait has no wait of its own: number 0.
+        A call that was made with its wait has no wait of its own: number 0. So has a wait that only orders what
+        follows on a device; there a barrier's holds the host, and one with a limit.
         """
         pending = self.pending.pop(id(work), None)
         if pending is None or pending[0]() is not work:
             return None
-        if pending[4]:
+        if not pending[5]:
+            if not has_limit and not pending[7]:
+                return pending, 0
+        elif pending[4]:
             return pending, 0
         number = self.writer.call(OP_WAIT, 0, site=self.sites.here(), flags=CallFlag.BLOCKING, target=pending[1])
         return pending, number
@@ -273,11 +287,22 @@ class LiveRecorder:
         """Notes that a wait has returned."""
         if pending[5]:
             self.writer.done(pending[1], pending[2], is_transfer=pending[3])
+        elif self.ends is not None:
+            if not wait:
+                self.ends.ordered(pending[1])
+            elif self.ends.gone(pending[1]):
+                self.writer.done(pending[1], pending[2], is_transfer=pending[3])
+            if wait and pending[7]:
+                # A barrier's wait synchronises the stream (WorkNCCL::wait).
+                self.ends.host_waited(wait, is_whole_device=False)
+                return
         if wait:
             self.writer.done(wait)
 
     def failed(self, pending: Pending, wait: int) -> None:
         """Notes that a wait has raised."""
+        if self.ends is not None:
+            self.ends.gone(pending[1])
         self.writer.raised(pending[1])
         if wait:
             self.writer.raised(wait)
@@ -291,7 +316,7 @@ class LiveRecorder:
                 self._ended(work, number, group, is_transfer=False)
         self._left = frozenset(number for number, _ in sync.values())
         for key, pending in list(self.pending.items())[:limit]:
-            reference, number, group, is_transfer, _, ends_at_wait, is_work = pending
+            reference, number, group, is_transfer, _, ends_at_wait, is_work, _ = pending
             work = reference()
             if work is None:
                 self.pending.pop(key, None)
@@ -343,6 +368,31 @@ class LiveRecorder:
     def problem(self, what: str, error: BaseException) -> None:
         """Says once what could not be recorded. Never raises."""
         self.writer.problem(f"{what}: {type(error).__name__}: {error}")
+
+
+class DeviceEnds(Protocol):
+    """Who finds out when the calls of a device's groups end; see `_ends`."""
+
+    def issued(self, number: int, known: KnownGroup, handle: Any, *, is_transfer: bool) -> None:
+        """A call was given to the device."""
+
+    def ordered(self, number: int) -> None:
+        """The current stream waits for the call."""
+
+    def gone(self, number: int) -> bool:
+        """Forgets a call; whether it was open."""
+
+    def forget(self) -> None:
+        """Groups are gone."""
+
+    def ask(self) -> None:
+        """Notes which collectives have ended."""
+
+    def host_waits(self, kind: SyncKind) -> int | None:
+        """The number of a wait of the host for the device that begins now, None when no call is open."""
+
+    def host_waited(self, wait: int, *, is_whole_device: bool) -> None:
+        """The host's wait has returned."""
 
 
 class Heart(Protocol):

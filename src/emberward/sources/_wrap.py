@@ -23,6 +23,7 @@ from torch.distributed import distributed_c10d
 
 from emberward.events import CollectiveOp, GroupCreate
 from emberward.sources._calls import METHODS
+from emberward.sources._ends import DeviceEnds, is_device_backend, wrap_host_waits
 from emberward.sources._issue import SHORT, short_method, short_wait
 from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
 from emberward.sources.ring._format import (
@@ -134,7 +135,8 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
     is_transfer = op in (OP_SEND, OP_RECV)
     position = METHODS[method][1]
     given_at = 0 if method in _IN_FIRST else 1
-    has_tensors = op != OP_BARRIER
+    is_barrier = op == OP_BARRIER
+    has_tensors = not is_barrier
     has_two = given_at == 1 and has_tensors
     has_reduce = op in (_OPS["allreduce"], _OPS["reduce"], _OPS["reduce_scatter"])
     has_root = op in (_OPS["broadcast"], _OPS["reduce"], _OPS["gather"], _OPS["scatter"])
@@ -166,7 +168,7 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
                     out_numel = out if out != numel else -1
                 if first is not None:
                     dtype = dtypes.get(first.dtype, 0)
-                    ends_at_wait = ends_at_wait or first.is_cpu
+                    ends_at_wait = ends_at_wait or (known.ends_on_cpu and first.is_cpu)
             if has_reduce:
                 reduce_op = _reduce_code(options)
             if has_root:
@@ -181,7 +183,7 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
                 numel,
                 dtype,
                 live.sites.here(),
-                CallFlag.BLOCKING if is_sync else 0,
+                CallFlag.BLOCKING if is_sync and (ends_at_wait or is_barrier) else 0,
                 peer,
                 out_numel,
                 reduce_op,
@@ -203,7 +205,11 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
             elif is_sync and ends_at_wait and not is_transfer:
                 live.sync[work] = number, known.number
             else:
-                live.await_work(work, (ref(work), number, known.number, is_transfer, is_sync, ends_at_wait, True))
+                if not ends_at_wait and live.ends is not None:
+                    live.ends.issued(number, known, handle, is_transfer=is_transfer)
+                live.await_work(
+                    work, (ref(work), number, known.number, is_transfer, is_sync, ends_at_wait, True, is_barrier)
+                )
         except Exception as error:  # noqa: BLE001 (a work of a kind that cannot be referred to: its end is not recorded)
             live.problem(f"the end of {method} not recorded", error)
         return work
@@ -240,7 +246,7 @@ def _wrapped_wait(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wait(work: Any, *args: Any, **named: Any) -> Any:
         live = CURRENT.live
-        found = None if live is None else live.waiting(work)
+        found = None if live is None else live.waiting(work, has_limit=bool(args or named))
         if live is None or found is None:
             return original(work, *args, **named)
         try:
@@ -277,7 +283,7 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
     op = op_of(name)
     group_at = _FUNCTIONAL[name]
 
-    def note(live: LiveRecorder, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[int, int, bool]:
+    def note(live: LiveRecorder, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[int, KnownGroup, bool]:
         group = named["group"] if "group" in named else args[group_at]
         tag = named.get("tag", args[group_at + 1] if len(args) > group_at + 1 else "")
         known = live.of_name(functional._resolve_group_name(group, tag))
@@ -293,8 +299,8 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
         dtype = 0 if first is None else _DTYPE_CODES.get(first.dtype, 0)
         site = live.sites.here()
         number = live.writer.call(op, known.number, numel, dtype, site, peer=peer, reduce_op=reduce_op)
-        ends = known.ends_at_wait or (first is not None and first.is_cpu)
-        return number, known.number, ends
+        ends = known.ends_at_wait or (known.ends_on_cpu and first is not None and first.is_cpu)
+        return number, known, ends
 
     @functools.wraps(original)
     def call(*args: Any, **named: Any) -> Any:
@@ -318,8 +324,12 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
             tensor = result[-1] if type(result) in (list, tuple) and result else result
             if isinstance(tensor, Tensor):
                 elem = getattr(tensor, "elem", tensor)
-                number, group, ends_at_wait = pending
-                live.await_work(elem, (ref(elem), number, group, False, False, ends_at_wait, False))
+                number, known, ends_at_wait = pending
+                if not ends_at_wait and live.ends is not None:
+                    resolve: Any = _distributed_c10d._resolve_process_group
+                    handle = resolve(known.name)
+                    live.ends.issued(number, known, handle, is_transfer=False)
+                live.await_work(elem, (ref(elem), number, known.number, False, False, ends_at_wait, False, False))
         return result
 
     return call
@@ -355,17 +365,23 @@ def known_group(live: LiveRecorder, handle: Any) -> KnownGroup:
     if known is None:
         ranks = dist.get_process_group_ranks(handle)
         is_world = handle is dist.group.WORLD
-        known = live.made(
-            ranks, label=handle.group_desc, is_world=is_world, is_member=True, ends_at_wait=_ends_at_wait(handle)
-        )
+        known = live.made(ranks, label=handle.group_desc, is_world=is_world, is_member=True, ends_at_wait=True)
+        _learn_backends(live, handle, known)
     live.know(handle, name, known)
     return known
 
 
-def _ends_at_wait(handle: Any) -> bool:
-    """Whether a wait on this group's works returns only when the call is done: not so where a device does the work."""
-    backend = str(distributed_c10d._world.pg_backend_config.get(handle, dist.get_backend(handle)))
-    return not any(name in backend for name in ("nccl", "xccl", "ucc"))
+def _learn_backends(live: LiveRecorder, handle: Any, known: KnownGroup) -> None:
+    """Says in `known` whether a wait returns only when the call is done: not so where a device does the work."""
+    # "cuda:nccl,cpu:gloo": the backend of each kind of device.
+    backends = str(distributed_c10d._world.pg_backend_config.get(handle, dist.get_backend(handle))).split(",")
+    known.ends_at_wait = not any(map(is_device_backend, backends))
+    known.ends_on_cpu = not any(each.startswith("cpu:") and is_device_backend(each) for each in backends)
+    known.is_nccl = any(each.rpartition(":")[2] == "nccl" for each in backends)
+    if not known.ends_at_wait:
+        wrap_host_waits(is_on_cpu=not known.ends_on_cpu)
+        if live.ends is None:
+            live.ends = DeviceEnds(live)
 
 
 def _wrapped_helper(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -393,7 +409,7 @@ def _wrapped_helper(original: Callable[..., Any]) -> Callable[..., Any]:
             live.writer.done(number)
         handle = made[0]
         if isinstance(handle, ProcessGroup):
-            known.ends_at_wait = _ends_at_wait(handle)
+            _learn_backends(live, handle, known)
             live.know(handle, distributed_c10d._world.pg_names.get(handle, ""), known)
         return made
 

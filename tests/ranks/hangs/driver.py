@@ -19,6 +19,8 @@ from emberward.sources.ring import new_ring_folder, remove_ring_folder
 from ranks.hangs.truth import Truth
 
 HOME = Path(__file__).parent
+BACKEND = "EMBERWARD_TEST_BACKEND"
+"""Names the backend of the programs (`job.main`)."""
 START_LIMIT_S = 120.0
 
 
@@ -32,7 +34,8 @@ def warm_ranks() -> WarmServer:
 class HangJob:
     """One program on `world` ranks. Use as a context: leaving it ends every process.
 
-    With a `server` the ranks are forked from it; else they are started, by torchrun if asked for.
+    With a `server` the ranks are forked from it; else they are started, by torchrun if asked for. `backend` is gloo or
+    `emberward.sources.cpu_nccl`'s.
     """
 
     family: str
@@ -43,6 +46,7 @@ class HangJob:
     is_recorded: bool = True
     with_torchrun: bool = False
     server: WarmServer | None = None
+    backend: str = "gloo"
     ring_folder: Path = field(init=False)
     processes: list[subprocess.Popen[bytes]] = field(init=False, default_factory=list)
     pids: list[int] = field(init=False, default_factory=list)
@@ -55,6 +59,7 @@ class HangJob:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(reserve_port()),
             "OMP_NUM_THREADS": "1",
+            BACKEND: self.backend,
         }
         if self.is_recorded or self.server is not None:
             env[RING_VARIABLE] = str(self.ring_folder)

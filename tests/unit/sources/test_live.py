@@ -146,6 +146,14 @@ def test_a_forked_child_writes_nothing(live, handle):
     assert len(events(live)) == 1
 
 
+def test_a_forked_rank_s_main_thread_is_its_own(tmp_path):
+    child = os.fork()
+    if child == 0:
+        writer = RingWriter(tmp_path / "rank00005-2.ring", identity_here(rank=5, world_size=8, local_rank=5))
+        os._exit(7 if read_ring(writer.path).threads[0].native_id == os.getpid() else 8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
 def test_an_asynchronous_call_and_a_later_wait_by_another_thread(live, handle):
     work = Work()
     _wrapped_method("_allgather_base", lambda *_: work)(handle, torch.zeros(8), torch.zeros(2))

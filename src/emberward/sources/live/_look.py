@@ -43,7 +43,8 @@ class RingFacts:
     `flight`: its calls in the shape of a flight-recorder dump. `moved_age_s`: seconds since any call or mark.
     `notice_s`, `limit_s`: how long this rank may stand still in this phase before it is worth a word, and before
     standing still is an alarm by itself. `backward`: file and line of a backward of the main thread that has not ended.
-    `creating`: the site of a group's creation that has not ended. `crash_site`: where its process crashed.
+    `creating`: the site of a group's creation that has not ended. `waits_for_device`: the main thread is in a read of a
+    value or a synchronisation, for calls that a device has not ended. `crash_site`: where its process crashed.
     """
 
     flight: Mapping[str, Any]
@@ -63,6 +64,7 @@ class RingFacts:
     creating: str | None = None
     creating_ranks: tuple[int, ...] = ()
     blocked_record: int | None = None
+    waits_for_device: bool = False
     open_call: OpenCall | None = None
     crash_site: str | None = None
     problems: tuple[str, ...] = ()
@@ -228,7 +230,7 @@ def _stacks_from(data: Mapping[str, Any]) -> ProcessStacks:
 
 _PLAIN = (
     "num_calls", "num_done", "step", "stage_name", "heartbeat_age_s", "moved_age_s", "notice_s", "limit_s",
-    "has_history", "creating", "blocked_record", "crash_site",
+    "has_history", "creating", "blocked_record", "waits_for_device", "crash_site",
 )  # fmt: skip
 
 

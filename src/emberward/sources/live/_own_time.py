@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from emberward.events import Barrier, Collective, Event, Group, LaneKind, Recv, Send
+from emberward.events import Barrier, Collective, Event, Group, HostSync, LaneKind, Recv, Send
 from emberward.sources.ring import Mark, MarkKind, RingView
 
 NS = 1e9
@@ -107,14 +107,17 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
 
 
 def _rounds(view: RingView, events: Sequence[Event]) -> Iterator[tuple[int, int, int]]:
-    """What lies between two collectives of the largest group, numbered by the later one."""
+    """What lies between two collectives of the largest group, numbered by the later one.
+
+    Where a device does them (the main thread waits for it and for none of them), between the moments of their launch.
+    """
     found: dict[Group, list[tuple[int, int, int]]] = {}
-    for event in events:
+    is_device = any(isinstance(event.body, HostSync) for event in events)
+    for event in view.events if is_device else events:
         number = view.sequences.get(event.ref)
-        is_done = event.issued_ns is not None and event.completed_ns is not None
-        if isinstance(event.body, Collective | Barrier) and number is not None and is_done:
-            assert event.issued_ns is not None and event.completed_ns is not None
-            found.setdefault(event.body.group, []).append((number, event.issued_ns, event.completed_ns))
+        ended = event.issued_ns if is_device and event.lane.kind is not LaneKind.HOST else event.completed_ns
+        if isinstance(event.body, Collective | Barrier) and number is not None and event.issued_ns and ended:
+            found.setdefault(event.body.group, []).append((number, event.issued_ns, ended))
     if not found:
         return
     largest = max(found, key=lambda group: (len(group.ranks), len(found[group]), group.index))

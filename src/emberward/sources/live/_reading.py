@@ -51,6 +51,9 @@ class Reader:
     def read(self, process: ProcessStacks, line_of: LineOf) -> Reading:
         """What the process does. Where its stack leaves it open, the kernel's word counts."""
         reading = read_process(process, line_of)
+        ring = self._rings.get(process.pid or -1)
+        if ring is not None and ring.waits_for_device:
+            return _for_device(reading, ring, line_of)
         if reading.kind is StackClass.EXIT:
             reading = replace(read_process(self._that_keep(process), line_of), process=process)
         facts, motion = self._facts.get(process.pid or -1, (None, None))
@@ -84,6 +87,30 @@ class Reader:
         if reading.kind is not StackClass.COLLECTIVE or ring is None or _has_open(ring) or makes_call(reading.frames):
             return False
         return facts.main is not None and facts.main.state is ProcessState.RUNNING
+
+
+def _for_device(reading: Reading, ring: RingFacts, line_of: LineOf) -> Reading:
+    """The reading of a rank whose host waits for a device: at the line of the call that has not ended.
+
+    The stack names the line that reads a value; what it waits for was launched before.
+    """
+    call = next((e for e in ring.flight.get("entries", ()) if e.get("ring_number") == ring.blocked_record), None)
+    kind = StackClass.P2P if call is not None and call.get("is_p2p") else StackClass.COLLECTIVE
+    rows = [] if call is None else call.get("frames", ())
+    if ring.blocked_record is None or not rows:
+        return replace(reading, kind=kind)
+    frames = tuple(Frame(function=row["name"], file=row["filename"], line=row["line"]) for row in rows)
+    user = user_frame(frames) or frames[-1]
+    line = line_of(user)
+    return replace(
+        reading,
+        kind=kind,
+        site=user.site,
+        function=user.function,
+        source_line=None if line is None else line.strip()[:120],
+        frames=frames,
+        inner=None,
+    )
 
 
 def _has_open(ring: RingFacts) -> bool:

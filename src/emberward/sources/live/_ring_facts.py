@@ -1,6 +1,6 @@
 """What the judge of live jobs needs of a ring."""
 
-from emberward.events import Collective, GroupCreate, LaneKind, Site, Wait
+from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
 from emberward.sources.dumps import ring_flight, ring_group_name, short_path
 from emberward.sources.live._limits import limits_of
 from emberward.sources.live._look import Moment, OpenCall, RingFacts
@@ -43,6 +43,9 @@ def ring_facts(view: RingView) -> RingFacts:
         creating=None if last is None else _site(last.site),
         creating_ranks=last.body.group.ranks if last is not None and isinstance(last.body, GroupCreate) else (),
         blocked_record=_blocked(view),
+        waits_for_device=any(
+            isinstance(e.body, HostSync) and e.completed_ns is None and e.lane.index == 0 for e in view.events
+        ),
         open_call=_open_call(view),
         problems=view.problems[-8:],
     )
@@ -75,10 +78,20 @@ def _blocked(view: RingView) -> int | None:
         is_main = caller is None or not 0 <= caller < len(view.threads) or view.threads[caller].native_id == view.pid
         if not is_main:
             continue
+        if isinstance(event.body, HostSync):
+            return _oldest_open(view, event)
         if isinstance(event.body, Wait):
             return view.numbers.get(event.body.on)
         return view.numbers.get(event.ref)
     return None
+
+
+def _oldest_open(view: RingView, sync: Event) -> int | None:
+    """The place of the first call that a host still waits for, which waits for all that it had launched."""
+    end = view.numbers.get(sync.ref, 0)
+    calls = (Collective, Barrier, Send, Recv)
+    is_open = (e.ref for e in view.events if e.completed_ns is None and isinstance(e.body, calls))
+    return min((n for ref in is_open if (n := view.numbers.get(ref, 0)) < end), default=None)
 
 
 def _open_call(view: RingView) -> OpenCall | None:

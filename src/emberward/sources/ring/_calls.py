@@ -5,7 +5,20 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emberward.events import Barrier, Body, Collective, Event, Group, GroupCreate, Phase, Recv, Ref, Send, State
+from emberward.events import (
+    Barrier,
+    Body,
+    Collective,
+    Event,
+    Group,
+    GroupCreate,
+    HostSync,
+    Phase,
+    Recv,
+    Ref,
+    Send,
+    State,
+)
 from emberward.sources._tape import Note, Transport, events_of
 from emberward.sources.ring._format import (
     CHECKED_SLOT,
@@ -16,12 +29,14 @@ from emberward.sources.ring._format import (
     OP_CREATE,
     OP_RECV,
     OP_SEND,
+    OP_SYNC,
     OP_WAIT,
     RAISED,
     REDUCE_OPS,
     SLOT,
     SLOT_BYTES,
     SLOT_DONE_AT,
+    SYNC_KINDS,
     CallFlag,
     Geometry,
     check_of,
@@ -170,6 +185,8 @@ def _body(row: tuple[int, ...], group: Group, records: Records) -> Body | None:
         return Barrier(group=group)
     if op == OP_CREATE:
         return GroupCreate(group=group, members=group.ranks if flags & CallFlag.LOCAL else None)
+    if op == OP_SYNC:
+        return HostSync(kind=SYNC_KINDS[tag]) if 0 <= tag < len(SYNC_KINDS) else None
     if op in (OP_SEND, OP_RECV):
         return (Send if op == OP_SEND else Recv)(
             peer=peer,

@@ -24,7 +24,7 @@ import struct
 from dataclasses import dataclass
 from enum import StrEnum
 
-from emberward.events import CollectiveOp, ReduceOp, Stage
+from emberward.events import CollectiveOp, ReduceOp, Stage, SyncKind
 
 MAGIC = b"EMBRING\x01"
 VERSION = 2
@@ -173,10 +173,13 @@ STAGE_OF_KIND = {
 }
 KIND_OF_STAGE = {stage: kind for kind, stage in STAGE_OF_KIND.items()}
 
-OP_BARRIER, OP_SEND, OP_RECV, OP_WAIT, OP_CREATE, OP_COLLECTIVE = 1, 2, 3, 4, 5, 16
+OP_BARRIER, OP_SEND, OP_RECV, OP_WAIT, OP_CREATE, OP_SYNC, OP_COLLECTIVE = 1, 2, 3, 4, 5, 6, 16
 COLLECTIVE_OPS = tuple(CollectiveOp)
 """A collective's code is `OP_COLLECTIVE` plus its index here."""
 OP_OF_COLLECTIVE = {op: OP_COLLECTIVE + index for index, op in enumerate(COLLECTIVE_OPS)}
+
+SYNC_KINDS = tuple(SyncKind)
+"""Why a host waits for its device; the index is the tag of an OP_SYNC."""
 
 REDUCE_OPS: tuple[ReduceOp | None, ...] = (None, *ReduceOp)
 

@@ -3,6 +3,7 @@
 import itertools
 import mmap
 import os
+import sys
 import threading
 import time
 import zlib
@@ -101,7 +102,9 @@ class RingWriter:
         self.now_step = -1
         self._transport = 0
         self.last_number = 0
-        self._noted(self._table.thread(MAIN_THREAD, main.native_id or 0, main.name))
+        # In a forked process Python (until 3.13) keeps the parent's number of the main thread; on Linux it is the pid.
+        native_id = identity.pid if sys.platform == "linux" else main.native_id or 0
+        self._noted(self._table.thread(MAIN_THREAD, native_id, main.name))
         self._write_head()
 
     # -- who writes --------------------------------------------------------------------------------------------------
