@@ -17,7 +17,7 @@ MAX_LINES = 500
 SHOWN = {
     "cli": set(),
     # One folder a family; `pieces` is what they declare; `layers` and `dropout`, what they build of, need torch.
-    "families": {"bloom", "dropout", "layers", "llama", "pieces", "swin"},
+    "families": {"bloom", "dropout", "layers", "llama", "pieces", "roberta", "swin"},
     "rank": {"dry"},
     "recipe": {"presets"},
     "sources": {"attach", "dumps", "cpu_nccl", "fake_world", "live", "recorder", "ring", "script", "watch"},

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from emberward.draws import Draws
 from emberward.engine import Engine, MicroBatch, StageModule, build_world
 from emberward.engine._shard import ParameterPart, initialise, materialise
-from emberward.families import LlamaConfig, ModelConfig, model_of
+from emberward.families import LlamaConfig, ModelConfig, RobertaConfig, model_of
 from emberward.recipe import (
     BatchConfig,
     ComputeType,
@@ -27,6 +28,7 @@ from emberward.recipe import (
 )
 
 VOCAB, SEQ, BATCH = 64, 16, 16
+MASK = VOCAB - 1
 LR = 1e-2
 
 
@@ -49,13 +51,17 @@ def small_recipe(
     family: str = "bloom",
     kv_heads: int | None = None,
     tied: bool = False,
+    rate: float = 0.0,
 ) -> Recipe:
-    """A resolved recipe of a four-layer model over 16 samples a step."""
+    """A resolved recipe of a four-layer model over 16 samples a step; `rate` is that of both kinds of dropout."""
     return Recipe(
         schedule=schedule,
         model=ModelConfig(
             family=family,
             llama=LlamaConfig(num_kv_heads=kv_heads, is_tied=tied, rope_theta=100.0, rope_factor=4.0, rope_positions=8),
+            roberta=RobertaConfig(mask_id=MASK, pad_id=1, num_positions=seq_len + 2),
+            dropout=rate,
+            attention_dropout=rate,
             num_layers=4,
             hidden=32,
             num_heads=4,
@@ -99,7 +105,15 @@ def micro_batches_of(step: int, recipe: Recipe, dp_rank: int) -> list[MicroBatch
     assert size is not None and count is not None
     rows = [torch.arange(size) + size * (dp_rank * count + mb) for mb in range(count)]
     tokens, labels, weights = (each[:, : recipe.model.seq_len] for each in batch_of(step))
-    return [MicroBatch(inputs=tokens[row], labels=labels[row], weights=weights[row]) for row in rows]
+    return [
+        MicroBatch(
+            inputs=tokens[row],
+            labels=labels[row],
+            weights=weights[row],
+            samples=tuple((step * BATCH + row).tolist()),
+        )
+        for row in rows
+    ]
 
 
 def engine_run(
@@ -205,7 +219,8 @@ def plain_run(
     out: dict[str, Any] = {"loss": [], "norm": [], "grads": {}}
     for step in range(steps):
         tokens, labels, weights = (each[:, :seq_len] for each in batch_of(step))
-        logits = model(tokens)
+        samples = tuple(range(step * BATCH, (step + 1) * BATCH))
+        logits = model(tokens, Draws(seed=recipe.seed, step=step, samples=samples))
         losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
         loss = (losses * weights.flatten()).sum() / weights.sum()
         adamw.zero_grad()

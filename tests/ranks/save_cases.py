@@ -15,7 +15,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from emberward.checkpoint import DISK, BackgroundSaves, Keep, Storage
-from emberward.data import Batch
+from emberward.data import Batch, MaskedText, Masking
+from emberward.draws import key_of
 from emberward.engine import Engine, StepTotals, build_world
 from emberward.findings import EmberwardError
 from emberward.plan import solve_batch
@@ -33,7 +34,7 @@ from emberward.recipe import (
     mesh_of,
 )
 from emberward.report import RunFolder, open_sinks
-from ranks.cases import BATCH, SEQ, VOCAB, small_recipe
+from ranks.cases import BATCH, MASK, SEQ, VOCAB, small_recipe
 from ranks.swin_cases import SMALL, digits
 
 _LANES = itertools.count()
@@ -59,6 +60,17 @@ class Numbers:
             noisy = generator.random(SEQ + 1) < 0.1
             tokens[row, noisy] = generator.integers(VOCAB, size=int(noisy.sum()))
         return Batch(tokens=tokens, mask=np.ones((len(indices), SEQ), dtype=np.float32))
+
+
+def samples_of(recipe: Recipe, first: int, swin: str | None) -> Any:
+    """What a run trains on: images where `swin` is their manifest, else numbers, some hidden from a roberta."""
+    if swin is not None:
+        return digits(swin, recipe)
+    numbers = Numbers(first)
+    if recipe.model.family != "roberta":
+        return numbers
+    masking = Masking(share=0.15, mask_id=MASK, specials=frozenset({MASK, 1}), num_ids=VOCAB)
+    return MaskedText(numbers, masking, key=key_of(recipe.seed, "masking"))
 
 
 class Crashing(Trainer):
@@ -171,7 +183,7 @@ def train(
         recipe=recipe,
         batch=solve_batch(global_batch=BATCH, micro_batch=recipe.batch.micro_batch, dp=world.dp_size),
         engine=Engine(recipe, world),
-        train=Numbers(first_sample) if swin is None else digits(swin, recipe),
+        train=samples_of(recipe, first_sample, swin),
         evals={},
         folder=run,
         stop=StopRequest(),

@@ -3,11 +3,13 @@
 import pytest
 import torch
 
+from emberward.cli._prove import representatives
 from emberward.events import Barrier, Collective, GroupCreate, Observer, Recv, Send, Stage, Trace, Wait
 from emberward.match import check
+from emberward.recipe import mesh_of
 from emberward.sources import Tape, Transport, first_difference
 from emberward.sources.recorder import Recorder
-from ranks.dry_cases import both
+from ranks.dry_cases import both, whole_recipe
 
 LAYOUTS = {
     "dp2 zero0 acc2 saves in the foreground": {"dp": 2, "zero": 0, "accumulation": 2, "background": False},
@@ -21,6 +23,9 @@ LAYOUTS = {
     },
     "dp2 pp2 zb_v zero3 recompute": {
         "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "zb_v", "stages_per_rank": 2, "recompute": True,
+    },
+    "roberta dp2 tp2 pp2 dropout zero2": {
+        "family": "roberta", "rate": 0.1, "dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "zero": 2,
     },
     "dp2 tp2 pp2 1f1b saves in the foreground": {"dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "background": False},
 }  # fmt: skip
@@ -41,19 +46,21 @@ def calls_of(program):
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_dry_run_equals_the_live_run(pool, tmp_path, layout):
-    size = num_ranks(layout)
+    size, recipe = num_ranks(layout), whole_recipe(**layout)
+    stand_ins = representatives(mesh_of(recipe.layout), recipe)
     answers = pool.run(both, size, folder=str(tmp_path / "run"), **layout)
     for rank, answer in enumerate(answers):
         assert first_difference(answer["dry"], answer["live"]) is None
         assert answer["dry program"] == answer["live program"]
-        first = answers[rank // (size // layout.get("pp", 1)) * (size // layout.get("pp", 1))]["dry program"]
-        assert calls_of(answer["live program"]) == calls_of(first), "the first rank of a stage stands for the others"
+        first = answers[stand_ins[rank]]["dry program"]
+        assert calls_of(answer["live program"]) == calls_of(first), "one rank of a role stands for the others"
     events = [event for answer in answers for event in answer["dry"]]
     assert {event.phase.stage for event in events} >= {
         Stage.BACKWARD_WEIGHT if layout.get("schedule") == "zb_v" else Stage.BACKWARD,
         Stage.OPTIMIZER,
         Stage.EVAL,
-        Stage.EXIT,
+        # At its end a run writes a sample, which a model of hidden tokens does not.
+        Stage.EVAL if recipe.model.family == "roberta" else Stage.EXIT,
     }
     is_beside = layout.get("background", True)
     assert any(event.phase.stage is Stage.SAVE for event in events) is not is_beside, "saves beside make no calls"

@@ -10,7 +10,7 @@ from ranks.distance import GRADIENT, NORMS, gradient_error, require_exact
 
 STEPS = 20
 
-MODEL_KEYS = ("seq_len", "family", "kv_heads", "tied")
+MODEL_KEYS = ("seq_len", "family", "kv_heads", "tied", "rate")
 
 GRID = {
     "one rank": {},
@@ -54,6 +54,35 @@ GRID = {
     "llama dp2 pp2 interleaved zero3": {
         "family": "llama", "kv_heads": 2, "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "interleaved",
         "stages_per_rank": 2,
+    },
+    "roberta one rank acc2": {"family": "roberta", "accumulation": 2},
+    "roberta pp2 acc8 dropout gpipe recompute": {
+        "family": "roberta", "rate": 0.05, "pp": 2, "accumulation": 8, "schedule": "gpipe", "recompute": True,
+    },
+    "roberta dp2 tp2 pp2 dropout zero3": {
+        "family": "roberta", "rate": 0.05, "dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "zero": 3,
+    },
+    "roberta tp4 dropout": {"family": "roberta", "rate": 0.05, "tp": 4, "accumulation": 2},
+    "roberta tp2 dropout without sequence parallel": {
+        "family": "roberta", "rate": 0.05, "tp": 2, "sequence_parallel": False, "accumulation": 2,
+    },
+    "roberta dp2 tp2 zero2": {"family": "roberta", "dp": 2, "tp": 2, "accumulation": 2, "zero": 2},
+    "roberta tp2 with a sequence that tp does not divide": {
+        "family": "roberta", "tp": 2, "sequence_parallel": None, "seq_len": 15,
+    },
+    "roberta hsdp 2x2 zero3 dropout": {
+        "family": "roberta", "rate": 0.05, "dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2,
+    },
+    "roberta dp2 pp2 interleaved zero2": {
+        "family": "roberta", "dp": 2, "pp": 2, "zero": 2, "accumulation": 4, "schedule": "interleaved",
+        "stages_per_rank": 2,
+    },
+    "roberta tp2 pp2 zb_h1 dropout": {
+        "family": "roberta", "rate": 0.05, "tp": 2, "pp": 2, "accumulation": 4, "schedule": "zb_h1",
+    },
+    "roberta tp2 pp4 zero0": {"family": "roberta", "tp": 2, "pp": 4, "accumulation": 4, "zero": 0},
+    "roberta dp2 pp2 zb_v zero3": {
+        "family": "roberta", "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "zb_v", "stages_per_rank": 2,
     },
 }  # fmt: skip
 

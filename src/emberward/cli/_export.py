@@ -28,13 +28,23 @@ class HuggingFaceModel:
     family: str | None
 
     def program(self, folder: Path) -> str:
-        """Python that loads the exported model from `folder` and continues the prompt, or scores an image."""
+        """Python that loads the exported model from `folder` and continues the prompt, names its last token, or scores
+        an image."""
         where, prompt = (json.dumps(text, ensure_ascii=False) for text in (str(folder), self.prompt))
         if self.sample.kind is DataKind.IMAGES:
             return (
                 "import torch\nfrom transformers import AutoModelForImageClassification\n"
                 f"model = AutoModelForImageClassification.from_pretrained({where})\n"
                 f"print(model(torch.zeros(1, {', '.join(map(str, self.sample.input_shape))})).logits)"
+            )
+        if self.sample.kind is DataKind.MASKED_TOKENS:
+            return (
+                "from transformers import AutoModelForMaskedLM, AutoTokenizer\n"
+                f"tokenizer = AutoTokenizer.from_pretrained({where})\n"
+                f"model = AutoModelForMaskedLM.from_pretrained({where})\n"
+                f'tokens = tokenizer({prompt}, return_tensors="pt")\n'
+                f'tokens["input_ids"][0, -1] = {self.sample.mask_id}\n'
+                "print(tokenizer.decode(model(**tokens).logits[0, -1].argmax()))"
             )
         return (
             "from transformers import AutoModelForCausalLM, AutoTokenizer\n"

@@ -10,7 +10,7 @@ from emberward import __version__
 from emberward.events import Event, Observer, Trace
 from emberward.families import model_of
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
-from emberward.layout import Axis, Mesh
+from emberward.layout import Axis, Mesh, chunk
 from emberward.match import RoleBuilder, RoleTrace, Verdict, check, check_roles
 from emberward.plan import lane_credits
 from emberward.processes import OnWait, ProcessTree
@@ -62,7 +62,7 @@ def prove_recipe(
     began_s = time.monotonic()
     recipe = resolved.recipe
     mesh = mesh_of(recipe.layout)
-    owners = tuple(mesh.ranks) if all_ranks else _representatives(mesh, recipe)
+    owners = tuple(mesh.ranks) if all_ranks else representatives(mesh, recipe)
     ranks = tuple(sorted(set(owners)))
     job = DryJob(
         ranks=ranks,
@@ -113,21 +113,36 @@ def _certificate(folder: JobFolder, resolved: Resolved, owners: Sequence[int]) -
     )
 
 
-def _representatives(mesh: Mesh, recipe: Recipe) -> tuple[int, ...]:
-    """For each rank the one that stands for it: the first of its pipeline stage whose parts of all tensors have the
-    shapes of its own, and whose lanes are in its own order. Where tp cuts heads unevenly, its ranks are of several
-    roles."""
-    tp, model = mesh.axis_size(Axis.TP), model_of(recipe.model)
-    kinds = [
-        (
-            tuple(spec.local_shape(tp, tp_rank) for spec in model.tensors.values()),
-            two_lanes_of(recipe, pp_rank=0, tp_rank=tp_rank),
-        )
-        for tp_rank in range(tp)
+def representatives(mesh: Mesh, recipe: Recipe) -> tuple[int, ...]:
+    """For each rank the one that stands for it: the first of its pipeline stage that sends as much in every call,
+    and whose lanes are in its own order.
+
+    Where tp cuts heads unevenly, its ranks are of several roles. So are those of dp where it cuts unevenly what is
+    summed over tp or over the tied ends after the backwards; what FSDP2 itself sends is padded to one length.
+    """
+    model = model_of(recipe.model)
+    tp, shards = mesh.axis_size(Axis.TP), mesh.axis_size(Axis.DP_SHARD)
+    tied = model.tied if mesh.axis_size(Axis.PP) > 1 else frozenset[str]()
+    summed = [
+        spec
+        for name, spec in model.tensors.items()
+        if name in tied or spec.is_partial(tp, splits_positions=recipe.splits_sequence)
     ]
-    first = [kinds.index(each) for each in kinds]
-    places = (mesh.coordinates(rank) for rank in mesh.ranks)
-    return tuple(mesh.rank_at({Axis.PP: at.get(Axis.PP, 0), Axis.TP: first[at.get(Axis.TP, 0)]}) for at in places)
+    first: dict[object, tuple[int, int]] = {}
+    stand_ins: dict[tuple[int, int], tuple[int, int]] = {}
+    for tp_rank in range(tp):
+        shapes = tuple(spec.local_shape(tp, tp_rank) for spec in model.tensors.values())
+        lanes = two_lanes_of(recipe, pp_rank=0, tp_rank=tp_rank)
+        lengths = [spec.local_shape(tp, tp_rank)[0] for spec in summed]
+        for shard in range(shards):
+            parts = (chunk(length, shards, shard) for length in lengths)
+            key = shapes, lanes, tuple(stop - start for start, stop in parts)
+            stand_ins[shard, tp_rank] = first.setdefault(key, (shard, tp_rank))
+    owners = []
+    for at in map(mesh.coordinates, mesh.ranks):
+        shard, tp_rank = stand_ins[at.get(Axis.DP_SHARD, 0), at.get(Axis.TP, 0)]
+        owners.append(mesh.rank_at({Axis.PP: at.get(Axis.PP, 0), Axis.DP_SHARD: shard, Axis.TP: tp_rank}))
+    return tuple(owners)
 
 
 def _eval_samples(recipe: Recipe) -> dict[str, int]:

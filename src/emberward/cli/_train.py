@@ -22,6 +22,7 @@ from emberward.cli._shown import WAITS_FOR_LAUNCHER, Shown
 from emberward.cli._start import start_line
 from emberward.data import Manifest, open_tokenizer
 from emberward.findings import Finding, exit_code_of
+from emberward.layout import DataKind
 from emberward.match import explain_finding
 from emberward.recipe import Recipe, Resolved, fit_ranks, resolve_fitted
 from emberward.report import (
@@ -275,10 +276,10 @@ def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) ->
     own = [NextCommand(command=f"{program} train {shlex.quote(options.recipe)} data.train=my.txt", why="your own text")]
     given = any(word.lstrip("-").startswith("data.train") for word in options.overrides)
     text = NextCommand(command=f'{program} generate {run} "Once upon"', why="more text from this model")
-    is_text = (read_json(folder.summary) or {}).get("unit", "tokens") == "tokens"
+    samples = (read_json(folder.summary) or {}).get("samples", DataKind.TOKENS)
     return [
-        *([text] if is_text else []),
-        *([] if given or not is_text else own),
+        *([text] if samples == DataKind.TOKENS else []),
+        *([] if given or samples == DataKind.IMAGES else own),
         NextCommand(command=f"{program} checkpoint export {run} hf_model", why="the model for transformers"),
         NextCommand(
             command=f"{typed_command(options)} --fresh log.tensorboard=true", why="curves (or log.wandb=PROJECT)"

@@ -23,6 +23,7 @@ from emberward.data._manifest import (
     verify_manifest,
     write_manifest,
 )
+from emberward.data._masked import MaskedBatch, MaskedText, Masking
 from emberward.data._order import SampleOrigin
 from emberward.data._prepare import prepare, prepare_image_sets
 from emberward.data._progress import Progress
@@ -56,6 +57,9 @@ __all__ = [
     "IndexedReader",
     "IndexedWriter",
     "Manifest",
+    "MaskedBatch",
+    "MaskedText",
+    "Masking",
     "PrefetchLoader",
     "Progress",
     "SampleOrigin",

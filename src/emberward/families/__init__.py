@@ -1,6 +1,6 @@
 """What a model is: each folder is one family. Torch is needed only where a family's modules are built."""
 
-from emberward.families._config import LlamaConfig, ModelConfig
+from emberward.families._config import LlamaConfig, ModelConfig, RobertaConfig
 from emberward.families._family import Family, Misfit, WorkedOut
 from emberward.families._find import family_names, find_family, model_of
 from emberward.families._sizes import (
@@ -17,6 +17,7 @@ __all__ = [
     "LlamaConfig",
     "Misfit",
     "ModelConfig",
+    "RobertaConfig",
     "WorkedOut",
     "divisors",
     "family_names",

@@ -24,6 +24,20 @@ class LlamaConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RobertaConfig:
+    """What family ``roberta`` has beside the keys of the model."""
+
+    mask_id: int | None = None
+    """Id that stands for a hidden token. Null: the first one behind the tokenizer's; RoBERTa's own tokenizer: 50264."""
+    pad_id: int = 1
+    """Id of padding. Positions are counted from the one behind it, and it has none."""
+    num_positions: int | None = None
+    """Rows of the table of positions. Null: `seq_len` and the `pad_id` + 1 that are left out; roberta-base: 514."""
+    num_token_types: int = 1
+    """Rows of the table of token types, of which the first is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """The network."""
 
@@ -44,7 +58,7 @@ class ModelConfig:
     layer_norm_eps: float = 1e-5
     """What the norms add to the variance."""
     init_std: float | None = None
-    """Standard deviation of the first weights. Null: bloom sqrt(0.3333 / hidden), as the 176B had it; llama 0.02."""
+    """Standard deviation of the first weights. Null: bloom sqrt(0.3333 / hidden), as the 176B had it; others 0.02."""
     recompute: bool = False
     """Forget activations in forward and compute them again in backward: less memory, a third more work."""
     depths: tuple[int, ...] = (2, 2, 6, 2)
@@ -70,3 +84,4 @@ class ModelConfig:
     attention_dropout: float = 0.0
     """Share of the attention's weights that dropout leaves out."""
     llama: LlamaConfig = field(default_factory=LlamaConfig)
+    roberta: RobertaConfig = field(default_factory=RobertaConfig)

@@ -53,9 +53,10 @@ def tp_misfits(sizes: Mapping[str, int | None], tp: int) -> Iterator[Misfit]:
             )
 
 
-def padded_vocabulary(tokenizer_size: int, tp: int) -> WorkedOut:
-    """Rows of an embedding that tp divides."""
+def padded_vocabulary(tokenizer_size: int, tp: int, *, num_more: int = 0) -> WorkedOut:
+    """Rows of an embedding that tp divides, with `num_more` tokens that the tokenizer does not have."""
     unit = math.lcm(_VOCAB_MULTIPLE, tp)
-    padded = -(-tokenizer_size // unit) * unit
-    reason = f"the tokenizer's {tokenizer_size}, padded to a multiple of {unit}"
+    padded = -(-(tokenizer_size + num_more) // unit) * unit
+    more = f" and {num_more} more" if num_more else ""
+    reason = f"the tokenizer's {tokenizer_size}{more}, padded to a multiple of {unit}"
     return WorkedOut(name="vocab_size", value=padded, reason=reason)

@@ -267,20 +267,22 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 
 
 class VocabEmbedding(nn.Module):
-    """An embedding whose rows are split over tp: `num_rows` are this rank's."""
+    """An embedding whose rows are split over tp: `num_rows` are this rank's. `pad_id`'s row gets no gradient here."""
 
-    def __init__(self, num_rows: int, width: int, axis: TensorAxis | None) -> None:
+    def __init__(self, num_rows: int, width: int, axis: TensorAxis | None, *, pad_id: int | None = None) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_rows, width))
         self._axis = axis
+        self._first = 0 if axis is None else axis.group_rank * num_rows
+        is_mine = pad_id is not None and self._first <= pad_id < self._first + num_rows
+        self._pad_row = pad_id - self._first if pad_id is not None and is_mine else None
 
     def forward(self, ids_BS: Tensor) -> Tensor:
         """[B, T, H]."""
         if self._axis is None:
-            return F.embedding(ids_BS, self.weight)
-        first = self._axis.group_rank * self.weight.shape[0]
-        inside = (ids_BS >= first) & (ids_BS < first + self.weight.shape[0])
-        rows = F.embedding((ids_BS - first).masked_fill(~inside, 0), self.weight)
+            return F.embedding(ids_BS, self.weight, self._pad_row)
+        inside = (ids_BS >= self._first) & (ids_BS < self._first + self.weight.shape[0])
+        rows = F.embedding((ids_BS - self._first).masked_fill(~inside, 0), self.weight, self._pad_row)
         return leave(rows.masked_fill(~inside.unsqueeze(-1), 0.0), self._axis)
 
 

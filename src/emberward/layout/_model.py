@@ -31,7 +31,10 @@ class DataKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What one sample holds. `unit` is what the loss counts and averages over, at most `num_units` in a sample."""
+    """What one sample holds. `unit` is what the loss counts and averages over, at most `num_units` in a sample.
+
+    Of masked tokens, `mask_id` stands for one that is hidden and `pad_id` for padding, which is never hidden.
+    """
 
     kind: DataKind
     input_shape: tuple[int, ...]
@@ -39,6 +42,8 @@ class Sample:
     label_shape: tuple[int, ...]
     unit: str
     num_units: int
+    mask_id: int | None = None
+    pad_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,8 @@ class AttentionScores:
     has_mask: bool
     """A mask or bias is added that a kernel must read: ALiBi's slopes, a table of relative positions."""
     windows: int = 1
+    has_dropout: bool = False
+    """Dropout by counter: no fused kernel draws it, so that the scores lie in memory."""
 
     @property
     def flops(self) -> int:

@@ -31,7 +31,7 @@ class Decoder:
 
     As it stands: BLOOM (Le Scao et al. 2022): layer norms and biases, tied embedding with a norm of its own. Llama
     (Touvron et al. 2023) is `is_gated`, with fewer `num_kv_heads`, without biases, embedding norm or tied head, and
-    with RMS norms.
+    with RMS norms. RoBERTa (Liu et al. 2019) is an encoder: not `is_causal`, with a `has_transform` before its head.
     """
 
     num_layers: int
@@ -45,6 +45,8 @@ class Decoder:
     has_bias: bool = True
     has_embed_norm: bool = True
     is_tied: bool = True
+    is_causal: bool = True
+    has_transform: bool = False
 
     @property
     def head_size(self) -> int:

@@ -270,6 +270,13 @@ CLUSTERS: dict[str, Cluster] = {
             between=_network(50, share=0.9, source="DGX-2: 8 EDR InfiniBand links of 100 Gb/s a node; " + _REACHED),
         ),
         Cluster(
+            name="v100-efa",
+            device=V100,
+            devices_per_node=8,
+            inside=_NVLINK_2,
+            between=_network(12.5, share=0.73, source="100 Gb/s a node (AWS p3dn); the share of the wire as h200's"),
+        ),
+        Cluster(
             name="v100-jean-zay",
             device=V100,
             devices_per_node=4,

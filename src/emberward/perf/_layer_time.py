@@ -2,11 +2,12 @@
 
 [Note: operations of a layer]
 Matrix products: query-key-value, output, the two or three of the feed-forward; backward two for each. Attention is one
-fused kernel, which does the causal half (backward 2.5 times forward: Dao 2023), or products with scores in memory
-and a softmax between (Megatron-LM until 2022). Streaming kernels, in passes over the residual stream or a wider
-tensor: two norms 2 passes each, two additions 3 each (half a pass more with dropout's mask), the activation 2 (gated 3)
-over the feed-forward's width, one copy of queries, keys and values. Backward moves 1.5 times forward's bytes: each
-kernel reads its input and the gradient and writes one. The gradient of a bias reads that of its layer's result.
+fused kernel, which does the causal half, of an encoder the whole (backward 2.5 times forward: Dao 2023), or products
+with scores in memory and a softmax between (Megatron-LM until 2022). Streaming kernels, in passes over the residual
+stream or a wider tensor: two norms 2 passes each, two additions 3 each (half a pass more with dropout's mask), the
+activation 2 (gated 3) over the feed-forward's width, one copy of queries, keys and values. Backward moves 1.5 times
+forward's bytes: each kernel reads its input and the gradient and writes one. The gradient of a bias reads that of its
+layer's result.
 tp: without sequence parallelism two all-reduces each way, with it two all-gathers and two reduce-scatters
 (Korthikanti et al. 2022, section 4.2).
 """
@@ -124,7 +125,7 @@ def _fused_attention(
 ) -> tuple[Cost, Cost]:
     s, d = decoder.seq_len, decoder.head_size
     is_dense = kind is Attention.DENSE_MASK
-    flops = 4.0 * micro_batch * s * s * heads * d / (1 if is_dense else 2)
+    flops = 4.0 * micro_batch * s * s * heads * d / (1 if is_dense or not decoder.is_causal else 2)
     mask_s = stream_s(device, 2.0 * micro_batch * heads * s * s) if is_dense else 0.0
     peak = device.peak_tflops * 1e12 * device.clock_share
     rates = [
@@ -211,10 +212,13 @@ def first_time(
 
 
 def last_time(device: Device, inside: Link, decoder: Decoder, *, micro_batch: int, tp: int, how: Numerics) -> LayerTime:
-    """Costs of the final norm, the head and the loss. The loss works in float32: 20 bytes a logit, backward 12."""
+    """Costs of the head and the loss. The loss works in float32: 20 bytes a logit, backward 12."""
     tokens, width = micro_batch * decoder.seq_len, decoder.vocab_size // tp
     forward, to_input, to_weights = _products(device, tokens, width, decoder.hidden, NumberFormat.BF16)
     backward = to_input + to_weights
+    if decoder.has_transform:
+        again, *others = _products(device, tokens, decoder.hidden, decoder.hidden, NumberFormat.BF16)
+        forward, backward = forward + again, backward + others[0] + others[1]
     stream_bytes = 2.0 * tokens * decoder.hidden
     tp_cost = _tp_cost(inside, stream_bytes, tp, how).times(0.5)
     logits = float(tokens) * width

@@ -12,23 +12,28 @@ from emberward.data import (
     Batch,
     ImageBatch,
     Manifest,
+    MaskedBatch,
+    MaskedText,
+    Masking,
     open_eval,
     open_image_eval,
     open_image_train,
     open_train,
 )
+from emberward.draws import key_of
 from emberward.engine import MicroBatch
 from emberward.families import model_of
 from emberward.layout import DataKind, Sample
 from emberward.recipe import Recipe
 
+AnyBatch = Batch | MaskedBatch | ImageBatch
 EMPTY = torch.empty((0, 0), dtype=torch.int64)
 
 
 class Samples(Protocol):
     """Training samples by number, the same on every rank."""
 
-    def batch(self, indices: Sequence[int]) -> Batch | ImageBatch:
+    def batch(self, indices: Sequence[int]) -> AnyBatch:
         """The samples with these numbers, in this order. Reads files."""
 
 
@@ -39,7 +44,7 @@ class SampleSet(Protocol):
     def num_samples(self) -> int:
         """How many it holds."""
 
-    def batch(self, indices: Sequence[int | None]) -> Batch | ImageBatch:
+    def batch(self, indices: Sequence[int | None]) -> AnyBatch:
         """The samples with these numbers, in this order. Reads files."""
 
 
@@ -48,7 +53,7 @@ class Fetched:
     """The samples of one rank's part of a step; `batch` None on a rank that reads no data."""
 
     samples: tuple[int, ...]
-    batch: Batch | ImageBatch | None
+    batch: AnyBatch | None
 
 
 def open_samples(recipe: Recipe, manifest: Manifest) -> tuple[Samples, dict[str, SampleSet]]:
@@ -61,7 +66,29 @@ def open_samples(recipe: Recipe, manifest: Manifest) -> tuple[Samples, dict[str,
         train = open_image_train(manifest, seed=recipe.seed, augment=augment, num_classes=classes)
         return train, {**open_image_eval(manifest, max_samples=most, num_classes=classes)}
     text = open_train(manifest, seed=recipe.seed, seq_len=model.seq_len)
-    return text, {**open_eval(manifest, seq_len=model.seq_len, max_samples=most)}
+    sets = open_eval(manifest, seq_len=model.seq_len, max_samples=most)
+    masking = masking_of(recipe, manifest)
+    if masking is None:
+        return text, {**sets}
+    return MaskedText(text, masking, key=key_of(recipe.seed, "masking")), {
+        name: MaskedText(each, masking, key=key_of(name, "masking"), num_samples=each.num_samples)
+        for name, each in sets.items()
+    }
+
+
+def masking_of(recipe: Recipe, manifest: Manifest) -> Masking | None:
+    """How tokens are hidden from the model; None for a model that sees all before the next."""
+    sample = model_of(recipe.model).sample
+    if sample.kind is not DataKind.MASKED_TOKENS:
+        return None
+    assert manifest.tokenizer is not None and sample.mask_id is not None, "masked tokens have a tokenizer and a mask"
+    specials = {sample.mask_id, manifest.tokenizer.eod, *(() if sample.pad_id is None else (sample.pad_id,))}
+    return Masking(
+        share=recipe.data.mask_share,
+        mask_id=sample.mask_id,
+        specials=frozenset(specials),
+        num_ids=manifest.tokenizer.size,
+    )
 
 
 def micro_batches(fetched: Fetched, num_mb: int, device: torch.device) -> list[MicroBatch]:
@@ -77,13 +104,13 @@ def micro_batches(fetched: Fetched, num_mb: int, device: torch.device) -> list[M
     ]
 
 
-def eval_micro_batch(batch: Batch | ImageBatch, device: torch.device) -> MicroBatch:
+def eval_micro_batch(batch: AnyBatch, device: torch.device) -> MicroBatch:
     """The samples as one micro-batch for which nothing is drawn."""
     inputs, labels, weights = (tensor.to(device).contiguous() for tensor in _tensors(batch))
     return MicroBatch(inputs=inputs, labels=labels, weights=weights)
 
 
-def _tensors(batch: Batch | ImageBatch) -> Iterator[torch.Tensor]:
+def _tensors(batch: AnyBatch) -> Iterator[torch.Tensor]:
     """Inputs, labels and weights."""
     match batch:
         case Batch(tokens=tokens, mask=mask):
@@ -91,6 +118,8 @@ def _tensors(batch: Batch | ImageBatch) -> Iterator[torch.Tensor]:
             yield whole[:, :-1]
             yield whole[:, 1:]
             yield torch.from_numpy(mask)
+        case MaskedBatch(inputs=inputs, labels=labels, mask=mask):
+            yield from map(torch.from_numpy, (inputs, labels, mask))
         case ImageBatch(images=images, targets=targets, mask=mask):
             yield torch.from_numpy(images)
             yield torch.from_numpy(targets)
@@ -104,7 +133,7 @@ class BlankSamples:
         self.num_samples = num_samples
         self._sample = sample
 
-    def batch(self, indices: Sequence[int | None]) -> Batch | ImageBatch:
+    def batch(self, indices: Sequence[int | None]) -> AnyBatch:
         """Samples of zeros, of weight 1, or 0 for None."""
         sample, num = self._sample, len(indices)
         weights = np.array([index is not None for index in indices], np.float32)
@@ -116,6 +145,9 @@ class BlankSamples:
                 samples=None,
             )
         (length,) = sample.input_shape
+        if sample.kind is DataKind.MASKED_TOKENS:
+            ids = np.zeros((num, length), np.int64)
+            return MaskedBatch(inputs=ids, labels=ids, mask=np.broadcast_to(weights[:, None], ids.shape).copy())
         return Batch(
             tokens=np.zeros((num, length + 1), np.int64),
             mask=np.broadcast_to(weights[:, None], (num, length)).copy(),

@@ -384,6 +384,7 @@ class Trainer:
                 "tokens_per_s": self._train_tokens / self._train_seconds if self._train_seconds else None,
                 "seconds": seconds,
                 "unit": self.engine.model.sample.unit,
+                "samples": self.engine.model.sample.kind.value,
                 "num_parameters": self.engine.num_parameters,
                 "sample_prompt": None if sample is None else sample[0],
                 "sample_source": None if sample is None else sample[1],

@@ -174,6 +174,8 @@ class DataConfig:
     prefetch: int = 2
     """Batches that a rank's loader thread holds ready."""
     images: ImageConfig = field(default_factory=ImageConfig)
+    mask_share: float = 0.15
+    """Share of the tokens that a model of masked tokens must name; the others are not in its loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from emberward.families import LlamaConfig, ModelConfig
+from emberward.families import LlamaConfig, ModelConfig, RobertaConfig
 from emberward.recipe._recipe import (
     BatchConfig,
     ComputeType,
@@ -130,6 +130,21 @@ def llama_tiny() -> Recipe:
     )
 
 
+def roberta_tiny() -> Recipe:
+    """A RoBERTa-style encoder that names hidden bytes, on 8 ranks, dp 2 x tp 2 x pp 2: minutes on two CPU cores."""
+    return Recipe(
+        name="roberta_tiny",
+        steps=240,
+        schedule="1f1b",
+        model=ModelConfig(family="roberta", num_layers=2, hidden=128, num_heads=4, seq_len=64),
+        layout=LayoutConfig(dp=2, tp=2, pp=2, zero=ZeroStage.OPTIMIZER),
+        batch=BatchConfig(global_batch=64, micro_batch=8),
+        optim=OptimConfig(lr=3e-3, lr_min=3e-4, warmup_samples=1280, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01),
+        evaluation=EvalConfig(interval=120, samples=64),
+        save=SaveConfig(interval=80, keep=2),
+    )
+
+
 def bloom_176b() -> Recipe:
     """BLOOM-176B as it was trained (bigscience tr11-176B-ml) on 384 A100 of 80 GB, 48 hosts of 8: tp 4, pp 12, dp 8."""
     return Recipe(
@@ -176,12 +191,37 @@ def llama_405b() -> Recipe:
     )  # fmt: skip
 
 
+def roberta_10b() -> Recipe:
+    """A RoBERTa of 9.7 billion parameters on 128 V100 of 32 GB, 16 hosts of 8, by ZeRO 2 (DeepSpeed issue 1069)."""
+    return Recipe(
+        name="roberta_10b",
+        steps=500_000,
+        timeout_s=1800.0,
+        # The published tokenizer's 50,265 ids, padded so that tp divides them.
+        model=ModelConfig(
+            family="roberta", num_layers=30, hidden=5120, num_heads=40, vocab_size=50_304, seq_len=510, dropout=0.1,
+            attention_dropout=0.1, recompute=True, roberta=RobertaConfig(mask_id=50_264, num_positions=512),
+        ),
+        layout=LayoutConfig(dp=128, zero=ZeroStage.GRADIENTS),
+        batch=BatchConfig(global_batch=1024, micro_batch=8),
+        # Optimizer of the published large model (Liu et al. 2019, table 9), at a rate for this width (assumed).
+        optim=OptimConfig(
+            lr=1e-4, lr_min=0.0, warmup_samples=30_000 * 1024, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01
+        ),
+        precision=PrecisionConfig(compute=ComputeType.FP16),
+        evaluation=EvalConfig(interval=1000),
+        save=SaveConfig(interval=100),
+    )  # fmt: skip
+
+
 PRESETS: Mapping[str, Callable[[], Recipe]] = {
     "bloom_tiny": bloom_tiny,
     "bloom_small": bloom_small,
     "bloom_176b": bloom_176b,
     "llama_tiny": llama_tiny,
     "llama_405b": llama_405b,
+    "roberta_tiny": roberta_tiny,
+    "roberta_10b": roberta_10b,
     "swin_tiny": swin_tiny,
     "swin_t": swin_t,
     "swin_b": swin_b,

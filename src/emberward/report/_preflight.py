@@ -181,8 +181,9 @@ def _prediction(recipe: Recipe, shape: StepShape, cluster: Cluster) -> Predictio
         orders=slots_of(shape.schedule),
         stage_layers=tuple(len(layers) for layers in shape.stage_layers),
         how=Numerics(
-            attention=Attention.DENSE_MASK if _has_mask(shape.model) else Attention.FLASH_2,
+            attention=_attention_of(shape.model),
             stack=Stack.EAGER,
+            has_dropout=_has_dropout(shape.model),
             recompute=Recompute.LAYER if shape.tiling.recompute else Recompute.NONE,
             sequence_parallel=shape.tiling.sequence_parallel,
         ),
@@ -202,10 +203,10 @@ def _decoder_of(model: Model) -> Decoder | None:
     products = [each for each in layer.operations if isinstance(each, Product)]
     scores = [each for each in layer.operations if isinstance(each, AttentionScores)]
     is_uniform = all(each.operations == layer.operations for each in model.layers)
-    if not is_uniform or len(products) not in (4, 5) or len(scores) != 1 or not scores[0].is_causal:
+    if not is_uniform or len(products) not in (4, 5) or len(scores) != 1 or scores[0].windows != 1:
         return None
     qkv, hidden = products[0], products[0].into
-    head = next(each for each in model.last.operations if isinstance(each, Product))
+    *transform, head = (each for each in model.last.operations if isinstance(each, Product))
     return Decoder(
         num_layers=len(model.layers),
         hidden=hidden,
@@ -218,9 +219,19 @@ def _decoder_of(model: Model) -> Decoder | None:
         has_bias=qkv.has_bias,
         has_embed_norm=len(model.first.tensors) > 1,
         is_tied=bool(model.tied),
+        is_causal=scores[0].is_causal,
+        has_transform=bool(transform),
     )
 
 
-def _has_mask(model: Model) -> bool:
-    """Whether attention adds a mask that its kernel must read."""
-    return any(isinstance(each, AttentionScores) and each.has_mask for each in model.layers[0].operations)
+def _attention_of(model: Model) -> Attention:
+    """The kernel of the engine's attention: one that reads a mask where one is added, none with dropout."""
+    scores = [each for each in model.layers[0].operations if isinstance(each, AttentionScores)]
+    if any(each.has_dropout for each in scores):
+        return Attention.SCORES_IN_MEMORY
+    return Attention.DENSE_MASK if any(each.has_mask for each in scores) else Attention.FLASH_2
+
+
+def _has_dropout(model: Model) -> bool:
+    """Whether attention has dropout."""
+    return any(isinstance(each, AttentionScores) and each.has_dropout for each in model.layers[0].operations)

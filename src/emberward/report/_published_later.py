@@ -165,7 +165,7 @@ _IBM = "foundation-model-stack/fms-fsdp README.md at 5a296af"
 _IBM_EAGER = "foundation-model-stack/fms-fsdp README.md at 0d31998, before torch.compile"
 
 
-def _llama(num_layers: int, hidden: int, heads: int, ffn: int, kv_heads: int | None, **sizes: int) -> Decoder:
+def _llama(num_layers: int, hidden: int, heads: int, ffn: int, kv_heads: int | None, **sizes: Any) -> Decoder:
     return Decoder(
         num_layers=num_layers, hidden=hidden, num_heads=heads, ffn_hidden=ffn, num_kv_heads=kv_heads, is_gated=True,
         has_bias=False, has_embed_norm=False, is_tied=False, **sizes,

@@ -124,3 +124,18 @@ def test_a_swin_is_exported_under_transformers_names_bit_for_bit(tmp_path, monke
     ]
     checkpoint.load(save, shards)
     assert all(torch.equal(shard.tensor, again[shard.name.removeprefix("model/")]) for shard in shards)
+
+
+def test_the_printed_program_of_a_roberta_names_a_hidden_token(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_of(tmp_path, "names", "roberta_tiny", *WORDS, "layout.pp=1")
+    said = exported("names", "out")
+    assert said.exit_code == 0, said.stderr
+    program = said.stdout.splitlines()[1:]
+    assert any("[0, -1] = 257" in line for line in program), "the mask is the first id behind the tokenizer's"
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec("\n".join(program), {})
+    assert printed.getvalue().endswith("\n")
+    config = transformers.AutoConfig.from_pretrained("out")
+    assert (config.pad_token_id, config.mask_token_id, config.max_position_embeddings) == (1, 257, 66)

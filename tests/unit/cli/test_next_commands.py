@@ -42,12 +42,12 @@ def test_who_has_not_given_a_text_is_shown_how():
     assert "emberward train bloom_tiny data.train=my.txt" in [each.command for each in given]
 
 
-def test_a_model_of_images_is_not_asked_for_text(tmp_path):
+def test_a_model_is_asked_for_and_trained_on_text_where_that_is_its_own(tmp_path):
     folder = RunFolder(path=tmp_path)
-    for unit, is_asked in (("images", False), ("tokens", True)):
-        write_json(folder.summary, {"unit": unit})
+    for kind, writes, reads in (("images", False, False), ("masked tokens", False, True), ("tokens", True, True)):
+        write_json(folder.summary, {"samples": kind})
         given = [each.why for each in next_commands(options(overrides=()), folder, is_done=True)]
-        assert ("more text from this model" in given, "your own text" in given) == (is_asked, is_asked)
+        assert ("more text from this model" in given, "your own text" in given) == (writes, reads)
 
 
 def test_the_program_is_named_as_it_can_be_called(tmp_path):

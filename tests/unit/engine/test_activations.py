@@ -5,14 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 
+from emberward.draws import Draws
 from emberward.engine import StageModule
 from emberward.engine._shard import materialise
-from emberward.families import LlamaConfig, ModelConfig, model_of
+from emberward.families import LlamaConfig, ModelConfig, RobertaConfig, model_of
 from emberward.families.layers import WeightQueue, defer_weights
 from emberward.plan import Tiling, block_bytes, late_bytes
 
 CONFIG = ModelConfig(num_layers=2, hidden=64, num_heads=4, ffn_hidden=256, vocab_size=128, seq_len=32, init_std=0.1)
 BATCH = 2
+DRAWS = Draws(seed=0, step=0, samples=tuple(range(BATCH)))
 ALLOWED = 0.02
 """Share by which the plan may differ from what was kept."""
 
@@ -28,7 +30,7 @@ def kept_bytes(module: torch.nn.Module, x: torch.Tensor, *, spared: set[int]) ->
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = module(x, None)
+        output = module(x, DRAWS)
     assert output.requires_grad
     return sum(found.values())
 
@@ -50,7 +52,11 @@ def tiling_of(dtype: torch.dtype) -> Tiling:
 LLAMA = replace(CONFIG, family="llama", llama=LlamaConfig(num_kv_heads=2))
 
 
-@pytest.mark.parametrize("config", [CONFIG, LLAMA], ids=["bloom", "llama"])
+ROBERTA = replace(CONFIG, family="roberta", roberta=RobertaConfig(mask_id=127, num_positions=34))
+DROPPED = replace(ROBERTA, dropout=0.1, attention_dropout=0.1)
+
+
+@pytest.mark.parametrize("config", [CONFIG, LLAMA, ROBERTA, DROPPED], ids=["bloom", "llama", "roberta", "dropout"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_layer_keeps_what_the_plan_says(dtype, config):
     stage = stage_of(config, dtype)
@@ -58,8 +64,8 @@ def test_a_layer_keeps_what_the_plan_says(dtype, config):
     x = torch.randn(BATCH, config.seq_len, config.hidden, dtype=dtype, requires_grad=True)
     block(x, None)  # makes ALiBi's bias or the rotations, which the plan counts as a buffer
     spared = {param.untyped_storage().data_ptr() for param in stage.parameters()}
-    constants = (block.attention._bias,) if config is CONFIG else block.attention._turned
-    spared |= {each.untyped_storage().data_ptr() for each in constants}
+    constants = {"bloom": lambda: (block.attention._bias,), "llama": lambda: block.attention._turned}
+    spared |= {each.untyped_storage().data_ptr() for each in constants.get(config.family, tuple)()}
     tiling = tiling_of(dtype)
     found = kept_bytes(block, x, spared=spared)
     assert block_bytes(model_of(config).layers[0], tiling) == pytest.approx(found, rel=ALLOWED)

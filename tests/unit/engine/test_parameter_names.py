@@ -7,7 +7,7 @@ import torch
 
 from emberward.engine import StageModule
 from emberward.engine import _stage as stage_file
-from emberward.families import LlamaConfig, ModelConfig, model_of
+from emberward.families import LlamaConfig, ModelConfig, RobertaConfig, model_of
 from emberward.families.layers import TensorAxis
 from emberward.findings import ConfigError
 
@@ -23,10 +23,11 @@ def whole(config: ModelConfig, tp: TensorAxis | None = None) -> StageModule:
     return StageModule(config, range(len(model_of(config).blocks)), tp)
 
 
+ROBERTA = dataclasses.replace(CONFIG, family="roberta", roberta=RobertaConfig(mask_id=5, num_positions=40))
 LLAMA = dataclasses.replace(CONFIG, family="llama", llama=LlamaConfig(num_kv_heads=2))
 
 
-@pytest.mark.parametrize("config", [CONFIG, LLAMA], ids=["bloom", "llama"])
+@pytest.mark.parametrize("config", [CONFIG, LLAMA, ROBERTA], ids=["bloom", "llama", "roberta"])
 @pytest.mark.parametrize("tp", [None, axis(2, 1), axis(4, 0)], ids=["one rank", "tp 2", "tp 4"])
 def test_declared_parts_are_the_modules_parameters(tp, config):
     stage = whole(config, tp)

@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from emberward.data import Batch, ImageBatch
+from emberward.data import Batch, ImageBatch, MaskedBatch
 from emberward.families import model_of
 from emberward.findings import EmberwardError
 from emberward.rank._generate import Sampling, write_text
 from emberward.rank._samples import BlankSamples, Fetched, eval_micro_batch, micro_batches
 from emberward.recipe import load_recipe, resolve
-from emberward.recipe.presets import bloom_tiny, swin_tiny
+from emberward.recipe.presets import bloom_tiny, roberta_10b, swin_tiny
 
 CPU = torch.device("cpu")
 TEXT = model_of(replace(bloom_tiny().model, ffn_hidden=512, vocab_size=384, init_std=0.02)).sample
 IMAGES = model_of(replace(swin_tiny().model, init_std=0.02)).sample
+
+MASKED = model_of(replace(roberta_10b().model, num_layers=1, ffn_hidden=20480, init_std=0.02)).sample
 
 
 def text() -> Batch:
@@ -32,7 +34,12 @@ def images() -> ImageBatch:
     )
 
 
-@pytest.mark.parametrize("batch", [text(), images()], ids=["text", "images"])
+def masked() -> MaskedBatch:
+    ids = np.arange(6 * 4).reshape(6, 4)
+    return MaskedBatch(inputs=ids, labels=ids + 1, mask=np.ones((6, 4), np.float32))
+
+
+@pytest.mark.parametrize("batch", [text(), images(), masked()], ids=["text", "images", "masked"])
 def test_micro_batches_hold_all_samples_in_order_with_their_numbers(batch):
     numbers = (7, 8, 9, 20, 21, 22)
     parts = micro_batches(Fetched(samples=numbers, batch=batch), 3, CPU)
@@ -53,7 +60,7 @@ def test_a_rank_without_data_knows_the_numbers_all_the_same():
     assert [part.samples for part in parts] == [(4, 5), (6, 7)] and parts[0].inputs.numel() == 0
 
 
-@pytest.mark.parametrize("sample", [TEXT, IMAGES], ids=["text", "images"])
+@pytest.mark.parametrize("sample", [TEXT, IMAGES, MASKED], ids=["text", "images", "masked"])
 def test_blank_samples_have_the_shapes_of_the_model_and_no_weight_for_padding(sample):
     part = eval_micro_batch(BlankSamples(sample, num_samples=9).batch([0, 1, None]), CPU)
     assert tuple(part.inputs.shape) == (3, *sample.input_shape)
