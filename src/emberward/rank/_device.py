@@ -16,6 +16,11 @@ class ChosenDevice:
     backend: str
     name: str
 
+    @property
+    def is_nccl(self) -> bool:
+        """Whether the groups are NCCL's."""
+        return self.backend == "nccl"
+
 
 def choose_device(wanted: Device, *, local_rank: int, local_world_size: int) -> ChosenDevice:
     """The device of this rank; makes it current. Raises ConfigError C104 when CUDA is wanted and too few are there."""

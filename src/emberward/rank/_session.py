@@ -19,6 +19,7 @@ from emberward.rank._device import ChosenDevice, choose_device
 from emberward.rank._events import Enter, told
 from emberward.rank._join import Joined, Wanted, join_run
 from emberward.rank._lane import saves_beside
+from emberward.rank._nccl import set_for_nccl
 from emberward.rank._place import Place
 from emberward.rank._samples import open_samples
 from emberward.rank._signals import StopRequest
@@ -77,8 +78,12 @@ class Session:
         recipe = joined.resolved.recipe
         report_start(joined.folder, CONNECTS, rank=place.rank)
         chosen = choose_device(recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)
+        if chosen.is_nccl:
+            sys.stderr.write(f"NCCL on {chosen.device}: {set_for_nccl(os.environ)}\n")
         dist.init_process_group(
             chosen.backend,
+            # NCCL makes the world's communicator now, not at the first call, and knows the device of a barrier.
+            device_id=chosen.device if chosen.is_nccl else None,
             store=PrefixStore("world", self._store),
             rank=place.rank,
             world_size=place.world_size,
