@@ -52,10 +52,12 @@ def small_recipe(
     kv_heads: int | None = None,
     tied: bool = False,
     rate: float = 0.0,
+    debug: tuple[str, ...] = (),
 ) -> Recipe:
     """A resolved recipe of a four-layer model over 16 samples a step; `rate` is that of both kinds of dropout."""
     return Recipe(
         schedule=schedule,
+        debug=debug,
         model=ModelConfig(
             family=family,
             llama=LlamaConfig(num_kv_heads=kv_heads, is_tied=tied, rope_theta=100.0, rope_factor=4.0, rope_positions=8),

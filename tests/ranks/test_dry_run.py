@@ -17,6 +17,10 @@ LAYOUTS = {
     "dp2 zero2 acc2 recompute": {"dp": 2, "zero": 2, "accumulation": 2, "recompute": True},
     "hsdp 2x2 zero3 acc2": {"dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2},
     "tp2 without sequence parallel": {"tp": 2, "sequence_parallel": False, "accumulation": 2},
+    "tp2 with copies compared and printed": {
+        "tp": 2, "sequence_parallel": False, "accumulation": 2,
+        "debug": ("equal blocks.*.mlp axis=tp", "equal embed_norm.weight axis=tp", "print blocks.0 mb=0"),
+    },
     "pp2 gpipe bf16": {"pp": 2, "accumulation": 4, "schedule": "gpipe", "compute": "bf16"},
     "dp2 pp2 interleaved zero3": {
         "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "interleaved", "stages_per_rank": 2,

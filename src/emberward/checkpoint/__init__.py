@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from emberward.checkpoint._foreign._open import is_foreign, open_source
     from emberward.checkpoint._foreign._source import Form
     from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
+    from emberward.checkpoint._inspect import InspectedTensor, inspect_tensor
     from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
     from emberward.checkpoint._names import SAVE_WRITER, step_name
     from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
@@ -53,6 +54,7 @@ _FILES = {
     "_foreign._open": "is_foreign open_source",
     "_foreign._source": "Form",
     "_format": "DType FileEntry Manifest Piece TensorEntry",
+    "_inspect": "InspectedTensor inspect_tensor",
     "_kept": "Keep name_save names_of unname_save",
     "_names": "SAVE_WRITER step_name",
     "_probe": "Probe read_probe relative_difference write_probe",
@@ -96,6 +98,7 @@ __all__ = [
     "Foreign",
     "Form",
     "Hold",
+    "InspectedTensor",
     "Keep",
     "Latest",
     "Manifest",
@@ -121,6 +124,7 @@ __all__ = [
     "find_latest",
     "find_start",
     "import_checkpoint",
+    "inspect_tensor",
     "is_checkpoint",
     "is_echo",
     "is_foreign",

@@ -111,7 +111,7 @@ def list_checkpoints(shelf: Path) -> tuple[CheckpointInfo, ...]:
 def describe(checkpoint: Path) -> Description:
     """What one save holds, tensors by name. Reads the manifest, no data. Raises K101 when it cannot be believed."""
     manifest = read_manifest(checkpoint)
-    tensors = tuple(_tensor_info(name, entry) for name, entry in sorted(manifest.tensors.items()))
+    tensors = tuple(tensor_info(name, entry) for name, entry in sorted(manifest.tensors.items()))
     return Description(
         path=checkpoint,
         step=manifest.step,
@@ -124,7 +124,8 @@ def describe(checkpoint: Path) -> Description:
     )
 
 
-def _tensor_info(name: str, entry: TensorEntry) -> TensorInfo:
+def tensor_info(name: str, entry: TensorEntry) -> TensorInfo:
+    """What a manifest says of a tensor."""
     return TensorInfo(
         name=name,
         dtype=entry.dtype.value,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from emberward.cli._console import Screen
 from emberward.findings import Cause, Certainty, ConfigError, Finding, Severity, require_code
-from emberward.recipe import Device, Recipe, Resolved
+from emberward.recipe import DebugVerb, Device, Recipe, Resolved, no_terminal, parse_debug
 from emberward.report import Preflight
 
 PROCESS_BYTES = 267_000_000
@@ -23,6 +23,13 @@ _COUNT = "import torch; print(torch.cuda.device_count() if torch.cuda.is_availab
 _NVIDIA = Path("/dev/nvidiactl")
 _MEMORY = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", re.MULTILINE)
 _GIB = 2**30
+
+
+def require_terminals(recipe: Recipe) -> None:
+    """Raises ConfigError C117 for a debug operation that stops with a prompt: the launcher's ranks have no terminal."""
+    for text in recipe.debug:
+        if parse_debug(text).verb is DebugVerb.STOP:
+            raise no_terminal(text)
 
 
 def require_writable(folder: Path) -> None:

@@ -19,6 +19,7 @@ from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._generate import GenerateOptions, generate
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._incident import incident_app
+from emberward.cli._inspect import InspectOptions, inspect_verb
 from emberward.cli._named_run import DEFAULT_RUNS, RunArgument, RunsOption, require_run
 from emberward.cli._report import acknowledge, bundle_run, report_run, watch_run
 from emberward.cli._rewind import require_one_intent, rewind_options
@@ -277,6 +278,26 @@ def runs_verb(
 ) -> None:
     """Every run with its state, last step, loss, start, and why it ended."""
     guarded(lambda screen: list_runs(runs, screen, limit=None if is_all or is_json else MAX_RUNS), is_json=is_json)
+
+
+@app.command(
+    "inspect",
+    epilog=examples(
+        "emberward inspect runs/bloom_tiny blocks.0.mlp.up.weight",
+        "emberward inspect runs/bloom_tiny blocks.1.mlp.up.bias --step 40 --json",
+    ),
+)
+def _inspect(
+    run: Annotated[Path, typer.Argument(help="A run (its newest save), or a save.")],
+    name: Annotated[str, typer.Argument(help="A parameter's name, or a tensor's as checkpoint show has it.")],
+    step: Annotated[int | None, typer.Option("--step", help="The save of this step, not the newest.")] = None,
+    num_values: Annotated[int, typer.Option("--values", min=0, help="How many values to show.")] = 8,
+    runs: RunsOption = DEFAULT_RUNS,
+    is_json: JsonOption = False,
+) -> None:
+    """A parameter of a run's save by name: values, norms, moments, and which file holds which part."""
+    options = InspectOptions(path=run, name=name, step=step, num_values=num_values, runs=runs)
+    guarded(lambda screen: inspect_verb(options, screen), is_json=is_json)
 
 
 @app.command(

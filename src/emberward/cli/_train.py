@@ -12,7 +12,7 @@ from rich.text import Text
 from emberward import __version__
 from emberward.cli._check import proof_details, proof_line
 from emberward.cli._console import ProgressLines, Screen, Waiting
-from emberward.cli._machine import crowding, require_devices, require_writable
+from emberward.cli._machine import crowding, require_devices, require_terminals, require_writable
 from emberward.cli._named_run import DEFAULT_RUNS
 from emberward.cli._preflight import FirstSteps, keep_page, page_of, say_notes
 from emberward.cli._prove import TIME_LIMIT_S, prove_recipe
@@ -102,6 +102,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
         tensorboard=recipe.log.tensorboard, wandb=recipe.log.wandb, prometheus_port=recipe.log.prometheus_port
     )
     page = page_of(resolved, hardware=options.hardware, host=THIS_MACHINE)
+    require_terminals(recipe)
     if not options.is_dry:
         kept = tuple(word for word in options.overrides if not word.startswith("device="))
         on_cpu = typed_command(replace(options, overrides=(*kept, "device=cpu")))

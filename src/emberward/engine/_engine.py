@@ -12,6 +12,7 @@ from torch import Tensor
 from emberward.checkpoint import Shard
 from emberward.draws import Draws
 from emberward.engine._by_name import Quantity, read_named, write_named
+from emberward.engine._debug import DebugHooks
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import (
     StepTotals,
@@ -47,6 +48,7 @@ from emberward.recipe import (
     ends_of,
     launches_of,
     layers_of_stages,
+    parse_debug,
     schedule_of,
     stage_map_of,
     two_lanes_of,
@@ -101,6 +103,13 @@ class Engine:
             credits=lane_credits(recipe.layout.lane_credit),
         )
         self._programs: dict[tuple[str, int, int], tuple[Event, ...]] = {}
+        self._debug = DebugHooks(
+            [parse_debug(text) for text in recipe.debug],
+            list(self._stages.values()),
+            self.parts,
+            world,
+            micro_batch=lambda: self._executor.micro_batch,
+        )
 
     def _build_stages(self) -> dict[int, StageModule]:
         recipe, world = self.recipe, self.world
@@ -271,7 +280,8 @@ class Engine:
             after_weights=lambda stage: reduce_late(self._stages[stage]),
         )
         try:
-            self._executor.run(self.train_program(len(micro_batches)), feed, step=step, sink=sink)
+            with self._debug.step(step):
+                self._executor.run(self.train_program(len(micro_batches)), feed, step=step, sink=sink)
         finally:
             for part in self.parts:
                 part.param.grad = None

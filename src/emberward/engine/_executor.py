@@ -108,6 +108,8 @@ class Executor:
         self._in_flight: dict[Ref, _Flight] = {}
         self._values: dict[_Result, Tensor] = {}
         self._saved: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
+        self.micro_batch: int | None = None
+        """Which micro-batch the compute under way works on; None outside of computes."""
 
     def run(
         self,
@@ -194,6 +196,7 @@ class Executor:
         self._values[_result(Action.from_text(body.tensor))] = tensor
 
     def _compute(self, action: Action, feed: Feed, backwards: _Backwards) -> None:
+        self.micro_batch = action.mb
         if action.work is Work.FORWARD:
             self._forward(action, feed)
         elif action not in backwards.whole:
@@ -201,6 +204,7 @@ class Executor:
         elif action.work is Work.INPUT:
             is_last = Action(action.stage, Work.WEIGHT, action.mb) in backwards.last
             self._run_backward(Action(action.stage, Work.BACKWARD, action.mb), feed, is_last=is_last)
+        self.micro_batch = None
         self._drop_what_left()
 
     def _run_backward(self, action: Action, feed: Feed, *, is_last: bool) -> None:

@@ -51,6 +51,11 @@ def host_values(name: str, tensor: Tensor) -> list[float]:
     return found
 
 
+def silent(text: str) -> None:
+    """Nobody listens."""
+    del text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """This rank's place: mesh, coordinates, device and communicators by name.
@@ -58,6 +63,7 @@ class World:
     Names: ``world``, ``tied`` (first and last stage of one pipeline), ``pp_down``, ``pp_up`` and each axis' own.
     Every value on which the host decides goes through `read`, so that a dry run, whose tensors hold no values, can
     declare it. `mark` follows the phases of programs, None when nobody listens. `lanes` runs programs of several.
+    `say` takes what debug operations tell people.
     """
 
     rank: int
@@ -71,6 +77,7 @@ class World:
     read: HostRead = host_values
     mark: PhaseMark | None = None
     lanes: Lanes = field(default_factory=ThreadLanes)
+    say: Callable[[str], object] = silent
 
     def size(self, axis: Axis) -> int:
         """Number of ranks along `axis`."""

@@ -40,8 +40,8 @@ ASSUMPTIONS = (
 """What `DeclaredValues` declares, in words for a verdict."""
 
 
-_ALL_ALIKE = ("replica_words", "not_finite")
-"""What every rank says alike, each with as many values: that its copies are equal, that nothing is to be told."""
+_ALL_ALIKE = ("replica_words", "not_finite", "debug_equal")
+"""What every rank says alike, each with as many values: that copies are equal, that nothing is to be told."""
 
 
 @dataclass(slots=True)

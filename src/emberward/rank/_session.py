@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import torch
@@ -106,6 +107,7 @@ class Session:
                 ends=ends_of(recipe),
                 has_backward_lane=has_backward_lane(recipe),
             )
+            world = replace(world, say=sys.stderr.write)
             _write_rank_file(joined.folder, place, world)
             beside = saves_beside(joined.folder.checkpoints, recipe, world, PrefixStore("saves", self._store))
             trainer = _build_trainer(joined, world, chosen, stop, told(watch.enter), beside)

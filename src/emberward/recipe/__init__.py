@@ -1,6 +1,7 @@
 """What a run shall be: recipes, where each value came from, and every check that needs no rank."""
 
 from emberward.families import ModelConfig
+from emberward.recipe._debug import DebugOperation, DebugTarget, DebugVerb, no_terminal, parse_debug
 from emberward.recipe._derive import (
     ends_of,
     has_backward_lane,
@@ -54,6 +55,9 @@ __all__ = [
     "CertificatePolicy",
     "ComputeType",
     "DataConfig",
+    "DebugOperation",
+    "DebugTarget",
+    "DebugVerb",
     "Device",
     "Difference",
     "DriftPolicy",
@@ -90,6 +94,8 @@ __all__ = [
     "layouts_for",
     "load_recipe",
     "mesh_of",
+    "no_terminal",
+    "parse_debug",
     "read_resolved",
     "recipe_yaml",
     "resolve",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from emberward.findings import ConfigError
 from emberward.plan import SCHEDULES
+from emberward.recipe._debug import parse_debug
 from emberward.recipe._names import closest
 from emberward.recipe._origins import blame, cited
 from emberward.recipe._recipe import Recipe, Source
@@ -179,6 +180,8 @@ def _require_words(recipe: Recipe, origins: Mapping[str, str]) -> None:
         raise out_of_range(
             "name", origins, expected="the name of a folder: letters, digits, _ - and .", found=f'"{recipe.name}"'
         )
+    for text in recipe.debug:
+        parse_debug(text)
     if recipe.schedule not in SCHEDULES and not recipe.schedule.endswith(".csv"):
         near = closest(recipe.schedule, SCHEDULES)
         raise out_of_range(

@@ -327,6 +327,8 @@ class Recipe:
     """Where ranks compute; ``auto`` takes CUDA when each local rank has a device of its own, else the CPU."""
     timeout_s: float = 300.0
     """Seconds after which a collective that does not end is given up."""
+    debug: tuple[str, ...] = ()
+    """What to print, assert or stop at inside the ranks, as ``print blocks.0.mlp step=0-2 rank=1``: docs/debug.md."""
     sample_prompt: str | None = None
     """Text that is continued at the end of the run. Null: the beginning of the first held-out text."""
     sample_tokens: int = 200

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from emberward.families import ModelConfig, find_family, near_multiples
+from emberward.families import ModelConfig, find_family, model_of, near_multiples
 from emberward.findings import ConfigError
 from emberward.plan import SCHEDULES, BatchPlan, bubble_of, require_micro_batches, solve_batch
+from emberward.recipe._debug import parse_debug, require_debug
 from emberward.recipe._derive import schedule_of
 from emberward.recipe._draft import Draft
 from emberward.recipe._layouts import is_world, layouts_for, require_fit, uneven_rounds, wrong_world
@@ -55,6 +56,9 @@ def resolve(loaded: Loaded, *, num_ranks: int, tokenizer_size: int) -> Resolved:
     _require_schedule(recipe, draft.origins, batch)
     if not is_world(recipe.layout, num_ranks):
         raise wrong_world(recipe, draft.origins, num_ranks)
+    if recipe.debug:
+        names = model_of(recipe.model).shapes
+        require_debug([parse_debug(text) for text in recipe.debug], names, num_ranks=num_ranks)
     return Resolved(
         recipe=recipe,
         origins=dict(draft.origins),

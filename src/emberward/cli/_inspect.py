@@ -1,0 +1,81 @@
+"""``emberward inspect``: one tensor of a run's save by name: values, norms, where it lies."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emberward import checkpoint
+from emberward.cli._checkpoint import find_save
+from emberward.cli._console import Screen
+from emberward.findings import ConfigError
+
+PARTS = ("model/", "optim/exp_avg/", "optim/exp_avg_sq/")
+"""What a parameter's name may have in front of it in a save: its value and its moments."""
+_SHOWN_PIECES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions:
+    """What the person asked for."""
+
+    path: Path
+    name: str
+    step: int | None
+    num_values: int
+    runs: Path
+
+
+def inspect_verb(options: InspectOptions, screen: Screen) -> int:
+    """Shows the tensor, of a parameter its moments as well; 0. Raises ConfigError K102 with the nearest names."""
+    save = find_save(options.path, options.runs)
+    if options.step is not None:
+        save = _of_step(save, options.step)
+    known = checkpoint.read_manifest(save).tensors
+    names = [part + options.name for part in PARTS if part + options.name in known]
+    if options.name in known or not names:
+        names = [options.name if options.name.startswith(("model/", "optim/")) else f"model/{options.name}"]
+    found = [checkpoint.inspect_tensor(save, name) for name in names]
+    for each in found:
+        for line in inspection_lines(each.to_json(num_values=options.num_values)):
+            screen.say(line)
+    screen.document([], save=str(save), tensors=[each.to_json(num_values=options.num_values) for each in found])
+    return 0
+
+
+def _of_step(save: Path, step: int) -> Path:
+    """The run's save of that step. Raises ConfigError K102 with those that there are."""
+    saves = checkpoint.list_checkpoints(save.parent)
+    for each in saves:
+        if each.step == step:
+            return each.path
+    raise ConfigError(
+        f"there is no save of step {step}",
+        code="K102",
+        where=str(save.parent),
+        expected=f"one of {', '.join(str(each.step) for each in saves)}",
+        found=str(step),
+        next=f"emberward checkpoint ls {save.parent}",
+    )
+
+
+def inspection_lines(data: dict[str, Any]) -> list[str]:
+    """A tensor for people."""
+    tensor = data["tensor"]
+    shape = " x ".join(map(str, tensor["shape"])) or "scalar"
+    lines = [f"{tensor['name']}   {tensor['dtype']} {shape}, step {data['step']}, digest {tensor['digest']}"]
+    if data["min"] is not None:
+        lines.append(
+            f"  norm {data['norm']:.6g}   min {data['min']:.6g}   max {data['max']:.6g}   mean {data['mean']:.6g}   "
+            f"{data['num_zeros']:,} of {data['num_elements']:,} are zero"
+        )
+    if data["num_not_finite"]:
+        lines.append(f"  {data['num_not_finite']:,} of {data['num_elements']:,} are not finite")
+    values = " ".join(value if isinstance(value, str) else f"{value:.6g}" for value in data["values"])
+    lines.append(f"  values {values}{' ...' if len(data['values']) < data['num_elements'] else ''}")
+    pieces = tensor["pieces"]
+    for piece in pieces[:_SHOWN_PIECES]:
+        box = " x ".join(f"{start}:{stop}" for start, stop in piece["box"]) or "whole"
+        lines.append(f"  [{box}] in {piece['file']}")
+    if len(pieces) > _SHOWN_PIECES:
+        lines.append(f"  and {len(pieces) - _SHOWN_PIECES} more pieces: --json lists them")
+    return lines
