@@ -10,9 +10,11 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     """What a user's own program calls; its room is loaded when it is asked for, never with the package (PEP 562)."""
+    if name == "boxing":
+        return import_module("emberward.engine.boxing")
     if name not in ("Watching", "watch"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("emberward.rank"), name)
 
 
-__all__ = ["Watching", "__version__", "watch"]
+__all__ = ["Watching", "__version__", "boxing", "watch"]

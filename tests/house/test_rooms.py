@@ -16,6 +16,8 @@ MAX_LINES = 500
 # Modules that a room shows beside its face.
 SHOWN = {
     "cli": set(),
+    # What `from emberward import boxing` gives.
+    "engine": {"boxing"},
     # One folder a family; `pieces` is what they declare; `layers` and `dropout`, what they build of, need torch.
     "families": {"bloom", "dropout", "layers", "llama", "pieces", "roberta", "swin"},
     "rank": {"dry"},

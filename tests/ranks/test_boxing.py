@@ -1,6 +1,7 @@
 """Boxing routes on real tensors over gloo: every ordered pair of layouts, uneven sizes, within and between meshes."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 import torch.distributed as dist
 from unit.plan.boxing_numpy import check_holds, layouts, scatter
 
+from emberward import boxing
 from emberward.engine import groups_of_route, run_route
 from emberward.layout import Axis, Mesh
 from emberward.plan import Placed, find_route
@@ -40,6 +42,36 @@ def routes_between(here: Mesh, there: Mesh):
     for before, after in itertools.product(layouts(here, 2), layouts(there, 2)):
         source, target = Placed(mesh=here, layout=before), Placed(mesh=there, layout=after)
         yield source, target, find_route(source, target, shape=SHAPE, item_bytes=4)
+
+
+def moved_by_users(rank, world_size):
+    """docs/boxing.md's program, and the same in bf16 and float32 to other ranks; None where nothing is held."""
+    scope: dict[str, object] = {"print": lambda *words: None}
+    text = (Path(__file__).parents[2] / "docs" / "boxing.md").read_text(encoding="utf-8")
+    exec(text.split("```python\n")[1].split("```")[0], scope)
+    mine = scope["mine"]
+    assert (mine is None) is (rank < 2)
+    assert mine is None or torch.equal(mine, torch.full((6, 4), 2.0, dtype=torch.bfloat16))
+    ends = []
+    for dtype in (torch.bfloat16, torch.float32):
+        here = boxing.Placed(mesh=line(2), layout=boxing.Layout({TP: boxing.Partial("sum")}))
+        there = boxing.Placed(mesh=line(2, 2), layout=boxing.Layout({TP: boxing.Split(0)}))
+        change = boxing.Boxing(here, there, shape=SHAPE, dtype=dtype)
+        held = torch.arange(15).reshape(SHAPE).to(dtype) if rank < 2 else None
+        end = change(held)
+        ends.append(None if end is None else (str(end.dtype), end.float().tolist()))
+        with pytest.raises(ValueError, match=f"rank {rank} holds"):
+            change(torch.zeros(1))
+    return ends
+
+
+def test_users_change_layouts_in_bf16_and_float32(pool):
+    answers = pool.run(moved_by_users, 4)
+    whole = (2 * np.arange(15).reshape(SHAPE)).astype(float)
+    assert answers[:2] == [[None, None]] * 2
+    assert answers[2:] == [
+        [(name, part.tolist()) for name in ("torch.bfloat16", "torch.float32")] for part in (whole[:3], whole[3:])
+    ]
 
 
 def run_all(rank, world_size, *, here, there):

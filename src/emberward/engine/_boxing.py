@@ -25,14 +25,18 @@ def groups_of_route(route: Route) -> list[tuple[int, ...]]:
     return sorted({group for step in route.steps for group in step.groups if len(group) > 1})
 
 
-def run_route(route: Route, held: Tensor | None, rank: int, group_of: GroupOf) -> Tensor | None:
+def run_route(
+    route: Route, held: Tensor | None, rank: int, group_of: GroupOf, *, like: Tensor | None = None
+) -> Tensor | None:
     """What `rank` holds of the tensor at the end of the route; None on a rank outside the target mesh.
 
     `held` is what it holds at the start, None outside the source mesh. All ranks of both meshes must call; blocks.
-    `group_of` gives the process group over some ranks, made before by all of them (`groups_of_route`).
+    `group_of` gives the process group over some ranks, made before by all of them (`groups_of_route`). `like` has the
+    type and device of the tensor; None: float32 on the CPU.
     """
+    like = torch.empty(0) if like is None else like
     for step in route.steps:
-        held = _run_step(step, route.shape, held, rank, group_of)
+        held = _run_step(step, route.shape, held, rank, group_of, like)
     return held
 
 
@@ -54,12 +58,12 @@ def _empty(box: Box, like: Tensor) -> Tensor:
 
 
 def _run_step(
-    step: BoxingStep, shape: tuple[int, ...], held: Tensor | None, rank: int, group_of: GroupOf
+    step: BoxingStep, shape: tuple[int, ...], held: Tensor | None, rank: int, group_of: GroupOf, like: Tensor
 ) -> Tensor | None:
     if step.move is Move.TRANSFER:
-        return _transfer(step, shape, held, rank, group_of)
+        return _transfer(step, shape, held, rank, group_of, like)
     if step.axis is None:
-        return held if held is not None or rank not in step.after.mesh.ranks else torch.zeros(shape)
+        return held if held is not None or rank not in step.after.mesh.ranks else like.new_zeros(shape)
     if held is None or rank not in step.before.mesh.ranks:
         return None
     own, new = _box(step.before, shape, rank), _box(step.after, shape, rank)
@@ -160,7 +164,7 @@ def _exchange(
 
 
 def _transfer(
-    step: BoxingStep, shape: tuple[int, ...], held: Tensor | None, rank: int, group_of: GroupOf
+    step: BoxingStep, shape: tuple[int, ...], held: Tensor | None, rank: int, group_of: GroupOf, like: Tensor
 ) -> Tensor | None:
     """All sends and receives of a transfer are posted before any is waited for: their order cannot matter."""
     if rank not in step.groups[0]:
@@ -168,7 +172,6 @@ def _transfer(
     group = group_of(step.groups[0]) if len(step.groups[0]) > 1 else None
     is_target = rank in step.after.mesh.ranks
     new = _box(step.after, shape, rank) if is_target else None
-    like = torch.zeros(0, dtype=torch.float32) if held is None else held
     out = _empty(new, like) if new is not None else None
     works: list[dist.Work | None] = []
     kept: list[tuple[Box, Tensor]] = []
