@@ -36,6 +36,9 @@ LATER: dict[str, str] = {
     "ranks/test_incidents.py::test_the_hung_evaluation_of_bloom_names_its_rank_and_the_worker_s_line": (
         "test_hangs.py (dataloader_worker)"
     ),
+    "ranks/test_incidents.py::test_the_real_swin_hangs_under_the_published_plan_and_trains_under_the_repaired_one": (
+        "../unit/plan/test_lanes.py (the plan), test_swin.py (the lanes)"
+    ),
     "ranks/test_launch.py::test_one_rank_can_be_checked": "test_check.py (the tiny preset)",
     "ranks/test_launch.py::test_a_stopped_rank_is_named_ended_and_resumed_by_itself_bitwise": "test_hangs.py (stopped)",
     "ranks/test_launch.py::test_interrupted_and_terminated_runs_save_and_leave_nothing_behind": "test_run.py (SIGTERM)",

@@ -32,6 +32,13 @@ def test_the_hung_evaluation_of_bloom_names_its_rank_and_the_worker_s_line(tmp_p
     assert showing.wrong == (), "\n".join(told)
 
 
+@pytest.mark.parametrize("is_twin", [False, True], ids=["disaster", "twin"])
+def test_the_real_swin_hangs_under_the_published_plan_and_trains_under_the_repaired_one(tmp_path, is_twin):
+    told: list[str] = []
+    showing = show(BY_NAME["swin-pipeline-deadlock"], theatre(tmp_path, told), is_twin=is_twin)
+    assert showing.wrong == (), "\n".join(told)
+
+
 def finding(**changes) -> Finding:
     values = {
         "code": "L102", "severity": Severity.ERROR, "kind": Kind.CRASH, "cause": Cause.KILLED,

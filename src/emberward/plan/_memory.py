@@ -34,7 +34,8 @@ _FLOAT_BYTES = 4
 class StepShape:
     """What memory depends on: the model, the mesh (pp, dp_replicate, dp_shard, tp), stages, schedule and widths.
 
-    `zero` counts as ZeRO does: 0 nothing sharded over dp, 1 optimizer, 2 and gradients, 3 and parameters.
+    `zero` counts as ZeRO does: 0 nothing sharded over dp, 1 optimizer, 2 and gradients, 3 and parameters. With a
+    backward lane the first stage's gradients are summed over dp in one call.
     """
 
     model: Model
@@ -44,6 +45,7 @@ class StepShape:
     zero: int
     tiling: Tiling
     launches: Launches = Launches.EARLY
+    has_backward_lane: bool = False
 
     @property
     def dp(self) -> int:

@@ -135,7 +135,7 @@ def _dp(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traffi
             group="dp_replicate",
             kind=TrafficKind.ALL_REDUCE,
             num_ranks=replicas,
-            num_calls=units,
+            num_calls=1 if shape.has_backward_lane and 0 in stages else units,
             payload_bytes=padded // sharded * _FLOAT_BYTES,
         )
 
