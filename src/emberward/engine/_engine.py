@@ -54,6 +54,9 @@ from emberward.recipe import (
     two_lanes_of,
 )
 
+_TRAIN, _FORWARD = "train", "forward"
+"""Kinds of programs: a step; forwards alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
@@ -149,21 +152,27 @@ class Engine:
 
     def train_program(self, num_mb: int) -> tuple[Event, ...]:
         """This rank's program for a step of `num_mb` micro-batches. Does not communicate."""
-        batch = self.recipe.batch.micro_batch or 1
-        key = ("train", num_mb, batch)
+        return self._program_of(_TRAIN, num_mb, self.recipe.batch.micro_batch or 1)
+
+    def _program_of(self, kind: str, num_mb: int, batch: int) -> tuple[Event, ...]:
+        """This rank's program of a kind, for `num_mb` micro-batches of `batch` samples; the same object each time."""
+        key = (kind, num_mb, batch)
         if key not in self._programs:
-            schedule = schedule_of(self.recipe, num_mb)
-            if self._two_lanes is None:
-                self._programs[key] = self._program(schedule, batch, self._tail())
+            if kind == _FORWARD:
+                made = self._program(forward_only(self._stage_map, num_mb), batch, ())
+            elif self._two_lanes is None:
+                made = self._program(schedule_of(self.recipe, num_mb), batch, self._tail())
             else:
-                self._programs[key] = two_lane_program(schedule, self._pipe(batch), self._two_lanes, tail=self._tail())
+                schedule = schedule_of(self.recipe, num_mb)
+                made = two_lane_program(schedule, self._pipe(batch), self._two_lanes, tail=self._tail())
+            self._programs[key] = made
         return self._programs[key]
 
-    def _eval_program(self, num_mb: int, batch: int) -> tuple[Event, ...]:
-        key = ("eval", num_mb, batch)
-        if key not in self._programs:
-            self._programs[key] = self._program(forward_only(self._stage_map, num_mb), batch, ())
-        return self._programs[key]
+    def _run(
+        self, kind: str, num_mb: int, batch: int, feed: Feed, *, step: int | None = None, sink: Sink | None = None
+    ) -> None:
+        """Runs a program of this rank. All ranks must call; blocks."""
+        self._executor.run(self._program_of(kind, num_mb, batch), feed, step=step, sink=sink)
 
     def _pipe(self, batch: int) -> Pipe:
         dtype = str(self._dtype).removeprefix("torch.")
@@ -281,7 +290,7 @@ class Engine:
         )
         try:
             with self._debug.step(step):
-                self._executor.run(self.train_program(len(micro_batches)), feed, step=step, sink=sink)
+                self._run(_TRAIN, len(micro_batches), size, feed, step=step, sink=sink)
         finally:
             for part in self.parts:
                 part.param.grad = None
@@ -362,8 +371,7 @@ class Engine:
     def _forward(
         self, inputs: Sequence[Tensor], loss: Callable[[int, Tensor], Tensor], *, sink: Sink | None = None
     ) -> None:
-        program = self._eval_program(len(inputs), inputs[0].shape[0])
-        self._executor.run(program, Feed(inputs=inputs, loss=loss), sink=sink)
+        self._run(_FORWARD, len(inputs), inputs[0].shape[0], Feed(inputs=inputs, loss=loss), sink=sink)
         for stage in self._stages.values():
             for module in fsdp_modules(stage):
                 module.reshard()

@@ -1,6 +1,7 @@
 """A pipeline stage: consecutive blocks of a model, built by its family and held together with what it declares."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from typing import cast
 
@@ -39,10 +40,9 @@ class StageModule(nn.Module):
         """What the last block gives for `x`: a batch of inputs on the first stage, else what the stage before gave."""
         last = len(self.model.blocks) - 1
         for number, block in self.blocks.items():
-            if self._recomputes and torch.is_grad_enabled() and 0 < int(number) < last:
-                x = checkpoint(block, x, draws, use_reentrant=False)
-            else:
-                x = block(x, draws)
+            is_again = self._recomputes and torch.is_grad_enabled() and 0 < int(number) < last
+            run = partial(checkpoint, block, use_reentrant=False) if is_again else block
+            x = run(x, draws)
         return x
 
     @property
@@ -50,6 +50,12 @@ class StageModule(nn.Module):
         """The blocks between the model's first and last."""
         last = len(self.model.blocks) - 1
         return [self.blocks[str(number)] for number in self.numbers if 0 < number < last]
+
+    def replace_layers(self, forward_of: Callable[..., Callable[[Tensor, Draws | None], Tensor]]) -> None:
+        """Gives each layer the forward `forward_of(layer, recomputes=)`, which sees to its recomputation itself."""
+        for layer in self.layers:
+            layer.forward = forward_of(layer, recomputes=self._recomputes)
+        self._recomputes = False
 
     def named_places(self) -> Iterator[tuple[str, nn.Module]]:
         """Every module with the name that its parameters have in checkpoints."""

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
+class LateProduct:
     """The gradient of `weight` that is to come: dY^T x over all leading dims."""
 
     weight: nn.Parameter
@@ -34,23 +34,24 @@ class WeightQueue:
     """The products that backwards left for later, by stage and micro-batch. Not thread-safe: one backward at a time."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[int, int], list[_Product]] = {}
-        self._open: list[_Product] | None = None
+        self._waiting: dict[tuple[int, int], list[LateProduct]] = {}
+        self.open: list[LateProduct] | None = None
+        """What the backward that is running has left so far; None outside of one that leaves its products."""
 
     @contextmanager
     def collecting(self, stage: int, mb: int) -> Iterator[None]:
         """Backwards in this context leave their weights' products for `run`."""
-        self._open = self._waiting.setdefault((stage, mb), [])
+        self.open = self._waiting.setdefault((stage, mb), [])
         try:
             yield
         finally:
-            self._open = None
+            self.open = None
 
     def leave(self, weight: nn.Parameter, x: Tensor, grad: Tensor) -> bool:
         """Takes the product for later; False where the backward is whole and wants it at once."""
-        if self._open is None:
+        if self.open is None:
             return False
-        self._open.append(_Product(weight, x, grad))
+        self.open.append(LateProduct(weight, x, grad))
         return True
 
     @torch.no_grad()

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from emberward.families._config import ModelConfig
-from emberward.families._late_weights import LateWeights, WeightQueue, defer_weights
+from emberward.families._late_weights import LateProduct, LateWeights, WeightQueue, defer_weights
 
 __all__ = [
     "ColumnLinear",
+    "LateProduct",
     "LateWeights",
     "Linear",
     "Modules",

@@ -4,10 +4,9 @@ No torch. Predictions rest on one hardware table with sources (`CLUSTERS`).
 """
 
 from emberward.perf._attention import Attention
-from emberward.perf._decoder import Decoder
-from emberward.perf._flops import forward_flops_per_token, hardware_tflops, mfu, mfu_text, model_flops_per_token
+from emberward.perf._block_time import Numerics, Recompute, Stack
+from emberward.perf._flops import forward_flops, hardware_tflops, mfu, mfu_text, model_flops
 from emberward.perf._hardware import CLUSTERS, Cluster, Device, Link, NumberFormat
-from emberward.perf._layer_time import Numerics, Recompute, Stack
 from emberward.perf._peaks import PEAKS, Peak, peak_of
 from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
 from emberward.perf._predict import Prediction, StepPlan, predict
@@ -17,7 +16,6 @@ __all__ = [
     "PEAKS",
     "Attention",
     "Cluster",
-    "Decoder",
     "Device",
     "Link",
     "NumberFormat",
@@ -30,11 +28,11 @@ __all__ = [
     "Stack",
     "StepPlan",
     "Timeline",
-    "forward_flops_per_token",
+    "forward_flops",
     "hardware_tflops",
     "mfu",
     "mfu_text",
-    "model_flops_per_token",
+    "model_flops",
     "peak_of",
     "predict",
     "run_schedule",

@@ -6,10 +6,13 @@ often half empty (NVIDIA, Matrix Multiplication Background User's Guide, tile an
 product, times `usual_share`, sets the ceiling at its own share of full waves; another shape reaches that ceiling times
 its own share over the best one's, never more. Each tile also fills and drains: the first operands take two trips to
 memory and the result is written while nothing computes, so that a product over a short k reaches less (attention's
-scores: k is a head's width). A product that moves more bytes than it computes runs at the memory's rate.
+scores: k is a head's width). Where the tiles of a product are too few for the processors, its inner dim is split over
+them (CUTLASS, media/docs/efficient_gemm.md, Parallelized Reductions), as for the gradients of small weights. A product
+that moves more bytes than it computes runs at the memory's rate.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from emberward.perf._hardware import BestProduct, Device, Link, NumberFormat
@@ -56,14 +59,17 @@ class Cost:
         return self.matmul_s + self.attention_s + self.memory_s + self.tp_s
 
 
-def _wave_share(device: Device, m: int, n: int, batch: int) -> float:
-    """Share of the processors that work, over the waves of the best tile, in (0, 1]."""
-    shares = []
+def _wave_shares(device: Device, m: int, n: int, batch: int) -> Iterator[tuple[float, int]]:
+    """For each way to tile a product the share of the processors that work, over its waves, in (0, 1], and into how
+    many parts its inner dim is split. See [Note: matrix products]."""
     for rows, columns, rate in _TILES:
         tiles = math.ceil(m / rows) * math.ceil(n / columns) * batch
         waves = math.ceil(tiles / device.num_sms)
-        shares.append(rate * m * n * batch / (waves * device.num_sms * rows * columns))
-    return max(shares)
+        share = rate * m * n * batch / (waves * device.num_sms * rows * columns)
+        yield share, 1
+        splits = device.num_sms // tiles
+        if splits > 1:
+            yield splits * share, splits
 
 
 def _busy_share(device: Device, k: int) -> float:
@@ -75,7 +81,7 @@ def _busy_share(device: Device, k: int) -> float:
 
 
 def _share(device: Device, m: int, n: int, k: int, batch: int) -> float:
-    return _wave_share(device, m, n, batch) * _busy_share(device, k)
+    return max(share * _busy_share(device, k // splits) for share, splits in _wave_shares(device, m, n, batch))
 
 
 def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: NumberFormat = NumberFormat.BF16) -> float:

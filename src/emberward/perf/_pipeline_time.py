@@ -52,14 +52,14 @@ def run_schedule(
     orders: Sequence[Sequence[Slot]],
     *,
     cost_s: Callable[[Slot], float],
-    transfer_s: float,
+    transfer_s: Callable[[Slot], float],
     is_blocking: bool,
     earliest_s: Mapping[Slot, float] | None = None,
 ) -> Timeline:
     """The timeline of `orders`, one a pipeline rank, in which each slot starts as early as its inputs allow.
 
-    A result that goes to another rank arrives `transfer_s` after its slot ended; with `is_blocking` sender and
-    receiver do nothing else meanwhile. A slot ends no earlier than `earliest_s` says.
+    A slot's result that goes to another rank arrives `transfer_s(slot)` after the slot ended; with `is_blocking` sender
+    and receiver do nothing else meanwhile. A slot ends no earlier than `earliest_s` says.
     """
     earliest_s = earliest_s or {}
     holder = {slot.stage: rank for rank, order in enumerate(orders) for slot in order}
@@ -78,15 +78,15 @@ def run_schedule(
                 inputs = _inputs(slot, last_stage, split)
                 if any(need not in end_s for need in inputs):
                     break
-                ready, waits = _arrival(slot, inputs, end_s, holder, rank, transfer_s)
+                ready, taken_s = _arrival(inputs, end_s, holder, rank, transfer_s)
                 start = max(clock[rank], ready)
-                if is_blocking and waits:
-                    start = max(ready, clock[rank] + transfer_s)
+                if is_blocking and taken_s:
+                    start = max(ready, clock[rank] + taken_s)
                 end_s[slot] = max(start + cost_s(slot), earliest_s.get(slot, 0.0))
                 busy[rank] += end_s[slot] - start
                 clock[rank] = end_s[slot]
                 if is_blocking and _leaves(slot, last_stage, holder, rank):
-                    clock[rank] += transfer_s
+                    clock[rank] += transfer_s(slot)
                 at[rank] += 1
                 left -= 1
         if left == before:
@@ -106,15 +106,19 @@ def _inputs(slot: Slot, last_stage: int, split: set[tuple[int, int]]) -> list[Sl
 
 
 def _arrival(
-    slot: Slot, inputs: list[Slot], end_s: dict[Slot, float], holder: dict[int, int], rank: int, transfer_s: float
-) -> tuple[float, bool]:
-    """When all inputs of `slot` are on its rank, and whether one of them had to travel."""
-    ready, travels = 0.0, False
+    inputs: list[Slot],
+    end_s: dict[Slot, float],
+    holder: dict[int, int],
+    rank: int,
+    transfer_s: Callable[[Slot], float],
+) -> tuple[float, float]:
+    """When all inputs are on a rank, and the seconds of the longest that had to travel."""
+    ready, taken_s = 0.0, 0.0
     for need in inputs:
-        is_far = holder[need.stage] != rank
-        travels = travels or is_far
-        ready = max(ready, end_s[need] + (transfer_s if is_far else 0.0))
-    return ready, travels
+        travel_s = transfer_s(need) if holder[need.stage] != rank else 0.0
+        taken_s = max(taken_s, travel_s)
+        ready = max(ready, end_s[need] + travel_s)
+    return ready, taken_s
 
 
 def _leaves(slot: Slot, last_stage: int, holder: dict[int, int], rank: int) -> bool:

@@ -1,8 +1,8 @@
 """Prediction of a step: its seconds, its utilisation and where they go, from sizes, a layout and the hardware table.
 
 [Note: prediction]
-1. `_layer_time` prices a layer, the embedding and the head for one micro-batch, operation by operation.
-2. A pipeline stage is its layers, plus what waits on the host where kernels are launched one by one, plus the
+1. `_block_time` prices each block of the model for one micro-batch, operation by operation.
+2. A pipeline stage is its blocks, plus what waits on the host where kernels are launched one by one, plus the
    accumulation of gradients. `_pipeline_time` walks the schedule.
 3. dp: a gather of parameters before and a reduce-scatter of gradients after. With `dp_overlap` a rank gathers its
    stages one after the other from the start of the step, and reduces them one after the other from the start of each
@@ -24,15 +24,16 @@ holds some of the processors while it runs, so that products beside it lose that
 Ranks lie tp fastest, then dp, then pp. Not predicted: data loading, host stalls, stragglers, congestion, saves.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from emberward.perf._decoder import Decoder
-from emberward.perf._flops import hardware_tflops, mfu, model_flops_per_token
+from emberward.layout import Block, Model
+from emberward.perf._block_time import BlockTime, Numerics, Recompute, Share, first_time, last_time, layer_time
+from emberward.perf._flops import hardware_tflops, mfu
 from emberward.perf._hardware import Cluster, Link
 from emberward.perf._kernels import Cost, all_reduce_s, gather_s, stream_s
-from emberward.perf._layer_time import Numerics, Recompute, first_time, last_time, layer_time
 from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
 
 _NCCL_BLOCKS = 24
@@ -157,34 +158,43 @@ def _ring_link(cluster: Cluster, num_ranks: int, most: int) -> Link:
     return Link(bytes_per_s=rate, all_reduce_bytes_per_s=rate, latency_s=cluster.between.latency_s, source="shared")
 
 
-def _stage_numel(decoder: Decoder, stage: int, layers: int, num_stages: int, tp: int) -> float:
-    edge = decoder.vocab_size * decoder.hidden
-    ends = (stage == 0) + (stage == num_stages - 1 and (num_stages > 1 or not decoder.is_tied))
-    return (layers * decoder.layer_numel() + ends * edge) / tp
+def _stage_layers(plan: StepPlan) -> list[range]:
+    """The layers of each stage."""
+    ends = list(itertools.accumulate(plan.stage_layers, initial=0))
+    return [range(begin, end) for begin, end in itertools.pairwise(ends)]
 
 
-def _stage_times(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:
-    device, inside, sizes = cluster.device, _tp_link(cluster, plan), {"micro_batch": plan.micro_batch, "tp": plan.tp}
-    layer = layer_time(device, inside, decoder, how=plan.how, **sizes)
-    first = first_time(device, inside, decoder, how=plan.how, **sizes)
-    last = last_time(device, inside, decoder, how=plan.how, **sizes)
-    num_stages = len(plan.stage_layers)
+def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:
+    share = Share(micro_batch=plan.micro_batch, tp=plan.tp, sequence_parallel=plan.how.sequence_parallel)
+    on = (cluster.device, _tp_link(cluster, plan))
+    known: dict[Hashable, BlockTime] = {}
+
+    def time_of(block: Block) -> BlockTime:
+        if block is model.first:
+            return first_time(*on, block, share, plan.how)
+        if block is model.last:
+            return last_time(*on, block, share, plan.how)
+        key = (block.operations, block.tp_changes)
+        if key not in known:
+            known[key] = layer_time(*on, block, share, plan.how)
+        return known[key]
+
     stages = []
-    for stage, count in enumerate(plan.stage_layers):
-        pieces = [layer.times(count)]
-        pieces += [first] if stage == 0 else []
-        pieces += [last] if stage == num_stages - 1 else []
-        numel = _stage_numel(decoder, stage, count, num_stages, plan.tp)
+    for layers in _stage_layers(plan):
+        numbers = model.stage_blocks(layers)
+        pieces = [time_of(model.blocks[number]) for number in numbers]
+        numel = sum(math.prod(tensor.local_shape(plan.tp, 0)) for tensor in model.tensors_of(numbers))
         add = plan.accumulate_bytes * numel / (_sharders(plan) if plan.shards_parameters else 1)
         add = add if plan.num_mb > 1 else 0.0
         forward = sum((piece.forward for piece in pieces), Cost())
-        adding = Cost(memory_s=stream_s(device, add))
+        adding = Cost(memory_s=stream_s(cluster.device, add))
         backward = sum((piece.again + piece.backward for piece in pieces), adding)
+        weights = sum((piece.weights for piece in pieces), adding)
         stages.append(
             _StageTime(
                 forward_s=_seconds(forward, cluster, plan),
                 backward_s=_seconds(backward, cluster, plan),
-                weights_s=_seconds(layer.times(count).weights + adding, cluster, plan),
+                weights_s=_seconds(weights, cluster, plan),
                 forward=forward,
                 backward=backward,
                 numel=numel,
@@ -197,12 +207,20 @@ def _seconds(cost: Cost, cluster: Cluster, plan: StepPlan) -> float:
     return cost.seconds + (cost.num_kernels * cluster.device.host_s if plan.is_blocking else 0.0)
 
 
-def _transfer_s(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> float:
-    """Seconds of one result between stages: each tp rank sends its part; whole activations are gathered after."""
-    whole = 2.0 * plan.micro_batch * decoder.seq_len * decoder.hidden
+def _transfers_s(model: Model, cluster: Cluster, plan: StepPlan) -> list[float]:
+    """Seconds of one result behind each stage but the last, and of its gradient.
+
+    Each tp rank sends its part; whole activations are gathered after.
+    """
     link = _pp_link(cluster, plan)
-    gathered = 0.0 if plan.how.sequence_parallel else gather_s(_tp_link(cluster, plan), whole, plan.tp)
-    return link.latency_s + whole / plan.tp / link.bytes_per_s + gathered
+    found = []
+    for layers in _stage_layers(plan)[:-1]:
+        edge = model.blocks[model.stage_blocks(layers).stop - 1].output
+        whole = 2.0 * plan.micro_batch * math.prod(edge.shape)
+        is_split = plan.how.sequence_parallel and edge.positions is not None
+        gathered = 0.0 if is_split else gather_s(_tp_link(cluster, plan), whole, plan.tp)
+        found.append(link.latency_s + whole / plan.tp / link.bytes_per_s + gathered)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +326,7 @@ def _reduced_s(
 
 
 def _walk(
-    decoder: Decoder, cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime], dp: Sequence[_DpTime]
+    model: Model, cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime], dp: Sequence[_DpTime]
 ) -> tuple[Timeline, float]:
     """The schedule's timeline, and the seconds until the last rank has its gradients summed."""
     first = {
@@ -321,7 +339,11 @@ def _walk(
         at = slot.stage
         return _slot_s(slot, plan, stages[at], dp[at], _NCCL_BLOCKS / cluster.device.num_sms, is_first=slot in first)
 
-    transfer_s = _transfer_s(decoder, cluster, plan) if plan.pp > 1 else 0.0
+    behind_s = _transfers_s(model, cluster, plan)
+
+    def transfer_s(slot: Slot) -> float:
+        return behind_s[slot.stage if slot.part is Part.FORWARD else slot.stage - 1]
+
     timeline = run_schedule(
         plan.orders,
         cost_s=cost_s,
@@ -330,15 +352,15 @@ def _walk(
         earliest_s=_gathered_s(plan, dp, first),
     )
     ends = [_reduced_s(plan, stages, dp, order, timeline) for order in plan.orders]
-    return timeline, max(ends) + _tied_s(decoder, cluster, plan)
+    return timeline, max(ends) + _tied_s(model, cluster, plan)
 
 
-def _tied_s(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> float:
+def _tied_s(model: Model, cluster: Cluster, plan: StepPlan) -> float:
     """Seconds of the sum of the tied embedding's gradient over the first and the last stage."""
     is_alone = any({0, len(plan.stage_layers) - 1} <= _stages_of(order) for order in plan.orders)
-    if not decoder.is_tied or is_alone:
+    if not model.tied or is_alone:
         return 0.0
-    num_bytes = 4.0 * decoder.vocab_size * decoder.hidden / plan.tp
+    num_bytes = 4.0 * sum(math.prod(model.tensors[name].local_shape(plan.tp, 0)) for name in model.tied)
     return all_reduce_s(_pp_link(cluster, plan), num_bytes, 2)
 
 
@@ -360,30 +382,22 @@ class _Walked:
     optimizer_s: float
 
 
-def _step(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> tuple[_Walked, float]:
+def _step(model: Model, cluster: Cluster, plan: StepPlan) -> tuple[_Walked, float]:
     """A step walked, and its seconds."""
-    stages = _stage_times(decoder, cluster, plan)
+    stages = _stage_times(model, cluster, plan)
     dp = _dp_times(cluster, plan, stages)
-    timeline, summed_s = _walk(decoder, cluster, plan, stages, dp)
+    timeline, summed_s = _walk(model, cluster, plan, stages, dp)
     held = [sum(stages[at].numel for at in _stages_of(order)) for order in plan.orders]
     optimizer_s = stream_s(cluster.device, _OPTIMIZER_BYTES * max(held) / _sharders(plan))
     walked = _Walked(stages=stages, timeline=timeline, summed_s=summed_s, optimizer_s=optimizer_s)
     return walked, summed_s + optimizer_s
 
 
-def predict(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> Prediction:
+def predict(model: Model, cluster: Cluster, plan: StepPlan) -> Prediction:
     """The predicted step. See [Note: prediction]. Raises ValueError for a schedule that cannot go on."""
-    walked, step_s = _step(decoder, cluster, plan)
-    tokens_per_s = plan.global_batch * decoder.seq_len / step_s
-    sizes: dict[str, Any] = {
-        "num_layers": decoder.num_layers,
-        "hidden": decoder.hidden,
-        "seq_len": decoder.seq_len,
-        "vocab_size": decoder.vocab_size,
-        "ffn_hidden": decoder.ffn_hidden,
-        "is_gated": decoder.is_gated,
-        "kv_width": decoder.kv_width,
-    }
+    walked, step_s = _step(model, cluster, plan)
+    samples_per_s = plan.global_batch / step_s
+    tokens_per_s = samples_per_s * model.sample.num_units
     return Prediction(
         step_s=step_s,
         fastest_s=_FASTEST * step_s,
@@ -391,18 +405,13 @@ def predict(decoder: Decoder, cluster: Cluster, plan: StepPlan) -> Prediction:
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_rank=tokens_per_s / plan.num_ranks,
         tflops=hardware_tflops(
-            **sizes,
+            model,
+            recompute=plan.how.recompute is Recompute.LAYER,
             global_batch=plan.global_batch,
             step_s=step_s,
             num_ranks=plan.num_ranks,
-            recompute=plan.how.recompute is Recompute.LAYER,
         ),
-        mfu=mfu(
-            flops_per_token=model_flops_per_token(**sizes),
-            tokens_per_s=tokens_per_s,
-            num_ranks=plan.num_ranks,
-            peak_tflops=cluster.device.peak_tflops,
-        )
+        mfu=mfu(model, samples_per_s=samples_per_s, num_ranks=plan.num_ranks, peak_tflops=cluster.device.peak_tflops)
         or 0.0,
         bubble=walked.timeline.bubble,
         parts_s=_parts(cluster, plan, walked),

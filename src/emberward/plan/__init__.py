@@ -28,6 +28,7 @@ from emberward.plan._orders import (
 )
 from emberward.plan._program import HOST, BufferKind, Pipe, pipeline_program, pipeline_trace, program_text
 from emberward.plan._ramp import Ramp, RampPhase
+from emberward.plan._repeats import action_of, settings, short_step
 from emberward.plan._route import CSV_HEADER, BoxingStep, Move, Piece, Placed, Route, transfer_pieces
 from emberward.plan._schedule import Action, Schedule, Work, require_complete, schedule_from_csv
 from emberward.plan._stages import balance
@@ -68,6 +69,7 @@ __all__ = [
     "TrafficKind",
     "TwoLanes",
     "Work",
+    "action_of",
     "advise_partial",
     "balance",
     "block_bytes",
@@ -104,6 +106,8 @@ __all__ = [
     "require_stages_per_rank",
     "route_through",
     "schedule_from_csv",
+    "settings",
+    "short_step",
     "solve_batch",
     "transfer_pieces",
     "two_lane_program",

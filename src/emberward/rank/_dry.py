@@ -20,6 +20,7 @@ from emberward import checkpoint
 from emberward.checkpoint import Begun, Shard, Written
 from emberward.engine import Engine, Inspection, build_world, by_host_lane
 from emberward.events import Acquire, Event, Phase, Release
+from emberward.rank._folded import FoldedEngine
 from emberward.rank._rehearsal import STOPPED, PhaseMarker, Script, Stage, play
 from emberward.rank._signals import StopRequest
 from emberward.recipe import ends_of, has_backward_lane, mesh_of
@@ -123,8 +124,13 @@ class PartMarks:
         return writer.program()
 
 
-def dry_run(script: Script, rank: int, *, transport: Transport) -> Rehearsed:
-    """What `rank` does in the rehearsal `script`. Needs no peers and no accelerator; writes to a scratch folder."""
+def dry_run(script: Script, rank: int, *, transport: Transport, is_folded: bool = True) -> Rehearsed:
+    """What `rank` does in the rehearsal `script`. Needs no peers and no accelerator; writes to a scratch folder.
+
+    With `is_folded` what repeats itself is executed a few times and then repeated on the tape: see `_folded.py`. Not
+    where backwards have a lane of their own.
+    """
+    folds = is_folded and not has_backward_lane(script.recipe)
     mesh = mesh_of(script.recipe.layout)
     tape = Tape(rank, find_site=site_finder().here, transport=transport)
     values = DeclaredValues()
@@ -156,6 +162,7 @@ def dry_run(script: Script, rank: int, *, transport: Transport) -> Rehearsed:
             background=NoSaves,
             before_part=before_part,
             instruments=BlankInstruments(),
+            engine=partial(FoldedEngine, tape=tape) if folds else Engine,
         )
         with fake_tensors():
             play(script, stage)

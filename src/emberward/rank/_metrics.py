@@ -3,29 +3,20 @@
 from typing import Any
 
 from emberward.layout import Model
-from emberward.perf import mfu
+from emberward.perf import hardware_tflops, mfu
 
 
 def rates(
     model: Model, *, recompute: bool, global_batch: int, step_s: float, num_ranks: int, peak_tflops: float | None
 ) -> dict[str, Any]:
     """How fast a step was: samples and units of the loss (tokens; images) a second of all ranks, TFLOPs of each rank,
-    MFU (None without a peak).
-
-    A backward is twice a forward, and recomputation repeats the forward of the layers: `emberward.perf` [Note: flops].
-    """
-    forward, layers = (sum(block.flops for block in blocks) for blocks in (model.blocks, model.layers))
-    needed, num_units = 3 * forward, model.sample.num_units
-    done = needed + (layers if recompute else 0)
+    MFU (None without a peak). What is counted: `emberward.perf` [Note: flops]."""
     samples_per_s = global_batch / step_s
     return {
         "samples_per_s": samples_per_s,
-        "tokens_per_s": samples_per_s * num_units,
-        "tflops": done * samples_per_s / (num_ranks * 1e12),
-        "mfu": mfu(
-            flops_per_token=needed / num_units,
-            tokens_per_s=samples_per_s * num_units,
-            num_ranks=num_ranks,
-            peak_tflops=peak_tflops,
+        "tokens_per_s": samples_per_s * model.sample.num_units,
+        "tflops": hardware_tflops(
+            model, recompute=recompute, global_batch=global_batch, step_s=step_s, num_ranks=num_ranks
         ),
+        "mfu": mfu(model, samples_per_s=samples_per_s, num_ranks=num_ranks, peak_tflops=peak_tflops),
     }

@@ -108,7 +108,7 @@ class Stage:
 
     `save` writes a checkpoint, `background` makes what writes one beside the training; `stop` is asked before each part
     whether this rank is told to stop in it. `instruments` are those of the watches over the run's numbers; None for
-    the real ones.
+    the real ones. `engine` makes the rank's engine.
     """
 
     world: World
@@ -118,11 +118,12 @@ class Stage:
     background: Callable[[], Background]
     before_part: Callable[[str, StopRequest], None]
     instruments: Instruments | None = None
+    engine: Callable[[Recipe, World], Engine] = Engine
 
 
 def play(script: Script, stage: Stage) -> list[Outcome]:
     """Plays every part and returns how each ended. All ranks must call; blocks."""
-    engine = Engine(script.recipe, stage.world)
+    engine = stage.engine(script.recipe, stage.world)
     outcomes = [_part(script, stage, engine, "to the end", Position())]
     if script.last_accumulation_at is not None:
         last = Position(step=NUM_STEPS - 1, consumed_samples=script.last_accumulation_at)

@@ -39,6 +39,7 @@ from emberward.report._progress import (
 )
 from emberward.report._published import published_runs, ratio_of_schedules
 from emberward.report._published_later import later_runs
+from emberward.report._published_model import decoder_model
 from emberward.report._published_run import Comparison, PublishedRun, compare, slots_of
 from emberward.report._published_third import third_runs
 from emberward.report._read import LineTail, read_json, read_lines, tail_text
@@ -93,6 +94,7 @@ __all__ = [
     "compare_traffic",
     "count_text",
     "curve_text",
+    "decoder_model",
     "duration_text",
     "eta_s",
     "eval_text",

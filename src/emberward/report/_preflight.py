@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
-from emberward.layout import AttentionScores, Axis, Model, Product
+from emberward.layout import AttentionScores, Axis, Model
 from emberward.perf import (
     CLUSTERS,
     Attention,
     Cluster,
-    Decoder,
     Numerics,
     Prediction,
     Recompute,
@@ -169,9 +168,8 @@ def _warning(code: str, message: str, *, next: str) -> Finding:
 
 
 def _prediction(recipe: Recipe, shape: StepShape, cluster: Cluster) -> Prediction | None:
-    """The predicted step; None in float32, of which the table has no rates, and for models that are no decoders."""
-    decoder = _decoder_of(shape.model)
-    if recipe.precision.compute is ComputeType.FP32 or decoder is None:
+    """The predicted step; None in float32, of which the table has no rates."""
+    if recipe.precision.compute is ComputeType.FP32:
         return None
     plan = StepPlan(
         tp=shape.tiling.tp,
@@ -191,37 +189,7 @@ def _prediction(recipe: Recipe, shape: StepShape, cluster: Cluster) -> Predictio
         scatters_each=shape.zero == 2,
         shard_ranks=shape.mesh.axis_size(Axis.DP_SHARD),
     )
-    return predict(decoder, cluster, plan)
-
-
-def _decoder_of(model: Model) -> Decoder | None:
-    """The decoder whose step `perf` predicts, read off the model's operations; None for a model of another form.
-
-    A layer's products are then query-key-value, output, and the two or, gated, three of the feed-forward layer.
-    """
-    layer = model.layers[0]
-    products = [each for each in layer.operations if isinstance(each, Product)]
-    scores = [each for each in layer.operations if isinstance(each, AttentionScores)]
-    is_uniform = all(each.operations == layer.operations for each in model.layers)
-    if not is_uniform or len(products) not in (4, 5) or len(scores) != 1 or scores[0].windows != 1:
-        return None
-    qkv, hidden = products[0], products[0].into
-    *transform, head = (each for each in model.last.operations if isinstance(each, Product))
-    return Decoder(
-        num_layers=len(model.layers),
-        hidden=hidden,
-        num_heads=scores[0].heads,
-        num_kv_heads=(qkv.out - hidden) // (2 * scores[0].head_size),
-        ffn_hidden=products[-1].into,
-        vocab_size=head.out,
-        seq_len=scores[0].positions,
-        is_gated=len(products) == 5,
-        has_bias=qkv.has_bias,
-        has_embed_norm=len(model.first.tensors) > 1,
-        is_tied=bool(model.tied),
-        is_causal=scores[0].is_causal,
-        has_transform=bool(transform),
-    )
+    return predict(shape.model, cluster, plan)
 
 
 def _attention_of(model: Model) -> Attention:

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from emberward.perf import Attention, Decoder, NumberFormat, Numerics, Recompute, StepPlan
+from emberward.layout import Model
+from emberward.perf import Attention, NumberFormat, Numerics, Recompute, StepPlan
 from emberward.plan import Schedule, interleaved, one_f_one_b
 from emberward.report._published_later import later_runs
+from emberward.report._published_model import decoder_model
 from emberward.report._published_run import Comparison, PublishedRun, slots_of
 from emberward.report._published_third import third_runs
 
@@ -44,7 +46,7 @@ def _jean_zay(
     return PublishedRun(
         name=name,
         cluster="a100-jean-zay",
-        decoder=Decoder(
+        model=decoder_model(
             num_layers=layers,
             hidden=hidden,
             num_heads=heads,
@@ -128,7 +130,7 @@ def _megatron(
     return PublishedRun(
         name=name,
         cluster="a100",
-        decoder=Decoder(
+        model=decoder_model(
             num_layers=layers,
             hidden=hidden,
             num_heads=heads,
@@ -170,26 +172,26 @@ def _korthikanti() -> Iterator[PublishedRun]:
 _TITAN = "torchtitan benchmarks/llama3_h100_202412_torchtitan.md at 9dec370"
 _LLAMA: dict[str, Any] = {"vocab_size": 128256, "seq_len": 8192, "num_kv_heads": 8, "is_gated": True, "has_bias": False,
           "has_embed_norm": False, "is_tied": False}  # fmt: skip
-_LLAMA_8B = Decoder(num_layers=32, hidden=4096, num_heads=32, ffn_hidden=14336, **_LLAMA)
-_LLAMA_70B = Decoder(num_layers=80, hidden=8192, num_heads=64, ffn_hidden=28672, **_LLAMA)
-_LLAMA_405B = Decoder(num_layers=126, hidden=16384, num_heads=128, ffn_hidden=53248, **_LLAMA)
+_LLAMA_8B = decoder_model(num_layers=32, hidden=4096, num_heads=32, ffn_hidden=14336, **_LLAMA)
+_LLAMA_70B = decoder_model(num_layers=80, hidden=8192, num_heads=64, ffn_hidden=28672, **_LLAMA)
+_LLAMA_405B = decoder_model(num_layers=126, hidden=16384, num_heads=128, ffn_hidden=53248, **_LLAMA)
 
 
 def _fsdp(
-    *, name: str, decoder: Decoder, cluster: str, tp: int, dp: int, micro_batch: int, how: Numerics, rate: float,
+    *, name: str, model: Model, cluster: str, tp: int, dp: int, micro_batch: int, how: Numerics, rate: float,
     source: str,
 ) -> PublishedRun:  # fmt: skip
     return PublishedRun(
         name=name,
         cluster=cluster,
-        decoder=decoder,
+        model=model,
         plan=StepPlan(
             tp=tp,
             dp=dp,
             micro_batch=micro_batch,
             num_mb=1,
             orders=slots_of(one_f_one_b(1, 1)),
-            stage_layers=(decoder.num_layers,),
+            stage_layers=(len(model.layers),),
             how=how,
             shards_parameters=True,
             gather_bytes=1.0 if how.fmt is NumberFormat.FP8 else 2.0,
@@ -204,7 +206,7 @@ def _titan_405b(name: str, schedule: Schedule, layers: tuple[int, ...], rate: fl
     return PublishedRun(
         name=name,
         cluster="h100-500w",
-        decoder=_LLAMA_405B,
+        model=_LLAMA_405B,
         plan=StepPlan(
             tp=8,
             dp=8,
@@ -225,7 +227,7 @@ def _torchtitan() -> Iterator[PublishedRun]:
     op = Numerics(recompute=Recompute.EVERY_OTHER)
     eight = replace(op, fmt=NumberFormat.FP8)
     whole = Numerics(fmt=NumberFormat.FP8, recompute=Recompute.LAYER)
-    one: dict[str, Any] = {"decoder": _LLAMA_8B, "cluster": "h100-500w", "tp": 1, "micro_batch": 2, "source": _TITAN}
+    one: dict[str, Any] = {"model": _LLAMA_8B, "cluster": "h100-500w", "tp": 1, "micro_batch": 2, "source": _TITAN}
     yield _fsdp(name="llama-8b-8", dp=8, how=op, rate=6667, **one)
     yield _fsdp(name="llama-8b-128", dp=128, how=op, rate=6514, **one)
     yield _fsdp(name="llama-8b-8-fp8", dp=8, how=eight, rate=8532, **one)
@@ -235,7 +237,7 @@ def _torchtitan() -> Iterator[PublishedRun]:
     yield _fsdp(name="llama-8b-h200-32-fp8", dp=32, how=eight, rate=10938, **h200)
     yield _fsdp(name="llama-8b-h200-64-fp8", dp=64, how=eight, rate=10753, **h200)
     two: dict[str, Any] = {
-        "decoder": _LLAMA_70B,
+        "model": _LLAMA_70B,
         "cluster": "h100-500w",
         "tp": 8,
         "dp": 32,

@@ -12,8 +12,10 @@ whole. NVIDIA's are whole but for what `StepPlan` cannot express: context parall
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from emberward.perf import Attention, Decoder, NumberFormat, Numerics, Recompute, Stack, StepPlan
+from emberward.layout import Model
+from emberward.perf import Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
 from emberward.plan import interleaved, one_f_one_b
+from emberward.report._published_model import decoder_model
 from emberward.report._published_run import PublishedRun, slots_of
 
 
@@ -109,7 +111,7 @@ def _mosaic() -> Iterator[PublishedRun]:
         yield _sharded(
             name=f"mpt-{row.size}-{row.cluster}-{row.ranks}-s{row.seq_len}" + ("-fp8" if row.note == "fp8" else ""),
             cluster=row.cluster,
-            decoder=Decoder(
+            model=decoder_model(
                 num_layers=layers, hidden=hidden, num_heads=heads, ffn_hidden=4 * hidden, vocab_size=50368,
                 seq_len=row.seq_len, has_embed_norm=False,
             ),
@@ -131,7 +133,7 @@ def _mosaic() -> Iterator[PublishedRun]:
 
 
 def _sharded(
-    *, name: str, cluster: str, decoder: Decoder, ranks: int, micro_batch: int, num_mb: int, how: Numerics,
+    *, name: str, cluster: str, model: Model, ranks: int, micro_batch: int, num_mb: int, how: Numerics,
     reduce_bytes: float, rate: float, source: str, assumed: str, keeps_gathered: bool = False,
     shard_ranks: int | None = None,
 ) -> PublishedRun:  # fmt: skip
@@ -139,14 +141,14 @@ def _sharded(
     return PublishedRun(
         name=name,
         cluster=cluster,
-        decoder=decoder,
+        model=model,
         plan=StepPlan(
             tp=1,
             dp=ranks,
             micro_batch=micro_batch,
             num_mb=num_mb,
             orders=slots_of(one_f_one_b(1, num_mb)),
-            stage_layers=(decoder.num_layers,),
+            stage_layers=(len(model.layers),),
             how=how,
             shards_parameters=True,
             reduce_bytes=reduce_bytes,
@@ -165,8 +167,8 @@ _IBM = "foundation-model-stack/fms-fsdp README.md at 5a296af"
 _IBM_EAGER = "foundation-model-stack/fms-fsdp README.md at 0d31998, before torch.compile"
 
 
-def _llama(num_layers: int, hidden: int, heads: int, ffn: int, kv_heads: int | None, **sizes: Any) -> Decoder:
-    return Decoder(
+def _llama(num_layers: int, hidden: int, heads: int, ffn: int, kv_heads: int | None, **sizes: Any) -> Model:
+    return decoder_model(
         num_layers=num_layers, hidden=hidden, num_heads=heads, ffn_hidden=ffn, num_kv_heads=kv_heads, is_gated=True,
         has_bias=False, has_embed_norm=False, is_tied=False, **sizes,
     )  # fmt: skip
@@ -194,7 +196,7 @@ def _ibm() -> Iterator[PublishedRun]:
             yield _sharded(
                 name=f"fms-{size}-{cluster}" + ("-eager" if source is _IBM_EAGER else ""),
                 cluster=cluster,
-                decoder=_llama(*_LLAMA_2[size], vocab_size=32000, seq_len=4096),
+                model=_llama(*_LLAMA_2[size], vocab_size=32000, seq_len=4096),
                 ranks=ranks,
                 micro_batch=micro_batch,
                 num_mb=1,
@@ -256,7 +258,7 @@ def _nvidia() -> Iterator[PublishedRun]:
     for row in _NEMO_ROWS:
         is_llama = row.name.startswith("llama")
         layers, hidden, heads, ffn, kv_heads = row.sizes
-        decoder = Decoder(
+        model = decoder_model(
             num_layers=layers, hidden=hidden, num_heads=heads, ffn_hidden=ffn, num_kv_heads=kv_heads,
             vocab_size=row.vocab_size, seq_len=row.seq_len, is_gated=is_llama, has_bias=row.name.startswith("gpt"),
             has_embed_norm=False, is_tied=row.name.startswith("gpt"),
@@ -268,7 +270,7 @@ def _nvidia() -> Iterator[PublishedRun]:
         yield PublishedRun(
             name=f"nemo-{row.name}",
             cluster="h100",
-            decoder=decoder,
+            model=model,
             plan=StepPlan(
                 tp=row.tp,
                 dp=dp,

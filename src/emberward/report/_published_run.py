@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from emberward.perf import CLUSTERS, Decoder, Part, Prediction, Slot, StepPlan, predict
+from emberward.layout import Model
+from emberward.perf import CLUSTERS, Part, Prediction, Slot, StepPlan, predict
 from emberward.plan import Schedule
 
 
@@ -12,7 +13,7 @@ class PublishedRun:
 
     name: str
     cluster: str
-    decoder: Decoder
+    model: Model
     plan: StepPlan
     source: str
     step_s: float | None = None
@@ -43,10 +44,10 @@ def slots_of(schedule: Schedule) -> tuple[tuple[Slot, ...], ...]:
 
 def compare(run: PublishedRun) -> Comparison:
     """The run beside its prediction."""
-    prediction = predict(run.decoder, CLUSTERS[run.cluster], run.plan)
+    prediction = predict(run.model, CLUSTERS[run.cluster], run.plan)
     measured_s = run.step_s
     if measured_s is None:
         assert run.tokens_per_s_per_rank is not None, f"{run.name} states no figure"
-        tokens = run.plan.global_batch * run.decoder.seq_len
+        tokens = run.plan.global_batch * run.model.sample.num_units
         measured_s = tokens / (run.tokens_per_s_per_rank * run.plan.num_ranks)
     return Comparison(run=run, prediction=prediction, measured_s=measured_s)

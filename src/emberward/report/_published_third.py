@@ -25,8 +25,10 @@ its figures an uncertainty of 40%: bigscience experiments/gpt2.md.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from emberward.perf import Attention, Decoder, NumberFormat, Numerics, Recompute, StepPlan, hardware_tflops
+from emberward.layout import Model
+from emberward.perf import Attention, NumberFormat, Numerics, Recompute, StepPlan, hardware_tflops
 from emberward.plan import interleaved, one_f_one_b
+from emberward.report._published_model import decoder_model
 from emberward.report._published_run import PublishedRun, slots_of
 from emberward.report._published_third_sharded import third_sharded_runs
 
@@ -43,15 +45,15 @@ def third_runs() -> Iterator[PublishedRun]:
     yield from third_sharded_runs()
 
 
-def _gpt(layers: int, hidden: int, heads: int, *, vocab_size: int, seq_len: int = 2048) -> Decoder:
-    return Decoder(
+def _gpt(layers: int, hidden: int, heads: int, *, vocab_size: int, seq_len: int = 2048) -> Model:
+    return decoder_model(
         num_layers=layers, hidden=hidden, num_heads=heads, ffn_hidden=4 * hidden, vocab_size=vocab_size,
         seq_len=seq_len, has_embed_norm=False,
     )  # fmt: skip
 
 
 def _row(
-    *, name: str, cluster: str, decoder: Decoder, tp: int, pp: int, dp: int, batch: int, micro_batch: int,
+    *, name: str, cluster: str, model: Model, tp: int, pp: int, dp: int, batch: int, micro_batch: int,
     how: Numerics, source: str, chunks: int = 1, assumed: str | None = None, step_s: float | None = None,
     rate: float | None = None, tflops: float | None = None, **plan: Any,
 ) -> PublishedRun:  # fmt: skip
@@ -59,23 +61,19 @@ def _row(
     num_mb = batch // (dp * micro_batch)
     schedule = interleaved(pp, num_mb, chunks) if chunks > 1 else one_f_one_b(pp, num_mb)
     if tflops is not None:
-        work = hardware_tflops(
-            num_layers=decoder.num_layers, hidden=decoder.hidden, seq_len=decoder.seq_len,
-            vocab_size=decoder.vocab_size, ffn_hidden=decoder.ffn_hidden, global_batch=batch, step_s=1.0,
-            num_ranks=1, recompute=True,
-        )  # fmt: skip
+        work = hardware_tflops(model, recompute=True, global_batch=batch, step_s=1.0, num_ranks=1)
         step_s = work / (tflops * tp * pp * dp)
     return PublishedRun(
         name=name,
         cluster=cluster,
-        decoder=decoder,
+        model=model,
         plan=StepPlan(
             tp=tp,
             dp=dp,
             micro_batch=micro_batch,
             num_mb=num_mb,
             orders=slots_of(schedule),
-            stage_layers=(decoder.num_layers // (pp * chunks),) * (pp * chunks),
+            stage_layers=(len(model.layers) // (pp * chunks),) * (pp * chunks),
             how=how,
             **plan,
         ),
@@ -111,7 +109,7 @@ def _megatron_2020() -> Iterator[PublishedRun]:
             yield _row(
                 name=f"megatron2020-{size}-{cluster}-dp{dp}",
                 cluster=cluster,
-                decoder=_gpt(layers, hidden, heads, vocab_size=51200, seq_len=1024),
+                model=_gpt(layers, hidden, heads, vocab_size=51200, seq_len=1024),
                 tp=tp, pp=1, dp=dp, batch=batch, micro_batch=batch // dp,
                 how=_RECOMPUTED,
                 source=_README_2020,
@@ -167,7 +165,7 @@ def _narayanan() -> Iterator[PublishedRun]:
         yield _row(
             name=f"sc21-{row.size}",
             cluster="a100",
-            decoder=_gpt(row.layers, row.hidden, row.heads, vocab_size=51200),
+            model=_gpt(row.layers, row.hidden, row.heads, vocab_size=51200),
             tp=row.tp, pp=row.pp, dp=row.ranks // (row.tp * row.pp), batch=row.batch, micro_batch=row.micro_batch,
             chunks=row.chunks,
             how=_RECOMPUTED,
@@ -186,7 +184,7 @@ def _narayanan() -> Iterator[PublishedRun]:
         yield _row(
             name=f"sc21-{kind}-{size}-{ranks}",
             cluster="a100",
-            decoder=_gpt(layers, hidden, heads, vocab_size=51200),
+            model=_gpt(layers, hidden, heads, vocab_size=51200),
             tp=tp, pp=pp, dp=ranks // (tp * pp), batch=batch, micro_batch=micro_batch,
             how=_RECOMPUTED,
             source=_TABLE_2_SOURCE,
@@ -204,7 +202,7 @@ def _turing() -> Iterator[PublishedRun]:
         yield _row(
             name=f"mt-nlg-{nodes}",
             cluster="a100",
-            decoder=_gpt(105, 20480, 128, vocab_size=51200),
+            model=_gpt(105, 20480, 128, vocab_size=51200),
             tp=8, pp=35, dp=nodes // 35, batch=1920, micro_batch=1,
             how=_RECOMPUTED,
             source="Smith et al. 2022 (arXiv 2201.11990), section 2.4, entered as known",
@@ -221,7 +219,7 @@ def _megascale() -> Iterator[PublishedRun]:
         yield _row(
             name=f"megascale-baseline-{ranks}",
             cluster="a100",
-            decoder=_gpt(96, 12288, 128, vocab_size=64000),
+            model=_gpt(96, 12288, 128, vocab_size=64000),
             tp=8, pp=8, dp=ranks // 64, batch=batch, micro_batch=1, chunks=6,
             how=Numerics(attention=Attention.FLASH_2, has_dropout=True),
             source="Jiang et al. 2024 (arXiv 2402.15627), table 2, Megatron-LM, entered as known",
@@ -249,7 +247,7 @@ def _jean_zay_v100() -> Iterator[PublishedRun]:
         ("", 4, 32, 1, 696.0), ("-bnb", 4, 32, 1, 688.0), ("-bnb", 4, 16, 2, 681.0), ("-bnb", 2, 32, 2, 633.0),
     ):  # fmt: skip
         yield _row(
-            name=f"tr8-104b-tp{tp}-pp{pp}{note}", decoder=large, tp=tp, pp=pp, dp=dp, batch=2048, step_s=step_s,
+            name=f"tr8-104b-tp{tp}-pp{pp}{note}", model=large, tp=tp, pp=pp, dp=dp, batch=2048, step_s=step_s,
             source=_TUNING, **sharded,
         )  # fmt: skip
     small = _gpt(40, 5120, 32, vocab_size=50432)
@@ -259,7 +257,7 @@ def _jean_zay_v100() -> Iterator[PublishedRun]:
         (64, 1024, 13.2482, "README.md, iteration 168000; 128 nodes"),
     ):
         yield _row(
-            name=f"tr1-13b-{8 * dp}", decoder=small, tp=2, pp=4, dp=dp, batch=batch, step_s=step_s,
+            name=f"tr1-13b-{8 * dp}", model=small, tp=2, pp=4, dp=dp, batch=batch, step_s=step_s,
             source=_TR1 + place, **sharded,
         )  # fmt: skip
 
@@ -272,7 +270,7 @@ _LAUNCHER = "NVIDIA/NeMo-Framework-Launcher README.md and conf/training/gpt3 at 
 def _nemo_2022() -> Iterator[PublishedRun]:
     for nodes, rate in ((1, 40345), (32, 1159288)):
         yield _row(
-            name=f"nemo2022-5b-{8 * nodes}", cluster="a100", decoder=_gpt(24, 4096, 32, vocab_size=50304),
+            name=f"nemo2022-5b-{8 * nodes}", cluster="a100", model=_gpt(24, 4096, 32, vocab_size=50304),
             tp=1, pp=1, dp=8 * nodes, batch=2048, micro_batch=2, how=_SCORES, source=_LAUNCHER,
             rate=rate / (8 * nodes), accumulate_bytes=8.0,
             assumed="distributed optimizer with overlap; float32 gradients",
@@ -280,7 +278,7 @@ def _nemo_2022() -> Iterator[PublishedRun]:
     selective = Numerics(attention=Attention.SCORES_IN_MEMORY, recompute=Recompute.SCORES, has_dropout=True)
     for nodes, rate in ((8, 7500), (128, 109684)):
         yield _row(
-            name=f"nemo2022-175b-{8 * nodes}", cluster="a100", decoder=_gpt(96, 12288, 96, vocab_size=51200),
+            name=f"nemo2022-175b-{8 * nodes}", cluster="a100", model=_gpt(96, 12288, 96, vocab_size=51200),
             tp=8, pp=8, dp=nodes // 8, batch=2048, micro_batch=2, how=selective, source=_LAUNCHER,
             rate=rate / (8 * nodes), accumulate_bytes=8.0,
             assumed="distributed optimizer with overlap; float32 gradients",
@@ -295,24 +293,24 @@ def _dgx_cloud() -> Iterator[PublishedRun]:
         "vocab_size": 256000, "seq_len": 4096, "num_kv_heads": 8, "has_bias": False, "has_embed_norm": False,
         "is_tied": False,
     }  # fmt: skip
-    small = Decoder(num_layers=32, hidden=6144, num_heads=48, ffn_hidden=24576, **sizes)
+    small = decoder_model(num_layers=32, hidden=6144, num_heads=48, ffn_hidden=24576, **sizes)
     for fmt, ranks, step_s in (
         (NumberFormat.BF16, 16, 2.812), (NumberFormat.BF16, 2048, 2.887),
         (NumberFormat.FP8, 16, 2.039), (NumberFormat.FP8, 2048, 2.12),
     ):  # fmt: skip
         yield _row(
-            name=f"dgxc-nemotron-15b-{ranks}-{fmt.value}", cluster="h100", decoder=small, tp=4, pp=1, dp=ranks // 4,
+            name=f"dgxc-nemotron-15b-{ranks}-{fmt.value}", cluster="h100", model=small, tp=4, pp=1, dp=ranks // 4,
             batch=4 * ranks, micro_batch=4, how=Numerics(fmt=fmt, attention=Attention.CUDNN, tp_overlap=True),
             source=_DGXC, step_s=step_s, accumulate_bytes=8.0, gather_bytes=1.0 if fmt is NumberFormat.FP8 else 2.0,
             assumed="distributed optimizer with overlap; float32 gradients; fused accumulation",
         )  # fmt: skip
-    large = Decoder(num_layers=96, hidden=18432, num_heads=96, ffn_hidden=73728, **sizes)
+    large = decoder_model(num_layers=96, hidden=18432, num_heads=96, ffn_hidden=73728, **sizes)
     how = Numerics(
         fmt=NumberFormat.FP8, attention=Attention.FLASH_2, recompute=Recompute.SCORES, tp_overlap=True,
     )  # fmt: skip
     for ranks, step_s in ((128, 3.16), (2048, 3.49)):
         yield _row(
-            name=f"dgxc-nemotron-340b-{ranks}-fp8", cluster="h100", decoder=large, tp=8, pp=8, dp=ranks // 64,
+            name=f"dgxc-nemotron-340b-{ranks}-fp8", cluster="h100", model=large, tp=8, pp=8, dp=ranks // 64,
             batch=ranks // 4, micro_batch=1, chunks=12, how=how, source=_DGXC, step_s=step_s, accumulate_bytes=8.0,
             reduce_bytes=2.0, gather_bytes=1.0,
             assumed="NVTE_FUSED_ATTN=0 is FlashAttention-2; its bf16 rows run context parallelism",

@@ -19,7 +19,7 @@ from emberward.sources._groups import GroupTable
 from emberward.sources._guard import Departure, DepartureError, Guard
 from emberward.sources._job import DryJob, JobFolder, RankError
 from emberward.sources._site import SiteFinder
-from emberward.sources._tape import Call, Tape, Transport
+from emberward.sources._tape import Call, Note, Tape, Transport
 
 __all__ = [
     "SETUP",
@@ -32,6 +32,7 @@ __all__ = [
     "GroupTable",
     "Guard",
     "JobFolder",
+    "Note",
     "Place",
     "ProgramWriter",
     "RankError",

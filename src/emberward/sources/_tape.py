@@ -14,7 +14,7 @@ the group's own stream (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, pointT
 import contextlib
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -139,6 +139,41 @@ class Tape:
         for note in self._notes[first:end]:
             if note.body is not None:
                 yield note.body, note.site, note.phase
+
+    # -- repeating what was noted ------------------------------------------------------------------------------------
+
+    def notes(self, first: int) -> list[Note]:
+        """The notes from number `first` on."""
+        return self._notes[first:]
+
+    def since(self, first: int) -> tuple[Note, ...]:
+        """The notes from number `first` on for `repeat_all`: of no phase, waits counted from `first`."""
+        return tuple(
+            replace(note, phase=Phase(), waited=None if note.waited is None else note.waited - first)
+            for note in self._notes[first:]
+        )
+
+    def open_calls(self, first: int) -> list[Note]:
+        """The calls from number `first` on for which nobody has waited yet."""
+        numbered = enumerate(self._notes[first:], start=first)
+        return [note for number, note in numbered if not (note.is_blocking or number in self._waited)]
+
+    def drop(self, first: int) -> None:
+        """Forgets the notes from number `first` on; nobody may wait for one of them any more."""
+        self._waited.difference_update(range(first, len(self._notes)))
+        del self._notes[first:]
+
+    def repeat_all(self, notes: Sequence[Note]) -> None:
+        """Notes again what `since` gave, in the phase that it is now."""
+        first = len(self._notes)
+        for note in notes:
+            self.repeat(note, waited=None if note.waited is None else first + note.waited)
+
+    def repeat(self, note: Note, *, waited: int | None) -> None:
+        """Notes `note` again, in the phase that it is now, as a wait for the call `waited` if that is not None."""
+        if waited is not None:
+            self._waited.add(waited)
+        self._notes.append(Note(note.thread, note.site, self._phase, note.body, note.is_blocking, waited))
 
     def last_site(self) -> Site | None:
         """Where the last call was made."""

@@ -2,22 +2,24 @@
 
 import pytest
 
-from emberward.perf import (
-    PEAKS,
-    forward_flops_per_token,
-    hardware_tflops,
-    mfu,
-    mfu_text,
-    model_flops_per_token,
-    peak_of,
-)
+from emberward.families import ModelConfig, model_of
+from emberward.perf import PEAKS, forward_flops, hardware_tflops, mfu, mfu_text, model_flops, peak_of
+from emberward.report import decoder_model
 
 # bigscience train/tr11-176B-ml/tr11-176B-ml.slurm, 48 nodes of 8 GPUs.
 SHAPE = {"num_layers": 70, "hidden": 14336, "seq_len": 2048, "vocab_size": 250880}
+TINY = {"num_layers": 4, "hidden": 128, "seq_len": 128, "vocab_size": 384}
+
+
+def model(**shape):
+    return decoder_model(**shape, num_heads=8, ffn_hidden=4 * shape["hidden"])
+
+
+BLOOM = model(**SHAPE)
 
 
 def bloom(step_s: float) -> float:
-    return hardware_tflops(**SHAPE, global_batch=2048, step_s=step_s, num_ranks=384, recompute=True)
+    return hardware_tflops(BLOOM, global_batch=2048, step_s=step_s, num_ranks=384, recompute=True)
 
 
 @pytest.mark.parametrize(("step_s", "printed"), [(105.22, "149.02"), (106.46, "147.29"), (106.40, "147.37")])
@@ -57,30 +59,45 @@ def megatron_deepspeed(*, seq_len, num_layers, hidden, vocab_size, batch, step_s
 
 
 def test_with_recomputation_the_formula_is_megatron_deepspeed_s():
-    for shape in (SHAPE, {"num_layers": 4, "hidden": 128, "seq_len": 128, "vocab_size": 384}):
-        ours = hardware_tflops(**shape, global_batch=32, step_s=1.5, num_ranks=8, recompute=True)
+    for shape in (SHAPE, TINY):
+        ours = hardware_tflops(model(**shape), global_batch=32, step_s=1.5, num_ranks=8, recompute=True)
         assert ours == pytest.approx(megatron_deepspeed(**shape, batch=32, step_s=1.5, ranks=8, factor=4), rel=1e-12)
 
 
 def test_without_recomputation_the_logits_count_whole():
-    ours = hardware_tflops(**SHAPE, global_batch=2048, step_s=100.0, num_ranks=384, recompute=False)
+    ours = hardware_tflops(BLOOM, global_batch=2048, step_s=100.0, num_ranks=384, recompute=False)
     theirs = megatron_deepspeed(**SHAPE, batch=2048, step_s=100.0, ranks=384, factor=3)
     logits = 6 * SHAPE["hidden"] * SHAPE["vocab_size"] * 2048 * 2048 / (100.0 * 384 * 1e12)
     assert ours - theirs == pytest.approx(logits / 4)
 
 
 def test_without_recomputation_hardware_and_model_operations_are_one():
-    ours = hardware_tflops(**SHAPE, global_batch=2048, step_s=100.0, num_ranks=384, recompute=False)
-    assert ours == pytest.approx(model_flops_per_token(**SHAPE) * 2048 * 2048 / (100.0 * 384 * 1e12))
+    ours = hardware_tflops(BLOOM, global_batch=2048, step_s=100.0, num_ranks=384, recompute=False)
+    assert ours == pytest.approx(model_flops(BLOOM) * 2048 / (100.0 * 384 * 1e12))
 
 
 def test_a_layer_is_its_matrices_and_its_attention():
-    layers, logits = forward_flops_per_token(num_layers=3, hidden=8, seq_len=5, vocab_size=11, ffn_hidden=20)
+    sizes = {"num_layers": 3, "hidden": 8, "num_heads": 2, "seq_len": 5, "vocab_size": 11, "ffn_hidden": 20}
+    layers, ends = forward_flops(decoder_model(**sizes))
     # Matrices of a layer: 4 of 8 x 8, then 8 x 20 and 20 x 8; scores and their use: 5 keys of width 8, twice.
-    assert layers == 3 * 2 * (4 * 8 * 8 + 2 * 8 * 20 + 2 * 5 * 8)
-    assert logits == 2 * 8 * 11
-    gated, _ = forward_flops_per_token(num_layers=3, hidden=8, seq_len=5, vocab_size=11, ffn_hidden=20, is_gated=True)
-    assert gated - layers == 3 * 2 * 8 * 20
+    assert layers == 5 * 3 * 2 * (4 * 8 * 8 + 2 * 8 * 20 + 2 * 5 * 8)
+    assert ends == 5 * 2 * 8 * 11
+    gated, _ = forward_flops(decoder_model(**sizes, is_gated=True, has_bias=False))
+    assert gated - layers == 5 * 3 * 2 * 8 * 20
+    grouped, _ = forward_flops(decoder_model(**sizes, num_kv_heads=1))
+    assert layers - grouped == 5 * 3 * 2 * 2 * 4 * 8
+
+
+def test_windows_and_merging_count_as_they_are_declared():
+    swin = ModelConfig(
+        family="swin", hidden=8, depths=(1, 1), stage_heads=(2, 4), window=2, image_size=8, patch_size=2,
+        num_channels=3, num_classes=10, init_std=0.02,
+    )  # fmt: skip
+    layers, ends = forward_flops(model_of(swin))
+    # 4 x 4 then 2 x 2 tokens of 8 and 16 channels: 4 square matrices, 2 of the feed-forward's, windows of 4 tokens.
+    stages = [2 * tokens * (4 * width**2 + 8 * width**2 + 2 * 4 * width) for tokens, width in ((16, 8), (4, 16))]
+    assert layers == sum(stages) + 2 * 4 * 32 * 16
+    assert ends == 2 * 16 * 8 * (3 * 2 * 2) + 2 * 16 * 10
 
 
 @pytest.mark.parametrize(
@@ -110,10 +127,7 @@ def test_every_peak_names_its_source():
 
 
 def test_mfu_divides_the_model_s_need_by_the_peak():
-    tokens_per_s = 2048 * 2048 / 105.22
-    value = mfu(
-        flops_per_token=model_flops_per_token(**SHAPE), tokens_per_s=tokens_per_s, num_ranks=384, peak_tflops=312.0
-    )
+    value = mfu(BLOOM, samples_per_s=2048 / 105.22, num_ranks=384, peak_tflops=312.0)
     # Of 149.02 TFLOPs of hardware the layers' share 1.02381 / 1.03944 counts 3 times in 4 and the logits' share whole:
     # 112.33 of 312.
     assert value is not None
@@ -122,6 +136,6 @@ def test_mfu_divides_the_model_s_need_by_the_peak():
 
 
 def test_mfu_without_a_peak_is_not_a_number_but_absent():
-    value = mfu(flops_per_token=1.0, tokens_per_s=1.0, num_ranks=1, peak_tflops=None)
+    value = mfu(BLOOM, samples_per_s=1.0, num_ranks=1, peak_tflops=None)
     assert value is None
     assert mfu_text(value) == "n/a"

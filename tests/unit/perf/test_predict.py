@@ -5,10 +5,10 @@ import dataclasses
 
 import pytest
 
+from emberward.families import ModelConfig, model_of
 from emberward.perf import (
     CLUSTERS,
     Attention,
-    Decoder,
     Numerics,
     Part,
     Recompute,
@@ -21,8 +21,10 @@ from emberward.perf import (
 from emberward.perf._attention import attention_share
 from emberward.perf._hardware import A100, H100
 from emberward.perf._kernels import all_reduce_s, gather_s, matmul_s, stream_s
+from emberward.report import decoder_model
 
-MODEL = Decoder(num_layers=8, hidden=4096, num_heads=32, ffn_hidden=16384, vocab_size=51200, seq_len=2048)
+SIZES = {"num_layers": 8, "hidden": 4096, "num_heads": 32, "ffn_hidden": 16384, "vocab_size": 51200, "seq_len": 2048}
+MODEL = decoder_model(**SIZES)
 
 
 def one_f_one_b(pp: int, num_mb: int) -> tuple[tuple[Slot, ...], ...]:
@@ -80,6 +82,12 @@ def test_a_short_inner_dim_reaches_less():
     assert rate(128) < 0.6 * rate(8192)
 
 
+def test_a_small_product_over_a_long_inner_dim_is_split_over_the_processors():
+    # One tile of 128 x 128: by itself on one processor of 108 it would take a hundred times as long.
+    alone = 2 * 128 * 128 * 200_000 / (312e12 / 108)
+    assert alone / 108 < matmul_s(A100, 128, 128, 200_000) < alone / 20
+
+
 def test_collectives_send_what_a_ring_sends():
     link, size = CLUSTERS["a100"].inside, 2**34
     assert all_reduce_s(link, size, 8) == pytest.approx(2 * 7 / 8 * size / link.all_reduce_bytes_per_s)
@@ -103,7 +111,7 @@ def test_with_equal_stages_and_free_transfers_the_bubble_is_the_formula(pp, num_
     timeline = run_schedule(
         one_f_one_b(pp, num_mb),
         cost_s=lambda slot: 2.0 if slot.part is Part.BACKWARD else 1.0,
-        transfer_s=0.0,
+        transfer_s=lambda _: 0.0,
         is_blocking=False,
     )
     assert timeline.seconds == pytest.approx(3 * (num_mb + pp - 1))
@@ -114,9 +122,9 @@ def test_blocking_transfers_cost_each_rank_all_of_them():
     orders = one_f_one_b(2, 4)
 
     def seconds(*, is_blocking: bool) -> float:
-        return run_schedule(orders, cost_s=lambda _: 1.0, transfer_s=0.1, is_blocking=is_blocking).seconds
+        return run_schedule(orders, cost_s=lambda _: 1.0, transfer_s=lambda _: 0.1, is_blocking=is_blocking).seconds
 
-    free = run_schedule(orders, cost_s=lambda _: 1.0, transfer_s=0.0, is_blocking=False).seconds
+    free = run_schedule(orders, cost_s=lambda _: 1.0, transfer_s=lambda _: 0.0, is_blocking=False).seconds
     assert free < seconds(is_blocking=False) < seconds(is_blocking=True)
 
 
@@ -124,7 +132,7 @@ def test_a_schedule_that_cannot_go_on_is_refused():
     first, last = ((Slot(stage, Part.FORWARD, 0), Slot(stage, Part.BACKWARD, 0)) for stage in (0, 1))
     stuck = (first, last[::-1])
     with pytest.raises(ValueError, match="every rank waits"):
-        run_schedule(stuck, cost_s=lambda _: 1.0, transfer_s=0.0, is_blocking=False)
+        run_schedule(stuck, cost_s=lambda _: 1.0, transfer_s=lambda _: 0.0, is_blocking=False)
 
 
 def test_recomputing_layers_costs_a_third_more_of_their_work():
@@ -155,8 +163,8 @@ def test_slower_links_never_help():
 
 
 def test_grouped_queries_count_less():
-    grouped = dataclasses.replace(MODEL, num_kv_heads=8)
-    assert grouped.layer_numel() < MODEL.layer_numel()
+    grouped = decoder_model(**SIZES, num_kv_heads=8)
+    assert grouped.layers[0].numel < MODEL.layers[0].numel
     assert predict(grouped, CLUSTERS["a100"], step()).step_s < predict(MODEL, CLUSTERS["a100"], step()).step_s
 
 
@@ -179,7 +187,7 @@ def test_sharding_exposes_the_first_gather_and_the_last_scatter_and_copies():
         predict(MODEL, dataclasses.replace(cluster, inside=free), plan).step_s
         for plan in (step(dp=8, num_mb=1), sharded())
     )
-    numel = MODEL.num_parameters()
+    numel = MODEL.num_parameters
     assert pieces - whole == pytest.approx(14 * numel / (2.039e12 * 0.9), rel=0.01)
 
 
@@ -210,7 +218,11 @@ def test_a_slot_ends_no_earlier_than_it_may_and_the_rest_follows():
     orders = one_f_one_b(1, 2)
     first = Slot(0, Part.FORWARD, 0)
     timeline = run_schedule(
-        orders, cost_s=lambda _: 1.0, transfer_s=0.0, is_blocking=False, earliest_s={first: 3.0, orders[0][-1]: 2.0}
+        orders,
+        cost_s=lambda _: 1.0,
+        transfer_s=lambda _: 0.0,
+        is_blocking=False,
+        earliest_s={first: 3.0, orders[0][-1]: 2.0},
     )
     assert timeline.end_s[first] == 3.0
     assert timeline.seconds == 6.0
@@ -224,7 +236,7 @@ def test_stages_gather_at_once_and_not_one_after_the_other():
         predict(MODEL, CLUSTERS["a100"], dataclasses.replace(plan, dp_overlap=overlap)).step_s
         for overlap in (True, False)
     )
-    numel = 2 * MODEL.layer_numel() + MODEL.vocab_size * MODEL.hidden
+    numel = 2 * MODEL.layers[0].numel + MODEL.first.numel
     assert overlapped == pytest.approx(2e6 * numel / 8 * 7 / 8 / 22.5e9, rel=0.01)
     assert overlapped == pytest.approx(exposed, rel=0.01)
 
@@ -248,8 +260,7 @@ def test_without_overlap_communication_costs_more():
 
 
 def test_tp_over_nodes_is_priced_by_the_network():
-    wide = dataclasses.replace(MODEL, num_heads=32)
-    inside, over = (predict(wide, CLUSTERS["a100-efa"], step(tp=tp)).parts_s["tp"] for tp in (8, 16))
+    inside, over = (predict(MODEL, CLUSTERS["a100-efa"], step(tp=tp)).parts_s["tp"] for tp in (8, 16))
     assert over > 2 * inside
 
 
@@ -271,7 +282,7 @@ def test_recomputing_every_other_layer_lies_half_way():
 
 
 def test_an_eager_gated_layer_moves_more_bytes():
-    gated = dataclasses.replace(MODEL, is_gated=True, has_bias=False)
+    gated = decoder_model(**SIZES, is_gated=True, has_bias=False, is_tied=True)
     fused, eager = (
         predict(gated, CLUSTERS["a100"], step(how=Numerics(stack=stack))) for stack in (Stack.FUSED, Stack.EAGER)
     )
@@ -317,3 +328,21 @@ def test_a_range_holds_its_prediction():
     for plan in (step(), sharded(dp=64), step(tp=8, how=Numerics(tp_overlap=True)), step(pp=4, num_mb=16)):
         found = predict(MODEL, CLUSTERS["h100"], plan)
         assert found.fastest_s < found.step_s < found.slowest_s
+
+
+def test_a_model_of_unequal_layers_is_priced_block_by_block_and_its_edges_by_their_shape():
+    swin = ModelConfig(
+        family="swin", hidden=96, depths=(2, 2, 6, 2), stage_heads=(3, 6, 12, 24), window=7, image_size=224,
+        patch_size=4, num_channels=3, num_classes=1000, init_std=0.02,
+    )  # fmt: skip
+    model, how = model_of(swin), Numerics(attention=Attention.DENSE_MASK, sequence_parallel=False)
+    whole = predict(model, CLUSTERS["a100"], step(micro_batch=64, stage_layers=(12,), how=how))
+    assert sum(whole.parts_s.values()) == pytest.approx(whole.step_s)
+    assert whole.tokens_per_s == pytest.approx(8 * 64 / whole.step_s), "images are counted, one a sample"
+    # 4.5 billion multiply-adds an image forward (Liu et al. 2021, table 1), thrice for a step.
+    assert whole.tflops == pytest.approx(3 * 2 * 4.5e-3 * whole.tokens_per_s, rel=0.01)
+    uneven, even = (
+        predict(model, CLUSTERS["a100"], step(pp=2, micro_batch=64, stage_layers=cut, how=how)).step_s
+        for cut in ((10, 2), (4, 8))
+    )
+    assert whole.step_s / 2 < even < uneven < whole.step_s

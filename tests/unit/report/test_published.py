@@ -151,4 +151,4 @@ def test_every_row_has_a_source_and_one_figure():
         assert run.name == name
         assert run.source
         assert (run.step_s is None) != (run.tokens_per_s_per_rank is None)
-        assert sum(run.plan.stage_layers) == run.decoder.num_layers, name
+        assert sum(run.plan.stage_layers) == len(run.model.layers), name

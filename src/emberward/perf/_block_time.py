@@ -1,0 +1,272 @@
+"""Seconds of a block of a model on one rank, operation by operation, as the model declares them.
+
+[Note: operations of a block]
+Matrix products: backward two for each. Attention is one fused kernel, which does the causal half where it is causal
+(backward 2.5 times forward: Dao 2023), or products with scores in memory and a softmax between (Megatron-LM until
+2022). Elementwise work moves bytes, in passes over a tensor that its declaration counts, as chains of operators that
+run as one (fused) or one by one (eager). Dropout writes a mask of one byte beside each addition, which is three passes:
+two reads and a write. Backward moves 1.5 times forward's bytes: each kernel reads its input and the gradient and writes
+one. The gradient of a bias reads that of its layer's result. The loss works in float32: 20 bytes a number that the last
+block gives, backward 12.
+tp: the collectives of the block's changes of layout; with split positions a gather or a reduce-scatter each way, else
+an all-reduce one way (Korthikanti et al. 2022, section 4.2).
+"""
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from emberward.layout import AttentionScores, Block, Direction, Elementwise, Over, Product
+from emberward.perf._attention import Attention, attention_share
+from emberward.perf._hardware import Device, Link, NumberFormat
+from emberward.perf._kernels import Cost, all_reduce_s, gather_s, matmul_s, stream_s
+
+_BACKWARD_BYTES = 1.5
+_ADDITION_PASSES = 3
+_ELEMENTWISE_KERNELS = 2
+"""Kernels of an elementwise entry (assumed): a layer has two norms, two additions."""
+_ATTENTION_BACKWARD = 2.5
+_CAST_BYTES = 5.0
+"""fp8: one pass that reads 2 bytes for the largest value, one that reads 2 and writes 1."""
+
+
+_MOST_HIDDEN = 0.088
+"""Share of a step that asynchronous tp saved where it was measured, the median of five pairs on H100: 5.4% (torchtitan
+benchmarks/llama3_h100_202412), 8.4%, 8.8%, 9.0% and 14.1% (asyncTP_llama3_h100_2025-06, without float8 by row)."""
+
+
+class Recompute(StrEnum):
+    """What is computed again in the backward: nothing; whole layers; scores and softmax alone (Korthikanti et al.
+    2022, section 5); all but every second matrix product and attention (torchtitan's ``selective``, ``op``)."""
+
+    NONE = "none"
+    LAYER = "layer"
+    SCORES = "scores"
+    EVERY_OTHER = "every_other"
+
+
+class Stack(StrEnum):
+    """How elementwise work runs: an operator a kernel (eager), or chains of them as one (a compiler, fused kernels)."""
+
+    EAGER = "eager"
+    FUSED = "fused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numerics:
+    """How a framework computes a model. `recompute_share` is the share of layers that compute again."""
+
+    fmt: NumberFormat = NumberFormat.BF16
+    attention: Attention = Attention.FLASH_2
+    stack: Stack = Stack.FUSED
+    recompute: Recompute = Recompute.NONE
+    recompute_share: float = 1.0
+    has_dropout: bool = False
+    sequence_parallel: bool = True
+    tp_overlap: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockTime:
+    """Costs of one micro-batch: forward, what is computed again, backward without it.
+
+    `weights` is the part of the backward that gives the gradients of the linear layers' weights and may come later.
+    """
+
+    forward: Cost
+    again: Cost
+    backward: Cost
+    weights: Cost = field(default_factory=Cost)
+
+    def times(self, factor: float) -> "BlockTime":
+        """The costs of `factor` such blocks."""
+        return BlockTime(
+            forward=self.forward.times(factor),
+            again=self.again.times(factor),
+            backward=self.backward.times(factor),
+            weights=self.weights.times(factor),
+        )
+
+
+def _product(device: Device, m: int, n: int, k: int, fmt: NumberFormat) -> Cost:
+    cast_s = stream_s(device, _CAST_BYTES * m * k) if fmt is NumberFormat.FP8 else 0.0
+    kernels = 3 if fmt is NumberFormat.FP8 else 1
+    return Cost(matmul_s=matmul_s(device, m, n, k, fmt=fmt), memory_s=cast_s, num_kernels=kernels)
+
+
+def _products(device: Device, tokens: int, n: int, k: int, fmt: NumberFormat) -> tuple[Cost, Cost, Cost]:
+    """The products of one linear layer: y = x W, then dx and dW."""
+    return (
+        _product(device, tokens, n, k, fmt),
+        _product(device, tokens, k, n, fmt),
+        _product(device, n, k, tokens, fmt),
+    )
+
+
+def _attention(device: Device, scores: AttentionScores, batch: int, how: Numerics) -> tuple[Cost, Cost]:
+    """Forward and backward of `batch` heads and windows."""
+    s, d = scores.positions, scores.head_size
+    if how.attention is not Attention.SCORES_IN_MEMORY:
+        return _fused_attention(device, scores, batch, how.attention)
+    scores_bytes = 2.0 * batch * s * s
+    dropped = 2.5 if how.has_dropout else 0.0
+    score, use = matmul_s(device, s, s, d, batch=batch), matmul_s(device, s, d, s, batch=batch)
+    forward = Cost(
+        attention_s=score + use,
+        memory_s=stream_s(device, (2.0 + dropped) * scores_bytes),
+        num_kernels=4,
+    )
+    backward = Cost(
+        attention_s=2 * (score + use),
+        memory_s=stream_s(device, (3.0 + dropped) * scores_bytes),
+        num_kernels=7,
+    )
+    return forward, backward
+
+
+def _fused_attention(device: Device, scores: AttentionScores, batch: int, kind: Attention) -> tuple[Cost, Cost]:
+    s, d = scores.positions, scores.head_size
+    is_dense = kind is Attention.DENSE_MASK
+    is_half = scores.is_causal and not is_dense
+    flops = 4.0 * batch * s * s * d / (2 if is_half else 1)
+    mask_s = stream_s(device, 2.0 * batch * s * s) if is_dense else 0.0
+    peak = device.peak_tflops * 1e12 * device.clock_share
+    rates = [
+        peak * attention_share(device, kind, head_size=d, seq_len=s, is_backward=is_backward)
+        for is_backward in (False, True)
+    ]
+    forward = Cost(attention_s=flops / rates[0], memory_s=mask_s, num_kernels=1)
+    return forward, Cost(attention_s=_ATTENTION_BACKWARD * flops / rates[1], memory_s=mask_s, num_kernels=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one of `tp` ranks has of a micro-batch of `micro_batch` samples."""
+
+    micro_batch: int
+    tp: int
+    sequence_parallel: bool
+
+    def of(self, size: int, over: Over) -> float:
+        """The mean part of `size` that a rank has."""
+        is_split = over is Over.TP or (over is Over.POSITIONS and self.sequence_parallel)
+        return size / self.tp if is_split else size
+
+
+def _elementwise_bytes(each: Elementwise, share: Share, how: Numerics) -> float:
+    passes = each.eager_passes if how.stack is Stack.EAGER else each.passes
+    mask = passes / _ADDITION_PASSES if each.has_dropout and how.has_dropout else 0.0
+    return (2.0 * passes + mask) * share.of(each.numel, each.over) * share.micro_batch
+
+
+def _changes(link: Link, block: Block, share: Share) -> tuple[Cost, Cost]:
+    """The collectives of a block's changes over tp, forward and backward, nothing hidden."""
+    costs = {Direction.LEAVE: Cost(), Direction.ENTER: Cost()}
+    if share.tp == 1:
+        return Cost(), Cost()
+    both = Cost()
+    for change in block.tp_changes:
+        num_bytes = 2.0 * share.micro_batch * math.prod(change.shape)
+        if share.sequence_parallel and change.positions is not None:
+            seconds = gather_s(link, num_bytes, share.tp)
+            both += Cost(tp_s=seconds, num_kernels=1).times(change.times)
+        else:
+            seconds = all_reduce_s(link, num_bytes, share.tp)
+            costs[change.direction] += Cost(tp_s=seconds, num_kernels=1).times(change.times)
+    return both + costs[Direction.LEAVE], both + costs[Direction.ENTER]
+
+
+def _hidden(cost: Cost, tp: int, how: Numerics) -> Cost:
+    """`cost` with what overlap hides: all but the first of tp pieces (Wang et al. 2022), at most _MOST_HIDDEN of it."""
+    if not how.tp_overlap:
+        return cost
+    hidden_s = min(cost.tp_s * (tp - 1) / tp, _MOST_HIDDEN * cost.seconds)
+    return cost + Cost(tp_s=-hidden_s)
+
+
+def layer_time(device: Device, inside: Link, block: Block, share: Share, how: Numerics) -> BlockTime:
+    """Costs of a layer on one tp rank. See [Note: operations of a block]."""
+    linear, (scores_forward, scores_backward), streaming = _operations(device, block, share, how, how.fmt)
+    entering, leaving = _changes(inside, block, share)
+    forward = _hidden(linear.forward + streaming + scores_forward + entering, share.tp, how)
+    backward = linear.to_input + linear.to_weights + streaming.times(_BACKWARD_BYTES) + scores_backward + leaving
+    backward = _hidden(backward, share.tp, how) + linear.to_biases
+    again = {
+        Recompute.NONE: Cost(),
+        Recompute.LAYER: forward,
+        Recompute.SCORES: scores_forward,
+        Recompute.EVERY_OTHER: linear.forward.times(0.5) + streaming + entering.times(0.5),
+    }[how.recompute].times(how.recompute_share)
+    return BlockTime(forward=forward, again=again, backward=backward, weights=linear.to_weights)
+
+
+def first_time(device: Device, inside: Link, block: Block, share: Share, how: Numerics) -> BlockTime:
+    """Costs of the first block, which is computed in 16 bits and never again. A look-up's backward adds rows to the
+    gradient, as many bytes as it read and wrote."""
+    linear, _, streaming = _operations(device, block, share, how, NumberFormat.BF16)
+    entering, leaving = _changes(inside, block, share)
+    return BlockTime(
+        forward=linear.forward + streaming + entering,
+        again=Cost(),
+        backward=linear.to_weights + linear.to_biases + streaming + leaving,
+    )
+
+
+def last_time(device: Device, inside: Link, block: Block, share: Share, how: Numerics) -> BlockTime:
+    """Costs of the last block and of the loss: both work in 16 bits or more."""
+    linear, _, streaming = _operations(device, block, share, how, NumberFormat.BF16)
+    entering, leaving = _changes(inside, block, share)
+    # A loss that sums over tp reads this rank's part of what the block gives.
+    is_split = block.loss_sums[0] > 0
+    given = share.micro_batch * math.prod(block.output.shape) / (share.tp if is_split else 1)
+    loss = Cost(memory_s=stream_s(device, 20 * given), num_kernels=10)
+    loss_backward = Cost(memory_s=stream_s(device, 12 * given), num_kernels=5)
+    backward = linear.to_input + linear.to_weights + linear.to_biases + streaming.times(_BACKWARD_BYTES)
+    return BlockTime(
+        forward=linear.forward + streaming + loss + entering,
+        again=Cost(),
+        backward=backward + loss_backward + leaving,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Linear:
+    """The linear layers of a block: their products, and the sums that are their biases' gradients."""
+
+    forward: Cost = field(default_factory=Cost)
+    to_input: Cost = field(default_factory=Cost)
+    to_weights: Cost = field(default_factory=Cost)
+    to_biases: Cost = field(default_factory=Cost)
+
+
+def _operations(
+    device: Device, block: Block, share: Share, how: Numerics, fmt: NumberFormat
+) -> tuple[_Linear, tuple[Cost, Cost], Cost]:
+    """The linear layers, attention forward and backward, and the elementwise forward of a block."""
+    linear, scores, streaming = _Linear(), (Cost(), Cost()), Cost()
+    for each in block.operations:
+        match each:
+            case Product():
+                linear = _with_product(linear, device, each, share, fmt)
+            case AttentionScores():
+                heads = -(-each.heads // share.tp)
+                found = _attention(device, each, share.micro_batch * heads * each.windows, how)
+                scores = (scores[0] + found[0], scores[1] + found[1])
+            case Elementwise():
+                seconds = stream_s(device, _elementwise_bytes(each, share, how))
+                streaming += Cost(memory_s=seconds, num_kernels=_ELEMENTWISE_KERNELS)
+    return linear, scores, streaming
+
+
+def _with_product(linear: _Linear, device: Device, each: Product, share: Share, fmt: NumberFormat) -> _Linear:
+    rows = share.micro_batch * each.rows
+    out = -(-each.out // (share.tp if each.split == "out" else 1))
+    into = -(-each.into // (share.tp if each.split == "into" else 1))
+    forward, to_input, to_weights = _products(device, rows, out, into, fmt)
+    bias = Cost(memory_s=stream_s(device, 2.0 * rows * out), num_kernels=1) if each.has_bias else Cost()
+    return _Linear(
+        forward=linear.forward + forward,
+        to_input=linear.to_input + to_input,
+        to_weights=linear.to_weights + to_weights,
+        to_biases=linear.to_biases + bias,
+    )

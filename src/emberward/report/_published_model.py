@@ -1,0 +1,88 @@
+"""The models of published runs: decoders, as the families bloom and llama declare them and in the forms between."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from emberward.families import LlamaConfig, ModelConfig, model_of
+from emberward.layout import AttentionScores, Block, Cut, Elementwise, Model, Operation, Product, TensorSpec
+
+
+def decoder_model(
+    *,
+    num_layers: int,
+    hidden: int,
+    num_heads: int,
+    ffn_hidden: int,
+    vocab_size: int,
+    seq_len: int,
+    num_kv_heads: int | None = None,
+    is_gated: bool = False,
+    has_bias: bool = True,
+    has_embed_norm: bool = True,
+    is_tied: bool = True,
+) -> Model:
+    """A decoder's declaration: llama's when `is_gated`, else bloom's.
+
+    One of bloom's form may lack biases, the embedding's norm or the tie of its head, and may have grouped queries. One
+    without that norm is of GPT's form, whose attention adds no table that a kernel must read. Raises ValueError for a
+    gated one with biases.
+    """
+    if is_gated and has_bias:
+        raise ValueError("no family declares a gated decoder with biases")
+    model = model_of(
+        ModelConfig(
+            family="llama" if is_gated else "bloom",
+            num_layers=num_layers,
+            hidden=hidden,
+            num_heads=num_heads,
+            ffn_hidden=ffn_hidden,
+            vocab_size=vocab_size,
+            seq_len=seq_len,
+            init_std=0.02,
+            llama=LlamaConfig(num_kv_heads=num_kv_heads, is_tied=is_tied),
+        )
+    )
+    if is_gated:
+        return model
+    kv_width = hidden // num_heads * (num_kv_heads or num_heads)
+    blocks = [
+        _form(block, has_bias=has_bias, has_mask=has_embed_norm, qkv={3 * hidden: hidden + 2 * kv_width})
+        for block in model.blocks
+    ]
+    if not is_tied:
+        blocks[-1] = replace(blocks[-1], tensors=tuple(replace(each, tied_to=None) for each in blocks[-1].tensors))
+    return replace(model, blocks=tuple(blocks))
+
+
+def _form(block: Block, *, has_bias: bool, has_mask: bool, qkv: Mapping[int, int]) -> Block:
+    """The block without its biases, or without ALiBi and the embedding's norm; `qkv` replaces widths by others."""
+
+    def width_of(width: int) -> int:
+        return qkv.get(width, width)
+
+    def changed(each: Operation) -> Operation:
+        match each:
+            case Product():
+                return replace(each, has_bias=each.has_bias and has_bias, out=width_of(each.out))
+            case AttentionScores():
+                return replace(each, has_mask=has_mask)
+            case Elementwise(name="query, key, value"):
+                old, new = next(iter(qkv.items()))
+                return replace(each, numel=each.numel // old * new)
+            case _:
+                return each
+
+    def is_left(tensor: TensorSpec) -> bool:
+        is_bias, is_norm = tensor.name.endswith(".bias"), tensor.name.startswith("embed_norm")
+        return (has_bias or not is_bias) and (has_mask or not is_norm)
+
+    def widened(tensor: TensorSpec) -> TensorSpec:
+        if ".qkv." not in tensor.name:
+            return tensor
+        return replace(tensor, shape=(width_of(tensor.shape[0]), *tensor.shape[1:]), over_tp=Cut(dim=0))
+
+    return replace(
+        block,
+        tensors=tuple(map(widened, filter(is_left, block.tensors))),
+        operations=tuple(map(changed, block.operations)),
+    )
