@@ -4,17 +4,17 @@
 The events of a step of many micro-batches follow from those of a step of few. What is launched and waited for between
 stages stands in the program itself. What a compute calls inside is decided by its stage, by what it does (F, B, I, W)
 and by the state in which FSDP2 is then: gathered or not, gradients there or not, what it will fetch ahead, whether it
-is told to reduce. That state is made by the computes before it since the step began, of which it remembers
+is told to reduce. That state is made by the computes before it since the program began, of which it remembers
 - of each stage whether a forward, a backward and a weights' part have run, and what ran last;
 - the forwards without a backward as a stack, of which a backward takes the uppermost: whether there is one, and whether
-  it is the step's first (nothing stands before it to be fetched ahead);
+  it is the program's first, before which nothing stands that could be fetched ahead but the forwards of an evaluation;
 and by what follows: whether it is the last of its stage, and whether a weights' part runs in one with it. Computes with
-equal answers are of one **setting**, and call alike. `rank/_folded_steps.py` executes a step in which every setting
-occurs, as often as it occurs in the long step or twice, holds those of a setting against each other, and repeats them.
+equal answers are of one **setting**, and call alike. `rank/_folded_steps.py` executes programs until it has seen every
+setting as often as it occurs in the long one or twice, holds those of a setting against each other, and repeats them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from emberward.events import Compute, Event, Recv, Ref, Send, Wait
@@ -27,19 +27,23 @@ _ENOUGH = 2
 
 @dataclass(slots=True)
 class _Stage:
-    """What is remembered of a stage's computes. See [Note: repeated computes]."""
+    """What is remembered of a stage's computes. See [Note: repeated computes].
 
+    `start` says what the program before was.
+    """
+
+    start: str
     done: set[Work] = field(default_factory=set)
     last: Work | None = None
-    open: list[bool] = field(default_factory=list)
-    """For each forward without a backward whether it was the stage's first."""
+    open: list[str | None] = field(default_factory=list)
+    """For each forward without a backward `start` if it was the stage's first."""
 
     def state(self) -> Hashable:
-        return frozenset(self.done), self.last, self.open[-1] if self.open else None
+        return frozenset(self.done), self.last or self.start, tuple(self.open[-1:])
 
     def run(self, work: Work) -> None:
         if work is Work.FORWARD:
-            self.open.append(Work.FORWARD not in self.done)
+            self.open.append(None if Work.FORWARD in self.done else self.start)
         elif work is not Work.WEIGHT and self.open:
             self.open.pop()
         self.done.add(work)
@@ -53,14 +57,15 @@ def action_of(event: Event) -> Action | None:
     return None
 
 
-def settings(program: Sequence[Event]) -> list[Hashable]:
+def settings(program: Sequence[Event], *, follows_forwards: bool = False) -> list[Hashable]:
     """For each event of a program its setting: equal ones differ in their micro-batch alone.
 
-    That of a transfer is what travels and where; of a wait, what is waited for. See [Note: repeated computes].
+    That of a transfer is what travels and where; of a wait, what is waited for. `follows_forwards`: the program before
+    had forwards alone. See [Note: repeated computes].
     """
     actions = [action_of(event) for event in program]
     left = Counter((action.stage, action.work) for action in actions if action is not None)
-    stages: dict[int, _Stage] = {}
+    start, stages = "after forwards" if follows_forwards else "at rest", dict[int, _Stage]()
     kinds: dict[Ref, Hashable] = {}
     found: list[Hashable] = []
     for number, (event, action) in enumerate(zip(program, actions, strict=True)):
@@ -70,7 +75,7 @@ def settings(program: Sequence[Event]) -> list[Hashable]:
             left[action.stage, action.work] -= 1
             is_last = left[action.stage, action.work] == 0
             is_whole = _is_whole(action, after) or (before is not None and _is_whole(before, action))
-            stage = stages.setdefault(action.stage, _Stage())
+            stage = stages.setdefault(action.stage, _Stage(start))
             kind: Hashable = (action.stage, action.work, is_last, is_whole, stage.state())
             stage.run(action.work)
         else:
@@ -97,17 +102,25 @@ def _other(event: Event, kinds: dict[Ref, Hashable]) -> Hashable:
             return body
 
 
-def short_step(num_mb: int, program_of: Callable[[int], Sequence[Event]]) -> int:
-    """The least number of micro-batches whose program has every setting of that with `num_mb`; `num_mb` if none less.
+def short_step(
+    num_mb: int,
+    program_of: Callable[[int], Sequence[Event]],
+    *,
+    known: Mapping[Hashable, int] | None = None,
+    follows_forwards: bool = False,
+) -> int:
+    """The least number of micro-batches whose program lacks no setting of that with `num_mb`; `num_mb` if none less.
 
-    `program_of` gives the program of a step; ConfigError of it means that there is no such step. Pure.
+    `known` are the settings that were executed before, with their times. `program_of` gives the program of a step;
+    ConfigError of it means that there is no such step. Pure.
     """
-    wanted = Counter(settings(program_of(num_mb)))
+    known = known or {}
+    wanted = Counter(settings(program_of(num_mb), follows_forwards=follows_forwards))
     for count in range(1, num_mb):
         try:
-            held = Counter(settings(program_of(count)))
+            held = Counter(settings(program_of(count), follows_forwards=follows_forwards))
         except ConfigError:
             continue
-        if all(held[kind] >= min(times, _ENOUGH) for kind, times in wanted.items()):
+        if all(known.get(kind, 0) + held[kind] >= min(times, _ENOUGH) for kind, times in wanted.items()):
             return count
     return num_mb

@@ -1,18 +1,21 @@
 """Programs of many micro-batches in a dry run: few are executed, and their calls are repeated for the others.
 
 [Note: folded steps]
-`plan/_repeats.py` [Note: repeated computes] says which computes call alike and finds the shortest step that has them
-all. That one is executed in place of the long one, from the same state; afterwards its calls are laid out again in the
-order of the long step's program. Each wait that a compute makes for a call of a compute before it is kept as so many
-computes back. Where two computes of one setting did not call alike, nothing is repeated and the long step is executed.
+`plan/_repeats.py` [Note: repeated computes] says which computes call alike and finds the shortest step that has those
+that were not executed before. That one is executed in place of the long one, from the same state and to the same end;
+afterwards its calls and those that are known are laid out in the order of the long step's program. What ends a step
+(totals, optimizer) is executed each time and taken from there. Each wait that a compute makes for a call of a compute
+before it is kept as so many computes back. Where two computes of one setting did not call alike, nothing is repeated
+from then on, and the long step is executed.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from emberward.engine import PhaseMark
-from emberward.events import Event, Phase, Ref, Wait
-from emberward.plan import action_of, settings, short_step
+from emberward.events import Event, Phase, Ref, Stage, Wait
+from emberward.plan import Work, action_of, settings, short_step
 from emberward.sources import Note, Tape
 
 Target = tuple[int, int] | None
@@ -29,13 +32,23 @@ class Executed:
     first_notes: Sequence[int]
 
 
+@dataclass(slots=True)
+class _Known:
+    """What a kind of program's settings left when they were executed, and how often they were."""
+
+    units: dict[Hashable, Unit] = field(default_factory=dict)
+    times: Counter[Hashable] = field(default_factory=Counter)
+    is_regular: bool = True
+
+
 class StepFolder:
     """Runs programs on a tape, the long ones by short ones. See [Note: folded steps]."""
 
     def __init__(self, tape: Tape, mark: PhaseMark) -> None:
         self._tape = tape
         self._mark = mark
-        self._short: dict[Hashable, int] = {}
+        self._known: defaultdict[Hashable, _Known] = defaultdict(_Known)
+        self._follows_forwards = False
         self._first_notes: list[int] = []
 
     def mark(self, phase: Phase) -> None:
@@ -53,27 +66,40 @@ class StepFolder:
         step: int | None,
     ) -> None:
         """Runs the program of `num_mb` micro-batches, or one in its place. `key` names what `program_of` depends on."""
-        if (key, num_mb) not in self._short:
-            self._short[key, num_mb] = short_step(num_mb, program_of)
-        short, first = program_of(self._short[key, num_mb]), len(self._tape)
+        known, follows = self._known[key], self._follows_forwards
+        program, count = program_of(num_mb), num_mb
+        if known.is_regular:
+            count = short_step(num_mb, program_of, known=known.times, follows_forwards=follows)
+        first = len(self._tape)
         self._first_notes.clear()
-        execute(short)
-        program = program_of(num_mb)
-        if short is program:
+        execute(program_of(count))
+        actions = (action_of(event) for event in program)
+        self._follows_forwards = all(action is None or action.work is Work.FORWARD for action in actions)
+        if not known.is_regular:
             return
         assert not self._tape.open_calls(first), "a step leaves no call without its wait"
-        units = _units(Executed(short, list(self._first_notes)), self._tape.notes(first))
+        executed = program_of(count)
+        kinds = settings(executed, follows_forwards=follows)
+        units = _units(Executed(executed, list(self._first_notes)), kinds, self._tape.notes(first), known.units)
+        known.is_regular = units is not None
+        if units is not None:
+            known.units = units
+            known.times.update(kinds)
+        if count == num_mb:
+            return
         self._tape.drop(first)
         if units is None:
             execute(program)
         else:
-            self._lay_out(program, units, step)
+            self._lay_out(program, settings(program, follows_forwards=follows), units, step)
 
-    def _lay_out(self, program: Sequence[Event], units: dict[Hashable, Unit], step: int | None) -> None:
+    def _lay_out(
+        self, program: Sequence[Event], kinds: Sequence[Hashable], units: Mapping[Hashable, Unit], step: int | None
+    ) -> None:
         """Writes the notes of `program`."""
         begins: list[int] = []
         calls: dict[Ref, int] = {}
-        for event, kind in zip(program, settings(program), strict=True):
+        for event, kind in zip(program, kinds, strict=True):
             self._mark(replace(event.phase, step=step))
             at = calls[event.ref] = len(self._tape)
             if action_of(event) is not None:
@@ -87,15 +113,17 @@ class StepFolder:
         self._mark(Phase(step=step))
 
 
-def _units(done: Executed, notes: Sequence[Note]) -> dict[Hashable, Unit] | None:
-    """What each setting's events left; None when two of one setting left something else. `notes` begin with the first.
+def _units(
+    done: Executed, kinds: Sequence[Hashable], notes: Sequence[Note], known: Mapping[Hashable, Unit]
+) -> dict[Hashable, Unit] | None:
+    """`known` with what each setting's events left; None when two of one setting left something else.
 
-    The last mark of a program stands behind its last event.
+    `notes` begin with the program's first. The last mark of a program stands behind its last event. What no schedule
+    orders, the end of a step, is taken as it was this time.
     """
     begins: list[int] = []
-    units: dict[Hashable, Unit] = {}
+    units = dict(known)
     first = done.first_notes[0]
-    kinds = settings(done.program)
     for number, (event, kind) in enumerate(zip(done.program, kinds, strict=True)):
         begin, end = done.first_notes[number] - first, done.first_notes[number + 1] - first
         if action_of(event) is not None:
@@ -104,7 +132,9 @@ def _units(done: Executed, notes: Sequence[Note]) -> dict[Hashable, Unit] | None
             (replace(note, phase=Phase(), waited=None), _target(note.waited, event, begins, first))
             for note in notes[begin:end]
         )
-        if units.setdefault(kind, unit) != unit:
+        if event.phase.stage is Stage.OPTIMIZER:
+            units[kind] = unit
+        elif units.setdefault(kind, unit) != unit:
             return None
     return units
 
