@@ -100,7 +100,7 @@ def _directions(rows: list[Comparison]) -> dict[str, int]:
     pairs = [
         (_rate(a, a.measured_s) / _rate(b, b.measured_s), _rate(a, a.prediction.step_s) / _rate(b, b.prediction.step_s))
         for a, b in itertools.combinations(rows, 2)
-        if a.run.decoder == b.run.decoder and a.run.cluster == b.run.cluster
+        if a.run.model == b.run.model and a.run.cluster == b.run.cluster
     ]
     clear = [(measured, predicted) for measured, predicted in pairs if max(measured, 1 / measured) >= 1.05]
     return {"pairs": len(clear), "right": sum((measured > 1) == (predicted > 1) for measured, predicted in clear)}
