@@ -6,13 +6,15 @@ from ranks.folded_cases import folded_and_whole
 
 CASES = {
     "bloom 1f1b zero1 recompute": {"of": 3, "tp": 2, "pp": 4, "zero": 1, "accumulation": 10, "recompute": True},
-    "bloom zb_v zero3 recompute": {
-        "of": 0, "dp": 2, "pp": 2, "zero": 3, "accumulation": 9, "schedule": "zb_v", "stages_per_rank": 2,
-        "recompute": True,
-    },
     "llama interleaved zero3": {
         "of": 2, "family": "llama", "dp": 2, "pp": 2, "zero": 3, "accumulation": 8, "schedule": "interleaved",
         "stages_per_rank": 2,
+    },
+}  # fmt: skip
+GRID = {
+    "bloom zb_v zero3 recompute": {
+        "of": 0, "dp": 2, "pp": 2, "zero": 3, "accumulation": 9, "schedule": "zb_v", "stages_per_rank": 2,
+        "recompute": True,
     },
     "llama gpipe zero2 gloo": {
         "of": 0, "family": "llama", "dp": 2, "tp": 2, "pp": 2, "zero": 2, "accumulation": 8, "schedule": "gpipe",
@@ -21,17 +23,17 @@ CASES = {
     "swin 1f1b zero1 recompute": {
         "of": 0, "family": "swin", "dp": 2, "tp": 2, "pp": 2, "zero": 1, "accumulation": 8, "recompute": True,
     },
-}  # fmt: skip
-GRID = {
-    f"{family} {schedule} zero{zero} rank {of}": {
-        "of": of, "family": family, "schedule": schedule, "zero": zero, "dp": 2, "pp": 2, "accumulation": 8,
-        "stages_per_rank": 1 if schedule in ("gpipe", "1f1b", "zb_h1") else 2, "recompute": zero in (1, 3),
-    }
-    for family in ("bloom", "llama")
-    for schedule in ("gpipe", "looped_bfs", "1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe_v")
-    for zero in (0, 1, 2, 3)
-    for of in (0, 2)
-    if (family == "bloom") or (of == 2 and zero in (1, 3))
+    **{
+        f"{family} {schedule} zero{zero} rank {of}": {
+            "of": of, "family": family, "schedule": schedule, "zero": zero, "dp": 2, "pp": 2, "accumulation": 8,
+            "stages_per_rank": 1 if schedule in ("gpipe", "1f1b", "zb_h1") else 2, "recompute": zero in (1, 3),
+        }
+        for family in ("bloom", "llama")
+        for schedule in ("gpipe", "looped_bfs", "1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe_v")
+        for zero in (0, 1, 2, 3)
+        for of in (0, 2)
+        if (family == "bloom") or (of == 2 and zero in (1, 3))
+    },
 }  # fmt: skip
 
 
@@ -59,9 +61,7 @@ def test_every_schedule_and_stage_of_sharding_repeats_what_it_would_have_execute
 
 @pytest.mark.parametrize("plant", ["micro-batch", "layer"])
 def test_what_does_not_repeat_itself_is_executed(pool, plant):
-    case = {"of": 0, "tp": 2, "pp": 2, "accumulation": 8, "plant": plant}
-    plain, odd = told(pool, {**case, "plant": None}), told(pool, case)
+    odd = told(pool, {"of": 0, "tp": 2, "accumulation": 6, "plant": plant})
     assert odd["difference"] is None
-    assert odd["num_events"] > plain["num_events"]
     if plant == "micro-batch":
         assert odd["executed"][0] > odd["executed"][1], "a short step, and then the whole one"
