@@ -128,9 +128,9 @@ def dry_run(script: Script, rank: int, *, transport: Transport, is_folded: bool 
     """What `rank` does in the rehearsal `script`. Needs no peers and no accelerator; writes to a scratch folder.
 
     With `is_folded` what repeats itself is executed a few times and then repeated on the tape: see `_folded.py`. Not
-    where backwards have a lane of their own.
+    where backwards have a lane of their own, nor with debug operations, which are for some micro-batches.
     """
-    folds = is_folded and not has_backward_lane(script.recipe)
+    folds = is_folded and not has_backward_lane(script.recipe) and not script.recipe.debug
     mesh = mesh_of(script.recipe.layout)
     tape = Tape(rank, find_site=site_finder().here, transport=transport)
     values = DeclaredValues()
