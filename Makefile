@@ -8,6 +8,7 @@
 #   make test-all                    every test that needs no root and no other programs
 #   make test-places                 a few tests in a clone named as ours, in a path with a space, and from a wheel
 #   make test-cluster                the tests under a real SLURM; installs it from Debian's packages, so it needs root
+#   make gpu [DEVICE=cpu]            what only a machine with a GPU can tell, in 8 minutes; any Python 3.11+ with torch
 #   make check                       lint, format, types, import floors
 #   make campaign                    slow: replays by the thousand and benchmarks, into docs/measured
 #   make clean                       remove caches and the environment; runs/ stays
@@ -24,7 +25,7 @@ VENV := .venv
 SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
     $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
 
-.PHONY: train test test-all test-rest test-places test-cluster check campaign setup setup-train clean
+.PHONY: train test test-all test-rest test-places test-cluster gpu check campaign setup setup-train clean
 
 train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
@@ -45,6 +46,11 @@ test-places: setup
 test-cluster: setup
 	@$(PYTHON) tools/setup_cluster.py
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest tests/cluster $(ARGS)
+
+# From the source tree, with the Python that has torch for this GPU: `.venv`'s where there is one, else PYTHON.
+gpu: PYTHON_OF_GPU = $(firstword $(wildcard .venv/bin/python) $(PYTHON))
+gpu:
+	@$(PYTHON_OF_GPU) tools/gpu.py --device $(or $(DEVICE),cuda)
 
 check: setup
 	$(VENV)/bin/ruff check .
