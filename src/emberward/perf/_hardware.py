@@ -337,6 +337,13 @@ CLUSTERS: dict[str, Cluster] = {
             between=_network(100, share=0.9, source="800 Gb/s a node; " + _REACHED),
         ),
         Cluster(
+            name="h100-1600g",
+            device=H100,
+            devices_per_node=8,
+            inside=_NVLINK_4,
+            between=_network(200, share=0.9, source="Google A3 Mega: 8 links of 200 Gb/s a node; " + _REACHED),
+        ),
+        Cluster(
             name="h100-500w",
             device=H100_500W,
             devices_per_node=8,
@@ -356,6 +363,13 @@ CLUSTERS: dict[str, Cluster] = {
                 source="8 links of 400 Gb/s a node; 0.73 of the wire measured on 4 EFA nodes (stas00/ml-engineering "
                 "network/README.md)",
             ),
+        ),
+        Cluster(
+            name="h200-4",
+            device=H200,
+            devices_per_node=4,
+            inside=_NVLINK_4,
+            between=_network(400, share=0.73, source="4 devices a node, each with a link of its own; as h200"),
         ),
     )
 }

@@ -40,6 +40,7 @@ from emberward.report._progress import (
 from emberward.report._published import published_runs, ratio_of_schedules
 from emberward.report._published_later import later_runs
 from emberward.report._published_model import decoder_model
+from emberward.report._published_rows import rows_in
 from emberward.report._published_run import Comparison, PublishedRun, compare, slots_of
 from emberward.report._published_third import third_runs
 from emberward.report._read import LineTail, read_json, read_lines, tail_text
@@ -125,6 +126,7 @@ __all__ = [
     "read_run",
     "recorded_traffic",
     "require_sinks",
+    "rows_in",
     "rows_text",
     "run_json",
     "run_text",

@@ -1,0 +1,149 @@
+"""Published runs read from a file of rows, each with its source, the words of its figure and how the time was found.
+
+[Note: rows]
+One rule fills each word that sources use, before any row is predicted:
+- hardware: the entry of the same device and number a node whose network is nearest to what is stated, else the maker's;
+- ``fp16`` counts as bf16, which runs at the same rate; ``fp8`` is per tensor; TF32 has no rate here;
+- ``eager`` attention keeps scores in memory; a stack that is compiled or has kernels of its own is fused;
+- ``selective`` is every second product in torchtitan, the scores alone elsewhere (Megatron-LM, and Pax, which saves the
+  products with weights);
+- dropout where scores are kept in memory and the feed-forward is not gated (GPT's and BERT's default of 0.1);
+- gradients of 16 bits are added and sent so, except where a float32 reduction is stated; float32 ones are added to what
+  16-bit products give, in the product itself where the framework is Megatron-LM or sends them sharded;
+- ``zero1`` in a trainer over torch's DDP all-reduces float32 gradients and gathers float32 parameters;
+- reductions overlap the backward unless there is a pipeline.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from emberward.perf import Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
+from emberward.plan import interleaved, one_f_one_b
+from emberward.report._published_model import decoder_model
+from emberward.report._published_run import PublishedRun, slots_of
+
+_ATTENTION = {
+    "eager": Attention.SCORES_IN_MEMORY,
+    "flash1": Attention.FLASH_1,
+    "flash2": Attention.FLASH_2,
+    "flash3": Attention.FLASH_3,
+    "cudnn": Attention.CUDNN,
+}
+_RECOMPUTE = {"none": Recompute.NONE, "full": Recompute.LAYER, "selective": Recompute.SCORES}
+_CLUSTERS = {
+    "A100 SXM 80GB": "a100",
+    "A100 SXM 40GB": "a100-40gb",
+    "H100 SXM 80GB": "h100",
+    "H200 SXM 141GB": "h200",
+    "V100 SXM2 32GB": "v100-dgx2",
+}
+_NETWORKS = {"4 x 100 Gb/s RoCE": "a100-efa", "8 x 200 Gb/s (A3 Mega": "h100-1600g"}
+"""Stated networks that have an entry of their own, by how they begin."""
+_PER_NODE = {("h200", 4): "h200-4"}
+
+
+def rows_in(path: Path, *, without: frozenset[str] = frozenset()) -> Iterator[PublishedRun]:
+    """The rows of a file of [Note: rows]; of `without`, the beginnings of names, none. Raises KeyError, ValueError for
+    words that the note has no rule for."""
+    for row in json.loads(path.read_text(encoding="utf-8")):
+        if not row["name"].startswith(tuple(without)):
+            yield _run(row)
+
+
+def _cluster(hardware: dict[str, Any]) -> str:
+    name = _CLUSTERS[hardware["gpu"]]
+    network = hardware.get("network_per_node") or ""
+    name = next((own for begin, own in _NETWORKS.items() if network.startswith(begin)), name)
+    return _PER_NODE.get((name, hardware["gpus_per_node"]), name)
+
+
+def _numerics(row: dict[str, Any]) -> Numerics:
+    said, layout = row["numerics"], row["layout"]
+    attention = _ATTENTION[said["attention"]]
+    recompute = _RECOMPUTE[said["recompute"]]
+    if recompute is Recompute.SCORES and "torchtitan" in row["name"]:
+        recompute = Recompute.EVERY_OTHER
+    return Numerics(
+        fmt=NumberFormat.FP8
+        if any(word in said["weights_compute"] for word in ("fp8", "float8"))
+        else NumberFormat.BF16,
+        attention=attention,
+        stack=Stack.EAGER if said["compiled_fused"].startswith("eager") else Stack.FUSED,
+        recompute=recompute,
+        has_dropout=attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"],
+        sequence_parallel=layout["sequence_parallel"],
+    )
+
+
+def _gradients(row: dict[str, Any]) -> dict[str, Any]:
+    """How gradients are added, sent and sharded, and how parameters are gathered."""
+    grads, sharding = row["numerics"]["grads_format"], row["layout"]["sharding"]
+    is_wide = grads.startswith("fp32")
+    is_wide_on_wire = is_wide or "reduce_dtype float32" in grads
+    found: dict[str, Any] = {
+        "accumulate_bytes": 10.0 if is_wide else 6.0,
+        "reduce_bytes": 4.0 if is_wide_on_wire else 2.0,
+        "dp_overlap": row["layout"]["pp"] == 1,
+    }
+    if is_wide and "megatron" in row["name"]:
+        found["accumulate_bytes"] = 8.0
+    kind, _, ranks = sharding.partition("(")
+    if kind == "none":
+        found["shard_ranks"] = 1
+    elif ranks:
+        found["shard_ranks"] = int(ranks.rstrip(")"))
+    if kind in ("zero3", "hsdp"):
+        found["shards_parameters"] = True
+        found["gather_bytes"] = 1.0 if "float8" in row["numerics"]["weights_compute"] else 2.0
+    elif kind == "zero2":
+        found["scatters_each"] = True
+    elif kind == "zero1" and "AMP" in row["numerics"]["weights_compute"]:
+        found |= {"gather_bytes": 4.0, "reduce_bytes": 8.0}
+    return found
+
+
+def _run(row: dict[str, Any]) -> PublishedRun:
+    model, layout, batch = row["model"], row["layout"], row["batch"]
+    pp, chunks, num_mb = layout["pp"], layout["virtual_stages"], batch["accumulation"]
+    stages = pp * chunks
+    # Where the ends have a layer less, embedding and head take its place.
+    is_short = "stage_layers" in model
+    each, rest = divmod(model["layers"] + (2 if is_short else 0), stages)
+    if rest:
+        raise ValueError(f"{row['name']}: {model['layers']} layers over {stages} stages, and no word of how")
+    layers = [each] * stages
+    if is_short:
+        layers[0] -= 1
+        layers[-1] -= 1
+    return PublishedRun(
+        name=row["name"],
+        cluster=_cluster(row["hardware"]),
+        model=decoder_model(
+            num_layers=model["layers"],
+            hidden=model["hidden"],
+            num_heads=model["heads"],
+            num_kv_heads=model["kv_heads"],
+            ffn_hidden=model["ffn_hidden"],
+            vocab_size=model["vocab"],
+            seq_len=model["seq_len"],
+            is_gated=model["gated_mlp"],
+            has_bias=not model["gated_mlp"],
+            has_embed_norm=False,
+            is_tied=model["tied"],
+        ),
+        plan=StepPlan(
+            tp=layout["tp"],
+            dp=layout["dp"],
+            micro_batch=batch["micro_batch"],
+            num_mb=num_mb,
+            orders=slots_of(interleaved(pp, num_mb, chunks) if chunks > 1 else one_f_one_b(pp, num_mb)),
+            stage_layers=tuple(layers),
+            how=_numerics(row),
+            **_gradients(row),
+        ),
+        source=row["source"],
+        step_s=row["step_s"],
+        assumed="; ".join(row["assumed"]),
+    )
