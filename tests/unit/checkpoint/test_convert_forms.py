@@ -79,7 +79,8 @@ def test_a_model_of_no_known_family_keeps_its_names_and_says_so(tmp_path):
         (
             "K122",
             "notice",
-            "model type grok is of no known family (bloom, bloom-megatron, llama, roberta): tensors keep their own names",
+            "model type grok is of no known family (bloom, bloom-megatron, llama, roberta): "
+            "tensors keep their own names",
             "give --family NAME or --family FILE.yaml; docs/convert.md shows the form",
         )
     ]
