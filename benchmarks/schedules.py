@@ -118,7 +118,7 @@ def planned(schedule: Schedule) -> tuple[float, list[float]]:
     timeline = run_schedule(
         slots_of(schedule),
         cost_s=lambda slot: 2.0 if slot.part is Part.BACKWARD else 1.0,
-        transfer_s=0.0,
+        transfer_s=lambda _: 0.0,
         is_blocking=False,
     )
     chunks = schedule.num_stages // schedule.num_ranks

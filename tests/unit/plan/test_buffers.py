@@ -63,7 +63,7 @@ def unbounded(schedule: Schedule, transfer_s: float) -> dict[Action, float]:
     timeline = run_schedule(
         slots_of(schedule),
         cost_s=lambda slot: BACKWARD_S if slot.part is Part.BACKWARD else FORWARD_S,
-        transfer_s=lambda slot: transfer_s,
+        transfer_s=lambda _: transfer_s,
         is_blocking=False,
     )
     return {

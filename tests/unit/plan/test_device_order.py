@@ -71,7 +71,7 @@ def test_the_order_costs_no_more_than_the_page_says(schedule, transfer_s, most):
     best = run_schedule(
         slots_of(schedule),
         cost_s=lambda slot: 8.0 if slot.part is Part.BACKWARD else 4.0,
-        transfer_s=transfer_s,
+        transfer_s=lambda _: transfer_s,
         is_blocking=False,
     )
     assert run.is_over

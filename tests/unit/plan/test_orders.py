@@ -64,7 +64,7 @@ def idle_s(schedule: Schedule, forward: float, to_input: float, to_weight: float
     chunks = schedule.num_stages // schedule.num_ranks
     cost = {Part.FORWARD: forward, Part.INPUT: to_input, Part.WEIGHT: to_weight, Part.BACKWARD: to_input + to_weight}
     timeline = run_schedule(
-        slots_of(schedule), cost_s=lambda slot: cost[slot.part] / chunks, transfer_s=0.0, is_blocking=False
+        slots_of(schedule), cost_s=lambda slot: cost[slot.part] / chunks, transfer_s=lambda _: 0.0, is_blocking=False
     )
     return timeline.seconds - schedule.num_mb * (forward + to_input + to_weight)
 
