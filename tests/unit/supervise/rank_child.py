@@ -58,7 +58,7 @@ told = []
 if BEHAVIOUR != "deaf":
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
 else:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: (FOLDER / "logs" / f"told{RANK}").touch())
 (FOLDER / "logs" / f"rank{RANK:05d}.log").open("a").write(f"rank {RANK} is up\n")
 if BEHAVIOUR == "parent":
     subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()", str(FOLDER)], start_new_session=True)

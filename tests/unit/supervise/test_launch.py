@@ -159,6 +159,8 @@ def test_a_second_interrupt_kills(folder, wait_until):
     launch = Launch(folder, "deaf", "deaf")
     wait_until(lambda: len(launch.ranks()) == 2, "two ranks")
     launch.send(signal.SIGINT)
+    # Two equal signals that are pending at once are one.
+    wait_until(lambda: len(list((folder / "logs").glob("told*"))) == 2, "the ranks, which are told and go on")
     assert len(using(folder)) == 3, "the agent and two ranks"
     launch.send(signal.SIGINT)
     code, said = launch.result()
