@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from emberward.plan import SCHEDULES
-from ranks.cases import engine_run, plain_run
+from ranks.cases import engine_run, plain_run, relative
 from ranks.distance import require_exact
 from ranks.test_layout_grid import num_ranks
 
@@ -62,6 +62,13 @@ def test_a_weight_gradient_that_is_one_percent_wrong_is_caught(pool):
     layout = SPLIT["zb_v zero3"]
     with pytest.raises(AssertionError):
         require_equal(pool, layout, poison="one_percent")
+
+
+def test_in_bf16_late_weights_are_summed_over_dp_in_one_type(pool):
+    layout = {"dp": 2, "pp": 2, "accumulation": 4, "zero": 2, "schedule": "zb_h1", "compute": "bf16"}
+    answers = pool.run(engine_run, 4, steps=STEPS, **layout)
+    assert relative(answers[0]["loss"][:1], reference()["loss"][:1]) < 5e-3
+    assert relative(answers[0]["loss"], reference()["loss"]) < 5e-2
 
 
 def test_a_free_stage_map_and_a_backward_in_parts_on_some_micro_batches_alone(pool, tmp_path):

@@ -80,8 +80,11 @@ def reduce_late(stage: nn.Module) -> None:
     for module in modules:
         group = module._get_fsdp_state()._fsdp_param_group
         for each in group.fsdp_params if group is not None and group.reduce_grads else ():
-            if each.unsharded_accumulated_grad is None and each._unsharded_param.grad is None:
-                each._unsharded_param.grad = torch.zeros_like(each._unsharded_param)
+            if each.unsharded_accumulated_grad is None:
+                if each._unsharded_param.grad is None:
+                    each._unsharded_param.grad = torch.zeros_like(each._unsharded_param)
+                # One sum has one type: those of earlier micro-batches have been added up in the type of the reduction.
+                each.to_accumulated_grad_if_needed()
     if modules:
         modules[0]._get_fsdp_state()._root_post_backward_final_callback()
 
