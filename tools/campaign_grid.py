@@ -119,7 +119,8 @@ def main() -> int:
     )
     wrong = []
     with tempfile.TemporaryDirectory() as place:
-        grid = Grid(RankPool(8, Path(place)), digit_manifests(Path(place))["small"])
+        pool = RankPool(8, Path(place))
+        grid = Grid(pool, digit_manifests(Path(place))["small"])
         for point in points():
             if asked.only and not any(word in point.name for word in asked.only):
                 continue
@@ -131,6 +132,7 @@ def main() -> int:
             wrong += [] if is_exact else [point.name]
             sys.stdout.write(f"{point.name}: {'exact' if is_exact else 'NOT EXACT'} {found}\n")
             sys.stdout.flush()
+        pool.close()
     rows = results.attempts
     results.summarise(
         {

@@ -33,6 +33,7 @@ from emberward.recipe import (
     OptimConfig,
     Recipe,
     ZeroStage,
+    ends_of,
     has_backward_lane,
     mesh_of,
 )
@@ -132,7 +133,13 @@ def swin_run(
     recipe = swin_recipe(model, **layout)
     mesh = mesh_of(recipe.layout)
     assert mesh.size == world_size
-    world = build_world(mesh, device=torch.device("cpu"), timeout_s=60, has_backward_lane=has_backward_lane(recipe))
+    world = build_world(
+        mesh,
+        device=torch.device("cpu"),
+        timeout_s=60,
+        ends=ends_of(recipe),
+        has_backward_lane=has_backward_lane(recipe),
+    )
     engine, data = Engine(recipe, world), digits(manifest, recipe)
     out: dict[str, Any] = {"loss": [], "norm": [], "grads": []}
     batch = recipe.batch
