@@ -8,6 +8,7 @@
 #   make test-all                    every test that needs no root and no other programs
 #   make test-places                 a few tests in a clone named as ours, in a path with a space, and from a wheel
 #   make test-cluster                the tests under a real SLURM; installs it from Debian's packages, so it needs root
+#   make test-window                 the page in a real browser; installs Debian's chromium, so it needs root
 #   make gpu [DEVICE=cpu]            what only a machine with a GPU can tell, in 8 minutes; any Python 3.11+ with torch
 #   make check                       lint, format, types, import floors
 #   make campaign                    slow: replays by the thousand and benchmarks, into docs/measured
@@ -25,7 +26,7 @@ VENV := .venv
 SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
     $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
 
-.PHONY: train test test-all test-rest test-places test-cluster gpu check campaign setup setup-train clean
+.PHONY: train test test-all test-rest test-places test-cluster test-window gpu check campaign setup setup-train clean
 
 train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
@@ -45,7 +46,11 @@ test-places: setup
 
 test-cluster: setup
 	@$(PYTHON) tools/setup_cluster.py
-	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest tests/cluster $(ARGS)
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py $(if $(ARGS),tests/cluster $(ARGS),--cluster)
+
+test-window: setup
+	@$(PYTHON) tools/setup_window.py
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py $(if $(ARGS),tests/window $(ARGS),--window)
 
 # From the source tree, with the Python that has torch for this GPU: `.venv`'s where there is one, else PYTHON.
 gpu: PYTHON_OF_GPU = $(firstword $(wildcard .venv/bin/python) $(PYTHON))
@@ -61,6 +66,8 @@ check: setup
 # Slow: thousands of replays, and every benchmark, side by side with its peer, each a new round of its docs/measured/*.json.
 campaign: setup
 	$(VENV)/bin/python tools/campaign_replay.py 0 3000 --fresh
+	$(VENV)/bin/python tools/campaign_lanes.py --fresh
+	$(VENV)/bin/python benchmarks/lanes.py --fresh
 	$(VENV)/bin/python tools/campaign_resume.py --fresh
 	$(VENV)/bin/python tools/campaign_probe.py --fresh
 	$(VENV)/bin/python benchmarks/checkpoint_async.py --fresh
@@ -70,6 +77,8 @@ campaign: setup
 	$(VENV)/bin/python benchmarks/match_scale.py --fresh
 	$(VENV)/bin/python benchmarks/match_vs_torch.py --fresh
 	$(VENV)/bin/python benchmarks/engine_overhead.py --fresh
+	$(VENV)/bin/python benchmarks/engine_speed.py --fresh
+	$(VENV)/bin/python benchmarks/attention.py --fresh
 	$(VENV)/bin/python benchmarks/predictions.py --fresh
 	$(VENV)/bin/python benchmarks/schedules.py --fresh
 	$(VENV)/bin/python benchmarks/certificate_overhead.py --fresh
@@ -79,15 +88,19 @@ campaign: setup
 	$(VENV)/bin/python tools/campaign_supervise.py --fresh
 	$(VENV)/bin/python tools/campaign_pauses.py --fresh
 	$(VENV)/bin/python benchmarks/run_overhead.py --fresh
+	$(VENV)/bin/python benchmarks/profile_overhead.py --fresh
 	$(VENV)/bin/python tools/campaign_kills.py --fresh
 	$(VENV)/bin/python tools/campaign_first_hour.py --fresh
 	$(VENV)/bin/python tools/campaign_explain.py --fresh
+	$(VENV)/bin/python tools/campaign_artefacts.py --fresh
 	$(VENV)/bin/python benchmarks/explain_scale.py --fresh
 	$(VENV)/bin/python tools/campaign_drift.py --fresh
 	$(VENV)/bin/python tools/campaign_deepspeed.py --fresh
 	$(VENV)/bin/python tools/campaign_convert.py --fresh
 	$(VENV)/bin/python benchmarks/reshape.py --fresh
 	$(VENV)/bin/python benchmarks/drift_cost.py --fresh
+	$(VENV)/bin/python tools/campaign_doctor.py --fresh
+	$(VENV)/bin/python benchmarks/window.py --fresh
 	$(VENV)/bin/python tools/measured.py
 
 setup-train:

@@ -30,8 +30,9 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
 
+from emberward import lanes
 from emberward.checkpoint import BackgroundSaves, Keep, Shard, alone, latest, load, save
-from emberward.rank._lane import SaveLane
+from emberward.rank._agreements import SaveAgreements
 from emberward.recipe import ReadBack
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
@@ -137,7 +138,7 @@ class Ways:
         self._step = 0
         self._group = dist.new_group(backend="gloo")
         self.beside = {how: self._beside(how) for how in (ReadBack.NONE, ReadBack.FULL)}
-        self.lane = self._lane("foreground")
+        self.agreements = self._agreements("foreground")
 
     def all(self) -> dict[str, Callable[[], Ended]]:
         """What begins each way's save, by its name."""
@@ -156,16 +157,17 @@ class Ways:
         how = {"emberward beside": ReadBack.NONE, "emberward beside, read back": ReadBack.FULL}.get(way)
         return lambda: None if how is None else self.beside[how].writer_pid
 
-    def _lane(self, name: str) -> SaveLane:
+    def _agreements(self, name: str) -> SaveAgreements:
         store = dist.PrefixStore(name, self._store)
-        return SaveLane(store, rank=self._rank, world_size=self._size, timeout_s=LIMIT_S)
+        return SaveAgreements(store, rank=self._rank, world_size=self._size, timeout_s=LIMIT_S)
 
     def _beside(self, how: ReadBack) -> BackgroundSaves:
         return BackgroundSaves(
             self._folder / f"beside {how}",
             rank=self._rank,
             world_size=self._size,
-            agreement=self._lane(f"beside {how}").agreement if self._size > 1 else lambda number: alone,
+            agreement=self._agreements(f"beside {how}").agreement if self._size > 1 else lambda number: alone,
+            jobs=lanes.lane(f"saves beside {how}", finishes_at_exit=False),
             keep=Keep(last=1),
             read_back=how,
             max_patience_s=MAX_PATIENCE_S,
@@ -173,7 +175,7 @@ class Ways:
 
     def _foreground(self, how: ReadBack) -> Ended:
         self._step += 1
-        agree = self.lane.agreement(self._step) if self._size > 1 else alone
+        agree = self.agreements.agreement(self._step) if self._size > 1 else alone
         shelf = self._folder / f"foreground {how}"
         save(
             shelf, step=self._step, shards=self._job.shards(), meta={}, rank=self._rank, world_size=self._size,

@@ -27,6 +27,8 @@ EVERY: dict[str, int] = {
     "unit/cli/test_door.py": 2,
     "unit/cli/test_kills.py": 3,
     "unit/data/test_indexed.py": 4,
+    "unit/doctor/test_examination.py": 4,
+    "unit/doctor/test_plan.py": 5,
     "unit/sources/test_scripts.py": 3,
 }
 """Of each parametrised test in the file every n-th case runs in `make test`."""

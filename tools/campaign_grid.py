@@ -22,7 +22,7 @@ os.environ.setdefault("EMBERWARD_TEST_PATIENCE", "10")  # read where the ranks o
 from measured import Results, add_options  # noqa: E402
 from ranks import test_layout_grid, test_swin  # type: ignore[import-not-found]  # noqa: E402
 from ranks.cases import engine_run, plain_run  # type: ignore[import-not-found]  # noqa: E402
-from ranks.distance import ALL_LOSSES, FIRST_LOSS, GRADIENT, distance  # type: ignore[import-not-found]  # noqa: E402
+from ranks.distance import beyond, distance  # type: ignore[import-not-found]  # noqa: E402
 from ranks.pool import RankPool  # type: ignore[import-not-found]  # noqa: E402
 from ranks.swin_cases import digit_manifests, swin_plain, swin_run  # type: ignore[import-not-found]  # noqa: E402
 
@@ -125,9 +125,7 @@ def main() -> int:
             if asked.only and not any(word in point.name for word in asked.only):
                 continue
             found = grid.run(point)
-            is_exact = (
-                found["first_loss"] < FIRST_LOSS and found["losses"] < ALL_LOSSES and found["gradient"] < GRADIENT
-            )
+            is_exact = not beyond(found)
             results.add(point.name, {"family": point.family, "steps": point.steps, "is_exact": is_exact, **found})
             wrong += [] if is_exact else [point.name]
             sys.stdout.write(f"{point.name}: {'exact' if is_exact else 'NOT EXACT'} {found}\n")

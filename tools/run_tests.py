@@ -1,14 +1,17 @@
-"""Runs the tests in two lanes beside each other: those with ranks, and all others.
+"""Runs the tests in three lanes beside each other: cases on ranks that are kept, jobs with ranks, and all others.
 
     python tools/run_tests.py             what a newcomer runs, minutes: `make test`
     python tools/run_tests.py --all       every test: `make test-all`
     python tools/run_tests.py --rest      what --all has and the first does not: .ci/run, after `make test`
+    python tools/run_tests.py --cluster   tests/cluster alone, which needs SLURM and root: `make test-cluster`
+    python tools/run_tests.py --window    tests/window alone, which needs a browser: `make test-window`
     python tools/run_tests.py --times     as the first, and keeps each file's seconds in docs/measured/test_times.json
     python tools/run_tests.py [pytest's arguments]
 
-Tests with ranks wait a good part of their time, for a hang to show or a process to end; the others wait for little. The
-lines of both lanes are shown as they come. With arguments of its own it is pytest alone, once. A lane ends at its tenth
-failure: what is broken so widely would cost an hour of time limits, and say the same again.
+Tests of jobs start programs with ranks of their own and wait a good part of their time, for a hang to show or a process
+to end; the others wait for little. The lines of all lanes are shown as they come. With arguments of its own it is
+pytest alone, once. A lane ends at its tenth failure: what is broken so widely would cost an hour of time limits, and
+say the same again.
 
 Up to three tests that failed beside others are run again, alone and twice: many tests wait for real processes, and a
 machine that gives them no time looks like a fault. The last lines name each that passed then; such a test has a race,
@@ -32,9 +35,33 @@ from measured import Results
 
 from emberward.processes import Child, ProcessTree
 
-LANES = {"ranks": ("tests/ranks",), "others": ("tests", "--ignore=tests/ranks")}
+JOBS = tuple(
+    f"tests/ranks/test_{name}.py"
+    for name in (
+        *("certificate_run", "check", "child", "device_calls", "gpu_tool", "hangs", "huggingface", "incidents"),
+        *("launch", "mistakes", "pairs", "pauses", "profile", "readme", "recorder", "rewind", "run", "watch_api"),
+    )
+)
+LANES = {
+    "ranks": ("tests/ranks", *(f"--ignore={file}" for file in JOBS)),
+    "jobs": JOBS,
+    "others": ("tests", "--ignore=tests/ranks"),
+}
+PRIORITY = dict.fromkeys(("ranks", "jobs"), ("nice", "-n", "5"))
+"""One process runs the others, one after the other: without this the many processes of ranks leave it no time."""
 CACHE = Path(".pytest_cache")
-CHOICES = {"--all": (), "--rest": ("-m", "thorough"), "--times": ("-m", "not thorough")}
+CHOICES = {
+    "--all": (),
+    "--rest": ("-m", "thorough"),
+    "--times": ("-m", "not thorough"),
+    "--cluster": (),
+    "--window": (),
+}
+OWN_LANES: dict[str, dict[str, tuple[str, ...]]] = {
+    "--cluster": {"cluster": ("tests/cluster",)},
+    "--window": {"window": ("tests/window",)},
+}
+"""Choices that are other lanes than LANES."""
 OPTIONS = ("--maxfail=10", "--durations=25", "--durations-min=1", "-q")
 FAILED, INTERRUPTED, NO_TESTS = 1, 2, 5
 """Of pytest."""
@@ -61,10 +88,10 @@ def end(processes: dict[str, Child]) -> None:
             process.end()
 
 
-def run_lanes(choice: tuple[str, ...], reports: Path) -> int:
+def run_lanes(lanes: dict[str, tuple[str, ...]], choice: tuple[str, ...], reports: Path) -> int:
     """The exit code of the worst lane; writes a JUnit report of each lane into `reports`."""
     with ProcessTree() as tree:
-        codes = wait_for_lanes(tree, choice, reports)
+        codes = wait_for_lanes(tree, lanes, choice, reports)
         if left := tree.processes():
             pids = ", ".join(str(process.pid) for process in left)
             sys.stdout.write(f"{len(left)} processes of the tests still run and are ended now: {pids}\n")
@@ -75,7 +102,8 @@ def run_lanes(choice: tuple[str, ...], reports: Path) -> int:
 
 def run_again(codes: dict[str, int], choice: tuple[str, ...]) -> dict[str, int]:
     """The lanes' exit codes after the tests that failed ran again, alone: 0 for a lane where each passed each time."""
-    failed = {lane: list(json.loads(failures_of(lane).read_text())) for lane in codes if failures_of(lane).exists()}
+    kept = {lane: failures_of(lane) for lane, code in codes.items() if code == FAILED}
+    failed = {lane: list(json.loads(path.read_text())) for lane, path in kept.items() if path.exists()}
     if not 0 < sum(map(len, failed.values())) <= MAX_AGAIN:
         return codes
     codes = dict(codes)
@@ -94,16 +122,18 @@ def failures_of(lane: str) -> Path:
     return CACHE / lane / "v" / "cache" / "lastfailed"
 
 
-def wait_for_lanes(tree: ProcessTree, choice: tuple[str, ...], reports: Path) -> dict[str, int]:
+def wait_for_lanes(
+    tree: ProcessTree, lanes: dict[str, tuple[str, ...]], choice: tuple[str, ...], reports: Path
+) -> dict[str, int]:
     """The lanes' exit codes; their processes belong to `tree`."""
     processes: dict[str, Child] = {}
     readers = []
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     try:
-        for lane, files in LANES.items():
+        for lane, files in lanes.items():
             failures_of(lane).unlink(missing_ok=True)
             own = ("-o", f"cache_dir={CACHE / lane}", f"--junit-xml={reports / lane}.xml")
-            command = [sys.executable, "-m", "pytest", *OPTIONS, *choice, *own, *files]
+            command = [*PRIORITY.get(lane, ()), sys.executable, "-m", "pytest", *OPTIONS, *choice, *own, *files]
             lines, end_of_lines = os.pipe()
             process = tree.start(
                 command, environment=environment, stdout=end_of_lines, stderr=end_of_lines, is_session=False
@@ -133,7 +163,7 @@ def keep_times(reports: Path, whole_s: float) -> None:
             seconds[case.get("classname", "?")] += float(case.get("time", 0))
     results = Results(
         "test_times",
-        what="seconds of each test file in `make test`, both lanes beside each other",
+        what="seconds of each test file in `make test`, all lanes beside each other",
         measures=["tests/sample.py"],
         is_fresh=True,
     )
@@ -147,9 +177,10 @@ def main(arguments: list[str]) -> int:
     if arguments and arguments[0] not in CHOICES:
         return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
     choice = CHOICES[arguments[0]] if arguments else ("-m", "not thorough")
+    lanes = OWN_LANES.get(arguments[0], LANES) if arguments else LANES
     with tempfile.TemporaryDirectory() as reports:
         began = time.monotonic()
-        code = run_lanes(choice, Path(reports))
+        code = run_lanes(lanes, choice, Path(reports))
         if arguments == ["--times"] and code == 0:
             keep_times(Path(reports), time.monotonic() - began)
     return code

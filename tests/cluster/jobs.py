@@ -62,7 +62,7 @@ def srun(
 
 def runs_of(recipe: Path) -> list[Path]:
     """The folders of the recipe's runs so far, oldest first."""
-    return sorted((recipe.parent / "runs" / NAME).glob("*"))
+    return sorted(path.parent for path in (recipe.parent / "runs" / NAME).glob("*/config.resolved.yaml"))
 
 
 def only_run(recipe: Path) -> Path:

@@ -10,6 +10,7 @@ Every process that a cluster starts, daemons and tasks alike, carries MARK with 
 environment. So whatever is left can be found, whoever its parent is.
 """
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -23,6 +24,8 @@ from pathlib import Path
 from ports import reserve_port
 
 MARK = "EMBERWARD_TEST_CLUSTER"
+NODE = "EMBERWARD_TEST_NODE"
+"""In the environment of a slurmd and of its managers of steps; SLURMD_NODENAME is in that of tasks."""
 START_LIMIT_S = 30.0
 COMMAND_LIMIT_S = 20.0
 STOP_LIMIT_S = 10.0
@@ -38,8 +41,9 @@ _FOREIGN_NAMES = ("PYTHONUNBUFFERED", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL
 class Cluster:
     """A SLURM with `num_nodes` nodes. `start` it, then `launch` commands such as srun; `stop` ends everything."""
 
-    def __init__(self, folder: Path, num_nodes: int) -> None:
+    def __init__(self, folder: Path, num_nodes: int, *, slurmd_timeout_s: int = 30) -> None:
         self.folder = folder
+        self._slurmd_timeout_s = slurmd_timeout_s
         self.nodes = [f"127.0.0.{2 + number}" for number in range(num_nodes)]
         self.mark = secrets.token_hex(8)
         kept = {
@@ -55,6 +59,7 @@ class Cluster:
             MARK: self.mark,
         }
         self._daemons: list[subprocess.Popen[bytes]] = []
+        self._slurmds: dict[str, subprocess.Popen[bytes]] = {}
 
     # -- start and stop ----------------------------------------------------------------------------------------------
 
@@ -77,10 +82,12 @@ class Cluster:
         self._start_daemon("slurmctld", "-D", "-c", "-i", "-f", str(self.folder / "slurm.conf"))
         self._wait(lambda: self.run("scontrol", "ping").returncode == 0, "slurmctld")
         for node in self.nodes:
-            self._start_daemon("slurmd", "-D", "-N", node, "-f", str(self.folder / "slurm.conf"))
+            self._slurmds[node] = self._start_daemon(
+                "slurmd", "-D", "-N", node, "-f", str(self.folder / "slurm.conf"), node=node
+            )
         self._wait(self._are_all_idle, "idle nodes")
 
-    def _start_daemon(self, program: str, *arguments: str) -> None:
+    def _start_daemon(self, program: str, *arguments: str, node: str = "") -> subprocess.Popen[bytes]:
         path = shutil.which(program, path=self.environment["PATH"])
         assert path is not None, f"{program} is not installed: `make test-cluster` installs it"
         number = len(self._daemons)
@@ -88,13 +95,27 @@ class Cluster:
             self._daemons.append(
                 subprocess.Popen(
                     [path, *arguments],
-                    env=self.environment,
+                    env={**self.environment, NODE: node},
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,
                     cwd=self.folder,
                 )
             )
+        return self._daemons[-1]
+
+    def lose(self, node: str) -> None:
+        """Ends at once all that runs on a node, as a power cut does: its slurmd, and the tasks that this started."""
+        self._slurmds[node].kill()
+        self._slurmds[node].wait()
+        wanted = {f"{NODE}={node}".encode(), f"SLURMD_NODENAME={node}".encode()}
+        # Managers of steps first: they would tell how their tasks ended.
+        for name in ("slurmstepd", ""):
+            for pid, line in self.processes().items():
+                with contextlib.suppress(OSError):
+                    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                    if line.startswith(name) and wanted & set(environment):
+                        os.kill(pid, 9)
 
     def _are_all_idle(self) -> bool:
         shown = self.run("sinfo", "--noheader", "--Node", "--format=%N %t").stdout.split()
@@ -213,7 +234,14 @@ class Cluster:
             f"NodeName={node} NodeHostname={host} NodeAddr={node} Port={reserve_port()} CPUs=4 RealMemory=4000"
             for node in self.nodes
         ]
-        text = _CONFIG.format(folder=self.folder, host=host, control=reserve_port(), user=user, requeued=EXIT_REQUEUED)
+        text = _CONFIG.format(
+            folder=self.folder,
+            host=host,
+            control=reserve_port(),
+            user=user,
+            requeued=EXIT_REQUEUED,
+            slurmd_timeout_s=self._slurmd_timeout_s,
+        )
         names = ",".join(self.nodes)
         partition = f"PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES"
         (self.folder / "slurm.conf").write_text("\n".join([text.strip(), *nodes, partition, ""]), encoding="utf-8")
@@ -253,7 +281,7 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 ReturnToService=2
 SlurmdParameters=config_overrides
-SlurmdTimeout=30
+SlurmdTimeout={slurmd_timeout_s}
 SlurmctldTimeout=30
 InactiveLimit=0
 KillWait=5

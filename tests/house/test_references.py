@@ -194,7 +194,7 @@ def test_commands_of_messages_exist():
 
 
 def test_an_unknown_verb_of_a_message_is_seen_and_a_known_one_is_not():
-    assert unknown_next_verbs('f(next=f"emberward doctor {x}", what="emberward is young")') == ["doctor"]
+    assert unknown_next_verbs('f(next=f"emberward teleport {x}", what="emberward is young")') == ["teleport"]
     assert unknown_next_verbs('f(next=f"emberward checkpoint verify {path}")') == []
 
 

@@ -16,14 +16,16 @@ MAX_LINES = 500
 # Modules that a room shows beside its face.
 SHOWN = {
     "cli": set(),
+    # What runs as ``python -m emberward.doctor.probe``.
+    "doctor": {"probe"},
     # What `from emberward import boxing` gives.
     "engine": {"boxing"},
     # One folder a family; `pieces` is what they declare; `layers` and `dropout`, what they build of, need torch.
-    "families": {"bloom", "dropout", "layers", "llama", "pieces", "roberta", "swin"},
+    "families": {"bloom", "alibi", "dropout", "layers", "llama", "pieces", "roberta", "swin"},
     "rank": {"dry"},
     "recipe": {"presets"},
-    "sources": {"attach", "dumps", "cpu_nccl", "fake_world", "live", "recorder", "ring", "script", "watch"},
-    "supervise": {"beside", "collector", "watcher"},
+    "sources": {"attach", "dumps", "cpu_nccl", "fake_world", "live", "lens", "recorder", "ring", "script", "watch"},
+    "supervise": {"beside", "collector", "leash", "watcher"},
 }
 WITHOUT_TORCH = """
 import sys
@@ -39,7 +41,7 @@ except SystemExit as end:
     sys.exit(end.code)
 """
 TORCH_FREE = tuple(f"emberward.sources.{name}" for name in ("attach", "dumps", "live", "ring"))
-NEEDS_TORCH = {"engine", "lanes", "rank", "doctor"}
+NEEDS_TORCH = {"engine", "lanes", "rank"}
 
 
 def face_order(name: str) -> tuple[int, str]:

@@ -130,7 +130,7 @@ class Plant:
                 return kept(*args, **named)
             if self.name == "not finite":
                 # A value, and no call: the look-alike of a departure.
-                with own_gradients_not_finite(engine):
+                with own_loss_not_finite(engine):
                     return kept(*args, **named)
             if self.name == "extra":
                 try:
@@ -152,16 +152,13 @@ class Plant:
 
 
 @contextlib.contextmanager
-def own_gradients_not_finite(engine: Engine) -> Iterator[None]:
-    """This rank's own sum of squares is not a number, while open."""
-    world = engine.world
-    engine.world = replace(
-        world, read=lambda name, tensor: [math.nan] * 2 if name == "own_gradients" else world.read(name, tensor)
-    )
+def own_loss_not_finite(engine: Engine) -> Iterator[None]:
+    """This rank's own sum of losses is not a number, while open."""
+    engine._own_sums = lambda sums: torch.tensor([math.nan, 1.0], dtype=torch.float64)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        engine.world = world
+        del engine._own_sums
 
 
 def trainer_of(

@@ -16,8 +16,8 @@ from emberward import checkpoint
 from emberward.engine import Engine, World, build_world
 from emberward.engine._world import host_values
 from emberward.plan import solve_batch
+from emberward.rank._agreements import saves_beside
 from emberward.rank._dry import PartMarks, Rehearsed, dry_run, site_finder
-from emberward.rank._lane import saves_beside
 from emberward.rank._rehearsal import STOPPED, PhaseMarker, Script, Stage, play, script_of
 from emberward.rank._signals import StopRequest
 from emberward.recipe import EvalConfig, Recipe, SaveConfig, ends_of, mesh_of
@@ -57,10 +57,13 @@ def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> Re
     parts = PartMarks(tape)
     marker = PhaseMarker(tape.mark, begin=parts.begin)
     numbers = itertools.count()
-    poisoned: list[str] = []
+    poisoned: list[bool] = [False]
 
-    def read(name: str, tensor: torch.Tensor) -> list[float]:
-        return [math.nan] * tensor.numel() if name in poisoned else host_values(name, tensor)
+    def engine_of(recipe: Recipe, world: World) -> Engine:
+        engine = Engine(recipe, world)
+        own_sums = engine._own_sums
+        engine._own_sums = lambda sums: own_sums(sums) * (math.nan if poisoned[0] else 1.0)  # type: ignore[method-assign]
+        return engine
 
     def before_part(name: str, stop: StopRequest) -> None:
         dist.barrier()
@@ -71,20 +74,20 @@ def live_run(rank: int, folder: str, played: Script, *, plant: str | None) -> Re
         is_last = name == STOPPED and rank == dist.get_world_size() - 1
         if is_last:
             stop.signal = signal.SIGTERM
-        # Rank 0 owns gradients in every layout; the last rank may hold replicas of them alone.
-        poisoned[:] = ["own_gradients"] if name == STOPPED and rank == 0 else []
+        poisoned[0] = name == STOPPED and rank == 0
 
     with Recorder(tape).recording():
         world = build_world(
             mesh_of(played.recipe.layout), device=torch.device("cpu"), timeout_s=60, ends=ends_of(played.recipe)
         )
         stage = Stage(
-            world=dataclasses.replace(world, read=tape.noting_reads(read), mark=marker.inner),
+            world=dataclasses.replace(world, read=tape.noting_reads(host_values), mark=marker.inner),
             folder=RunFolder(path=Path(folder)),
             enter=marker.enter,
             save=checkpoint.save,
             background=lambda: beside(played.recipe, world, Path(folder), part=next(numbers)),
             before_part=without(tape, before_part),
+            engine=engine_of,
         )
         with planted(plant, rank):
             play(played, stage)

@@ -10,11 +10,14 @@ import torch
 import torch.distributed as dist
 
 from emberward.engine import Engine, Executor
+from emberward.engine._shard import end_forwards, fsdp_modules
+from emberward.events import Collective, Event
 from emberward.families.layers import RowLinear
 from emberward.plan import solve_batch
 from emberward.rank._dry import dry_run
 from emberward.rank._rehearsal import Script, script_of
 from emberward.recipe import BatchConfig, Recipe
+from emberward.report._first_steps import _training_steps
 from emberward.sources import Transport, first_difference
 from ranks.dry_cases import whole_recipe
 from ranks.swin_cases import swin_recipe
@@ -95,3 +98,25 @@ def folded_and_whole(
         "executed": [sum(counts) for counts in numbers],
         "num_events": len(whole.events),
     }
+
+
+def gathers_of_steps(rank: int, world_size: int, *, of: int, forgets: bool = True, **layout: Any) -> list[int]:
+    """Calls over the sharded axis in each training step of the dry run of rank `of`; evaluations stand between them.
+
+    Without `forgets` FSDP2 keeps what it noted of their forwards.
+    """
+    del rank, world_size
+    played = script(accumulation=4, family="bloom", **layout)
+    dist.destroy_process_group()
+
+    def reshard(stage: torch.nn.Module) -> None:
+        for module in fsdp_modules(stage):
+            module.reshard()
+
+    with patch("emberward.engine._engine.end_forwards", end_forwards if forgets else reshard):
+        events = dry_run(played, of, transport=Transport.NCCL).events
+    return [sum(_is_over_dp(event) for event in step) for step in _training_steps(events)]
+
+
+def _is_over_dp(event: Event) -> bool:
+    return isinstance(event.body, Collective) and event.body.group is not None and event.body.group.label == "dp_shard"

@@ -20,7 +20,7 @@ from emberward.draws import key_of
 from emberward.engine import Engine, StepTotals, build_world
 from emberward.findings import EmberwardError
 from emberward.plan import solve_batch
-from emberward.rank._lane import SaveLane
+from emberward.rank._agreements import SaveAgreements, save_lane
 from emberward.rank._signals import StopRequest
 from emberward.rank._trainer import Trainer
 from emberward.recipe import (
@@ -173,7 +173,7 @@ def train(
     world = build_world(mesh_of(recipe.layout), device=torch.device("cpu"), timeout_s=60)
     run = RunFolder(path=Path(folder))
     run.checkpoints.mkdir(parents=True, exist_ok=True)
-    lane = SaveLane(
+    agreements = SaveAgreements(
         dist.PrefixStore(f"lane {next(_LANES) if only_resume else 0}", distributed_c10d._get_default_store()),
         rank=rank,
         world_size=world_size,
@@ -193,7 +193,8 @@ def train(
             run.checkpoints,
             rank=rank,
             world_size=world_size,
-            agreement=lane.agreement,
+            agreement=agreements.agreement,
+            jobs=save_lane(),
             keep=Keep(),
             read_back=recipe.save.verify,
             storage=storage_of(rank, storage),

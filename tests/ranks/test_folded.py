@@ -2,7 +2,7 @@
 
 import pytest
 
-from ranks.folded_cases import folded_and_whole
+from ranks.folded_cases import folded_and_whole, gathers_of_steps
 
 CASES = {
     "bloom 1f1b zero1 recompute": {"of": 3, "tp": 2, "pp": 4, "zero": 1, "accumulation": 10, "recompute": True},
@@ -65,3 +65,12 @@ def test_what_does_not_repeat_itself_is_executed(pool, plant):
     assert odd["difference"] is None
     if plant == "micro-batch":
         assert odd["executed"][0] > odd["executed"][1], "a short step, and then the whole one"
+
+
+def test_a_step_after_an_evaluation_gathers_as_often_as_one_before(pool):
+    middle = {"of": 2, "dp": 2, "pp": 3, "zero": 3, "schedule": "1f1b"}
+    (steps,) = pool.run(gathers_of_steps, 1, **middle)
+    assert len(steps) > 2
+    assert len(set(steps)) == 1
+    (steps,) = pool.run(gathers_of_steps, 1, forgets=False, **middle)
+    assert len(set(steps)) == 2, "what FSDP2 noted makes it gather once more"

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import psutil
@@ -43,19 +44,25 @@ class Started:
     """The program, running. Its own session, as under a terminal that sends Ctrl-C to it alone."""
 
     def __init__(self, place, *arguments: str, **environment: str) -> None:
+        # A pipe that nobody reads gets full.
+        self.said = [tempfile.TemporaryFile("w+") for _ in ("stdout", "stderr")]  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "emberward", *arguments],
             cwd=place,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            stdout=self.said[0],
+            stderr=self.said[1],
             env={**os.environ, **environment},
             start_new_session=True,
         )
 
     def end(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=120)
-        return self.process.returncode, out, err
+        code = self.process.wait(120)
+        texts = []
+        for file in self.said:
+            with file:
+                file.seek(0)
+                texts.append(file.read())
+        return code, texts[0], texts[1]
 
 
 def folder_of(place, name: str):

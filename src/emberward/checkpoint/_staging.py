@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from emberward.checkpoint._background import Begun, Flight, Written
+from emberward.checkpoint._background import Begun, Flight, Jobs, Written
 from emberward.checkpoint._beside import NotStarted, WriterProcess, writer_command
 from emberward.checkpoint._errand import Errand, Placed
 from emberward.checkpoint._kept import Keep
@@ -98,6 +98,7 @@ class BackgroundSaves:
 
     `agreement` gives, for the n-th background save of the run's attempt, how its ranks agree; a thread calls it, so
     it must not use the training's communicators. Every rank makes the same calls of `begin` in the same order.
+    `jobs` does the saves, and what comes `after` them, one by one beside the caller: a lane that no other rank uses.
     A process of its own writes, started by `command` with the first save (`_writing.py` [Note: writer process]); where
     the system has none of its memory, or the file system is not the machine's (`storage`), that thread does. Idle
     processors may take half of the time between saves over one, at most `max_patience_s`.
@@ -110,6 +111,7 @@ class BackgroundSaves:
         rank: int,
         world_size: int,
         agreement: Callable[[int], Agree],
+        jobs: Jobs,
         keep: Keep,
         read_back: ReadBack,
         storage: Storage = DISK,
@@ -127,7 +129,7 @@ class BackgroundSaves:
         self._memory = shared_memory() if storage is DISK else None
         self._process = None if self._memory is None else WriterProcess(self._memory, command or writer_command())
         self._staging = Staging(self._memory)
-        self._flight = Flight()
+        self._flight = Flight(jobs)
         self._landed: Written | None = None
         self._num_begun = 0
         self._begun_s: float | None = None
@@ -195,7 +197,7 @@ class BackgroundSaves:
         self._flight.after(job)
 
     def close(self) -> None:
-        """Ends the thread, and the process, when what they were given is done. Blocks."""
+        """Ends the process when what it and `jobs` were given is done. Blocks."""
         self._hurry()
         self._flight.close()
         if self._process is not None:

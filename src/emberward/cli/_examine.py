@@ -281,7 +281,10 @@ def _assumptions(seen: Examined, verdict: Verdict | None) -> tuple[str, ...]:
     lines = list(() if verdict is None else verdict.assumptions)
     lines.append("values are those of this machine's CPU, with the files that lie here")
     if seen.no_sandbox is not None:
-        lines.append(f"writes and programs were refused: no view of the machine of its own ({seen.no_sandbox})")
+        lines.append(
+            "programs were refused, and writes were held in a layer of files: "
+            f"no view of the machine of its own ({seen.no_sandbox})"
+        )
     if seen.num_sleeps:
         lines.append(f"{seen.num_sleeps} sleeps were skipped")
     if seen.halt in ("stuck", "mismatch"):

@@ -13,14 +13,17 @@ from emberward import __version__
 from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._checkpoint_app import checkpoint_app
 from emberward.cli._console import Screen
+from emberward.cli._doctor import DOCTOR_EPILOG, doctor_verb
 from emberward.cli._examine import ExamineOptions, examine
 from emberward.cli._examples import examples
 from emberward.cli._explain import ExplainOptions, explain_verb
 from emberward.cli._generate import GenerateOptions, generate
 from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._hosts import HostOptions
 from emberward.cli._incident import incident_app
 from emberward.cli._inspect import InspectOptions, inspect_verb
 from emberward.cli._named_run import DEFAULT_RUNS, RunArgument, RunsOption, require_run
+from emberward.cli._profile import profile_verb
 from emberward.cli._report import acknowledge, bundle_run, report_run, watch_run
 from emberward.cli._rewind import require_one_intent, rewind_options
 from emberward.cli._run import (
@@ -33,6 +36,7 @@ from emberward.cli._run import (
     run_verb,
 )
 from emberward.cli._runs import list_runs
+from emberward.cli._slurm import slurm_app
 from emberward.cli._train import TrainOptions, train
 from emberward.report import RunFolder
 from emberward.runs import Intent
@@ -48,6 +52,7 @@ app = typer.Typer(
 )
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(incident_app, name="incident")
+app.add_typer(slurm_app, name="slurm")
 
 MAX_RUNS = 30
 """Runs that are shown to people, unless they ask for all."""
@@ -91,6 +96,15 @@ def train_verb(
     notify: NotifyOption = None,
     kill_switch: KillSwitchOption = None,
     no_record: NoRecordOption = False,
+    hosts: Annotated[str | None, typer.Option("--hosts", help="Train on these: A,B or A=10.0.0.1,B=10.0.0.2.")] = None,
+    launcher: Annotated[
+        str | None, typer.Option("--launcher", help="How hosts are reached: ssh, slurm, local, or words with {host}.")
+    ] = None,
+    nnodes: Annotated[
+        str | None, typer.Option("--nnodes", help="Hosts that train, N or MIN:MAX; the others stand by.")
+    ] = None,
+    nproc: Annotated[int, typer.Option("--nproc-per-node", min=1, help="Ranks on each host.")] = 1,
+    min_hosts: Annotated[int | None, typer.Option("--min-hosts", min=1, help="Go on with so few hosts.")] = None,
     rewind: Annotated[int | None, typer.Option("--rewind", help="Go back to this step's save, on from there.")] = None,
     skip_samples: Annotated[int | None, typer.Option("--skip-samples", min=0, help="Samples to leave out.")] = None,
     lr_scale: Annotated[float | None, typer.Option("--lr-scale", help="Learning-rate factor after a rewind.")] = None,
@@ -122,6 +136,16 @@ def train_verb(
         kill_switch=None if kill_switch is None else kill_switch.absolute(),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
         option_names=_option_names(context),
+        hosts=None
+        if hosts is None and launcher is None
+        else HostOptions(
+            hosts=hosts,
+            launcher=launcher or "ssh",
+            nnodes=nnodes,
+            ranks_per_host=nproc,
+            min_hosts=min_hosts,
+            environment=dict(os.environ),
+        ),
     )
 
     def run(screen: Screen) -> int:
@@ -222,6 +246,20 @@ def _explain(
     guarded(lambda screen: explain_verb(options, screen), is_json=is_json)
 
 
+app.command(
+    "profile",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog=examples(
+        "emberward profile -- torchrun --nproc-per-node 2 train.py",
+        "emberward profile bloom_tiny --ranks 2 steps=60 data.train=my.txt",
+        "emberward profile runs/train",
+    ),
+)(profile_verb)
+
+
+app.command("doctor", epilog=DOCTOR_EPILOG)(doctor_verb)
+
+
 @app.command(
     "report",
     epilog=examples("emberward report runs/bloom_tiny", "emberward report runs/bloom_tiny/ID --bundle ticket.tar.gz"),
@@ -231,6 +269,7 @@ def report_verb(
     bundle: Annotated[
         Path | None, typer.Option("--bundle", help="Pack the run for a ticket into this .tar.gz, secrets taken out.")
     ] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write the run's page as this one file.")] = None,
     keep_hosts: Annotated[bool, typer.Option("--keep-hosts", help="Leave host names in the bundle.")] = False,
     runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
@@ -241,6 +280,10 @@ def report_verb(
         folder = RunFolder(path=require_run(run, runs, verb="report"))
         if bundle is not None:
             return bundle_run(folder, bundle, screen, keep_hosts=keep_hosts)
+        if html is not None:
+            from emberward.cli._ui import write_html  # imported here for the time that it saves the other verbs
+
+            return write_html(folder, html, screen)
         return report_run(folder, screen)
 
     guarded(show, is_json=is_json)
@@ -266,6 +309,33 @@ def watch_verb(
         if ack is not None:
             return acknowledge(folder, ack, silence_s=silence_s, screen=screen)
         return watch_run(folder, screen)
+
+    guarded(show, is_json=is_json)
+
+
+@app.command("ui", epilog=examples("emberward ui", "emberward ui runs/bloom_tiny", "emberward ui RUN --port 0"))
+def ui_verb(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run, or a folder of runs; without it the folder of --runs.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; any but this machine's own needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 8642,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="A name under which browsers reach this machine.")
+    ] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    is_json: JsonOption = False,
+) -> None:
+    """Web page of a run, or of all runs below a folder: live, read-only, for this machine alone unless asked."""
+
+    def show(screen: Screen) -> int:
+        from emberward.cli._ui import serve_pages, ui_place  # imported here for the time that it saves the other verbs
+
+        where, only = ui_place(run, runs)
+        names = tuple(each.lower() for each in name or ())
+        return serve_pages(where, only, screen, host=host, port=port, names=names)
 
     guarded(show, is_json=is_json)
 

@@ -2,6 +2,7 @@
 
 import getpass
 import time
+from collections import deque
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from emberward.cli._console import Screen
+from emberward.cli._watch_view import watch_lines
 from emberward.findings import CATALOGUE, ConfigError, exit_code_of
 from emberward.report import (
     Progress,
@@ -17,15 +19,19 @@ from emberward.report import (
     append_line,
     duration_text,
     progress_text,
+    read_glance,
     read_outcome,
     read_run,
     run_json,
     run_text,
     write_bundle,
 )
-from emberward.supervise import is_abandoned, silence_finding
+from emberward.supervise import facts_of, is_abandoned, silence_finding
+from emberward.web import worst_lags
 
 POLL_S = 0.5
+MAX_LOSSES = 512
+"""Steps that the curve of the live view shows."""
 
 
 def report_run(folder: RunFolder, screen: Screen) -> int:
@@ -34,12 +40,15 @@ def report_run(folder: RunFolder, screen: Screen) -> int:
 
 
 def _sum_up(folder: RunFolder, screen: Screen) -> int:
-    report = read_run(folder)
-    silence = silence_finding(folder, now_unix=time.time())
+    report, now_unix = read_run(folder), time.time()
+    silence = silence_finding(folder, now_unix=now_unix)
     if silence is not None:
         report = replace(report, findings=(*report.findings, silence))
     if screen.is_json:
-        screen.document(report.findings, **run_json(report))
+        said = () if silence is None else (silence,)
+        glance = read_glance(folder, now_unix=now_unix, is_alone=is_abandoned(folder) or bool(said), said=said)
+        card = None if glance.card is None else glance.card.to_json()
+        screen.document(report.findings, **run_json(report), state=glance.state.value, card=card)
     else:
         screen.say(run_text(report, width=screen.width))
     return exit_code_of(report.findings)
@@ -98,16 +107,29 @@ def _own_name() -> str | None:
 def watch_run(folder: RunFolder, screen: Screen) -> int:
     """Shows the run's progress until it ends; blocks. Plain lines when not on a terminal, one JSON object a line."""
     reader = ProgressReader(folder)
-    live = Live(Text(""), console=screen.console, refresh_per_second=4) if screen.is_live else None
+    live = Live(Text(""), console=screen.console, refresh_per_second=4, screen=True) if screen.is_live else None
     last, is_silent = "", False
+    losses: deque[float | None] = deque(maxlen=MAX_LOSSES)
     if live is not None:
         live.start()
     try:
         while True:
-            progress, _ = reader.poll(now_unix=time.time())
+            progress, new = reader.poll(now_unix=time.time())
             text, age = watched_text(progress, width=screen.console.width if live is not None else None)
+            losses.extend(line.get("loss") for line in new)
             if live is not None:
-                live.update(Text(text + age, no_wrap=True))
+                size = live.console.size
+                now_unix = time.time()
+                alone, said = facts_of(folder, now_unix)
+                lines = watch_lines(
+                    read_glance(folder, now_unix=now_unix, is_alone=alone, said=said),
+                    progress,
+                    losses=list(losses),
+                    lag=worst_lags(folder),
+                    width=size.width,
+                    height=size.height - 1,
+                )
+                live.update(Text("\n".join(lines), no_wrap=True))
             elif screen.is_json and text != last:
                 screen.document([], progress=asdict(progress))
             elif text != last:

@@ -144,16 +144,17 @@ def oversight_of(
     no_record: bool,
     collector: str | None = None,
     address: str | None = None,
+    host: str | None = None,
 ) -> Oversight:
     """How closely to watch, from the options of a command line."""
-    node = None if collector is None else node_here(collector, address)
+    node = None if collector is None else node_here(collector, address, host)
     patience = Patience(act_after_s=act_after_s, max_silence_s=max_silence_s)
     return Oversight(patience=patience, notify=notify, is_watched=not no_record, node=node)
 
 
-def node_here(collector: str, address: str | None) -> Node:
+def node_here(collector: str, address: str | None, host: str | None = None) -> Node:
     """This host among several. Raises ConfigError C113 when its address on the job's link is not known."""
-    host = socket.gethostname()
+    host = host or socket.gethostname()
     mailbox = collector if collector.startswith(("http://", "https://")) else str(absolute(Path(collector)))
     try:
         return Node(host=host, address=address or socket.gethostbyname(host), mailbox=mailbox)
@@ -195,6 +196,7 @@ def run_verb(
         str | None, typer.Option("--collector", help="Where several hosts tell each other: a shared folder, or a URL.")
     ] = None,
     address: Annotated[str | None, typer.Option("--address", help="This host's address on the job's own link.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="What this host is called; else its own name.")] = None,
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", help="A host that takes no part: nothing starts on it.")
     ] = None,
@@ -219,6 +221,7 @@ def run_verb(
                 no_record=no_record,
                 collector=collector,
                 address=address,
+                host=host,
             ),
             kill_switch=kill_switch,
             environment=dict(os.environ),

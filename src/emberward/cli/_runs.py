@@ -4,25 +4,22 @@ import time
 from pathlib import Path
 
 from emberward.cli._console import Screen
-from emberward.report import RunRow, find_runs, read_row, rows_text
+from emberward.report import RunRow, find_runs, read_row, row_state, rows_text
 from emberward.supervise import is_abandoned, silence_finding
 
 
-def state_of(row: RunRow, *, now_unix: float) -> str:
-    """The run's state in a word or two."""
-    if row.outcome is not None:
-        return row.outcome
-    if row.num_attempts == 0:
-        return "not started"
-    is_alone = is_abandoned(row.folder) or silence_finding(row.folder, now_unix=now_unix) is not None
-    return "launcher died" if is_alone else "runs"
+def word_of(row: RunRow, *, now_unix: float) -> str:
+    """The run's state, in the word that its page has."""
+    is_open = row.outcome is None
+    is_alone = is_open and (is_abandoned(row.folder) or silence_finding(row.folder, now_unix=now_unix) is not None)
+    return row_state(row, is_alone=is_alone, now_unix=now_unix).value
 
 
 def list_runs(runs: Path, screen: Screen, *, limit: int | None) -> int:
     """Shows the runs below `runs`, the one that started last first; 0. With `limit`, that many of them."""
     now_unix = time.time()
     rows = sorted((read_row(folder) for folder in find_runs(runs)), key=lambda row: row.started_unix, reverse=True)
-    shown = [(row, state_of(row, now_unix=now_unix)) for row in rows[:limit]]
+    shown = [(row, word_of(row, now_unix=now_unix)) for row in rows[:limit]]
     if not rows:
         screen.say(f"no runs in {runs}/")
     else:

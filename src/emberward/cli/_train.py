@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rich.live import Live
@@ -12,6 +13,7 @@ from rich.text import Text
 from emberward import __version__
 from emberward.cli._check import proof_details, proof_line
 from emberward.cli._console import ProgressLines, Screen, Waiting
+from emberward.cli._hosts import HostOptions, host_words, open_team, part_of
 from emberward.cli._machine import crowding, require_devices, require_terminals, require_writable
 from emberward.cli._named_run import DEFAULT_RUNS
 from emberward.cli._preflight import FirstSteps, keep_page, page_of, say_notes
@@ -21,7 +23,7 @@ from emberward.cli._run import finding_text
 from emberward.cli._shown import WAITS_FOR_LAUNCHER, Shown
 from emberward.cli._start import start_line
 from emberward.data import Manifest, open_tokenizer
-from emberward.findings import Finding, exit_code_of
+from emberward.findings import ConfigError, Finding, exit_code_of
 from emberward.layout import DataKind
 from emberward.match import explain_finding
 from emberward.recipe import Recipe, Resolved, fit_ranks, resolve_fitted
@@ -47,12 +49,15 @@ from emberward.supervise import (
     LaunchResult,
     Outcome,
     Oversight,
+    Team,
     absolute,
     agent_command,
     decide_restart,
     hold_lock,
     launch,
+    launch_on_hosts,
     newest_save,
+    without,
 )
 
 DEFAULT_OVERSIGHT = Oversight()
@@ -78,6 +83,7 @@ class TrainOptions:
     oversight: Oversight = DEFAULT_OVERSIGHT
     kill_switch: Path | None = None
     rewind: RewindOptions | None = None
+    hosts: HostOptions | None = None
     is_verbose: bool = False
     program: str = "emberward"
     """How the person can call this program again."""
@@ -86,8 +92,12 @@ class TrainOptions:
 
 
 def train(options: TrainOptions, screen: Screen) -> int:
-    """The exit code of a training on this machine; blocks until it ends."""
+    """The exit code of a training on this machine, or on hosts; blocks until it ends."""
     command = (options.program, "train")
+    team = None
+    if options.hosts is not None:
+        team = open_team(options.hosts, screen)
+        options = replace(options, num_ranks=team.num_ranks)
     fitted = fit_ranks(
         options.recipe,
         options.overrides,
@@ -106,8 +116,9 @@ def train(options: TrainOptions, screen: Screen) -> int:
     if not options.is_dry:
         kept = tuple(word for word in options.overrides if not word.startswith("device="))
         on_cpu = typed_command(replace(options, overrides=(*kept, "device=cpu")))
-        require_devices(resolved, environment=options.environment, on_cpu=on_cpu)
-        page = replace(page, findings=(*page.findings, *crowding(resolved, page, screen)))
+        if team is None:
+            require_devices(resolved, environment=options.environment, on_cpu=on_cpu)
+            page = replace(page, findings=(*page.findings, *crowding(resolved, page, screen)))
     screen.say(plan_text(page))
     say_notes(resolved, page, fitted.notes, screen)
     intent = options.intent if options.rewind is None else Intent.RESUME
@@ -122,6 +133,8 @@ def train(options: TrainOptions, screen: Screen) -> int:
     if not options.is_dry:
         require_writable(start.folder.path)
     require_no_kill_switch(options.kill_switch or start.folder.kill_switch)
+    if team is not None:
+        team = part_of(team, start.folder.path.parent, screen)
     begins = start_line(recipe) if newest_save(start.folder) is None else None
     manifest = _prepared(recipe, screen)
     certificate, findings = _prove(start, resolved, options, screen) if options.is_checked else (None, ())
@@ -160,7 +173,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
             write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
         keep_page(page, resolved, start.folder)
     first_steps = FirstSteps(page, resolved, start.folder, screen)
-    result = _launch_again(start, resolved, options, screen, first_steps)
+    result = _launch_again(start, resolved, options, screen, first_steps, team, manifest)
     first_steps.say()
     return leave(start.folder, result, options, screen)
 
@@ -200,16 +213,27 @@ def _prove(
 
 
 def _launch_again(
-    start: Start, resolved: Resolved, options: TrainOptions, screen: Screen, first_steps: FirstSteps
+    start: Start,
+    resolved: Resolved,
+    options: TrainOptions,
+    screen: Screen,
+    first_steps: FirstSteps,
+    team: Team | None,
+    manifest: Manifest,
 ) -> LaunchResult:
-    """The last of as many attempts as the restart policy allows; a failed one is told before the next begins."""
+    """The last of as many attempts as the restart policy allows; a failed one is told before the next begins.
+
+    Of several hosts those that an attempt lost take no part in the next: spares do, or the layout is made smaller.
+    """
     ends: list[AttemptEnd] = []
     why = start.why
     while True:
-        result = _launch(start, resolved, options, screen, why, first_steps, is_restart=bool(ends))
+        result = _launch(start, resolved, options, screen, why, first_steps, team, is_restart=bool(ends))
         saved = newest_save(start.folder)
         codes = tuple(finding.code for finding in result.findings)
-        ends.append(AttemptEnd(outcome=result.outcome, codes=codes, saved_step=None if saved is None else saved[0]))
+        saved_step = None if saved is None else saved[0]
+        lost = [finding.hosts[0] for finding in result.lost]
+        ends.append(AttemptEnd(outcome=result.outcome, codes=codes, saved_step=saved_step, has_lost_host=bool(lost)))
         restart = decide_restart(ends, max_restarts=options.max_restarts)
         if not restart.is_wanted:
             if result.outcome is Outcome.FAILED and options.max_restarts:
@@ -217,8 +241,42 @@ def _launch_again(
             return result
         if result.death is not None:
             screen.say(result.death)
-        screen.say(restart.why)
         why = restart.why
+        if team is not None and lost:
+            try:
+                team = without(team, lost)
+                resolved = _refitted(start, resolved, options, team, screen, manifest)
+            except ConfigError as error:
+                screen.say(f"not started again: {error.text()}")
+                return result
+            why += f" without {', '.join(lost)}, on {', '.join(host.name for host in team.hosts)}"
+        screen.say(why)
+
+
+def _refitted(
+    start: Start, resolved: Resolved, options: TrainOptions, team: Team, screen: Screen, manifest: Manifest
+) -> Resolved:
+    """The recipe for as many ranks as the team has now, proved and written into the run's folder.
+
+    Raises ConfigError when no layout of so many ranks fits the recipe's batch.
+    """
+    if team.num_ranks == resolved.num_ranks:
+        return resolved
+    command = (options.program, "train")
+    fitted = fit_ranks(options.recipe, options.overrides, num_ranks=team.num_ranks, command=command, keeps_layout=False)
+    tokenizer = open_tokenizer(fitted.loaded.recipe.data.tokenizer)
+    smaller = resolve_fitted(fitted, options.overrides, tokenizer_size=tokenizer.size, command=command)
+    screen.say(f"{'layout':<11} {'; '.join(fitted.notes)}")
+    certificate, findings = _prove(start, smaller, options, screen) if options.is_checked else (None, ())
+    if exit_code_of(findings):
+        raise ConfigError("the smaller layout is not proved", code=findings[0].code, found=findings[0].message)
+    begin(start, smaller, manifest.path or Path())
+    if options.is_checked:
+        start.folder.certificate.unlink(missing_ok=True)
+        if certificate is not None:
+            write_json(start.folder.certificate, certificate.to_json())
+        write_json(start.folder.proof, {"recipe": recipe_digest(smaller), "emberward": __version__})
+    return smaller
 
 
 def _launch(
@@ -228,10 +286,12 @@ def _launch(
     screen: Screen,
     why: str,
     first_steps: FirstSteps,
+    team: Team | None,
     *,
     is_restart: bool,
 ) -> LaunchResult:
     folder = start.folder
+    starter = launch if team is None else partial(launch_on_hosts, team=team)
     plan = LaunchPlan(
         folder=folder,
         num_ranks=resolved.num_ranks,
@@ -249,7 +309,7 @@ def _launch(
         screen.say(finding_text(finding))
 
     if not screen.is_live:
-        return launch(
+        return starter(
             plan,
             on_progress=Shown(resolved, folder, screen, None, first_steps),
             on_finding=tell,
@@ -257,7 +317,7 @@ def _launch(
     with Live(
         Text(f"starting: {WAITS_FOR_LAUNCHER}"), console=screen.console, refresh_per_second=5, transient=True
     ) as live:
-        return launch(
+        return starter(
             plan,
             on_progress=Shown(resolved, folder, screen, live, first_steps),
             on_finding=tell,
@@ -292,7 +352,9 @@ def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) ->
 def typed_command(options: TrainOptions) -> str:
     """The command as it can be typed again: the program, the overrides, the ranks and the runs' place as they were."""
     words = [options.program, "train", options.recipe, *options.overrides]
-    if options.num_ranks is not None:
+    if options.hosts is not None:
+        words += host_words(options.hosts)
+    elif options.num_ranks is not None:
         words += ["--ranks", str(options.num_ranks)]
     if options.max_restarts:
         words += ["--restarts", str(options.max_restarts)]

@@ -12,7 +12,6 @@ from emberward.data._image_folder import MODES, Decoding
 from emberward.data._image_form import ImageBatch, ImageForm
 from emberward.data._image_train import ImageEval, ImageTrain, open_image_eval, open_image_train, require_form
 from emberward.data._indexed import IndexedReader, IndexedWriter
-from emberward.data._loader import PrefetchLoader
 from emberward.data._manifest import (
     DigestMethod,
     FileRecord,
@@ -60,7 +59,6 @@ __all__ = [
     "MaskedBatch",
     "MaskedText",
     "Masking",
-    "PrefetchLoader",
     "Progress",
     "SampleOrigin",
     "Stream",

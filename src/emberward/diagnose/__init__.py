@@ -1,8 +1,20 @@
 """Concludes from what was observed. Pure: standard library only, and it reads no file.
 
-As yet: how a process ended, and which end came first. What a running job's ranks do is concluded in `sources`.
+How a process ended and which end came first, which process is which rank, and which of several claims about an
+incident stand. The rules that claim what a job's ranks do are still in `sources`.
 """
 
+from emberward.diagnose._claims import (
+    MEET_AND_DIFFER,
+    Claim,
+    Ground,
+    Rule,
+    after_roots,
+    conclude,
+    hear,
+    names_someone,
+    roots,
+)
 from emberward.diagnose._ends import (
     FATAL,
     LEFT,
@@ -13,14 +25,30 @@ from emberward.diagnose._ends import (
     first_endings,
     is_secondary,
 )
+from emberward.diagnose._identity import Identity, identify
+from emberward.diagnose._states import cause_of_state, next_of_state, words_of_state
 
 __all__ = [
     "FATAL",
     "LEFT",
+    "MEET_AND_DIFFER",
+    "Claim",
     "Ending",
+    "Ground",
+    "Identity",
+    "Rule",
+    "after_roots",
+    "cause_of_state",
     "cause_of_words",
     "classify",
+    "conclude",
     "failures_of_ranks",
     "first_endings",
+    "hear",
+    "identify",
     "is_secondary",
+    "names_someone",
+    "next_of_state",
+    "roots",
+    "words_of_state",
 ]

@@ -16,6 +16,8 @@ from emberward.engine._debug import DebugHooks
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import (
     StepTotals,
+    divisor,
+    read_totals,
     reduce_over_dp,
     reduce_replicated,
     reduce_tied,
@@ -25,9 +27,12 @@ from emberward.engine._gradients import (
 from emberward.engine._inspect import Inspection, inspected
 from emberward.engine._optimizer import LocalAdamW, LossScale
 from emberward.engine._replicas import Replica, replicas_of, tp_shared
+from emberward.engine._replicate import GradientSums
+from emberward.engine._sampling import draw_token
 from emberward.engine._shard import (
     COMPUTE_DTYPE,
     ParameterPart,
+    end_forwards,
     fsdp_modules,
     initialise,
     materialise,
@@ -86,6 +91,7 @@ class Engine:
         assert world.ends == ends_of(recipe), "the world was made for another stage map"
         self._two_lanes = two_lanes_of(recipe, pp_rank=world.at(Axis.PP), tp_rank=world.at(Axis.TP))
         self._late = WeightQueue() if self._stage_map.split else None
+        self._sums_over_dp: dict[int, GradientSums] = {}
         self._stages = self._build_stages()
         self.parts: list[ParameterPart] = parameter_parts(
             list(self._stages.values()),
@@ -125,6 +131,8 @@ class Engine:
                 shard_stage(stage, world, zero=recipe.layout.zero, compute=recipe.precision.compute)
             materialise(stage, world.device)
             stages[index] = stage
+            if self._two_lanes is None and world.dp_size > 1 and not any(fsdp_modules(stage)):
+                self._sums_over_dp[index] = GradientSums(stage, world.channels[Axis.DP_REPLICATE.value].handle)
         return stages
 
     def _edge_shapes(self, batch: int) -> tuple[tuple[int, ...], ...]:
@@ -244,34 +252,46 @@ class Engine:
         Every rank passes as many micro-batches; a rank that needs no data may pass empty tensors. A trial makes the
         same calls and changes nothing.
         `before_update` is called with the final, clipped gradients in place (tests and tools look at them there);
-        `judge` is told the totals before anything is changed by them, and may raise, alike on every rank.
+        `judge` is told the totals before anything is changed by them, and may raise, alike on every rank. The host
+        reads the totals once: before the update where one of the two is given, else after it was issued.
         """
         size = self.recipe.batch.micro_batch or 1
+        scale = self.loss_scale.scale
         nominal = float(len(micro_batches) * self.world.dp_size * size * self.model.sample.num_units)
         sums: list[tuple[Tensor, Tensor]] = []
+        summed: list[Tensor] = []
         totals: list[StepTotals] = []
 
         def loss(mb: int, logits: Tensor) -> Tensor:
             loss_sum, count = self._loss_sums(logits, micro_batches[mb])
             sums.append((loss_sum.detach(), count))
-            return loss_sum * (self.loss_scale.scale / nominal)
+            return loss_sum * (scale / nominal)
 
-        def gather_totals() -> None:
-            loss_sum, count = self._own_sums(sums)
-            totals.append(
-                sum_totals(
-                    self.parts,
-                    self.world,
-                    loss_sum=loss_sum,
-                    num_tokens=count,
-                    nominal_tokens=nominal,
-                    loss_scale=self.loss_scale.scale,
-                    is_stopping=is_stopping,
-                    is_switched_off=is_switched_off,
-                )
-            )
+        def read() -> StepTotals:
+            if not totals:
+                totals.append(read_totals(summed[0], self.world, nominal_tokens=nominal, loss_scale=scale))
+            return totals[0]
+
+        def sum_over_world() -> None:
+            own = self._own_sums(sums)
+            stops = {"is_stopping": is_stopping, "is_switched_off": is_switched_off}
+            summed[:] = [sum_totals(self.parts, self.world, own_sums=own, **stops)]
+            totals.clear()  # a dry run may execute a step twice
             if judge is not None:
-                judge(totals[0])
+                judge(read())
+
+        def update() -> None:
+            if is_trial:
+                read()
+                return
+            over = divisor(summed[0], nominal_tokens=nominal, loss_scale=scale, clip=self.recipe.optim.clip)
+            if before_update is not None and read().is_finite and read().num_tokens:
+                scale_gradients(self.parts, over.by)
+                before_update()
+            self.optimizer.step(lr, over, is_divided=before_update is not None)
+            if read().is_finite and read().num_tokens:
+                self.optimizer.count_update()
+            self.loss_scale = self.loss_scale.after(is_finite=read().is_finite)
 
         feed = Feed(
             inputs=[each.inputs for each in micro_batches],
@@ -281,20 +301,22 @@ class Engine:
                 "grads_over_dp": lambda: reduce_over_dp(self.parts, self.world),
                 "grads_of_tp_replicas": lambda: reduce_replicated(self.parts, self.world),
                 "grads_of_tied_ends": lambda: reduce_tied(self.parts, self.world),
-                "step_totals": gather_totals,
-                "optimizer": lambda: None if is_trial else self._update(totals[0], nominal, lr, before_update),
+                "step_totals": sum_over_world,
+                "optimizer": update,
             },
             before_backward=self._before_backward,
             late=self._late,
-            after_weights=lambda stage: reduce_late(self._stages[stage]),
+            after_backward=self._after_backward,
         )
         try:
             with self._debug.step(step):
                 self._run(_TRAIN, len(micro_batches), size, feed, step=step, sink=sink)
         finally:
+            for sums_over_dp in self._sums_over_dp.values():
+                sums_over_dp.drop()
             for part in self.parts:
                 part.param.grad = None
-        return totals[0]
+        return read()
 
     def inspected(self) -> AbstractContextManager[Inspection]:
         """Watches every operation of the steps that this thread runs while it is open. Slow. See `_inspect.py`."""
@@ -312,30 +334,17 @@ class Engine:
         """Sum of the weighted losses in nats, and the sum of the weights."""
         return self._loss(outputs, batch.labels, batch.weights, self.axis)
 
-    def _own_sums(self, sums: Sequence[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+    def _own_sums(self, sums: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """(loss, tokens) that this rank counted, float64 on the device."""
         if not self.is_loss_rank or not sums:
-            return 0.0, 0.0
-        losses = torch.stack([loss for loss, _ in sums]).double().sum()
-        counts = torch.stack([count for _, count in sums]).double().sum()
-        loss_sum, count = self.world.read("own_sums", torch.stack([losses, counts]))
-        return loss_sum, count
-
-    def _update(self, totals: StepTotals, nominal: float, lr: float, before_update: Callable[[], None] | None) -> None:
-        if totals.is_finite and totals.num_tokens:
-            scale_gradients(
-                self.parts,
-                totals,
-                nominal_tokens=nominal,
-                loss_scale=self.loss_scale.scale,
-                clip=self.recipe.optim.clip,
-            )
-            if before_update is not None:
-                before_update()
-            self.optimizer.step(lr)
-        self.loss_scale = self.loss_scale.after(is_finite=totals.is_finite)
+            return torch.zeros(2, dtype=torch.float64, device=self.world.device)
+        return torch.stack([torch.stack(each).double().sum() for each in zip(*sums, strict=True)])
 
     def _before_backward(self, action: Action, is_last: bool) -> None:
-        """When FSDP2 reduces and frees. See `_shard.py` [Note: ZeRO by FSDP2]."""
+        """When FSDP2 reduces and frees, or `_replicate.py` sums. See `_shard.py` [Note: ZeRO by FSDP2]."""
+        if action.stage in self._sums_over_dp:
+            self._sums_over_dp[action.stage].before_backward(is_last=is_last)
+            return
         root = next(fsdp_modules(self._stages[action.stage]), None)
         if root is None:
             return
@@ -345,6 +354,12 @@ class Engine:
         root.set_requires_all_reduce(is_last)
         root.set_reshard_after_backward(is_last or zero is ZeroStage.PARAMETERS)
         root.set_is_last_backward(is_last)
+
+    def _after_backward(self, action: Action) -> None:
+        if action.stage in self._sums_over_dp:
+            self._sums_over_dp[action.stage].after_backward()
+        elif action.work is Work.WEIGHT:
+            reduce_late(self._stages[action.stage])
 
     # -- without gradients -------------------------------------------------------------------------------------------
 
@@ -363,7 +378,7 @@ class Engine:
             return logits
 
         self._forward([each.inputs for each in micro_batches], loss, sink=sink)
-        totals = torch.tensor(self._own_sums(sums), dtype=torch.float64, device=self.world.device)
+        totals = self._own_sums(sums)
         dist.all_reduce(totals, group=self.world.channels["world"].handle)
         loss_sum, count = self.world.read("eval_totals", totals)
         return loss_sum, count
@@ -373,8 +388,7 @@ class Engine:
     ) -> None:
         self._run(_FORWARD, len(inputs), inputs[0].shape[0], Feed(inputs=inputs, loss=loss), sink=sink)
         for stage in self._stages.values():
-            for module in fsdp_modules(stage):
-                module.reshard()
+            end_forwards(stage)
 
     @torch.no_grad()
     def logits(self, tokens: Tensor) -> Tensor | None:
@@ -413,7 +427,7 @@ class Engine:
             logits = self.logits(tokens)
             picked = torch.zeros(1, dtype=torch.int64, device=self.world.device)
             if logits is not None:
-                picked[0] = _draw(logits[0, len(window) - 1].float().cpu(), temperature, top_k, generator)
+                picked[0] = draw_token(logits[0, len(window) - 1].float().cpu(), temperature, top_k, generator)
             dist.broadcast(picked, src=source, group=self.world.channels["world"].handle)
             ids.append(int(self.world.read("sampled_token", picked)[0]))
             yield ids[-1]
@@ -483,13 +497,3 @@ class Engine:
 def _summed_numel(part: ParameterPart, channel: str, world: World) -> int:
     """Elements of a part in a gradient sum: over tp a part that only neighbours share travels in each one's place."""
     return part.local.numel() * (world.size(Axis.TP) // part.tp_copies if channel == Axis.TP.value else 1)
-
-
-def _draw(logits_V: Tensor, temperature: float, top_k: int | None, generator: torch.Generator) -> Tensor:
-    """One token drawn from the softmax of the logits over the temperature, as `Engine.continue_tokens` says."""
-    if temperature == 0:
-        return logits_V.argmax()
-    if top_k is not None and top_k < logits_V.numel():
-        least = torch.topk(logits_V, top_k).values[-1]
-        logits_V = logits_V.masked_fill(logits_V < least, float("-inf"))
-    return torch.multinomial(torch.softmax(logits_V / temperature, dim=-1), 1, generator=generator)[0]

@@ -46,8 +46,8 @@ class Feed:
     micro-batch's random numbers come from, None in evaluation. `work` gives the callables behind the program's other
     computes and collectives, by compute name or collective tensor.
     `before_backward(action, is_last)` is called before each backward and each of its parts, for gradient
-    synchronisation. A program with split backwards needs `late`, where their weights' products wait, and
-    `after_weights(stage)`, which reduces gradients that no backward reduces.
+    synchronisation, and `after_backward(action)` after each whole backward and each weights' part, which reduces what
+    the backward itself did not. A program with split backwards needs `late`, where their weights' products wait.
     """
 
     inputs: Sequence[Tensor] | None
@@ -56,7 +56,7 @@ class Feed:
     work: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     before_backward: Callable[[Action, bool], None] | None = None
     late: WeightQueue | None = None
-    after_weights: Callable[[int], None] | None = None
+    after_backward: Callable[[Action], None] | None = None
 
 
 @dataclass(slots=True)
@@ -213,14 +213,15 @@ class Executor:
             feed.before_backward(action, is_last)
         if action.work is Work.BACKWARD:
             self._backward(action)
-            return
-        assert feed.late is not None and feed.after_weights is not None, "a split backward needs a queue of products"
-        if action.work is Work.INPUT:
-            with feed.late.collecting(action.stage, action.mb):
-                self._backward(action)
         else:
+            assert feed.late is not None, "a split backward needs a queue of products"
+            if action.work is Work.INPUT:
+                with feed.late.collecting(action.stage, action.mb):
+                    self._backward(action)
+                return
             feed.late.run(action.stage, action.mb)
-            feed.after_weights(action.stage)
+        if feed.after_backward is not None:
+            feed.after_backward(action)
 
     def _forward(self, action: Action, feed: Feed) -> None:
         stage, mb = action.stage, action.mb

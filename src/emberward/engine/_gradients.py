@@ -107,66 +107,79 @@ def sum_totals(
     parts: Sequence[ParameterPart],
     world: World,
     *,
-    loss_sum: float,
-    num_tokens: float,
-    nominal_tokens: float,
-    loss_scale: float,
+    own_sums: Tensor,
     is_stopping: bool,
     is_switched_off: bool = False,
-) -> StepTotals:
-    """The step's totals, the same on every rank: one all-reduce of six float64. All ranks must call; blocks.
+) -> Tensor:
+    """The step's totals, six float64 on the device, the same on every rank. All ranks must call; reads nothing.
 
-    Each element of the model counts once in the norm: only its owner's copy does. `loss_sum` and `num_tokens` are
-    this rank's own and zero unless it computed the loss and is tp rank 0.
+    Squared norm, loss, tokens, zeros, ranks that were not finite, stops; `read_totals` and `divisor` take them. Each
+    element of the model counts once in the norm: only its owner's copy does. `own_sums` are the loss and the tokens
+    that this rank counted, zeros unless it computed the loss and is tp rank 0.
     """
     owned = [grad for part in parts if part.is_owner and (grad := part.local_grad) is not None and grad.numel()]
-    squares, zeros = 0.0, 0.0
+    square = num_zeros = own_sums.new_zeros(())
     if owned:
-        norms = torch.stack(torch._foreach_norm(owned)).double()
-        num_nonzero = torch.stack([torch.count_nonzero(grad) for grad in owned]).sum().double()
-        squares, nonzeros = world.read("own_gradients", torch.stack([norms.square().sum(), num_nonzero]))
-        zeros = sum(grad.numel() for grad in owned) - nonzeros
-    is_finite = math.isfinite(squares) and math.isfinite(loss_sum)
-    mine = [
-        squares if is_finite else 0.0,
-        loss_sum if math.isfinite(loss_sum) else 0.0,
-        num_tokens,
-        zeros,
-        0.0 if is_finite else 1.0,
-        (1.0 if is_stopping else 0.0) + (SWITCH if is_switched_off else 0.0),
-    ]
-    totals = torch.tensor(mine, dtype=torch.float64, device=world.device)
+        square = torch.stack(torch._foreach_norm(owned)).double().square().sum()
+        num_nonzero = torch.stack([torch.count_nonzero(grad) for grad in owned]).sum()
+        num_zeros = (sum(grad.numel() for grad in owned) - num_nonzero).double()
+    loss_sum, num_tokens = own_sums.unbind()
+    is_bad = ~(square.isfinite() & loss_sum.isfinite())
+    stops = own_sums.new_full((), (1.0 if is_stopping else 0.0) + (SWITCH if is_switched_off else 0.0))
+    totals = torch.stack(
+        [
+            square.masked_fill(is_bad, 0.0),
+            loss_sum.nan_to_num(0.0, 0.0, 0.0),
+            num_tokens,
+            num_zeros,
+            is_bad.double(),
+            stops,
+        ]
+    )
     dist.all_reduce(totals, group=world.channels["world"].handle)
-    squares, loss_sum, num_tokens, zeros, bad, stops = world.read("step_totals", totals)
+    return totals
+
+
+def read_totals(totals: Tensor, world: World, *, nominal_tokens: float, loss_scale: float) -> StepTotals:
+    """What `sum_totals` gave, on the host: the one read of a step. Does not communicate; waits for the device."""
+    square, loss_sum, num_tokens, num_zeros, bad, stops = world.read("step_totals", totals)
     to_mean = nominal_tokens / num_tokens / loss_scale if num_tokens else 0.0
     return StepTotals(
         loss_sum=loss_sum,
         num_tokens=num_tokens,
-        grad_norm=math.sqrt(squares) * to_mean,
-        num_zeros=zeros,
+        grad_norm=math.sqrt(square) * to_mean,
+        num_zeros=num_zeros,
         is_finite=bad == 0.0,
         num_stops=int(stops % SWITCH),
         num_switches=int(stops // SWITCH),
     )
 
 
-def scale_gradients(
-    parts: Sequence[ParameterPart],
-    totals: StepTotals,
-    *,
-    nominal_tokens: float,
-    loss_scale: float,
-    clip: float | None,
-) -> float:
-    """Scales every local gradient in place to that of the mean loss, clipped to norm `clip`; returns the factor.
+@dataclass(frozen=True, slots=True)
+class Divisor:
+    """What an update does to the gradients, as float32 scalars on the device.
 
-    Does not communicate: `totals` is the same everywhere, hence so is the factor, on every tp and pp rank. (BLOOM-176B
-    clipped on tp rank 0 alone and its layer norms drifted apart for months.)
+    `by`: what divides them, so that they are those of the mean loss, clipped. `is_skipped`: 1 where there is nothing
+    to update with, else 0. The same on every tp and pp rank, for `sum_totals` is. (BLOOM-176B clipped on tp rank 0
+    alone and its layer norms drifted apart for months.)
     """
-    factor = nominal_tokens / totals.num_tokens / loss_scale
+
+    by: Tensor
+    is_skipped: Tensor
+
+
+def divisor(totals: Tensor, *, nominal_tokens: float, loss_scale: float, clip: float | None) -> Divisor:
+    """The divisor of a step's gradients, clipped to norm `clip`. Does not communicate and reads nothing."""
+    square, _, num_tokens, _, bad, _ = totals.unbind()
+    is_skipped = (bad > 0) | (num_tokens == 0)
+    by = num_tokens * (loss_scale / nominal_tokens)
     if clip is not None:
-        factor *= min(1.0, clip / (totals.grad_norm + 1e-6))
+        by = by * torch.clamp((square.sqrt() / by + 1e-6) / clip, min=1.0)
+    return Divisor(by.masked_fill(is_skipped, 1.0).float(), is_skipped.float())
+
+
+def scale_gradients(parts: Sequence[ParameterPart], by: Tensor) -> None:
+    """Divides every local gradient in place by the scalar `by`, as the update itself does. Does not communicate."""
     grads = _grads(parts)
-    if grads and factor != 1.0:
-        torch._foreach_mul_(grads, factor)
-    return factor
+    if grads:
+        torch._foreach_div_(grads, by)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from emberward.engine._gradients import Divisor
 from emberward.engine._shard import ParameterPart
 from emberward.recipe import OptimConfig, PrecisionConfig
 
@@ -37,8 +38,12 @@ class LocalAdamW:
         ]
 
     @torch.no_grad()
-    def step(self, lr: float) -> None:
-        """One update with learning rate `lr` from the parts' gradients. Does not communicate."""
+    def step(self, lr: float, divisor: Divisor, *, is_divided: bool = False) -> None:
+        """One update with learning rate `lr` from the parts' gradients over the divisor, unless that skips it.
+
+        With `is_divided` the gradients were divided before. Does not communicate and reads nothing; who knows that the
+        update was made says so to `count_update`.
+        """
         first, second = self._config.betas
         for decays, decay in ((True, self._config.weight_decay), (False, 0.0)):
             mine = [
@@ -61,7 +66,12 @@ class LocalAdamW:
                 weight_decay=decay,
                 eps=self._config.eps,
                 maximize=False,
+                grad_scale=None if is_divided else divisor.by,
+                found_inf=divisor.is_skipped,
             )
+
+    def count_update(self) -> None:
+        """Counts an update that was made."""
         self._num_updates += 1
 
     def moments(self) -> Iterator[tuple[str, ParameterPart, Tensor]]:

@@ -3,8 +3,9 @@
 [Note: ZeRO by FSDP2]
 Parameters lie sharded in float32: they are the master weights. ZeRO-3 frees gathered parameters after each use.
 ZeRO-1 and 2 keep them gathered until the step's last backward. ZeRO-2 and 3 reduce-scatter each micro-batch's
-gradients, ZeRO-1 sums them whole and reduce-scatters once. ZeRO-0 is FSDP2's HSDP form with shards of one rank: an
-all-reduce. Gradients are summed, never averaged: token weights are applied at the step's end.
+gradients, ZeRO-1 sums them whole and reduce-scatters once. ZeRO-0 is FSDP2's HSDP form with shards of one rank where
+parameters are cast, else `_replicate.py`. Gradients are summed, never averaged: token weights are applied at the
+step's end.
 torch 2.13's zero-bubble schedules give silently wrong gradients with resharding after forward (measured). Here the
 first part of a split backward (I) sums nothing over dp; gradients wait unsharded until the second (W) has added the
 weights' (`_late_weights.py`), and `reduce_late` then does what FSDP2 does at a backward's end: ZeRO-2 and 3 for each
@@ -37,8 +38,11 @@ COMPUTE_DTYPE = {
 
 
 def shard_stage(stage: StageModule, world: World, *, zero: ZeroStage, compute: ComputeType) -> None:
-    """Shards `stage` over the dp axes in place. All ranks of the dp groups must call; does not communicate."""
-    if world.dp_size == 1 and compute is ComputeType.FP32:
+    """Shards `stage` over the dp axes in place. All ranks of the dp groups must call; does not communicate.
+
+    Nothing where nothing is sharded nor cast: `_replicate.py` [Note: plain data parallelism].
+    """
+    if world.size(Axis.DP_SHARD) == 1 and compute is ComputeType.FP32:
         return
     # See `_asked_for.py` [Note: what a layout does not need].
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -66,6 +70,21 @@ def fsdp_modules(stage: nn.Module) -> "Iterator[FSDPModule]":
     for module in stage.modules():
         if is_fsdp(module):
             yield module
+
+
+def end_forwards(stage: nn.Module) -> None:
+    """Frees what forwards without gradients gathered, and what FSDP2 keeps of them. Does not communicate.
+
+    FSDP2 notes each forward, to gather in the backward what came before (torch 2.13, _fsdp_param_group.py,
+    _record_post_forward). An evaluation has no backward: at the end of the next step's the first layer would gather
+    the evaluation's last one once more, for nothing. There is no public call for it.
+    """
+    for module in fsdp_modules(stage):
+        module.reshard()
+        group = module._get_fsdp_state()._fsdp_param_group
+        if group is not None:
+            group._post_forward_indices.clear()
+            group.comm_ctx.post_forward_order.clear()
 
 
 def reduce_late(stage: nn.Module) -> None:

@@ -34,10 +34,15 @@ from emberward.events._event import (
     describe,
 )
 from emberward.events._groups import GroupTable
-from emberward.events._sizes import expects, gives, is_split, misfits
+from emberward.events._observation import HELPERS, STUCK, WAITING, HostState, Observation
+from emberward.events._sizes import ITEM_BYTES, expects, gives, is_split, misfits
 from emberward.events._trace import Observer, Sink, Trace, TraceBuilder
 
 __all__ = [
+    "HELPERS",
+    "ITEM_BYTES",
+    "STUCK",
+    "WAITING",
     "Acquire",
     "Barrier",
     "Body",
@@ -48,9 +53,11 @@ __all__ = [
     "Group",
     "GroupCreate",
     "GroupTable",
+    "HostState",
     "HostSync",
     "Lane",
     "LaneKind",
+    "Observation",
     "Observer",
     "Phase",
     "RankEnd",

@@ -7,6 +7,9 @@ that does not record splits (a ring, a dump, a trace of version 1): its parts ar
 
 from emberward.events._event import Collective, CollectiveOp
 
+ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "uint8": 1, "bool": 1}
+"""Bytes of an element by dtype, as events name them."""
+
 Sizes = tuple[int, ...] | None
 """One count a member, in group order; None when unknown."""
 

@@ -10,6 +10,18 @@ _VOCAB_MULTIPLE = 128
 """Padding that any usual tp divides, so that a run keeps its embedding when its layout changes."""
 
 
+ALIBI_ADDED_WIDTH = 8
+"""Columns that ALiBi adds to q, k and v where it is folded: four, and so many that kernels take the width."""
+ALIBI_FOLDED_FROM = 1024
+"""Positions from which attention with ALiBi takes less time folded than with a mask, forward and backward, in fp32 and
+bf16 (docs/measured/attention.json)."""
+
+
+def folds_alibi(positions: int) -> bool:
+    """Whether attention over so many positions has ALiBi in q and k, and no mask: `alibi.py` [Note: folded ALiBi]."""
+    return positions >= ALIBI_FOLDED_FROM
+
+
 def divisors(number: int) -> list[int]:
     """Its divisors, ascending."""
     small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]

@@ -1,6 +1,7 @@
 """Every finding code with its title. Each has a runbook section in ``docs/findings.md`` and a message under test.
 
-Letters: C configuration, D data, H hang of any job, K checkpoint, L launch, M match, R rank (a run in progress).
+Letters: C configuration, D data, E examination of the machine by the doctor, H hang of any job, K checkpoint, L launch,
+M match, P profile, R rank (a run in progress), W work beside the main thread.
 """
 
 from dataclasses import dataclass
@@ -45,10 +46,15 @@ CATALOGUE: dict[str, CodeEntry] = {
             "D101": "data cannot be read",
             "D102": "data changed since the run began",
             "L101": "ranks differ before the start",
+            "L120": "SLURM cannot be asked",
+            "L121": "SLURM refused",
+            "L123": "a host cannot be used",
             "K114": "a model family lacks a rule",
             "K120": "the form cannot be written of this source",
             "K121": "the checkpoint to start from does not fit",
             "K122": "a model of no known family",
+            "W101": "too many lanes on a device",
+            "W106": "a lane was made with other settings",
             "M108": "the trace contradicts itself",
             "M110": "a part was not examined",
             "M111": "an effect of the examined program was refused",
@@ -76,6 +82,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "H114": "NCCL's RAS names a process",
             "H125": "a rank is stopped",
             "H131": "a thread that a rank waits for has died",
+            "H132": "a rank waits for a lane that is in a task",
             "H151": "every rank stands still alike",
         },
     ),
@@ -114,7 +121,10 @@ CATALOGUE: dict[str, CodeEntry] = {
         {
             "D103": "the data loader gave no batch in time",
             "L104": "ranks did not stop in time",
+            "L122": "a job neither runs nor ends",
             "M115": "an examined rank did not come back from a line",
+            "W104": "a wait on a lane could never end",
+            "W105": "a task of a lane was never done",
         },
     ),
     **_rows(
@@ -135,6 +145,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "K108": "the process that writes saves died",
             "K109": "the process that writes saves cannot be started",
             "K117": "no host memory for the copy of a save",
+            "W102": "the queue of a lane is full",
         },
     ),
     **_rows(
@@ -150,6 +161,7 @@ CATALOGUE: dict[str, CodeEntry] = {
         Kind.DRIFT,
         {"K107": "the saved state gives another loss than when it was saved", "K112": "replicas disagree"},
     ),
+    **_rows(Kind.ORDER_HAZARD, {"W103": "a tensor was written while a lane had it"}),
     **_rows(Kind.MISSING, {"M103": "a call is missing or extra", "M105": "a send or receive has no partner"}),
     **_rows(Kind.DEADLOCK, {"M104": "deadlock"}),
     **_rows(Kind.EDGE, {"M106": "an edge carries no tensor"}),
@@ -183,6 +195,13 @@ CATALOGUE: dict[str, CodeEntry] = {
     ),
     **_rows(Kind.CONFIG, {"R106": "the rewind is not possible", "R111": "the certificate is not used"}),
     **_rows(
+        Kind.DEVICE,
+        {"E101": "a device is bad", "E103": "a host is bad", "E105": "what is bad could not be told"},
+    ),
+    **_rows(Kind.LINK, {"E102": "a link is bad", "E104": "a switch is bad", "E107": "a host is not reached"}),
+    **_rows(Kind.CONFIG, {"E106": "a probe fails everywhere"}),
+    **_rows(Kind.NONE, {"E108": "nothing bad was found"}),
+    **_rows(
         Kind.DRIFT,
         {
             "R115": "copies of one tensor differ",
@@ -190,6 +209,10 @@ CATALOGUE: dict[str, CodeEntry] = {
             "R117": "ranks are in different states",
         },
     ),
+    **_rows(Kind.STALL, {"P101": "the training thread stands still"}),
+    **_rows(Kind.EXPOSED, {"P102": "a step waits for a collective"}),
+    **_rows(Kind.SLOWDOWN, {"P104": "steps became slower"}),
+    **_rows(Kind.RESOURCE, {"P110": "no step was measured", "P111": "a part of the profile is missing"}),
 }
 
 

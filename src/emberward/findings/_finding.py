@@ -41,6 +41,8 @@ class Finding:
     `culprit_pids` is filled, and `culprit_ranks` empty, when the evidence carries no rank. A cycle has no
     culprit: it lists every member. `site` is the culprit's current, extra or skipping line, never a waiter's.
     `next` is a command or a step that a person can take now.
+    Findings about lost time (kinds stall, exposed, waste) have a cost and what a step would gain without it.
+    `devices` (``host:3``) and `links` (pairs of them) are what the doctor found bad; other judges name none.
     """
 
     code: str
@@ -59,9 +61,15 @@ class Finding:
     evidence: tuple[str, ...] = ()
     ruled_out: tuple[str, ...] = ()
     next: str = ""
+    cost_ms_per_step: float | None = None
+    gain_ms_per_step: float | None = None
+    devices: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The finding's stable JSON object; every key is always present."""
+        """The finding's stable JSON object; cost and gain stand where the kind has them, what was examined likewise."""
+        cost = {"cost_ms_per_step": self.cost_ms_per_step, "gain_ms_per_step": self.gain_ms_per_step}
+        examined = {"devices": list(self.devices), "links": [list(link) for link in self.links]}
         return {
             "code": self.code,
             "severity": self.severity.value,
@@ -79,6 +87,8 @@ class Finding:
             "evidence": list(self.evidence),
             "ruled_out": list(self.ruled_out),
             "next": self.next,
+            **({} if self.cost_ms_per_step is None else cost),
+            **(examined if self.devices or self.links else {}),
         }
 
     @classmethod
@@ -107,6 +117,10 @@ class Finding:
             evidence=tuple(data["evidence"]),
             ruled_out=tuple(data["ruled_out"]),
             next=data["next"],
+            cost_ms_per_step=data.get("cost_ms_per_step"),
+            gain_ms_per_step=data.get("gain_ms_per_step"),
+            devices=tuple(data.get("devices", ())),
+            links=tuple((a, b) for a, b in data.get("links", ())),
         )
 
 

@@ -48,6 +48,8 @@ class AttentionScores:
     windows: int = 1
     has_dropout: bool = False
     """Dropout by counter: no fused kernel draws it, so that the scores lie in memory."""
+    added_width: int = 0
+    """Columns that the kernel computes with beside a head's; not counted in `flops`, which are the model's."""
 
     @property
     def flops(self) -> int:

@@ -125,7 +125,7 @@ def _attention(device: Device, scores: AttentionScores, batch: int, how: Numeric
 
 
 def _fused_attention(device: Device, scores: AttentionScores, batch: int, kind: Attention) -> tuple[Cost, Cost]:
-    s, d = scores.positions, scores.head_size
+    s, d = scores.positions, scores.head_size + scores.added_width
     is_dense = kind is Attention.DENSE_MASK
     is_half = scores.is_causal and not is_dense
     flops = 4.0 * batch * s * s * d / (2 if is_half else 1)

@@ -54,8 +54,8 @@ class StepShape:
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether parameters are gathered into copies: always but on one dp rank in float32."""
-        return self.dp > 1 or self.tiling.compute_bytes != _FLOAT_BYTES
+        """Whether parameters are gathered into copies: always but where float32 is neither sharded nor cast."""
+        return self.mesh.axis_size(Axis.DP_SHARD) > 1 or self.tiling.compute_bytes != _FLOAT_BYTES
 
     def is_first(self, stage: int) -> bool:
         """Whether `stage` holds the model's first block."""

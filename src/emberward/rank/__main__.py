@@ -24,6 +24,8 @@ from emberward.report import RunFolder, write_json
 
 KILL_SWITCH = "EMBERWARD_KILL_SWITCH"
 """Names the file that stops the run, where it is not the one beside the runs of its name."""
+HOST = "EMBERWARD_HOST"
+"""What the launcher calls this host."""
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -70,7 +72,7 @@ def _write_failure(folder: RunFolder, place: Place, error: BaseException) -> Non
 def main(arguments: Sequence[str]) -> int:
     """Runs this rank to its end and returns its exit code."""
     options = _parse(arguments)
-    place = read_place(os.environ, host=socket.gethostname())
+    place = read_place(os.environ, host=os.environ.get(HOST) or socket.gethostname())
     if options.folder is not None:
         _redirect(RunFolder(path=options.folder).rank_log(place.rank))
         report_start(RunFolder(path=options.folder), IMPORTS, rank=place.rank)

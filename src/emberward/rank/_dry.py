@@ -57,8 +57,6 @@ class DeclaredValues:
         if name in _ALL_ALIKE:
             return [0.0] * tensor.numel()
         declared = {
-            "own_sums": [1.0, 1.0],
-            "own_gradients": [1.0, 1.0],
             "step_totals": [1.0, 1.0, 1.0, 0.0, 0.0 if self.is_finite else 1.0, self.num_stops],
             "eval_totals": [1.0, 1.0],
             "sampled_token": [0.0],

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -240,13 +241,18 @@ class Saver:
 
     # -- probes ------------------------------------------------------------------------------------------------------
 
-    def judge(self, totals: StepTotals, position: Position) -> None:
+    def judge_of(self, position: Position) -> Callable[[StepTotals], None] | None:
+        """What is to be told a step's totals before its update; None where they are compared with nothing."""
+        if self._to_compare is None or position.step != self._resumed_step:
+            return None
+        return partial(self._judge, position=position)
+
+    def _judge(self, totals: StepTotals, *, position: Position) -> None:
         """Compares a step's totals, before its update, with the probe of the save that was taken up.
 
         Raises K107 on every rank when they differ beyond the bound. Does not communicate: totals are the same on all.
         """
-        if self._to_compare is None or position.step != self._resumed_step:
-            return
+        assert self._to_compare is not None, "there is something to compare with: see judge_of"
         (path, saved), self._to_compare = self._to_compare, None
         batch = self._next_batch(position)
         if batch != (saved.first_sample, saved.num_samples):

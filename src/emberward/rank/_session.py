@@ -15,11 +15,11 @@ from emberward.checkpoint import BackgroundSaves
 from emberward.engine import Engine, World, build_world
 from emberward.layout import Axis
 from emberward.perf import peak_of
+from emberward.rank._agreements import saves_beside
 from emberward.rank._certificate import CertificateWatch, read_program
 from emberward.rank._device import ChosenDevice, choose_device
 from emberward.rank._events import Enter, told
 from emberward.rank._join import Joined, Wanted, join_run
-from emberward.rank._lane import saves_beside
 from emberward.rank._nccl import set_for_nccl
 from emberward.rank._place import Place
 from emberward.rank._samples import open_samples

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 
 from emberward import checkpoint
-from emberward.data import Batch, PrefetchLoader, Tokenizer, eval_batches, open_tokenizer, step_indices
+from emberward.data import Batch, Tokenizer, eval_batches, open_tokenizer, step_indices
 from emberward.engine import Engine, StepTotals, World
 from emberward.events import Phase, Stage
 from emberward.health import Detour
+from emberward.lanes import Lane, PrefetchLoader, lane
 from emberward.layout import DataKind
 from emberward.plan import BatchPlan, learning_rate
 from emberward.rank._events import Enter, StepRecorder
@@ -28,7 +29,7 @@ from emberward.rank._health import Instruments, RunHealth
 from emberward.rank._metrics import rates
 from emberward.rank._not_finite import not_finite_finding
 from emberward.rank._position import Position
-from emberward.rank._samples import Fetched, Samples, SampleSet, eval_micro_batch, micro_batches
+from emberward.rank._samples import AnyBatch, Fetched, Samples, SampleSet, eval_micro_batch, micro_batches
 from emberward.rank._saves import Background, Saver
 from emberward.rank._signals import StopRequest
 from emberward.recipe import Recipe, StepLine
@@ -38,6 +39,16 @@ PROGRESS_INTERVAL_S = 0.5
 _STAGES = {"eval": Stage.EVAL, "save": Stage.SAVE, "sample": Stage.EXIT, "done": Stage.EXIT}
 PROMPT_TOKENS = 64
 """Of the held-out text that is continued at the end of a run."""
+
+
+def data_lane() -> Lane:
+    """The lane that reads samples ahead. What it has not read at the program's end nobody needs."""
+    return lane("data", finishes_at_exit=False)
+
+
+def _read_set(data: SampleSet, rows: Sequence[Sequence[int | None]]) -> list[AnyBatch]:
+    """A rank's samples of an evaluation set. Reads files."""
+    return [data.batch(indices) for indices in rows]
 
 
 class Outcome(StrEnum):
@@ -101,6 +112,7 @@ class Trainer:
         self._health = RunHealth(
             recipe=recipe, engine=engine, folder=folder, detours=detours, enter=enter, instruments=instruments
         )
+        self._metrics = lane("metrics")
         self._last_lr = 0.0
         self._last_progress_s = 0.0
         self._losses: list[float | None] = []
@@ -130,9 +142,16 @@ class Trainer:
 
     def run(self) -> Outcome:
         """Trains from `position` to the end or until a stop is agreed on; saves at the end of either. Blocks."""
+        try:
+            return self._run()
+        finally:
+            self._metrics.join()
+
+    def _run(self) -> Outcome:
         started_s = time.monotonic()
         outcome = Outcome.DONE
-        with PrefetchLoader(self._fetch, self._steps_to_do(), depth=self.recipe.data.prefetch) as loader:
+        depth = self.recipe.data.prefetch
+        with PrefetchLoader(self._fetch, self._steps_to_do(), depth, lane=data_lane()) as loader:
             while self.position.step < self.steps:
                 totals = self._one_step(loader)
                 keep = self._health.after_step(totals, position=self.position, lr=self._last_lr)
@@ -199,7 +218,7 @@ class Trainer:
             is_stopping=self._stop.is_set,
             is_switched_off=self._stop.is_switched_off,
             sink=recorder,
-            judge=lambda found: self._saver.judge(found, position),
+            judge=self._saver.judge_of(position),
         )
         self._saver.add_probe(totals)
         if recorder is not None:
@@ -261,13 +280,17 @@ class Trainer:
             "skipped": int(not totals.is_finite),
             "nan": int(not totals.is_finite),
         }
-        self.sinks.log(position.step, metrics)
+        self._metrics.submit(self._write_step, self.sinks, position.step, metrics)
+        self._say("train")
+
+    def _write_step(self, sinks: Sinks, step: int, metrics: Mapping[str, Any]) -> None:
+        """Writes down what is known of a step; on the metrics' lane."""
+        sinks.log(step, metrics)
         if self.is_heard:
-            shown = {"step": position.step, **metrics}
+            shown = {"step": step, **metrics}
             is_long = self.recipe.log.step_line is StepLine.MEGATRON
             line = step_line(shown, steps=self.steps) if is_long else step_text(shown, steps=self.steps, left_s=None)
             sys.stdout.write(line + "\n")
-        self._say("train")
 
     def _say(self, phase: str, detail: str | None = None, *, count: int | None = None) -> None:
         """Tells watchers what the ranks do now, of `count` micro-batches or tokens; training at most twice a second."""
@@ -295,18 +318,24 @@ class Trainer:
     def evaluate(self) -> dict[str, dict[str, float | None]]:
         """Mean loss in nats (None: not finite) and number of tokens of every set, by name, the same on every rank.
 
-        All ranks run as many micro-batches, padded with weight 0, so that all end together.
+        All ranks run as many micro-batches, padded with weight 0, so that all end together. A lane reads the next set
+        while one is evaluated.
         """
         started_s = time.perf_counter()
         size = self.recipe.evaluation.micro_batch or self.recipe.batch.micro_batch or 1
         found: dict[str, dict[str, float | None]] = {}
-        for number, (name, data) in enumerate(self._evals.items(), start=1):
-            plan = eval_batches(data.num_samples, self.world.dp_size, size)
-            rows = plan.of_rank(self.world.dp_rank)
+        sets = [
+            (name, data, eval_batches(data.num_samples, self.world.dp_size, size).of_rank(self.world.dp_rank))
+            for name, data in self._evals.items()
+        ]
+        reading = [data_lane().submit(_read_set, data, rows) for _, data, rows in sets[:1]]
+        for number, (name, _, rows) in enumerate(sets, start=1):
+            batches = reading.pop().result()
+            reading = [data_lane().submit(_read_set, data, rows) for _, data, rows in sets[number : number + 1]]
             self._say("eval", f"{name} ({number}/{len(self._evals)})", count=len(rows))
             if not rows:
                 continue
-            parts = [eval_micro_batch(data.batch(indices), self.world.device) for indices in rows]
+            parts = [eval_micro_batch(batch, self.world.device) for batch in batches]
             loss_sum, count = self.engine.evaluate(parts)
             loss = loss_sum / count if count else None
             found[name] = {"loss": loss if loss is None or math.isfinite(loss) else None, "tokens": count}
@@ -323,6 +352,7 @@ class Trainer:
         Beside the training where the recipe says so: then it blocks until the state is copied, with `is_last` until
         the save is whole; and raises K103 when that one fails.
         """
+        self._metrics.join()  # a save that is whole has the lines of its steps
         if is_last:
             self._saver.finish()
         if not self._saver.has_saved(self.position):

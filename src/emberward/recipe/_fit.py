@@ -33,12 +33,14 @@ def fit_ranks(
     num_ranks: int | None,
     command: Sequence[str],
     options: Sequence[str] = (),
+    keeps_layout: bool = True,
 ) -> Fitted:
     """The recipe `name` with `overrides` for `num_ranks` ranks, for its own number of ranks when that is None.
 
     A preset's own layout gives way to the number of ranks; a layout that the person wrote does not: `resolve_fitted`
     refuses it where it does not fit. `command` is what the person called before the recipe's name, for advice, and
-    `options` those that the command has. Reads files. Raises what `load_recipe` raises, and ConfigError C104 when
+    `options` those that the command has. `keeps_layout` False: a layout that was written gives way too, as for a run
+    that goes on with fewer hosts. Reads files. Raises what `load_recipe` raises, and ConfigError C104 when
     nothing says how many ranks there are, or when only other numbers of ranks have a layout.
     """
     loaded = load_recipe(name, overrides, options=options)
@@ -55,7 +57,8 @@ def fit_ranks(
                 next=_command(command, name, overrides, (), layout.tp * layout.pp),
             )
         return Fitted(loaded=loaded, num_ranks=own, notes=())
-    if own in (None, num_ranks) or num_ranks < 1 or any(not _is_given(loaded.origins, key) for key in _SIZES):
+    is_written = keeps_layout and any(not _is_given(loaded.origins, key) for key in _SIZES)
+    if own in (None, num_ranks) or num_ranks < 1 or is_written:
         return Fitted(loaded=loaded, num_ranks=num_ranks, notes=())
     near = layouts_for(loaded.recipe, num_ranks, most=1)
     others = () if near else ranks_for(loaded.recipe, num_ranks)

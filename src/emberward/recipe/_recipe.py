@@ -172,7 +172,7 @@ class DataConfig:
     cache: str | None = None
     """Folder for prepared .bin and .idx files. Null: ``.emberward/data`` in the current folder."""
     prefetch: int = 2
-    """Batches that a rank's loader thread holds ready."""
+    """Batches that a rank's loader holds ready."""
     images: ImageConfig = field(default_factory=ImageConfig)
     mask_share: float = 0.15
     """Share of the tokens that a model of masked tokens must name; the others are not in its loss."""

@@ -5,8 +5,10 @@ Floor 5. No torch. The web page and the terminal are fed from here; nothing here
 
 from emberward.report._boxing_text import boxing_finding, boxing_json, boxing_of, boxing_text
 from emberward.report._bundle import Bundle, write_bundle
+from emberward.report._card import Card, CardFacts, card_of
 from emberward.report._device_order import NOT_PROVED, order_finding, order_line, order_of
 from emberward.report._duration import duration_text, running_s
+from emberward.report._findings import read_findings, worst_finding
 from emberward.report._first_steps import (
     PROGRAM_GROUPS,
     GroupBytes,
@@ -19,6 +21,8 @@ from emberward.report._first_steps import (
 )
 from emberward.report._fit import curve_text, fit, left_table, shell_lines, table
 from emberward.report._folder import RunFolder
+from emberward.report._glance import Glance, Save, read_glance
+from emberward.report._lag_file import LagRows, LagWriter, lag_cells, lag_seconds, read_lag
 from emberward.report._preflight import Preflight, Role, Seat, preflight
 from emberward.report._preflight_text import (
     first_steps_text,
@@ -55,8 +59,9 @@ from emberward.report._run_report import (
     run_json,
     run_text,
 )
-from emberward.report._run_rows import MARKERS, RunRow, find_runs, read_row, rows_text
+from emberward.report._run_rows import MARKERS, RunRow, find_runs, read_row, row_state, rows_text
 from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, require_sinks
+from emberward.report._state import Signs, State, state_of, step_limit_s
 from emberward.report._step_line import step_line
 from emberward.report._step_shape import step_shape_of
 from emberward.report._write import append_line, write_json
@@ -66,10 +71,15 @@ __all__ = [
     "NOT_PROVED",
     "PROGRAM_GROUPS",
     "Bundle",
+    "Card",
+    "CardFacts",
     "Comparison",
+    "Glance",
     "GroupBytes",
     "Hidden",
     "JsonlSink",
+    "LagRows",
+    "LagWriter",
     "LineTail",
     "Measured",
     "MetricsSink",
@@ -83,13 +93,17 @@ __all__ = [
     "RunFolder",
     "RunReport",
     "RunRow",
+    "Save",
     "Seat",
+    "Signs",
     "Sinks",
+    "State",
     "append_line",
     "boxing_finding",
     "boxing_json",
     "boxing_of",
     "boxing_text",
+    "card_of",
     "compare",
     "compare_first_steps",
     "compare_traffic",
@@ -102,6 +116,8 @@ __all__ = [
     "find_runs",
     "first_steps_text",
     "fit",
+    "lag_cells",
+    "lag_seconds",
     "later_runs",
     "layout_lines",
     "left_table",
@@ -119,13 +135,17 @@ __all__ = [
     "progress_text",
     "published_runs",
     "ratio_of_schedules",
+    "read_findings",
+    "read_glance",
     "read_json",
+    "read_lag",
     "read_lines",
     "read_outcome",
     "read_row",
     "read_run",
     "recorded_traffic",
     "require_sinks",
+    "row_state",
     "rows_in",
     "rows_text",
     "run_json",
@@ -133,6 +153,8 @@ __all__ = [
     "running_s",
     "shell_lines",
     "slots_of",
+    "state_of",
+    "step_limit_s",
     "step_line",
     "step_shape_of",
     "step_text",
@@ -141,6 +163,7 @@ __all__ = [
     "third_runs",
     "traffic_finding",
     "traffic_line",
+    "worst_finding",
     "write_bundle",
     "write_json",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emberward.events import Collective, CollectiveOp, Compute, Event, Send, Stage
+from emberward.events import ITEM_BYTES, Collective, CollectiveOp, Compute, Event, Send, Stage
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
 from emberward.plan import TP_BACKWARD, Traffic
 from emberward.report._preflight import Preflight
@@ -21,7 +21,6 @@ _GROUP_OF_LABEL = {"pp_down": "pp", "pp_up": "pp", "dp_shard": "dp", TP_BACKWARD
 _NOT_TRAINING = frozenset(
     {Stage.EVAL, Stage.SAVE, Stage.LOAD, Stage.EXIT, Stage.SETUP, Stage.DATA, Stage.CHECK, Stage.SEARCH}
 )
-_ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "uint8": 1, "bool": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ def _payload_bytes(body: Collective | Send) -> int:
     numel = body.numel or 0
     if isinstance(body, Collective) and body.op is CollectiveOp.ALL_GATHER:
         numel = body.out_numel or numel
-    return numel * _ITEM_BYTES.get(body.dtype or "", 0)
+    return numel * ITEM_BYTES.get(body.dtype or "", 0)
 
 
 def compare_traffic(

@@ -116,6 +116,11 @@ class RunFolder:
         return self.path / "rewound"
 
     @property
+    def lens(self) -> Path:
+        """What `emberward profile` sampled: one file and one ring a rank."""
+        return self.path / "lens"
+
+    @property
     def lock(self) -> Path:
         """Held by the launcher while it runs."""
         return self.path / "launch.lock"
@@ -154,6 +159,11 @@ class RunFolder:
     def events(self) -> Path:
         """Recorded events, one file a rank."""
         return self.path / "events"
+
+    @property
+    def lag(self) -> Path:
+        """Who was waited for in each step, by each host's watcher."""
+        return self.path / "lag"
 
     @property
     def tensorboard(self) -> Path:

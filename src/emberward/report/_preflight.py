@@ -62,7 +62,10 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """The page. `prediction` is None on a CPU and on hardware that the table lacks; `seats` are the first MAX_SEATS."""
+    """The page. `prediction` is None on a CPU and on hardware that the table lacks; `seats` are the first MAX_SEATS.
+
+    `attention` says in words how the first layer's is computed.
+    """
 
     name: str
     num_ranks: int
@@ -77,6 +80,7 @@ class Preflight:
     prediction: Prediction | None
     memory_gib: float | None
     choices: tuple[ScheduleChoice, ...] = ()
+    attention: str = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -110,6 +114,7 @@ def preflight(resolved: Resolved, *, hardware: str | None = None, hosts: Sequenc
         prediction=None if cluster is None else _prediction(recipe, shape, cluster),
         memory_gib=None if cluster is None else cluster.device.memory_gib,
         choices=schedule_choices(recipe, memory_bytes=None if cluster is None else cluster.device.memory_gib * _GIB),
+        attention=_attention_text(shape.model),
     )
 
 
@@ -198,6 +203,21 @@ def _attention_of(model: Model) -> Attention:
     if any(each.has_dropout for each in scores):
         return Attention.SCORES_IN_MEMORY
     return Attention.DENSE_MASK if any(each.has_mask for each in scores) else Attention.FLASH_2
+
+
+def _attention_text(model: Model) -> str:
+    """How the first layer's attention is computed."""
+    for each in model.layers[0].operations:
+        if not isinstance(each, AttentionScores):
+            continue
+        size = f"{each.positions:,} x {each.positions:,}"
+        if each.has_dropout:
+            return f"scores of {size} in memory: no fused kernel draws dropout by counter"
+        if each.has_mask:
+            return f"one kernel with a mask of {size}"
+        added = f", ALiBi in {each.added_width} columns of q and k" if each.added_width else ""
+        return f"one {'causal ' if each.is_causal else ''}kernel without a mask{added}"
+    return "none"
 
 
 def _has_dropout(model: Model) -> bool:

@@ -95,6 +95,7 @@ def preflight_text(page: Preflight, *, width: int | None = None) -> str:
         lines += ["", "  buffers of a micro-batch each, the fewest that keep the schedule live and full"]
         lines += [f"  pp {role.pp_rank}  {_buffers_text(role)}" for role in page.roles]
     lines += ["", f"  bubble      {100 * page.bubble:.1f}% with {page.num_mb} micro-batches"]
+    lines += [f"  attention   {page.attention}"]
     if page.choices:
         lines += [
             "",

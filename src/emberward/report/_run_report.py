@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emberward.findings import Finding, Severity
+from emberward.findings import Finding
 from emberward.report._diary import NO_DIARY, Diary, read_diary
 from emberward.report._duration import duration_text, running_s
+from emberward.report._findings import read_findings
 from emberward.report._fit import curve_text, shell_lines, table
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_json, read_lines
 
 MAX_LAYOUT_ROWS = 32
-_SEVERITIES = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,40 +58,6 @@ class RunReport:
 def _median(lines: Sequence[JsonObject], key: str) -> float | None:
     values = [line[key] for line in lines if isinstance(line.get(key), int | float)]
     return statistics.median(values) if values else None
-
-
-def _findings(
-    folder: RunFolder, starts: Sequence[JsonObject], outcome: str | None
-) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """The findings that stand, and those of attempts that a later one has got over, by doing well or by running on."""
-    last = max((start["attempt"] for start in starts if isinstance(start.get("attempt"), int)), default=None)
-    standing: list[Finding] = []
-    recovered: list[Finding] = []
-    for line in read_lines(folder.findings):
-        try:
-            finding = Finding.from_json(line)
-        except (KeyError, TypeError, ValueError):
-            continue
-        attempt = line.get("attempt")
-        is_past = isinstance(attempt, int) and last is not None and attempt < last
-        is_over = is_past and outcome not in ("failed", "killed")
-        _add(recovered if is_over else standing, finding)
-    return tuple(standing), tuple(recovered)
-
-
-def _add(found: list[Finding], new: Finding) -> None:
-    """Adds a finding in place of the same one that was said before: as a notice, say, until it was sure."""
-    place = next((number for number, each in enumerate(found) if _subject(each) == _subject(new)), None)
-    if place is None:
-        found.append(new)
-    elif _SEVERITIES.index(new.severity) >= _SEVERITIES.index(found[place].severity):
-        found[place] = new
-
-
-def _subject(finding: Finding) -> tuple[object, ...]:
-    """What makes two findings the same: what is said of whom. Of nobody, only the same words say the same."""
-    ranks = (finding.culprit_ranks, finding.culprit_pids, finding.waiting_ranks, finding.cycle)
-    return (finding.code, finding.cause, *ranks, finding.site if any(ranks) else finding.message)
 
 
 def _ranks(folder: RunFolder, summary: JsonObject) -> tuple[JsonObject, ...]:
@@ -139,7 +105,7 @@ def read_run(folder: RunFolder) -> RunReport:
     starts = [line for line in read_lines(folder.attempts) if line.get("event") == "start"]
     last_eval = evals[-1] if evals else {}
     outcome = _outcome([*starts, *ends], summary)
-    standing, recovered = _findings(folder, starts, outcome)
+    standing, recovered = read_findings(folder, starts, outcome)
     return RunReport(
         folder=folder,
         outcome=outcome,

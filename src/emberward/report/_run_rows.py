@@ -10,6 +10,7 @@ from emberward.report._duration import duration_text
 from emberward.report._fit import left_table
 from emberward.report._folder import RunFolder
 from emberward.report._read import parse_line, read_json, read_lines, tail_text
+from emberward.report._state import Signs, State, state_of
 
 MARKERS = ("config.resolved.yaml", "command.json")
 """One of them lies in every run's folder: the recipe of ``train``, or what ``run`` started."""
@@ -29,6 +30,7 @@ class RunRow:
     step: int | None
     steps: int | None
     loss: float | None
+    step_s: float | None
     started_unix: float
     num_attempts: int
     why: str | None
@@ -82,6 +84,7 @@ def read_row(folder: RunFolder) -> RunRow:
         step=step if isinstance(step, int) else None,
         steps=steps if isinstance(steps, int) else None,
         loss=float(loss) if isinstance(loss, int | float) else None,
+        step_s=float(took) if isinstance(took := metrics.get("step_s"), int | float) else None,
         started_unix=_started_unix(folder, last.get("start")),
         num_attempts=len(starts),
         why=None if why is None else str(why)[:MAX_WHY],
@@ -110,6 +113,26 @@ def _started_unix(folder: RunFolder, text: object) -> float:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def row_state(row: RunRow, *, is_alone: bool, now_unix: float) -> State:
+    """Where the run of a row stands; `is_alone`: its launcher is gone. Reads one small file and a file's time."""
+    said = read_json(row.folder.progress) or {}
+    phase = said.get("phase")
+    try:
+        age_s = now_unix - row.folder.metrics.stat().st_mtime
+    except OSError:
+        age_s = None
+    return state_of(
+        Signs(
+            outcome=row.outcome,
+            num_attempts=row.num_attempts,
+            is_alone=is_alone,
+            phase=phase if isinstance(phase, str) else None,
+            step_age_s=age_s,
+            step_s=row.step_s,
+        )
+    )
 
 
 def rows_text(rows: list[tuple[RunRow, str]], *, now_unix: float, width: int | None) -> str:

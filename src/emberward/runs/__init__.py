@@ -6,6 +6,7 @@ The launcher and ranks that plain torchrun or srun started decide by the same co
 from emberward.runs._choose import Intent, Start, begin, choose_run, new_id, recipe_digest
 from emberward.runs._data import prepare_data
 from emberward.runs._kill_switch import require_no_kill_switch
+from emberward.runs._left_out import host_file_name, left_out_file, read_left_out
 from emberward.runs._rewind import Act, Rewind, plan_rewind, read_detours, rewind, undo_rewind
 
 __all__ = [
@@ -15,10 +16,13 @@ __all__ = [
     "Start",
     "begin",
     "choose_run",
+    "host_file_name",
+    "left_out_file",
     "new_id",
     "plan_rewind",
     "prepare_data",
     "read_detours",
+    "read_left_out",
     "recipe_digest",
     "require_no_kill_switch",
     "rewind",

@@ -353,6 +353,8 @@ class LiveRecorder:
         if phase.step is not None and phase.step != steps.number:
             if steps.number is not None and phase.step == steps.number + 1:
                 writer.moment(MarkKind.STEP, began_ns=steps.began_ns)
+                if CURRENT.stepped is not None:
+                    CURRENT.stepped()
             steps.number, steps.began_ns = phase.step, time.monotonic_ns()
             writer.step(phase.step)
         if kind is not None:
@@ -407,6 +409,8 @@ class _Current:
 
     def __init__(self) -> None:
         self.live: LiveRecorder | None = None
+        self.stepped: Callable[[], None] | None = None
+        """Is called when a program that tells its steps has ended one."""
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:

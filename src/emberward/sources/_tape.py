@@ -13,7 +13,7 @@ the group's own stream (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, pointT
 
 import contextlib
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -39,6 +39,8 @@ from emberward.events import (
 
 DEVICE = Lane(kind=LaneKind.STREAM, label="device")
 """Where a rank computes. A read of a value waits for it alone: transfers that nobody waited for may be under way."""
+LANE_NAME = "lane "
+"""How the name of a thread of `emberward.lanes` begins; the rest is the lane's label in a trace."""
 HostRead = Callable[[str, Any], list[float]]
 """Gives the host a small tensor's values, flat; the name says what is decided by them."""
 
@@ -60,6 +62,7 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Note:
     """One act of a thread. `waited`: the number of the call that it waits for, None when it is a call itself.
+    `follows`: it is neither; what the thread does next comes after that note of another thread.
 
     Times are nanoseconds of the monotonic clock, None where nobody measured.
     """
@@ -74,6 +77,7 @@ class Note:
     started_ns: int | None = None
     completed_ns: int | None = None
     state: State | None = None
+    follows: int | None = None
 
 
 class Tape:
@@ -87,6 +91,9 @@ class Tape:
         self._notes: list[Note] = []
         self._waited: set[int] = set()
         self._threads: dict[int, int] = {}
+        self._names: dict[int, str] = {}
+        self._newest: dict[int, int] = {}
+        self._followed: dict[tuple[int, int], int] = {}
         self._lock = threading.Lock()
         self._num_batches = 0
         self._played: int | None = None
@@ -134,6 +141,25 @@ class Tape:
             self._waited.add(call.number)
             self._note(None, is_blocking=True, waited=call.number)
 
+    # -- order between threads ---------------------------------------------------------------------------------------
+
+    def point(self) -> int | None:
+        """The number of the calling thread's last note, for `follow` in another thread; None before its first."""
+        with self._lock:
+            return self._newest.get(self._thread())
+
+    def follow(self, point: int | None) -> None:
+        """Notes that what the calling thread does from now on comes after `point` of another thread."""
+        if point is None:
+            return
+        with self._lock:
+            own, other = self._thread(), self._notes[point].thread
+            is_new = own != other and self._followed.get((own, other), -1) < point
+            if is_new:
+                self._followed[own, other] = point
+        if is_new:
+            self._note(None, is_blocking=True, waited=None, follows=point)
+
     def calls(self, *, first: int = 0, end: int | None = None) -> Iterator[tuple[Body, Site | None, Phase]]:
         """Yields the calls among the notes from number `first` up to `end`, in the order in which they were made."""
         for note in self._notes[first:end]:
@@ -179,13 +205,26 @@ class Tape:
         """Where the last call was made."""
         return self._notes[-1].site if self._notes else None
 
-    def _note(self, body: Body | None, *, is_blocking: bool, waited: int | None) -> int:
+    def _thread(self) -> int:
+        """The calling thread's number; the lock is held."""
+        if self._played is not None:
+            return self._played
+        ident = threading.get_ident()
+        found = self._threads.get(ident)
+        if found is None:
+            found = self._threads[ident] = len(self._threads)
+            name = threading.current_thread().name
+            if name.startswith(LANE_NAME):
+                self._names[found] = name.removeprefix(LANE_NAME)
+        return found
+
+    def _note(self, body: Body | None, *, is_blocking: bool, waited: int | None, follows: int | None = None) -> int:
         site = self._find_site()
         with self._lock:
-            thread = self._played
-            if thread is None:
-                thread = self._threads.setdefault(threading.get_ident(), len(self._threads))
-            self._notes.append(Note(thread, site, self._phase, body, is_blocking, waited))
+            thread = self._thread()
+            note = Note(thread, site, self._phase, body, is_blocking, waited, follows=follows)
+            self._notes.append(note)
+            self._newest[thread] = len(self._notes) - 1
             return len(self._notes) - 1
 
     def events(self) -> tuple[Event, ...]:
@@ -197,27 +236,43 @@ class Tape:
         return [number for number, event in enumerate(self._events()) if event is not None]
 
     def _events(self) -> "list[Event | None]":
-        return events_of(list(self._notes), self.rank, self.transport)
+        return events_of(list(self._notes), self.rank, self.transport, names=self._names)
 
 
-def events_of(notes: Sequence[Note], rank: int, transport: Transport) -> list[Event | None]:
-    """For each note its event, None where it leaves none. See [Note: what becomes an event]."""
+def events_of(
+    notes: Sequence[Note],
+    rank: int,
+    transport: Transport,
+    *,
+    folds_waits: bool = True,
+    names: Mapping[int, str] | None = None,
+) -> list[Event | None]:
+    """For each note its event, None where it leaves none. See [Note: what becomes an event].
+
+    Without `folds_waits` every wait that the program makes itself is an event, with its times. `names`: labels of
+    threads by number, where they have one.
+    """
     following: dict[int, Note] = {}
     last: dict[int, int] = {}
     for number, note in enumerate(notes):
         if note.thread in last:
             following[last[note.thread]] = note
         last[note.thread] = number
-    writer = _Writer(rank, transport)
+    writer = _Writer(rank, transport, names or {})
+    if not folds_waits:
+        following = {}
     return [writer.write(number, note, following.get(number)) for number, note in enumerate(notes)]
 
 
 class _Writer:
     """Turns notes into events, one after the other."""
 
-    def __init__(self, rank: int, transport: Transport) -> None:
+    def __init__(self, rank: int, transport: Transport, names: Mapping[int, str]) -> None:
         self.rank = rank
         self.transport = transport
+        self._names = names
+        self._hosts: list[Ref | None] = []
+        """For each note the last host event of its thread then."""
         self._refs: dict[int, Ref] = {}
         self._folded: set[int] = set()
         self._heads: dict[Lane, int] = {}
@@ -225,7 +280,15 @@ class _Writer:
         self._lanes: dict[Hashable, Lane] = {}
 
     def write(self, number: int, note: Note, following: Note | None) -> Event | None:
-        """The event of a note, if it has one."""
+        """The event of a note, if it has one. Notes come in their order."""
+        event = self._write(number, note, following)
+        self._hosts.append(self._last_host.get(note.thread))
+        return event
+
+    def _write(self, number: int, note: Note, following: Note | None) -> Event | None:
+        if note.follows is not None:
+            before = self._hosts[note.follows]
+            return None if before is None else self._put(self._host(note.thread), Wait(on=before), note, after=())
         if note.waited is not None:
             if note.waited in self._folded:
                 return None
@@ -263,9 +326,9 @@ class _Writer:
             self._last_host[note.thread] = event.ref
         return event
 
-    @staticmethod
-    def _host(thread: int) -> Lane:
-        return Lane(kind=LaneKind.HOST, index=thread, label="main" if thread == 0 else f"thread {thread}")
+    def _host(self, thread: int) -> Lane:
+        label = self._names.get(thread, "main" if thread == 0 else f"thread {thread}")
+        return Lane(kind=LaneKind.HOST, index=thread, label=label)
 
     def _comm(self, body: Body) -> Lane:
         key, label = self._stream_of(body)

@@ -5,6 +5,7 @@ from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import RunFolder, duration_text, read_json, read_outcome
+from emberward.supervise._lock import is_abandoned
 
 SILENT_S = 30.0
 
@@ -15,6 +16,12 @@ def silence_finding(folder: RunFolder, *, now_unix: float) -> Finding | None:
     if said is None or read_outcome(folder) is not None:
         return None
     return judge_heartbeat(said, now_unix=now_unix)
+
+
+def facts_of(folder: RunFolder, now_unix: float) -> tuple[bool, tuple[Finding, ...]]:
+    """Whether the run's launcher is gone, and the finding that nobody watches it, if that holds. Reads small files."""
+    silence = silence_finding(folder, now_unix=now_unix)
+    return is_abandoned(folder) or silence is not None, () if silence is None else (silence,)
 
 
 def judge_heartbeat(said: Mapping[str, Any], *, now_unix: float) -> Finding | None:

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from emberward.diagnose import roots
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.processes import Child, ProcessId, ProcessTree, end, identify, is_alive, send
 from emberward.report import Progress, ProgressReader, RunFolder, read_json, read_lines, tail_text
 from emberward.runs import require_no_kill_switch
-from emberward.sources.dumps import roots
 from emberward.supervise._attempts import lost_s, newest_save, now_text, open_attempt
 from emberward.supervise._command import KILL_SWITCH, agent_environment
 from emberward.supervise._death import RankRecord, death_finding, death_text, first_death, parse_agent_report
@@ -69,10 +69,12 @@ class LaunchResult:
     findings: tuple[Finding, ...] = ()
     death: str | None = None
     num_ended: int = 0
+    lost: tuple[Finding, ...] = ()
+    """Of several hosts, a finding for each that the attempt lost."""
 
 
 @dataclass(slots=True, kw_only=True)
-class _Watched:
+class Watched:
     """What the launcher has seen so far of the attempt that runs."""
 
     ranks: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class _Began:
 
 
 @contextmanager
-def _stop_signals(watched: _Watched) -> Iterator[None]:
+def stop_signals(watched: Watched) -> Iterator[None]:
     """Notes Ctrl-C, SIGTERM and SIGHUP in `watched` instead of ending this process. Only in the main thread."""
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -120,7 +122,7 @@ def _stop_signals(watched: _Watched) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _look(folder: RunFolder, watched: _Watched) -> None:
+def _look(folder: RunFolder, watched: Watched) -> None:
     """Learns of ranks that came up, failed or went since the last look."""
     for path in folder.ranks.glob("rank*.json"):
         said = read_json(path)
@@ -138,7 +140,7 @@ def _look(folder: RunFolder, watched: _Watched) -> None:
         watched.failed_at_s = time.monotonic()
 
 
-def _exits(watched: _Watched) -> dict[int, int]:
+def _exits(watched: Watched) -> dict[int, int]:
     """Exit codes by pid of the ranks that ended since the last look, for the watcher."""
     found = {}
     for pid, watch in list(watched.watches.items()):
@@ -151,7 +153,7 @@ def _exits(watched: _Watched) -> dict[int, int]:
     return found
 
 
-def _tell(watched: _Watched) -> None:
+def _tell(watched: Watched) -> None:
     """Sends SIGTERM once to each rank that is up: save at the end of the step, then exit 0."""
     for rank, process in watched.processes.items():
         if rank not in watched.told:
@@ -163,7 +165,7 @@ def _watch(
     plan: LaunchPlan,
     tree: ProcessTree,
     agent: Child,
-    watched: _Watched,
+    watched: Watched,
     overseer: Overseer,
     on_progress: OnProgress,
     on_finding: OnFinding,
@@ -211,7 +213,7 @@ def _watch(
 
 
 def _rank_ends(
-    plan: LaunchPlan, watched: _Watched, log_sizes: Mapping[int, int], rings: Mapping[int, Path]
+    plan: LaunchPlan, watched: Watched, log_sizes: Mapping[int, int], rings: Mapping[int, Path]
 ) -> list[RankRecord]:
     """What is known of each rank, after the agent has ended."""
     folder = plan.folder
@@ -256,7 +258,8 @@ def _ring_failure(ring: Path | None, code: int | None) -> Mapping[str, Any] | No
     return None if facts is None else facts.failure
 
 
-def _error(code: str, kind: Kind, cause: Cause, message: str, evidence: Sequence[str], next: str) -> Finding:
+def launch_error(code: str, kind: Kind, cause: Cause, message: str, evidence: Sequence[str], next: str) -> Finding:
+    """An error that the launcher itself saw, on this host."""
     return Finding(
         code=code,
         severity=Severity.ERROR,
@@ -271,7 +274,7 @@ def _error(code: str, kind: Kind, cause: Cause, message: str, evidence: Sequence
 
 
 def _judge(
-    plan: LaunchPlan, watched: _Watched, outcome: Outcome, agent_code: int, ends: Sequence[RankRecord]
+    plan: LaunchPlan, watched: Watched, outcome: Outcome, agent_code: int, ends: Sequence[RankRecord]
 ) -> tuple[list[Finding], str | None]:
     """The findings of an attempt that ended, and the text about a death. None for one that ended well."""
     agent_log = plan.folder.agent_log
@@ -281,7 +284,7 @@ def _judge(
         message = f"ranks did not stop in time and were killed; {since}"
         how = "second Ctrl-C" if watched.num_interrupts >= 2 else f"{plan.grace_s:.0f} s after the stop was asked"
         next = "the same command resumes; emberward train --grace-s gives ranks more time to save"
-        return [_error("L104", Kind.HANG, Cause.UNKNOWN, message, [how], next)], None
+        return [launch_error("L104", Kind.HANG, Cause.UNKNOWN, message, [how], next)], None
     if outcome is not Outcome.FAILED:
         return [], None
     first = first_death(ends)
@@ -295,15 +298,15 @@ def _judge(
     code = f"agent exit code {agent_code}"
     if not watched.ranks:
         message = "the ranks did not start"
-        return [_error("L103", Kind.CRASH, Cause.UNKNOWN, message, [code, *tail], f"read {agent_log}")], None
+        return [launch_error("L103", Kind.CRASH, Cause.UNKNOWN, message, [code, *tail], f"read {agent_log}")], None
     message = "the launch ended without a result: " + (
         f"its agent was killed by signal {-agent_code}" if agent_code < 0 else "no rank failed and none wrote a summary"
     )
     cause = Cause.KILLED if agent_code < 0 else Cause.MAIN_EXITED
-    return [_error("L105", Kind.CRASH, cause, message, [code, *tail], "the same command resumes")], None
+    return [launch_error("L105", Kind.CRASH, cause, message, [code, *tail], "the same command resumes")], None
 
 
-def _clear(folder: RunFolder) -> dict[int, int]:
+def clear_attempt(folder: RunFolder) -> dict[int, int]:
     """Makes the folder ready for a new attempt; returns the sizes of the logs that are there, by rank."""
     for sub in (folder.ranks, folder.failures, folder.logs, folder.early_logs):
         sub.mkdir(parents=True, exist_ok=True)
@@ -327,14 +330,14 @@ def launch(plan: LaunchPlan, *, on_progress: OnProgress, on_finding: OnFinding =
     folder = plan.folder
     require_no_kill_switch(plan.kill_switch or folder.kill_switch)
     with hold_lock(folder, launcher_pid=os.getpid()) as lock:
-        log_sizes = _clear(folder)
+        log_sizes = clear_attempt(folder)
         overseer = Overseer(folder, plan.oversight, environment=plan.environment)
         attempt = open_attempt(folder, overseer.lines, why=plan.why, num_ranks=plan.num_ranks, config=plan.config)
         began = _Began(attempt=attempt, unix=time.time(), s=time.monotonic(), log_sizes=log_sizes)
-        watched = _Watched()
+        watched = Watched()
         state = Outcome.FAILED
         try:
-            with _stop_signals(watched):
+            with stop_signals(watched):
                 with ProcessTree(grace_s=plan.grace_s) as tree:
                     agent = _start_agent(plan, tree, overseer.begin(attempt))
                     if agent.identity is not None:
@@ -364,7 +367,7 @@ def _start_agent(plan: LaunchPlan, tree: ProcessTree, environment: Mapping[str, 
 
 def _found(
     plan: LaunchPlan,
-    watched: _Watched,
+    watched: Watched,
     overseer: Overseer,
     outcome: Outcome,
     agent_code: int,
@@ -383,7 +386,7 @@ def _found(
     return findings, death
 
 
-def _why(
+def why_ended(
     outcome: Outcome, findings: Sequence[Finding], stop_by: StopBy | None, *, is_switched_off: bool = False
 ) -> str:
     """Why an attempt ended, for the diary."""
@@ -396,8 +399,49 @@ def _why(
     return outcome.value
 
 
+def write_end(
+    folder: RunFolder,
+    overseer: Overseer,
+    outcome: Outcome,
+    findings: Sequence[Finding],
+    *,
+    attempt: int,
+    start_unix: float,
+    seconds: float,
+    num_ended: int,
+    why: str,
+) -> None:
+    """Appends the end line of an attempt to ``attempts.jsonl``."""
+    saved = newest_save(folder)
+    steps = [line["step"] for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)]
+    lost = lost_s(
+        outcome=outcome,
+        start_unix=start_unix,
+        end_unix=start_unix + seconds,
+        save_unix=None if saved is None else saved[1],
+    )
+    overseer.lines.append(
+        folder.attempts,
+        {
+            "event": "end",
+            "attempt": attempt,
+            "end": now_text(),
+            "outcome": outcome.value,
+            "why": why,
+            "cause": findings[0].cause.value if findings else None,
+            "code": findings[0].code if findings else None,
+            "hosts": list(findings[0].hosts) if findings else [],
+            "last_step": max(steps, default=None),
+            "saved_step": None if saved is None else saved[0],
+            "hours": seconds / 3600,
+            "hours_lost": lost / 3600,
+            "num_ended": num_ended,
+        },
+    )
+
+
 def _conclude(
-    plan: LaunchPlan, watched: _Watched, overseer: Overseer, began: _Began, agent_code: int, num_ended: int
+    plan: LaunchPlan, watched: Watched, overseer: Overseer, began: _Began, agent_code: int, num_ended: int
 ) -> LaunchResult:
     """Judges the attempt and writes its end line and its findings."""
     folder = plan.folder
@@ -416,31 +460,16 @@ def _conclude(
         overseer.report(finding)
     if outcome is Outcome.STOPPED and is_switched_off:
         overseer.report(kill_switch_finding(plan.kill_switch or folder.kill_switch))
-    saved = newest_save(folder)
-    steps = [line["step"] for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)]
-    lost = lost_s(
-        outcome=outcome,
+    write_end(
+        folder,
+        overseer,
+        outcome,
+        findings,
+        attempt=began.attempt,
         start_unix=began.unix,
-        end_unix=began.unix + seconds,
-        save_unix=None if saved is None else saved[1],
-    )
-    overseer.lines.append(
-        folder.attempts,
-        {
-            "event": "end",
-            "attempt": began.attempt,
-            "end": now_text(),
-            "outcome": outcome.value,
-            "why": _why(outcome, findings, watched.stop_by, is_switched_off=is_switched_off),
-            "cause": findings[0].cause.value if findings else None,
-            "code": findings[0].code if findings else None,
-            "hosts": list(findings[0].hosts) if findings else [],
-            "last_step": max(steps, default=None),
-            "saved_step": None if saved is None else saved[0],
-            "hours": seconds / 3600,
-            "hours_lost": lost / 3600,
-            "num_ended": num_ended,
-        },
+        seconds=seconds,
+        num_ended=num_ended,
+        why=why_ended(outcome, findings, watched.stop_by, is_switched_off=is_switched_off),
     )
     return LaunchResult(
         outcome=outcome,

@@ -13,13 +13,11 @@ from pathlib import Path
 
 from emberward.findings import ConfigError, Finding, Severity
 from emberward.report import read_json, write_json
+from emberward.runs import left_out_file
 from emberward.supervise._act import SURE
-from emberward.supervise._mailbox import file_name
 from emberward.supervise._nodes import Node
 
 NAMING = frozenset({"L112", "L113"})
-FOLDER = "left-out"
-"""Beside the posts in their folder; one file a host."""
 
 
 def named_host(findings: Sequence[Finding]) -> Finding | None:
@@ -67,4 +65,4 @@ def require_part(host: str, *, excluded: Sequence[str], mailbox: str | None) -> 
 def _file(mailbox: str, host: str) -> Path | None:
     if mailbox.startswith(("http://", "https://")):
         return None
-    return Path(mailbox) / FOLDER / f"{file_name(host)}.json"
+    return left_out_file(Path(mailbox), host)

@@ -5,7 +5,6 @@ for it. The way to the mailbox should be another one than the job's link.
 """
 
 import json
-import re
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from emberward.report import read_json, write_json
+from emberward.runs import host_file_name
 
 LIMIT_S = 3.0
 MAX_HOSTS = 4096
@@ -38,7 +38,7 @@ class FolderMailbox:
     def exchange(self, host: str, post: Mapping[str, Any]) -> Posts:
         """See `Mailbox`."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_json(self._folder / f"{file_name(host)}.json", {"host": host, **post})
+        write_json(self._folder / f"{host_file_name(host)}.json", {"host": host, **post})
         found: Posts = {}
         for path in sorted(self._folder.glob("*.json"))[:MAX_HOSTS]:
             said = read_json(path)
@@ -72,11 +72,6 @@ def open_mailbox(target: str) -> Mailbox:
     if target.startswith(("http://", "https://")):
         return HttpMailbox(target)
     return FolderMailbox(Path(target))
-
-
-def file_name(host: str) -> str:
-    """A host's name as a file may be called."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", host)[:100] or "host"
 
 
 class Freshness:

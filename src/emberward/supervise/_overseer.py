@@ -284,7 +284,7 @@ class Overseer:
         self._num_starts += 1
         try:
             self._child = WatcherChild(
-                watcher_command(rings, self._oversight.node),
+                watcher_command(rings, self.folder.lag, self._oversight.node),
                 tree=self._helpers,
                 environment=self._environment,
                 now_s=now_s,

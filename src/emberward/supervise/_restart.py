@@ -7,8 +7,9 @@ from emberward.findings import Finding
 from emberward.supervise._left_out import named_host
 from emberward.supervise._policy import Outcome
 
-RESTARTABLE = frozenset({"K103", "L102", "L105"})
-"""A rank died, a save could not be written (room may be made), or the launch ended without a result.
+RESTARTABLE = frozenset({"K103", "L102", "L105", "L112", "L113"})
+"""A rank died, a save could not be written (room may be made), the launch ended without a result, or a link was cut or
+a host lost: the next attempt is made without that host.
 
 Any other finding would come again: a person must act on it.
 """
@@ -18,11 +19,15 @@ HANGS = "H"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    """How one attempt ended: its findings' codes, and the step of the newest save then (None: no save)."""
+    """How one attempt ended: its findings' codes, and the step of the newest save then (None: no save).
+
+    `has_lost_host`: it lost a host that takes no part in the next one.
+    """
 
     outcome: Outcome
     codes: tuple[str, ...]
     saved_step: int | None
+    has_lost_host: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,8 @@ def decide_restart(ends: Sequence[AttemptEnd], *, max_restarts: int) -> Restart:
     """Whether to start again after `ends`, the attempts of this launch in order; at least one.
 
     Restarts are bounded by `max_restarts` and end when the last two attempts saved nothing new: a fault that comes
-    again at the same place is not mended by starting again.
+    again at the same place is not mended by starting again. An attempt that lost a host is another matter: the next one
+    is made without it.
     """
     last = ends[-1]
     if last.outcome is not Outcome.FAILED:
@@ -46,7 +52,7 @@ def decide_restart(ends: Sequence[AttemptEnd], *, max_restarts: int) -> Restart:
         return Restart(is_wanted=False, why=f"{', '.join(last.codes) or 'the failure'} would come again")
     if len(ends) > max_restarts:
         return Restart(is_wanted=False, why=f"all {max_restarts} restarts are used")
-    if len(ends) >= 2 and ends[-2].saved_step == last.saved_step:
+    if len(ends) >= 2 and ends[-2].saved_step == last.saved_step and not last.has_lost_host:
         return Restart(is_wanted=False, why="the last two attempts saved no new step")
     save = "the beginning" if last.saved_step is None else f"the save of step {last.saved_step}"
     return Restart(is_wanted=True, why=f"restart {len(ends)} of {max_restarts} from {save}")

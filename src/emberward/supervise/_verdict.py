@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from emberward.diagnose import classify
+from emberward.diagnose import after_roots, classify, conclude, roots
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import (
-    after_roots,
     by_short_name,
-    conclude,
     crash_site,
-    roots,
     short_path,
     source_lines,
     with_source,

@@ -27,10 +27,15 @@ MAX_READ_BYTES = 1 << 20
 STOP_LIMIT_S = 2.0
 
 
-def watcher_command(folder: Path, node: Node | None = None, *, python: str = sys.executable) -> tuple[str, ...]:
-    """The argv of the watcher of the rings in `folder`; `node`: this host's place among several."""
+def watcher_command(
+    folder: Path, lag: Path, node: Node | None = None, *, python: str = sys.executable
+) -> tuple[str, ...]:
+    """The argv of the watcher of the rings in `folder`, `lag`: where it writes who is waited for.
+
+    `node`: this host's place among several.
+    """
     more = () if node is None else (node.mailbox, node.host, node.address)
-    return (python, "-m", "emberward.supervise.watcher", str(folder), *more)
+    return (python, "-m", "emberward.supervise.watcher", str(folder), str(lag), *more)
 
 
 class WatcherChild:

@@ -1,6 +1,6 @@
 """The watcher's program: looks at the ranks of one attempt and says what it finds, one JSON object a line.
 
-    python -m emberward.supervise.watcher RING_FOLDER [MAILBOX HOST ADDRESS]
+    python -m emberward.supervise.watcher RING_FOLDER LAG_FOLDER [MAILBOX HOST ADDRESS]
 
 It reads facts on its standard input, ``{"exits": {"PID": CODE}}`` and ``{"conclude": true}``, and ends with that
 input. Each line that it writes has ``findings``, ``resolved``, ``done`` (the last word after ``conclude``) and after
@@ -11,6 +11,7 @@ See [Note: the watcher's fate].
 import json
 import os
 import select
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from typing import Any
 from emberward.findings import Kind, Severity
 from emberward.sources.live import Watcher, WatchReport, resumed_finding
 from emberward.sources.ring import find_rings
+from emberward.supervise._lag import LagLog
 from emberward.supervise._node_agent import NodeAgent
 from emberward.supervise._nodes import Node
 from emberward.supervise._rings import rank_of
@@ -76,17 +78,19 @@ def line_of(report: WatchReport, *, is_done: bool = False, told_elsewhere: Seque
     return json.dumps(value).encode() + b"\n"
 
 
-def main(folder: Path, node: Node | None) -> int:
+def main(folder: Path, lag: Path, node: Node | None) -> int:
     """Watches until the input closes or the last word is asked for; the exit code."""
     told = _Input(0)
     watcher = Watcher(folder)
     agent = None if node is None else NodeAgent(node)
+    log = LagLog(lag, socket.gethostname() if node is None else node.host)
     while not told.is_closed:
         if told.must_conclude:
             os.write(1, line_of(watcher.end(told.exits), is_done=True))
             break
         began_s = time.monotonic()
         report = watcher.poll(told.exits)
+        log.take(watcher.new_rows())
         if agent is not None:
             ranks = [rank for ring in find_rings(folder) if (rank := rank_of(ring)) is not None]
             report = agent.step(report, ranks=ranks, facts=watcher.facts, steps=watcher.steps())
@@ -105,7 +109,7 @@ def node_of(words: Sequence[str]) -> Node | None:
 
 if __name__ == "__main__":
     try:
-        code = main(Path(sys.argv[1]), node_of(sys.argv[2:]))
+        code = main(Path(sys.argv[1]), Path(sys.argv[2]), node_of(sys.argv[3:]))
     except BrokenPipeError:
         code = 0
     # Not sys.exit: nothing that a look left behind may keep this process.

@@ -1,5 +1,6 @@
 """All incidents by name."""
 
+from emberward.testing._incident_devices import ELIMINATION_GAME, GPU_7
 from emberward.testing._incident_jobs import BLOOM_EVAL, BLOOM_LIMBO, GPU_DIED, KILL_SWITCH
 from emberward.testing._incident_plans import SWIN_BUFFER, SWIN_LOST_ID
 from emberward.testing._incident_swin import SWIN_PIPELINE
@@ -13,5 +14,7 @@ INCIDENTS: tuple[Incident, ...] = (
     BLOOM_LIMBO,
     GPU_DIED,
     KILL_SWITCH,
+    ELIMINATION_GAME,
+    GPU_7,
 )
 """In the order of the seeds that they come from."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from unit.checkpoint.checkpoint_ranks import Agreement, run_ranks
 
+from emberward import lanes
 from emberward.checkpoint import DISK, BackgroundSaves, Keep, Shard, Storage, Written
 from emberward.recipe import ReadBack
 
@@ -33,6 +34,7 @@ class Crew:
                 rank=rank,
                 world_size=world_size,
                 agreement=self._agreement,
+                jobs=lanes.lane(f"saves of rank {rank}", finishes_at_exit=False),
                 keep=keep or Keep(),
                 read_back=read_back,
                 storage=storage_of(rank),

@@ -38,7 +38,7 @@ def test_each_run_is_shown_with_its_state_the_newest_first(tmp_path, capsys):
         ("tiny", "b", "failed"),
         ("other", "c", "launcher died"),
         ("tiny", "a", "done"),
-        ("other", "d", "runs"),
+        ("other", "d", "running"),
     ]
     assert (found[0]["step"], found[0]["steps"], found[0]["loss"]) == (7, 9, 2.5)
     assert [each["why"] for each in found] == ["rank 1 died first: killed by SIGKILL", None, None, None]

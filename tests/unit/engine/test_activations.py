@@ -53,10 +53,13 @@ LLAMA = replace(CONFIG, family="llama", llama=LlamaConfig(num_kv_heads=2))
 
 
 ROBERTA = replace(CONFIG, family="roberta", roberta=RobertaConfig(mask_id=127, num_positions=34))
+FOLDED = replace(CONFIG, seq_len=1024)
 DROPPED = replace(ROBERTA, dropout=0.1, attention_dropout=0.1)
 
 
-@pytest.mark.parametrize("config", [CONFIG, LLAMA, ROBERTA, DROPPED], ids=["bloom", "llama", "roberta", "dropout"])
+@pytest.mark.parametrize(
+    "config", [CONFIG, FOLDED, LLAMA, ROBERTA, DROPPED], ids=["bloom", "folded", "llama", "roberta", "dropout"]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_layer_keeps_what_the_plan_says(dtype, config):
     stage = stage_of(config, dtype)
@@ -64,7 +67,7 @@ def test_a_layer_keeps_what_the_plan_says(dtype, config):
     x = torch.randn(BATCH, config.seq_len, config.hidden, dtype=dtype, requires_grad=True)
     block(x, None)  # makes ALiBi's bias or the rotations, which the plan counts as a buffer
     spared = {param.untyped_storage().data_ptr() for param in stage.parameters()}
-    constants = {"bloom": lambda: (block.attention._bias,), "llama": lambda: block.attention._turned}
+    constants = {"bloom": lambda: block.attention._attend._kept[1], "llama": lambda: block.attention._turned}
     spared |= {each.untyped_storage().data_ptr() for each in constants.get(config.family, tuple)()}
     tiling = tiling_of(dtype)
     found = kept_bytes(block, x, spared=spared)

@@ -85,7 +85,7 @@ def test_few_micro_batches_are_warned_of_and_enough_are_not():
 def test_memory_that_a_device_lacks_is_warned_of_and_enough_is_not():
     sizes = ("model.hidden=16384", "model.num_heads=128", "model.num_layers=80", "model.seq_len=2048", BF16)
     assert [explain_finding(finding) for finding in page(*sizes, hardware="a100").findings] == [
-        "C115 the fullest rank needs 1050.0 GiB, A100 80GB SXM has 80                            "
+        "C115 the fullest rank needs 1042.5 GiB, A100 80GB SXM has 80                            "
         "  [warning, inferred]\n"
         "  next      more tp or pp ranks, a higher layout.zero, model.recompute=true or a smaller batch.micro_batch"
     ]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from unit.cli.door import emberward
 
+from emberward.diagnose import conclude
 from emberward.events import CollectiveOp, Group
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import conclude, explain_paths
+from emberward.sources.dumps import explain_paths
 from emberward.sources.ring import RingWriter, identity_here, ring_name
 from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag
 

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 from itertools import combinations
 from pathlib import Path
 
@@ -109,6 +110,23 @@ def test_dumps_and_stacks_together_name_who_why_and_where(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names())
+def test_dumps_and_stacks_without_ranks_are_judged_together_whichever_rank_is_which(name: str, tmp_path: Path) -> None:
+    """Stacks as ``pgrep | xargs`` gives them, and the dumps in another order of ranks than that of the pids."""
+    truth = about(name)
+    for shift in (0, 1):
+        folder = tmp_path / str(shift)
+        folder.mkdir()
+        shutil.copy(HANGS / name / "stacks.txt", folder)
+        for path in HANGS.glob(f"{name}/rank_*"):
+            shutil.copy2(path, folder / f"rank_{(int(path.name[5:]) + shift) % 4}")
+        finding = verdict_of(folder)
+        assert finding.culprit_ranks == tuple(sorted((rank + shift) % 4 for rank in truth["culprit_ranks"]))
+        assert (finding.kind.value, finding.cause.value) == (truth["kind"], truth["cause"])
+        if name != "spins":
+            assert truth["line"] in program_line(finding.site)
+
+
+@pytest.mark.parametrize("name", names())
 def test_a_part_of_the_dumps_names_no_innocent(name: str) -> None:
     """Every part of the four dumps: the culprit, or nobody."""
     truth, files = about(name), sorted((HANGS / name).glob("rank_*"))
@@ -158,6 +176,13 @@ def test_the_same_dumps_are_an_alarm_once_the_job_stood_still_long_enough(tmp_pa
     first, second = verdict_of(early), verdict_of(late)
     assert first.culprit_ranks == second.culprit_ranks == (1,)
     assert (first.severity, second.severity) == (Severity.WARNING, Severity.ERROR)
+
+
+def test_the_times_of_files_that_were_copied_tell_nothing(tmp_path: Path) -> None:
+    """No call is open for a day: torch ends it at its time-out. By such a file's date a sleep is no alarm."""
+    finding = verdict_of(dumped_at(HANGS / "sleep_in_step", tmp_path / "copied", seconds_after=86_400))
+    assert (finding.culprit_ranks, finding.severity) == ((1,), Severity.WARNING)
+    assert any("do not tell how long" in line for line in finding.evidence)
 
 
 def test_two_incidents_at_one_line_are_one_fault() -> None:

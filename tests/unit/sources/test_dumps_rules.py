@@ -383,3 +383,24 @@ def test_a_runs_notes_about_its_ranks_give_ranks_to_stacks_and_are_no_broken_dum
     (tmp_path / "all.txt").write_text("".join(py_spy(100 + i, odd if i == 2 else crowd) for i in range(4)))
     findings = explain_paths([tmp_path]).findings
     assert [(f.code, f.culprit_ranks) for f in findings] == [("H106", (2,))]
+
+
+@pytest.mark.parametrize("num_ranks", [2, 400])
+@pytest.mark.parametrize("odd", [0, 1])
+def test_of_two_that_differ_the_one_that_left_its_usual_order_is_named_in_a_job_of_any_size(
+    tmp_path: Path, num_ranks: int, odd: int
+) -> None:
+    pair, groups = (1, "1", "pair"), {("0", "default_pg"): list(range(num_ranks)), ("1", "pair"): [0, 1]}
+    past = [
+        entry(2 * n + at, 2 * n + at, pg=pair, op=op, line=10 + at)
+        for n in range(4)
+        for at, op in ((1, "all_reduce"), (2, "broadcast"))
+    ]
+    usual, other = (
+        entry(9, 9, pg=pair, op=op, line=line, done=False) for op, line in (("all_reduce", 11), ("broadcast", 30))
+    )
+    dumps = {rank: dump([entry(1, 1)], groups) for rank in range(num_ranks)}
+    dumps |= {odd: dump([*past, other], groups), 1 - odd: dump([*past, usual], groups)}
+    write(tmp_path, dumps)
+    finding = explain_paths([tmp_path]).explanations[0].verdict
+    assert (finding.code, finding.culprit_ranks, finding.waiting_ranks) == ("M101", (odd,), (1 - odd,))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from unit.sources.dump_samples import dump, entry, write
 
-from emberward.findings import Finding
+from emberward.findings import Cause, Finding, Severity
 from emberward.sources.dumps import Frame, explain_paths, may_act
 
 C10D = "torch/distributed/distributed_c10d.py"
@@ -355,3 +355,37 @@ def test_a_thread_of_the_program_in_a_recorded_call_may_act_and_the_recorder_s_o
     begin = Frame(function="run", file="/usr/lib/python3.11/threading.py", line=975)
     assert may_act((recorder, user, begin))
     assert not may_act((recorder, begin))
+
+
+WORKERS = """import time, threading
+gate = threading.Lock()
+
+def read(x):
+    time.sleep(20)
+
+def guarded(x):
+    gate.acquire()
+"""
+
+
+@pytest.mark.parametrize(("line", "severity"), [(5, Severity.WARNING), (8, Severity.ERROR)])
+def test_a_rank_goes_on_when_its_data_worker_does(tmp_path: Path, line: int, severity: Severity) -> None:
+    """A worker that sleeps, reads or computes may only be slow; one that waits for a lock never comes."""
+    (tmp_path / "data.py").write_text(WORKERS)
+    (tmp_path / "stacks.txt").write_text(
+        "\n".join(
+            [
+                *(process(10 + n, f"all_reduce ({C10D}:3000)", "main (job.py:5)") for n in range(3)),
+                process(20, "_next_data (torch/utils/data/dataloader.py:1400)", "main (job.py:4)"),
+                process(
+                    30,
+                    f"read (data.py:{line})",
+                    "_worker_loop (torch/utils/data/_utils/worker.py:349)",
+                    "main (job.py:4)",
+                ),
+            ]
+        )
+    )
+    finding = explain_paths([tmp_path]).explanations[0].verdict
+    assert (finding.culprit_pids, finding.cause, finding.severity) == ((20,), Cause.DATALOADER_WORKER, severity)
+    assert finding.site == f"data.py:{line}"

@@ -23,7 +23,7 @@ from unit.sources.live_looks import (
 )
 
 from emberward.findings import Cause, Finding, Kind, Severity
-from emberward.sources.dumps import Frame
+from emberward.sources.dumps import Frame, ThreadStack
 from emberward.sources.live import Look, ProcessState, RankLook, WaitingIn, join_looks, judge_looks, resumed_finding
 
 TEXT = {20: "    dist.all_reduce(x)", 30: "    time.sleep(40)", 31: "    with guard:", 40: "    jobs.put(x)"}
@@ -170,6 +170,42 @@ def test_a_dead_thread_that_nobody_waits_for_is_not_blamed():
     facts = ring(num_done=6, is_inside=False, moments=(moment("thread_died", "RuntimeError: a logger", "train.py:72"),))
     finding = only(judged(*OTHERS, rank_look(2, stack(1002, 30), facts, waiting_in=WaitingIn.NANOSLEEP)))
     assert (finding.code, finding.cause, finding.severity) == ("H101", Cause.SLEEP, Severity.NOTICE)
+
+
+LANE_WAIT = (("wait", "/env/emberward/lanes/_task.py", 110), ("outcome", "/env/emberward/lanes/_task.py", 120))
+LANE_WORK = (("run", "/env/emberward/lanes/_task.py", 140), ("Lane._work", "/env/emberward/lanes/_lane.py", 330))
+
+
+LANE_IDLE = (Frame(function="Lane._work", file="/env/emberward/lanes/_lane.py", line=320),)
+
+
+def lane_thread(name: str, *task: tuple[str, str, int]) -> ThreadStack:
+    frames = tuple(Frame(function=f, file=file, line=line) for f, file, line in (*task, *LANE_WORK))
+    return ThreadStack(name=f"lane {name}", os_thread_id=77, is_active=False, frames=frames)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_lane_that_does_not_end_its_task_is_named_in_these_words(is_late):
+    facts = ring(num_done=6, is_inside=False, still_s=80.0 if is_late else 6.0)
+    task = lane_thread("metrics", ("upload", "/job/train.py", 30))
+    idle = replace(task, name="lane idle", frames=LANE_IDLE)
+    victim = rank_look(2, stack(1002, 40, *LANE_WAIT), facts, task, idle, waiting_in=WaitingIn.FUTEX)
+    finding = only(judged(*OTHERS, victim))
+    assert finding.code == "H132"
+    assert finding.message == (
+        "lane metrics of rank 2 is in a task at train.py:30 and its main thread waits for it at train.py:40; "
+        "ranks 0, 1, 3 wait for it"
+    )
+    assert (finding.cause, finding.site, finding.culprit_ranks) == (Cause.SLEEP, "train.py:30", (2,))
+    assert finding.evidence[0] == "lane metrics: sleeps in upload() at train.py:30"
+    assert finding.severity is (Severity.WARNING if is_late else Severity.NOTICE), "it may come by itself"
+
+
+def test_a_lane_for_which_nobody_waits_is_not_blamed():
+    facts = ring(num_done=6, is_inside=False)
+    task = lane_thread("metrics", ("upload", "/job/train.py", 30))
+    finding = only(judged(*OTHERS, rank_look(2, stack(1002, 31), facts, task, waiting_in=WaitingIn.FUTEX)))
+    assert (finding.code, finding.cause) == ("H101", Cause.LOCK)
 
 
 def test_a_key_that_nobody_is_left_to_set_is_an_error():

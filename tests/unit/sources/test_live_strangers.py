@@ -136,7 +136,7 @@ def test_a_socket_that_is_read_is_no_receive_from_a_peer():
     facts = ring(num_done=6, is_inside=False)
     reader = rank_look(2, stack(1002, 33), facts, waiting_in=WaitingIn.OTHER)
     (finding,) = judged(waiting(0), waiting(1), waiting(3), reader)
-    assert (finding.culprit_ranks, finding.cause, finding.severity) == ((2,), Cause.UNKNOWN, Severity.NOTICE)
+    assert (finding.culprit_ranks, finding.cause, finding.severity) == ((2,), Cause.NETWORK_IO, Severity.NOTICE)
 
 
 def test_the_rank_that_left_early_is_named_and_not_the_echo():

@@ -28,6 +28,7 @@ RIGHT = {
     "right_capacity.py": 3,
     "right_fsdp_tp.py": 4,
     "right_pipeline.py": 2,
+    "right_lanes.py": 2,
 }
 
 
@@ -55,6 +56,19 @@ def test_a_right_script_passes_to_its_end(capsys, examiner, name):
     assert answer["findings"] == []
     assert (exit_code, answer["proved"], answer["not_examined"], answer["refused"]) == (0, True, [], [])
     assert not (SCRIPTS / "model.pt").exists()
+
+
+def test_a_lane_whose_collective_nothing_orders_with_the_main_thread_is_named(capsys, examiner):
+    """The look-alike, right_lanes.py, uses the lane's result before the next collective of the main thread."""
+    exit_code, answer = examiner.look(capsys, SCRIPTS / "hazard_lanes.py", 2)
+    assert {(finding["code"], finding["severity"]) for finding in answer["findings"]} == {("M107", "warning")}
+    assert exit_code == 0
+    race = next(finding for finding in answer["findings"] if finding["message"].startswith("two host threads of rank"))
+    # Which of the two came first is chance.
+    assert sorted(" ".join(line.split()) for line in race["evidence"][:2]) == [
+        "lane log all_reduce lane log[0,1]#1 float32 1 sum step 0 hazard_lanes.py:15",
+        "lane main all_reduce world[0,1] float32 5 sum step 0 hazard_lanes.py:23",
+    ]
 
 
 TRAINING = """

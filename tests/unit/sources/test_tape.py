@@ -1,10 +1,26 @@
 """Calls on a tape become events by the rules of the vocabulary."""
 
+import dataclasses
 import threading
 
 import pytest
 
-from emberward.events import Collective, CollectiveOp, Group, HostSync, Lane, LaneKind, Recv, Send, Site, SyncKind, Wait
+from emberward.events import (
+    Collective,
+    CollectiveOp,
+    Group,
+    HostSync,
+    Lane,
+    LaneKind,
+    Observer,
+    Recv,
+    Send,
+    Site,
+    SyncKind,
+    Trace,
+    Wait,
+)
+from emberward.match import check
 from emberward.sources import Tape, Transport, first_difference
 
 WORLD = Group(ranks=(0, 1), label="world")
@@ -72,6 +88,54 @@ def test_each_thread_is_a_lane():
     thread.start()
     thread.join(timeout=10)
     assert [event.lane.index for event in one.events()] == [0, 1]
+
+
+def hazards(one: Tape) -> list[str]:
+    """The warnings about a program of two ranks that both do what is on the tape."""
+    events = one.events()
+    both = {0: events, 1: tuple(dataclasses.replace(event, rank=1) for event in events)}
+    return [finding.code for finding in check(Trace(events=both, world_size=2, observer=Observer.DRY_RUN)).findings]
+
+
+def on_lane(name: str, act) -> None:
+    thread = threading.Thread(target=act, name=name)
+    thread.start()
+    thread.join(timeout=10)
+
+
+def test_what_a_thread_does_after_another_is_a_wait_for_it():
+    one = tape()
+    one.call(REDUCE, is_blocking=True)
+    point = one.point()
+
+    def act() -> None:
+        one.follow(point)
+        one.follow(point)
+        one.call(REDUCE, is_blocking=True)
+
+    on_lane("lane log", act)
+    one.follow(one._newest[1])
+    one.follow(one.point())
+    one.call(REDUCE, is_blocking=True)
+    found = [(event.lane.label, type(event.body).__name__) for event in one.events()]
+    assert found == [
+        ("main", "Collective"),
+        ("log", "Wait"),
+        ("log", "Collective"),
+        ("main", "Wait"),
+        ("main", "Collective"),
+    ]
+    waits = [event.body.on for event in one.events() if isinstance(event.body, Wait)]
+    assert [(ref.lane.label, ref.position) for ref in waits] == [("main", 0), ("log", 1)]
+    assert hazards(one) == []
+
+
+def test_threads_in_no_order_are_a_hazard():
+    one = tape()
+    one.call(REDUCE, is_blocking=True)
+    on_lane("lane log", lambda: one.call(REDUCE, is_blocking=True))
+    one.call(REDUCE, is_blocking=True)
+    assert hazards(one) == ["M107"]
 
 
 def test_the_first_difference_names_both_sides():

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from emberward.diagnose import roots
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import roots
 from emberward.supervise import Outcome, RunEnd, decide_rerun
 from emberward.supervise._act import DEATH_LIMIT_S, Act, Decision, Ending, EndMove, Held, Patience, decide, end_move
 from emberward.supervise._overseer import end_announcement, ending_finding

@@ -29,6 +29,13 @@ def test_no_progress_ends_it(saved):
     assert (found.is_wanted, found.why) == (False, "the last two attempts saved no new step")
 
 
+def test_a_lost_host_is_no_lack_of_progress_as_the_next_attempt_is_made_without_it():
+    lost = AttemptEnd(outcome=Outcome.FAILED, codes=("L113",), saved_step=40, has_lost_host=True)
+    assert decide_restart([failed(40), lost], max_restarts=9).is_wanted
+    assert not decide_restart([failed(40), lost], max_restarts=1).is_wanted
+    assert not decide_restart([failed(40, "L112"), failed(40, "L112")], max_restarts=9).is_wanted, "neither end named"
+
+
 @pytest.mark.parametrize("code", ["D102", "K101", "L101", "L103"])
 def test_what_would_come_again_is_left_to_a_person(code):
     found = decide_restart([failed(40, code)], max_restarts=3)

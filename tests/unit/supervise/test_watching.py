@@ -180,7 +180,7 @@ def test_a_watcher_that_was_stopped_keeps_nobody(child):
 
 def test_the_real_watcher_says_that_it_lives_and_ends_with_its_input(tmp_path, tree, wait_until):
     watcher = WatcherChild(
-        [sys.executable, "-m", "emberward.supervise.watcher", str(tmp_path)],
+        [sys.executable, "-m", "emberward.supervise.watcher", str(tmp_path), str(tmp_path / "lag")],
         tree=tree,
         environment=os.environ,
         now_s=0.0,

@@ -6,7 +6,7 @@ from typing import Any
 
 from emberward.families._config import ModelConfig
 from emberward.families._family import Misfit, WorkedOut
-from emberward.families._sizes import heads_misfit, padded_vocabulary, tp_misfits
+from emberward.families._sizes import ALIBI_ADDED_WIDTH, folds_alibi, heads_misfit, padded_vocabulary, tp_misfits
 from emberward.families.pieces import (
     columns,
     into_columns,
@@ -145,7 +145,17 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
     at, h, f, s, heads = f"blocks.{number}.", config.hidden, config.ffn_hidden, config.seq_len, config.num_heads
     # Projections back into the residual stream start smaller by sqrt(2 x layers), as in Megatron-LM.
     std, back = config.init_std, config.init_std / math.sqrt(2 * config.num_layers)
-    alibi = Kept(numel=heads * s * s, over=Over.TP, is_constant=True)
+    is_folded = folds_alibi(s)
+    if is_folded:
+        # q, k, v and the result with their further columns, the result without them, and the numbers behind those.
+        added = ALIBI_ADDED_WIDTH * heads
+        alibi: tuple[Kept, ...] = (
+            Kept(numel=4 * s * added + s * h, over=Over.TP),
+            Kept(numel=added, over=Over.TP, is_constant=True),
+            Kept(numel=ALIBI_ADDED_WIDTH * s, over=Over.NOTHING, is_constant=True),
+        )
+    else:
+        alibi = (Kept(numel=heads * s * s, over=Over.TP, is_constant=True),)
     return Block(
         name=f"layer {number}",
         prefix=at,
@@ -160,7 +170,14 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
         cost=1.0,
         operations=(
             Product(rows=s, out=3 * h, into=h, split="out", has_bias=True),
-            AttentionScores(heads=heads, head_size=h // heads, positions=s, is_causal=True, has_mask=True),
+            AttentionScores(
+                heads=heads,
+                head_size=h // heads,
+                positions=s,
+                is_causal=True,
+                has_mask=not is_folded,
+                added_width=ALIBI_ADDED_WIDTH if is_folded else 0,
+            ),
             Product(rows=s, out=h, into=h, split="into", has_bias=True),
             Product(rows=s, out=f, into=h, split="out", has_bias=True),
             Product(rows=s, out=h, into=f, split="into", has_bias=True),
@@ -171,7 +188,7 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
         ),
         kept=(
             *kept_by_layer(positions=s, hidden=h, heads=heads, kv_width=h, ffn=f, ffn_kept=2, norm_numbers=2),
-            alibi,
+            *alibi,
         ),
         tp_changes=(into_columns(stream, 2), out_of_rows(stream, 2)),
         output=stream,

@@ -8,12 +8,12 @@ V vocabulary entries of this rank.
 
 import math
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from emberward.draws import Draws
 from emberward.families._config import ModelConfig
+from emberward.families.alibi import Alibi
 from emberward.families.layers import (
     ColumnLinear,
     RowLinear,
@@ -65,30 +65,20 @@ class Attention(nn.Module):
         self.head_size = config.hidden // config.num_heads
         self.num_heads = part_of(config.num_heads, axis)
         first = 0 if axis is None else axis.group_rank * self.num_heads
-        self.slopes = alibi_slopes(config.num_heads)[first : first + self.num_heads]
+        slopes = alibi_slopes(config.num_heads)[first : first + self.num_heads]
         width = self.num_heads * self.head_size
         # Rows of qkv are grouped by head (q, k, v of head 0, of head 1, ...), as BLOOM stores them: a split by rows
         # is a split by heads.
         self.qkv = ColumnLinear(config.hidden, 3 * width, axis)
         self.out = RowLinear(width, config.hidden, axis)
-        self._bias: Tensor | None = None
-
-    def bias(self, length: int, like: Tensor) -> Tensor:
-        """ALiBi plus the causal mask, [1, N, S, S]; kept between calls."""
-        if self._bias is None or self._bias.shape[-1] != length or self._bias.dtype != like.dtype:
-            with torch.no_grad():
-                steps = torch.arange(length, device=like.device, dtype=torch.float32)
-                bias = torch.tensor(self.slopes, device=like.device).view(1, -1, 1, 1) * (steps - steps[:, None])
-                bias = bias.masked_fill(steps[:, None] < steps, float("-inf"))
-            self._bias = bias.to(like.dtype)
-        return self._bias
+        self._attend = Alibi(slopes)
 
     def forward(self, x_BTH: Tensor) -> Tensor:
         """The attention's contribution to the residual stream, same shape as `x_BTH`."""
         mixed = self.qkv(x_BTH)
         batch, length, _ = mixed.shape
         q, k, v = mixed.view(batch, length, self.num_heads, 3, self.head_size).permute(3, 0, 2, 1, 4).unbind(0)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=self.bias(length, q))
+        y = self._attend(q, k, v)
         return self.out(y.transpose(1, 2).reshape(batch, length, self.num_heads * self.head_size))
 
 

@@ -17,9 +17,21 @@ RING_VARIABLE = "EMBERWARD_RING"
 """The folder for rings; without it no process records."""
 PACKAGE_VARIABLE = "EMBERWARD_PACKAGE"
 """Where emberward lies, for a Python that does not have it."""
+LENS_VARIABLE = "EMBERWARD_LENS"
+"""The folder for what the lens sees; without it no process is sampled."""
+LENS_WINDOW_VARIABLE = "EMBERWARD_LENS_WINDOW"
+"""Steps to pass over and steps to sample, as ``5:50``."""
 SITE_FOLDER = Path(__file__).parent / "site"
 
-__all__ = ["PACKAGE_VARIABLE", "RING_VARIABLE", "SITE_FOLDER", "attach_environment"]
+__all__ = [
+    "LENS_VARIABLE",
+    "LENS_WINDOW_VARIABLE",
+    "PACKAGE_VARIABLE",
+    "RING_VARIABLE",
+    "SITE_FOLDER",
+    "attach_environment",
+    "lens_environment",
+]
 
 
 def attach_environment(environment: Mapping[str, str], *, ring_folder: Path) -> dict[str, str]:
@@ -34,3 +46,8 @@ def attach_environment(environment: Mapping[str, str], *, ring_folder: Path) -> 
         RING_VARIABLE: str(ring_folder),
         PACKAGE_VARIABLE: str(Path(__file__).parents[3]),
     }
+
+
+def lens_environment(environment: Mapping[str, str], *, folder: Path, warmup: int, num_steps: int) -> dict[str, str]:
+    """`environment` for a program whose steps are sampled into `folder`, once it records too (`attach_environment`)."""
+    return {**environment, LENS_VARIABLE: str(folder), LENS_WINDOW_VARIABLE: f"{warmup}:{num_steps}"}

@@ -5,7 +5,6 @@ does both and compares when there are two. `flight_trace` gives the dumps as a t
 """
 
 from emberward.sources.dumps._compare import advanced_ranks, compare_incidents, compare_looks, is_same_job
-from emberward.sources.dumps._conclude import after_roots, conclude, roots
 from emberward.sources.dumps._crash import crash_site
 from emberward.sources.dumps._creation import creation_findings, is_creating
 from emberward.sources.dumps._evidence import Evidence
@@ -13,10 +12,12 @@ from emberward.sources.dumps._explain import ExplainResult, explain_paths, fligh
 from emberward.sources.dumps._flight import DumpFormatError, FlightReader, RankFlight, op_of
 from emberward.sources.dumps._frames import (
     Frame,
+    LineOf,
     ProcessStacks,
     StackSource,
     ThreadStack,
     code_frame,
+    is_lane,
     may_act,
     short_path,
     user_frame,
@@ -32,21 +33,10 @@ from emberward.sources.dumps._source import by_short_name, tie_break_by_text, wi
 from emberward.sources.dumps._stack_text import read_faulthandler, read_py_spy_json, read_py_spy_text
 from emberward.sources.dumps._trace import SIZED
 from emberward.sources.dumps._unpickle import load_plain
-from emberward.sources.dumps._waits import (
-    STUCK,
-    WAITING,
-    LineOf,
-    Reading,
-    StackClass,
-    class_of,
-    makes_call,
-    read_process,
-)
+from emberward.sources.dumps._waits import Reading, class_of, makes_call, read_process
 
 __all__ = [
     "SIZED",
-    "STUCK",
-    "WAITING",
     "DumpFormatError",
     "Evidence",
     "ExplainResult",
@@ -57,17 +47,14 @@ __all__ = [
     "ProcessStacks",
     "RankFlight",
     "Reading",
-    "StackClass",
     "StackSource",
     "ThreadStack",
     "advanced_ranks",
-    "after_roots",
     "by_short_name",
     "class_of",
     "code_frame",
     "compare_incidents",
     "compare_looks",
-    "conclude",
     "crash_site",
     "creation_findings",
     "explain_paths",
@@ -76,6 +63,7 @@ __all__ = [
     "hang_finding",
     "host_of_name",
     "is_creating",
+    "is_lane",
     "is_same_job",
     "judge",
     "left_the_loop",
@@ -91,7 +79,6 @@ __all__ = [
     "read_py_spy_text",
     "ring_flight",
     "ring_group_name",
-    "roots",
     "short_path",
     "source_lines",
     "stuck_worker",

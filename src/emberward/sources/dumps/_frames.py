@@ -1,5 +1,6 @@
 """Stacks as values: processes, their threads, their frames, whatever tool printed them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -49,6 +50,10 @@ class Frame:
     def is_library(self) -> bool:
         """Whether the frame is an installed package's, Python's, torch's or ours: not a line of the user's."""
         return self.owner is not Owner.USER
+
+
+LineOf = Callable[[Frame], str | None]
+"""Gives the source line of a frame where the program's text is at hand, else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +155,26 @@ def may_act(frames: tuple[Frame, ...]) -> bool:
     """Whether a thread may do something for the program: no thread of the recorder's or torch's own, nor a native one.
 
     A thread of a pool that copies files has none but frames of the standard library. One of the program's that is in a
-    recorded call has a frame of the recorder's inside its own.
+    recorded call has a frame of the recorder's inside its own. A lane acts while it is in a task.
     """
+    if is_lane(frames):
+        inner = next(frame for frame in frames if not frame.is_native)
+        return not _waits_for_tasks(inner)
     began = next((frame for frame in reversed(frames) if frame.owner is not Owner.PLATFORM), None)
     if began is not None and began.owner is Owner.OURS:
         return False
     python = [frame for frame in frames if not frame.is_native]
     return code_frame(frames) is not None or bool(python and not any(package_of(f.file) == "torch" for f in python))
+
+
+def is_lane(frames: tuple[Frame, ...]) -> bool:
+    """Whether the thread is one of `emberward.lanes`."""
+    return any(_waits_for_tasks(frame) for frame in frames)
+
+
+def _waits_for_tasks(frame: Frame) -> bool:
+    """Whether the frame is the loop of a lane's thread, which waits where nothing is inside it."""
+    return frame.function.rpartition(".")[2] == "_work" and frame.file.endswith("emberward/lanes/_lane.py")
 
 
 def package_frame(frames: tuple[Frame, ...]) -> Frame | None:

@@ -2,7 +2,7 @@
 
 import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +41,10 @@ MAX_PROBLEMS = 64
 
 RING_MAGIC = b"EMBRING"
 """How a ring begins. See `emberward.sources.ring`."""
+DEFAULT_TIMEOUT_MS = 1_800_000
+"""Torch's time-out of a call on gloo, the longest of its defaults (torch/csrc/distributed/c10d/Types.hpp 2.13)."""
+HEARTBEAT_MS = 480_000
+"""How much later a process ends whose watchdog stands still itself (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC's default)."""
 _DUMP_WORDS = ("dump", "nccl_trace", "flight", "fr_trace")
 
 
@@ -232,7 +236,7 @@ class Gatherer:
             raise ValueError("; ".join(view.problems[:2]) or "its process never had a rank")
         flight = self._reader.read(ring_flight(view), rank=view.rank, path=str(path), read_ns=mtime_ns)
         flight.is_ring = True
-        if flight.last_ns is not None and mtime_ns < flight.last_ns:
+        if flight.read_ns is not None and flight.last_ns is not None and flight.read_ns < flight.last_ns:
             flight.read_ns = None
         self._dumps.setdefault(view.rank, []).append(flight)
         if view.pid is not None:
@@ -341,31 +345,38 @@ class Gatherer:
             )
 
     def finish(self) -> Evidence:
-        """The evidence, with ranks given to stacks by the dumps' thread numbers where names tell none."""
+        """The evidence: of several dumps of a rank the newest, and each process once."""
         evidence = self.evidence
         if self._num_unnamed:
             evidence.notes.append(f"{self._num_unnamed} more files could not be read")
         chosen = choose(self._dumps)
         evidence.flights.update(chosen.flights)
+        _believe_times(evidence.flights)
         evidence.notes += chosen.notes
         for flight in chosen.set_aside:
             shown = self._name(Path(flight.path))
             evidence.problems.append(other_run_finding(flight, shown=shown, is_judged=flight.rank in chosen.flights))
             evidence.absent.add(flight.rank)
-        owner: dict[str, set[int]] = {}
-        for rank, flight in evidence.flights.items():
-            for thread in flight.thread_ids:
-                owner.setdefault(thread, set()).add(rank)
         evidence.stacks = [
             replace(process, rank=self._rank_of_pid[process.pid])
             if process.rank is None and process.pid in self._rank_of_pid
             else process
             for process in evidence.stacks
         ]
-        stacks = _once([_ranked(process, owner) for process in evidence.stacks])
+        stacks = _once(evidence.stacks)
         evidence.stacks, notes = newest_stacks(stacks, self._written_ns)
         evidence.notes += notes
         return evidence
+
+
+def _believe_times(flights: Mapping[int, RankFlight]) -> None:
+    """Forgets when dumps were written where a call would have been open for longer than torch lets it: the files were
+    copied since, without their times."""
+    limits_ms = [call.timeout_ms for flight in flights.values() for call in flight.pending if call.timeout_ms]
+    limit_ns = (max(limits_ms, default=DEFAULT_TIMEOUT_MS) + HEARTBEAT_MS) * 1e6
+    for flight in flights.values():
+        if flight.read_ns is not None and flight.last_ns is not None and flight.read_ns - flight.last_ns > limit_ns:
+            flight.read_ns = None
 
 
 def _is_worker(process: ProcessStacks) -> bool:
@@ -379,19 +390,6 @@ def _is_forked(process: ProcessStacks) -> bool:
         frame.function.endswith("_bootstrap") and frame.file.endswith("multiprocessing/process.py")
         for frame in main.frames
     )
-
-
-def _ranked(process: ProcessStacks, owner: dict[str, set[int]]) -> ProcessStacks:
-    if process.rank is not None or process.parent_pid is not None:
-        return process
-    found = {
-        next(iter(ranks))
-        for thread in process.threads
-        if thread.thread_ident is not None and len(ranks := owner.get(str(thread.thread_ident), set())) == 1
-    }
-    if len(found) != 1:
-        return process
-    return replace(process, rank=next(iter(found)))
 
 
 def _once(processes: list[ProcessStacks]) -> list[ProcessStacks]:

@@ -1,33 +1,31 @@
 """Joins what was read about an incident into one verdict."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emberward.events import Trace
+from emberward.diagnose import MEET_AND_DIFFER, Ground, Rule, conclude, hear
+from emberward.events import HELPERS, HostState, Trace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import check
-from emberward.sources.dumps._conclude import conclude, names_someone
 from emberward.sources.dumps._creation import creation_findings
 from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._flight import KNOWN_VERSIONS
-from emberward.sources.dumps._frames import ProcessStacks
+from emberward.sources.dumps._frames import LineOf, ProcessStacks
+from emberward.sources.dumps._groups import world_of
 from emberward.sources.dumps._judge_flight import FlightJudge
 from emberward.sources.dumps._judge_stacks import judge_stacks
 from emberward.sources.dumps._judge_words import judge_ends, judge_logs, judge_ras, rank_evidence
-from emberward.sources.dumps._mismatch import MISMATCHES
+from emberward.sources.dumps._observe import with_ranks
 from emberward.sources.dumps._refine import frames_by_rank, refine
 from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text, verb
 from emberward.sources.dumps._shift import shift_findings
 from emberward.sources.dumps._source import by_short_name, tie_break_by_text, with_source
 from emberward.sources.dumps._usual import untied
-from emberward.sources.dumps._waits import HELPERS, LineOf, Reading, StackClass, read_process
+from emberward.sources.dumps._waits import Reading, read_process
 
 Read = Callable[[ProcessStacks, LineOf], Reading]
 """Says what a process does."""
-
-_DIFFER = MISMATCHES | {"H150"}
-_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +49,32 @@ class Explanation:
 
 
 def _workers(readings: Sequence[Reading]) -> dict[int, tuple[Reading, ...]]:
-    """Readings of child processes by their parent's pid; by rank's pid where only the file tells the rank."""
+    """Readings of child processes by their parent's pid.
+
+    Where none is told, a worker belongs to the one process that waits for its data, or else to the one of its file.
+    """
     out: dict[int, list[Reading]] = defaultdict(list)
-    mains = {r.process.path: r.process.pid for r in readings if r.kind not in HELPERS and r.process.pid is not None}
+    ranks = [r for r in readings if r.kind not in HELPERS and r.process.pid is not None]
+    mains = {r.process.path: r.process.pid for r in ranks}
+    loading = [r.process.pid for r in ranks if r.kind is HostState.DATALOADER]
     for reading in readings:
-        if reading.kind in (StackClass.WORKER, StackClass.WORKER_IDLE):
-            parent = reading.process.parent_pid or mains.get(reading.process.path)
+        if reading.kind in (HostState.WORKER, HostState.WORKER_IDLE):
+            only = loading[0] if len(loading) == 1 else mains.get(reading.process.path)
+            parent = reading.process.parent_pid or only
             if parent is not None:
                 out[parent].append(reading)
     return {pid: tuple(found) for pid, found in out.items()}
+
+
+def _with_workers(readings: Sequence[Reading], workers: Mapping[int, Sequence[Reading]]) -> list[Reading]:
+    """The readings; who waits for a data worker that reads, computes or sleeps goes on when that does."""
+    out = []
+    for reading in readings:
+        at_work = [w for w in workers.get(reading.process.pid or -1, ()) if w.kind is HostState.WORKER]
+        if reading.kind is HostState.DATALOADER and at_work:
+            reading = replace(reading, is_stuck=any(worker.is_stuck for worker in at_work))
+        out.append(reading)
+    return out
 
 
 def no_source(_: object) -> str | None:
@@ -72,42 +87,35 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
 
     `read` says what a process does by its stacks; one who knows more than the stacks may give another.
 
-    Dumps decide who; stacks decide why and where; logs and RAS speak when there is nothing better, and always when they
-    tell of a death.
+    The rules here claim; `diagnose` says which claims stand: see its [Note: precedence].
     """
     line_of = by_short_name(evidence.flights, evidence.stacks, line_of)
     readings = [read(process, line_of) for process in evidence.stacks]
+    numbered = [r.process.rank for r in readings if r.process.rank is not None]
+    world = world_of(evidence.flights, (*numbered, *evidence.absent))
+    readings, notes = with_ranks(readings, evidence.flights, world)
     workers = _workers(readings)
+    readings = _with_workers(readings, workers)
     sections = sorted({reading.process.section for reading in readings})
     main = max(sections, key=lambda s: sum(r.process.section == s for r in readings), default=0)
     own = [r for r in readings if r.process.section == main]
     by_rank = {r.process.rank: r for r in own if r.process.rank is not None and r.kind not in HELPERS}
-    findings: list[Finding] = []
-    flight_judge = None
-    created = creation_findings([r for r in own if r.kind not in HELPERS])
-    findings += created
-    if evidence.flights and not created:
-        by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
-        flight_judge = FlightJudge(evidence, by_rank, by_pid, tie_break_by_text(line_of))
-        findings += [untied(found, evidence.flights) for found in flight_judge.judge()]
+    by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
+    flight_judge = FlightJudge(evidence, by_rank, by_pid, tie_break_by_text(line_of)) if evidence.flights else None
+    rules: dict[Ground, Rule] = {
+        Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS]),
+        Ground.STACKS: lambda: judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence)),
+        Ground.OTHER_STACKS: lambda: _other_sections(readings, sections, main, workers, line_of),
+        Ground.TRACES: lambda: [f for t in _merged(evidence.traces) for f in check(t, with_cure=False).findings],
+        Ground.LOGS: lambda: judge_logs(evidence.facts),
+        Ground.RAS: lambda: judge_ras(evidence.ras),
+        Ground.ENDS: lambda: judge_ends(evidence.ends, evidence.facts),
+    }
     if flight_judge is not None:
-        findings = _with_shifts(findings, list(shift_findings(evidence.flights, flight_judge.groups, line_of)))
-    # Calls that met and differ are why all wait, though none of two sides is the odd one: stacks would say "a cycle".
-    is_explained = any(names_someone(f) or f.code in _DIFFER for f in findings)
-    if not is_explained and own:
-        # A call that all its members have made may just run: stacks in sends and receives are no ring of them then.
-        is_met = any(finding.code == "H103" for finding in findings)
-        by_stacks = judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence))
-        findings += [finding for finding in by_stacks if not (is_met and finding.code == "H111")]
-    findings += _other_sections(readings, sections, main, workers, line_of)
-    if not any(names_someone(finding) for finding in findings):
-        for trace in _merged(evidence.traces):
-            findings += check(trace, with_cure=False).findings
-        findings += judge_logs(evidence.facts)
-        findings += judge_ras(evidence.ras)
-    dead = {rank for f in findings if f.kind is Kind.CRASH for rank in f.culprit_ranks}
-    if not dead:
-        findings = judge_ends(evidence.ends, evidence.facts) + findings
+        calls, groups = flight_judge.judge, flight_judge.groups
+        rules[Ground.LINES] = lambda: shift_findings(evidence.flights, groups, line_of)
+        rules[Ground.CALLS] = lambda: [untied(found, evidence.flights) for found in calls()]
+    findings = [claim.finding for claim in hear(rules)]
     world = flight_judge.world if flight_judge is not None else tuple(sorted(by_rank))
     missing = tuple(r for r in world if r not in evidence.flights) if evidence.flights else ()
     where = frames_by_rank(evidence.flights, by_rank)
@@ -118,10 +126,8 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
     }
     findings = refine(_agree(findings, by_rank), where, evidence.flights, line_of, unnumbered=unnumbered)
     # The order of `findings` counts where two conclude the same: what the run itself saw, it saw with more at hand.
-    findings = _sorted(conclude([*evidence.prior, *findings], is_over=bool(evidence.prior))) or [
-        _nothing(evidence, missing)
-    ]
-    findings = _noted([with_source(finding, line_of) for finding in findings], evidence, missing)
+    findings = conclude([*evidence.prior, *findings], is_over=bool(evidence.prior)) or [_nothing(evidence, missing)]
+    findings = _noted([with_source(finding, line_of) for finding in findings], evidence, missing, notes)
     return Explanation(
         label=evidence.label,
         findings=(*findings, *evidence.problems),
@@ -136,12 +142,6 @@ def _operation(finding: Finding, evidence: Evidence) -> str | None:
     ranks = (*finding.culprit_ranks, *finding.waiting_ranks)
     heads = [evidence.flights[rank].head for rank in ranks if rank in evidence.flights]
     return next((head.text for head in heads if head is not None), None)
-
-
-def _with_shifts(findings: list[Finding], shifts: list[Finding]) -> list[Finding]:
-    """The findings, with what the lines tell in place of what its consequences look like later on."""
-    odd = {rank for shift in shifts for rank in shift.culprit_ranks}
-    return [*shifts, *(f for f in findings if not f.culprit_ranks or not set(f.culprit_ranks) <= odd)]
 
 
 def _is_lasting(evidence: Evidence) -> bool:
@@ -197,7 +197,7 @@ def _agree(findings: list[Finding], by_rank: dict[int, Reading]) -> list[Finding
             reading = by_rank.get(finding.culprit_ranks[0])
             if reading is not None and reading.cause is not Cause.UNKNOWN:
                 finding = replace(finding, cause=reading.cause, site=finding.site or reading.site)
-        if finding.site is None and finding.culprit_ranks and finding.code in MISMATCHES | {"H104"}:
+        if finding.site is None and finding.culprit_ranks and finding.code in MEET_AND_DIFFER | {"H104"}:
             # Torch's recorder may keep no lines: the stack of that rank tells where it is.
             reading = by_rank.get(finding.culprit_ranks[0])
             finding = replace(finding, site=None if reading is None else reading.site)
@@ -205,13 +205,11 @@ def _agree(findings: list[Finding], by_rank: dict[int, Reading]) -> list[Finding
     return out
 
 
-def _sorted(findings: list[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda f: (_ORDER[f.severity], not names_someone(f)))
-
-
-def _noted(findings: list[Finding], evidence: Evidence, missing: tuple[int, ...]) -> list[Finding]:
-    """The findings, the first of which tells what was not seen."""
-    lines = list(evidence.notes[:4])
+def _noted(
+    findings: list[Finding], evidence: Evidence, missing: tuple[int, ...], notes: Sequence[str]
+) -> list[Finding]:
+    """The findings, the first of which tells what was not seen, and what ranks of stacks rest on."""
+    lines = [*notes, *evidence.notes[:4]]
     if missing:
         lines.append(f"no dump of {ranks_text(missing)}: unknown, not guilty")
     versions = {flight.version for flight in evidence.flights.values()}

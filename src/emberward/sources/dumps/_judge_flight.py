@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from emberward.diagnose import Ending, failures_of_ranks
+from emberward.diagnose import Ending, failures_of_ranks, next_of_state
+from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
 from emberward.match import TieBreak
 from emberward.sources.dumps._evidence import Evidence
@@ -15,11 +16,11 @@ from emberward.sources.dumps._mismatch import mismatches, sites_shift, tells_why
 from emberward.sources.dumps._order import departures
 from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
 from emberward.sources.dumps._transfers import new_peer_finding, other_tag_finding, unmatched_finding
-from emberward.sources.dumps._waits import STUCK, WAITING, Reading, StackClass
+from emberward.sources.dumps._waits import Reading
 
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_oop", "reduce_oop"})
 """Calls with a root: a member may end them while others wait for ever."""
-_UNSURE = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
+_UNSURE = frozenset({HostState.UNKNOWN, HostState.CPU_LOOP})
 
 
 @dataclass(slots=True)
@@ -95,11 +96,11 @@ class FlightJudge:
             lines.append(f"{len(rows) - 6} more calls are open behind these")
         return lines
 
-    def _severity(self, kind: StackClass | None) -> Severity:
+    def _severity(self, reading: Reading | None) -> Severity:
         """ERROR for what cannot go on by itself or has lasted too long; WARNING while it may be slow and alive."""
-        if kind in STUCK or (self.age is not None and self.age >= self.limit):
+        if (reading is not None and reading.is_stuck) or (self.age is not None and self.age >= self.limit):
             return Severity.ERROR
-        if kind is None or kind in _UNSURE or kind in WAITING:
+        if reading is None or reading.kind in _UNSURE or reading.kind in WAITING:
             return Severity.ERROR if self.age is None else Severity.WARNING
         return Severity.WARNING
 
@@ -182,14 +183,14 @@ class FlightJudge:
             kind=Kind.HANG,
             cause=Cause.UNKNOWN if reading is None else reading.cause,
             certainty=Certainty.INFERRED if reading is None else Certainty.OBSERVED,
-            severity=self._severity(None if reading is None else reading.kind),
+            severity=self._severity(reading),
             ranks=ranks,
             waiting=victims,
             hosts=[] if reading is None or reading.process.host is None else [reading.process.host],
             site=site if worker is None or worker.site is None else worker.site,
             evidence=evidence,
             ruled_out=self._ruled_out(),
-            next_step=next_step(None if reading is None else reading.kind, ranks),
+            next_step=next_of_state(None if reading is None else reading.kind, ranks_text(ranks)),
         )
 
     def _shift(self, view: GroupView, rank: int) -> str | None:
@@ -197,7 +198,7 @@ class FlightJudge:
 
     def _hidden_wait(self, ranks: list[int], victims: list[int], reading: Reading, evidence: list[str]) -> Finding:
         """Ranks that wait in a call that the recorder did not write down: gloo's sends and receives, mostly."""
-        is_p2p = reading.kind is StackClass.P2P
+        is_p2p = reading.kind is HostState.P2P
         what = "a send or receive" if is_p2p else "a call"
         why = "gloo's recorder holds no sends and receives" if is_p2p else "the record of its calls does not hold it"
         return hang_finding(
@@ -279,7 +280,7 @@ class FlightJudge:
             f"rank {rank} never arrived: {waits(root.victims)} for it; it {reading.text}",
             kind=Kind.HANG,
             cause=reading.cause,
-            severity=self._severity(reading.kind),
+            severity=self._severity(reading),
             ranks=(rank,),
             waiting=root.victims,
             site=reading.site,
@@ -288,7 +289,7 @@ class FlightJudge:
                 *stack_evidence(reading, self.workers.get(rank, ())),
                 f"no dump of rank {rank}",
             ),
-            next_step=next_step(reading.kind, [rank]),
+            next_step=next_of_state(reading.kind, ranks_text([rank])),
         )
 
     def _stall(self, root: Root) -> Finding:
@@ -313,12 +314,12 @@ class FlightJudge:
                 f"{call_text(call, view)}, and {verb(absent, 'it alone has', 'they alone have')} no open call",
                 kind=Kind.HANG,
                 cause=Cause.UNKNOWN if reading is None else reading.cause,
-                severity=severity if reading is None else self._severity(reading.kind),
+                severity=severity if reading is None else self._severity(reading),
                 ranks=absent,
                 waiting=inside,
                 site=None if reading is None else reading.site,
                 evidence=(*evidence, f"gloo's dump does not tell who else is in {view.label}"),
-                next_step=next_step(None if reading is None else reading.kind, absent),
+                next_step=next_of_state(None if reading is None else reading.kind, ranks_text(absent)),
             )
         if not view.is_told and op[2] == 1 and root.victims and len(inside) * 2 < len(self.world):
             return self._lone_call(root, call, view, inside, evidence)
@@ -458,7 +459,7 @@ class FlightJudge:
 
 def stuck_worker(workers: tuple[Reading, ...]) -> Reading | None:
     """The first data worker that does something else than wait for work; None when there is none."""
-    return next((worker for worker in workers if worker.kind is StackClass.WORKER), None)
+    return next((worker for worker in workers if worker.kind is HostState.WORKER), None)
 
 
 def _inner_calls(reading: Reading) -> list[str]:
@@ -479,21 +480,3 @@ def stack_evidence(reading: Reading, workers: tuple[Reading, ...]) -> list[str]:
     if worker is not None:
         lines.append(f"its data worker (process {worker.process.pid}) is in {worker.function}() at {worker.site}")
     return lines
-
-
-_NEXT = {
-    StackClass.DATALOADER: "look at the data workers of {who}: what do they read; num_workers=0 avoids a forked lock",
-    StackClass.LOCK: "find who holds the lock on {who}: py-spy dump --native of the process and its children",
-    StackClass.FILE_READ: "look at the file system under {who}",
-    StackClass.CHECKPOINT_IO: "look at the disk under {who}; is a save called on every rank that must take part",
-    StackClass.STORE_WAIT: "see which key {who} waits for and who should set it",
-    StackClass.COMPILE: "wait for the compiler on {who}, or find why it compiles on these ranks alone",
-}
-
-
-def next_step(kind: StackClass | None, ranks: list[int]) -> str:
-    """What a person can do now."""
-    if kind is None:
-        return f"py-spy dump --subprocesses --pid PID on {ranks_text(ranks)}, then explain both together"
-    text = _NEXT.get(kind, "take a second stack of {who} ten seconds later: does it move")
-    return text.format(who=ranks_text(ranks))

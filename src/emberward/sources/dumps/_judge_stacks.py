@@ -4,14 +4,15 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from emberward.events import Site
+from emberward.diagnose import next_of_state
+from emberward.events import HELPERS, STUCK, WAITING, HostState, Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps._frames import Frame, code_frame, user_frame
-from emberward.sources.dumps._judge_flight import next_step, stack_evidence, stuck_worker
+from emberward.sources.dumps._frames import Frame, LineOf, code_frame, user_frame
+from emberward.sources.dumps._judge_flight import stack_evidence, stuck_worker
 from emberward.sources.dumps._program import are_branches, is_guarded, left_the_loop, parting, text_of
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
 from emberward.sources.dumps._source import tie_break_by_text
-from emberward.sources.dumps._waits import HELPERS, STUCK, WAITING, LineOf, Reading, StackClass, class_of
+from emberward.sources.dumps._waits import Reading, class_of
 
 MIN_CROWD = 2
 """Fewest alike processes against which one other is odd."""
@@ -55,8 +56,8 @@ def _crowds(readings: Sequence[Reading]) -> list[str]:
     return [f"{len(group):3d} x {text}: {who_text(group)}" for text, group in rows[:8]]
 
 
-def _severity(kind: StackClass, *, is_lasting: bool) -> Severity:
-    return Severity.ERROR if kind in STUCK or is_lasting else Severity.WARNING
+def _severity(group: Sequence[Reading], *, is_lasting: bool) -> Severity:
+    return Severity.ERROR if is_lasting or any(reading.is_stuck for reading in group) else Severity.WARNING
 
 
 def judge_stacks(
@@ -91,11 +92,11 @@ def judge_stacks(
 
 def _quiet_crowd(ranks: list[Reading]) -> list[Reading]:
     """The processes that idle at one line below Python, when they are most: a wait without source text looks so."""
-    sites = Counter(r.place for r in ranks if r.kind is StackClass.UNKNOWN and r.place is not None)
+    sites = Counter(r.place for r in ranks if r.kind is HostState.UNKNOWN and r.place is not None)
     if not sites:
         return []
     site, size = sites.most_common(1)[0]
-    crowd = [r for r in ranks if r.kind is StackClass.UNKNOWN and r.place == site]
+    crowd = [r for r in ranks if r.kind is HostState.UNKNOWN and r.place == site]
     return crowd if MIN_CROWD <= size < len(ranks) < 2 * size else []
 
 
@@ -107,7 +108,7 @@ def _busy_findings(
     *,
     is_lasting: bool,
 ) -> list[Finding]:
-    together: dict[tuple[StackClass, str | None], list[Reading]] = defaultdict(list)
+    together: dict[tuple[HostState, str | None], list[Reading]] = defaultdict(list)
     for reading in busy:
         together[(reading.kind, reading.place)].append(reading)
     found = []
@@ -122,7 +123,7 @@ def _busy_findings(
                 kind=Kind.HANG,
                 cause=first.cause,
                 certainty=Certainty.INFERRED,
-                severity=_severity(kind, is_lasting=is_lasting),
+                severity=_severity(group, is_lasting=is_lasting),
                 ranks=_ranks(group),
                 pids=_pids(group),
                 waiting=_ranks(waiting),
@@ -130,9 +131,7 @@ def _busy_findings(
                 site=first.site if worker is None or worker.site is None else worker.site,
                 evidence=(*stack_evidence(first, children), *_crowds(ranks)),
                 ruled_out=(f"the other {len(waiting)}: each waits in a call that needs its peers",),
-                next_step=next_step(kind, _ranks(group))
-                if _ranks(group)
-                else next_step(kind, [0]).replace("rank 0", who_text(group)),
+                next_step=next_of_state(kind, who_text(group)),
             )
         )
     return found
@@ -171,7 +170,7 @@ def _served(reading: Reading) -> str | None:
         code = user_frame(thread.frames) or code_frame(thread.frames)
         if thread is main or code is None:
             continue
-        if class_of(thread, lambda _: None) in (StackClass.P2P, StackClass.COLLECTIVE):
+        if class_of(thread, lambda _: None) in (HostState.P2P, HostState.COLLECTIVE):
             return code.site
     return None
 
@@ -180,7 +179,7 @@ def _all_busy(busy: list[Reading]) -> Finding:
     kinds = {reading.kind for reading in busy}
     lead = busy[0]
     served = [_served(reading) for reading in busy]
-    if len(busy) > 1 and kinds == {StackClass.LOCK} and all(served):
+    if len(busy) > 1 and kinds == {HostState.LOCK} and all(served):
         return hang_finding(
             "H133",
             f"all {len(busy)} processes wait for a thread of their own, which waits for a peer: {lead.text}, and its "
@@ -228,7 +227,7 @@ def _is_branch(left: Frame, right: Frame, line_of: LineOf) -> bool:
 
 def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
     """Everybody waits for peers: the odd one out among alike ones, or a ring of sends and receives."""
-    if all(reading.kind is StackClass.P2P for reading in waiting):
+    if all(reading.kind is HostState.P2P for reading in waiting):
         return [
             hang_finding(
                 "H111",
@@ -242,8 +241,8 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
             )
         ]
     sites = Counter(reading.place for reading in waiting)
-    p2p = [reading for reading in waiting if reading.kind is StackClass.P2P]
-    rest = [reading for reading in waiting if reading.kind is not StackClass.P2P]
+    p2p = [reading for reading in waiting if reading.kind is HostState.P2P]
+    rest = [reading for reading in waiting if reading.kind is not HostState.P2P]
     if p2p and len(p2p) < len(rest) and len({r.place for r in rest}) == 1 and len(p2p) <= max(1, len(rest) // 2):
         return [_unmatched(p2p, rest)]
     crowd = sites.most_common(1)[0][0]

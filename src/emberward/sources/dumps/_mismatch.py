@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from emberward.diagnose import MEET_AND_DIFFER
 from emberward.findings import Certainty, Finding
 from emberward.match import TieBreak, check
 from emberward.sources.dumps._flight import GroupName, GroupPart, RankFlight, call_of
@@ -15,9 +16,6 @@ MAX_PEERS = 3
 """Most peers whose lines are compared with a rank's."""
 MAX_GROUPS = 16
 """Most groups whose differences are judged."""
-
-MISMATCHES = frozenset({"M101", "M102", "M103"})
-"""Codes of calls that meet and differ."""
 
 
 def mismatches(
@@ -43,7 +41,7 @@ def mismatches(
             continue
         verdict = check(trace, with_cure=False, with_hazards=False, tie_break=tie_break)
         for finding in verdict.findings:
-            if finding.code in MISMATCHES:
+            if finding.code in MEET_AND_DIFFER:
                 place = f"in the dumps: call {seq} of {view.label}; the rings hold it from call {low} on"
                 yield view.name, replace(finding, certainty=Certainty.OBSERVED, evidence=(*finding.evidence, place))
 
@@ -84,4 +82,4 @@ def sites_shift(flights: Mapping[int, RankFlight], view: GroupView, rank: int) -
 def tells_why(finding: Finding) -> bool:
     """Whether a finding tells by what was seen why some stand, not because nothing is known of them."""
     is_seen = finding.certainty in (Certainty.OBSERVED, Certainty.PROVED) and finding.code != "H109"
-    return is_seen and (bool(finding.culprit_ranks or finding.cycle) or finding.code in MISMATCHES)
+    return is_seen and (bool(finding.culprit_ranks or finding.cycle) or finding.code in MEET_AND_DIFFER)

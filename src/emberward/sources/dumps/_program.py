@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from emberward.sources.dumps._frames import Frame
-from emberward.sources.dumps._waits import LineOf
+from emberward.sources.dumps._frames import Frame, LineOf
 
 MAX_LINES = 20_000
 """Longest program text that is parsed."""
@@ -20,6 +19,7 @@ MAX_LINES = 20_000
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
+@lru_cache(maxsize=256)
 def text_of(file: str, line_of: LineOf) -> str | None:
     """The whole text of a file, as far as `line_of` gives it; None when there is none."""
     frame = Frame(function="", file=file, line=1)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from emberward.findings import Cause, Finding, Kind
 from emberward.sources.dumps._flight import RankFlight
-from emberward.sources.dumps._frames import Frame, user_frame
+from emberward.sources.dumps._frames import Frame, LineOf, user_frame
 from emberward.sources.dumps._program import handler_around, left_the_loop, swallowing_handler, text_of
 from emberward.sources.dumps._say import ranks_text, verb
 from emberward.sources.dumps._usual import by_order
-from emberward.sources.dumps._waits import LineOf, Reading
+from emberward.sources.dumps._waits import Reading
 
 _UNCLEAR = frozenset(
     {

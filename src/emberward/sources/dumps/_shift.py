@@ -4,15 +4,15 @@ Calls of one operation and size meet whatever line they come from. Their lines t
 lines are those that its peers had one call earlier or later. A rank that takes other lines all along has no such place.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind
 from emberward.sources.dumps._flight import Call, RankFlight, call_of
-from emberward.sources.dumps._frames import user_frame
+from emberward.sources.dumps._frames import LineOf, user_frame
 from emberward.sources.dumps._groups import Groups, GroupView
 from emberward.sources.dumps._program import swallowing_handler, text_of
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
-from emberward.sources.dumps._waits import LineOf
 
 MIN_BEFORE = 3
 """Fewest calls that agree before the place."""
@@ -20,16 +20,16 @@ MIN_BEHIND = 4
 """Fewest calls behind the place that agree again, one place apart."""
 MAX_SHIFT = 3
 MIN_MEMBERS = 3
-MAX_RANKS = 64
-"""In larger jobs lines are not compared: it costs more than all else that is judged."""
-
 Lines = dict[int, tuple[str, str]]
 
 
-def _calls(flight: RankFlight, view: GroupView) -> dict[int, Call]:
+def _entries(flight: RankFlight, view: GroupView) -> list[dict[str, Any]]:
     part = flight.groups.get(view.name)
-    entries = [] if part is None or part.ranks not in (None, view.members) else part.entries
-    return {entry["collective_seq_id"]: call_of(entry) for entry in entries}
+    return [] if part is None or part.ranks not in (None, view.members) else part.entries
+
+
+def _calls(flight: RankFlight, view: GroupView) -> dict[int, Call]:
+    return {entry["collective_seq_id"]: call_of(entry) for entry in _entries(flight, view)}
 
 
 def _lines(calls: Mapping[int, Call]) -> Lines | None:
@@ -69,24 +69,58 @@ def _shift(odd: Lines, usual: Lines) -> tuple[int, int] | None:
 
 
 def shift_findings(flights: Mapping[int, RankFlight], groups: Groups, line_of: LineOf) -> Iterator[Finding]:
-    """Yields an error for each rank whose calls meet those of its peers one place apart; the peers must agree."""
-    if len(flights) > MAX_RANKS:
-        return
+    """Yields an error for each rank whose calls meet those of its peers one place apart; the peers must agree.
+
+    Linear in calls: each rank's rows are compared with those of one peer, and lines are read where rows differ alone.
+    """
     for view in groups:
-        made = {rank: _calls(flights[rank], view) for rank in view.members if rank in flights}
-        lines = {rank: found for rank, calls in made.items() if calls and (found := _lines(calls))}
-        if len(lines) < MIN_MEMBERS or len(lines) < len(made):
+        pair = _odd_and_peer(flights, view)
+        if pair is None:
             continue
-        for rank, own in lines.items():
-            others = [found for peer, found in lines.items() if peer != rank]
-            first = others[0]
-            if any(found[seq] != first[seq] for found in others[1:] for seq in found.keys() & first.keys()):
-                continue
-            shift = _shift(own, first)
-            if shift is not None:
-                place, count = shift
-                peer = next(peer for peer in lines if peer != rank)
-                yield _finding(rank, view, place, count, (made[rank][place], made[peer][place]), line_of)
+        rank, peer = pair
+        made = {each: _calls(flights[each], view) for each in pair}
+        own, usual = _lines(made[rank]), _lines(made[peer])
+        shift = None if own is None or usual is None else _shift(own, usual)
+        if shift is not None:
+            place, count = shift
+            yield _finding(rank, view, place, count, (made[rank][place], made[peer][place]), line_of)
+
+
+def _odd_and_peer(flights: Mapping[int, RankFlight], view: GroupView) -> tuple[int, int] | None:
+    """The one member whose lines differ from those of all others, which agree, and one of these; None without one."""
+    entries = {rank: _entries(flights[rank], view) for rank in view.members if rank in flights}
+    if len(entries) < MIN_MEMBERS or not all(entries.values()):
+        return None
+    first, *rest = entries
+    rows = {entry["collective_seq_id"]: entry for entry in entries[first]}
+    unlike = [rank for rank in rest if _has_other_rows(rows, entries[rank])]
+    if not unlike:
+        return None
+    lines = {rank: _lines(_calls(flights[rank], view)) for rank in (first, *unlike)}
+    known = {rank: found for rank, found in lines.items() if found is not None}
+    if len(known) < len(lines):
+        return None
+    odd = [rank for rank in unlike if _disagree(known[rank], known[first])]
+    if len(odd) == 1:
+        return odd[0], first
+    second = rest[0]
+    if len(odd) < len(rest) or any(_disagree(known[rank], known[second]) for rank in rest[1:]):
+        return None
+    return first, second
+
+
+def _has_other_rows(rows: Mapping[int, dict[str, Any]], entries: Sequence[dict[str, Any]]) -> bool:
+    for entry in entries:
+        other = rows.get(entry["collective_seq_id"])
+        if other is not None and (
+            other.get("frames") != entry.get("frames") or other["profiling_name"] != entry["profiling_name"]
+        ):
+            return True
+    return False
+
+
+def _disagree(left: Lines, right: Lines) -> bool:
+    return any(left[seq] != right[seq] for seq in left.keys() & right.keys())
 
 
 def _finding(rank: int, view: GroupView, place: int, count: int, met: tuple[Call, Call], line_of: LineOf) -> Finding:

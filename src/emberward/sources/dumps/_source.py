@@ -11,9 +11,8 @@ from emberward.events import Site
 from emberward.findings import Cause, Finding
 from emberward.match import OddSide, TieBreak
 from emberward.sources.dumps._flight import RankFlight, call_of
-from emberward.sources.dumps._frames import Frame, ProcessStacks, short_path, user_frame
+from emberward.sources.dumps._frames import Frame, LineOf, ProcessStacks, short_path, user_frame
 from emberward.sources.dumps._program import callers_in_common, calls_around, has_left_loop, text_of, tree_of
-from emberward.sources.dumps._waits import LineOf
 
 MAX_CONDITIONS = 3
 """Most conditions that are shown with a line, the innermost first."""

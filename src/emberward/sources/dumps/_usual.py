@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from emberward.findings import Cause, Finding, Kind
 from emberward.sources.dumps._flight import Call, RankFlight
-from emberward.sources.dumps._frames import Frame, user_frame
+from emberward.sources.dumps._frames import Frame, LineOf, user_frame
 from emberward.sources.dumps._order import history
 from emberward.sources.dumps._program import (
     are_branches,
@@ -22,14 +22,11 @@ from emberward.sources.dumps._program import (
     text_of,
 )
 from emberward.sources.dumps._say import ranks_text, verb
-from emberward.sources.dumps._waits import LineOf
 
 MIN_PAST = 3
 """Fewest earlier calls of a group that make a usual order."""
 MAX_COMPARED = 16
 """Most peers whose earlier calls are looked through."""
-MAX_UNTIED = 256
-"""In larger jobs a tie stays one."""
 MAX_LINES_APART = 200
 """Most lines between two calls that are searched for an ``else``."""
 
@@ -73,24 +70,48 @@ def _is_usual(flight: RankFlight, head: Call) -> bool | None:
 
 
 def _past_meeting(flights: Mapping[int, RankFlight]) -> dict[tuple[object, int], dict[int, Call]]:
-    """The first calls that met, completed, and differ in type: gloo lets types of one size meet in silence."""
-    met: dict[tuple[object, int], dict[int, Call]] = defaultdict(dict)
+    """The first calls that met, completed, and differ in type: gloo lets types of one size meet in silence.
+
+    Ranks whose calls are all alike hold the same types: one of each group speaks for them.
+    """
+    unlike = {rank: f for rank, f in flights.items() if not all(part.is_alike for part in f.groups.values())}
+    names = {name for flight in unlike.values() for name in flight.groups}
     for rank, flight in flights.items():
+        if names & flight.groups.keys():
+            unlike.setdefault(rank, flight)
+            names -= flight.groups.keys()
+    met: dict[tuple[object, int], dict[int, Call]] = defaultdict(dict)
+    for rank, flight in unlike.items():
         for call in history(flight):
             met[(call.group, call.seq)][rank] = call
     differ = [key for key, calls in met.items() if len({call.dtype for call in calls.values()}) > 1]
     first = min(differ, key=lambda key: key[1], default=None)
-    return {} if first is None else {first: met[first]}
+    if first is None:
+        return {}
+    found = met[first]
+    for rank, flight in flights.items():
+        part = flight.groups.get(found[next(iter(found))].group)
+        if rank not in unlike and part is not None and (alike := part.call(first[1])) is not None:
+            found[rank] = alike
+    return {first: found}
+
+
+def _usual_by_rank(flights: Mapping[int, RankFlight], calls: Mapping[int, Call]) -> dict[int, bool | None]:
+    """Of each rank whether its call is usual; of many that make the same, `MAX_COMPARED` agree and speak for all."""
+    sides: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, call in calls.items():
+        sides[(call.op, call.numel, call.dtype, call.place)].append(rank)
+    out: dict[int, bool | None] = {}
+    for ranks in sides.values():
+        seen = {rank: _is_usual(flights[rank], calls[rank]) for rank in ranks[:MAX_COMPARED]}
+        rest = next(iter(seen.values())) if len(set(seen.values())) == 1 else None
+        out |= {**dict.fromkeys(ranks, rest), **seen}
+    return out
 
 
 def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
     """The finding with a culprit, where two sides differ, none is the majority, and one alone left its usual order."""
-    if (
-        finding.code not in ("M101", "M102")
-        or finding.culprit_ranks
-        or finding.cycle is not None
-        or len(flights) > MAX_UNTIED
-    ):
+    if finding.code not in ("M101", "M102") or finding.culprit_ranks or finding.cycle is not None:
         return finding
     meetings: dict[tuple[object, int], dict[int, Call]] = defaultdict(dict)
     for rank, flight in flights.items():
@@ -98,15 +119,12 @@ def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
             meetings[(flight.head.group, flight.head.seq)][rank] = flight.head
     meetings |= _past_meeting(flights)
     for calls in meetings.values():
-        usual = {rank: _is_usual(flights[rank], call) for rank, call in calls.items()}
+        if len({(call.op, call.numel, call.dtype) for call in calls.values()}) < 2:
+            continue
+        usual = _usual_by_rank(flights, calls)
         odd = [rank for rank, is_usual in usual.items() if is_usual is False]
         rest = [rank for rank, is_usual in usual.items() if is_usual is True]
-        if (
-            len({(call.op, call.numel, call.dtype) for call in calls.values()}) > 1
-            and odd
-            and rest
-            and None not in usual.values()
-        ):
+        if odd and rest and None not in usual.values():
             line = (
                 f"{ranks_text(odd)} left {verb(odd, 'its', 'their')} usual order of calls, {ranks_text(rest)} did not"
             )

@@ -1,13 +1,15 @@
 """What a thread's stack says it is doing: waiting for peers, or something that only its own rank does."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 
+from emberward.diagnose import cause_of_state, words_of_state
+from emberward.events import STUCK, HostState
 from emberward.findings import Cause
+from emberward.sources.dumps._expression import does_save, state_at
 from emberward.sources.dumps._frames import (
     Frame,
+    LineOf,
     ProcessStacks,
     ThreadStack,
     code_frame,
@@ -15,77 +17,7 @@ from emberward.sources.dumps._frames import (
     place_of,
     user_frame,
 )
-
-LineOf = Callable[[Frame], str | None]
-"""Gives the source line of a frame where the program's text is at hand, else None."""
-
-
-class StackClass(StrEnum):
-    """What a thread does."""
-
-    COLLECTIVE = "collective"
-    P2P = "p2p"
-    BACKWARD = "backward"
-    DEVICE_SYNC = "device_sync"
-    DATALOADER = "dataloader"
-    LOCK = "lock"
-    SLEEP = "sleep"
-    FILE_READ = "file_read"
-    CHECKPOINT_IO = "checkpoint_io"
-    STORE_WAIT = "store_wait"
-    GC = "gc"
-    COMPILE = "compile"
-    SUBPROCESS = "subprocess"
-    CPU_LOOP = "cpu_loop"
-    EXIT = "exit"
-    UNKNOWN = "unknown"
-    LAUNCHER = "launcher"
-    WORKER = "worker"
-    WORKER_IDLE = "worker_idle"
-
-
-WAITING = frozenset({StackClass.COLLECTIVE, StackClass.P2P, StackClass.BACKWARD, StackClass.DEVICE_SYNC})
-"""Classes of a rank that waits for its peers or its device: never guilty by its stack alone."""
-HELPERS = frozenset({StackClass.LAUNCHER, StackClass.WORKER, StackClass.WORKER_IDLE})
-"""Classes of processes that are no rank."""
-STUCK = frozenset({StackClass.LOCK, StackClass.DATALOADER, StackClass.STORE_WAIT, StackClass.EXIT})
-"""Classes in which a rank idles without a moment at which it must go on by itself."""
-
-_CAUSES = {
-    StackClass.DATALOADER: Cause.DATALOADER_WORKER,
-    StackClass.LOCK: Cause.LOCK,
-    StackClass.SLEEP: Cause.SLEEP,
-    StackClass.FILE_READ: Cause.FILE_READ,
-    StackClass.CHECKPOINT_IO: Cause.CHECKPOINT_IO,
-    StackClass.STORE_WAIT: Cause.STORE_WAIT,
-    StackClass.GC: Cause.GC,
-    StackClass.COMPILE: Cause.COMPILE,
-    StackClass.SUBPROCESS: Cause.SUBPROCESS,
-    StackClass.CPU_LOOP: Cause.CPU_LOOP,
-    StackClass.EXIT: Cause.MAIN_EXITED,
-}
-
-TEXTS = {
-    StackClass.COLLECTIVE: "waits in a collective",
-    StackClass.P2P: "waits in a send or receive",
-    StackClass.BACKWARD: "is in backward, whose collectives run below Python",
-    StackClass.DEVICE_SYNC: "waits for its device",
-    StackClass.DATALOADER: "waits for its data loader",
-    StackClass.LOCK: "waits for a lock, an event or a thread",
-    StackClass.SLEEP: "sleeps",
-    StackClass.FILE_READ: "reads a file",
-    StackClass.CHECKPOINT_IO: "writes a checkpoint",
-    StackClass.STORE_WAIT: "waits for the rendezvous store",
-    StackClass.GC: "runs the garbage collector",
-    StackClass.COMPILE: "compiles",
-    StackClass.SUBPROCESS: "waits for a child process",
-    StackClass.CPU_LOOP: "runs code of its own",
-    StackClass.EXIT: "has left its program and shuts down",
-    StackClass.UNKNOWN: "is idle in a call below Python",
-    StackClass.LAUNCHER: "is the launcher",
-    StackClass.WORKER: "is a data worker at work",
-    StackClass.WORKER_IDLE: "is an idle data worker",
-}
+from emberward.sources.dumps._program import text_of
 
 _C10D = "torch/distributed/distributed_c10d.py"
 # fmt: off
@@ -117,49 +49,28 @@ _COLLECTIVE_FILES = (
 """Parts of torch that make collectives below a user's line, such as DDP's copies of buffers before a forward."""
 _PASSED_OVER = frozenset({"wrapper", "__exit__", "__call__", "inner", "_coalescing_manager"})
 _NATIVE = (
-    (StackClass.STORE_WAIT, re.compile(r"c10d::(?:\w*Store|detail::\w*)::|TCPStore")),
-    (StackClass.P2P, re.compile(r"(?:gloo|c10d).*(?:send|recv|Send|Recv)")),
-    (StackClass.COLLECTIVE, re.compile(r"c10d::|gloo::|^nccl[A-Z]|ProcessGroup")),
-    (StackClass.SLEEP, re.compile(r"clock_nanosleep|pysleep|time_sleep|^__?nanosleep")),
-    (StackClass.GC, re.compile(r"gc_collect|collect_generations")),
-    (StackClass.SUBPROCESS, re.compile(r"wait4|waitpid|waitid")),
-    (StackClass.LOCK, re.compile(r"acquire_lock|acquire_timed|lock_PyThread|sem_(?:timed|clock)?wait|semlock_acquire")),
+    (HostState.STORE_WAIT, re.compile(r"c10d::(?:\w*Store|detail::\w*)::|TCPStore")),
+    (HostState.P2P, re.compile(r"(?:gloo|c10d).*(?:send|recv|Send|Recv)")),
+    (HostState.COLLECTIVE, re.compile(r"c10d::|gloo::|^nccl[A-Z]|ProcessGroup")),
+    (HostState.NETWORK, re.compile(r"^sock_(?:recv|send|accept|connect)")),
+    (HostState.SLEEP, re.compile(r"clock_nanosleep|pysleep|time_sleep|^__?nanosleep")),
+    (HostState.GC, re.compile(r"gc_collect|collect_generations")),
+    (HostState.SUBPROCESS, re.compile(r"wait4|waitpid|waitid")),
+    (HostState.LOCK, re.compile(r"acquire_lock|acquire_timed|lock_PyThread|sem_(?:timed|clock)?wait|semlock_acquire")),
     (
-        StackClass.FILE_READ,
+        HostState.FILE_READ,
         re.compile(r"^(?:__)?(?:libc_)?p?read(?:64|v)?$|^fread|_io_\w*read|^__?open(?:64)?$|fileio_read"),
     ),
 )
 _NATIVE_DEPTH = 12
-# `.wait(` without a frame of threading or subprocess above it is a call below Python: that of a communication's work.
-_SOURCE = (
-    (StackClass.SLEEP, re.compile(r"\bsleep\(")),
-    (StackClass.GC, re.compile(r"\bgc\.collect\(")),
-    (StackClass.STORE_WAIT, re.compile(r"\bstore\.(?:get|wait)\(|TCPStore\(")),
-    (
-        StackClass.P2P,
-        re.compile(r"(?:\b(?:dist|distributed)\.|(?<![\w.]))(?:send|recv|isend|irecv|batch_isend_irecv)\("),
-    ),
-    (
-        StackClass.COLLECTIVE,
-        re.compile(r"\bdist\.\w+\(|all_reduce|all_gather|reduce_scatter|broadcast\(|barrier\(|\.wait\("),
-    ),
-    (StackClass.SUBPROCESS, re.compile(r"subprocess\.|os\.system\(|waitpid\(")),
-    (StackClass.CHECKPOINT_IO, re.compile(r"torch\.save\(|save_file\(|\.save\(|fsync\(")),
-    (StackClass.FILE_READ, re.compile(r"\bopen\(|\.read\w*\(|os\.read\(|np\.load\(|torch\.load\(|readline")),
-    (
-        StackClass.LOCK,
-        # What enters a plain name in C, without a frame of its own, is a lock, a condition or a semaphore.
-        re.compile(r"\.acquire\(|^\s*with [\w.]+(?:\[[^\]]*\])?\s*:|\.get\(\)", re.IGNORECASE),
-    ),
-    (StackClass.DEVICE_SYNC, re.compile(r"\.item\(\)|\.tolist\(\)|\.cpu\(\)|synchronize\(")),
-)
-_SAVE_NAME = re.compile(r"(?:^|_)(?:save|checkpoint|ckpt)(?:_|s|$)|checkpoint", re.IGNORECASE)
 _COMPILE_FILES = (
     "torch/_inductor/",
     "torch/_dynamo/convert_frame.py",
     "torch/_dynamo/symbolic_convert.py",
     "triton/compiler",
 )
+_NETWORK_FILES = frozenset({"socket.py", "ssl.py", "smtplib.py", "ftplib.py"})
+_NETWORK_PARTS = ("http/client.py", "urllib/request.py", "xmlrpc/client.py")
 _READ_FILES = frozenset({"codecs.py", "gzip.py", "pathlib.py", "_pyio.py", "tarfile.py", "zipfile.py", "lzma.py"})
 
 
@@ -168,7 +79,7 @@ class Reading:
     """What a process does, by its main thread. `site` is the innermost line that a user wrote; `path` runs inwards."""
 
     process: ProcessStacks
-    kind: StackClass
+    kind: HostState
     site: str | None
     function: str | None
     source_line: str | None
@@ -176,6 +87,8 @@ class Reading:
     frames: tuple[Frame, ...] = ()
     inner: Frame | None = None
     """The innermost line of an installed package that the user's line called."""
+    is_stuck: bool = False
+    """Whether it idles without a moment at which it must go on by itself; of a data worker, inside its work."""
 
     @property
     def place(self) -> str | None:
@@ -185,16 +98,16 @@ class Reading:
     @property
     def cause(self) -> Cause:
         """The word for it as a cause; UNKNOWN for classes that only wait."""
-        return _CAUSES.get(self.kind, Cause.UNKNOWN)
+        return cause_of_state(self.kind)
 
     @property
     def text(self) -> str:
         """What it does and where, in a few words."""
         where = f" at {self.site}" if self.site else ""
         inside = f" in {self.function}()" if self.function and self.function != "<module>" else ""
-        waits = " and waits for a thread" if self.kind is StackClass.EXIT and self.site else ""
+        waits = " and waits for a thread" if self.kind is HostState.EXIT and self.site else ""
         by = "" if self.inner is None else f", by {self.inner.function}() of {self.inner.site}"
-        return f"{TEXTS[self.kind]}{waits}{inside}{where}{by}"
+        return f"{words_of_state(self.kind)}{waits}{inside}{where}{by}"
 
 
 def _library_part(frames: tuple[Frame, ...]) -> list[Frame]:
@@ -211,57 +124,64 @@ def _is_call(frame: Frame) -> bool:
     return frame.file.endswith(_C10D) and frame.function not in _PASSED_OVER
 
 
-def _c10d_class(frames: list[Frame]) -> StackClass | None:
+def _c10d_class(frames: list[Frame]) -> HostState | None:
     for frame in frames:
         if _is_call(frame):
             if frame.function in _P2P_FUNCTIONS:
-                return StackClass.P2P
-            return StackClass.STORE_WAIT if frame.function in _STORE_FUNCTIONS else StackClass.COLLECTIVE
+                return HostState.P2P
+            return HostState.STORE_WAIT if frame.function in _STORE_FUNCTIONS else HostState.COLLECTIVE
         if frame.file.endswith("torch/distributed/rendezvous.py"):
-            return StackClass.STORE_WAIT
+            return HostState.STORE_WAIT
         if any(mark in frame.file for mark in _COLLECTIVE_FILES):
-            return StackClass.COLLECTIVE
+            return HostState.COLLECTIVE
     return None
+
+
+def call_name(frames: tuple[Frame, ...]) -> str | None:
+    """The innermost of torch's functions that call other ranks, below the program's line; None when there is none."""
+    return next((frame.function for frame in _library_part(frames) if _is_call(frame)), None)
 
 
 def makes_call(frames: tuple[Frame, ...]) -> bool:
     """Whether a stack is inside one of torch's calls between ranks, not only in a part of torch that makes some."""
-    return any(map(_is_call, _library_part(frames)))
+    return call_name(frames) is not None
 
 
-def _library_class(frames: list[Frame]) -> StackClass | None:
+def _library_class(frames: list[Frame]) -> HostState | None:
     """The class that library frames between the innermost and the user's line give."""
     files = [frame.file for frame in frames]
     names = [frame.function.rpartition(".")[2] for frame in frames]
     if any(f.endswith("torch/utils/data/dataloader.py") for f in files):
-        return StackClass.DATALOADER
+        return HostState.DATALOADER
     if any(any(mark in f for mark in _COMPILE_FILES) for f in files):
-        return StackClass.COMPILE
+        return HostState.COMPILE
     found = _c10d_class(frames)
     if found is not None:
         return found
     if "_engine_run_backward" in names:
-        return StackClass.BACKWARD
+        return HostState.BACKWARD
     if any("torch/distributed/checkpoint/" in f for f in files):
-        return StackClass.CHECKPOINT_IO
+        return HostState.CHECKPOINT_IO
     for file, name in zip(files, names, strict=True):
         if file.endswith("torch/serialization.py"):
-            return StackClass.FILE_READ if "load" in name else StackClass.CHECKPOINT_IO
+            return HostState.FILE_READ if "load" in name else HostState.CHECKPOINT_IO
         if "torch/cuda/" in file and name in ("synchronize", "wait", "item"):
-            return StackClass.DEVICE_SYNC
+            return HostState.DEVICE_SYNC
         base = file.rpartition("/")[2]
         if base == "threading.py" and name == "_shutdown":
-            return StackClass.EXIT
+            return HostState.EXIT
         if base in ("subprocess.py", "popen_fork.py", "popen_spawn_posix.py"):
-            return StackClass.SUBPROCESS
+            return HostState.SUBPROCESS
+        if base in _NETWORK_FILES or any(mark in file for mark in _NETWORK_PARTS):
+            return HostState.NETWORK
         if base in _READ_FILES:
-            return StackClass.FILE_READ
+            return HostState.FILE_READ
         if base in ("threading.py", "queue.py", "synchronize.py", "queues.py", "connection.py", "_base.py"):
-            return StackClass.LOCK
+            return HostState.LOCK
     return None
 
 
-def _native_class(frames: tuple[Frame, ...]) -> StackClass | None:
+def _native_class(frames: tuple[Frame, ...]) -> HostState | None:
     for frame in frames[:_NATIVE_DEPTH]:
         if not frame.is_native:
             return None
@@ -271,25 +191,17 @@ def _native_class(frames: tuple[Frame, ...]) -> StackClass | None:
     return None
 
 
-def _source_class(line: str | None) -> StackClass | None:
-    if line is None:
-        return None
-    for kind, pattern in _SOURCE:
-        if pattern.search(line):
-            return kind
-    return None
-
-
-def _is_saving(frames: tuple[Frame, ...]) -> bool:
+def _is_saving(frames: tuple[Frame, ...], line_of: LineOf) -> bool:
+    """Whether a function in which the thread is writes a checkpoint, by the program's text."""
     users = [frame for frame in frames if not frame.is_platform][:4]
-    return any(_SAVE_NAME.search(frame.function) for frame in users)
+    return any(does_save(text_of(frame.file, line_of), frame.line or 0) for frame in users)
 
 
-def class_of(thread: ThreadStack, line_of: LineOf) -> StackClass:
+def class_of(thread: ThreadStack, line_of: LineOf) -> HostState:
     """What the thread does. Native frames and the source line, where there are any, decide what Python cannot show."""
     frames = thread.frames
     if any("torch/distributed/elastic/agent/" in frame.file for frame in frames):
-        return StackClass.LAUNCHER
+        return HostState.LAUNCHER
     if any(frame.function == "_worker_loop" for frame in frames):
         inner = frames[0].function.rpartition(".")[2]
         # A forked worker still carries the frames that its parent had when it forked.
@@ -304,24 +216,30 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> StackClass:
             "recv_bytes",
             "_recv_bytes",
         )
-        return StackClass.WORKER_IDLE if idle else StackClass.WORKER
+        return HostState.WORKER_IDLE if idle else HostState.WORKER
     code = code_frame(frames)
     if any(mark in frame.file for frame in frames for mark in _COMPILE_FILES):
         # A compiler runs code of others (backends, symbolic algebra): what that does is compiling too.
-        return StackClass.COMPILE
+        return HostState.COMPILE
     library = _library_class(_library_part(frames))
     native = _native_class(frames)
-    strong = library is not None and library not in (StackClass.LOCK, StackClass.FILE_READ)
+    strong = library is not None and library not in (HostState.LOCK, HostState.FILE_READ)
     found = library if strong else native or library
     if found is None and code is not None:
-        found = _source_class(line_of(code))
-    if found in (None, StackClass.SLEEP, StackClass.FILE_READ, StackClass.LOCK) and _is_saving(frames):
-        return StackClass.CHECKPOINT_IO
+        found = state_at(text_of(code.file, line_of), line_of(code), code.line or 0)
+    if found in (None, HostState.SLEEP, HostState.FILE_READ, HostState.LOCK) and _is_saving(frames, line_of):
+        return HostState.CHECKPOINT_IO
     if found is not None:
         return found
     if not frames:
-        return StackClass.EXIT
-    return StackClass.CPU_LOOP if thread.is_active else StackClass.UNKNOWN
+        return HostState.EXIT
+    return HostState.CPU_LOOP if thread.is_active else HostState.UNKNOWN
+
+
+def _inside_worker(thread: ThreadStack) -> ThreadStack:
+    """The thread without the frames of the worker's loop: a forked one still carries those of its parent."""
+    cut = next((i for i, frame in enumerate(thread.frames) if frame.function == "_worker_loop"), len(thread.frames))
+    return replace(thread, frames=thread.frames[:cut])
 
 
 def _caller_of_compiler(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -334,11 +252,11 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
     """What the process does."""
     main = process.main
     if main is None:
-        return Reading(process=process, kind=StackClass.UNKNOWN, site=None, function=None, source_line=None, path=())
+        return Reading(process=process, kind=HostState.UNKNOWN, site=None, function=None, source_line=None, path=())
     kind = class_of(main, line_of)
-    frames = _caller_of_compiler(main.frames) if kind is StackClass.COMPILE else main.frames
+    frames = _caller_of_compiler(main.frames) if kind is HostState.COMPILE else main.frames
     user = user_frame(frames)
-    if kind is StackClass.EXIT and user is None:
+    if kind is HostState.EXIT and user is None:
         # A thread keeps the process: what that does is all that still goes on. Of several, none is known to be it.
         kept = [frame for t in process.threads if (frame := user_frame(t.frames)) is not None]
         user = kept[0] if len({frame.site for frame in kept}) == 1 else None
@@ -352,4 +270,5 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
         path=tuple(f"{f.function} {f.site}" for f in reversed(main.frames) if not f.is_native),
         frames=main.frames,
         inner=package_frame(frames),
+        is_stuck=kind in STUCK or (kind is HostState.WORKER and class_of(_inside_worker(main), line_of) in STUCK),
     )

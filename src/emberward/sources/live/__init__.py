@@ -21,6 +21,7 @@ from emberward.sources.live._process import (
 )
 from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._skew import skew_findings
+from emberward.sources.live._stragglers import OwnRows
 from emberward.sources.live._take import look_at_job, look_at_rings, newest_rings
 from emberward.sources.live._watcher import Watcher, WatchReport, resumed_finding
 
@@ -32,6 +33,7 @@ __all__ = [
     "Look",
     "Moment",
     "OpenCall",
+    "OwnRows",
     "ProcessFacts",
     "ProcessState",
     "RankLook",

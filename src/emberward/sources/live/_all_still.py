@@ -1,18 +1,19 @@
 """A job in which every rank stands still at one place of its own, and none waits for a peer."""
 
+from emberward.events import HostState
 from emberward.findings import Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import StackClass, hang_finding, ranks_text
+from emberward.sources.dumps import hang_finding, ranks_text
 from emberward.sources.live._scene import Scene
 
 MIN_RANKS = 2
 _IDLE = frozenset(
     {
-        StackClass.SLEEP,
-        StackClass.FILE_READ,
-        StackClass.SUBPROCESS,
-        StackClass.LOCK,
-        StackClass.CHECKPOINT_IO,
-        StackClass.DATALOADER,
+        HostState.SLEEP,
+        HostState.FILE_READ,
+        HostState.SUBPROCESS,
+        HostState.LOCK,
+        HostState.CHECKPOINT_IO,
+        HostState.DATALOADER,
     }
 )
 

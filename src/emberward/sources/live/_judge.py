@@ -22,7 +22,7 @@ from emberward.sources.live._deaths import death_findings, stopped_findings
 from emberward.sources.live._look import Look
 from emberward.sources.live._scene import Scene, no_source
 from emberward.sources.live._settle import all_progress, settle
-from emberward.sources.live._threads import thread_death
+from emberward.sources.live._threads import of_threads
 
 
 def judge_looks(
@@ -64,7 +64,7 @@ def judge_with_progress(
     elif stopped := stopped_findings(early, look):
         found = [*stopped, *faults]
     else:
-        found = creation_findings(scene) or credit_findings(scene) or [thread_death(f, scene) or f for f in found]
+        found = creation_findings(scene) or credit_findings(scene) or [of_threads(f, scene) or f for f in found]
     # Who waits for the store, or for a thread that waits, is no culprit while another rank is free to come.
     found = [f for f in found if not f.culprit_ranks or not set(f.culprit_ranks) <= scene.waits_for_all]
     # All have left their programs: the job's own end.

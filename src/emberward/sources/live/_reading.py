@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from emberward.events import HostState
 from emberward.sources.dumps import (
     Frame,
     LineOf,
     ProcessStacks,
     Reading,
-    StackClass,
     ThreadStack,
     class_of,
     code_frame,
@@ -24,17 +24,17 @@ from emberward.sources.ring import KEPT_BY
 
 _START = frozenset({"run", "_bootstrap", "_bootstrap_inner"})
 _BY_CALL = {
-    WaitingIn.NANOSLEEP: StackClass.SLEEP,
-    WaitingIn.CHILD: StackClass.SUBPROCESS,
-    WaitingIn.READ: StackClass.FILE_READ,
-    WaitingIn.OPEN: StackClass.FILE_READ,
-    WaitingIn.FUTEX: StackClass.LOCK,
-    WaitingIn.FUTEX_SHARED: StackClass.LOCK,
-    WaitingIn.FUTEX_TIMED: StackClass.LOCK,
-    WaitingIn.FILE_LOCK: StackClass.LOCK,
+    WaitingIn.NANOSLEEP: HostState.SLEEP,
+    WaitingIn.CHILD: HostState.SUBPROCESS,
+    WaitingIn.READ: HostState.FILE_READ,
+    WaitingIn.OPEN: HostState.FILE_READ,
+    WaitingIn.FUTEX: HostState.LOCK,
+    WaitingIn.FUTEX_SHARED: HostState.LOCK,
+    WaitingIn.FUTEX_TIMED: HostState.LOCK,
+    WaitingIn.FILE_LOCK: HostState.LOCK,
 }
-_OPEN_TO_FACTS = frozenset({StackClass.UNKNOWN, StackClass.CPU_LOOP})
-_PEER_CALLS = frozenset({StackClass.COLLECTIVE, StackClass.P2P, StackClass.BACKWARD})
+_OPEN_TO_FACTS = frozenset({HostState.UNKNOWN, HostState.CPU_LOOP})
+_PEER_CALLS = frozenset({HostState.COLLECTIVE, HostState.P2P, HostState.BACKWARD})
 
 
 class Reader:
@@ -54,16 +54,16 @@ class Reader:
         ring = self._rings.get(process.pid or -1)
         if ring is not None and ring.waits_for_device:
             return _for_device(reading, ring, line_of)
-        if reading.kind is StackClass.EXIT:
+        if reading.kind is HostState.EXIT:
             reading = replace(read_process(self._that_keep(process), line_of), process=process)
         facts, motion = self._facts.get(process.pid or -1, (None, None))
         if facts is None or not (reading.kind in _OPEN_TO_FACTS or self._only_builds(reading, facts)):
             return reading
         if motion is not None and motion.is_main_busy:
-            return replace(reading, kind=StackClass.CPU_LOOP)
+            return replace(reading, kind=HostState.CPU_LOOP)
         main = facts.main
         if main is not None and main.state is ProcessState.RUNNING:
-            return replace(reading, kind=StackClass.CPU_LOOP)
+            return replace(reading, kind=HostState.CPU_LOOP)
         kind = _BY_CALL.get(sits_in(facts) or WaitingIn.OTHER)
         return reading if kind is None else replace(reading, kind=kind)
 
@@ -84,7 +84,7 @@ class Reader:
         It is in none of torch's calls, and its ring holds none that is open.
         """
         ring = self._rings.get(facts.pid)
-        if reading.kind is not StackClass.COLLECTIVE or ring is None or _has_open(ring) or makes_call(reading.frames):
+        if reading.kind is not HostState.COLLECTIVE or ring is None or _has_open(ring) or makes_call(reading.frames):
             return False
         return facts.main is not None and facts.main.state is ProcessState.RUNNING
 
@@ -95,7 +95,7 @@ def _for_device(reading: Reading, ring: RingFacts, line_of: LineOf) -> Reading:
     The stack names the line that reads a value; what it waits for was launched before.
     """
     call = next((e for e in ring.flight.get("entries", ()) if e.get("ring_number") == ring.blocked_record), None)
-    kind = StackClass.P2P if call is not None and call.get("is_p2p") else StackClass.COLLECTIVE
+    kind = HostState.P2P if call is not None and call.get("is_p2p") else HostState.COLLECTIVE
     rows = [] if call is None else call.get("frames", ())
     if ring.blocked_record is None or not rows:
         return replace(reading, kind=kind)
@@ -118,7 +118,7 @@ def _has_open(ring: RingFacts) -> bool:
     return ring.blocked_record is not None or any(isinstance(e, dict) and not e.get("retired") for e in entries)
 
 
-def other_threads(process: ProcessStacks | None, line_of: LineOf) -> list[tuple[ThreadStack, StackClass]]:
+def other_threads(process: ProcessStacks | None, line_of: LineOf) -> list[tuple[ThreadStack, HostState]]:
     """The threads beside the main one that may do something for the program, and what each does."""
     if process is None:
         return []

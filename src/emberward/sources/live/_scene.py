@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from emberward.events import WAITING, HostState
 from emberward.sources.dumps import (
-    WAITING,
     DumpFormatError,
     Evidence,
     FlightReader,
@@ -14,7 +14,6 @@ from emberward.sources.dumps import (
     ProcessStacks,
     RankFlight,
     Reading,
-    StackClass,
     by_short_name,
     is_creating,
     op_of,
@@ -79,7 +78,7 @@ class Scene:
 
     def _waits_for_all(self) -> frozenset[int]:
         """Ranks that wait for the store or in a group's creation while some other rank is free to come."""
-        idle = {r for r, reading in self.readings.items() if reading.kind is StackClass.STORE_WAIT}
+        idle = {r for r, reading in self.readings.items() if reading.kind is HostState.STORE_WAIT}
         idle |= {r for r, seen in self.look.ranks.items() if self.is_creating(seen)}
         behind = {r for r in self.readings if self.has_peer_thread(r)}
         free = [
@@ -102,7 +101,7 @@ class Scene:
     def has_peer_thread(self, rank: int) -> bool:
         """Whether the rank's main thread waits for another thread, and that one for a peer."""
         reading = self.readings.get(rank)
-        if reading is None or reading.kind is not StackClass.LOCK:
+        if reading is None or reading.kind is not HostState.LOCK:
             return False
         return peer_thread(self.look.ranks[rank].own_stacks, self.line_of) is not None
 
@@ -110,7 +109,7 @@ class Scene:
         """What a process does, by its stack, the kernel, and what the other ranks do."""
         reading = self._reader.read(process, line_of)
         if process.rank in self.waits_for_all:
-            return replace(reading, kind=StackClass.COLLECTIVE)
+            return replace(reading, kind=HostState.COLLECTIVE)
         return reading
 
     def ranked_readings(self) -> list[Reading]:

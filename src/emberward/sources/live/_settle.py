@@ -9,8 +9,9 @@ library code makes in slices (a queue's, a data loader's), which returns and beg
 
 from dataclasses import replace
 
+from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import WAITING, StackClass, ThreadStack, read_process, stuck_worker, waits
+from emberward.sources.dumps import ThreadStack, read_process, stuck_worker, waits
 from emberward.sources.live._look import RankLook
 from emberward.sources.live._motion import sits_in, waits_for_ever
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
@@ -19,7 +20,7 @@ from emberward.sources.live._scene import Scene
 
 _DIFFER = frozenset({"M101", "M102", "H152"})
 _CERTAIN = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.CRASH})
-_SLICES = frozenset({StackClass.LOCK, StackClass.DATALOADER, StackClass.STORE_WAIT, *WAITING})
+_SLICES = frozenset({HostState.LOCK, HostState.DATALOADER, HostState.STORE_WAIT, *WAITING})
 """Waits that library code makes in slices of time: that a slice ended is no progress."""
 _FILE_AGES = ("the files do not tell how long", "the job had stood still for")
 """What the judge of files says about their age; a look knows better."""
@@ -75,8 +76,8 @@ def _may_come(rank: int, scene: Scene) -> bool:
     reading, seen = scene.readings.get(rank), scene.look.ranks.get(rank)
     if reading is None or seen is None or seen.ring is None or not seen.process.is_alive:
         return False
-    has_left = reading.kind is StackClass.EXIT or seen.ring.moment("main_exited") is not None
-    waits_too = reading.kind is StackClass.STORE_WAIT or scene.is_creating(seen)
+    has_left = reading.kind is HostState.EXIT or seen.ring.moment("main_exited") is not None
+    waits_too = reading.kind is HostState.STORE_WAIT or scene.is_creating(seen)
     return rank in scene.free and not has_left and not waits_too
 
 
@@ -145,13 +146,13 @@ def _rank_proof(rank: int, scene: Scene) -> str | None:
         return None
     early = None if scene.early is None else scene.early.ranks.get(rank)
     match reading.kind:
-        case StackClass.EXIT:
+        case HostState.EXIT:
             return f"the main thread of rank {rank} has left its program: it will make no call any more"
-        case StackClass.LOCK:
+        case HostState.LOCK:
             return _lock_proof(rank, seen, early, scene)
-        case StackClass.DATALOADER:
+        case HostState.DATALOADER:
             return _worker_proof(rank, seen, scene)
-        case StackClass.STORE_WAIT:
+        case HostState.STORE_WAIT:
             others = [r for r in scene.look.ranks if r != rank]
             is_last = others and set(others) <= set(scene.waiting())
             is_over = is_last and progress_of(rank, scene) is None
@@ -173,12 +174,12 @@ def _lock_proof(rank: int, seen: RankLook, early: RankLook | None, scene: Scene)
     return f"rank {rank} waits without a time-out, and no thread or child of it moves: nobody is left to wake it"
 
 
-def _is_idle(thread: ThreadStack, kind: StackClass, seen: RankLook) -> bool:
+def _is_idle(thread: ThreadStack, kind: HostState, seen: RankLook) -> bool:
     """Whether a thread beside the main one waits too: one that sleeps, reads or calls out may free the main one."""
-    if kind is StackClass.LOCK:
+    if kind is HostState.LOCK:
         return True
     facts = next((t for t in seen.process.threads if t.tid == thread.os_thread_id), None)
-    return kind is StackClass.UNKNOWN and facts is not None and facts.waiting_in is WaitingIn.FUTEX
+    return kind is HostState.UNKNOWN and facts is not None and facts.waiting_in is WaitingIn.FUTEX
 
 
 def _may_end(child: ProcessFacts) -> bool:
@@ -197,6 +198,6 @@ def _worker_proof(rank: int, seen: RankLook, scene: Scene) -> str | None:
     if worker is None:
         return None
     facts = next((child for child in seen.children if child.pid == worker.process.pid), None)
-    if worker.kind is StackClass.WORKER and facts is not None and sits_in(facts) is WaitingIn.FUTEX:
+    if worker.kind is HostState.WORKER and facts is not None and sits_in(facts) is WaitingIn.FUTEX:
         return f"the data worker (process {facts.pid}) of rank {rank} waits without a time-out at {worker.site}"
     return None

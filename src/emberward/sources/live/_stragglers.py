@@ -28,6 +28,21 @@ MIN_MARKED = 0.5
 """The least part of an excess that marks of one kind must make up to be its place."""
 
 Program = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRows:
+    """Steps that every rank of this host has ended, ascending: each step's length and each rank's own part in seconds.
+
+    `own_s` has a tuple a rank, as long as `steps`. `programs` names what each rank runs: equal for equal programs.
+    """
+
+    steps: tuple[int, ...]
+    length_s: tuple[float, ...]
+    own_s: Mapping[int, tuple[float, ...]]
+    programs: Mapping[int, str]
+
+
 Key = tuple[Cause, tuple[int, ...]]
 
 
@@ -66,6 +81,7 @@ class StragglerWatch:
         self._slowdown: Slowdown | None = None
         self._suspect: _Suspect | None = None
         self._said: dict[Key, tuple[Finding, float]] = {}
+        self._last_given = -1
 
     @property
     def is_sampling(self) -> bool:
@@ -108,10 +124,9 @@ class StragglerWatch:
         for program, peers in self._peers().items():
             common = set(self._lengths_s).intersection(*(set(own) for own in peers.values()))
             numbers = sorted(common)[-MAX_POSTED_STEPS:]
-            name = f"{self._is_by_step} {program}".encode()
             out.append(
                 {
-                    "program": hashlib.blake2b(name, digest_size=6).hexdigest(),
+                    "program": self._name_of(program),
                     "ranks": sorted(peers),
                     "numbers": numbers,
                     "own_ms": [round(1000 * statistics.median(own[n] for own in peers.values()), 2) for n in numbers],
@@ -119,6 +134,25 @@ class StragglerWatch:
                 }
             )
         return out
+
+    def new_rows(self) -> OwnRows | None:
+        """The steps that all ranks ended since the last call; None when there are none."""
+        if not self._ranks:
+            return None
+        common = set.intersection(*(set(kept.own_s) for kept in self._ranks.values()))
+        steps = tuple(sorted(step for step in common if step > self._last_given))
+        if not steps:
+            return None
+        self._last_given = steps[-1]
+        return OwnRows(
+            steps=steps,
+            length_s=tuple(self._lengths_s[step] for step in steps),
+            own_s={rank: tuple(kept.own_s[step] for step in steps) for rank, kept in sorted(self._ranks.items())},
+            programs={rank: self._name_of(kept.program) for rank, kept in sorted(self._ranks.items())},
+        )
+
+    def _name_of(self, program: Program) -> str:
+        return hashlib.blake2b(f"{self._is_by_step} {program}".encode(), digest_size=6).hexdigest()
 
     def close(self) -> None:
         """Ends the sampling."""
@@ -144,7 +178,7 @@ class StragglerWatch:
             self._ranks.clear()
             self._lengths_s.clear()
             self._compiled.clear()
-            self._levels, self._last_level = SlowdownWatch(), -1
+            self._levels, self._last_level, self._last_given = SlowdownWatch(), -1, -1
         self._is_by_step |= is_by_step
         self._pids[rank] = pid
 

@@ -27,7 +27,7 @@ from emberward.sources.live._quiet import Pulses, ReadPulses, read_pulses
 from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._scene import flights_of
 from emberward.sources.live._skew import SkewWatch
-from emberward.sources.live._stragglers import StragglerWatch
+from emberward.sources.live._stragglers import OwnRows, StragglerWatch
 from emberward.sources.live._take import look_at_rings, newest_rings
 from emberward.sources.ring import RingView
 
@@ -162,6 +162,10 @@ class Watcher:
     def steps(self) -> list[dict[str, Any]]:
         """The last steps of this host's ranks as plain data, for other hosts."""
         return self._stragglers.summary()
+
+    def new_rows(self) -> OwnRows | None:
+        """The steps that all ranks of this host ended since the last call, with each rank's own part."""
+        return self._stragglers.new_rows()
 
     def end(self, exits: Mapping[int, int] | None = None) -> WatchReport:
         """The verdict on a job whose processes have ended, from what their rings still hold. Never raises."""

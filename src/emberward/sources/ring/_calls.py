@@ -74,6 +74,7 @@ def read_calls(
     transport: Transport,
     rank: int | None,
     last: int | None,
+    folds_waits: bool = True,
 ) -> Calls:
     """The calls that a ring's slots hold, the last `last` of them. A process without a rank has none."""
     num_slots, slots_at = sizes.num_slots, sizes.slots_at
@@ -99,7 +100,9 @@ def read_calls(
             index_of[number] = len(notes)
             notes.append(note[0])
             rows.append((number, row[4], row[13], note[1]))
-    events: list[Event | None] = [None] * len(notes) if rank is None else list(events_of(notes, rank, transport))
+    events: list[Event | None] = [None] * len(notes)
+    if rank is not None:
+        events = list(events_of(notes, rank, transport, folds_waits=folds_waits))
     pairs = [(event, row) for event, row in zip(events, rows, strict=True) if event is not None]
     return Calls(
         events=tuple(event for event, _ in pairs),

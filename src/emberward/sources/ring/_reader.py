@@ -48,8 +48,10 @@ MAX_TRIES = 3
 """A head that does not fit its check is read again: the process may be writing its rank at this moment."""
 
 
-def read_ring(path: Path, *, num_events: int | None = None) -> RingView:
+def read_ring(path: Path, *, num_events: int | None = None, folds_waits: bool = True) -> RingView:
     """What the ring at `path` holds now; of its calls the last `num_events`, or all that it keeps.
+
+    A wait that is its thread's next call is part of what it waits for, unless `folds_waits` is off.
 
     A view that is not `is_readable` says in `problems` why there is nothing in it. Blocks on the disk under the file
     alone; ``num_events=0`` reads a tenth of the file, and no copy of the flight recorder.
@@ -61,7 +63,14 @@ def read_ring(path: Path, *, num_events: int | None = None) -> RingView:
             return _unreadable(path, f"cannot be read: {error.strerror or error}")
         if len(data) > MAX_RING_BYTES:
             return _unreadable(path, f"is longer than {MAX_RING_BYTES} bytes")
-        view = view_of(data, path=path, now_ns=time.monotonic_ns(), now_unix=time.time(), num_events=num_events)
+        view = view_of(
+            data,
+            path=path,
+            now_ns=time.monotonic_ns(),
+            now_unix=time.time(),
+            num_events=num_events,
+            folds_waits=folds_waits,
+        )
         if view.is_readable:
             break
     return view
@@ -75,6 +84,7 @@ def view_of(
     now_unix: float,
     num_events: int | None = None,
     boot: str | None = None,
+    folds_waits: bool = True,
 ) -> RingView:
     """What the bytes of a ring say. `boot` names the reader's boot, as `boot_id` does."""
     head = _head_of(data)
@@ -101,7 +111,16 @@ def view_of(
     groups, counts = _groups_of(data, sizes, records)
     marks = _marks_of(data, sizes, records, path, depth=words[Word.DEPTH])
     step = words[Word.STEP] - 1 if 0 < words[Word.STEP] <= 1 << 62 else None
-    calls = read_calls(data, sizes, records, groups=groups, transport=transport, rank=identity.rank, last=num_events)
+    calls = read_calls(
+        data,
+        sizes,
+        records,
+        groups=groups,
+        transport=transport,
+        rank=identity.rank,
+        last=num_events,
+        folds_waits=folds_waits,
+    )
     open_marks = [mark for mark in marks if mark.ended_ns is None and mark.thread == MAIN_THREAD]
     return RingView(
         path=path,

@@ -24,19 +24,22 @@ import torch
 import torch._dynamo  # DDP imports it: once here, not in each rank, and before anything is replaced
 
 from emberward.events import Observer, Phase, Site, Trace, write_trace
+from emberward.lanes import observing
 from emberward.sources._owner import package_of
 from emberward.sources._site import SiteFinder
 from emberward.sources._tape import Tape, Transport
 from emberward.sources.recorder import Recorder
 from emberward.sources.script._backend import BackendError
 from emberward.sources.script._cuda import cuda_is_cpu
+from emberward.sources.script._file_layer import FileLayer
 from emberward.sources.script._group import CrewGroup
 from emberward.sources.script._guard import Guard, cuda_behind, limit_behind
 from emberward.sources.script._job import Place, ScriptFolder, ScriptJob
 from emberward.sources.script._link import FreeEnough, Link
+from emberward.sources.script._redirected import Redirected
 from emberward.sources.script._rename import stand_in_for_renames
 from emberward.sources.script._sandbox import Sandbox
-from emberward.sources.script._stand_ins import StepsDone, guarded_save, pass_on, stand_in
+from emberward.sources.script._stand_ins import StepsDone, pass_on, stand_in, stand_in_for_native_files
 from emberward.sources.script._statements import StatementRecorder
 
 STOP_SIGNAL = signal.SIGRTMAX - 1
@@ -139,10 +142,13 @@ class _Examinee:
             only_folder=None if self.sandbox.is_there else self.folder.path,
         )
         guard.install()
-        torch.save = guarded_save(torch.save, guard)
+        if not self.sandbox.is_there:
+            layer = FileLayer(self.folder.path / "files", kept=self.folder.path)
+            Redirected(layer).install()
+            stand_in_for_native_files(layer)
         stand_in_for_renames(self.sandbox.points)
         self.tape.mark(Phase(step=0))
-        with recorder.recording(), cuda_is_cpu(self.job.num_ranks):
+        with recorder.recording(), cuda_is_cpu(self.job.num_ranks), observing(self.tape):
             stand_in(self)
             yield
 

@@ -3,8 +3,8 @@
 [Note: what is refused]
 Files, programs and loopback belong to the view of the machine (`_sandbox.py`) and need no guard. What would leave it
 is refused with `RefusedError` and listed with its line: connections to other machines, look-ups of their names,
-sockets of services that were there before the examination. Where the kernel gives no view, files outside of the
-examination's folder, programs, loopback and signals are refused as well. Python reports these to its
+sockets of services that were there before the examination. Where the kernel gives no view, writes go to a layer of
+files (`_file_layer.py`); what passes it by, programs, loopback and signals are refused. Python reports these to its
 audit hooks (PEP 578), in the rank and in every process that it forks; code that is not Python finds no network.
 """
 
@@ -34,8 +34,7 @@ _CHANGES = {
     "os.chmod": (0,),
     "os.chown": (0,),
     "os.utime": (0,),
-    "shutil.rmtree": (0,),
-    "shutil.move": (0, 1),
+    "sqlite3.connect": (0,),
 }
 """Audit events that change the disk, and which of their arguments are the paths changed."""
 _PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn")
@@ -81,18 +80,18 @@ class Guard:
         if event == "open":
             path, mode, flags = args
             if (isinstance(mode, str) and set(mode) & set("wax+")) or (isinstance(flags, int) and flags & _WRITING):
-                self.require_inside(path)
+                self._require_inside(path)
         elif event in _CHANGES:
             for position in _CHANGES[event]:
-                self.require_inside(args[position])
+                self._require_inside(args[position])
         elif event in _PROGRAMS:
             self.refuse(f"start {args[0]}")
         elif event == "os.kill" and args[0] != os.getpid() and not _is_child(args[0]):
             self.refuse(f"signal process {args[0]}")
 
-    def require_inside(self, path: Any) -> None:
+    def _require_inside(self, path: Any) -> None:
         """Refuses unless `path` may be written."""
-        if self._only_folder is None or isinstance(path, int) or path is None:
+        if isinstance(path, int) or path is None or os.fsdecode(path) == ":memory:":
             return
         real = os.path.realpath(os.fsdecode(path))
         if not real.startswith(_ALLOWED_FILES) and not f"{real}/".startswith(f"{self._only_folder}/"):

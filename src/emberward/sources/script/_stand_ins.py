@@ -6,10 +6,14 @@ A stand-in keeps the whole signature of what it replaces, and calls that one; wh
 
 import functools
 import os
+import sqlite3
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import safetensors
+import safetensors.numpy
+import safetensors.torch
 import torch
 import torch.distributed as dist
 import torch.distributed.rpc
@@ -18,8 +22,9 @@ from torch.distributed import distributed_c10d
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from emberward.sources._tape import Tape, Transport
+from emberward.sources.script._file_layer import FileLayer
 from emberward.sources.script._group import BACKEND, CrewGroup, register_backend
-from emberward.sources.script._guard import Guard, RefusedError
+from emberward.sources.script._guard import RefusedError
 from emberward.sources.script._job import ScriptFolder, ScriptJob
 
 
@@ -60,16 +65,35 @@ def stand_in(examinee: Examinee) -> None:
     register_optimizer_step_post_hook(lambda optimizer, args, named: examinee.stepped())
 
 
-def guarded_save(original: Callable[..., Any], guard: Guard) -> Callable[..., Any]:
-    """``torch.save``, whose C++ opens files unseen."""
+def stand_in_for_native_files(layer: FileLayer) -> None:
+    """Redirects functions that open a named file without Python: torch's own, safetensors', sqlite3's."""
+    torch.save = _with_file(torch.save, layer.to_write, position=1, name="f")
+    torch.load = _with_file(torch.load, layer.to_read, position=0, name="f")
+    sqlite3.connect = _with_file(sqlite3.connect, layer.to_write, position=0, name="database")
+    for module in (safetensors, safetensors.torch, safetensors.numpy):
+        for function, find, position in (("safe_open", layer.to_read, 0), ("serialize_file", layer.to_write, 1)):
+            if hasattr(module, function):
+                setattr(
+                    module, function, _with_file(getattr(module, function), find, position=position, name="filename")
+                )
+
+
+def _with_file(
+    original: Callable[..., Any], find: Callable[[Any], str], *, position: int, name: str
+) -> Callable[..., Any]:
+    """`original` with the file that `find` gives for the path at `position`, or given by `name`."""
 
     @functools.wraps(original)
-    def save(obj: Any, f: Any, *args: Any, **named: Any) -> Any:
-        if isinstance(f, str | os.PathLike):
-            guard.require_inside(f)
-        return pass_on(original, (obj, f, *args), named)
+    def redirected(*args: Any, **named: Any) -> Any:
+        values = list(args)
+        place: Any = values if len(values) > position else named
+        key: Any = position if len(values) > position else name
+        value = place[key] if place is values else named.get(name)
+        if isinstance(value, str | bytes | os.PathLike) and os.fspath(value) not in ("", b"", ":memory:"):
+            place[key] = find(value)
+        return pass_on(original, tuple(values), named)
 
-    return save
+    return redirected
 
 
 def _not_examined(original: Callable[..., Any], name: str) -> Callable[..., Any]:

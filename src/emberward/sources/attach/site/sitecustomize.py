@@ -17,6 +17,8 @@ WATCHED = (
     "torch._dynamo.callback",
 )
 RECORDER = "emberward.sources.recorder"
+LENS = "emberward.sources.lens"
+SAMPLED = ("torch",) if os.environ.get("EMBERWARD_LENS") else ()
 
 
 class Watch:
@@ -24,7 +26,7 @@ class Watch:
 
     def find_spec(self, name, path=None, target=None):
         """The spec that the others find, whose loader tells us when the module is there; None for other modules."""
-        if name not in WATCHED:
+        if name not in WATCHED and name not in SAMPLED:
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
@@ -54,6 +56,8 @@ def loaded(name, module):
     try:
         if name == WATCHED[0]:
             wrap_init(module)
+        elif name in SAMPLED:
+            load(LENS).start(dict(os.environ))
         elif RECORDER in sys.modules:
             sys.modules[RECORDER].loaded(name, module)
     except Exception as error:
@@ -84,23 +88,27 @@ def attach(args, named):
     if not folder:
         return None
     try:
-        import importlib
-
-        if sys.version_info < (3, 11):
-            raise RuntimeError("the recorder needs Python 3.11")
-        package = os.environ.get("EMBERWARD_PACKAGE", "")
-        is_new = package not in sys.path
-        if is_new:
-            sys.path.append(package)
-        try:
-            recorder = importlib.import_module(RECORDER)
-        finally:
-            if is_new and package in sys.path:
-                sys.path.remove(package)
-        return recorder.attach(folder, dict(os.environ), args, named)
+        return load(RECORDER).attach(folder, dict(os.environ), args, named)
     except Exception as error:
         problem("no recorder in this process", error)
         return None
+
+
+def load(name):
+    """Our module of that name, wherever emberward lies. Raises what its import raises."""
+    import importlib
+
+    if sys.version_info < (3, 11):
+        raise RuntimeError("the recorder needs Python 3.11")
+    package = os.environ.get("EMBERWARD_PACKAGE", "")
+    is_new = package not in sys.path
+    if is_new:
+        sys.path.append(package)
+    try:
+        return importlib.import_module(name)
+    finally:
+        if is_new and package in sys.path:
+            sys.path.remove(package)
 
 
 def problem(what, error):

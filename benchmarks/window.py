@@ -1,0 +1,254 @@
+"""The page's figures: how long the first screen of a long run takes, how large its file is, how fast a step is shown.
+
+    python benchmarks/window.py [--fresh]      writes docs/measured/window.json; a few minutes
+
+The folders are made as a run leaves them (tests/canned_runs.py). Each command runs in a process of its own and is timed
+from its start; requests are timed from the connection to the last byte.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from emberward.report import RunFolder
+from emberward.web import Columns
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from canned_runs import HANG, append_line, make, metrics_of, say, start, write_lag, write_metrics, write_ranks
+from measured import Results, add_options
+
+EMBERWARD = (sys.executable, "-m", "emberward")
+NUM_VIEWERS, NUM_TICKS = 16, 40
+
+
+@contextmanager
+def served(*words: str) -> Iterator[tuple[int, psutil.Process, float]]:
+    """A server in a process of its own: its port, the process, and when it was started."""
+    began_s = time.perf_counter()
+    command = [*EMBERWARD, "ui", *words, "--port", "0", "--json"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert child.stdout is not None
+        yield json.loads(child.stdout.readline())["port"], psutil.Process(child.pid), began_s
+    finally:
+        child.terminate()
+        child.wait(20)
+
+
+def get(port: int, path: str) -> tuple[bytes, float]:
+    """The body of a page, redirects followed, and the seconds that it took."""
+    began_s = time.perf_counter()
+    for _ in range(3):
+        link = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        link.request("GET", path)
+        answer = link.getresponse()
+        body = answer.read()
+        link.close()
+        if answer.status == 200:
+            return body, time.perf_counter() - began_s
+        path = "/" + (answer.getheader("Location") or "")
+    raise RuntimeError(f"{path}: {answer.status}")
+
+
+def path_of(port: int) -> str:
+    """The address of the run that is opened first."""
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    link.request("GET", "/")
+    answer = link.getresponse()
+    answer.read()
+    return "/" + (answer.getheader("Location") or "")
+
+
+def long_run(root: Path, *, num_steps: int, num_ranks: int, num_lag: int) -> RunFolder:
+    """A run that hangs after `num_steps`."""
+    folder = RunFolder(path=root / "long" / "20261122-094640-ab12")
+    folder.path.mkdir(parents=True)
+    folder.config.write_text("name: long\n", encoding="utf-8")
+    write_ranks(folder, num_ranks, a_host=8)
+    start(folder, 1, num_ranks=num_ranks)
+    write_metrics(folder, (metrics_of(step, steps=2 * num_steps) for step in range(1, num_steps + 1)))
+    for first in range(max(num_steps - num_lag, 0), num_steps, 1024):
+        write_lag(folder, num_ranks, range(first + 1, min(first + 1024, num_steps) + 1), slow=37)
+    append_line(folder.findings, {**HANG.to_json(), "attempt": 1})
+    say(folder, "train", num_steps, 2 * num_steps, age_s=90, now_unix=time.time())
+    return folder
+
+
+def first_screen(root: Path, *, num_steps: int, num_ranks: int, num_lag: int) -> dict[str, object]:
+    """The first screen, its charts and map, a drawer, and the page as one file."""
+    folder = long_run(root, num_steps=num_steps, num_ranks=num_ranks, num_lag=num_lag)
+    with served(str(folder.path)) as (port, process, began_s):
+        body, _ = get(port, "/")
+        cold_s = time.perf_counter() - began_s
+        assert HANG.message.encode() in body
+        warm_s = statistics.median(get(port, "/")[1] for _ in range(5))
+        path = path_of(port)
+        series_s, lag_s = get(port, path + "series")[1], get(port, path + "lag")[1]
+        drawer_s = get(port, path + "rank?rank=37")[1]
+        memory = process.memory_info().rss
+    began_s = time.perf_counter()
+    to = root / "page.html"
+    subprocess.run([*EMBERWARD, "report", str(folder.path), "--html", str(to)], check=False, capture_output=True)
+    return {
+        "cold_s": cold_s,
+        "warm_s": warm_s,
+        "page_bytes": len(body),
+        "series_s": series_s,
+        "map_s": lag_s,
+        "drawer_s": drawer_s,
+        "server_memory_bytes": memory,
+        "file_s": time.perf_counter() - began_s,
+        "file_bytes": to.stat().st_size,
+    }
+
+
+def spike(root: Path) -> dict[str, object]:
+    """A spike of one step among a million: at how many zooms its exact step and value are in what is drawn."""
+    folder = RunFolder(path=root)
+    at, num_steps = 654_321, 1_000_000
+    plain = json.dumps({"step": 0, "loss": 2.0, "grad_norm": 0.5})
+    with folder.metrics.open("w", encoding="utf-8") as file:
+        for step in range(1, num_steps + 1):
+            text = plain.replace('"step": 0', f'"step": {step}')
+            file.write((text.replace("2.0", "17.125") if step == at else text) + "\n")
+    columns = Columns(folder)
+    began_s = time.perf_counter()
+    columns.poll()
+    read_s, seen, zooms, longest_s = time.perf_counter() - began_s, 0, 0, 0.0
+    half = num_steps
+    while half > 1:
+        began_s = time.perf_counter()
+        found = columns.reduced(low=max(at - half, 1), high=min(at + half, num_steps))
+        longest_s = max(longest_s, time.perf_counter() - began_s)
+        loss = found["columns"]["loss"]
+        pairs = (
+            zip(loss["max"], loss["max_at"], strict=True)
+            if "max" in loss
+            else zip(loss["last"], found["step"], strict=True)
+        )
+        seen += (17.125, at) in set(pairs)
+        zooms += 1
+        half //= 2
+    return {"read_s": read_s, "zooms": zooms, "zooms_with_the_spike": seen, "reduce_longest_s": longest_s}
+
+
+def list_of_runs(root: Path) -> dict[str, object]:
+    """The list of 200 runs."""
+    for number in range(200):
+        make("hang" if number % 20 == 0 else "healthy", root / f"made{number}", now_unix=time.time())
+        made = root / f"made{number}"
+        kind = next(made.iterdir())
+        kind.rename(root / f"run{number:03}")
+        made.rmdir()
+    with served(str(root)) as (port, _, began_s):
+        body, first_s = get(port, "/list")
+        cold_s = time.perf_counter() - began_s
+        warm_s = get(port, "/list")[1]
+    assert body.count(b"<tr>") == 201
+    return {"cold_s": cold_s, "first_s": first_s, "warm_s": warm_s, "page_bytes": len(body)}
+
+
+def disk_to_screen(root: Path) -> dict[str, object]:
+    """Seconds from a step's line on disk to its event at each of 16 pages; bytes and processor time of a tick."""
+    folder = make("healthy", root, now_unix=time.time())
+    written: dict[int, float] = {}
+    waits: list[float] = []
+    sizes: list[int] = []
+    with served(str(folder.path)) as (port, process, _):
+        path = path_of(port)
+        last = json.loads(get(port, path + "series")[0])["id"]
+        ready = threading.Barrier(NUM_VIEWERS + 1)
+
+        def view() -> None:
+            link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            link.request("GET", path + "events", headers={"Last-Event-ID": last})
+            answer = link.getresponse()
+            is_first = True
+            while True:
+                line = answer.readline()
+                if not line.startswith(b"data: "):
+                    continue
+                at_s = time.perf_counter()
+                if is_first:
+                    is_first = False
+                    ready.wait(60)
+                points = json.loads(line[6:]).get("points")
+                if points is not None:
+                    sizes.append(len(line))
+                    waits.extend(at_s - written[step] for step in points["step"])
+                    if points["step"][-1] == 120 + NUM_TICKS:
+                        link.close()
+                        return
+
+        threads = [threading.Thread(target=view, daemon=True) for _ in range(NUM_VIEWERS)]
+        for thread in threads:
+            thread.start()
+        ready.wait(60)
+        spent_s, began_s = sum(process.cpu_times()[:2]), time.perf_counter()
+        for step in range(121, 121 + NUM_TICKS):
+            written[step] = time.perf_counter()
+            write_metrics(folder, [metrics_of(step, steps=200)])
+            threading.Event().wait(0.5)
+        for thread in threads:
+            thread.join(60)
+        share = (sum(process.cpu_times()[:2]) - spent_s) / (time.perf_counter() - began_s)
+    waits.sort()
+    return {
+        "viewers": NUM_VIEWERS,
+        "steps_seen": len(waits),
+        "steps_expected": NUM_VIEWERS * NUM_TICKS,
+        "p50_s": statistics.median(waits),
+        "p99_s": waits[int(0.99 * len(waits))],
+        "tick_bytes_median": statistics.median(sizes),
+        "share_of_a_core": share,
+    }
+
+
+CASES = {
+    "disk to screen": disk_to_screen,
+    "100k steps x 1,024 ranks": lambda root: first_screen(root, num_steps=100_000, num_ranks=1024, num_lag=8192),
+    "200 runs": list_of_runs,
+    "spike in 1,000,000": spike,
+    "16,384 ranks": lambda root: first_screen(root, num_steps=2_000, num_ranks=16_384, num_lag=512),
+}
+
+
+def main() -> None:
+    """Runs the cases that this round lacks and writes each figure at once."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_options(parser)
+    options = parser.parse_args()
+    results = Results(
+        "window",
+        what="the page of a run: first screen, file, spike, list and live steps",
+        measures=["src/emberward/web", "src/emberward/report/_glance.py", "src/emberward/report/_lag_file.py"],
+        settings={"viewers": NUM_VIEWERS, "cores": os.cpu_count()},
+        is_fresh=options.fresh,
+        folder=options.into,
+    )
+    for name, case in CASES.items():
+        if results.has(name):
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            row = case(Path(scratch))
+        results.add(name, {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()})
+    results.summarise({name: {k: v for k, v in row.items() if k not in ("key", "at", "commit", "load")}
+                       for name, row in results.latest().items()})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The hosts of ``emberward train --hosts``: which they are, whether they answer, and which take part."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emberward.cli._console import Screen
+from emberward.findings import ConfigError
+from emberward.runs import read_left_out
+from emberward.slurm import Slurm, node_names
+from emberward.supervise import Host, Team, ask_hosts, hosts_of, launcher_of, pick_hosts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostOptions:
+    """What the person asked for. `hosts` None: those of the SLURM job around us. `nnodes` as torchrun has it."""
+
+    hosts: str | None
+    launcher: str
+    nnodes: str | None
+    ranks_per_host: int
+    min_hosts: int | None
+    environment: Mapping[str, str]
+
+
+def host_words(options: HostOptions) -> list[str]:
+    """The options as they can be typed again."""
+    words = [] if options.hosts is None else ["--hosts", options.hosts]
+    words += ["--launcher", options.launcher, "--nproc-per-node", str(options.ranks_per_host)]
+    words += [] if options.nnodes is None else ["--nnodes", options.nnodes]
+    return words + ([] if options.min_hosts is None else ["--min-hosts", str(options.min_hosts)])
+
+
+def open_team(options: HostOptions, screen: Screen) -> Team:
+    """The hosts that answer: those that train, and the spares. Blocks while they are asked.
+
+    Raises ConfigError L123 when fewer answer than are wanted, C113 for options that are not understood.
+    """
+    launcher = launcher_of(options.launcher)
+    hosts = _listed(options)
+    least, wanted = _numbers(options, len(hosts))
+    answers = ask_hosts(launcher, hosts, python=sys.executable, folder=Path.cwd())
+    usable = []
+    refusals = []
+    for host in hosts:
+        answer = answers[host.name]
+        if isinstance(answer, ConfigError):
+            refusals.append(answer)
+        else:
+            usable.append(replace(host, boot=answer))
+    if refusals and len(usable) < wanted:
+        raise refusals[0]
+    for refusal in refusals:
+        screen.complain(refusal.text())
+    training, spares = pick_hosts(usable, wanted=wanted, min_hosts=least)
+    return Team(
+        hosts=training, spares=spares, ranks_per_host=options.ranks_per_host, min_hosts=least, launcher=launcher
+    )
+
+
+def part_of(team: Team, place: Path, screen: Screen) -> Team:
+    """The team without the hosts that earlier runs in `place`, ``runs/NAME``, left out. Raises ConfigError L123."""
+    out = {name: said for name, said in read_left_out(place).items()}
+    for name, said in out.items():
+        screen.complain(f"{'left out':<11} {name}: {said.get('code')} {said.get('message')}")
+    candidates = [host for host in (*team.hosts, *team.spares) if host.name not in out]
+    training, spares = pick_hosts(candidates, wanted=len(team.hosts), min_hosts=len(team.hosts))
+    team = replace(team, hosts=training, spares=spares)
+    names = ", ".join(host.name for host in training)
+    beside = f"; standing by: {', '.join(host.name for host in spares)}" if spares else ""
+    screen.say(f"{'hosts':<11} {names}, {team.ranks_per_host} ranks each{beside}")
+    return team
+
+
+def _listed(options: HostOptions) -> tuple[Host, ...]:
+    """The hosts that were named, or those of the SLURM job around us."""
+    if options.hosts is not None:
+        return hosts_of(options.hosts)
+    nodes = options.environment.get("SLURM_JOB_NODELIST")
+    if options.launcher != "slurm" or nodes is None:
+        raise ConfigError(
+            "the hosts are not known",
+            code="C113",
+            where=f"--launcher {options.launcher}",
+            expected="--hosts A,B; without it, --launcher slurm inside a job",
+            found="no --hosts" + ("" if options.launcher != "slurm" else ", and no SLURM job around us"),
+            next="emberward train RECIPE --hosts A,B",
+        )
+    return tuple(Host(name=name, address=name) for name in node_names(Slurm(options.environment), nodes))
+
+
+def _numbers(options: HostOptions, num_hosts: int) -> tuple[int, int]:
+    """(the fewest hosts to train on, how many are wanted)."""
+    least, _, most = (options.nnodes or str(num_hosts)).rpartition(":")
+    if not most.isdigit() or (least and not least.isdigit()) or not 1 <= int(least or most) <= int(most) <= num_hosts:
+        raise ConfigError(
+            "the number of hosts is not understood",
+            code="C113",
+            where=f"--nnodes {options.nnodes}",
+            expected=f"N, or MIN:MAX, with 1 <= MIN <= MAX <= {num_hosts}, the hosts that there are",
+            found=str(options.nnodes),
+            next="emberward train RECIPE --hosts A,B,C --nnodes 2:3",
+        )
+    wanted = int(most)
+    fewest = options.min_hosts if options.min_hosts is not None else int(least or most)
+    return min(fewest, wanted), wanted

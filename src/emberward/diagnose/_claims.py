@@ -1,0 +1,166 @@
+"""What is concluded from all that rules claim about one incident: which claims stand, and in which order.
+
+[Note: precedence]
+A rule looks at one kind of evidence and gives claims. `SILENCED_BY` says whose claims are not asked for, once a better
+ground has told who it was. Within an incident the calls come first, then the signal: see [Note: root and death].
+Nothing else decides between rules.
+
+[Note: root and death]
+Rings that end with a rank's death look like a call that is missing, or like a deadlock: the others wait for what never
+came. So such a verdict is the root only when every death looks like a secondary failure, as when the time-out of a
+deadlock, or of a link that was cut, ends all ranks. A mismatch of calls makes gloo raise or abort, and explains deaths
+of these two kinds. A rank that was killed, ran out of memory or left explains itself.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+
+
+class Ground(StrEnum):
+    """What a claim rests on, in the order in which they are heard."""
+
+    CREATION = "creation"
+    """Stacks of ranks that create a group, while others do not."""
+    LINES = "lines"
+    """The lines of recorded calls, which meet one place apart."""
+    CALLS = "calls"
+    """Recorded calls, with the states of their processes."""
+    STACKS = "stacks"
+    OTHER_STACKS = "other_stacks"
+    """Stacks of another moment in the same document."""
+    TRACES = "traces"
+    LOGS = "logs"
+    RAS = "ras"
+    ENDS = "ends"
+    """How processes ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A rule's proposal: its finding says who, why, where and how sure, and on what that rests."""
+
+    ground: Ground
+    finding: Finding
+
+
+Rule = Callable[[], Iterable[Finding]]
+
+_CALLS = frozenset({Ground.CREATION, Ground.LINES, Ground.CALLS})
+SILENCED_BY: Mapping[Ground, frozenset[Ground]] = {
+    Ground.LINES: frozenset({Ground.CREATION}),
+    Ground.CALLS: frozenset({Ground.CREATION}),
+    Ground.STACKS: _CALLS,
+    **dict.fromkeys((Ground.TRACES, Ground.LOGS, Ground.RAS), _CALLS | {Ground.STACKS, Ground.OTHER_STACKS}),
+}
+"""Of each ground, those that leave nothing for it to say when they name somebody. See [Note: precedence]."""
+MEET_AND_DIFFER = frozenset({"M101", "M102", "M103"})
+"""Codes of calls that meet and differ."""
+DIFFER = MEET_AND_DIFFER | {"H152"}
+"""Verdicts on calls that met and differ, also when the judge knows why: one was left out, or is one too many."""
+_SAYS_WHY = MEET_AND_DIFFER | {"H150"}
+"""Why all wait, though none of two sides is the odd one: stacks would call it a cycle."""
+_ISSUED_BY_ALL = "H103"
+_RING_OF_STACKS = "H111"
+ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.LINK})
+MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT})
+"""Deaths that a mismatch of calls brings about: gloo raises or aborts, and may do so in an innocent rank."""
+_SEVERITY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
+_CERTAINTY = {Certainty.PROVED: 0, Certainty.OBSERVED: 1, Certainty.INFERRED: 2, Certainty.UNKNOWN: 3}
+_SUSPECTED = frozenset({Kind.HANG, Kind.STRAGGLER, Kind.NONE})
+
+
+def names_someone(finding: Finding) -> bool:
+    """Whether a finding says who it was: ranks, processes or the members of a cycle."""
+    return bool(finding.culprit_ranks or finding.culprit_pids or finding.cycle) and finding.kind is not Kind.NONE
+
+
+def hear(rules: Mapping[Ground, Rule]) -> list[Claim]:
+    """The claims of all rules that nothing silences, the grounds in their order; a silenced rule is not run.
+
+    See [Note: precedence].
+    """
+    claims: list[Claim] = []
+    for ground in Ground:
+        if ground in rules and not any(_silences(claim, ground) for claim in claims):
+            claims += [Claim(ground=ground, finding=finding) for finding in rules[ground]()]
+    return [claim for claim in claims if not any(_explains(other, claim) for other in claims)]
+
+
+def _silences(claim: Claim, ground: Ground) -> bool:
+    if claim.ground not in SILENCED_BY.get(ground, frozenset()):
+        return False
+    return names_someone(claim.finding) or (ground is Ground.STACKS and claim.finding.code in _SAYS_WHY)
+
+
+def _explains(claim: Claim, other: Claim) -> bool:
+    """Whether `other` is what `claim` looks like from another ground."""
+    ours, theirs = claim.finding, other.finding
+    match claim.ground, other.ground:
+        case Ground.LINES, Ground.CALLS:
+            # What a shift of calls brings about later on.
+            return bool(theirs.culprit_ranks) and set(theirs.culprit_ranks) <= set(ours.culprit_ranks)
+        case Ground.CALLS, Ground.STACKS:
+            # A call that all its members have made may just run: stacks in sends and receives are no ring then.
+            return ours.code == _ISSUED_BY_ALL and theirs.code == _RING_OF_STACKS
+        case _, Ground.ENDS:
+            return claim.ground is not Ground.ENDS and ours.kind is Kind.CRASH and bool(ours.culprit_ranks)
+    return False
+
+
+def roots(verdicts: Sequence[Finding], *, death: Cause, certainty: Certainty) -> list[Finding]:
+    """The verdicts that say why a rank died, as far as that death can follow from them: [Note: root and death]."""
+    errors = [each for each in verdicts if each.severity is Severity.ERROR]
+    if certainty is Certainty.INFERRED:
+        return [each for each in errors if each.kind in ROOTED]
+    if death in MAY_FOLLOW:
+        return [each for each in errors if each.kind is Kind.MISMATCH or each.code in DIFFER]
+    return []
+
+
+def after_roots(found: Sequence[Finding], death: Finding) -> tuple[Finding, ...]:
+    """`found`, the roots of a death, then the death as the notice that follows from them; without roots, the death."""
+    if not found:
+        return (death,)
+    line = f"it follows from {found[0].code}: {found[0].message[:160]}"
+    return (*found, replace(death, severity=Severity.NOTICE, evidence=(*death.evidence, line)))
+
+
+def conclude(findings: Sequence[Finding], *, is_over: bool) -> list[Finding]:
+    """The findings on one incident in the order in which to read them: each conclusion once, a death behind its root.
+
+    Two findings conclude the same when they name the same processes, cause and line, whatever found them: the most
+    severe is kept, of these the surest, of these the first. `is_over`: the incident was judged when it ended: what was
+    merely suspected on the way, or seen before the culprit was known, is left out when there is an error.
+    """
+    deaths = [f for f in findings if f.kind is Kind.CRASH and f.severity is Severity.ERROR]
+    calls = [f for f in findings if f not in deaths]
+    told: list[Finding] = []
+    for death in deaths:
+        found = roots(calls, death=death.cause, certainty=death.certainty)
+        told += after_roots(found, death)[len(found) :]
+    ordered = sorted((*calls, *told), key=lambda f: (_SEVERITY[f.severity], _CERTAINTY[f.certainty]))
+    once: dict[tuple[object, ...], Finding] = {}
+    for finding in ordered:
+        once.setdefault(_conclusion(finding), finding)
+    kept = list(once.values())
+    if is_over and any(f.severity is Severity.ERROR for f in kept):
+        kept = [f for f in kept if f.severity is Severity.ERROR or f.kind not in _SUSPECTED]
+        known = [_concerned(f) for f in kept if f.kind in ROOTED and names_someone(f)]
+        kept = [f for f in kept if f.kind not in ROOTED or names_someone(f) or _concerned(f) not in known]
+    return sorted(kept, key=lambda f: (_SEVERITY[f.severity], not names_someone(f)))
+
+
+def _concerned(finding: Finding) -> frozenset[int]:
+    return frozenset((*finding.culprit_ranks, *finding.waiting_ranks))
+
+
+def _conclusion(finding: Finding) -> tuple[object, ...]:
+    if not names_someone(finding):
+        return (finding.code, finding.cause, finding.waiting_ranks, finding.site, finding.message)
+    file, _, line = (finding.site or "").rpartition(":")
+    members = tuple(member.rank for member in finding.cycle or ())
+    name = file.rpartition("/")[2]
+    return (finding.culprit_ranks, finding.culprit_pids, members, finding.cause, name, line)

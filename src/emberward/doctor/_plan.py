@@ -1,0 +1,472 @@
+"""What to test next with one probe, when to stop, and what follows: the examination as a value. Pure, seeded.
+
+[Note: the order of an examination]
+First every device is in one test: halves with few devices, pairs with many (two rounds of pairs, as DLRover screens).
+While failures are open, the tests that tell most about them come next (`_choose`). When none is open, devices that have
+not passed yet are screened, then rounds of single devices and of pairs by the circle method alternate: they give the
+numbers, show what fails now and then, and reach every link. The examination ends when a fault is settled and nothing
+else is open, or when each device has passed so many tries that a fault in RAREST of them would have shown.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from emberward.doctor._belief import Belief, Cluster, Kind, Part
+from emberward.doctor._choose import FEW, circle_round, halves, next_tests
+from emberward.doctor._fleet import Fleet, Links, Outcome, Result, Set, Talk
+from emberward.doctor._numbers import Figure, Numbers
+
+CONFIDENCE = 0.99
+RAREST = 0.02
+MISS = 0.01
+"""A fault that shows in RAREST of the tries is missed so often at the end."""
+NEEDED_TRIES = math.ceil(math.log(MISS) / math.log(1 - RAREST))
+"""ln(MISS) / ln(1 - RAREST): 228."""
+MAX_COMMON = 0.05
+"""Nothing is accused while the probe itself may be to blame with so much weight."""
+LINKS = (Kind.LINK, Kind.CABLE)
+MAYBE_LINK = 0.3
+"""With so much weight on links all pairs are tested: that takes fewer rounds than to look for one link by sets."""
+FOCUS = 4
+"""Of so many rounds all but one repeat what failed now and then; one is for all devices."""
+FAINT = 0.02
+"""A part below is not repeated for itself."""
+FEW_TESTS = 5
+GOOD_BITS = 0.02
+"""Tests that tell less about open failures come after the rounds that all devices take part in."""
+MAX_MATRIX = 64
+"""Every pair is tested with up to so many devices."""
+MAX_BUSY_ASKS = 3
+MAX_ROUNDS = 4000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePlan:
+    """What the plan must know of a probe: on which sets it makes sense, and the prior that it fails by itself."""
+
+    name: str
+    talk: Talk = Talk.ANY
+    links: Links | None = None
+    common_prior: float = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A part that is bad, or may be. `slow`: by its numbers; else it fails."""
+
+    part: Part
+    certainty: float
+    slow: Figure | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """The examination of a fleet with one probe. Ask `next_round`, run it, `learn`; until `next_round` is empty."""
+
+    fleet: Fleet
+    probe: ProbePlan
+    rng: random.Random
+    left_out: frozenset[int] = frozenset()
+    """Devices that are known to be bad already: no set holds them."""
+    belief: Belief = field(init=False)
+    numbers: Numbers = field(init=False)
+    results: list[tuple[int, Result]] = field(default_factory=list)
+    round: int = 0
+    busy: dict[int, int] = field(default_factory=dict)
+    settled: dict[Part, float] = field(default_factory=dict)
+    links: Links | None = None
+    _asked_busy: int = 0
+    _refused: list[Set] = field(default_factory=list)
+    _is_own_word: bool = False
+    _turn: int = 0
+    _focus: int = 0
+    _is_screened: bool = False
+    _wholes: set[Set] = field(default_factory=set)
+    _judged: tuple[tuple[int, int], list[Cluster]] | None = None
+    why_ended: str = ""
+
+    def __post_init__(self) -> None:
+        self.belief = Belief(self.fleet, common_prior=self.probe.common_prior)
+        self.numbers = Numbers(self.fleet)
+        self.links = self.probe.links
+
+    # -- what was seen -----------------------------------------------------------------------------------------------
+
+    def learn(self, results: Sequence[Result]) -> None:
+        """Takes in the results of the round that was asked for last."""
+        self.round += 1
+        for result in sorted(results, key=lambda result: len(result.busy) == len(result.devices)):
+            self.results.append((self.round, result))
+            self.links = result.links or self.links
+            # A set that refuses the work for one busy member says nothing of the others, until members answer apart.
+            self._is_own_word |= bool(result.busy) and len(result.busy) < len(result.devices)
+            is_refused = 1 < len(result.devices) == len(result.busy)
+            if is_refused and not self._is_own_word and (parts := self._parts_of(result.devices)):
+                self._refused += parts
+                continue
+            for number in result.busy:
+                self.busy[number] = self.busy.get(number, 0) + 1
+            for number in set(result.devices) - result.busy:
+                if result.outcome is not Outcome.BUSY:
+                    self.busy.pop(number, None)
+            if result.outcome is Outcome.BUSY:
+                continue
+            passed = result.outcome is Outcome.PASS
+            self.belief.learn(result.devices, passed=passed, links=result.links or self.links, tries=result.tries)
+            if passed:
+                self.numbers.learn(self.round, result)
+        self._settle()
+
+    def _parts_of(self, devices: Set) -> list[Set]:
+        """Smaller sets that tell who of a set is busy; none where the probe needs as many."""
+        if self.probe.talk is not Talk.TOGETHER:
+            return [(number,) for number in devices]
+        return halves(list(devices)) if len(devices) > 3 else []
+
+    def _settle(self) -> None:
+        """Takes for known what the posterior says with CONFIDENCE; what was known is judged anew each time."""
+        if self.common() > MAX_COMMON:
+            self.settled = {}
+            return
+        found: dict[Part, float] = {}
+        for cluster in self.clusters(with_settled=False):
+            for part, p in cluster.marginals().items():
+                if p >= CONFIDENCE:
+                    found[part] = p
+        self.settled = found
+
+    def clusters(self, *, with_settled: bool = True) -> list[Cluster]:
+        """The failures that are not yet explained, or all of them."""
+        known_links = sum(part.kind in LINKS for part in self.settled)
+        key = (len(self.results), known_links)
+        if self._judged is None or self._judged[0] != key:
+            self._judged = (key, self.belief.clusters(known_links=known_links))
+        clusters = self._judged[1]
+        if not with_settled:
+            return clusters
+        return [each for each in clusters if not self._is_resolved(each)]
+
+    def common(self) -> float:
+        """The posterior that the probe fails by itself, not for a part that it tests."""
+        return self.belief.common(self.clusters(with_settled=False))
+
+    def _is_resolved(self, cluster: Cluster) -> bool:
+        """Whether parts that are known explain it, or chance does."""
+        top = cluster.explanations[0]
+        return top.parts <= set(self.settled) and (bool(top.faults) or top.weight >= CONFIDENCE)
+
+    @property
+    def convicted(self) -> frozenset[int]:
+        """The devices that are known to be bad, those of a bad host too; ends of a bad link are not."""
+        found = set(self.left_out)
+        for part in self.settled:
+            if part.kind is Kind.DEVICE:
+                found.add(int(part.key[0]))
+            elif part.kind is Kind.HOST:
+                found |= {n for n, device in enumerate(self.fleet.devices) if device.host == part.key[0]}
+        return frozenset(found)
+
+    # -- what comes next ---------------------------------------------------------------------------------------------
+
+    def next_round(self) -> list[Set]:
+        """Disjoint sets to test at once; empty when the examination is over (`why_ended`)."""
+        if self.round >= MAX_ROUNDS:
+            return self._end("the limit of rounds is reached")
+        if self._refused:
+            asked, self._refused = self._refused, []
+            return asked
+        free = [n for n in range(len(self.fleet)) if n not in self.busy and n not in self.convicted]
+        is_few = len(self.fleet) <= FEW
+        if not self._is_screened:
+            self._is_screened = True
+            return self._first(free) or self._end("no device is free")
+        open_clusters = self.clusters()
+        if all(map(_is_faint, open_clusters)):
+            if found := self._screen(free, is_few=is_few, is_open=bool(open_clusters)):
+                return found
+            self._focus += 1
+            if self._focus % FOCUS and (found := self._suspected(open_clusters, free)):
+                return found
+            if found := self._routine(free, is_few=is_few, is_open=bool(open_clusters)):
+                return found
+            if not open_clusters:
+                return []
+        return self._seek(open_clusters, free, is_few=is_few)
+
+    def _seek(self, clusters: list[Cluster], free: list[int], *, is_few: bool) -> list[Set]:
+        """The tests that tell most about the open failures; then the screening of those that have not passed."""
+        tests, bits = next_tests(
+            self.belief,
+            clusters,
+            free=free,
+            convicted=self.convicted,
+            talk=self.probe.talk,
+            is_thrifty=is_few,
+            rng=self.rng,
+        )
+        waiting = [n for n, asks in self.busy.items() if asks <= MAX_BUSY_ASKS]
+        may_ask = bool(waiting) and self._asked_busy < MAX_BUSY_ASKS * len(self.busy)
+        if may_ask and (bits < GOOD_BITS or len(free) <= 2):
+            self._asked_busy += 1
+            return self._with_busy(clusters, waiting, free)
+        if any(_links_weight(each) > MAYBE_LINK for each in clusters) and (found := self._untried(free)):
+            return found
+        if bits >= GOOD_BITS:
+            return tests
+        if found := self._screen(free, is_few=is_few, is_open=True):
+            return found
+        if self.common() > 0.5:
+            return self._end("the probe fails everywhere")
+        return tests or self._end("no further test tells the open parts apart")
+
+    def _screen(self, free: list[int], *, is_few: bool, is_open: bool) -> list[Set]:
+        """The devices that no passed test holds yet; with few devices also all of them together, once."""
+        unmet = self._unmet(free)
+        if unmet and not self._screen_failed(unmet):
+            return self._cover(unmet, free)
+        if self.common() > 0.5:
+            return []
+        # All that is left together: clears what a verdict rests on, as seed 2's seven cards did without the eighth.
+        whole = tuple(free)
+        is_linked = any(part.kind not in (Kind.DEVICE, Kind.HOST) for part in self.settled)
+        is_known = whole in self._wholes or any(
+            result.devices == whole and result.outcome is Outcome.PASS for _, result in self.results
+        )
+        if is_few and not is_open and not is_linked and len(free) > 2 and not is_known:
+            self._wholes.add(whole)
+            if self.probe.talk is not Talk.ALONE:
+                return [whole]
+        return []
+
+    def _first(self, free: list[int]) -> list[Set]:
+        if self.probe.talk is Talk.ALONE or len(free) == 1:
+            return [(n,) for n in free] if self.probe.talk is not Talk.TOGETHER else []
+        if len(free) <= 3:
+            return [tuple(free)] if free else []
+        return halves(free) if len(free) <= FEW else self._adjacent(free)
+
+    def _adjacent(self, free: list[int]) -> list[Set]:
+        pairs: list[Set] = [(free[i], free[i + 1]) for i in range(0, len(free) - 1, 2)]
+        return pairs if len(free) % 2 == 0 else [*pairs[:-1], (*pairs[-1], free[-1])]
+
+    def _suspected(self, clusters: Sequence[Cluster], free: list[int]) -> list[Set]:
+        """The smallest sets that failed now and then, and their likeliest members alone, to be repeated."""
+        taken: set[int] = set()
+        found: list[Set] = []
+        for cluster in clusters:
+            likely = [
+                int(part.key[0])
+                for part, p in sorted(cluster.marginals().items(), key=lambda item: -item[1])
+                if part.kind is Kind.DEVICE and p >= FAINT
+            ]
+            offers: list[Set] = [(n,) for n in likely[:2]] if self.probe.talk is not Talk.TOGETHER else []
+            smallest = min(cluster.failed, key=lambda trial: len(trial.devices)).devices
+            if len(smallest) > 1 and likely:
+                offers = [smallest, *offers] if self._focus % 2 else [*offers, smallest]
+            for devices in offers:
+                if taken.isdisjoint(devices) and set(devices) <= set(free):
+                    taken |= set(devices)
+                    found.append(devices)
+        return found
+
+    def _unmet(self, free: list[int]) -> list[int]:
+        """Free devices that no passed test holds."""
+        together = self.probe.talk is not Talk.ALONE and len(free) > 1
+        return [n for n in free if not self.belief.has_passed(n, together=together)]
+
+    def _screen_failed(self, unmet: list[int]) -> bool:
+        """Whether these devices have been screened and cannot be told more of."""
+        last = [result for round_, result in self.results[-2:] if set(unmet) <= set(result.devices)]
+        return len(last) == 2 and all(result.outcome is Outcome.FAIL for result in last)
+
+    def _cover(self, unmet: list[int], free: list[int]) -> list[Set]:
+        if self.probe.talk is Talk.ALONE:
+            return [(n,) for n in unmet]
+        good = [n for n in free if n not in unmet]
+        if len(unmet) == 1 and (len(free) > FEW or not good):
+            if not good:
+                return [(unmet[0],)] if self.probe.talk is Talk.ANY else self._end("a device has no partner")
+            mate = self.rng.choice(good)
+            return [(min(unmet[0], mate), max(unmet[0], mate))]
+        if len(free) <= FEW:
+            self._wholes.add(tuple(free))
+            return [tuple(free)]
+        return self._adjacent(unmet)
+
+    def _with_busy(self, clusters: Sequence[Cluster], waiting: list[int], free: list[int]) -> list[Set]:
+        """A suspect beside the device that was found busy last, in the hope that it has become free."""
+        marginals = clusters[0].marginals()
+        ranked = [
+            int(part.key[0])
+            for part, _ in sorted(marginals.items(), key=lambda item: (-round(item[1], 6), item[0]))
+            if part.kind is Kind.DEVICE
+        ]
+        suspects = [n for n in ranked if n in free]
+        if not suspects or self.probe.talk is Talk.ALONE:
+            return [(waiting[-1],)]
+        mate = waiting[-1 - (self._asked_busy - 1) % len(waiting)]
+        return [(min(suspects[0], mate), max(suspects[0], mate))]
+
+    def _routine(self, free: list[int], *, is_few: bool, is_open: bool) -> list[Set]:
+        """Rounds that give numbers and tries, until something is settled or nothing is left to see.
+
+        `is_open`: failures are not explained yet, so that nothing ends because all is.
+        """
+        if self.common() > 0.5:
+            return self._end("the probe fails everywhere")
+        is_alone = self.probe.talk is not Talk.TOGETHER
+        is_together = self.probe.talk is not Talk.ALONE and len(free) > 1
+        slow = self.slow()
+        numbers_open = self._open_pairs(free)
+        devices = self.numbers.devices() if is_alone else {}
+        ends = self.numbers.ends()
+        is_undecided = bool(numbers_open) or any(each.is_open for each in (*devices.values(), *ends.values()))
+        rounds_alone = max((len(rows) for rows in self.numbers.alone.values()), default=0)
+        counts = [self.numbers.alone.get(n, ()) for n in free]
+        has_numbers = bool(self.numbers.raw)
+        needs_numbers = (
+            has_numbers and is_alone and len(free) > 2 and (rounds_alone < 6 or min(map(len, counts), default=0) < 6)
+        )
+        # Bad links come in bunches: a bad batch of cables, a bad board.
+        if any(part.kind in LINKS for part in self.settled) and not is_open and (found := self._untried(free)):
+            return found
+        alone = self._never_alone() if is_few and not is_open and len(self.results) < FEW_TESTS else []
+        if alone:
+            return [(n,) for n in alone]
+        if self.settled and is_few and not is_open and not self.numbers.is_uneven:
+            return self._end("every failure is explained, and the others have passed")
+        if self.settled and not is_open and not has_numbers:
+            return self._end("every failure is explained, and the others have passed")
+        matrix = self._matrix_rounds(free, is_together=is_together and has_numbers and (is_few or not slow))
+        if not (needs_numbers or is_undecided or matrix) and (slow or self.settled) and not is_open:
+            return self._end("what was found is certain, and the others are within the noise")
+        tried = [self._tries(n, is_alone=is_alone, is_together=is_together) for n in free]
+        if not (needs_numbers or is_undecided or matrix) and min(tried, default=NEEDED_TRIES) >= NEEDED_TRIES:
+            return self._end(f"each device has passed {min(tried, default=0)} tries")
+        if is_undecided and rounds_alone > 80:
+            return self._end("the noise does not let the numbers be decided")
+        self._turn += 1
+        if numbers_open and self._turn % 2:
+            return numbers_open
+        if is_alone and (not is_together or self._turn % 2 == 0):
+            return [(n,) for n in free]
+        if is_together:
+            return circle_round(free, self._turn // (2 if is_alone else 1))
+        return [(n,) for n in free]
+
+    def _tries(self, number: int, *, is_alone: bool, is_together: bool) -> int:
+        alone, together = self.belief.tries[number, False], self.belief.tries[number, True]
+        # A fault that always shows is exercised by both; one that shows in company only by sets of two.
+        return together if is_together and not is_alone else alone + together
+
+    def _matrix_rounds(self, free: list[int], *, is_together: bool) -> bool:
+        """Whether pairs are left without a value, with few enough devices to measure all of them."""
+        if not is_together or len(free) < 3:
+            return False
+        need = len(free) * (len(free) - 1) // 2
+        have = sum(1 for pair in self.numbers.paired if set(pair) <= set(free))
+        return have < need
+
+    def _never_alone(self) -> list[int]:
+        """Bad devices of which it is not known whether they fail alone too."""
+        if self.probe.talk is not Talk.ANY:
+            return []
+        bad = [int(part.key[0]) for part in self.settled if part.kind is Kind.DEVICE]
+        return [n for n in bad if all(result.devices != (n,) for _, result in self.results)]
+
+    def _untried(self, free: list[int]) -> list[Set]:
+        """The round of pairs with the most that were not tested as a pair; empty when all were, or are too many."""
+        if not 2 < len(free) <= MAX_MATRIX or self.probe.talk is Talk.ALONE:
+            return []
+        met = {n: self.belief.partners(n) for n in free}
+        rounds = [circle_round(free, turn) for turn in range(len(free) - 1 + len(free) % 2)]
+        best = max(rounds, key=lambda pairs: sum(b not in met[a] for a, b in pairs))
+        return best if any(b not in met[a] for a, b in best) else []
+
+    def _open_pairs(self, free: list[int]) -> list[Set]:
+        """Disjoint pairs whose numbers are not decided, with the other free devices paired beside them."""
+        ends = {n for n, each in self.numbers.ends().items() if each.is_slow}
+        allowed = set(free)
+        wanted = sorted(
+            (
+                (figure.gap, pair)
+                for pair, figure in self.numbers.cells().items()
+                if figure.is_open or (figure.gap >= figure.limit and not figure.is_slow)
+                if set(pair) <= allowed and ends.isdisjoint(pair) and figure.count < 40
+            ),
+            reverse=True,
+        )
+        taken: set[int] = set()
+        found: list[Set] = []
+        for _, pair in wanted[:8]:
+            if taken.isdisjoint(pair):
+                taken |= set(pair)
+                found.append(pair)
+        if not found:
+            return []
+        rest = [n for n in free if n not in taken]
+        self.rng.shuffle(rest)
+        return [*found, *((min(a, b), max(a, b)) for a, b in zip(rest[::2], rest[1::2], strict=False))]
+
+    def _end(self, why: str) -> list[Set]:
+        self.why_ended = why
+        return []
+
+    # -- what follows ------------------------------------------------------------------------------------------------
+
+    def slow(self) -> list[Suspect]:
+        """Devices, hosts and links that their numbers show to be slow; a host for all of its devices together."""
+        certainty = 1 - 1e-3
+        figures = {n: each for n, each in self.numbers.devices().items() if each.is_slow}
+        for number, each in self.numbers.ends().items():
+            if each.is_slow and number not in figures:
+                figures[number] = each
+        found: list[Suspect] = []
+        hosts: dict[str, list[int]] = {}
+        for number, device in enumerate(self.fleet.devices):
+            hosts.setdefault(device.host, []).append(number)
+        for host, members in hosts.items():
+            slow = [n for n in members if n in figures]
+            if len(members) > 1 and len(slow) == len(members):
+                figure = min((figures[n] for n in slow), key=lambda each: each.gap)
+                found.append(Suspect(part=Part(Kind.HOST, (host,)), certainty=certainty, slow=figure))
+            else:
+                found += [Suspect(part=Part(Kind.DEVICE, (n,)), certainty=certainty, slow=figures[n]) for n in slow]
+        for pair, each in self.numbers.cells().items():
+            if each.is_slow and not any(n in figures for n in pair):
+                found.append(Suspect(part=Part(Kind.LINK, pair), certainty=certainty, slow=each))
+        return found
+
+    def suspects(self) -> list[Suspect]:
+        """What is known to be bad, certain enough to act on."""
+        failing = [Suspect(part=part, certainty=p) for part, p in sorted(self.settled.items())]
+        bad = {n for each in failing if each.part.kind is Kind.DEVICE for n in each.part.key}
+        slow = [each for each in self.slow() if bad.isdisjoint(each.part.key)]
+        return [*failing, *slow]
+
+    def open_parts(self) -> list[Suspect]:
+        """What may be bad and could not be told: parts above 2%, likeliest first."""
+        found = [
+            Suspect(part=part, certainty=p)
+            for cluster in self.clusters()
+            for part, p in cluster.marginals().items()
+            if p >= 0.02 and part not in self.settled
+        ]
+        return sorted(found, key=lambda each: (-each.certainty, each.part))
+
+
+def _is_faint(cluster: Cluster) -> bool:
+    """Whether its likeliest explanation is chance, or a fault that shows now and then."""
+    faults = cluster.explanations[0].faults
+    return not faults or min(fault.rate for fault in faults) < 0.9
+
+
+def _links_weight(cluster: Cluster) -> float:
+    """The posterior that links alone explain it."""
+    return sum(
+        each.weight
+        for each in cluster.explanations
+        if each.faults and all(fault.part.kind in LINKS for fault in each.faults)
+    )

@@ -1,0 +1,216 @@
+"""Why the training thread stands still, from one stack of it. Pure.
+
+[Note: how a stall is told]
+Only what lies inside the loop counts: the functions that every step ends in are taken off the stack first. Of what is
+left,
+
+* work inside the arguments of a debug call that never printed anything is `debug_string`;
+* an evaluation, by the recorder's mark, is `eval`, whatever it does;
+* the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read;
+* else the call in which the thread sits decides by its name. Where a program has a function of its own by such a name
+  (a tensor class, a stand-in for a device), the line that calls it counts and what it does inside does not.
+
+What these rules do not know is the step's own work and is never blamed. Calls that share their name with harmless ones
+count only while the thread waits: of their time at most half was spent on a processor.
+"""
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from emberward.findings import Cause
+from emberward.lens._samples import OURS, USER, Place, RankSamples, Sampled
+from emberward.lens._source import Sources
+
+MAX_BUSY = 0.5
+"""Share of processor time up to which a thread counts as waiting."""
+
+_PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...] = (
+    (r"torch/utils/data/dataloader\.py$", frozenset({"__next__", "__iter__"}), Cause.DATA_WAIT),
+    (r"torch/serialization\.py$", frozenset({"save"}), Cause.SAVE_IN_STEP),
+    (r"torch/distributed/checkpoint/state_dict_saver\.py$", None, Cause.SAVE_IN_STEP),
+    (r"safetensors/", frozenset({"save_file", "save_model"}), Cause.SAVE_IN_STEP),
+    (r"torch/_dynamo/(convert_frame|output_graph)\.py$", None, Cause.RECOMPILE),
+    (r"torch/(distributed/(?!checkpoint)|nn/parallel/distributed)", None, None),
+    (r"/logging/(__init__|handlers)\.py$|torch/utils/tensorboard/|/wandb/|/tqdm/", None, Cause.LOGGING),
+    (r"torch/_tensor_str\.py$", None, Cause.PRINT),
+    (r"torch/_tensor\.py$", frozenset({"__repr__"}), Cause.PRINT),
+    (r"torch/_tensor\.py$", frozenset({"__format__"}), Cause.ITEM),
+    (r"torch/cuda/(__init__|streams)\.py$", frozenset({"synchronize"}), Cause.SYNCHRONIZE),
+    (r"torch/accelerator/__init__\.py$", frozenset({"synchronize"}), Cause.SYNCHRONIZE),
+    (r"<frozen importlib\._bootstrap", None, Cause.IMPORT),
+    (r"/importlib/__init__\.py$", None, Cause.IMPORT),
+    (r"/subprocess\.py$", None, Cause.SUBPROCESS),
+    (r"/(socket|ssl)\.py$|/(http|urllib)/", None, Cause.NETWORK_IO),
+    (r"/(threading|queue)\.py$|/concurrent/futures/|/multiprocessing/", None, Cause.LOCK),
+)
+"""Files and functions of Python and torch, outermost first in a stack, and what they mean. None: another judge's."""
+
+_OF_TENSORS = {
+    "item": Cause.ITEM,
+    "__float__": Cause.ITEM,
+    "__int__": Cause.ITEM,
+    "__index__": Cause.ITEM,
+    "__format__": Cause.ITEM,
+    "float": Cause.ITEM,
+    "int": Cause.ITEM,
+    "tolist": Cause.TOLIST,
+    "cpu": Cause.CPU,
+    "numpy": Cause.CPU,
+    "nonzero": Cause.NONZERO,
+    "unique": Cause.NONZERO,
+    "masked_select": Cause.NONZERO,
+    "__bool__": Cause.BOOL,
+    "bool": Cause.BOOL,
+    "is_nonzero": Cause.BOOL,
+    "synchronize": Cause.SYNCHRONIZE,
+    "print": Cause.PRINT,
+    "__repr__": Cause.PRINT,
+    "__str__": Cause.PRINT,
+    "to": Cause.HOST_COPY,
+    "cuda": Cause.HOST_COPY,
+    "copy_": Cause.HOST_COPY,
+}
+"""Calls with which the host reads from a device or waits for it, by name."""
+ALWAYS = frozenset({"item", "tolist", "synchronize", "print"})
+"""Of these, calls that are no work of the model's, whatever the processor does meanwhile."""
+
+_OF_HOSTS = {
+    "sleep": Cause.SLEEP,
+    "acquire": Cause.LOCK,
+    "collect": Cause.GC,
+    "fsync": Cause.LOGGING,
+    "flush": Cause.LOGGING,
+    "write": Cause.LOGGING,
+    "add_scalar": Cause.LOGGING,
+    "read": Cause.FILE_READ,
+    "readline": Cause.FILE_READ,
+    "readlines": Cause.FILE_READ,
+    "read_text": Cause.FILE_READ,
+    "read_bytes": Cause.FILE_READ,
+    "fromfile": Cause.FILE_READ,
+    "recv": Cause.NETWORK_IO,
+    "sendall": Cause.NETWORK_IO,
+    "urlopen": Cause.NETWORK_IO,
+    "system": Cause.SUBPROCESS,
+    "import_module": Cause.IMPORT,
+    "reload": Cause.IMPORT,
+    "deepcopy": Cause.HOST_COPY,
+}
+"""Other calls in which a host stands still, by name."""
+_WHATEVER_THE_PROCESSOR_DOES = frozenset({"sleep", "collect", "import_module", "reload", "deepcopy"})
+
+_JUMPS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT")
+_LOCKED = ("BEFORE_WITH",)
+_IMPORTS = ("IMPORT_NAME", "IMPORT_FROM")
+_SAMPLER = "/sources/_sampler.py"
+"""What the lens itself takes is no stall of the program."""
+DEVICE_WAITS = frozenset(
+    {Cause.ITEM, Cause.TOLIST, Cause.CPU, Cause.NONZERO, Cause.BOOL, Cause.PRINT, Cause.SYNCHRONIZE, Cause.HOST_COPY}
+)
+"""Causes where the host waits for its device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a stack means: the cause, and the program's line that can be changed."""
+
+    cause: Cause
+    site: str
+    inner: str | None = None
+    """The program's innermost line, where that is another one."""
+
+
+def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
+    """What the stack's time was lost to; None when it is the step's own work. See [Note: how a stall is told]."""
+    if any(place.owner == OURS and place.file.endswith(_SAMPLER) for place in sampled.stack):
+        return None
+    stack = tuple(place for place in sampled.stack if place.owner != OURS)
+    loop, inside = _split(stack, rank)
+    if not stack or (loop is None and not inside):
+        return None
+    outside = [] if loop is None else [loop]
+    frames = [*inside, *outside]
+    """Innermost first; the last is where the loop stands."""
+    users = [place for place in frames if place.owner == USER]
+    if sampled.flag == "gc":
+        return Told(cause=Cause.GC, site=users[0].site) if users else None
+    for place in users:
+        if sources.dropped_call(place, rank.outputs) is not None:
+            return Told(cause=Cause.DEBUG_STRING, site=place.site)
+    if sampled.flag == "eval" and users:
+        return Told(cause=Cause.EVAL, site=users[-1].site)
+    wall = sum(wall for wall, _ in sampled.steps.values())
+    cpu = sum(cpu for _, cpu in sampled.steps.values())
+    is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
+    return _by_function(frames) if _has_known(frames) else _by_call(frames, sources, is_waiting=is_waiting)
+
+
+def _split(stack: tuple[Place, ...], rank: RankSamples) -> tuple[Place | None, list[Place]]:
+    """The frame of the loop in which the stack stands, and the frames inside it, innermost first."""
+    outer = list(reversed(stack))
+    size = 0
+    for place, known in zip(outer, rank.loop, strict=False):
+        if (place.file, place.function, place.first_line) != known:
+            break
+        size += 1
+    return (outer[size - 1] if size else None), list(reversed(outer[size:]))
+
+
+def _known(place: Place) -> tuple[bool, Cause | None]:
+    if place.owner == USER:
+        return False, None
+    for pattern, functions, cause in _PLATFORM_FUNCTIONS:
+        if re.search(pattern, place.file) and (functions is None or place.function in functions):
+            return True, cause
+    return False, None
+
+
+def _has_known(frames: list[Place]) -> bool:
+    return any(_known(place)[0] for place in frames)
+
+
+def _by_function(frames: list[Place]) -> Told | None:
+    """By the outermost function of a known kind, at the program's line that called it."""
+    for index in range(len(frames) - 1, -1, -1):
+        is_known, cause = _known(frames[index])
+        if is_known:
+            site = next((place.site for place in frames[index + 1 :] if place.owner == USER), None)
+            inner = next((place.site for place in frames[:index] if place.owner == USER), None)
+            return None if cause is None or site is None else Told(cause=cause, site=site, inner=inner)
+    return None
+
+
+def _by_call(frames: list[Place], sources: Sources, *, is_waiting: bool) -> Told | None:
+    """By the name of the call in which the thread sits, or of a function of the program that stands in for one."""
+    leaf = frames[0]
+    site = next((place.site for place in frames if place.owner == USER), None)
+    if site is None:
+        return None
+    called = sources.called(leaf)
+    stand_in = _stand_in(frames, sources)
+    if stand_in is not None:
+        return stand_in
+    if called in _OF_TENSORS and (called in ALWAYS or is_waiting):
+        return Told(cause=_OF_TENSORS[called], site=site)
+    if is_waiting and leaf.operation.startswith(_JUMPS):
+        return Told(cause=Cause.BOOL, site=site)
+    if is_waiting and leaf.operation.startswith(_LOCKED):
+        return Told(cause=Cause.LOCK, site=site)
+    if leaf.operation.startswith(_IMPORTS):
+        return Told(cause=Cause.IMPORT, site=site)
+    if called in _OF_HOSTS and (is_waiting or called in _WHATEVER_THE_PROCESSOR_DOES):
+        return Told(cause=_OF_HOSTS[called], site=site)
+    return None
+
+
+def _stand_in(frames: list[Place], sources: Sources) -> Told | None:
+    """A tensor's method, or a device's, that is Python code: the line that calls it, however deep it waits."""
+    for inner, outer in pairwise(frames):
+        name = inner.function
+        called = name if name in _OF_TENSORS else sources.called(outer) if name.startswith("__torch_") else ""
+        if called in _OF_TENSORS and inner.owner == USER:
+            index = frames.index(outer)
+            site = next((place.site for place in frames[index:] if place.owner == USER), None)
+            return None if site is None else Told(cause=_OF_TENSORS[called], site=site)
+    return None

@@ -1,0 +1,152 @@
+"""Findings of a profile in their exact words."""
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.lens._overlap import Exposed
+from emberward.lens._samples import RankSamples
+from emberward.lens._stalls import Stall
+
+MEANS: dict[Cause, tuple[str, str]] = {
+    Cause.ITEM: ("reads a value from the device", "read it every N steps, or a step later when it is there anyway"),
+    Cause.TOLIST: ("copies a tensor into Python numbers", "keep it a tensor; copy once every N steps"),
+    Cause.CPU: ("copies a tensor to the host and waits", "copy with non_blocking=True to pinned memory, use it later"),
+    Cause.NONZERO: ("needs a size that only the device knows", "use torch.where or a fixed size (nonzero_static)"),
+    Cause.BOOL: ("decides by a tensor's value", "compute both sides (torch.where), or decide a step later"),
+    Cause.PRINT: ("prints a tensor's value", "print every N steps, or from a lane beside the training"),
+    Cause.SYNCHRONIZE: ("waits for all that the device has to do", "remove it; time with events that are read later"),
+    Cause.HOST_COPY: ("copies between host and device and waits", "pin the memory and copy with non_blocking=True"),
+    Cause.DATA_WAIT: ("waits for the next batch", "more workers (num_workers, prefetch_factor), or less work a sample"),
+    Cause.LOCK: ("waits for a lock, a queue or another thread", "hand over without waiting, or look who holds it"),
+    Cause.GC: ("Python's garbage collector runs", "gc.freeze() after set-up, and collect at chosen steps on all ranks"),
+    Cause.IMPORT: ("imports a module", "import it once, before the loop"),
+    Cause.RECOMPILE: ("a graph is compiled again", "mark the size that changes as dynamic, or pad it to a few sizes"),
+    Cause.DEBUG_STRING: ("builds a text that is never shown", "ask whether the level is on before you build it"),
+    Cause.LOGGING: ("writes a log", "log every N steps, or from a thread of its own"),
+    Cause.SAVE_IN_STEP: ("writes a save while training stands", "copy in the step and write beside it (async save)"),
+    Cause.EVAL: ("evaluates", "evaluate less often, on fewer batches, or from a copy beside the training"),
+    Cause.SLEEP: ("sleeps", "remove the wait, or wait for a condition"),
+    Cause.FILE_READ: ("reads a file", "read it ahead in a worker"),
+    Cause.NETWORK_IO: ("talks to the network", "do it from a thread of its own"),
+    Cause.SUBPROCESS: ("waits for another program", "start it once, or wait for it later"),
+}
+"""What the training thread does, and what to change."""
+
+
+def ranks_words(ranks: tuple[int, ...], num_ranks: int) -> str:
+    """Which ranks: ``every rank``, ``rank 1``, ``ranks 1, 2``."""
+    if len(ranks) == num_ranks and num_ranks > 1:
+        return "every rank"
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def stall_finding(stall: Stall, *, num_ranks: int) -> Finding:
+    """The stall as a finding."""
+    does, change = MEANS[stall.cause]
+    cost, gain = 1000 * stall.cost_s, 1000 * stall.gain_s
+    evidence = [f"seen in {stall.num_steps} of {stall.of_steps} steps"]
+    evidence += [f"rank {rank}: {1000 * each:.2f} ms a step" for rank, each in sorted(stall.by_rank.items())[:16]]
+    if stall.inner is not None:
+        evidence.append(f"the line inside: {stall.inner}")
+    return Finding(
+        code="P101",
+        severity=Severity.WARNING,
+        kind=Kind.STALL,
+        cause=stall.cause,
+        certainty=Certainty.OBSERVED,
+        message=(
+            f"{stall.cause.value}: {ranks_words(stall.ranks, num_ranks)} {does}: {cost:.2f} ms a step, "
+            f"{100 * stall.share:.1f}%"
+        ),
+        culprit_ranks=stall.ranks,
+        site=stall.site,
+        evidence=tuple(evidence),
+        next=change,
+        cost_ms_per_step=round(cost, 4),
+        gain_ms_per_step=round(gain, 4),
+    )
+
+
+EXPOSED: dict[Cause, tuple[str, str]] = {
+    Cause.LATE_PEER: ("comes last to its collectives and is waited for", "look what that rank does before this line"),
+    Cause.LATE_ISSUE: (
+        "waits for a transfer that could have begun earlier",
+        "issue it as soon as its tensor is ready, with async_op=True, and do the work between after that",
+    ),
+    Cause.EARLY_WAIT: (
+        "waits for a transfer before its result is needed",
+        "issue it with async_op=True and wait where its tensor is used next",
+    ),
+    Cause.SAME_LANE: (
+        "waits for a transfer that stands behind another of its group",
+        "give the one that is needed first a group of its own, or issue it first",
+    ),
+    Cause.TINY_MESSAGES: (
+        "makes many small transfers, most of whose time is their start",
+        "put the tensors into one and send that (coalescing, a flat buffer)",
+    ),
+}
+"""What a rank does, and what to change."""
+
+
+def exposed_finding(exposed: Exposed, *, num_ranks: int) -> Finding:
+    """P102: a step waits for a collective."""
+    does, change = EXPOSED[exposed.cause]
+    cost = 1000 * exposed.cost_s
+    return Finding(
+        code="P102",
+        severity=Severity.WARNING,
+        kind=Kind.EXPOSED,
+        cause=exposed.cause,
+        certainty=Certainty.OBSERVED if exposed.cause is Cause.LATE_PEER else Certainty.INFERRED,
+        message=(
+            f"{exposed.cause.value}: {ranks_words(exposed.ranks, num_ranks)} {does}: {cost:.2f} ms a step, "
+            f"{100 * exposed.share:.1f}%"
+        ),
+        culprit_ranks=exposed.ranks,
+        waiting_ranks=exposed.waiting,
+        site=exposed.site,
+        evidence=(f"{exposed.what}, {exposed.calls:.1f} calls a step",),
+        next=change,
+        cost_ms_per_step=round(cost, 4),
+        gain_ms_per_step=round(1000 * exposed.gain_s, 4),
+    )
+
+
+def nothing_measured(*, why: str, next_step: str) -> Finding:
+    """P110: there is no profile."""
+    return Finding(
+        code="P110",
+        severity=Severity.WARNING,
+        kind=Kind.RESOURCE,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.OBSERVED,
+        message=f"no step was measured: {why}",
+        next=next_step,
+    )
+
+
+def missing_part(what: str, *, ranks: tuple[int, ...] = ()) -> Finding:
+    """P111: a part of the profile is missing."""
+    return Finding(
+        code="P111",
+        severity=Severity.NOTICE,
+        kind=Kind.RESOURCE,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.OBSERVED,
+        message=f"a part of the profile is missing: {what}",
+        culprit_ranks=ranks,
+        next="the figures are of what is there",
+    )
+
+
+def missing_findings(ranks: tuple[RankSamples, ...]) -> tuple[Finding, ...]:
+    """What the samples of the ranks themselves say is missing: ranks without steps, ranks cut short."""
+    found = []
+    size = max((rank.world_size or 0 for rank in ranks), default=0)
+    absent = tuple(sorted(set(range(size)) - {rank.rank for rank in ranks}))
+    if absent and ranks:
+        found.append(missing_part(f"{ranks_words(absent, size)} left no samples", ranks=absent))
+    short = tuple(sorted(rank.rank for rank in ranks if not rank.is_whole))
+    if short:
+        words = ranks_words(short, max(size, 1))
+        found.append(missing_part(f"{words} ended before the last sample was written", ranks=short))
+    return tuple(found)

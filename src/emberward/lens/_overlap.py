@@ -1,0 +1,353 @@
+"""What a step waits for in its collectives, and why: from the calls of all ranks and the lines of their program. Pure.
+
+[Note: exposed time]
+A rank is exposed to a collective while its training thread stands in the call or in its wait. Up to the arrival of the
+last rank that is the peer's lateness, after it the transfer. A transfer could have been hidden
+
+* by issuing it earlier (`late_issue`): behind the lines between the last one that names its tensor and the call;
+* by waiting later (`early_wait`): behind the lines between the wait and the next one that names its tensor;
+* by another communicator (`same_lane`): while an earlier call of its group was still going on;
+* by one call instead of many (`tiny_messages`): t = a + n / b is fitted to the calls of a group, and more than half of
+  what they take is a (Hockney 1994).
+
+The lines are those of the function that issues the call, with the time that the sampler saw in them; what is hidden
+cannot be more than they take. A tensor that other names hold too is not seen through.
+"""
+
+import ast
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from emberward.events import ITEM_BYTES, Barrier, Collective, Event, Group, LaneKind, Ref, Wait
+from emberward.findings import Cause
+from emberward.lens._samples import RankSamples
+from emberward.lens._source import Sources, call_name
+from emberward.lens._stalls import MIN_COST_S, MIN_SHARE
+
+MIN_TINY = 4
+"""Calls of a group at one line in a step, from which they count as many."""
+MIN_LATE_STEPS = 0.8
+"""Share of the steps in which one and the same rank is the last to come, for it to be late rather than noise."""
+MIN_RANKED_STEPS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCalls:
+    """The calls of one rank, as its ring keeps them, and each collective's number in its group."""
+
+    rank: int
+    events: tuple[Event, ...]
+    sequences: Mapping[Ref, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A collective on one rank, in seconds of the host's clock. It blocks its rank from `blocked_s` to `free_s`."""
+
+    rank: int
+    group: Group
+    number: int
+    op: str
+    num_bytes: int
+    issued_s: float
+    ended_s: float
+    blocked_s: float
+    free_s: float
+    file: str
+    line: int
+    wait_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposed:
+    """Time that a step is longer by for one reason at one line. `gain_s`: what the step would be shorter by."""
+
+    cause: Cause
+    site: str
+    cost_s: float
+    gain_s: float
+    share: float
+    ranks: tuple[int, ...]
+    waiting: tuple[int, ...]
+    calls: float
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """The audit. `waits_s`: what each rank waits for late peers, seconds a step; `exposed_s`: all it is blocked."""
+
+    found: tuple[Exposed, ...]
+    waits_s: Mapping[int, float]
+    exposed_s: Mapping[int, float]
+    calls_per_step: float
+    bytes_per_step: float
+
+
+def calls_of(rank: RankCalls) -> tuple[Call, ...]:
+    """The rank's finished collectives, in order."""
+    waits = {event.body.on: event for event in rank.events if isinstance(event.body, Wait)}
+    found = []
+    for event in rank.events:
+        body, number = event.body, rank.sequences.get(event.ref)
+        if not isinstance(body, Collective | Barrier) or number is None or event.site is None:
+            continue
+        if event.issued_ns is None or event.completed_ns is None:
+            continue
+        wait = waits.get(event.ref)
+        is_host = event.lane.kind is LaneKind.HOST
+        issued, ended = event.issued_ns / 1e9, event.completed_ns / 1e9
+        blocked, free = (issued, ended) if is_host else (ended, ended)
+        if wait is not None and wait.issued_ns is not None and wait.completed_ns is not None:
+            blocked, free = wait.issued_ns / 1e9, wait.completed_ns / 1e9
+        found.append(
+            Call(
+                rank=rank.rank,
+                group=body.group,
+                number=number,
+                op=body.op.value if isinstance(body, Collective) else "barrier",
+                num_bytes=_bytes_of(body),
+                issued_s=issued,
+                ended_s=min(ended, free) if free > issued else ended,
+                blocked_s=blocked,
+                free_s=free,
+                file=event.site.file,
+                line=event.site.line,
+                wait_line=event.site.line if wait is None or wait.site is None else wait.site.line,
+            )
+        )
+    return tuple(found)
+
+
+def _bytes_of(body: Collective | Barrier) -> int:
+    if isinstance(body, Barrier) or body.numel is None:
+        return 0
+    return body.numel * ITEM_BYTES.get(body.dtype or "", 4)
+
+
+def audit(ranks: Sequence[RankCalls], samples: Sequence[RankSamples], sources: Sources) -> Overlap:
+    """What the steps of `samples` waited for in their collectives. Clocks are the host's own: of one host alone."""
+    by_rank = {each.rank: each for each in samples if each.num_steps}
+    inside = [
+        call
+        for rank in ranks
+        if rank.rank in by_rank
+        for call in calls_of(rank)
+        if by_rank[rank.rank].bounds_s[0] <= call.issued_s and call.free_s <= by_rank[rank.rank].bounds_s[-1]
+    ]
+    met: dict[tuple[Group, int], list[Call]] = defaultdict(list)
+    for call in inside:
+        met[call.group, call.number].append(call)
+    whole = {key: calls for key, calls in met.items() if len(calls) == len(key[0].ranks)}
+    steps = {rank: each.num_steps for rank, each in by_rank.items()}
+    step_s = {rank: each.measured_s / each.num_steps for rank, each in by_rank.items()}
+    late: dict[int, float] = defaultdict(float)
+    exposed: dict[int, float] = defaultdict(float)
+    rest: dict[tuple[str, int], list[tuple[Call, float, float]]] = defaultdict(list)
+    lateness: dict[int, list[tuple[Call, float]]] = defaultdict(list)
+    for calls in whole.values():
+        last = max(calls, key=lambda call: call.issued_s)
+        for call in calls:
+            blocked = max(call.free_s - call.blocked_s, 0.0)
+            waited = max(min(last.issued_s, call.free_s) - call.blocked_s, 0.0) if call is not last else 0.0
+            late[call.rank] += waited / steps[call.rank]
+            exposed[call.rank] += blocked / steps[call.rank]
+            if waited:
+                lateness[last.rank].append((call, waited))
+            rest[call.file, call.line].append((call, blocked - waited, last.issued_s))
+    found = [*_late_peers(lateness, by_rank, step_s)]
+    transfers = [each for calls_here in rest.values() for each in calls_here]
+    for calls_here in rest.values():
+        reason = _reason(calls_here, transfers, by_rank, sources)
+        if reason is not None and reason.cost_s >= max(MIN_SHARE * max(step_s.values()), MIN_COST_S):
+            found.append(reason)
+    num_steps = max(steps.values(), default=1)
+    one = min(by_rank, default=0)
+    own = [call for call in inside if call.rank == one]
+    return Overlap(
+        found=tuple(sorted(found, key=lambda each: -each.cost_s)),
+        waits_s=dict(late),
+        exposed_s=dict(exposed),
+        calls_per_step=len(own) / num_steps,
+        bytes_per_step=sum(call.num_bytes for call in own) / num_steps,
+    )
+
+
+def _late_peers(
+    lateness: Mapping[int, Sequence[tuple[Call, float]]],
+    samples: Mapping[int, RankSamples],
+    step_s: Mapping[int, float],
+) -> Iterable[Exposed]:
+    """The rank for which the others wait in nearly every step. See `MIN_LATE_STEPS`."""
+    totals: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    """Step -> last rank -> seconds that the rank which waits most waits."""
+    for culprit, waits in lateness.items():
+        for call, seconds in waits:
+            totals[_step_of(samples[call.rank], call.blocked_s)][culprit] += seconds / max(len(call.group.ranks) - 1, 1)
+    latest = [max(by_culprit, key=lambda rank: by_culprit[rank]) for by_culprit in totals.values()]
+    if len(latest) < MIN_RANKED_STEPS:
+        return
+    culprit = statistics.mode(latest)
+    cost_s = sum(by_culprit.get(culprit, 0.0) for by_culprit in totals.values()) / samples[culprit].num_steps
+    queues = {rank: each.queue_s / each.num_steps for rank, each in samples.items()}
+    # What a rank lacks a processor for, more than the others do, is the host's doing and no line's of the program.
+    cost_s -= min(max(queues[culprit] - min(queues.values()), 0.0), cost_s)
+    share = cost_s / step_s[culprit]
+    if latest.count(culprit) < MIN_LATE_STEPS * len(latest) or cost_s < max(MIN_SHARE * step_s[culprit], MIN_COST_S):
+        return
+    waits = lateness[culprit]
+    worst = max(waits, key=lambda each: each[1])[0]
+    yield Exposed(
+        cause=Cause.LATE_PEER,
+        site=f"{worst.file}:{worst.line}",
+        cost_s=cost_s,
+        gain_s=cost_s,
+        share=share,
+        ranks=(culprit,),
+        waiting=tuple(sorted({call.rank for call, _ in waits})),
+        calls=len(waits) / samples[culprit].num_steps,
+        what=f"{worst.op} {worst.group}",
+    )
+
+
+def _step_of(samples: RankSamples, at_s: float) -> int:
+    return sum(1 for bound in samples.bounds_s if bound <= at_s)
+
+
+def _reason(
+    here: Sequence[tuple[Call, float, float]],
+    transfers: Sequence[tuple[Call, float, float]],
+    samples: Mapping[int, RankSamples],
+    sources: Sources,
+) -> Exposed | None:
+    """Why the transfers that one line issues are exposed; None when nothing could have hidden them."""
+    by_rank: dict[int, list[tuple[Call, float, float]]] = defaultdict(list)
+    for each in here:
+        by_rank[each[0].rank].append(each)
+    costs = {rank: sum(rest for _, rest, _ in each) / samples[rank].num_steps for rank, each in by_rank.items()}
+    rank = max(costs, key=lambda each: costs[each])
+    own = by_rank[rank]
+    call, cost_s, number = own[0][0], costs[rank], len(own) / samples[rank].num_steps
+    start_s = _start_up_s(
+        [(each, rest) for each, rest, _ in transfers if each.group == call.group and each.rank == rank]
+    )
+    behind_s = _behind_s(own, [each for each, _, _ in transfers]) / samples[rank].num_steps
+    before_s, after_s = hideable_s(call, samples[rank], sources)
+    cause, gain_s = Cause.NONE, 0.0
+    typical_s = cost_s / max(number, 1e-9)
+    if number >= MIN_TINY and start_s > typical_s / 2:
+        cause, gain_s = Cause.TINY_MESSAGES, min(start_s * (number - 1), cost_s)
+    elif behind_s > cost_s / 2:
+        cause, gain_s = Cause.SAME_LANE, behind_s
+    elif max(before_s, after_s) > 0:
+        cause = Cause.LATE_ISSUE if before_s > after_s else Cause.EARLY_WAIT
+        gain_s = min(cost_s, max(before_s, after_s))
+    if cause is Cause.NONE or gain_s < max(MIN_SHARE * samples[rank].measured_s / samples[rank].num_steps, MIN_COST_S):
+        return None
+    line = call.wait_line if cause is Cause.EARLY_WAIT else call.line
+    return Exposed(
+        cause=cause,
+        site=f"{call.file}:{line}",
+        cost_s=cost_s,
+        gain_s=gain_s,
+        share=cost_s * samples[rank].num_steps / samples[rank].measured_s,
+        ranks=tuple(sorted(each for each, cost in costs.items() if cost >= cost_s / 2)),
+        waiting=(),
+        calls=number,
+        what=f"{call.op} {call.group}, {call.num_bytes:,} bytes",
+    )
+
+
+def _behind_s(own: Sequence[tuple[Call, float, float]], everything: Sequence[Call]) -> float:
+    """Seconds of the exposed transfers in which an earlier call of the same group and rank was still going on."""
+    total = 0.0
+    for call, rest, arrival_s in own:
+        begin = max(call.blocked_s, arrival_s)
+        earlier = [
+            each.ended_s
+            for each in everything
+            if each.rank == call.rank and each.group == call.group and each.number < call.number
+            if each.ended_s > begin and each.blocked_s != each.ended_s
+        ]
+        total += min(max((min(end, call.free_s) - begin for end in earlier), default=0.0), rest)
+    return total
+
+
+def _start_up_s(calls: Sequence[tuple[Call, float]]) -> float:
+    """a of t = a + n / b, through the means of the smallest and the largest size that the exposed transfers have.
+
+    Of one size alone, the mean, where it is small.
+    """
+    by_size: dict[int, list[float]] = defaultdict(list)
+    for call, seconds in calls:
+        by_size[call.num_bytes].append(max(seconds, 0.0))
+    if not by_size:
+        return 0.0
+    small, large = min(by_size), max(by_size)
+    first, last = statistics.fmean(by_size[small]), statistics.fmean(by_size[large])
+    if small == large:
+        return first if small <= SMALL_BYTES else 0.0
+    return max(first - max(last - first, 0.0) / (large - small) * small, 0.0)
+
+
+SMALL_BYTES = 64 << 10
+"""Where one size alone is sent no line can be fitted: below this a start is most of a transfer even at 1 GB/s, for
+starts of 0.1 ms and more, which is what gloo takes here."""
+
+
+def hideable_s(call: Call, samples: RankSamples, sources: Sources) -> tuple[float, float]:
+    """Seconds a step of the lines that could have hidden the call: by issuing it earlier, by waiting for it later."""
+    source = sources.of(call.file)
+    nodes = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node.lineno <= call.line]
+    issue = [node for node in nodes if call.line <= (node.end_lineno or 0) and call_name(node).startswith(_ISSUES)]
+    if not issue:
+        return 0.0, 0.0
+    names = {node.id for arg in issue[0].args[:2] for node in ast.walk(arg) if isinstance(node, ast.Name)}
+    body = _block_of(issue[0], source.parents)
+    if not names or body is None:
+        return 0.0, 0.0
+    spent = _seconds_by_line(samples, call.file)
+    at = next((i for i, stmt in enumerate(body) if stmt.lineno <= call.line <= (stmt.end_lineno or 0)), None)
+    waited = next((i for i, stmt in enumerate(body) if stmt.lineno <= call.wait_line <= (stmt.end_lineno or 0)), at)
+    if at is None or waited is None:
+        return 0.0, 0.0
+    before = _until_named(reversed(body[:at]), names, spent)
+    after = _until_named(body[waited + 1 :], names, spent)
+    return before, after
+
+
+_ISSUES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter")
+
+
+def _block_of(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[ast.stmt] | None:
+    """The statements among which the node's own stands."""
+    while (parent := parents.get(node)) is not None:
+        for name in ("body", "orelse"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and node in block:
+                return block
+        node = parent
+    return None
+
+
+def _until_named(statements: Iterable[ast.stmt], names: set[str], spent: Mapping[int, float]) -> float:
+    """Seconds of the statements up to the first that names one of `names`; 0 where none does: others may hold it."""
+    total = 0.0
+    for statement in statements:
+        if any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(statement)):
+            return total
+        total += sum(spent.get(line, 0.0) for line in range(statement.lineno, (statement.end_lineno or 0) + 1))
+    return 0.0
+
+
+def _seconds_by_line(samples: RankSamples, file: str) -> Mapping[int, float]:
+    """Seconds a step with each line of the file on the stack."""
+    spent: dict[int, float] = defaultdict(float)
+    steps = range(samples.first_step, samples.first_step + samples.num_steps)
+    for sampled in samples.stacks:
+        seconds = sum(wall for step, (wall, _) in sampled.steps.items() if step in steps)
+        for line in {place.line for place in sampled.stack if place.file == file}:
+            spent[line] += seconds / samples.num_steps
+    return spent

@@ -1,0 +1,140 @@
+"""What the sampler of one rank saw, read back. The writer is `emberward.sources._sampler`."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORM = 1
+SUFFIX = ".lens"
+MAX_LINES = 200_000
+"""Lines of one file that are read."""
+
+USER, OURS = "user", "ours"
+"""Owners of a frame that the rules ask for, as the sampler writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An instruction of a frame: `line` and `column` to `last_line` and `last_column` is its part of the source.
+
+    Columns count bytes of the line and are None where Python keeps none. `operation` is the byte code's name.
+    """
+
+    file: str
+    function: str
+    first_line: int
+    owner: str
+    line: int
+    last_line: int
+    column: int | None
+    last_column: int | None
+    operation: str
+
+    @property
+    def site(self) -> str:
+        """file:line."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """A stack, innermost first, and its wall and processor seconds by step. `flag`: eval, gc or nothing."""
+
+    stack: tuple[Place, ...]
+    flag: str
+    steps: Mapping[int, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSamples:
+    """One process: its steps' bounds on the host's monotonic clock, and the stacks of its training thread.
+
+    Step k lies between bounds k and k + 1; `first_step` is the number of the first. `loop`: file, function and first
+    line of the functions that every step ends in, outermost first. `outputs`: lines that printed or logged something.
+    """
+
+    rank: int
+    pid: int
+    world_size: int | None
+    first_step: int
+    bounds_s: tuple[float, ...]
+    period_s: float
+    queue_s: float
+    has_cpu_time: bool
+    device: str
+    loop: tuple[tuple[str, str, int], ...]
+    outputs: frozenset[tuple[str, int]]
+    stacks: tuple[Sampled, ...]
+    is_whole: bool
+    retries: int = 0
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that were measured whole."""
+        return max(len(self.bounds_s) - 1, 0)
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds of those steps."""
+        return self.bounds_s[-1] - self.bounds_s[0] if self.num_steps else 0.0
+
+    @property
+    def step_s(self) -> tuple[float, ...]:
+        """The length of each step."""
+        return tuple(b - a for a, b in zip(self.bounds_s, self.bounds_s[1:], strict=False))
+
+
+def find_samples(folder: Path) -> tuple[Path, ...]:
+    """The files of the sampled processes of a folder by name; none when there is no folder."""
+    return tuple(sorted(folder.glob(f"*{SUFFIX}")))
+
+
+def read_samples(path: Path) -> RankSamples:
+    """What a file holds. Raises ValueError when it is none of ours, or is cut; OSError when it cannot be read."""
+    with path.open(encoding="utf-8") as file:
+        lines = [json.loads(line) for _, line in zip(range(MAX_LINES), file, strict=False)]
+    return samples_of(lines)
+
+
+def samples_of(lines: Iterable[Mapping[str, Any]]) -> RankSamples:
+    """The rank that the lines of a file describe. Raises ValueError when they are cut or of another form."""
+    rest = iter(lines)
+    head = next(rest, {})
+    if head.get("form") != FORM:
+        raise ValueError("not a file of samples, or of another version")
+    places: list[Place] = []
+    stacks: list[Sampled] = []
+    is_ended = False
+    for line in rest:
+        if "place" in line:
+            places.append(Place(*line["place"]))
+        elif "stack" in line:
+            stacks.append(
+                Sampled(
+                    stack=tuple(places[i] for i in line["stack"]),
+                    flag=line["flag"],
+                    steps={int(k): (wall / 1e9, cpu / 1e9) for k, (wall, cpu) in line["steps"].items()},
+                )
+            )
+        is_ended = is_ended or "end" in line
+    if not is_ended:
+        raise ValueError("the file is cut off")
+    return RankSamples(
+        rank=head["rank"],
+        pid=head["pid"],
+        world_size=head["world_size"],
+        first_step=head["first_step"],
+        bounds_s=tuple(each / 1e9 for each in head["bounds_ns"]),
+        period_s=head["period_ns"] / 1e9,
+        queue_s=head["queue_ns"] / 1e9,
+        has_cpu_time=head["has_cpu_time"],
+        device=head["device"],
+        loop=tuple((file, function, first) for file, function, first in head["loop"]),
+        outputs=frozenset((file, line) for file, line in head["outputs"]),
+        stacks=tuple(stacks),
+        is_whole=head["is_last"],
+        retries=head["allocator_retries"],
+    )

@@ -1,0 +1,145 @@
+"""When steps became slower, by how much, and which part of them; and what one run spends that another does not. Pure.
+
+The change itself is `health.SlowdownWatch`'s, with its rule and its source. What it lies in is the part of a step whose
+own change makes up most of it: a part that grew by less than MAIN_SHARE of the whole is not named.
+"""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
+from emberward.health import Slowdown, SlowdownWatch
+from emberward.lens._causes import tell
+from emberward.lens._samples import USER, RankSamples, Sampled
+from emberward.lens._source import Sources
+
+MAIN_SHARE = 0.8
+"""Of a change, for one part to be what changed (`late_ranks` and the judge of hangs ask for no less)."""
+MIN_COMPARED = 0.03
+"""Of a step: a smaller difference between two runs is not told; `SlowdownWatch` has the same bound within a run."""
+MAX_PARTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a step and its seconds before and now."""
+
+    name: str
+    before_s: float
+    now_s: float
+
+    @property
+    def change_s(self) -> float:
+        """How much longer it takes now."""
+        return self.now_s - self.before_s
+
+
+def changes_of(step_s: Mapping[int, float]) -> tuple[Slowdown, ...]:
+    """The lasting changes for the worse in a series of step lengths, in order."""
+    watch = SlowdownWatch()
+    turns = [watch.see(step=step, step_s=step_s[step]) for step in sorted(step_s)]
+    return tuple(turn for turn in turns if turn is not None and not turn.is_over)
+
+
+def parts_around(change: Slowdown, parts: Mapping[str, Mapping[int, float]], *, width: int = 20) -> tuple[Part, ...]:
+    """Each part's median in the `width` steps before the change and in those from it on, the most changed first."""
+    found = []
+    for name, by_step in parts.items():
+        before = [by_step[step] for step in sorted(by_step) if step < change.first_step][-width:]
+        after = [by_step[step] for step in sorted(by_step) if step >= change.first_step][:width]
+        if before and after:
+            found.append(Part(name=name, before_s=statistics.median(before), now_s=statistics.median(after)))
+    return tuple(sorted(found, key=lambda part: -part.change_s))
+
+
+def slowdown_finding(change: Slowdown, parts: Sequence[Part] = ()) -> Finding:
+    """P104 of a change within a run."""
+    grown_s = change.now_s - change.level_s
+    main = parts[0] if parts and parts[0].change_s >= MAIN_SHARE * grown_s else None
+    where = "" if main is None else f"; it lies in {main.name}"
+    return Finding(
+        code="P104",
+        severity=Severity.WARNING,
+        kind=Kind.SLOWDOWN,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.OBSERVED,
+        message=(
+            f"steps take {_text(change.now_s)} since step {change.first_step} and took {_text(change.level_s)} before: "
+            f"{100 * change.share:+.1f}%{where}"
+        ),
+        phase=FindingPhase(step=change.first_step),
+        evidence=tuple(_part_text(part) for part in parts[:MAX_PARTS]),
+        next="look what began at that step: a save, an evaluation, another data file, another job on the host",
+    )
+
+
+def compared_finding(before_s: float, now_s: float, parts: Sequence[Part]) -> Finding | None:
+    """P104 of two runs; None when the second is not slower by MIN_COMPARED."""
+    if now_s <= before_s * (1 + MIN_COMPARED):
+        return None
+    main = parts[0] if parts and parts[0].change_s >= MAIN_SHARE * (now_s - before_s) else None
+    where = "" if main is None else f"; it lies in {main.name}"
+    return Finding(
+        code="P104",
+        severity=Severity.WARNING,
+        kind=Kind.SLOWDOWN,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.OBSERVED,
+        message=(
+            f"a step of the second run takes {_text(now_s)} and one of the first {_text(before_s)}: "
+            f"{100 * (now_s / before_s - 1):+.1f}%{where}"
+        ),
+        evidence=tuple(_part_text(part) for part in parts[:MAX_PARTS]),
+        next="the parts above are ordered by what they take more",
+    )
+
+
+def _text(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 10 else f"{1000 * seconds:.2f} ms"
+
+
+def _part_text(part: Part) -> str:
+    return f"{part.name}: {_text(part.before_s)}, now {_text(part.now_s)}"
+
+
+def parts_by_step(ranks: Sequence[RankSamples], sources: Sources) -> dict[str, dict[int, float]]:
+    """Seconds of each part in each step, on average over ranks: each stall, each line of the loop with its stalls."""
+    parts: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    measured = [rank for rank in ranks if rank.num_steps]
+    for rank in measured:
+        steps = range(rank.first_step, rank.first_step + rank.num_steps)
+        for sampled in rank.stacks:
+            told, site = tell(sampled, rank, sources), loop_line(sampled, rank)
+            names = [] if told is None else [f"{told.cause.value} at {told.site}"]
+            names += [] if site is None else [f"line {site}"]
+            for step, (seconds, _) in sampled.steps.items():
+                for name in names if step in steps else ():
+                    parts[name][step] += seconds / len(measured)
+    first = max((rank.first_step for rank in measured), default=0)
+    count = min((rank.num_steps for rank in measured), default=0)
+    return {name: {k: by_step.get(k, 0.0) for k in range(first, first + count)} for name, by_step in parts.items()}
+
+
+def loop_line(sampled: Sampled, rank: RankSamples) -> str | None:
+    """The line at which the program's innermost function that every step ends in stands; None outside of them."""
+    site = None
+    for place, known in zip(reversed(sampled.stack), rank.loop, strict=False):
+        if (place.file, place.function, place.first_line) != known:
+            break
+        site = place.site if place.owner == USER else site
+    return site
+
+
+def budget_of(parts: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
+    """The mean of each part over its steps."""
+    return {name: statistics.fmean(by_step.values()) for name, by_step in parts.items() if by_step}
+
+
+def compare_parts(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[Part, ...]:
+    """The parts of two budgets, what takes most more first; a stall comes before the line that it stands in."""
+    parts = [
+        Part(name=name, before_s=before.get(name, 0.0), now_s=now.get(name, 0.0)) for name in sorted({*before, *now})
+    ]
+    return tuple(sorted(parts, key=lambda part: (-round(part.change_s, 4), part.name.startswith("line "))))

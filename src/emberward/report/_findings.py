@@ -1,0 +1,52 @@
+"""The findings of a run's folder: which stand, which a later attempt has got over. Each is said once."""
+
+from collections.abc import Sequence
+
+from emberward.findings import Finding, Severity
+from emberward.report._folder import RunFolder
+from emberward.report._read import JsonObject, read_lines
+
+_SEVERITIES = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
+
+
+def read_findings(
+    folder: RunFolder, starts: Sequence[JsonObject], outcome: str | None
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """The findings that stand, and those of attempts that a later one has got over, by doing well or by running on.
+
+    `starts`: the start lines of the attempts; `outcome`: that of the last one.
+    """
+    last = max((start["attempt"] for start in starts if isinstance(start.get("attempt"), int)), default=None)
+    standing: list[Finding] = []
+    recovered: list[Finding] = []
+    for line in read_lines(folder.findings):
+        try:
+            finding = Finding.from_json(line)
+        except (KeyError, TypeError, ValueError):
+            continue
+        attempt = line.get("attempt")
+        is_past = isinstance(attempt, int) and last is not None and attempt < last
+        is_over = is_past and outcome not in ("failed", "killed")
+        _add(recovered if is_over else standing, finding)
+    return tuple(standing), tuple(recovered)
+
+
+def _add(found: list[Finding], new: Finding) -> None:
+    """Adds a finding in place of the same one that was said before: as a notice, say, until it was sure."""
+    place = next((number for number, each in enumerate(found) if _subject(each) == _subject(new)), None)
+    if place is None:
+        found.append(new)
+    elif _SEVERITIES.index(new.severity) >= _SEVERITIES.index(found[place].severity):
+        found[place] = new
+
+
+def _subject(finding: Finding) -> tuple[object, ...]:
+    """What makes two findings the same: what is said of whom. Of nobody, only the same words say the same."""
+    ranks = (finding.culprit_ranks, finding.culprit_pids, finding.waiting_ranks, finding.cycle)
+    return (finding.code, finding.cause, *ranks, finding.site if any(ranks) else finding.message)
+
+
+def worst_finding(findings: Sequence[Finding]) -> Finding | None:
+    """The finding of the highest severity, the last of those that were said; None without a warning or an error."""
+    loud = [finding for finding in findings if finding.severity is not Severity.NOTICE]
+    return max(reversed(loud), key=lambda finding: _SEVERITIES.index(finding.severity), default=None)

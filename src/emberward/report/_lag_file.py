@@ -1,0 +1,232 @@
+"""Who is waited for, rank by step: the files of a run's ``lag/`` folder, written by each host's watcher, bounded.
+
+[Note: lag files]
+A cell is a rank's own time in a step less the median of the ranks of its host that run the same program; the medians
+stand beside it, so a reader compares hosts too. Cells are bytes on a logarithmic scale: 0 unknown, 1 up to 0.1 ms, 255
+from 1,000 s, 7% apart. The newest 4,096 steps are kept one by one, as many groups of 16 before these, then of 256, with
+the greatest and the mean of each group: at 1,024 ranks of one host at most 50 MB, which reach back a million steps.
+
+A segment ``HOST-LEVEL-NUMBER.lag`` is a row of blocks: magic, length, CRC-32 of what follows, a header in JSON, arrays
+of little-endian numbers. A block that is cut or damaged ends its segment for a reader. A finer level, and then a later
+block, says the last word on a step.
+"""
+
+import json
+import math
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVELS = (1, 16, 256)
+SEGMENT_ROWS = 1024
+MAX_SEGMENTS = 4
+"""Full segments that are kept of a level, besides the one that is being written."""
+MAX_SEGMENT_BYTES = 64 << 20
+MAX_HEADER_BYTES = 4 << 20
+LEAST_S, MOST_S = 1e-4, 1e3
+_MAGIC = b"EWL1"
+_HEAD = struct.Struct("<4sII")
+_NAME = re.compile(r"(?P<host>.+)-(?P<level>\d{3})-(?P<number>\d{6})\.lag")
+_SCALE = 253 / math.log(MOST_S / LEAST_S)
+Bytes = NDArray[np.uint8]
+
+
+def lag_cells(lag_s: NDArray[np.float64]) -> Bytes:
+    """Seconds as cells; NaN is 0, unknown."""
+    codes = 1 + np.rint(_SCALE * np.log(np.clip(lag_s, LEAST_S, MOST_S) / LEAST_S)) + (lag_s > LEAST_S)
+    return np.where(np.isnan(lag_s), 0, np.clip(codes, 1, 255)).astype(np.uint8)
+
+
+def lag_seconds(cells: Bytes) -> NDArray[np.float64]:
+    """Cells as seconds, to 4%; 0 is NaN, and 1 is 0."""
+    seconds = LEAST_S * np.exp((cells.astype(np.float64) - 2) / _SCALE)
+    return np.where(cells == 0, np.nan, np.where(cells == 1, 0.0, seconds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagRows:
+    """Steps of the ranks of one host, ascending. `program_of` indexes `programs` for each rank.
+
+    `steps` and `length_s` have a row each; `middle_s` is (rows, programs), `most` and `mean` are (rows, ranks), see
+    [Note: lag files]. At level 1 `mean` is `most`. A coarser row stands for the steps up to and with its own.
+    """
+
+    level: int
+    ranks: tuple[int, ...]
+    programs: tuple[str, ...]
+    program_of: tuple[int, ...]
+    steps: NDArray[np.int64]
+    length_s: NDArray[np.float32]
+    middle_s: NDArray[np.float32]
+    most: Bytes
+    mean: Bytes
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for rows that can be put together."""
+        return (self.ranks, self.programs, self.program_of)
+
+
+class LagWriter:
+    """Appends to a host's segments in `folder` and folds what grows old. One writer a host; nothing here waits."""
+
+    def __init__(self, folder: Path, host: str) -> None:
+        self._folder = folder
+        self._host = re.sub(r"[^A-Za-z0-9._]", "_", host)[:64] or "host"
+
+    def write(self, rows: LagRows) -> None:
+        """Appends rows of level 1. Raises OSError when the folder cannot be written."""
+        self._folder.mkdir(exist_ok=True)
+        self._append(rows)
+        for level, coarser in zip(LEVELS, (*LEVELS[1:], None), strict=True):
+            full = self._segments(level)[:-1]
+            for _, old in full[: max(len(full) - MAX_SEGMENTS, 0)]:
+                if coarser is not None:
+                    for folded in fold(list(read_segment(old)), coarser):
+                        self._append(folded)
+                old.unlink()
+
+    def _append(self, rows: LagRows) -> None:
+        segments = self._segments(rows.level)
+        number, path = segments[-1] if segments else (0, None)
+        if path is None or sum(len(each.steps) for each in read_segment(path)) >= SEGMENT_ROWS:
+            number += 1
+            path = self._folder / f"{self._host}-{rows.level:03d}-{number:06d}.lag"
+        data = _block(rows)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
+
+    def _segments(self, level: int) -> list[tuple[int, Path]]:
+        found = []
+        for path in self._folder.glob("*.lag"):
+            named = _NAME.fullmatch(path.name)
+            if named is not None and named["host"] == self._host and int(named["level"]) == level:
+                found.append((int(named["number"]), path))
+        return sorted(found)
+
+
+def _block(rows: LagRows) -> bytes:
+    head = {
+        "level": rows.level,
+        "rows": len(rows.steps),
+        "ranks": rows.ranks,
+        "programs": rows.programs,
+        "program_of": rows.program_of,
+    }
+    text = json.dumps(head, separators=(",", ":")).encode()
+    arrays = [rows.steps.astype("<i8"), rows.length_s.astype("<f4"), rows.middle_s.astype("<f4"), rows.most]
+    arrays += [rows.mean] if rows.level > 1 else []
+    payload = struct.pack("<I", len(text)) + text + b"".join(array.tobytes() for array in arrays)
+    return _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload
+
+
+def read_segment(path: Path) -> Iterator[LagRows]:
+    """The whole blocks of a segment, in order; nothing of a file that cannot be read."""
+    for payload in _payloads(path):
+        rows = _rows_of(payload)
+        if rows is not None:
+            yield rows
+
+
+def _payloads(path: Path) -> Iterator[bytes]:
+    with suppress(OSError), path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size > MAX_SEGMENT_BYTES:
+            return
+        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            magic, length, check = _HEAD.unpack(head)
+            if magic != _MAGIC or length > MAX_SEGMENT_BYTES:
+                return
+            payload = file.read(length)
+            if len(payload) != length or zlib.crc32(payload) != check:
+                return
+            yield payload
+
+
+def _rows_of(payload: bytes) -> LagRows | None:
+    try:
+        (size,) = struct.unpack_from("<I", payload)
+        if size > MAX_HEADER_BYTES:
+            return None
+        head = json.loads(payload[4 : 4 + size])
+        level, num_rows, ranks = int(head["level"]), int(head["rows"]), tuple(int(rank) for rank in head["ranks"])
+        programs = tuple(str(program) for program in head["programs"])
+        place, arrays = 4 + size, []
+        shapes: list[tuple[str, tuple[int, ...]]] = [("<i8", (num_rows,)), ("<f4", (num_rows,))]
+        shapes += [("<f4", (num_rows, len(programs))), ("u1", (num_rows, len(ranks)))]
+        shapes += [("u1", (num_rows, len(ranks)))] if level > 1 else []
+        for kind, shape in shapes:
+            count = math.prod(shape)
+            arrays.append(np.frombuffer(payload, dtype=kind, count=count, offset=place).reshape(shape))
+            place += count * np.dtype(kind).itemsize
+        return LagRows(
+            level=level,
+            ranks=ranks,
+            programs=programs,
+            program_of=tuple(int(each) for each in head["program_of"]),
+            steps=arrays[0],
+            length_s=arrays[1],
+            middle_s=arrays[2],
+            most=arrays[3],
+            mean=arrays[-1],
+        )
+    except (KeyError, TypeError, ValueError, struct.error):
+        return None
+
+
+def fold(blocks: Sequence[LagRows], level: int) -> list[LagRows]:
+    """The rows of a finer level in groups of `level` steps: the greatest cell of each rank, and its mean. Pure."""
+    out = []
+    groups: dict[tuple[object, ...], list[LagRows]] = {}
+    for block in blocks:
+        groups.setdefault(block.key, []).append(block)
+    for members in groups.values():
+        first = members[0]
+        steps = np.concatenate([each.steps for each in members])
+        order = np.argsort(steps, kind="stable")
+        steps = steps[order]
+        starts = np.flatnonzero(np.diff(steps // level, prepend=-1))
+        ends = np.append(starts[1:], len(steps))
+        counts = (ends - starts).astype(np.float64)
+        length = np.concatenate([each.length_s for each in members])[order]
+        middle = np.concatenate([each.middle_s for each in members])[order]
+        most = np.concatenate([each.most for each in members])[order]
+        mean = lag_seconds(np.concatenate([each.mean for each in members])[order])
+        known = ~np.isnan(mean)
+        sums = np.add.reduceat(np.where(known, mean, 0.0), starts)
+        seen = np.add.reduceat(known, starts)
+        out.append(
+            LagRows(
+                level=level,
+                ranks=first.ranks,
+                programs=first.programs,
+                program_of=first.program_of,
+                steps=steps[ends - 1],
+                length_s=(np.add.reduceat(length.astype(np.float64), starts) / counts).astype(np.float32),
+                middle_s=(np.add.reduceat(middle.astype(np.float64), starts) / counts[:, None]).astype(np.float32),
+                most=np.maximum.reduceat(most, starts),
+                mean=lag_cells(np.where(seen > 0, sums / np.maximum(seen, 1), np.nan)),
+            )
+        )
+    return out
+
+
+def read_lag(folder: Path) -> list[LagRows]:
+    """Everything in a ``lag/`` folder, coarse levels first and each in the order written: the last word comes last."""
+    found = []
+    with suppress(OSError):
+        for path in folder.glob("*.lag"):
+            named = _NAME.fullmatch(path.name)
+            if named is not None and int(named["level"]) in LEVELS:
+                found.append((-int(named["level"]), int(named["number"]), path))
+    return [rows for _, _, path in sorted(found) for rows in read_segment(path)]

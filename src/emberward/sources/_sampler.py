@@ -1,0 +1,307 @@
+"""Where the training thread of this process spends its steps, by looking at it from beside. Standard library only.
+
+[Note: how a step is sampled]
+A thread looks at the training thread's frames every `PERIOD_S`, at times that never fall into step with a loop, and
+adds the time since the last look to the stack that it sees: half of it, at most one period, to the stack before. No
+call of the program is replaced for it, no tensor is kept, no device is asked. While the training thread waits without
+the interpreter the looks cost it nothing. While it computes in Python, a look waits for the interpreter's switch
+interval; that is lowered to `SWITCH_S` meanwhile, for a look that comes late sees what followed. A call of C code that
+keeps the interpreter is seen when it returns, at its own line.
+
+Processor time of the thread, and the time in which it was ready and no processor was free, tell work from waiting.
+Garbage collections are timed by Python's own callback and taken out of the stack in which they happened.
+"""
+
+import contextlib
+import gc
+import json
+import opcode
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from emberward.sources._owner import Owner, main_package, owner_of
+
+PERIOD_S = 0.005
+SWITCH_S = 0.0005
+MAX_FRAMES = 200
+MAX_STACKS = 20_000
+"""Different stacks that are told apart; the time of others goes to the last one."""
+MAX_PLACES = 50_000
+MAX_LOOKS = 3
+"""A stack is read frame by frame, and the thread may go on meanwhile: then it is read again."""
+FIRST_WRITE_S = 2.0
+"""When the file is written first, then after twice as long each time: what there is survives a death."""
+MIN_GC_NS = 100_000
+"""Shorter collections stay in the line that they happened in."""
+FORM = 1
+"""Version of the file."""
+
+Stack = tuple[int, ...]
+
+
+class Sampler:
+    """Samples the thread that ends steps. `stepped` is called by that thread, the rest goes on beside it."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        warmup: int,
+        num_steps: int,
+        head: Callable[[], dict[str, Any]],
+        flag: Callable[[], str],
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`head` gives what else belongs into the file's first line, `flag` a word for what the program is in.
+
+        `at_end` is called beside the program when the last step was sampled.
+        """
+        self._path = path
+        self._warmup = warmup
+        self._num_steps = num_steps
+        self._head = head
+        self._flag = flag
+        self._at_end = at_end
+        self._ident = 0
+        self._native = 0
+        self._clock: int | None = None
+        self._step = 0
+        self._bounds: list[int] = []
+        self._codes: dict[int, tuple[CodeType, int]] = {}
+        self._stacks: dict[tuple[Stack, str], dict[int, list[int]]] = {}
+        self._loop: tuple[CodeType, ...] | None = None
+        self._queued: list[int] = []
+        self._schedule: int | None = None
+        self._outputs: set[tuple[str, int]] = set()
+        self._gc_began_ns = 0
+        self._gc_ns = 0
+        self._is_over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        self._switch_s = 0.0
+        self._lock = threading.Lock()
+
+    # -- the training thread -----------------------------------------------------------------------------------------
+
+    def stepped(self) -> None:
+        """A step has ended, in the thread that calls."""
+        now = time.monotonic_ns()
+        if self._is_over.is_set() or os.getpid() != self._pid:
+            return
+        ended, self._step = self._step, self._step + 1
+        if self._thread is None:
+            if ended + 1 >= self._warmup:
+                self._begin()
+                self._bounds.append(time.monotonic_ns())
+            return
+        if threading.get_ident() != self._ident:
+            return
+        self._bounds.append(now)
+        self._note_loop()
+        if len(self._bounds) > self._num_steps:
+            self._is_over.set()
+
+    def _begin(self) -> None:
+        self._ident, self._native = threading.get_ident(), threading.get_native_id()
+        if hasattr(time, "pthread_getcpuclockid"):
+            self._clock = time.pthread_getcpuclockid(self._ident)
+        self._note_loop()
+        with contextlib.suppress(OSError):
+            self._schedule = os.open(f"/proc/self/task/{self._native}/schedstat", os.O_RDONLY)
+        self._queued = [self._queue_ns()]
+        self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(SWITCH_S, self._switch_s))
+        gc.callbacks.append(self._collects)
+        self._thread = threading.Thread(target=self._run, name="emberward-lens", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ends the sampling and writes what there is; blocks for that. Never raises."""
+        thread = self._thread
+        if thread is not None and os.getpid() == self._pid:
+            self._is_over.set()
+            thread.join(timeout=10.0)
+
+    def output(self, frame: FrameType | None) -> None:
+        """The program prints or logs something at `frame`: its lines do so too."""
+        for _ in range(MAX_FRAMES):
+            if frame is None:
+                return
+            self._outputs.add((frame.f_code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+
+    def _note_loop(self) -> None:
+        """Keeps of the functions that end a step those that are the same each time, outermost first."""
+        frame: FrameType | None = sys._getframe(1)
+        codes: list[CodeType] = []
+        while frame is not None:
+            codes.append(frame.f_code)
+            frame = frame.f_back
+        codes.reverse()
+        owners = [owner_of(code.co_filename, main_package()) for code in codes] if self._loop is None else []
+        last = max((i for i, owner in enumerate(owners) if owner is Owner.USER), default=len(codes) - 1)
+        known = tuple(codes[: last + 1]) if self._loop is None else self._loop
+        size = next((i for i, (a, b) in enumerate(zip(known, codes, strict=False)) if a is not b), len(known))
+        self._loop = known[:size]
+
+    def _collects(self, phase: str, info: dict[str, int]) -> None:
+        if threading.get_ident() != self._ident:
+            return
+        now = time.monotonic_ns()
+        if phase == "start":
+            self._gc_began_ns = now
+        elif self._gc_began_ns:
+            spent, self._gc_began_ns = now - self._gc_began_ns, 0
+            if spent >= MIN_GC_NS:
+                self._gc_ns += spent
+                self._add((self._stack_of(sys._getframe(1)), "gc"), self._step, spent, spent)
+
+    # -- the sampling thread -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        began_ns = last_ns = time.monotonic_ns()
+        last_busy = self._busy_ns()
+        before: tuple[Stack, str] | None = None
+        step = self._step
+        write_ns = int(FIRST_WRITE_S * 1e9)
+        draw = 0x2545F491
+        while not self._is_over.wait(PERIOD_S * (0.75 + 0.5 * draw / 0xFFFFFFFF)):
+            draw = (draw * 1664525 + 1013904223) & 0xFFFFFFFF
+            stack = self._look()
+            if stack is None:
+                continue
+            now_ns = time.monotonic_ns()
+            busy = self._busy_ns()
+            key = (stack, self._flag())
+            collected, self._gc_ns = self._gc_ns, 0
+            spent = max(now_ns - last_ns - collected, 0)
+            used = min(max(busy - last_busy - collected, 0), spent)
+            if before is not None and before != key:
+                share = min(spent // 2, int(PERIOD_S * 1e9))
+                self._add(before, step, share, used * share // max(spent, 1))
+                used -= used * share // max(spent, 1)
+                spent -= share
+            step = self._step
+            self._add(key, step, spent, used)
+            before, last_ns, last_busy = key, now_ns, busy
+            if now_ns - began_ns > write_ns:
+                self._write(is_last=False)
+                write_ns *= 2
+        gc.callbacks.remove(self._collects)
+        sys.setswitchinterval(self._switch_s)
+        self._queued.append(self._queue_ns())
+        self._at_end()
+        self._write(is_last=True)
+        if self._schedule is not None:
+            os.close(self._schedule)
+
+    def _look(self) -> Stack | None:
+        """The training thread's stack now; None when it went on each time while it was read, or is gone."""
+        for _ in range(MAX_LOOKS):
+            frame = sys._current_frames().get(self._ident)
+            if frame is None:
+                return None
+            at = frame.f_lasti
+            found = self._stack_of(frame)
+            if sys._current_frames().get(self._ident) is frame and frame.f_lasti == at:
+                return found
+        return None
+
+    def _add(self, key: tuple[Stack, str], step: int, wall_ns: int, cpu_ns: int) -> None:
+        with self._lock:
+            cells = self._stacks.get(key)
+            if cells is None:
+                if len(self._stacks) >= MAX_STACKS:
+                    return
+                cells = self._stacks[key] = {}
+            cell = cells.get(step)
+            if cell is None:
+                cells[step] = [wall_ns, cpu_ns]
+            else:
+                cell[0] += wall_ns
+                cell[1] += cpu_ns
+
+    def _stack_of(self, frame: FrameType | None) -> Stack:
+        """The frame's stack, innermost first: addresses of instructions, as `SiteNumbers` has them."""
+        codes = self._codes
+        found: list[int] = []
+        while frame is not None and len(found) < MAX_FRAMES:
+            at = id(frame.f_code) + frame.f_lasti
+            if at not in codes and len(codes) < MAX_PLACES:
+                codes[at] = frame.f_code, frame.f_lasti
+            found.append(at)
+            frame = frame.f_back
+        return tuple(found)
+
+    def _busy_ns(self) -> int:
+        """Processor time of the training thread, and the time that it was kept from a processor by others."""
+        if self._clock is None:
+            return time.monotonic_ns()
+        return time.clock_gettime_ns(self._clock) + self._queue_ns()
+
+    def _queue_ns(self) -> int:
+        """How long the training thread was ready and no processor was free; 0 where the kernel does not say."""
+        try:
+            return 0 if self._schedule is None else int(os.pread(self._schedule, 100, 0).split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+    # -- the file ----------------------------------------------------------------------------------------------------
+
+    def _write(self, *, is_last: bool) -> None:
+        """Writes what there is beside and puts it in place. A file that cannot be written is given up."""
+        aside = self._path.with_suffix(".tmp")
+        try:
+            with aside.open("w", encoding="utf-8") as file:
+                for line in self._lines(is_last=is_last):
+                    file.write(json.dumps(line) + "\n")
+            aside.replace(self._path)
+        except OSError:
+            self._is_over.set()
+
+    def _lines(self, *, is_last: bool) -> Iterator[dict[str, Any]]:
+        """One small object a line, so that the interpreter is never held for long."""
+        bounds, loop = list(self._bounds), self._loop or ()
+        waited = (self._queued[-1] if is_last else self._queue_ns()) - self._queued[0]
+        yield {
+            "form": FORM,
+            "pid": self._pid,
+            "warmup": self._warmup,
+            "is_last": is_last,
+            "period_ns": int(PERIOD_S * 1e9),
+            "bounds_ns": bounds,
+            "first_step": self._step - len(bounds) + 1,
+            "queue_ns": waited,
+            "has_cpu_time": self._clock is not None,
+            "loop": [[code.co_filename, code.co_name, code.co_firstlineno] for code in loop],
+            "outputs": sorted(self._outputs),
+            **self._head(),
+        }
+        program = main_package()
+        names: dict[int, int] = {}
+        for at, (code, lasti) in list(self._codes.items()):
+            names[at] = len(names)
+            yield {"place": _place_of(code, lasti, owner_of(code.co_filename, program).value)}
+        for stack, flag in list(self._stacks):
+            with self._lock:
+                cells = {step: list(cell) for step, cell in self._stacks[stack, flag].items()}
+            yield {"stack": [names[at] for at in stack if at in names], "flag": flag, "steps": cells}
+        yield {"end": True}
+
+
+def _place_of(code: CodeType, lasti: int, owner: str) -> list[Any]:
+    """file, function, its first line, owner, line, last line, column, last column, operation of an instruction."""
+    index = max(lasti, 0) // 2
+    position = next(islice(code.co_positions(), index, None), (None, None, None, None))
+    line, last_line, column, last_column = position
+    operation = opcode.opname[code.co_code[lasti]] if 0 <= lasti < len(code.co_code) else ""
+    first = code.co_firstlineno
+    head = [code.co_filename, code.co_name, first, owner, line or first]
+    return [*head, last_line or line or first, column, last_column, operation]

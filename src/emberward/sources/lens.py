@@ -1,0 +1,148 @@
+"""Starts the sampler in a process that trains. Loaded by the start-up file of `attach` when torch is there.
+
+A process that never ends a step (a launcher, a data worker, a compiler) is left as it is: one hook of torch's own waits
+in it. The ring comes with the first step where ``init_process_group`` has not brought it.
+"""
+
+import atexit
+import builtins
+import contextlib
+import functools
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from emberward.sources._live import CURRENT, LiveRecorder
+from emberward.sources._sampler import Sampler
+from emberward.sources.attach import LENS_VARIABLE, LENS_WINDOW_VARIABLE, RING_VARIABLE
+from emberward.sources.recorder import attach, identify_now
+from emberward.sources.ring import SUFFIX
+
+LENS_SUFFIX = ".lens"
+
+
+class _Lens:
+    """The one of this process. `sampler` is made at the first step."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.sampler: Sampler | None = None
+        self.is_off = False
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self.sampler, self.is_off = None, True
+
+    def stepped(self) -> None:
+        """A step has ended. Never raises."""
+        if self.is_off:
+            return
+        try:
+            if self.sampler is None:
+                self._begin()
+            if self.sampler is not None:
+                self.sampler.stepped()
+        except Exception as error:  # noqa: BLE001 (a program is not ended because it is profiled)
+            self.is_off = True
+            if CURRENT.live is not None:
+                CURRENT.live.problem("steps not sampled", error)
+
+    def _begin(self) -> None:
+        rings = self.environment.get(RING_VARIABLE)
+        if CURRENT.live is None and rings:
+            attach(rings, self.environment, (), {})
+            identify_now()
+        _name_alone(CURRENT.live)
+        folder = Path(self.environment[LENS_VARIABLE])
+        warmup, _, number = self.environment.get(LENS_WINDOW_VARIABLE, "5:50").partition(":")
+        live = CURRENT.live
+        rank = None if live is None else live.writer.identity.rank
+        path = folder / f"rank{rank or 0:05d}-{os.getpid()}{LENS_SUFFIX}"
+        plain = builtins.print, logging.Logger.handle
+
+        def at_end() -> None:
+            builtins.print, logging.Logger.handle = plain  # type: ignore[method-assign]
+            _keep_ring(path.with_suffix(SUFFIX))
+
+        self.sampler = Sampler(path, warmup=int(warmup), num_steps=int(number), head=_head, flag=_flag, at_end=at_end)
+        _watch_output(self.sampler)
+        atexit.register(self.sampler.end)
+
+
+def _name_alone(live: LiveRecorder | None) -> None:
+    """A process that trains alone and was given no rank is rank 0 of 1: a ring without a rank tells of no calls."""
+    if live is not None and live.writer.identity.rank is None:
+        live.writer.identify(replace(live.writer.identity, rank=0, world_size=1), transport="gloo")
+
+
+def start(environment: Mapping[str, str]) -> None:
+    """Waits for the first step of this process. Called once, with torch loaded."""
+    lens = _Lens(environment)
+    CURRENT.stepped = lens.stepped
+
+    def ended(optimizer: Any, args: Any, named: Any) -> None:
+        del args, named
+        if torch.compiler.is_compiling() or lens.is_off:
+            return
+        if _is_counted(CURRENT.live, optimizer, lens):
+            lens.stepped()
+
+    register_optimizer_step_post_hook(ended)
+
+
+def _is_counted(live: LiveRecorder | None, optimizer: object, lens: _Lens) -> bool:
+    """Whether the optimizer's steps are the steps; the recorder knows, where it is there."""
+    if live is None:
+        return lens.sampler is None
+    return not live.steps.is_told and live.is_counted(optimizer)
+
+
+def _flag() -> str:
+    live = CURRENT.live
+    return "eval" if live is not None and live.steps.evaluation is not None else ""
+
+
+def _head() -> dict[str, Any]:
+    live = CURRENT.live
+    identity = None if live is None else live.writer.identity
+    is_initialized: Any = torch.cuda.is_initialized
+    has_device = torch.cuda.is_available() and bool(is_initialized())
+    return {
+        "rank": 0 if identity is None or identity.rank is None else identity.rank,
+        "world_size": None if identity is None else identity.world_size,
+        "device": "cuda" if has_device else "cpu",
+        "allocator_retries": torch.cuda.memory_stats().get("num_alloc_retries", 0) if has_device else 0,
+    }
+
+
+def _keep_ring(to: Path) -> None:
+    """Copies the ring as it is now: later steps push the calls of those that were sampled out of it."""
+    live = CURRENT.live
+    if live is not None:
+        with contextlib.suppress(OSError):
+            shutil.copyfile(live.writer.path, to)
+
+
+def _watch_output(sampler: Sampler) -> None:
+    """Notes the lines that print or log something, so that strings which nobody reads are known."""
+    builtins.print = _telling(builtins.print, sampler)
+    handle: Any = logging.Logger.handle
+    logging.Logger.handle = _telling(handle, sampler)  # type: ignore[method-assign]
+
+
+def _telling(original: Callable[..., Any], sampler: Sampler) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def tell(*args: Any, **named: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            sampler.output(sys._getframe(1))
+        return original(*args, **named)
+
+    return tell

@@ -1,0 +1,205 @@
+"""The hosts of one run: how commands are started on them, whether they answer, and which take part: mostly pure."""
+
+import shlex
+import subprocess
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
+
+ANSWER_LIMIT_S = 20.0
+"""Twice ssh's ConnectTimeout below."""
+MAX_SAID_CHARACTERS = 300
+_KNOWN = {
+    "local": (),
+    "ssh": ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "{host}"),
+    "slurm": ("srun", "--nodes=1", "--ntasks=1", "--nodelist={host}", "--overlap", "--kill-on-bad-exit=1", "--quiet"),
+}
+_PASSED = ("EMBERWARD_", "NCCL_", "GLOO_", "TORCH", "OMP_", "PYTHON", "CUDA_", "LD_LIBRARY_PATH", "HF_")
+"""Variables that reach a host where a launcher would not take them along (ssh). No secret has such a name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A host as the person named it, its address on the job's link, and when it booted: the kernel's id of that."""
+
+    name: str
+    address: str
+    boot: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """How a command is started on a host: words before it, in which ``{host}`` is its name. See `launcher_of`."""
+
+    words: tuple[str, ...]
+    is_shell: bool
+
+    def command(self, host: str, words: Sequence[str]) -> tuple[str, ...]:
+        """The argv that starts `words` on `host`; for ssh one text, as it gives its words to a shell."""
+        before = tuple(word.replace("{host}", host) for word in self.words)
+        return (*before, shlex.join(words)) if self.is_shell else (*before, *words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """The hosts of a run: those that train, those that stand by, and how many ranks each has."""
+
+    hosts: tuple[Host, ...]
+    spares: tuple[Host, ...]
+    ranks_per_host: int
+    min_hosts: int
+    launcher: Launcher
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks of all hosts that train."""
+        return len(self.hosts) * self.ranks_per_host
+
+
+def launcher_of(text: str) -> Launcher:
+    """The launcher ``local`` (all of them here, for tests), ``ssh``, ``slurm``, or a command with ``{host}`` in it.
+
+    Raises ConfigError C113 for anything else.
+    """
+    if text in _KNOWN:
+        return Launcher(words=_KNOWN[text], is_shell=text == "ssh")
+    if "{host}" not in text:
+        raise ConfigError(
+            "the launcher is not understood",
+            code="C113",
+            where=f"--launcher {text}",
+            expected="local, ssh, slurm, or a command with {host} in it",
+            found=text,
+            next="emberward train RECIPE --hosts A,B --launcher ssh",
+        )
+    return Launcher(words=tuple(shlex.split(text)), is_shell=False)
+
+
+def hosts_of(text: str) -> tuple[Host, ...]:
+    """The hosts of ``A,B=10.0.0.2``: names, each with its address on the job's link where the name is not one.
+
+    Raises ConfigError C113 for an empty or a repeated name.
+    """
+    parts = [part.strip().partition("=") for part in text.split(",")]
+    names = [name for name, _, _ in parts]
+    wrong = next((name for name in names if not name or names.count(name) > 1), None)
+    if wrong is not None:
+        raise ConfigError(
+            "the hosts are not understood",
+            code="C113",
+            where=f"--hosts {text}",
+            expected="each host once, by commas: A,B or A=10.0.0.1,B=10.0.0.2",
+            found=f"{wrong!r} twice" if wrong else "an empty name",
+            next="emberward train RECIPE --hosts A,B",
+        )
+    return tuple(Host(name=name, address=address or name) for name, _, address in parts)
+
+
+def script_for(words: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The words as one shell command that begins in `folder` and has those of our variables that ranks need."""
+    passed = [f"{name}={value}" for name, value in sorted(environment.items()) if name.startswith(_PASSED)]
+    return ("sh", "-c", f"cd {shlex.quote(str(folder))} && exec env {shlex.join([*passed, *words])}")
+
+
+def ask_hosts(launcher: Launcher, hosts: Sequence[Host], *, python: str, folder: Path) -> dict[str, str | ConfigError]:
+    """host -> the id of its boot, or why it cannot be used. Asks all at once; blocks, at most ANSWER_LIMIT_S."""
+    test = f"cd {shlex.quote(str(folder))} && test -x {shlex.quote(python)} && cat /proc/sys/kernel/random/boot_id"
+    asked: dict[str, subprocess.Popen[str] | OSError] = {}
+    for host in hosts:
+        try:
+            asked[host.name] = subprocess.Popen(
+                launcher.command(host.name, ("sh", "-c", test)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            asked[host.name] = error
+    end_s = time.monotonic() + ANSWER_LIMIT_S
+    return {name: _answer(name, process, python, folder, end_s) for name, process in asked.items()}
+
+
+def _answer(
+    name: str, process: subprocess.Popen[str] | OSError, python: str, folder: Path, end_s: float
+) -> str | ConfigError:
+    if isinstance(process, OSError):
+        return cannot_use(name, str(process))
+    try:
+        said, wrong = process.communicate(timeout=max(end_s - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return cannot_use(name, f"no answer within {ANSWER_LIMIT_S:.0f} s")
+    if process.returncode == 0:
+        return said.strip()
+    words = (wrong.strip().splitlines() or [""])[-1]
+    return cannot_use(name, words or f"it has no {python}, or does not see {folder} (exit code {process.returncode})")
+
+
+def cannot_use(name: str, found: str) -> ConfigError:
+    """The error that a host cannot be used, with the launcher's own words."""
+    return ConfigError(
+        "a host cannot be used",
+        code="L123",
+        where=name,
+        expected="a host that starts commands, with this Python and this folder on a shared file system",
+        found=found[:MAX_SAID_CHARACTERS],
+        next=f"ssh {name} true",
+    )
+
+
+def pick_hosts(candidates: Sequence[Host], *, wanted: int, min_hosts: int) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
+    """(those that train, those that stand by) of the candidates in their order.
+
+    As many train as are wanted, else all. Raises ConfigError L123 when they are fewer than `min_hosts`.
+    """
+    if len(candidates) < min_hosts:
+        raise ConfigError(
+            "too few hosts can be used",
+            code="L123",
+            where=", ".join(host.name for host in candidates) or "no host",
+            expected=f"{min_hosts} hosts at least",
+            found=str(len(candidates)),
+            next="repair the hosts that were named, or --min-hosts",
+        )
+    return tuple(candidates[:wanted]), tuple(candidates[wanted:])
+
+
+def without(team: Team, lost: Collection[str]) -> Team:
+    """The team without those hosts; spares take their places. Raises ConfigError L123 when too few are left."""
+    stay = [host for host in team.hosts if host.name not in lost]
+    spares = [host for host in team.spares if host.name not in lost]
+    hosts, left = pick_hosts([*stay, *spares], wanted=len(team.hosts), min_hosts=team.min_hosts)
+    return replace(team, hosts=hosts, spares=left)
+
+
+def lost_hosts(before: Sequence[Host], answers: Mapping[str, str | ConfigError]) -> tuple[Finding, ...]:
+    """A finding for each host that trained and now gives no answer, or has booted since."""
+    found = []
+    for host in before:
+        answer = answers[host.name]
+        if isinstance(answer, ConfigError):
+            found.append(_lost(host.name, f"does not answer any more: {answer.found}"))
+        elif host.boot is not None and answer != host.boot:
+            found.append(_lost(host.name, "has booted again while it trained"))
+    return tuple(found)
+
+
+def _lost(name: str, why: str) -> Finding:
+    return Finding(
+        code="L113",
+        severity=Severity.ERROR,
+        kind=Kind.LINK,
+        cause=Cause.HOST_DOWN,
+        certainty=Certainty.OBSERVED,
+        message=f"host {name} {why}",
+        hosts=(name,),
+        evidence=("it was asked after the attempt had failed",),
+        next=f"look at the console of {name}; it is left out until its file under left-out is removed",
+    )

@@ -1,0 +1,12 @@
+"""Show a run in a browser: a page that is live while the run is, a list, a comparison, and the same page as one file.
+
+Floor 6. No torch. What is shown comes from `report`; nothing here decides, and nothing here changes a run's folder.
+"""
+
+from emberward.web._columns import Columns
+from emberward.web._lag import worst_lags
+from emberward.web._live_run import Facts
+from emberward.web._page import file_page
+from emberward.web._server import LOOPBACK, PageServer, Site, new_token
+
+__all__ = ["LOOPBACK", "Columns", "Facts", "PageServer", "Site", "file_page", "new_token", "worst_lags"]

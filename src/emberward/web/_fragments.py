@@ -1,0 +1,331 @@
+"""The parts of a run's page, each written from the run's glance alone. All words of the page come from here."""
+
+from datetime import UTC, datetime
+
+from emberward.findings import CATALOGUE, Finding
+from emberward.report import Card, Glance, State, duration_text
+from emberward.report import count_text as count
+from emberward.web._html import Html, join, tag
+from emberward.web._mesh import mesh_part
+from emberward.web._strip import strip_part
+
+ICONS = {
+    State.NOT_STARTED: "○",
+    State.STARTING: "◔",
+    State.RUNNING: "●",
+    State.EVALUATING: "◐",
+    State.SAVING: "◒",
+    State.SAMPLING: "◐",
+    State.STALLED: "■",
+    State.ABANDONED: "✖",
+    State.DONE: "✔",
+    State.STOPPED: "◼",
+    State.FAILED: "✖",
+    State.KILLED: "✖",
+}
+SEVERITY_ICONS = {"error": "■", "warning": "▲", "notice": "●"}
+LABELS = {
+    "what": "What",
+    "who": "Who",
+    "why": "Why",
+    "not": "Not",
+    "certainty": "How sure",
+    "do": "Do",
+    "cost": "Cost",
+    "changed": "Changed",
+    "seen": "Seen before",
+}
+MAX_ROWS = 200
+"""Rows of a table; the newest are shown and the rest counted."""
+
+
+def tone_of(state: State) -> str:
+    """The class that colours a state."""
+    if state.is_bad:
+        return "bad"
+    if state is State.DONE:
+        return "done"
+    return "idle" if state in (State.NOT_STARTED, State.STOPPED) else "good"
+
+
+def fragments(glance: Glance, *, runbooks: bool = True) -> dict[str, Html]:
+    """Every part of the page that changes, by its name. `runbooks`: whether a finding's runbook page can be opened."""
+    return {
+        "head": head_part(glance),
+        "tiles": tiles_part(glance),
+        "card": card_part(glance, runbooks=runbooks),
+        "strip": strip_part(glance),
+        "mesh": mesh_part(glance),
+        "findings": findings_part(glance, runbooks=runbooks),
+        "attempts": attempts_part(glance),
+        "saves": saves_part(glance),
+    }
+
+
+def moment(unix: float | None) -> Html | None:
+    """A moment as a person reads it, in UTC; the script shows it in the reader's own zone."""
+    if unix is None:
+        return None
+    at = datetime.fromtimestamp(unix, tz=UTC)
+    return tag("time", f"{at:%Y-%m-%d %H:%M} UTC", datetime=f"{at:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def head_part(glance: Glance) -> Html:
+    """State, since when, and what runs."""
+    state = glance.state
+    facts = []
+    if glance.num_ranks is not None:
+        ranks = "1 rank" if glance.num_ranks == 1 else f"{glance.num_ranks:,} ranks"
+        hosts = "" if not glance.hosts else f" on {len(glance.hosts)} host{'s' if len(glance.hosts) > 1 else ''}"
+        facts.append(ranks + hosts)
+    axes: dict[str, set[int]] = {}
+    for rank in glance.ranks:
+        for axis, index in (rank.get("coordinates") or {}).items():
+            axes.setdefault(str(axis), set()).add(index)
+    if axes:
+        facts.append(" · ".join(f"{axis} {len(indices)}" for axis, indices in axes.items()))
+    if glance.num_attempts:
+        facts.append(f"attempt {glance.num_attempts}")
+    since = None if glance.since_unix is None else join(Html(" since "), moment(glance.since_unix))
+    doing = f": {glance.detail}" if glance.detail and not state.is_over else ""
+    return join(
+        tag(
+            "p",
+            tag("span", ICONS[state], class_="icon", aria_hidden="true"),
+            tag("strong", state.value.upper() + doing),
+            tag("span", since, class_="since") if since else None,
+            class_=f"state {tone_of(state)}",
+            role="status",
+        ),
+        tag("p", " — ".join(facts), class_="facts") if facts else None,
+    )
+
+
+def _tile(label: str, value: object, note: object = None, *, class_: str = "", id: str | None = None) -> Html:
+    return tag(
+        "div",
+        tag("dt", label),
+        tag("dd", tag("span", value, class_="value", id=id), tag("span", note, class_="note") if note else None),
+        class_=f"tile {class_}".strip(),
+    )
+
+
+def tiles_part(glance: Glance) -> Html:
+    """The figures of the first screen; the age of the last step is the largest."""
+    return tag("dl", *_tiles(glance), class_="tiles")
+
+
+def _tiles(glance: Glance) -> list[Html]:
+    tiles = [_age_tile(glance)]
+    step = "-" if glance.step is None else f"{glance.step:,}"
+    tiles.append(_tile("step", step, None if glance.steps is None else f"of {glance.steps:,}"))
+    tiles.append(_tile("loss", "-" if glance.loss is None else f"{glance.loss:.4f}", "the last step's"))
+    if glance.step_s is not None:
+        tiles.append(_tile("step time", f"{glance.step_s:.3g} s", "median of the last steps"))
+    if glance.tokens_per_s is not None:
+        mfu = None if glance.mfu is None else f"MFU {100 * glance.mfu:.1f}%"
+        tiles.append(_tile("tokens/s", count(glance.tokens_per_s), mfu or "MFU unknown: no peak for this device"))
+    if glance.goodput is not None:
+        lost = "nothing lost" if not glance.lost_s else f"{duration_text(glance.lost_s)} lost"
+        if glance.lost_by_cause:
+            lost += f", most to {glance.lost_by_cause[0].cause.replace('_', ' ')}"
+        # Rounded down: 100% says that nothing was lost.
+        share = int(1000 * glance.goodput) / 10
+        tiles.append(_tile("goodput", f"{share:g}%", lost))
+    save = glance.save
+    risk = None
+    if glance.at_risk_steps is not None:
+        took = "" if glance.step_s is None else f", {duration_text(glance.at_risk_steps * glance.step_s)}"
+        steps = "1 step" if glance.at_risk_steps == 1 else f"{glance.at_risk_steps:,} steps"
+        risk = f"{steps} at risk{took}" if glance.at_risk_steps else "no work at risk"
+    if save is not None or risk is not None:
+        tiles.append(_tile("last save", "none" if save is None else f"step {save.step:,}", risk))
+    if glance.eta_s is not None and not glance.state.is_bad:
+        tiles.append(_tile("time to go", duration_text(glance.eta_s), "without saves and evaluations"))
+    return tiles
+
+
+def _age_tile(glance: Glance) -> Html:
+    """How long ago the last step was; the browser's own clock counts on from here."""
+    if glance.last_step_unix is None:
+        return _tile("last step", "none yet", "no step was written", class_="age")
+    age_s = max(glance.now_unix - glance.last_step_unix, 0.0)
+    if glance.state.is_over:
+        note: object = join(Html("ended "), moment(glance.last_step_unix))
+        return _tile("since the last step", duration_text(age_s), note, class_="age")
+    note = f"late after {duration_text(glance.limit_s)}"
+    if glance.phase is not None and glance.phase != "train":
+        note = f"no limit in {glance.phase}"
+    return tag(
+        "div",
+        tag("dt", "since the last step"),
+        tag(
+            "dd",
+            tag("span", duration_text(age_s), class_="value", id="age"),
+            tag("span", note, class_="note"),
+        ),
+        class_="tile age" + (" late" if glance.is_late else ""),
+        id="age-tile",
+        data_last=f"{glance.last_step_unix:.3f}",
+        data_limit=f"{glance.limit_s:.3f}" if glance.phase in (None, "train") else None,
+    )
+
+
+def card_part(glance: Glance, *, runbooks: bool = True) -> Html:
+    """The incident card, or one line that says that there is none."""
+    if glance.card is None:
+        if glance.state.is_bad:
+            text = "No finding says why. The run is not healthy: look at its logs, or let emberward explain it."
+            command = f"emberward explain {glance.folder.path}"
+            return tag("section", tag("p", text), _copyable(command), class_="card warning", aria_label="incident")
+        over = glance.state.is_over or glance.state is State.NOT_STARTED
+        text = "No incident was recorded." if over else "Healthy: nothing stands against this run."
+        notices = len(glance.findings)
+        more = f" {notices} notice{'s' if notices > 1 else ''} below." if notices else ""
+        recovered = (
+            f" {len(glance.recovered)} earlier finding(s) that a later attempt got over." if glance.recovered else ""
+        )
+        icon = tag("span", "✔", class_="icon", aria_hidden="true")
+        return tag("section", tag("p", icon, text + more + recovered), class_="card healthy", aria_label="incident")
+    return card_html(glance.card, runbooks=runbooks, others=_num_others(glance))
+
+
+def _num_others(glance: Glance) -> int:
+    return sum(1 for finding in glance.findings if finding.severity.value != "notice") - 1
+
+
+def card_html(card: Card, *, runbooks: bool, others: int = 0) -> Html:
+    """A card as a definition list, in the words of the terminal."""
+    rows = []
+    for label, lines in card.rows:
+        shown: list[object] = [_copyable(line) if label == "do" else tag("p", line) for line in lines]
+        rows.append(tag("div", tag("dt", LABELS[label]), tag("dd", *shown), class_=f"row {label}"))
+    runbook = tag("a", "runbook", href=f"runbook?code={card.code}", class_="runbook") if runbooks else None
+    more = tag("a", f"and {others} more below", href="#findings") if others > 0 else None
+    return tag(
+        "section",
+        tag(
+            "header",
+            tag("span", SEVERITY_ICONS[card.severity], class_="icon", aria_hidden="true"),
+            tag("h2", f"{card.severity.upper()} {card.code}: {card.title}"),
+            tag(
+                "span",
+                more,
+                runbook,
+                tag("button", "copy as text", type="button", data_copy=card.text()),
+                class_="acts",
+            ),
+        ),
+        tag("dl", *rows),
+        class_=f"card {card.severity}",
+        aria_label="incident",
+    )
+
+
+def _copyable(command: str) -> Html:
+    return tag("p", tag("code", command), tag("button", "copy", type="button", data_copy=command), class_="command")
+
+
+def table(header: list[str], rows: list[list[object]], *, label: str, empty: str) -> Html:
+    """A table of the last MAX_ROWS rows; `empty` when there is none."""
+    if not rows:
+        return tag("p", empty, class_="empty")
+    body = [
+        tag("tr", *(cell if isinstance(cell, Html) and cell.startswith("<td") else tag("td", cell) for cell in row))
+        for row in rows[-MAX_ROWS:]
+    ]
+    left = len(rows) - MAX_ROWS
+    return tag(
+        "div",
+        tag("table", tag("thead", tag("tr", *(tag("th", each, scope="col") for each in header))), tag("tbody", *body)),
+        tag("p", f"and {left} before these", class_="note") if left > 0 else None,
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label=f"table of {label}",
+    )
+
+
+def _finding(finding: Finding, *, is_past: bool, runbooks: bool) -> Html:
+    entry = CATALOGUE.get(finding.code)
+    where = [] if finding.phase.step is None else [f"step {finding.phase.step}"]
+    where += [] if finding.site is None else [finding.site]
+    details: list[object] = [
+        tag("p", line) for line in (*finding.evidence, *(f"not: {each}" for each in finding.ruled_out))
+    ]
+    severity = "recovered" if is_past else finding.severity.value
+    return tag(
+        "details",
+        tag(
+            "summary",
+            tag(
+                "span",
+                SEVERITY_ICONS[finding.severity.value],
+                class_=f"icon {finding.severity.value}",
+                aria_hidden="true",
+            ),
+            tag("strong", f"{severity} {finding.code}"),
+            f" {finding.message}",
+            tag("span", " · ".join(where), class_="note") if where else None,
+        ),
+        *details,
+        tag("p", "next: ", tag("code", finding.next)) if finding.next else None,
+        tag("p", tag("a", f"runbook: {finding.code} {entry.title}", href=f"runbook?code={finding.code}"))
+        if runbooks and entry is not None
+        else None,
+        class_="finding",
+    )
+
+
+def findings_part(glance: Glance, *, runbooks: bool = True) -> Html:
+    """All findings, the newest first; those that a later attempt got over are marked."""
+    shown = [_finding(each, is_past=False, runbooks=runbooks) for each in reversed(glance.findings)]
+    shown += [_finding(each, is_past=True, runbooks=runbooks) for each in reversed(glance.recovered)]
+    if not shown:
+        return tag("p", "No findings.", class_="empty")
+    left = len(shown) - MAX_ROWS
+    return join(*shown[:MAX_ROWS], tag("p", f"and {left} more in findings.jsonl", class_="note") if left > 0 else None)
+
+
+def attempts_part(glance: Glance) -> Html:
+    """The attempts: when, how each ended and why, what it lost, what had changed before it."""
+    ends = {line.get("attempt"): line for line in glance.attempts if line.get("event") == "end"}
+    rows: list[list[object]] = []
+    for line in glance.attempts:
+        if line.get("event") in ("rewind", "undo_rewind"):
+            rows.append(["", line.get("time"), "rewind", line.get("text"), "", ""])
+        if line.get("event") != "start":
+            continue
+        end = ends.get(line.get("attempt")) or {}
+        lost = end.get("hours_lost")
+        hours = end.get("hours")
+        rows.append(
+            [
+                line.get("attempt"),
+                str(line.get("start") or "")[:19].replace("T", " "),
+                end.get("outcome") or ("no end" if end else "no end yet"),
+                end.get("why") or line.get("why") or "",
+                ""
+                if not isinstance(hours, int | float)
+                else duration_text(hours * 3600)
+                + (f", {duration_text(lost * 3600)} lost" if isinstance(lost, int | float) and lost else ""),
+                "; ".join(str(each) for each in line.get("changed") or ()) or "nothing",
+            ]
+        )
+    header = ["attempt", "start (UTC)", "end", "why", "time", "changed since the last good attempt"]
+    return table(header, rows, label="attempts", empty="No attempt was recorded.")
+
+
+def saves_part(glance: Glance) -> Html:
+    """The saves, and whether each is whole."""
+    rows: list[list[object]] = [
+        [
+            f"{save.step:,}",
+            "-" if save.num_bytes is None else f"{save.num_bytes / 1e6:,.1f} MB",
+            "-" if save.world_size is None else save.world_size,
+            "✔ whole, all files there" if save.problem is None else f"✖ {save.problem}",
+            ", ".join(save.names),
+        ]
+        for save in glance.saves
+    ]
+    return table(["step", "size", "ranks", "state", "kept as"], rows, label="saves", empty="No save yet.")

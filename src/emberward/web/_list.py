@@ -1,0 +1,142 @@
+"""The list of runs, those that need a person first; and two runs beside each other."""
+
+import hashlib
+from collections.abc import Iterable
+
+from emberward.report import RunFolder, RunRow, State, duration_text, read_row, row_state
+from emberward.web._columns import MAX_POINTS, Columns
+from emberward.web._fragments import ICONS, moment, table, tone_of
+from emberward.web._html import join, json_block, tag
+from emberward.web._live_run import Facts
+from emberward.web._page import STYLES, document
+
+MAX_LISTED = 1000
+MAX_DIFFERENCES = 200
+
+
+def key_of(folder: RunFolder) -> str:
+    """The name of a run in an address: says nothing of where it lies, and cannot be made to."""
+    return hashlib.blake2b(str(folder.path.absolute()).encode(), digest_size=8).hexdigest()
+
+
+def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float) -> str:
+    """The page with all runs. Reads the ends of each run's files."""
+    found = []
+    for folder in list(folders)[:MAX_LISTED]:
+        row = read_row(folder)
+        is_alone, said = facts(folder, now_unix) if row.outcome is None else (False, ())
+        found.append((row_state(row, is_alone=is_alone or bool(said), now_unix=now_unix), row))
+    found.sort(key=lambda pair: (not pair[0].is_bad, pair[0].is_over, -pair[1].started_unix))
+    head = join(*(tag("link", rel="stylesheet", href=f"asset/{name.rpartition('/')[2]}") for name in STYLES))
+    counts = {state: sum(1 for each, _ in found if each is state) for state in State}
+    said_counts = ", ".join(f"{number} {state.value}" for state, number in counts.items() if number)
+    rows = [_row(state, row, now_unix=now_unix) for state, row in found]
+    header = ["", "state", "run", "step", "loss", "started", "attempts", "why it ended"]
+    body = join(
+        tag("header", tag("div", tag("h1", "Runs"), class_="title"),
+            tag("p", said_counts or "no runs", class_="facts")),
+        tag("main", tag("form",
+            table(header, rows, label="runs", empty="No run was started here yet: emberward train bloom_tiny") if rows
+            else tag("p", "No run was started here yet: emberward train bloom_tiny", class_="empty"),
+            tag("p", tag("button", "compare the two chosen runs")) if len(rows) > 1 else None,
+            action="compare", method="get", class_="panel")),
+    )  # fmt: skip
+    return document(f"{sum(1 for state, _ in found if state.is_bad)} of {len(found)} runs need you", body, head=head)
+
+
+def _row(state: State, row: RunRow, *, now_unix: float) -> list[object]:
+    key = key_of(row.folder)
+    name = f"{row.folder.name}/{row.folder.id}"
+    step = "" if row.step is None else f"{row.step:,}" + ("" if row.steps is None else f" of {row.steps:,}")
+    return [
+        tag("td", tag("input", type="checkbox", name="run", value=key, aria_label=f"compare {name}")),
+        tag(
+            "td", tag("span", ICONS[state], class_="icon", aria_hidden="true"), f" {state.value}", class_=tone_of(state)
+        ),
+        tag("td", tag("a", name, href=f"run/{key}/")),
+        step,
+        "" if row.loss is None else f"{row.loss:.4f}",
+        join(tag("span", f"{duration_text(now_unix - row.started_unix)} ago "), moment(row.started_unix)),
+        row.num_attempts,
+        row.why or "",
+    ]
+
+
+def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, second_columns: Columns) -> str:
+    """Two runs by step: curves over each other, what their configurations differ in, and where their losses part."""
+    names = [f"{each.name}/{each.id}" for each in (first, second)]
+    parted = first_difference(first_columns, second_columns)
+    words = "Every step that both have has the same loss, bit for bit."
+    if parted is not None:
+        words = f"The losses differ first at step {parted:,}."
+    if not set(first_columns.steps) & set(second_columns.steps):
+        words = "The two runs have no step in common."
+    differences = config_difference(first, second)
+    boot = {
+        "names": names,
+        "series": [each.reduced(points=MAX_POINTS) for each in (first_columns, second_columns)],
+    }
+    charts = [
+        tag("figure", tag("figcaption", tag("strong", title)),
+            tag("div", class_="chart", id=f"chart-{key}", tabindex="0", role="img", aria_label=f"{title} of both runs"),
+            class_="panel chart-panel")
+        for key, title in (("loss", "Loss"), ("grad_norm", "Gradient norm"), ("tokens_per_s", "Tokens/s"),
+                           ("step_s", "Step time"))
+    ]  # fmt: skip
+    body = join(
+        tag("header", tag("div", tag("h1", "Two runs"), class_="title"),
+            tag("p", " and ".join(names), class_="facts"),
+            tag("p", tag("a", "all runs", href="list"))),
+        tag("main", tag("section", tag("p", words, class_="verdict"), class_="panel"),
+            tag("div", *charts, class_="charts"),
+            tag("section", tag("h2", "Configuration"),
+                table(["line", names[0], names[1]], [list(row) for row in differences], label="configuration",
+                      empty="The configurations are the same."), class_="panel")),
+        json_block(boot, id="boot"),
+    )  # fmt: skip
+    scripts = ("uPlot.iife.min.js", "charts.js", "compare.js")
+    head = join(
+        *(tag("link", rel="stylesheet", href=f"asset/{name.rpartition('/')[2]}") for name in STYLES),
+        *(tag("script", src=f"asset/{name}", defer=True) for name in scripts),
+    )
+    return document(f"{names[0]} and {names[1]}", body, head=head)
+
+
+def first_difference(first: Columns, second: Columns) -> int | None:
+    """The first step that both runs have and whose losses are not the same double; None when all are."""
+    other = dict(zip(second.steps, second.values["loss"], strict=True))
+    for step, loss in zip(first.steps, first.values["loss"], strict=True):
+        # Not a number on both sides is the same.
+        if step in other and loss != other[step] and not (loss != loss and other[step] != other[step]):
+            return step
+    return None
+
+
+def config_difference(first: RunFolder, second: RunFolder) -> list[tuple[str, str, str]]:
+    """The lines of the resolved configurations that differ: section and key, and each side's value."""
+    left, right = (_flat(each) for each in (first, second))
+    keys = list(dict.fromkeys([*left, *right]))
+    rows = [(key, left.get(key, "-"), right.get(key, "-")) for key in keys if left.get(key) != right.get(key)]
+    return rows[:MAX_DIFFERENCES]
+
+
+def _flat(folder: RunFolder) -> dict[str, str]:
+    """``a.b`` to the value as written, of a file of nested ``key: value`` lines; origins are left out."""
+    try:
+        text = folder.config.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    out: dict[str, str] = {}
+    above: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        bare = line.partition("  # ")[0]
+        key, colon, value = bare.strip().partition(":")
+        if not colon or bare.lstrip().startswith("#"):
+            continue
+        indent = len(bare) - len(bare.lstrip())
+        above = [(depth, name) for depth, name in above if depth < indent]
+        if value.strip():
+            out[".".join([*(name for _, name in above), key])] = value.strip()
+        else:
+            above.append((indent, key))
+    return out

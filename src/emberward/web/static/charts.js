@@ -1,0 +1,172 @@
+// Charts of a run: lines by uPlot, the lag map on a canvas of its own. Draws only what it is given.
+"use strict";
+const Charts = (() => {
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const SERIES = ["--s1", "--s2", "--s3", "--s4", "--s5", "--s6", "--s7", "--s8"];
+  const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3], [1, 4], [10, 4], [4, 4], [3, 6]];
+  const figure = (value) => value == null ? "no value" :
+    Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(3) : String(+value.toPrecision(6));
+  const short = (value) => Math.abs(value) >= 1e9 ? value / 1e9 + "G" : Math.abs(value) >= 1e6 ? value / 1e6 + "M"
+    : Math.abs(value) >= 1e3 ? value / 1e3 + "k" : String(+value.toPrecision(6));
+
+  // Vertical marks: restarts (dashed), findings (thick), steps that were not finite (ticks at the top), lost work (shaded).
+  const marks = (state) => ({
+    hooks: {
+      drawClear: [(plot) => {
+        const ctx = plot.ctx, { left, top, width, height } = plot.bbox;
+        ctx.save();
+        ctx.beginPath(); ctx.rect(left, top, width, height); ctx.clip();
+        ctx.fillStyle = css("--lost");
+        for (const [low, high] of state.marks.lost || []) {
+          const x = plot.valToPos(low, "x", true);
+          ctx.fillRect(x, top, Math.max(plot.valToPos(high, "x", true) - x, 2), height);
+        }
+        ctx.restore();
+      }],
+      draw: [(plot) => {
+        const ctx = plot.ctx, { left, top, width, height } = plot.bbox;
+        ctx.save();
+        ctx.beginPath(); ctx.rect(left, top, width, height); ctx.clip();
+        const line = (step, colour, dash, thick) => {
+          const x = Math.round(plot.valToPos(step, "x", true)) + .5;
+          ctx.strokeStyle = colour; ctx.lineWidth = thick * devicePixelRatio; ctx.setLineDash(dash);
+          ctx.beginPath(); ctx.moveTo(x, top); ctx.lineTo(x, top + height); ctx.stroke();
+        };
+        for (const step of state.marks.restarts || []) line(step, css("--note"), [4, 4], 1);
+        for (const [step, , severity] of state.marks.incidents || [])
+          line(step, css(severity === "error" ? "--bad" : "--warn"), [], 1.5);
+        ctx.fillStyle = css("--bad");
+        for (const step of state.series ? state.series.bad : []) {
+          const x = plot.valToPos(step, "x", true);
+          ctx.fillRect(x - devicePixelRatio, top, 2 * devicePixelRatio, 8 * devicePixelRatio);
+        }
+        ctx.restore();
+      }],
+    },
+  });
+
+  const line = (label, index, more) => ({
+    label, stroke: () => css(SERIES[index % SERIES.length]), width: 1.5, dash: DASHES[index % DASHES.length],
+    points: { show: false }, spanGaps: false, ...more,
+  });
+  const legend = (key, labels) => {
+    const host = document.getElementById("chart-" + key), list = document.createElement("ul");
+    list.className = "legend";
+    labels.forEach((label, index) => {
+      const item = document.createElement("li"), sample = document.createElement("span");
+      sample.className = "sample";
+      sample.style.borderTopColor = css(SERIES[index % SERIES.length]);
+      sample.style.borderTopStyle = index ? "dashed" : "solid";
+      item.append(sample, label);
+      list.append(item);
+    });
+    host.append(list);
+  };
+  // The range between least and greatest value of each stretch, under the line of the last.
+  const band = (stroke) => [
+    { label: "max", stroke: () => css(stroke) + "66", width: 1, points: { show: false } },
+    { label: "min", stroke: () => css(stroke) + "66", width: 1, points: { show: false } },
+  ];
+
+  const make = (where, key, series, data, options) => {
+    const host = document.getElementById("chart-" + key);
+    if (!host) return null;
+    host.replaceChildren();
+    const plot = new uPlot({
+      width: Math.max(host.clientWidth, 200), height: 210,
+      legend: { show: false },
+      cursor: { sync: { key: "run", setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
+      scales: { x: { time: false, range: where.range ? () => where.range : undefined },
+                y: options.log ? { distr: 3, log: 10 } : {} },
+      axes: [
+        { stroke: () => css("--note"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false },
+          values: (_, all) => all.map((v) => v == null || v % 1 ? "" : short(v)), size: 26, font: "11px system-ui" },
+        { stroke: () => css("--note"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false },
+          values: (_, all) => all.map((v) => v == null ? "" : short(v)), size: 52, font: "11px system-ui" },
+      ],
+      series: [{ label: "step" }, ...series],
+      bands: options.bands || [],
+      plugins: [marks(where)],
+      hooks: {
+        setCursor: [(self) => options.read && options.read(self.cursor.idx)],
+        setSelect: [(self) => {
+          if (self.select.width < 4) return;
+          const low = Math.round(self.posToVal(self.select.left, "x"));
+          const high = Math.round(self.posToVal(self.select.left + self.select.width, "x"));
+          self.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+          if (high > low) where.choose(low, high);
+        }],
+      },
+    }, data, host);
+    host.onkeydown = (event) => {
+      const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -50, PageDown: 50 }[event.key];
+      if (!by || !data[0].length) return;
+      event.preventDefault();
+      const at = Math.min(Math.max((plot.cursor.idx ?? data[0].length - 1) + by, 0), data[0].length - 1);
+      plot.setCursor({ left: plot.valToPos(data[0][at], "x"), top: 20 });
+      options.read && options.read(at);
+    };
+    return plot;
+  };
+
+  // viridis, nine anchors (matplotlib, CC0), between them straight lines.
+  const ANCHORS = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99],
+    [170, 220, 50], [253, 231, 37]];
+  const TABLE = new Uint32Array(256);
+  for (let i = 1; i < 256; i++) {
+    const at = (i - 1) / 254 * 8, low = Math.min(Math.floor(at), 7), part = at - low;
+    const mix = (c) => Math.round(ANCHORS[low][c] * (1 - part) + ANCHORS[low + 1][c] * part);
+    TABLE[i] = 0xff000000 | mix(2) << 16 | mix(1) << 8 | mix(0);
+  }
+  const map = (host, lag, onRank, onRead) => {
+    host.replaceChildren();
+    if (!lag || !lag.ranks.length) { host.hidden = true; return; }
+    host.hidden = false;
+    const rows = lag.ranks.length, columns = lag.steps.length;
+    const bytes = Uint8Array.from(atob(lag.cells), (c) => c.charCodeAt(0));
+    const canvas = document.createElement("canvas");
+    canvas.width = columns; canvas.height = rows;
+    const image = canvas.getContext("2d").createImageData(columns, rows);
+    const pixels = new Uint32Array(image.data.buffer);
+    for (let i = 0; i < pixels.length; i++) pixels[i] = TABLE[bytes[i]];
+    canvas.getContext("2d").putImageData(image, 0, 0);
+    canvas.style.height = (rows > 320 ? rows : Math.min(Math.max(rows * 14, 120), 320)) + "px";
+    const at = (event) => {
+      const box = canvas.getBoundingClientRect();
+      return [Math.min(Math.floor((event.clientX - box.left) / box.width * columns), columns - 1),
+              Math.min(Math.floor((event.clientY - box.top) / box.height * rows), rows - 1)];
+    };
+    let column = columns - 1, row = 0;
+    const read = () => {
+      const cell = bytes[row * columns + column], share = cell ? 1e-3 * Math.exp((cell - 1) / 254 * Math.log(1e3)) : null;
+      const upTo = lag.ranks_a_row > 1 ? " to " + (lag.ranks[row] + lag.ranks_a_row - 1) : "";
+      onRead(`rank ${lag.ranks[row]}${upTo}, step ${lag.steps[column].toLocaleString("en")}: ` +
+        (share == null ? "not known" : share <= 1e-3 ? "not behind" : `${(100 * share).toPrecision(2)}% of the step behind its peers`));
+    };
+    canvas.onmousemove = (event) => { [column, row] = at(event); read(); };
+    canvas.onclick = (event) => { [column, row] = at(event); onRank(lag.ranks[row]); };
+    host.onkeydown = (event) => {
+      const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+      if (event.key === "Enter") return onRank(lag.ranks[row]);
+      if (!by) return;
+      event.preventDefault();
+      column = Math.min(Math.max(column + by[0], 0), columns - 1);
+      row = Math.min(Math.max(row + by[1], 0), rows - 1);
+      read();
+    };
+    const axis = document.createElement("p");
+    axis.className = "note axis";
+    axis.textContent = `ranks ${lag.ranks[0]} (top) to ${lag.ranks[rows - 1] + lag.ranks_a_row - 1}, steps ` +
+      `${lag.steps[0].toLocaleString("en")} to ${lag.steps[columns - 1].toLocaleString("en")}`;
+    const scale = document.createElement("p");
+    scale.className = "note scale";
+    const bar = document.createElement("canvas");
+    bar.width = 255; bar.height = 1; bar.className = "bar";
+    const strip = bar.getContext("2d").createImageData(255, 1);
+    new Uint32Array(strip.data.buffer).set(TABLE.subarray(1));
+    bar.getContext("2d").putImageData(strip, 0, 0);
+    scale.append("0.1% of the step ", bar, " all of it; empty: not known");
+    host.append(canvas, axis, scale);
+  };
+  return { make, legend, line, band, map, figure, css, SERIES };
+})();

@@ -1,0 +1,117 @@
+"""A night of a chain of jobs under a real SLURM: time limit, requeue, a node that goes down, and the end."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from ranks.runs import curve, metrics
+
+from cluster.jobs import only_run, runs_of, torchrun, write_recipe
+from cluster.slurm import Cluster
+
+LIMIT_S = 120.0
+STEPS = 24
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Three nodes, of which SLURM misses one after 10 s."""
+    cluster = Cluster(tmp_path / "cluster", num_nodes=3, slurmd_timeout_s=10)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+    assert not cluster.processes()
+
+
+class Person:
+    """Types commands in the recipe's folder."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._cluster = cluster
+        self._folder = folder
+
+    def slurm(self, *words: str, code: int = 0) -> dict:
+        """The document of ``emberward slurm``; fails at another exit code."""
+        command = (sys.executable, "-m", "emberward", "slurm", *words, "--runs", str(self._folder / "runs"), "--json")
+        done = self._cluster.run(*command, limit_s=60.0)
+        lines = done.stdout.splitlines()
+        assert done.returncode == code, done.stdout
+        return next(json.loads(line) for line in lines if line.startswith("{"))
+
+
+def tasks_of(cluster: Cluster, array: int) -> list[dict[str, str]]:
+    """What ``scontrol show job`` says of each task of the array that SLURM remembers, by field."""
+    lines = cluster.run("scontrol", "--oneliner", "show", "job", str(array)).stdout.splitlines()
+    return [dict(part.partition("=")[::2] for part in line.split() if "=" in part) for line in lines]
+
+
+def num_restarts(cluster: Cluster, array: int) -> int:
+    return sum(int(task.get("Restarts", "0")) for task in tasks_of(cluster, array))
+
+
+def excluded(cluster: Cluster, array: int) -> set[str]:
+    """What the tasks that wait exclude, each the same."""
+    return {task["ExcNodeList"] for task in tasks_of(cluster, array) if task["JobState"] == "PENDING"}
+
+
+@pytest.mark.timeout(600)
+def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
+    recipe = write_recipe(tmp_path, text)
+    person = Person(cluster, tmp_path)
+    assert torchrun(cluster, write_recipe(tmp_path / "straight", text)).wait() == 0
+    straight = curve(only_run(tmp_path / "straight" / "recipe.yaml"))
+
+    submitted = person.slurm("submit", str(recipe), "--nodes", "2", "--time", "30", "--chain", "3", "--signal-s", "60")
+    array = submitted["job"]
+    log = tmp_path / "runs" / "cluster" / "slurm" / f"cluster-{array}_1.log"
+
+    def said() -> str:
+        return log.read_text(errors="replace") if log.exists() else "no log yet"
+
+    def num_steps() -> int:
+        runs = runs_of(recipe)
+        return len(metrics(runs[-1])) if runs else 0
+
+    def pids() -> list[int]:
+        return [json.loads(path.read_text())["pid"] for path in sorted((only_run(recipe) / "ranks").glob("rank*.json"))]
+
+    def running() -> dict | None:
+        (chain,) = person.slurm("status")["chains"]
+        first = chain["jobs"][0] if chain["jobs"] else {}
+        return first if first.get("state") == "RUNNING" else None
+
+    wait_until(lambda: num_steps() >= 4, "step 4", LIMIT_S)
+    # The ranks stand still until SLURM's signal has come (which lets them go on): however fast they are, they do not
+    # end before it.
+    for pid in pids():
+        os.kill(pid, signal.SIGSTOP)
+    first = running()
+    assert first is not None, said()
+    assert first["id"] == f"{array}_1"
+    (line,) = person.slurm("pulse", "--once")["lines"]
+    assert "PULSE: cluster is running for " in line
+    assert f"({array}_1 on 'main' partition (127.0.0.[2-3])); next {array}_[2-3%1] on 'main' is waiting" in line
+    # SLURM counts in minutes, and asks up to one early: 20 s at least are left for the save.
+    minutes = int(first["used_s"] + 40) // 60 + 1
+    cluster.run("scontrol", "update", f"JobId={array}_1", f"TimeLimit={minutes}")
+    wait_until(lambda: num_restarts(cluster, array) == 1, "the requeue", LIMIT_S)
+    saved = num_steps()
+    assert 4 <= saved < STEPS, said()
+
+    wait_until(lambda: num_steps() > saved, "a step after the requeue", LIMIT_S)
+    for pid in pids():
+        os.kill(pid, signal.SIGSTOP)
+    cluster.lose("127.0.0.2")
+    wait_until(lambda: num_restarts(cluster, array) == 2, "the requeue after the node went down", LIMIT_S)
+    wait_until(lambda: (tmp_path / "runs/cluster/left-out/127.0.0.2.json").exists(), "the node left out", LIMIT_S)
+    wait_until(lambda: excluded(cluster, array) == {"127.0.0.2"}, "the node taken out of all that waits", LIMIT_S)
+
+    wait_until(lambda: person.slurm("status")["chains"][0]["is_over"], "the end of the chain", LIMIT_S)
+    assert curve(only_run(recipe)) == straight, said()
+    (line,) = person.slurm("pulse", "--once")["lines"]
+    assert f"PULSE: cluster is not in the queue: done; step {STEPS}/{STEPS}, last sign of life" in line

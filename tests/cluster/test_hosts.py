@@ -1,0 +1,215 @@
+"""`emberward train --hosts` on network namespaces: a stop, a link down, a power cut, a reboot, a killed rank."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from ranks.runs import curve, metrics
+
+from cluster.hosts import Hosts
+from cluster.jobs import only_run, runs_of
+from emberward.checkpoint import latest, verify
+from emberward.runs import read_left_out
+
+STEPS = 30
+LIMIT_S = 120.0
+
+_RECIPE = """
+name: cluster
+steps: {steps}
+sample_tokens: 0
+timeout_s: 100
+model: {{num_layers: 1, hidden: 32, num_heads: 4, seq_len: 32}}
+layout: {{dp: {dp}, tp: 1, pp: 1}}
+batch: {{global_batch: 12, micro_batch: 2}}
+optim: {{lr: 5e-3, warmup_samples: 0}}
+evaluation: {{samples: 12}}
+save: {{interval: 2, keep: 40}}
+data: {{train: "{text}", held_out: 0.2, cache: "{cache}"}}
+"""
+
+# A host of its own: network, name, and the word of when it booted. One that is off answers as ssh would.
+_LAUNCH = """#!/bin/sh
+host=$1; shift
+[ -e {folder}/off-$host ] && { echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }
+exec nsenter --net=/run/netns/$host unshare -u -m sh -c '
+    hostname "$0" && mount --bind {folder}/boot-$0 /proc/sys/kernel/random/boot_id && exec "$@"' $host "$@"
+"""
+
+
+def write_recipe(folder: Path, text: Path, dp: int = 3) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "recipe.yaml"
+    path.write_text(_RECIPE.format(steps=STEPS, dp=dp, text=text, cache=text.parent / "cache"))
+    return path
+
+
+class Machines:
+    """Hosts that `emberward train` reaches through a launcher, and what may happen to them."""
+
+    def __init__(self, hosts: Hosts, folder: Path) -> None:
+        self.hosts = hosts
+        self.folder = folder
+        self.launch = folder / "launch.sh"
+        self.launch.write_text(_LAUNCH.replace("{folder}", str(folder)))
+        self.launch.chmod(0o755)
+        for name in hosts.names:
+            self.boot(name)
+
+    def boot(self, name: str) -> None:
+        (self.folder / f"boot-{name}").write_text(f"{uuid.uuid4()}\n")
+
+    def processes(self, name: str) -> list[int]:
+        """Every process in the host's network namespace."""
+        inode = Path(f"/run/netns/{name}").stat().st_ino
+        found = []
+        for path in Path("/proc").glob("[0-9]*/ns/net"):
+            try:
+                if path.stat().st_ino == inode:
+                    found.append(int(path.parts[2]))
+            except OSError:
+                continue
+        return found
+
+    def kill_all(self, name: str) -> None:
+        for pid in self.processes(name):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def train(self, recipe: Path, count: int, *more: str) -> subprocess.Popen:
+        """``emberward train`` on the first `count` hosts, in the recipe's folder."""
+        named = [f"{name}={self.hosts.address(index)}" for index, name in enumerate(self.hosts.names[:count])]
+        words = [
+            sys.executable, "-m", "emberward", "train", str(recipe), "--hosts", ",".join(named),
+            "--launcher", f"{self.launch} {{host}}", "--act-after", "1", "--restarts", "2", "--grace-s", "30",
+            "--runs", str(recipe.parent / "runs"), "--no-check", *more,
+        ]  # fmt: skip
+        with (recipe.parent / "train.log").open("ab") as log:
+            return subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+
+
+@pytest.fixture
+def machines(tmp_path):
+    hosts = Hosts(4)
+    try:
+        hosts.open()
+        yield Machines(hosts, tmp_path)
+    finally:
+        hosts.close()
+
+
+@pytest.fixture(scope="module")
+def straight(text, tmp_path_factory):
+    """The curve of three ranks of one machine, that nobody interrupts."""
+    recipe = write_recipe(tmp_path_factory.mktemp("straight"), text)
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3", "-m", "emberward.rank"]
+    done = subprocess.run(
+        [*words, "--runs", str(recipe.parent / "runs"), str(recipe)], env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=LIMIT_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return curve(only_run(recipe))
+
+
+def said(recipe: Path) -> str:
+    return (recipe.parent / "train.log").read_text(errors="replace")
+
+
+def num_steps(recipe: Path) -> int:
+    runs = runs_of(recipe)
+    return len(metrics(runs[-1])) if runs else 0
+
+
+def attempts(recipe: Path) -> list[dict]:
+    lines = (only_run(recipe) / "attempts.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if line["event"] == "end"]
+
+
+def until_step(recipe: Path, started: subprocess.Popen, wait_until, step: int = 5) -> None:
+    wait_until(lambda: num_steps(recipe) >= step or started.poll() is not None, f"step {step}", LIMIT_S)
+    assert started.poll() is None, said(recipe)
+
+
+@pytest.mark.timeout(600)
+def test_a_stop_is_saved_on_all_hosts_and_a_spare_takes_the_place_of_a_host_whose_link_is_down(
+    machines, text, tmp_path, straight, wait_until
+):
+    recipe = write_recipe(tmp_path / "job", text)
+    first = machines.train(recipe, 4, "--nnodes", "3")
+    until_step(recipe, first, wait_until, 4)
+    first.terminate()
+    assert first.wait(LIMIT_S) == 75, said(recipe)
+    started = machines.train(recipe, 4, "--nnodes", "3")
+    until_step(recipe, started, wait_until, num_steps(recipe) + 2)
+    machines.hosts.cut(1)
+    wait_until(lambda: started.poll() is not None, "the end", 2 * LIMIT_S)
+    host, lost, third, spare = machines.hosts.names
+    assert [(end["outcome"], end["code"]) for end in attempts(recipe)] == [
+        ("stopped", None),
+        ("failed", "L112"),
+        ("done", None),
+    ], said(recipe)
+    assert attempts(recipe)[1]["hosts"] == [lost]
+    assert list(read_left_out(only_run(recipe).parent)) == [lost]
+    assert f"without {lost}, on {host}, {third}, {spare}" in said(recipe)
+    assert curve(only_run(recipe)) == straight
+    assert verify(latest(only_run(recipe) / "checkpoints")) == ()
+    assert all(machines.processes(name) == [] for name in machines.hosts.names)
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_rank_costs_no_host_but_a_power_cut_and_a_reboot_do_and_fewer_go_on(
+    machines, text, tmp_path, straight, wait_until
+):
+    """Three hosts, then two, then one. The one that reboots answers at once: only the kernel's word tells of it."""
+    recipe = write_recipe(tmp_path / "job", text)
+    started = machines.train(recipe, 3, "--min-hosts", "1", "--restarts", "3", "--grace-s", "5")
+    until_step(recipe, started, wait_until)
+    ranks = [json.loads(path.read_text()) for path in sorted((only_run(recipe) / "ranks").glob("rank*.json"))]
+    os.kill(ranks[1]["pid"], signal.SIGKILL)
+    wait_until(lambda: len(attempts(recipe)) == 1 or started.poll() is not None, "the first end", LIMIT_S)
+    assert attempts(recipe)[0]["code"] == "L102", said(recipe)
+    assert read_left_out(only_run(recipe).parent) == {}, "a death never costs a host its place"
+
+    until_step(recipe, started, wait_until, attempts(recipe)[0]["last_step"] + 2)
+    _, second, third = machines.hosts.names[:3]
+    (machines.folder / f"off-{third}").touch()
+    machines.hosts.lose(2)
+    machines.kill_all(third)
+    wait_until(lambda: len(attempts(recipe)) == 2 or started.poll() is not None, "the second end", LIMIT_S)
+    saved, last = attempts(recipe)[1]["saved_step"], attempts(recipe)[1]["last_step"]
+
+    until_step(recipe, started, wait_until, last + 2)
+    machines.boot(second)
+    machines.kill_all(second)
+    wait_until(lambda: started.poll() is not None, "the end", 2 * LIMIT_S)
+    ends = attempts(recipe)
+    assert [end["code"] for end in ends] == ["L102", "L113", "L113", None], said(recipe)
+    assert [end["hosts"] for end in ends[1:]] == [[third], [second], []]
+    assert f"host {second} has booted again while it trained" in said(recipe)
+    assert list(read_left_out(only_run(recipe).parent)) == [second, third]
+    found = curve(only_run(recipe))
+    assert found[:saved] == straight[:saved], "on the same layout the curve is bitwise"
+    assert [step for step, *_ in found] == list(range(1, STEPS + 1))
+    assert [loss for _, loss, *_ in found] == pytest.approx([loss for _, loss, *_ in straight], abs=1e-3)
+
+
+def test_a_host_that_does_not_answer_is_named_before_anything_starts(machines, text, tmp_path):
+    recipe = write_recipe(tmp_path / "job", text)
+    away = machines.hosts.names[1]
+    (machines.folder / f"off-{away}").touch()
+    assert machines.train(recipe, 3).wait(LIMIT_S) == 2
+    assert f"L123 a host cannot be used\n  where     {away}\n" in said(recipe)
+    assert "No route to host" in said(recipe)
+    assert runs_of(recipe) == []
+    assert all(machines.processes(name) == [] for name in machines.hosts.names)

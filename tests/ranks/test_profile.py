@@ -1,0 +1,49 @@
+"""`emberward profile` around a real program of torch: what it finds, and what it leaves as it was."""
+
+import json
+import os
+import subprocess
+import sys
+
+PROGRAM = """import hashlib, sys, time
+import torch
+
+class Late(torch.Tensor):
+    def item(self):
+        time.sleep(0.02)
+        return 1.0
+
+torch.manual_seed(7)
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+for step in range(20):
+    loss = model(torch.randn(32, 64)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    loss.detach().as_subclass(Late).item()
+weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+print("digest", hashlib.sha256(weights).hexdigest())
+sys.exit(7)
+"""
+
+
+def test_a_stall_is_found_and_result_output_and_exit_code_are_the_programs_own(tmp_path):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    plain = [sys.executable, "train.py"]
+    profiled = [sys.executable, "-m", "emberward", "profile", "--steps", "12", "--trace", "t.json", "--json", "--"]
+    alone, under = (
+        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
+        for command in (plain, [*profiled, *plain])
+    )
+    assert (alone.returncode, under.returncode) == (7, 7)
+    assert alone.stdout.startswith("digest ")
+    assert alone.stdout in under.stderr
+    document = json.loads(under.stdout)
+    (stall,) = [each for each in document["findings"] if each["code"] == "P101"]
+    assert (stall["cause"], stall["site"]) == ("item", f"{tmp_path}/train.py:17")
+    assert stall["cost_ms_per_step"] >= 18
+    assert document["profile"]["steps"] == 12
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert sum(event["name"].startswith("step ") for event in events) >= 12

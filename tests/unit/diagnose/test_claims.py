@@ -1,0 +1,77 @@
+"""Which of several claims about one incident stand: one table, whatever the order in which rules are given."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from emberward.diagnose import Ground, conclude, hear
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+
+NAMED = Finding(
+    code="H101",
+    severity=Severity.ERROR,
+    kind=Kind.HANG,
+    cause=Cause.SLEEP,
+    certainty=Certainty.OBSERVED,
+    message="rank 1 never arrived",
+    culprit_ranks=(1,),
+    waiting_ranks=(0, 2),
+    site="train.py:7",
+)
+NOBODY = replace(NAMED, code="H107", culprit_ranks=(), certainty=Certainty.UNKNOWN, cause=Cause.UNKNOWN)
+DIFFER = replace(NOBODY, code="M102", kind=Kind.MISMATCH, cause=Cause.SHAPE)
+DEATH = replace(NAMED, code="H105", kind=Kind.CRASH, cause=Cause.KILLED, site=None)
+
+
+def heard(**rules: Finding) -> list[str]:
+    """The grounds whose claims stand, each rule giving one finding."""
+    return [claim.ground.value for claim in hear({Ground(name): lambda f=f: [f] for name, f in rules.items()})]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("calls", "stacks", "logs"))))
+def test_recorded_calls_that_name_somebody_leave_nothing_to_stacks_and_logs(order):
+    assert heard(**dict.fromkeys(order, NAMED)) == ["calls"]
+
+
+def test_what_recorded_calls_leave_open_stacks_may_say_and_then_logs():
+    assert heard(calls=NOBODY, stacks=NAMED, logs=NAMED) == ["calls", "stacks"]
+    assert heard(calls=NOBODY, stacks=NOBODY, logs=NAMED, ras=NAMED) == ["calls", "stacks", "logs", "ras"]
+
+
+def test_calls_that_differ_are_no_ring_of_stacks_though_nobody_is_named_and_a_log_may_tell_the_side():
+    assert heard(calls=DIFFER, stacks=NAMED, logs=NAMED) == ["calls", "logs"]
+
+
+def test_a_rule_that_is_silenced_is_not_run():
+    def never() -> list[Finding]:
+        raise AssertionError("it was run")
+
+    assert len(hear({Ground.CREATION: lambda: [NAMED], Ground.CALLS: never, Ground.STACKS: never})) == 1
+
+
+def test_an_end_is_always_heard_unless_the_calls_tell_of_that_death():
+    assert heard(calls=NAMED, ends=DEATH) == ["calls", "ends"]
+    assert heard(calls=DEATH, ends=DEATH) == ["calls"]
+
+
+def test_what_a_shift_of_lines_brings_about_is_not_said_beside_it():
+    other = replace(NAMED, culprit_ranks=(2,))
+    assert heard(lines=NAMED, calls=NAMED) == ["lines"]
+    assert heard(lines=NAMED, calls=other) == ["lines", "calls"]
+
+
+def test_a_call_that_all_have_issued_is_no_ring_of_receives():
+    met, ring = replace(NOBODY, code="H103"), replace(NOBODY, code="H111", kind=Kind.DEADLOCK)
+    assert heard(calls=met, stacks=ring) == ["calls"]
+    assert heard(calls=NOBODY, stacks=ring) == ["calls", "stacks"]
+
+
+def test_one_conclusion_of_two_sources_is_said_once_whatever_part_of_the_path_they_tell():
+    again = replace(NAMED, code="H106", site="job/train.py:7", certainty=Certainty.INFERRED)
+    assert conclude([again, NAMED], is_over=False) == [NAMED]
+    assert len(conclude([replace(again, site="job/train.py:8"), NAMED], is_over=False)) == 2
+
+
+def test_who_is_named_is_read_first_among_findings_of_one_severity():
+    assert conclude([NOBODY, NAMED], is_over=False) == [NAMED, NOBODY]

@@ -1,0 +1,194 @@
+"""The planner on simulated fleets: what it asks, what it concludes, and that it accuses nobody wrongly."""
+
+import random
+
+import pytest
+
+from emberward.doctor import (
+    Fleet,
+    Launcher,
+    Links,
+    Outcome,
+    Plan,
+    ProbePlan,
+    Result,
+    findings_of,
+    read_topology,
+    unreached,
+)
+from emberward.doctor._examine import Examination
+from emberward.doctor._numbers import Numbers
+from emberward.findings import ConfigError
+from emberward.processes import ProcessTree
+
+
+def planned(
+    fleet: Fleet, fails, *, busy=lambda number, test: False, refuses=False, links=Links.ALL, seed=0, max_rounds=400
+) -> Plan:
+    """A plan run to its end on a fleet where `fails(set)` says whether a test fails.
+
+    With `refuses` every member of a set says busy when one of them is.
+    """
+    plan = Plan(fleet, ProbePlan(name="sim"), random.Random(seed))
+    tests = 0
+    while plan.round < max_rounds and (sets := plan.next_round()):
+        results = []
+        for devices in sets:
+            tests += 1
+            held = frozenset(number for number in devices if busy(number, tests))
+            held = frozenset(devices) if held and refuses else held
+            outcome = Outcome.BUSY if held else Outcome.FAIL if fails(devices) else Outcome.PASS
+            results.append(Result(devices=devices, outcome=outcome, seconds=1.0, busy=held, links=links))
+        members = [number for devices in sets for number in devices]
+        assert len(members) == len(set(members)), "sets of one round are disjoint"
+        plan.learn(results)
+    return plan
+
+
+def accused(plan: Plan) -> list[tuple[str, tuple[int | str, ...]]]:
+    return [(each.part.kind.value, each.part.key) for each in plan.suspects()]
+
+
+@pytest.mark.parametrize("links", [Links.ALL, Links.RING, None])
+def test_gpu_7_that_breaks_every_job_it_joins_is_found_in_five_tests(links):
+    plan = planned(Fleet.of(["box"], 8), lambda devices: 7 in devices and len(devices) > 1, links=links)
+    assert accused(plan) == [("device", (7,))]
+    assert len(plan.results) <= 5
+
+
+@pytest.mark.parametrize("num_busy", [1, 5])
+def test_who_is_busy_is_asked_where_a_whole_set_refuses(num_busy):
+    plan = planned(
+        Fleet.of(["box"], 8),
+        lambda devices: 7 in devices and len(devices) > 1,
+        busy=lambda number, test: number < num_busy,
+        refuses=True,
+    )
+    assert accused(plan) == [("device", (7,))]
+    assert sorted(plan.busy) == list(range(num_busy))
+
+
+def test_gpu_7_is_found_in_five_tests_while_the_others_were_in_use_at_first():
+    plan = planned(
+        Fleet.of(["box"], 8),
+        lambda devices: 7 in devices and len(devices) > 1,
+        busy=lambda number, test: number <= 5 and test <= 3,
+    )
+    assert accused(plan) == [("device", (7,))]
+    assert len(plan.results) <= 5
+
+
+def test_two_devices_that_cannot_be_told_apart_are_left_open():
+    plan = planned(Fleet.of(["box"], 2), lambda devices: len(devices) > 1)
+    assert accused(plan) == []
+    assert {each.part.kind.value for each in plan.open_parts()} >= {"device", "link"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_links_are_told_from_their_ends(seed):
+    bad = ({2, 6}, {1, 3})
+    plan = planned(Fleet.of(["box"], 8), lambda devices: any(link <= set(devices) for link in bad), seed=seed)
+    assert accused(plan) == [("link", (1, 3)), ("link", (2, 6))]
+
+
+def test_a_host_whose_network_is_bad_is_named_as_a_host():
+    fleet = Fleet.of(["a", "b", "c", "d"], 2)
+
+    def fails(devices):
+        hosts = {fleet.devices[number].host for number in devices}
+        return "c" in hosts and len(hosts) > 1
+
+    assert accused(planned(fleet, fails)) == [("host", ("c",))]
+
+
+def test_a_switch_is_named_rather_than_all_hosts_below_it():
+    paths = read_topology(
+        "SwitchName=s0 Nodes=a[0-3]\nSwitchName=s1 Nodes=b[0-3]\nSwitchName=top Switches=s0,s1", where="t"
+    )
+    fleet = Fleet.of([*(f"a{n}" for n in range(4)), *(f"b{n}" for n in range(4))], 1, paths)
+    plan = planned(fleet, lambda devices: len(devices) > 1 and any(number > 3 for number in devices))
+    assert accused(plan) == [("switch", ("s1",))]
+
+
+@pytest.mark.parametrize("num_bad", [1, 2, 5])
+def test_a_thousand_hosts_take_two_rounds_of_pairs(num_bad):
+    bad = set(random.Random(num_bad).sample(range(1024), num_bad))
+    plan = planned(Fleet.of([f"n{i}" for i in range(1024)], 1), lambda devices: not bad.isdisjoint(devices))
+    assert accused(plan) == [("device", (number,)) for number in sorted(bad)]
+    assert plan.round <= 4
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_chance_failures_accuse_nobody(seed):
+    rng = random.Random(seed)
+    plan = planned(Fleet.of(["box"], 4), lambda devices: rng.random() < 1e-3, seed=seed)
+    assert accused(plan) == []
+
+
+def test_a_line_without_a_switch_is_refused():
+    with pytest.raises(ConfigError, match="names no switch"):
+        read_topology("Nodes=a,b", where="topology.conf")
+
+
+def words(plan: Plan) -> list[str]:
+    examination = Examination(fleet=plan.fleet, plans=(plan,), seconds=1.0, is_out_of_time=False)
+    return [
+        f"{each.code} {each.severity.value} {each.certainty.value} {each.message}" for each in findings_of(examination)
+    ]
+
+
+def test_the_messages_are_these():
+    box, hosts = Fleet.of(["box"], 4), Fleet.of(["a", "b", "c", "d"], 2)
+    paths = {host: (switch, "top") for switch, all_ in (("s0", "abcd"), ("s1", "efgh")) for host in all_}
+
+    def crosses(devices):
+        return len({hosts.devices[n].host for n in devices}) > 1 and any(hosts.devices[n].host == "c" for n in devices)
+
+    found = [
+        *words(planned(box, lambda devices: 3 in devices and len(devices) > 1)),
+        *words(planned(box, lambda devices: {1, 2} <= set(devices))),
+        *words(planned(hosts, crosses)),
+        *words(planned(Fleet.of("abcdefgh", 1, paths), lambda devices: len(devices) > 1 and max(devices) > 3)),
+        *words(planned(Fleet.of(["box"], 2), lambda devices: len(devices) > 1)),
+        *words(planned(box, lambda devices: True)),
+        *words(planned(Fleet.of(["box"], 2), lambda devices: False)),
+    ]
+    assert found == [
+        "E101 error observed device box:3 fails when it works with others (probe sim)",
+        "E102 error observed the link between box:1 and box:2 fails (probe sim)",
+        "E103 error observed host c fails when it works with others (probe sim)",
+        "E104 error observed switch s1 fails (probe sim)",
+        "E105 warning unknown probe sim failed, and which is bad was not told: device box:0, device box:1, "
+        "host box, link box:0 - box:1",
+        "E106 error inferred probe sim fails everywhere, so that it accuses no device",
+        "E108 notice observed nothing bad was found in 1 s",
+    ]
+
+
+def test_a_host_that_is_not_reached_is_told(tmp_path):
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho Permission denied >&2\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    with ProcessTree() as tree:
+        found = unreached(["there"], Launcher.SSH, tree=tree, environment={"PATH": f"{tmp_path}:/bin"})
+    assert [each.message for each in found] == ["nothing can be started on host there, which is left out"]
+    assert [(each.code, each.evidence) for each in found] == [("E107", ("Permission denied",))]
+
+
+def test_a_host_that_is_reached_is_not_told(tmp_path):
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "ssh").chmod(0o755)
+    with ProcessTree() as tree:
+        assert unreached(["here"], Launcher.SSH, tree=tree, environment={"PATH": f"{tmp_path}:/bin"}) == []
+
+
+def test_a_slow_link_that_is_tried_again_and_again_does_not_make_its_ends_slow():
+    numbers = Numbers(Fleet.of(list("abcdef"), 1))
+    rounds = [((0, 5), (1, 4), (2, 3)), ((0, 4), (5, 3), (1, 2)), ((0, 3), (4, 2), (5, 1))] + [((1, 4),)] * 5
+    for number, pairs in enumerate(rounds * 2):
+        for pair in pairs:
+            value = (40.0 if pair == (1, 4) else 100.0) * (1.001 if number % 2 else 0.999)
+            ends = tuple(sorted(pair))
+            result = Result(devices=ends, outcome=Outcome.PASS, seconds=1.0, values=dict.fromkeys(ends, value))
+            numbers.learn(number, result)
+    assert not any(figure.is_slow for figure in numbers.ends().values())
+    assert [pair for pair, figure in numbers.cells().items() if figure.is_slow] == [(1, 4)]

@@ -1,0 +1,181 @@
+"""Exposed collectives by cause: calls and lines that are written down here, each beside a twin that hides the call."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from emberward.events import Collective, CollectiveOp, Event, Group, Lane, LaneKind, Ref, Site, Wait
+from emberward.findings import Cause
+from emberward.lens import (
+    FIRST_LANE,
+    STEPS,
+    RankCalls,
+    RankTimeline,
+    Sources,
+    Span,
+    audit,
+    profile_of,
+    samples_of,
+    timeline,
+)
+
+MS = 1_000_000
+STEP_MS = 100
+NUM = 10
+WORLD = Group(ranks=(0, 1), index=0)
+COMM = Lane(kind=LaneKind.COMM)
+HOST = Lane(kind=LaneKind.HOST)
+FILE = "train.py"
+EARLY = """for step in range(9):
+    work = all_reduce(grad)
+    work.wait()
+    compute()
+    use(grad)
+"""
+LATE = """for step in range(9):
+    make(grad)
+    compute()
+    work = all_reduce(grad)
+    work.wait()
+"""
+UNKNOWN = """for step in range(9):
+    compute()
+    work = all_reduce(grad)
+    work.wait()
+    optimizer.step()
+"""
+
+
+def samples(rank, *, lines, queue_ms=0):
+    """A rank that spends `lines` (line -> ms a step) in each of NUM steps."""
+    places = [{"place": [FILE, "<module>", 1, "user", line, line, 0, 1, "CALL"]} for line in lines]
+    stacks = [
+        {"stack": [i], "flag": "", "steps": {step: [ms * MS, ms * MS] for step in range(NUM)}}
+        for i, ms in enumerate(lines.values())
+    ]
+    head = {
+        "form": 1, "pid": rank, "warmup": 0, "is_last": True, "period_ns": 2 * MS, "first_step": 0,
+        "bounds_ns": [k * STEP_MS * MS for k in range(NUM + 1)], "queue_ns": queue_ms * MS * NUM, "has_cpu_time": True,
+        "loop": [[FILE, "<module>", 1]], "outputs": [], "rank": rank, "world_size": 2, "device": "cpu",
+        "allocator_retries": 0,
+    }  # fmt: skip
+    return samples_of([head, *places, *stacks, {"end": True}])
+
+
+def calls(rank, plan, *, wait_line, line, numel=1_000_000):
+    """`plan`: (issued, blocked from, free) in ms of each call of a step."""
+    events, sequences = [], {}
+    for step in range(NUM):
+        for issued, blocked, free in plan:
+            at = step * STEP_MS * MS
+            position = len(sequences)
+            call = Event(
+                rank=rank,
+                lane=COMM,
+                position=position,
+                body=Collective(op=CollectiveOp.ALL_REDUCE, group=WORLD, dtype="float32", numel=numel),
+                site=Site(file=FILE, line=line),
+                issued_ns=at + int(issued * MS),
+                completed_ns=at + int(free * MS),
+            )
+            wait = Event(
+                rank=rank,
+                lane=HOST,
+                position=position,
+                body=Wait(on=Ref(lane=COMM, position=position)),
+                site=Site(file=FILE, line=wait_line),
+                issued_ns=at + int(blocked * MS),
+                completed_ns=at + int(free * MS),
+            )
+            events += [call, wait]
+            sequences[call.ref] = position + 1
+    return RankCalls(rank=rank, events=tuple(events), sequences=sequences)
+
+
+def found(text, plans, *, wait_line, line, lines, numel=1_000_000, queues=(0, 0)):
+    ranks = [calls(rank, plan, wait_line=wait_line, line=line, numel=numel) for rank, plan in enumerate(plans)]
+    both = [samples(rank, lines=lines, queue_ms=queues[rank]) for rank in (0, 1)]
+    return audit(ranks, both, Sources(lambda file: text if file == FILE else ""))
+
+
+def causes(overlap):
+    return [
+        (each.cause, each.site, round(1000 * each.cost_s, 1), round(1000 * each.gain_s, 1)) for each in overlap.found
+    ]
+
+
+def test_a_wait_before_its_time_is_named_with_what_later_lines_could_hide():
+    seen = found(EARLY, [[(10, 11, 41)]] * 2, wait_line=3, line=2, lines={4: 20, 3: 30})
+    assert causes(seen) == [(Cause.EARLY_WAIT, "train.py:3", 30, 20)]
+    assert seen.exposed_s == pytest.approx({0: 0.03, 1: 0.03})
+
+
+def test_a_call_that_could_have_been_issued_earlier_is_named():
+    seen = found(LATE, [[(30, 31, 61)]] * 2, wait_line=5, line=4, lines={3: 25, 5: 30})
+    assert causes(seen) == [(Cause.LATE_ISSUE, "train.py:4", 30, 25)]
+
+
+def test_a_transfer_whose_tensor_others_may_hold_or_that_is_hidden_is_not_accused():
+    assert causes(found(UNKNOWN, [[(30, 31, 61)]] * 2, wait_line=4, line=3, lines={2: 25, 4: 30})) == []
+    assert causes(found(EARLY, [[(10, 40, 40.2)]] * 2, wait_line=3, line=2, lines={4: 20, 3: 30})) == []
+    assert causes(found(EARLY, [[(10, 11, 41)]] * 2, wait_line=3, line=2, lines={3: 30})) == []
+
+
+def test_many_small_calls_are_named_and_one_is_not():
+    many = [(10 + 2 * k, 10 + 2 * k, 11.5 + 2 * k) for k in range(20)]
+    seen = found(UNKNOWN, [many] * 2, wait_line=3, line=3, lines={3: 30}, numel=100)
+    assert causes(seen) == [(Cause.TINY_MESSAGES, "train.py:3", 30, 28.5)]
+    assert causes(found(UNKNOWN, [many] * 2, wait_line=3, line=3, lines={3: 30}, numel=10_000_000)) == []
+    assert causes(found(UNKNOWN, [many[:1]] * 2, wait_line=3, line=3, lines={3: 30}, numel=100)) == []
+
+
+def test_a_rank_that_comes_last_every_time_is_named_and_a_busy_host_is_not():
+    plans = [[(10, 10, 41)], [(40, 40, 41)]]
+    seen = found(UNKNOWN, plans, wait_line=3, line=3, lines={3: 30})
+    assert causes(seen) == [(Cause.LATE_PEER, "train.py:3", 30, 30)]
+    assert (seen.found[0].ranks, seen.found[0].waiting) == ((1,), (0,))
+    assert seen.waits_s == pytest.approx({0: 0.03, 1: 0.0})
+    assert causes(found(UNKNOWN, plans, wait_line=3, line=3, lines={3: 30}, queues=(0, 30))) == []
+
+
+def test_an_exposed_collective_is_a_warning_in_these_words():
+    ranks = [calls(rank, [(10, 11, 41)], wait_line=3, line=2) for rank in (0, 1)]
+    both = [samples(rank, lines={4: 20, 3: 30}) for rank in (0, 1)]
+    (finding,) = profile_of(both, Sources(lambda file: EARLY), asked_warmup=0, calls=ranks).findings
+    assert (finding.code, finding.message) == (
+        "P102",
+        "early_wait: every rank waits for a transfer before its result is needed: 30.00 ms a step, 30.0%",
+    )
+
+
+def test_the_timeline_has_a_track_for_each_lane_and_an_arrow_from_the_last_rank():
+    plans = [[(10, 10, 41)], [(40, 40, 41)]]
+    ranks = []
+    for rank, plan in enumerate(plans):
+        whole = calls(rank, plan, wait_line=3, line=3)
+        host = [Event(rank=rank, lane=HOST, position=i, body=e.body, issued_ns=e.issued_ns, completed_ns=e.completed_ns)
+                for i, e in enumerate(e for e in whole.events if e.lane == COMM)]  # fmt: skip
+        sequences = {event.ref: i + 1 for i, event in enumerate(host)}
+        spans = tuple(
+            Span(name=f"step {k}", track=STEPS, began_ns=k * STEP_MS * MS, ended_ns=(k + 1) * STEP_MS * MS, step=k)
+            for k in range(NUM)
+        )
+        told = RankCalls(rank=rank, events=tuple(host), sequences=sequences)
+        ranks.append(RankTimeline(calls=told, spans=spans, tracks={STEPS: "steps"}))
+    trace = json.loads(json.dumps(timeline(ranks)))
+    events = trace["traceEvents"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert tracks == {(0, 0): "steps", (0, FIRST_LANE): "host0", (1, 64): "steps", (1, 64 + FIRST_LANE): "host0"}
+    slices = [e for e in events if e["ph"] == "X"]
+    assert len(slices) == 2 * NUM * 2
+    starts, ends = ([e for e in events if e["ph"] == kind] for kind in "sf")
+    assert [(e["pid"], e["ts"]) for e in starts[:1]] == [(1, 40_000.0)]
+    assert [e["id"] for e in starts] == [e["id"] for e in ends] == list(range(1, NUM + 1))
+    for arrow in (*starts, *ends):
+        track = [s for s in slices if (s["pid"], s["tid"]) == (arrow["pid"], arrow["tid"])]
+        assert any(s["ts"] <= arrow["ts"] <= s["ts"] + s["dur"] for s in track), "an arrow needs a slice at both ends"
+    for track in tracks:
+        own = sorted((s["ts"], s["ts"] + s["dur"]) for s in slices if (s["pid"], s["tid"]) == track)
+        assert all(first[1] <= second[0] for first, second in pairwise(own))
+    assert trace["otherData"]["clock"] == "one host's monotonic clock; no offset between ranks"

@@ -1,0 +1,132 @@
+"""What a profile says, whole; what it says of samples that are missing, cut or not there."""
+
+import json
+
+import pytest
+
+from emberward.findings import Cause
+from emberward.lens import Sources, find_stalls, page_text, profile_of, samples_of, tell
+
+PROGRAM = """import time
+for step in range(100):
+    loss = model(x)
+    value = loss.item()
+    optimizer.step()
+"""
+FILE = "train.py"
+LOOP = [[FILE, "<module>", 1]]
+ITEM = [FILE, "<module>", 1, "user", 4, 4, 12, 23, "CALL"]
+WORK = [FILE, "<module>", 1, "user", 3, 3, 11, 19, "CALL"]
+STEP_NS = 100_000_000
+
+
+def lines(*, rank=0, size=None, item_ns=20_000_000, num_steps=10, is_last=True, stack=ITEM, busy=0.0):
+    cells = {step: [item_ns, int(busy * item_ns)] for step in range(5, 5 + num_steps)}
+    rest = {step: [STEP_NS - item_ns, STEP_NS - item_ns] for step in range(5, 5 + num_steps)}
+    return [
+        {
+            "form": 1,
+            "pid": 100 + rank,
+            "warmup": 5,
+            "is_last": is_last,
+            "period_ns": 2_000_000,
+            "bounds_ns": [k * STEP_NS for k in range(num_steps + 1)],
+            "first_step": 5,
+            "queue_ns": 0,
+            "has_cpu_time": True,
+            "loop": LOOP,
+            "outputs": [],
+            "rank": rank,
+            "world_size": size,
+            "device": "cpu",
+            "allocator_retries": 0,
+        },
+        {"place": stack},
+        {"place": WORK},
+        {"stack": [0], "flag": "", "steps": cells},
+        {"stack": [1], "flag": "", "steps": rest},
+        {"end": True},
+    ]
+
+
+def sources():
+    return Sources(lambda file: PROGRAM if file == FILE else "")
+
+
+def profile(*ranks, **options):
+    return profile_of([samples_of(each) for each in ranks], sources(), asked_warmup=5, **options)
+
+
+PAGE = """step 100.00 ms in the median, 2 ranks, steps 5 to 14
+
+P101  item: every rank reads a value from the device: 20.00 ms a step, 20.0%
+  line    train.py:4
+  gain    20.00 ms a step without it
+  seen    seen in 10 of 10 steps
+  seen    rank 0: 20.00 ms a step
+  seen    rank 1: 20.00 ms a step
+  change  read it every N steps, or a step later when it is there anyway"""
+
+
+def test_a_stall_is_a_warning_in_these_words():
+    both = profile(lines(rank=0, size=2), lines(rank=1, size=2))
+    assert page_text(both) == PAGE
+    (found,) = both.findings
+    assert found.code == "P101"
+    assert (found.culprit_ranks, found.site) == ((0, 1), "train.py:4")
+    assert found.to_json()["cost_ms_per_step"] == 20.0
+
+
+def test_a_rank_that_has_time_to_spare_gains_nothing():
+    ranks = [samples_of(lines(rank=0, size=2, stack=WORK)), samples_of(lines(rank=1, size=2))]
+    for waits_s, gain_s in (({0: 0.02}, 0.02), ({1: 0.03}, 0.0)):
+        (stall,) = find_stalls(ranks, sources(), waits_s=waits_s)
+        assert stall.gain_s == pytest.approx(gain_s)
+
+
+@pytest.mark.parametrize(("item_ns", "gain_ms"), [(20_000_000, 20.0), (70_000_000, 30.0)])
+def test_without_a_wait_for_the_device_host_and_device_overlap(item_ns, gain_ms):
+    assert [each.gain_ms_per_step for each in profile(lines(item_ns=item_ns)).findings] == [gain_ms]
+
+
+def test_work_that_is_no_wait_is_no_stall():
+    assert profile(lines(stack=WORK)).findings == ()
+    assert profile(lines(item_ns=500_000)).findings == ()
+    in_jumps = [FILE, "<module>", 1, "user", 3, 3, 11, 19, "POP_JUMP_FORWARD_IF_FALSE"]
+    assert profile(lines(stack=in_jumps, busy=0.9)).findings == ()
+    assert [each.cause for each in profile(lines(stack=in_jumps, busy=0.1)).findings] == [Cause.BOOL]
+
+
+def test_what_could_not_be_measured_is_said_in_these_words():
+    early = profile(lines(num_steps=0))
+    assert [(f.code, f.message) for f in early.findings] == [
+        ("P110", "no step was measured: the job ended before step 6, the first after the warm-up")
+    ]
+    none = profile()
+    assert [(f.code, f.message) for f in none.findings] == [
+        ("P110", "no step was measured: no process ended a step of a torch.optim optimizer")
+    ]
+    cut = profile(lines(rank=1, size=3, is_last=False, stack=WORK))
+    assert [(f.code, f.message) for f in cut.findings] == [
+        ("P111", "a part of the profile is missing: ranks 0, 2 left no samples"),
+        ("P111", "a part of the profile is missing: rank 1 ended before the last sample was written"),
+    ]
+
+
+def test_whole_samples_are_no_complaint():
+    assert profile(lines(stack=WORK)).findings == ()
+
+
+def test_a_file_that_is_cut_or_of_another_version_is_refused():
+    whole = lines()
+    for bad in (whole[:-1], [{**whole[0], "form": 99}, *whole[1:]], []):
+        with pytest.raises(ValueError, match=r"cut off|another version"):
+            samples_of(bad)
+    assert samples_of(json.loads(json.dumps(whole))).num_steps == 10
+
+
+def test_what_other_rooms_do_not_wait_for_is_not_told():
+    rank = samples_of(
+        lines(stack=["/lib/python3.11/site-packages/torch/distributed/x.py", "f", 1, "platform", 1, 1, 0, 1, "CALL"])
+    )
+    assert [tell(each, rank, sources()) for each in rank.stacks] == [None, None]

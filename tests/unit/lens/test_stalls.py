@@ -1,0 +1,250 @@
+"""Stalls planted into loops that run for real under the sampler, each beside a twin that does the work and no stall."""
+
+import gc
+import inspect
+import io
+import logging
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from emberward.findings import Cause
+from emberward.lens import RankSamples, Sources, profile_of, read_samples
+from emberward.sources._sampler import Sampler
+
+STEPS = 24
+STALL_S = 0.008
+LOG = logging.getLogger("lens-plants")
+LOCK = threading.Lock()
+POOL = ThreadPoolExecutor(1)
+IS_VERBOSE = False
+SAMPLERS = []
+TEXTS = io.StringIO()
+
+
+def work():
+    """What a step does besides: some milliseconds of Python on the processor."""
+    return sum(range(300_000))
+
+
+def wait():
+    time.sleep(STALL_S)
+
+
+class Scalar:
+    """A value on a device that is ready some time after it was asked for."""
+
+    def item(self):
+        wait()
+        return 1.0
+
+    def tolist(self):
+        wait()
+        return [1.0]
+
+    def cpu(self):
+        wait()
+        return self
+
+    def nonzero(self):
+        wait()
+        return self
+
+    def __bool__(self):
+        wait()
+        return True
+
+    def __repr__(self):
+        wait()
+        return "1.0"
+
+    def synchronize(self):
+        wait()
+
+
+def debug(text):
+    if IS_VERBOSE:
+        print(text, file=TEXTS)
+
+
+def show(text):
+    if STEPS:
+        SAMPLERS[-1].output(sys._getframe())  # As the lens does for each print.
+        print(text, file=TEXTS)
+
+
+def describe():
+    wait()
+    return "norm"
+
+
+def plant_item(step):
+    return Scalar().item()  # here
+
+
+def plant_tolist(step):
+    return Scalar().tolist()  # here
+
+
+def plant_cpu(step):
+    return Scalar().cpu()  # here
+
+
+def plant_nonzero(step):
+    return Scalar().nonzero()  # here
+
+
+def plant_bool(step):
+    if Scalar():  # here
+        return 1
+    return 0
+
+
+def plant_print(step):
+    print(Scalar(), file=TEXTS)  # here
+
+
+def plant_synchronize(step):
+    Scalar().synchronize()  # here
+
+
+def plant_debug_string(step):
+    debug(f"step {step} {describe()}")  # here
+
+
+def plant_debug_string_logged(step):
+    LOG.debug("norm %s", describe())  # here
+
+
+def plant_debug_string_variable(step):
+    text = f"step {step} {describe()}"  # here
+    debug(text)
+
+
+def plant_lock(step):
+    event = threading.Event()
+    event.wait(STALL_S)  # here
+
+
+def plant_lock_result(step):
+    POOL.submit(wait).result()  # here
+
+
+def plant_sleep(step):
+    time.sleep(STALL_S)  # here
+
+
+def plant_logging(step):
+    LOG.info("step %d", step)  # here
+
+
+def plant_import(step):
+    sys.modules.pop("lens_slow_import", None)
+    import lens_slow_import  # here
+
+    return lens_slow_import
+
+
+def plant_gc(step):
+    gc.collect()  # here
+
+
+CAUSES = {
+    "plant_debug_string_logged": Cause.DEBUG_STRING,
+    "plant_debug_string_variable": Cause.DEBUG_STRING,
+    "plant_lock_result": Cause.LOCK,
+}
+
+
+class SlowHandler(logging.Handler):
+    def emit(self, record):
+        wait()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pool_ends():
+    """No thread of this file outlives it."""
+    yield
+    POOL.shutdown()
+
+
+@pytest.fixture
+def slow_log():
+    handler = SlowHandler()
+    LOG.setLevel(logging.INFO)
+    LOG.propagate = False
+    LOG.addHandler(handler)
+    yield
+    LOG.removeHandler(handler)
+
+
+def twin_rare_item(step):
+    if step == STEPS // 2:
+        Scalar().item()
+
+
+def twin_printed(step):
+    show(f"step {step} {sum(range(40_000))}")
+
+
+def twin_guarded(step):
+    if IS_VERBOSE:
+        debug(f"step {step} {describe()}")
+
+
+def twin_lazy(step):
+    LOG.debug("norm %s", step)
+
+
+def twin_free_lock(step):
+    with LOCK:
+        return sum(range(40_000))
+
+
+def twin_own_item(step):
+    return {"item": 1}.items()
+
+
+def line_of(function) -> int:
+    """The line of the mark ``# here``."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if "# here" in line)
+
+
+def measure(folder, plant, *, rank: int = 0) -> RankSamples:
+    path = folder / f"rank{rank:05d}-1.lens"
+    head = {"rank": rank, "world_size": None, "device": "cpu", "allocator_retries": 0}
+    sampler = Sampler(path, warmup=1, num_steps=STEPS, head=lambda: head, flag=lambda: "")
+    SAMPLERS.append(sampler)
+    for step in range(STEPS + 2):
+        work()
+        plant(step)
+        sampler.stepped()
+    sampler.end()
+    return read_samples(path)
+
+
+def stalls(*ranks):
+    return [each for each in profile_of(ranks, Sources(), asked_warmup=1).findings if each.code == "P101"]
+
+
+@pytest.mark.parametrize("name", [name for name in list(globals()) if name.startswith("plant_")])
+def test_a_planted_stall_is_named_with_its_line_and_its_cost(name, tmp_path, monkeypatch, slow_log):
+    plant = globals()[name]
+    (tmp_path / "lens_slow_import.py").write_text(f"import time\ntime.sleep({STALL_S})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = stalls(measure(tmp_path, plant))
+    wanted = CAUSES.get(name) or Cause(name.removeprefix("plant_"))
+    assert [(each.cause, each.site) for each in found] == [(wanted, f"{__file__}:{line_of(plant)}")]
+    if wanted is not Cause.GC:
+        # About 30 looks fall into all stalls together: half of the cost is three standard deviations below it.
+        assert found[0].cost_ms_per_step >= 500 * STALL_S
+    assert 0 < found[0].gain_ms_per_step <= found[0].cost_ms_per_step
+
+
+@pytest.mark.parametrize("name", [name for name in list(globals()) if name.startswith("twin_")])
+def test_a_look_alike_is_not_accused(name, tmp_path):
+    assert stalls(measure(tmp_path, globals()[name])) == []

@@ -1,0 +1,115 @@
+"""The card of a run and its state: the same words in terminal, JSON and page, and nobody named without evidence."""
+
+from dataclasses import replace
+
+import pytest
+from canned_runs import HANG, START, STRAGGLER, make
+
+from emberward.findings import Certainty
+from emberward.report import CardFacts, Signs, State, append_line, card_of, read_glance, state_of, step_limit_s
+
+NOW = START + 3600
+
+
+def signs(**more):
+    calm = {
+        "outcome": None, "num_attempts": 1, "is_alone": False, "phase": "train", "step_age_s": 1.0, "step_s": 0.5,
+    }  # fmt: skip
+    return Signs(**{**calm, **more})
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [
+        ({}, State.RUNNING),
+        ({"step_age_s": 29.0}, State.RUNNING),
+        ({"step_age_s": 31.0}, State.STALLED),
+        ({"step_age_s": 31.0, "step_s": 20.0}, State.RUNNING),
+        ({"step_age_s": 61.0, "step_s": 20.0}, State.STALLED),
+        ({"step_age_s": 900.0, "phase": "eval"}, State.EVALUATING),
+        ({"step_age_s": 900.0, "phase": "save"}, State.SAVING),
+        ({"step_age_s": None, "phase": "setup"}, State.STARTING),
+        ({"step_age_s": None, "phase": None}, State.STARTING),
+        ({"step_age_s": None, "phase": None, "num_attempts": 0}, State.NOT_STARTED),
+        ({"findings": (HANG,)}, State.STALLED),
+        ({"findings": (STRAGGLER,)}, State.RUNNING),
+        ({"is_alone": True}, State.ABANDONED),
+        ({"outcome": "done", "is_alone": True, "step_age_s": 9e9}, State.DONE),
+        ({"outcome": "failed"}, State.FAILED),
+        ({"outcome": "of a later version"}, State.FAILED),
+    ],
+)
+def test_a_state_is_decided_by_what_the_folder_shows(given, state):
+    assert state_of(signs(**given)) is state
+
+
+def test_a_step_may_be_as_old_as_three_and_at_least_thirty_seconds():
+    assert (step_limit_s(None), step_limit_s(2.0), step_limit_s(60.0)) == (30.0, 30.0, 180.0)
+
+
+def test_the_card_of_a_hang_word_for_word(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    card = read_glance(folder, now_unix=NOW).card
+    assert card is not None
+    assert (
+        card.text()
+        == """\
+ERROR  H125  a rank is stopped
+  what      rank 5 reads a file at data.py:88 and has not joined all_reduce 211; 7 ranks wait for it
+            in step 120, F
+  who       rank 5 (node-01, pp 1 dp 0 tp 1) at data.py:88
+            on node-02
+            7 wait: ranks 0-4, 6, 7
+  why       rank 5 last issued all_reduce 210, its peers 211
+            its stack: data.py:88 read, in 6 of 6 snapshots
+  not       a dead rank: all 8 processes live
+            a mismatch: the calls before are alike
+  certainty observed: was seen
+  do        emberward explain 4242
+  cost      8 of 8 ranks do not train
+            120 steps since the start would be done again, 1 min 2 s of work"""
+    )
+    assert [line for label, lines in card.rows for line in lines if label == "who"] == card.to_json()["who"]
+
+
+def test_a_card_says_so_when_nobody_can_be_named():
+    nobody = replace(HANG, culprit_ranks=(), hosts=(), site=None, certainty=Certainty.UNKNOWN)
+    rows = dict(card_of(nobody, CardFacts()).rows)
+    assert rows["who"][0] == "no rank can be named"
+    assert rows["certainty"] == ("unknown: the evidence does not tell",)
+    assert "rank 5" not in " ".join(rows["who"])
+
+
+def test_what_was_seen_before_needs_something_in_common(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    for number, (rank, host, site) in enumerate([(5, "other", None), (1, "node-02", None), (1, "far", "x.py:1")]):
+        earlier = folder.path.parent / f"20261121-00000{number}-0000"
+        earlier.mkdir()
+        line = replace(HANG, culprit_ranks=(rank,), hosts=(host,), site=site, message="before").to_json()
+        append_line(replace(folder, path=earlier).findings, line)
+    card = read_glance(folder, now_unix=NOW).card
+    assert card is not None
+    assert dict(card.rows)["seen"] == (
+        "hang/20261121-000001-0000, attempt 1, step 120: the same on node-02",
+        "hang/20261121-000000-0000, attempt 1, step 120: the same rank 5",
+    )
+
+
+def test_a_straggler_costs_no_stopped_ranks(tmp_path):
+    card = read_glance(make("straggler", tmp_path, now_unix=NOW), now_unix=NOW).card
+    assert card is not None
+    assert not any("do not train" in line for line in dict(card.rows)["cost"])
+
+
+@pytest.mark.parametrize("kind", ["healthy", "spike", "empty", "corrupt"])
+def test_the_look_alikes_have_no_card(tmp_path, kind):
+    glance = read_glance(make(kind, tmp_path, now_unix=NOW), now_unix=NOW)
+    assert glance.card is None
+    assert not glance.state.is_bad
+
+
+def test_a_restart_is_recovered_and_its_lost_hours_are_counted(tmp_path):
+    glance = read_glance(make("restart", tmp_path, now_unix=NOW), now_unix=NOW)
+    assert glance.card is None
+    assert [each.code for each in glance.recovered] == ["L102"]
+    assert glance.lost_s == pytest.approx(720)

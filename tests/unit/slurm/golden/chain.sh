@@ -1,0 +1,31 @@
+#!/bin/bash
+# emberward slurm submit tr11.py
+#SBATCH --job-name=tr11
+#SBATCH --chdir=/data/tr11
+#SBATCH --output=/data/tr11/runs/tr11/slurm/%x-%A_%a.log
+#SBATCH --open-mode=append
+#SBATCH --nodes=48
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --partition=gpu_p5
+#SBATCH --time=20:00:00
+#SBATCH --signal=TERM@600
+#SBATCH --requeue
+#SBATCH --array=1-10%1
+#SBATCH --dependency=afterany:1528763
+#SBATCH --exclude=jean-zay-iam17,jean-zay-iam35
+#SBATCH --account=six@a100
+#SBATCH --hint=nomultithread
+
+# Says that this job began, and leaves out nodes that went down under the job before it.
+python -m emberward slurm pulse tr11 --runs /data/tr11/runs --once
+
+srun --kill-on-bad-exit=1 --wait=60 python -m emberward.rank --runs /data/tr11/runs tr11.py steps=9
+code=$?
+case $code in
+    75) # All ranks saved after SIGTERM: at the time limit, or to make room for another job.
+        scontrol requeue $SLURM_JOB_ID ;;
+    0|2) # Done or stopped by the kill switch; 2: a mistake that each further job would meet again.
+        scancel --state=PENDING $SLURM_ARRAY_JOB_ID ;;
+esac
+exit $code

@@ -1,0 +1,187 @@
+"""The page in a real browser: what a person reads, and that nothing of a run's text is executed.
+
+`make test-window` installs Chromium and axe-core and runs this; elsewhere the tests need both to be there.
+"""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import Browser
+from canned_runs import HANG, append_line, make, metrics_of, write_lag, write_metrics
+
+from emberward.report import read_glance
+from emberward.web import Columns, PageServer, Site, file_page
+from emberward.web._list import key_of
+
+KINDS = ("healthy", "hang", "straggler", "spike", "restart", "large", "hostile", "empty", "corrupt")
+PICTURES = Path(os.environ.get("EMBERWARD_PICTURES", "build/window"))
+AXE = Path("build/axe/package/axe.min.js")
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    made = Browser(tmp_path_factory.mktemp("browser"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    folders = {kind: make(kind, root, now_unix=time.time()) for kind in KINDS}
+    server = PageServer(Site(runs=root, only=None, facts=lambda *_: (False, ())), "127.0.0.1", 0)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://127.0.0.1:{server.port}", folders
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+def page_of(site, kind):
+    address, folders = site
+    return f"{address}/run/{key_of(folders[kind])}/"
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "words"),
+    [
+        ("healthy", "RUNNING", ["Healthy: nothing stands against this run."]),
+        ("hang", "STALLED", ["ERROR H125", "rank 5 reads a file at data.py:88 and has not joined all_reduce 211",
+                             "rank 5 (node-01, pp 1 dp 0 tp 1) at data.py:88", "7 wait: ranks 0-4, 6, 7",
+                             "a dead rank: all 8 processes live", "emberward explain 4242"]),
+        ("straggler", "RUNNING", ["WARNING H140", "rank 3 is waited for in every step: 180 ms of 0.500 s (36.0%)"]),
+        ("spike", "RUNNING", ["Healthy"]),
+        ("restart", "RUNNING", ["1 earlier finding(s) that a later attempt got over"]),
+        ("large", "RUNNING", ["WARNING H140"]),
+        ("hostile", "STALLED", ["<img src=x onerror="]),
+        ("empty", "NOT STARTED", ["No incident was recorded."]),
+        ("corrupt", "RUNNING", ["Healthy"]),
+    ],
+)  # fmt: skip
+def test_the_first_screen_says_how_a_run_stands(browser, site, kind, state, words):
+    browser.open(page_of(site, kind))
+    assert browser.text(".state").replace("■", "").strip().lstrip("●✖○✔◔ ").startswith(state)
+    card = browser.text("#part-card")
+    for word in words:
+        assert word in card
+    # The page's own words come first on the screen: the card begins above the fold.
+    assert browser.run("return document.querySelector('#part-card').getBoundingClientRect().top") < 400
+    browser.picture(PICTURES / f"{kind}.png")
+    assert browser.run("return document.title") != "owned"
+    assert browser.console() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(browser, site, kind, scheme):
+    browser.open(page_of(site, kind))
+    browser.run("document.documentElement.dataset.theme = arguments[0]", scheme)
+    browser.run(AXE.read_text(encoding="utf-8"))
+    found = browser.run(
+        "return axe.run({runOnly: {type: 'tag', values: arguments[0]}}).then(all => all.violations.map("
+        "each => each.id + ' ' + each.nodes.slice(0, 3).map(node => node.target.join(' ')).join('; ')))",
+        RULES,
+    )
+    assert found == []
+
+
+def test_a_spike_of_one_step_is_drawn_with_its_step_and_value(browser, site):
+    browser.open(page_of(site, "spike"))
+    browser.run("document.querySelector('#chart-loss').focus()")
+    said = browser.run(
+        "const chart = document.querySelector('#chart-loss');"
+        "for (let i = 0; i < 200; i++) {"
+        " chart.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft'}));"
+        " const text = document.querySelector('#reading-loss').textContent;"
+        " if (text.startsWith('step 90:')) return text; } return null"
+    )
+    assert said is not None
+    assert "9.75" in said
+
+
+def test_the_map_shows_the_rank_that_is_waited_for(browser, site):
+    browser.open(page_of(site, "straggler"))
+    browser.wait("document.querySelector('#lag-map canvas')")
+    rows = browser.run(
+        "const c = document.querySelector('#lag-map canvas');"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, out = [];"
+        "for (let y = 0; y < c.height; y++) { let sum = 0;"
+        " for (let x = 0; x < c.width; x++) sum += d[4 * (y * c.width + x) + 1]; out.push(sum / c.width); } return out"
+    )
+    assert int(np.argmax(rows)) == 3
+    assert "Rank 3 was last most often: in 120 of the newest 120" in browser.text("#lag-words")
+
+
+def test_a_rank_s_drawer_opens_by_key_and_closes(browser, site):
+    browser.open(page_of(site, "hang"))
+    browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'r'}))")
+    browser.wait("!document.querySelector('#drawer').hidden")
+    assert browser.text("#drawer-title") == "Rank 5"
+    assert "rank 5 last issued all_reduce 210" in browser.text("#drawer")
+    browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))")
+    browser.wait("document.querySelector('#drawer').hidden")
+
+
+def test_a_live_page_shows_new_steps_and_a_new_incident_by_itself(browser, tmp_path):
+    folder = make("healthy", tmp_path, now_unix=time.time())
+    server = PageServer(Site(runs=tmp_path, only=None, facts=lambda *_: (False, ())), "127.0.0.1", 0)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        browser.open(f"http://127.0.0.1:{server.port}/run/{key_of(folder)}/")
+        browser.wait("+document.body.dataset.ticks > 0")
+        write_metrics(folder, [metrics_of(step, steps=200) for step in range(121, 124)])
+        browser.wait("document.querySelector('#part-tiles').innerText.includes('123')")
+        append_line(folder.findings, {**HANG.to_json(), "attempt": 1})
+        browser.wait("document.querySelector('#part-card').innerText.includes('ERROR H125')")
+        write_lag(folder, 8, range(121, 124), slow=3)
+        browser.wait("document.querySelector('#lag-words').innerText.includes('newest 123')")
+    finally:
+        browser.run("window.stop(); location.href = 'about:blank'")
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
+
+
+@pytest.mark.parametrize("kind", ["hang", "large", "hostile"])
+def test_the_file_opens_from_disk_and_shows_the_same_card(browser, site, tmp_path, kind):
+    _, folders = site
+    columns = Columns(folders[kind])
+    columns.poll()
+    path = tmp_path / "page.html"
+    path.write_text(file_page(read_glance(folders[kind], now_unix=time.time()), columns), encoding="utf-8")
+    browser.open(page_of(site, kind))
+    served = browser.text("#part-card").replace("runbook", "").split()
+    browser.open(f"file://{path}")
+    assert browser.text("#part-card").split() == served
+    assert browser.run("return document.querySelectorAll('.chart canvas').length") == 4
+    assert browser.run("return performance.getEntriesByType('resource').length") == 0
+    assert browser.run("return document.title") != "owned"
+    browser.run("document.querySelector('.rank').click()")
+    browser.wait("!document.querySelector('#drawer').hidden")
+    assert browser.console() == []
+
+
+def test_a_phone_shows_state_age_and_card_without_scrolling_sideways(browser, site):
+    browser.open(page_of(site, "hang"), width=500, height=844)
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    browser.picture(PICTURES / "phone.png")
+
+
+def test_the_list_and_a_comparison(browser, site):
+    address, folders = site
+    browser.go(f"{address}/list")
+    browser.wait("document.querySelector('tbody tr')")
+    assert "stalled" in browser.text("tbody tr")
+    browser.picture(PICTURES / "list.png")
+    browser.open(f"{address}/compare?run={key_of(folders['healthy'])}&run={key_of(folders['spike'])}")
+    assert "step 90" in browser.text(".verdict")
+    browser.picture(PICTURES / "compare.png")
+    assert browser.console() == []

@@ -1,0 +1,218 @@
+"""Explains the artefacts of an unseen set by ``emberward explain`` and scores the verdicts against their truth.
+
+    python tools/campaign_artefacts.py [--set SET] [--first-contact] [--without-source] [--details] [NAME ...]
+
+A set is a folder of tests/unseen with ``truth.json``, ``accept.json`` and a folder of dumps, stacks and logs for each
+case, committed before the judge met it. The truth is prose; ``accept.json`` holds which words of ours and which lines a
+fair expert accepts for it, and which of them the files of the folder can tell at all, by an author who knew no answer.
+With ``--first-contact`` the result goes into docs/measured/first_contact/SET.json, once and for ever; without, into
+docs/measured/unseen_SET.json, which needs that first contact.
+
+A fault gives a point for each of ranks, cause and line that its files can tell. A look-alike gives one, for no error.
+An *innocent* is a rank that an error names and no accepted answer does. Stacks may carry no rank: then a verdict names
+pids, and these are taken for ranks in ascending order of the processes of each file that are no launcher's, ranks
+without artefacts left out.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from measured import FIRST_CONTACT, ROOT, Results, add_options, keep_first_contact
+
+SETS = ROOT / "tests" / "unseen"
+MEASURES = ["src/emberward/sources/dumps", "src/emberward/diagnose", "src/emberward/match", "src/emberward/events"]
+LIMIT_S = 120.0
+POINTS = ("ranks", "cause", "line")
+_PROCESS = re.compile(r"^Process (\d+): (.*)$", re.MULTILINE)
+_MARKER = re.compile(r"[ \t]*#: LINE[ \t]*$", re.MULTILINE)
+_LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)")
+
+
+def explain(folder: Path, programs: Path | None) -> tuple[int | None, dict[str, Any]]:
+    """The exit code and document of ``emberward explain``; (None, {}) when it did not end in LIMIT_S."""
+    with tempfile.TemporaryDirectory() as empty:
+        artefacts = Path(empty, "artefacts")
+        shutil.copytree(folder, artefacts, ignore=shutil.ignore_patterns("truth.json"))
+        command = [sys.executable, "-m", "emberward", "explain", "--json", str(artefacts)]
+        command += [] if programs is None else ["--source", str(programs)]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=empty,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None, {}
+    try:
+        return done.returncode, json.loads(done.stdout)
+    except ValueError:
+        return done.returncode, {"unreadable": done.stderr[-500:]}
+
+
+def ranks_of_pids(folder: Path, truth: dict[str, Any]) -> dict[int, int]:
+    """The rank of each pid that the stacks of a set tell, by the order in which a launcher starts its ranks."""
+    pids: list[int] = []
+    for path in sorted(folder.rglob("*")):
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        found = {int(pid) for pid, command in _PROCESS.findall(text) if not _LAUNCHER.search(command)}
+        pids += sorted(found - set(pids))
+    ranks = [rank for rank in range(truth["nproc"]) if rank not in truth.get("absent_ranks", ())]
+    return dict(zip(pids, ranks, strict=False))
+
+
+def named(finding: dict[str, Any], by_pid: dict[int, int]) -> list[int]:
+    """The ranks that a finding calls culprits; -1 for a pid of which no rank is known."""
+    return sorted([*finding["culprit_ranks"], *(by_pid.get(pid, -1) for pid in finding["culprit_pids"])])
+
+
+def lines_of(finding: dict[str, Any]) -> set[int]:
+    """The lines that the finding names: its own, and those of a cycle's members."""
+    sites = [finding.get("site"), *(member.get("site") for member in finding.get("cycle") or ())]
+    return {int(site.rpartition(":")[2]) for site in sites if site and site.rpartition(":")[2].isdigit()}
+
+
+def score(truth: dict[str, Any], document: dict[str, Any], by_pid: dict[int, int]) -> dict[str, Any]:
+    """What is right of the first error, whether there is a second one, and which innocents are named.
+
+    `truth` has the entries of truth.json and accept.json.
+    """
+    errors = [each for each in document.get("findings", ()) if each["severity"] == "error"]
+    accepted = [sorted(ranks) for ranks in truth["ranks"]]
+    guilty = {rank for ranks in accepted for rank in ranks}
+    innocents = sorted({rank for each in errors for rank in named(each, by_pid)} - guilty)
+    if not truth["is_fault"]:
+        return {"points": {"quiet": not errors and bool(document)}, "innocents": innocents, "others": 0}
+    # A fair "cannot tell" is a warning: it may have the cause and the line, and names nobody.
+    first = (errors or document.get("findings") or [None])[0]
+    points = dict.fromkeys(POINTS, False)
+    if first is not None:
+        members = sorted({member["rank"] for member in first.get("cycle") or ()})
+        names = named(first, by_pid)
+        lines = {*truth["lines"], *truth["accept"]["lines"]}
+        if not names:
+            lines |= set(truth["accept"].get("lines_if_no_culprit", ()))
+        points = {
+            "ranks": names in (accepted or [[]])
+            or (bool(members) and members in accepted)
+            or (bool(names) and sorted(first["culprit_pids"]) == sorted(truth["accept"].get("pids", ()))),
+            "cause": first["cause"] in truth["accept"]["causes"],
+            "line": bool(
+                lines_of(first) & (lines | set(() if names else truth["accept"].get("lines_if_no_culprit", ())))
+            ),
+        }
+    asked = truth["accept"]["only_stacks_can_tell"]
+    return {
+        "points": {name: is_right for name, is_right in points.items() if name in asked},
+        "innocents": innocents,
+        "others": max(0, len(errors) - 1),
+    }
+
+
+def copy_programs(names: set[str], into: Path) -> None:
+    """Copies the folders that hold the programs of a set, without the marks of their authors.
+
+    On the machine of a job its text is at hand.
+    """
+    for folder in {path.parent for name in names for path in SETS.glob(f"*/{name}")}:
+        for path in folder.glob("*.py"):
+            Path(into, path.name).write_text(_MARKER.sub("", path.read_text()))
+
+
+def run(folder: Path, truth: dict[str, Any], programs: Path | None) -> dict[str, Any]:
+    """One set of artefacts: what was said, and its score."""
+    began = time.monotonic()
+    code, document = explain(folder, programs)
+    keys = ("severity", "code", "kind", "cause", "certainty", "culprit_ranks", "culprit_pids", "site", "message")
+    said = [{key: each.get(key) for key in keys} for each in document.get("findings", ())]
+    unreadable = {"unreadable": document["unreadable"]} if "unreadable" in document else {}
+    return {
+        "set": truth["dir"],
+        "is_fault": truth["is_fault"],
+        **score(truth, document, ranks_of_pids(folder, truth)),
+        "exit_code": code,
+        "seconds": round(time.monotonic() - began, 1),
+        "said": said,
+        **unreadable,
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over all sets."""
+    faults = [row for row in rows if row["is_fault"]]
+    got = Counter(name for row in faults for name, is_right in row["points"].items() if is_right)
+    points = sum(sum(row["points"].values()) for row in rows)
+    most = sum(len(row["points"]) for row in rows)
+    return {
+        "sets": len(rows),
+        "points": points,
+        "of": most,
+        "share": round(points / max(most, 1), 3),
+        "faults": {"num": len(faults), **{name: got[name] for name in POINTS}},
+        "all_right": sum(all(row["points"].values()) and not row["others"] for row in faults),
+        "look_alikes": {
+            "num": len(rows) - len(faults),
+            "quiet": sum(row["points"]["quiet"] for row in rows if not row["is_fault"]),
+        },
+        "sets_with_innocents": sum(bool(row["innocents"]) for row in rows),
+    }
+
+
+def main() -> int:
+    """Exit code 1 when an innocent is named; 2 when the set has had no first contact."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", default="artefacts_1", help="a folder of tests/unseen")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--first-contact", action="store_true", help="the judge has never met this set")
+    parser.add_argument("--details", action="store_true", help="tell of each set what is right")
+    parser.add_argument("--without-source", action="store_true", help="as where the program's text is not at hand")
+    add_options(parser)
+    options = parser.parse_args()
+    folder = SETS / options.set
+    accepted = json.loads((folder / "accept.json").read_text())
+    truths = [{**truth, "accept": accepted[truth["dir"]]} for truth in json.loads((folder / "truth.json").read_text())]
+    chosen = [truth for truth in truths if not options.names or truth["dir"] in options.names]
+    what = f"artefacts of {options.set} under `emberward explain`, against their author's truth"
+    results = None
+    if not options.first_contact:
+        if not (FIRST_CONTACT / f"{options.set}.json").exists():
+            sys.stderr.write(f"{options.set} has had no first contact: run with --first-contact once, before this\n")
+            return 2
+        name = f"unseen_{options.set}{'_without_source' if options.without_source else ''}"
+        results = Results(name, what=what, measures=MEASURES, is_fresh=options.fresh, folder=options.into)
+    rows = []
+    with tempfile.TemporaryDirectory() as programs:
+        copy_programs({truth["file"] for truth in chosen}, Path(programs))
+        for truth in chosen:
+            if results is not None and results.has(truth["dir"]):
+                continue
+            row = run(folder / truth["dir"], truth, None if options.without_source else Path(programs))
+            rows.append(row)
+            if options.details:
+                sys.stderr.write(f"{truth['dir']} {row['points']} {row['innocents']} {row['seconds']} s\n")
+            if results is not None:
+                results.add(truth["dir"], row)
+    if results is None:
+        keep_first_contact(options.set, what=f"{what}: {json.dumps(summary(rows))}", measures=MEASURES, rows=rows)
+        sys.stdout.write(json.dumps(summary(rows), indent=1) + "\n")
+    else:
+        rows = list(results.latest().values())
+        results.summarise(summary(rows))
+    return 1 if summary(rows)["sets_with_innocents"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

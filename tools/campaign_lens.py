@@ -1,0 +1,156 @@
+"""Profiles the programs of an unseen set by ``emberward profile`` and scores its findings against their truth.
+
+    python tools/campaign_lens.py [--set SET] [--first-contact] [PROGRAM ...]
+
+A set is a folder of tests/unseen: training programs with one planted cause of lost time each, look-alikes that lose
+little, and ``truth.json``, committed before the profiler met them. With ``--first-contact`` the result goes into
+docs/measured/first_contact/SET.json, once and for ever; without, into docs/measured/unseen_SET.json.
+
+A program with a planted cause gives a point for a finding with an accepted cause and one for an accepted line of that
+finding. A look-alike is *accused falsely* when the cause that it only looks like is named, or its line. The cost that
+was found stands beside the planted one; the latter was measured on a busy machine.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from measured import FIRST_CONTACT, ROOT, Results, add_options, keep_first_contact
+
+SETS = ROOT / "tests" / "unseen"
+MEASURES = ["src/emberward/lens", "src/emberward/cli/_profile.py"]
+LIMIT_S = 240.0
+KINDS = ("stall", "exposed", "waste")
+_MARKER = re.compile(r"[ \t]*#: LINE[ \t]*$", re.MULTILINE)
+
+
+def profile(folder: Path, num_ranks: int, arguments: list[str]) -> tuple[int | None, dict[str, Any]]:
+    """The exit code and document of a profiled run; (None, {}) when it did not end in LIMIT_S."""
+    with tempfile.TemporaryDirectory() as place:
+        here = Path(place, "job")
+        shutil.copytree(folder, here)
+        for path in here.glob("*.py"):
+            path.write_text(_MARKER.sub("", path.read_text()))
+        launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks), "--standalone"]
+        command = [sys.executable, "-m", "emberward", "profile", "--json", "--", *launch, "train.py", *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=here,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None, {}
+    try:
+        return done.returncode, json.loads(done.stdout)
+    except ValueError:
+        return done.returncode, {"unreadable": done.stderr[-500:]}
+
+
+def site_of(finding: dict[str, Any]) -> str:
+    """The last two parts of the finding's line: the file's name and its number."""
+    return str(finding.get("site") or "").rpartition("/")[2]
+
+
+def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    """What is right of the findings."""
+    found = [each for each in document.get("findings", ()) if each["kind"] in KINDS]
+    if truth["healthy"]:
+        wrong = [
+            each
+            for each in found
+            if each["cause"] in (truth.get("not_cause") or ()) or site_of(each) == truth.get("lookalike_line")
+        ]
+        return {"is_right": bool(document.get("findings")) and not wrong, "wrong": [each["cause"] for each in wrong]}
+    lines = {truth["line"], *truth["accept_lines"]}
+    named = [each for each in found if each["cause"] in truth["cause"]]
+    best = next((each for each in named if site_of(each) in lines), named[0] if named else None)
+    return {
+        "points": {"cause": best is not None, "line": best is not None and site_of(best) in lines},
+        "is_right": best is not None and site_of(best) in lines,
+        "is_first": bool(found) and best is found[0],
+        "cost_ms_per_step": None if best is None else best.get("cost_ms_per_step"),
+        "planted_ms_per_step": truth["planted_ms_per_step"],
+    }
+
+
+def run(folder: Path, truth: dict[str, Any]) -> dict[str, Any]:
+    """One program: what was said, and its score."""
+    began = time.monotonic()
+    code, document = profile(folder, truth["nproc"], truth["args"])
+    keys = ("code", "severity", "kind", "cause", "site", "cost_ms_per_step", "gain_ms_per_step")
+    unreadable = {"unreadable": document["unreadable"]} if "unreadable" in document else {}
+    return {
+        "is_healthy": truth["healthy"],
+        "truth": truth["cause"],
+        **score(truth, document),
+        "exit_code": code,
+        "seconds": round(time.monotonic() - began, 1),
+        "said": [{key: each.get(key) for key in keys} for each in document.get("findings", ())],
+        **unreadable,
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over all programs."""
+    faulty = [row for row in rows if not row["is_healthy"]]
+    return {
+        "planted": len(faulty),
+        "cause_right": sum(row["points"]["cause"] for row in faulty),
+        "cause_and_line_right": sum(row["is_right"] for row in faulty),
+        "look_alikes": len(rows) - len(faulty),
+        "accused_falsely": sum(bool(row["wrong"]) for row in rows if row["is_healthy"]),
+        "not_examined": sum(not row["said"] for row in rows),
+    }
+
+
+def main() -> int:
+    """Exit code 1 when a look-alike was accused; 2 when the set has had no first contact."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", default="lens_1", help="a folder of tests/unseen")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--first-contact", action="store_true", help="the profiler has never met this set")
+    add_options(parser)
+    options = parser.parse_args()
+    folder = SETS / options.set
+    what = f"programs of {options.set} under `emberward profile`, against their author's truth"
+    results = None
+    if not options.first_contact:
+        if not (FIRST_CONTACT / f"{options.set}.json").exists():
+            sys.stderr.write(f"{options.set} has had no first contact: run with --first-contact once, before this\n")
+            return 2
+        name = f"unseen_{options.set}"
+        results = Results(name, what=what, measures=MEASURES, is_fresh=options.fresh, folder=options.into)
+    rows = {}
+    for name, truth in json.loads((folder / "truth.json").read_text()).items():
+        if (options.names and name not in options.names) or (results is not None and results.has(name)):
+            continue
+        row = rows[name] = run(folder / "programs" / name, truth)
+        sys.stderr.write(f"{name} {'right' if row['is_right'] else 'WRONG'} {row['seconds']} s\n")
+        if results is not None:
+            results.add(name, row)
+    if results is None:
+        total = summary(list(rows.values()))
+        kept = [{"program": name, **row} for name, row in rows.items()]
+        keep_first_contact(options.set, what=f"{what}: {json.dumps(total)}", measures=MEASURES, rows=kept)
+        sys.stdout.write(json.dumps(total, indent=1) + "\n")
+    else:
+        total = summary(list(results.latest().values()))
+        results.summarise(total)
+    return 1 if total["accused_falsely"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

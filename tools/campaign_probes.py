@@ -1,0 +1,155 @@
+"""Examines the simulated machines of an unseen set by ``emberward doctor`` and scores its verdicts against their truth.
+
+    python tools/campaign_probes.py [--set SET] [--first-contact] [--budget S] [WORLD ...]
+
+A set is a folder of tests/unseen: a simulator behind the doctor's probe contract, one file for each simulated machine,
+and ``truth.json``, committed before the doctor met it. With ``--first-contact`` the result goes into
+docs/measured/first_contact/SET.json, once and for ever; without, into docs/measured/unseen_SET.json.
+
+A machine is *right* when each of its faults has an accepted verdict and no verdict names anything else; a verdict that
+names a member that nobody may accuse is a *false accusation*. ``--budget`` bounds the seconds of each examination,
+which is less than the truth's own where a machine is to be examined in a minute.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from measured import FIRST_CONTACT, ROOT, Results, add_options, keep_first_contact
+
+SETS = ROOT / "tests" / "unseen"
+MEASURES = ["src/emberward/doctor", "src/emberward/cli/_doctor.py"]
+AFTER_S = 60.0
+"""What an examination may take beyond its budget."""
+
+
+def members_of(verdict: dict[str, Any]) -> frozenset[str]:
+    """Whom a verdict of the doctor names: devices, hosts, or the ends of links."""
+    ends = {end for link in verdict.get("links") or () for end in link}
+    return frozenset((*(verdict.get("devices") or ()), *(verdict.get("hosts") or ()), *ends))
+
+
+def accepted_members(accept: dict[str, Any]) -> frozenset[str]:
+    """The same of an accepted answer; a switch's groups are lists of hosts."""
+    found: set[str] = set()
+    for member in accept["members"]:
+        found |= {member} if isinstance(member, str) else set(member)
+    return frozenset(found)
+
+
+def fits(verdict: dict[str, Any], accept: dict[str, Any]) -> bool:
+    """Whether a verdict is the accepted answer."""
+    if accept.get("open"):
+        return members_of(verdict) == accepted_members(accept) and verdict.get("certainty") in ("unknown", "inferred")
+    if verdict["kind"] != accept["kind"]:
+        return False
+    if verdict["kind"] == "switch":
+        return {end.split(":")[0] for end in members_of(verdict)} == accepted_members(accept)
+    return members_of(verdict) == accepted_members(accept)
+
+
+def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    """What is right of the verdicts."""
+    verdicts = document.get("verdicts", [])
+    left = list(verdicts)
+    missed = []
+    for fault in truth["verdicts"]:
+        found = next((each for each in left if any(fits(each, accept) for accept in fault["accept"])), None)
+        if found is None:
+            missed.append(fault["members"])
+        else:
+            left.remove(found)
+    accused = {name for each in left if each["kind"] in ("device", "host") for name in members_of(each)}
+    return {
+        "is_right": bool(document) and not missed and not left,
+        "missed": missed,
+        "others": left,
+        "false_accusations": sorted(accused & set(truth["never_accuse"])),
+    }
+
+
+def run(folder: Path, name: str, truth: dict[str, Any], budget_s: float) -> dict[str, Any]:
+    """One machine: what was said, and its score."""
+    probe = f"sim={sys.executable} {folder / 'sim.py'} {folder / 'worlds' / name}.json"
+    command = [sys.executable, "-m", "emberward", "doctor", "--json", "--probe-only", "--launcher", "local"]
+    command += ["--probe", probe, "--hosts", ",".join(truth["hosts"]), "--budget", str(budget_s)]
+    command += ["--devices-per-host", str(truth["devices_per_host"]), "--probe-limit", str(truth["probe_limit_s"])]
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as here:
+        try:
+            done = subprocess.run(
+                command, cwd=here, capture_output=True, text=True, timeout=budget_s + AFTER_S, check=False
+            )
+            document = json.loads(done.stdout)
+        except (subprocess.TimeoutExpired, ValueError) as error:
+            document = {"unreadable": str(error)[:500]}
+    return {
+        "is_healthy": truth["healthy"],
+        "seconds": round(time.monotonic() - began, 1),
+        "num_tests": len(document.get("tests", ())),
+        "num_rounds": max((test["round"] for test in document.get("tests", ())), default=0),
+        "tests_needed": truth["tests_needed"],
+        "verdicts": document.get("verdicts"),
+        "open": document.get("open"),
+        **({} if "unreadable" not in document else {"unreadable": document["unreadable"]}),
+        **score(truth, {} if "unreadable" in document else document),
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over all machines."""
+    return {
+        "machines": len(rows),
+        "faulty_right": sum(row["is_right"] for row in rows if not row["is_healthy"]),
+        "faulty": sum(not row["is_healthy"] for row in rows),
+        "healthy_right": sum(row["is_right"] for row in rows if row["is_healthy"]),
+        "healthy": sum(row["is_healthy"] for row in rows),
+        "machines_with_false_accusations": sum(bool(row["false_accusations"]) for row in rows),
+    }
+
+
+def main() -> int:
+    """Exit code 1 when somebody was accused falsely; 2 when the set has had no first contact."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", default="probes_1", help="a folder of tests/unseen")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--first-contact", action="store_true", help="the doctor has never met this set")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of each examination")
+    add_options(parser)
+    options = parser.parse_args()
+    folder = SETS / options.set
+    truths = json.loads((folder / "truth.json").read_text())
+    what = f"simulated machines of {options.set} under `emberward doctor`, at most {options.budget:.0f} s each"
+    results = None
+    if not options.first_contact:
+        if not (FIRST_CONTACT / f"{options.set}.json").exists():
+            sys.stderr.write(f"{options.set} has had no first contact: run with --first-contact once, before this\n")
+            return 2
+        name = f"unseen_{options.set}"
+        results = Results(name, what=what, measures=MEASURES, is_fresh=options.fresh, folder=options.into)
+    rows = {}
+    for name, truth in truths.items():
+        if (options.names and name not in options.names) or (results is not None and results.has(name)):
+            continue
+        rows[name] = run(folder, name, truth, min(options.budget, truth["budget_s"]))
+        sys.stderr.write(f"{name} {'right' if rows[name]['is_right'] else 'WRONG'} {rows[name]['seconds']} s\n")
+        if results is not None:
+            results.add(name, rows[name])
+    if results is None:
+        total = summary(list(rows.values()))
+        kept = [{"machine": name, **row} for name, row in rows.items()]
+        keep_first_contact(options.set, what=f"{what}: {json.dumps(total)}", measures=MEASURES, rows=kept)
+        sys.stdout.write(json.dumps(total, indent=1) + "\n")
+        return 1 if total["machines_with_false_accusations"] else 0
+    total = summary(list(results.latest().values()))
+    results.summarise(total)
+    return 1 if total["machines_with_false_accusations"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
