@@ -56,22 +56,13 @@ def parts_around(change: Slowdown, parts: Mapping[str, Mapping[int, float]], *, 
 
 def slowdown_finding(change: Slowdown, parts: Sequence[Part] = ()) -> Finding:
     """P104 of a change within a run."""
-    grown_s = change.now_s - change.level_s
-    main = parts[0] if parts and parts[0].change_s >= MAIN_SHARE * grown_s else None
-    where = "" if main is None else f"; it lies in {main.name}"
-    return Finding(
-        code="P104",
-        severity=Severity.WARNING,
-        kind=Kind.SLOWDOWN,
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.OBSERVED,
-        message=(
-            f"steps take {_text(change.now_s)} since step {change.first_step} and took {_text(change.level_s)} before: "
-            f"{100 * change.share:+.1f}%{where}"
-        ),
-        phase=FindingPhase(step=change.first_step),
-        evidence=tuple(_part_text(part) for part in parts[:MAX_PARTS]),
-        next="look what began at that step: a save, an evaluation, another data file, another job on the host",
+    return _finding(
+        f"steps take {_text(change.now_s)} since step {change.first_step} and took {_text(change.level_s)} before: "
+        f"{100 * change.share:+.1f}%",
+        parts,
+        grown_s=change.now_s - change.level_s,
+        first_step=change.first_step,
+        next_step="look what began at that step: a save, an evaluation, another data file, another job on the host",
     )
 
 
@@ -79,20 +70,28 @@ def compared_finding(before_s: float, now_s: float, parts: Sequence[Part]) -> Fi
     """P104 of two runs; None when the second is not slower by MIN_COMPARED."""
     if now_s <= before_s * (1 + MIN_COMPARED):
         return None
-    main = parts[0] if parts and parts[0].change_s >= MAIN_SHARE * (now_s - before_s) else None
-    where = "" if main is None else f"; it lies in {main.name}"
+    return _finding(
+        f"a step of the second run takes {_text(now_s)} and one of the first {_text(before_s)}: "
+        f"{100 * (now_s / before_s - 1):+.1f}%",
+        parts,
+        grown_s=now_s - before_s,
+        first_step=None,
+        next_step="the parts above are ordered by what they take more",
+    )
+
+
+def _finding(message: str, parts: Sequence[Part], *, grown_s: float, first_step: int | None, next_step: str) -> Finding:
+    main = parts[0] if parts and parts[0].change_s >= MAIN_SHARE * grown_s else None
     return Finding(
         code="P104",
         severity=Severity.WARNING,
         kind=Kind.SLOWDOWN,
         cause=Cause.UNKNOWN,
         certainty=Certainty.OBSERVED,
-        message=(
-            f"a step of the second run takes {_text(now_s)} and one of the first {_text(before_s)}: "
-            f"{100 * (now_s / before_s - 1):+.1f}%{where}"
-        ),
+        message=message if main is None else f"{message}; it lies in {main.name}",
+        phase=FindingPhase(step=first_step),
         evidence=tuple(_part_text(part) for part in parts[:MAX_PARTS]),
-        next="the parts above are ordered by what they take more",
+        next=next_step,
     )
 
 
