@@ -1,10 +1,11 @@
 """Profiles the programs of an unseen set by ``emberward profile`` and scores its findings against their truth.
 
-    python tools/campaign_lens.py [--set SET] [--first-contact] [PROGRAM ...]
+    python tools/campaign_lens.py [--set SET] [--first-contact] [--budget-s SECONDS] [PROGRAM ...]
 
 A set is a folder of tests/unseen: training programs with one planted cause of lost time each, look-alikes that lose
 little, and ``truth.json``, committed before the profiler met them. With ``--first-contact`` the result goes into
-docs/measured/first_contact/SET.json, once and for ever; without, into docs/measured/unseen_SET.json.
+docs/measured/first_contact/SET.json, once and for ever; without, into docs/measured/unseen_SET.json. The programs come
+in an order that is drawn from one seed; with ``--budget-s`` none begins after that time, and what is left is said.
 
 A program with a planted cause gives a point for a finding with an accepted cause and one for an accepted line of that
 finding. A look-alike is *accused falsely* when the cause that it only looks like is named, or its line. The cost that
@@ -13,7 +14,9 @@ was found stands beside the planted one; the latter was measured on a busy machi
 
 import argparse
 import json
+import math
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -28,6 +31,8 @@ from measured import FIRST_CONTACT, ROOT, Results, add_options, keep_first_conta
 SETS = ROOT / "tests" / "unseen"
 MEASURES = ["src/emberward/lens", "src/emberward/cli/_profile.py"]
 LIMIT_S = 240.0
+SEED = 15
+"""Of the order."""
 KINDS = ("stall", "exposed", "waste")
 _MARKER = re.compile(r"[ \t]*#: LINE[ \t]*$", re.MULTILINE)
 
@@ -122,6 +127,7 @@ def main() -> int:
     parser.add_argument("--set", default="lens_1", help="a folder of tests/unseen")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--first-contact", action="store_true", help="the profiler has never met this set")
+    parser.add_argument("--budget-s", type=float, default=math.inf, help="begin no program after so many seconds")
     add_options(parser)
     options = parser.parse_args()
     folder = SETS / options.set
@@ -133,16 +139,25 @@ def main() -> int:
             return 2
         name = f"unseen_{options.set}"
         results = Results(name, what=what, measures=MEASURES, is_fresh=options.fresh, folder=options.into)
-    rows = {}
-    for name, truth in json.loads((folder / "truth.json").read_text()).items():
-        if (options.names and name not in options.names) or (results is not None and results.has(name)):
+    rows: dict[str, dict[str, Any]] = {}
+    truths = json.loads((folder / "truth.json").read_text())
+    names = sorted(set(options.names or truths))
+    random.Random(SEED).shuffle(names)
+    began, load = time.monotonic(), [os.getloadavg()[0]]
+    for name in names:
+        if results is not None and results.has(name):
             continue
+        if time.monotonic() - began > options.budget_s:
+            break
+        truth = truths[name]
+        load.append(os.getloadavg()[0])
         row = rows[name] = run(folder / "programs" / name, truth)
         sys.stderr.write(f"{name} {'right' if row['is_right'] else 'WRONG'} {row['seconds']} s\n")
         if results is not None:
             results.add(name, row)
     if results is None:
-        total = summary(list(rows.values()))
+        not_run = [name for name in names if name not in rows]
+        total = {**summary(list(rows.values())), "not_run": not_run, "load": [min(load), max(load)]}
         kept = [{"program": name, **row} for name, row in rows.items()]
         keep_first_contact(options.set, what=f"{what}: {json.dumps(total)}", measures=MEASURES, rows=kept)
         sys.stdout.write(json.dumps(total, indent=1) + "\n")
