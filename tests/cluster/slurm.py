@@ -220,6 +220,12 @@ class Cluster:
         shown = self.run("squeue", "--steps", "--noheader", "--format=%i").stdout.split()
         return [step for step in shown if step.partition(".")[2].isdigit()]
 
+    def state(self) -> str:
+        """What SLURM says of its jobs and nodes, and which of their processes live, for a failing test's message."""
+        asked = (("squeue", "--long"), ("scontrol", "show", "job"), ("scontrol", "show", "node"))
+        said = [f"--- {' '.join(command)}\n{self.run(*command).stdout}" for command in asked]
+        return "\n".join([*said, "--- processes", *(f"{pid} {line}" for pid, line in self.processes().items())])
+
     def logs(self) -> str:
         """The ends of the daemons' logs, for a failing test's message."""
         files: Sequence[Path] = sorted((self.folder / "log").glob("*"))

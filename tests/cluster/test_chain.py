@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,12 @@ def excluded(cluster: Cluster, array: int) -> set[str]:
 
 @pytest.mark.timeout(600)
 def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
+    def wait(condition: Callable[[], object], what: str) -> None:
+        try:
+            wait_until(condition, what, LIMIT_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{cluster.state()}\n--- the first job\n{said()}\n{cluster.logs()}") from None
+
     recipe = write_recipe(tmp_path, text)
     person = Person(cluster, tmp_path)
     assert torchrun(cluster, write_recipe(tmp_path / "straight", text)).wait() == 0
@@ -85,7 +92,7 @@ def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
         first = chain["jobs"][0] if chain["jobs"] else {}
         return first if first.get("state") == "RUNNING" else None
 
-    wait_until(lambda: num_steps() >= 4, "step 4", LIMIT_S)
+    wait(lambda: num_steps() >= 4, "step 4")
     # The ranks stand still until SLURM's signal has come (which lets them go on): however fast they are, they do not
     # end before it.
     for pid in pids():
@@ -99,19 +106,19 @@ def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
     # SLURM counts in minutes, and asks up to one early: 20 s at least are left for the save.
     minutes = int(first["used_s"] + 40) // 60 + 1
     cluster.run("scontrol", "update", f"JobId={array}_1", f"TimeLimit={minutes}")
-    wait_until(lambda: num_restarts(cluster, array) == 1, "the requeue", LIMIT_S)
+    wait(lambda: num_restarts(cluster, array) == 1, "the requeue")
     saved = num_steps()
     assert 4 <= saved < STEPS, said()
 
-    wait_until(lambda: num_steps() > saved, "a step after the requeue", LIMIT_S)
+    wait(lambda: num_steps() > saved, "a step after the requeue")
     for pid in pids():
         os.kill(pid, signal.SIGSTOP)
     cluster.lose("127.0.0.2")
-    wait_until(lambda: num_restarts(cluster, array) == 2, "the requeue after the node went down", LIMIT_S)
-    wait_until(lambda: (tmp_path / "runs/cluster/left-out/127.0.0.2.json").exists(), "the node left out", LIMIT_S)
-    wait_until(lambda: excluded(cluster, array) == {"127.0.0.2"}, "the node taken out of all that waits", LIMIT_S)
+    wait(lambda: num_restarts(cluster, array) == 2, "the requeue after the node went down")
+    wait(lambda: (tmp_path / "runs/cluster/left-out/127.0.0.2.json").exists(), "the node left out")
+    wait(lambda: excluded(cluster, array) == {"127.0.0.2"}, "the node taken out of all that waits")
 
-    wait_until(lambda: person.slurm("status")["chains"][0]["is_over"], "the end of the chain", LIMIT_S)
+    wait(lambda: person.slurm("status")["chains"][0]["is_over"], "the end of the chain")
     assert curve(only_run(recipe)) == straight, said()
     (line,) = person.slurm("pulse", "--once")["lines"]
     assert f"PULSE: cluster is not in the queue: done; step {STEPS}/{STEPS}, last sign of life" in line

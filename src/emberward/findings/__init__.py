@@ -6,6 +6,7 @@ A floor-0 room: standard library only.
 from emberward.findings._catalogue import CATALOGUE, CodeEntry, require_code
 from emberward.findings._error import ConfigError, EmberwardError
 from emberward.findings._finding import CycleMember, Finding, FindingPhase, exit_code_of
+from emberward.findings._hosts import host_down
 from emberward.findings._words import Cause, Certainty, Kind, Severity
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "Kind",
     "Severity",
     "exit_code_of",
+    "host_down",
     "require_code",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Finding, host_down
 from emberward.slurm._ask import Slurm
 
 # sinfo(1): name, extended state (with * while it does not respond), reason.
@@ -91,14 +91,9 @@ def _has_booted(before: str, now: str | None) -> bool:
 
 
 def _lost(name: str, why: str) -> Finding:
-    return Finding(
-        code="L113",
-        severity=Severity.ERROR,
-        kind=Kind.LINK,
-        cause=Cause.HOST_DOWN,
-        certainty=Certainty.OBSERVED,
-        message=f"host {name} {why}",
-        hosts=(name,),
+    return host_down(
+        name,
+        why,
         evidence=(f"a job of this chain ran on {name} when it was seen last",),
         next=f"emberward slurm drain {name}   (or the ticket that it writes)",
     )

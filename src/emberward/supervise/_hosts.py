@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
+from emberward.findings import ConfigError, Finding, host_down
 
 ANSWER_LIMIT_S = 20.0
 """Twice ssh's ConnectTimeout below."""
@@ -192,14 +192,9 @@ def lost_hosts(before: Sequence[Host], answers: Mapping[str, str | ConfigError])
 
 
 def _lost(name: str, why: str) -> Finding:
-    return Finding(
-        code="L113",
-        severity=Severity.ERROR,
-        kind=Kind.LINK,
-        cause=Cause.HOST_DOWN,
-        certainty=Certainty.OBSERVED,
-        message=f"host {name} {why}",
-        hosts=(name,),
+    return host_down(
+        name,
+        why,
         evidence=("it was asked after the attempt had failed",),
         next=f"look at the console of {name}; it is left out until its file under left-out is removed",
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity, host_down
 
 SILENT_S = 10.0
 """Ten posts that did not come."""
@@ -145,16 +145,12 @@ def _link_cut(a: NodePost, b: NodePost, up: Sequence[NodePost]) -> Finding:
 
 def _host_down(post: NodePost, posts: Sequence[NodePost]) -> Finding:
     others = [other for other in posts if other is not post and other.silent_s <= SILENT_S]
-    return Finding(
-        code="L113",
+    return host_down(
+        post.host,
+        f"is silent for {post.silent_s:.0f} s, and nobody reaches it on the job's link",
         severity=Severity.ERROR if others else Severity.WARNING,
-        kind=Kind.LINK,
-        cause=Cause.HOST_DOWN,
-        certainty=Certainty.OBSERVED,
-        message=f"host {post.host} is silent for {post.silent_s:.0f} s, and nobody reaches it on the job's link",
-        culprit_ranks=post.ranks,
+        ranks=post.ranks,
         waiting_ranks=_ranks(others),
-        hosts=(post.host,),
         ruled_out=(f"{_names([other.host for other in others])}: they post",) if others else (),
         next=f"look at the console of {post.host}; restart without it: srun --exclude={post.host}",
     )
