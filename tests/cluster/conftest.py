@@ -7,8 +7,8 @@ from cluster.slurm import Cluster
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory):
-    cluster = Cluster(tmp_path_factory.mktemp("slurm") / "cluster", num_nodes=2)
+def cluster():
+    cluster = Cluster(num_nodes=2)
     try:
         cluster.start()
         yield cluster

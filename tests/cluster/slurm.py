@@ -8,6 +8,11 @@ SLURM's node lists can be connected to, as on a real cluster.
 [Note: nothing left]
 Every process that a cluster starts, daemons and tasks alike, carries MARK with the cluster's own value in its
 environment. So whatever is left can be found, whoever its parent is.
+
+[Note: a short folder]
+A slurmd makes a socket for each step in its spool folder, and where that path is longer than Linux allows (108
+bytes) no batch job begins: SLURM holds it, with the reason "launch failed requeued held". pytest's folders grow with
+the number of its runs. So a cluster has a folder of its own right under the temporary one.
 """
 
 import contextlib
@@ -17,6 +22,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +36,8 @@ START_LIMIT_S = 30.0
 COMMAND_LIMIT_S = 20.0
 STOP_LIMIT_S = 10.0
 POLL_S = 0.05
+SOCKET_PATH = 107
+"""Bytes, without the one that ends it. unix(7)."""
 EXIT_REQUEUED = 75
 """A job that ends with this code is submitted again by SLURM itself."""
 
@@ -41,8 +49,9 @@ _FOREIGN_NAMES = ("PYTHONUNBUFFERED", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL
 class Cluster:
     """A SLURM with `num_nodes` nodes. `start` it, then `launch` commands such as srun; `stop` ends everything."""
 
-    def __init__(self, folder: Path, num_nodes: int, *, slurmd_timeout_s: int = 30) -> None:
-        self.folder = folder
+    def __init__(self, num_nodes: int, *, slurmd_timeout_s: int = 30) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="slurm-")
+        self.folder = Path(self._temporary.name)
         self._slurmd_timeout_s = slurmd_timeout_s
         self.nodes = [f"127.0.0.{2 + number}" for number in range(num_nodes)]
         self.mark = secrets.token_hex(8)
@@ -54,7 +63,7 @@ class Cluster:
         self.environment = {
             **kept,
             "PATH": os.pathsep.join([kept.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"]),
-            "SLURM_CONF": str(folder / "slurm.conf"),
+            "SLURM_CONF": str(self.folder / "slurm.conf"),
             "OMP_NUM_THREADS": "1",
             MARK: self.mark,
         }
@@ -65,8 +74,10 @@ class Cluster:
 
     def start(self) -> None:
         """Starts all daemons and waits until every node is idle, at most START_LIMIT_S a daemon. Raises otherwise."""
+        longest = self.folder / "spool" / self.nodes[-1] / f"{self.nodes[-1]}_9999.4294967291"
+        assert len(os.fsencode(longest)) <= SOCKET_PATH, f"{longest} is too long for a socket"
         for name in ("munge", "state", "spool", "log", "run"):
-            (self.folder / name).mkdir(parents=True)
+            (self.folder / name).mkdir()
         (self.folder / "munge").chmod(0o700)
         key = self.folder / "munge" / "key"
         key.write_bytes(secrets.token_bytes(128))
@@ -130,7 +141,7 @@ class Cluster:
             time.sleep(POLL_S)
 
     def stop(self) -> list[str]:
-        """Ends every process of the cluster, daemons last, and returns what tasks had been left over."""
+        """Ends every process of the cluster and removes its folder; returns what tasks had been left over."""
         self.run("scancel", "--full", "--signal=KILL", f"--user={_user()}")
         end = time.monotonic() + STOP_LIMIT_S
         while self.tasks() and time.monotonic() < end:
@@ -148,6 +159,7 @@ class Cluster:
                 os.kill(pid, 9)
             except ProcessLookupError:
                 continue
+        self._temporary.cleanup()
         return left
 
     # -- processes ---------------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ STEPS = 24
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster():
     """Three nodes, of which SLURM misses one after 10 s."""
-    cluster = Cluster(tmp_path / "cluster", num_nodes=3, slurmd_timeout_s=10)
+    cluster = Cluster(num_nodes=3, slurmd_timeout_s=10)
     try:
         cluster.start()
         yield cluster
@@ -39,7 +39,7 @@ class Person:
     def slurm(self, *words: str, code: int = 0) -> dict:
         """The document of ``emberward slurm``; fails at another exit code."""
         command = (sys.executable, "-m", "emberward", "slurm", *words, "--runs", str(self._folder / "runs"), "--json")
-        done = self._cluster.run(*command, limit_s=60.0)
+        done = self._cluster.run(*command, limit_s=LIMIT_S)
         lines = done.stdout.splitlines()
         assert done.returncode == code, done.stdout
         return next(json.loads(line) for line in lines if line.startswith("{"))
