@@ -99,13 +99,42 @@ def _figures(rows: list[Comparison]) -> dict[str, object]:
 
 
 def _kind(name: str) -> str:
-    """The family of runs to which a row of the third set belongs, by its name."""
+    """The source to which a row belongs, by its name; BigScience's rows begin with a size."""
     words = name.split("-")
+    if name[0].isdigit():
+        return "bloom"
     return (
         "-".join(words[:2])
         if words[0] in ("sc21", "titan") and words[1] in ("zero3", "ptd", "a100", "405b", "2025")
         else words[0]
     )
+
+
+def _left_out(found: list[tuple[str, Comparison]]) -> dict[str, object]:
+    """How near runs are predicted, and how many the range holds, when what is unpriced and the range are taken from all
+    sources but their own."""
+    ratios = [each.measured_s / (each.prediction.step_s - each.prediction.parts_s["unpriced"]) for _, each in found]
+    sources = [source for source, _ in found]
+    errors, inside, shares = [], 0, []
+    for source in sorted(set(sources)):
+        others = [ratio for other, ratio in zip(sources, ratios, strict=True) if other != source]
+        share = statistics.median(others)
+        cuts = statistics.quantiles(others, n=20, method="inclusive")
+        own = [ratio for other, ratio in zip(sources, ratios, strict=True) if other == source]
+        errors += [share / ratio - 1 for ratio in own]
+        inside += sum(cuts[0] <= ratio <= cuts[-1] for ratio in own)
+        shares.append(round(share, 4))
+    cuts = statistics.quantiles(ratios, n=20, method="inclusive")
+    share = statistics.median(ratios)
+    return {
+        "sources": len(shares),
+        "share": round(share, 4),
+        "least_and_most_share": [min(shares), max(shares)],
+        "range": [round(cuts[0] / share, 4), round(cuts[-1] / share, 4)],
+        "median_error": round(statistics.median(map(abs, errors)), 4),
+        "within_25_percent": round(sum(abs(error) <= 0.25 for error in errors) / len(errors), 4),
+        "inside_range": round(inside / len(errors), 4),
+    }
 
 
 def _directions(rows: list[Comparison]) -> dict[str, int]:
@@ -144,19 +173,21 @@ def main() -> None:
         folder=options.into,
     )
     found = {name: compare(run) for name, run in published_runs().items()}
+    found |= {run.name: compare(run) for run in fourth_runs()}
     for name, each in found.items():
         results.add(name, row(each))
-    groups = {"later": [run.name for run in later_runs()], "third": [run.name for run in third_runs()]}
+    later = {"later": later_runs, "third": third_runs, "fourth": fourth_runs}
+    groups = {group: [run.name for run in runs()] for group, runs in later.items()}
     entered_later = {name for names in groups.values() for name in names}
     groups["earlier"] = [name for name in found if name not in entered_later]
     groups["all"] = list(found)
-    kinds = {name: _kind(name) for name in groups["third"]}
-    groups |= {
-        f"third: {kind}": [name for name in kinds if kinds[name] == kind] for kind in sorted(set(kinds.values()))
-    }
+    kinds = {name: f"{group}: {_kind(name)}" for group in (*later, "earlier") for name in groups[group]}
+    groups |= {kind: [name for name in kinds if kinds[name] == kind] for kind in sorted(set(kinds.values()))}
     summary = {group: _figures([found[name] for name in names]) for group, names in groups.items()}
     ratio = {"measured": 1.28, "predicted": round(ratio_of_schedules(found), 4)}
-    results.summarise({**summary, "directions": _directions(list(found.values())), "ratio_405b": ratio})
+    left_out = _left_out([(kinds[name], each) for name, each in found.items()])
+    directions = _directions(list(found.values()))
+    results.summarise({**summary, "one_source_left_out": left_out, "directions": directions, "ratio_405b": ratio})
 
 
 if __name__ == "__main__":

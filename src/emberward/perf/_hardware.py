@@ -58,13 +58,15 @@ class Link:
     """What one device reaches over a link in one direction, large messages, and the time of an empty one.
 
     `all_reduce_bytes_per_s` is the bus bandwidth of an all-reduce, above the others' where a switch reduces. `ramp`
-    gives the share of these rates that a collective of so many bytes reaches, ascending.
+    gives the share of these rates that a collective of so many bytes reaches, ascending. `hops_s` is what the first
+    piece needs to pass along a ring of several nodes.
     """
 
     bytes_per_s: float
     all_reduce_bytes_per_s: float
     latency_s: float
     source: str
+    hops_s: float = 0.0
     ramp: tuple[tuple[int, float], ...] = ()
 
     def share(self, num_bytes: float) -> float:
@@ -255,6 +257,10 @@ def _network(gbit_per_s: float, *, share: float, source: str) -> Link:
     rate = share * gbit_per_s * 1e9 / 8
     return Link(bytes_per_s=rate, all_reduce_bytes_per_s=rate, latency_s=40e-6, source=source)
 
+
+HOP_INSIDE_S, HOP_BETWEEN_S = 3.4e-6, 9.6e-6
+"""One hop of a ring over NVLink and over the network, as NCCL prices its large messages: `hwLat`, ring, simple, in
+src/graph/tuning.cc at 01afd20a7."""
 
 _REACHED = "0.9 of the wire (assumed; nccl-tests between DGX nodes reach 0.9 to 0.95), latency as inside a node"
 

@@ -109,8 +109,13 @@ def all_reduce_s(link: Link, num_bytes: float, num_ranks: int) -> float:
 
 
 def gather_s(link: Link, num_bytes: float, num_ranks: int) -> float:
-    """Seconds of an all-gather to, or a reduce-scatter from, `num_bytes` whole on each rank: (n - 1) / n of them."""
-    return _collective_s(link, num_bytes, (num_ranks - 1) / num_ranks * num_bytes / link.bytes_per_s)
+    """Seconds of an all-gather to, or a reduce-scatter from, `num_bytes` whole on each rank: (n - 1) / n of them.
+
+    NCCL has them as rings alone, whose first piece passes every rank (src/graph/tuning.cc); it reduces over many nodes
+    by trees, whose depth is left out.
+    """
+    seconds = _collective_s(link, num_bytes, (num_ranks - 1) / num_ranks * num_bytes / link.bytes_per_s)
+    return seconds + link.hops_s if seconds else 0.0
 
 
 def _collective_s(link: Link, num_bytes: float, full_rate_s: float) -> float:

@@ -11,6 +11,7 @@ from emberward.perf import (
     Attention,
     Numerics,
     Part,
+    Prediction,
     Recompute,
     Slot,
     Stack,
@@ -48,6 +49,10 @@ def step(**changes) -> StepPlan:
         "stage_layers": (8 // pp,) * pp, "how": Numerics(),
     }  # fmt: skip
     return StepPlan(**{**values, **changes})
+
+
+def priced_s(found: Prediction) -> float:
+    return found.step_s - found.parts_s["unpriced"]
 
 
 @pytest.mark.parametrize("device", [A100, H100])
@@ -142,9 +147,24 @@ def test_recomputing_layers_costs_a_third_more_of_their_work():
     assert again.mfu < plain.mfu
 
 
-def test_parts_add_up_to_the_step():
+def test_parts_add_up_to_the_step_and_say_what_is_not_priced():
     prediction = predict(MODEL, CLUSTERS["a100"], step(pp=4, tp=2, dp=4, num_mb=16))
     assert sum(prediction.parts_s.values()) == pytest.approx(prediction.step_s)
+    assert prediction.parts_s["unpriced"] == pytest.approx(0.105 * priced_s(prediction))
+
+
+def test_a_ring_over_many_nodes_pays_for_each_hop():
+    # By hand: 512 ranks on 64 nodes, 63 hops over the network and 448 inside nodes before the first piece is round;
+    # 8 layers are gathered forward and backward and scattered once, nothing hidden.
+    plan = sharded(dp=512, dp_overlap=False)
+    cluster = CLUSTERS["h100"]
+    hops_s = 63 * 9.6e-6 + 448 * 3.4e-6
+    inside = dataclasses.replace(cluster.inside, bytes_per_s=1e18)
+    between = dataclasses.replace(cluster.between, bytes_per_s=1e18, latency_s=0.0)
+    free = dataclasses.replace(cluster, inside=inside, between=between)
+    one_node = dataclasses.replace(free, devices_per_node=512, inside=free.between)
+    with_hops, without = (priced_s(predict(MODEL, each, plan)) for each in (free, one_node))
+    assert with_hops - without == pytest.approx(3 * 8 * hops_s, rel=0.01)
 
 
 def test_more_micro_batches_shrink_the_bubble():
@@ -184,7 +204,7 @@ def test_sharding_exposes_the_first_gather_and_the_last_scatter_and_copies():
     cluster = CLUSTERS["a100"]
     free = dataclasses.replace(cluster.inside, bytes_per_s=1e18, all_reduce_bytes_per_s=1e18, latency_s=0.0, ramp=())
     whole, pieces = (
-        predict(MODEL, dataclasses.replace(cluster, inside=free), plan).step_s
+        priced_s(predict(MODEL, dataclasses.replace(cluster, inside=free), plan))
         for plan in (step(dp=8, num_mb=1), sharded())
     )
     numel = MODEL.num_parameters
@@ -233,7 +253,7 @@ def test_stages_gather_at_once_and_not_one_after_the_other():
     # stage. 8 dp ranks on 8 nodes, tp 8: one device a node, 0.9 of 200 Gb/s.
     plan = step(pp=4, dp=8, tp=8, num_mb=4, gather_bytes=2e6)
     overlapped, exposed = (
-        predict(MODEL, CLUSTERS["a100"], dataclasses.replace(plan, dp_overlap=overlap)).step_s
+        priced_s(predict(MODEL, CLUSTERS["a100"], dataclasses.replace(plan, dp_overlap=overlap)))
         for overlap in (True, False)
     )
     numel = 2 * MODEL.layers[0].numel + MODEL.first.numel

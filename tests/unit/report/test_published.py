@@ -63,13 +63,16 @@ def test_switching_deepspeed_s_bf16_optimizer_on_costs_what_was_measured(heads):
     assert bf16.prediction.step_s / fp16.prediction.step_s == pytest.approx(measured, abs=0.01)
 
 
-def test_the_range_held_four_of_five_runs_that_it_had_not_met():
-    path = Path(__file__).parents[3] / "docs" / "measured" / "first_contact" / "predictions_2.json"
+@pytest.mark.parametrize(("name", "num_rows"), [("predictions_2", 99), ("predictions_3", 72)])
+def test_the_range_holds_four_of_five_runs_of_each_set(name, num_rows):
+    # What was predicted then is what is priced now, but for the hops of long rings.
+    path = Path(__file__).parents[3] / "docs" / "measured" / "first_contact" / f"{name}.json"
     ratios = [row["measured_s"] / row["predicted_s"] for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
     found = comparison("llama-8b-8").prediction
-    fastest, slowest = found.fastest_s / found.step_s, found.slowest_s / found.step_s
-    assert len(ratios) == 99
-    assert sum(fastest <= ratio <= slowest for ratio in ratios) >= 0.8 * len(ratios)
+    priced_s = found.step_s - found.parts_s["unpriced"]
+    assert len(ratios) == num_rows
+    inside = sum(found.fastest_s <= ratio * priced_s <= found.slowest_s for ratio in ratios)
+    assert inside >= 0.8 * len(ratios)
 
 
 def test_runs_on_a100_lie_within_a_sixth():
@@ -132,7 +135,7 @@ def test_the_rows_that_were_entered_later_stay_predicted():
     # A regression set: its first contact is in docs/measured/first_contact/predictions_1.json.
     errors = sorted(abs(comparison(run.name).error) for run in later_runs())
     assert len(errors) == 71
-    assert errors[len(errors) // 2] < 0.12
+    assert errors[len(errors) // 2] < 0.08
     assert sum(error <= 0.25 for error in errors) >= 0.85 * len(errors)
 
 
@@ -142,7 +145,7 @@ def test_the_rows_of_the_third_set_stay_predicted():
     small = [run.name for run in third_runs() if run.plan.pp * run.plan.num_mb <= 1024]
     errors = sorted(abs(comparison(name).error) for name in small)
     assert len(errors) >= 75
-    assert errors[len(errors) // 2] < 0.12
+    assert errors[len(errors) // 2] < 0.08
     assert sum(error <= 0.25 for error in errors) >= 0.85 * len(errors)
 
 
