@@ -2,8 +2,9 @@
 
 [Note: precedence]
 A rule looks at one kind of evidence and gives claims. `SILENCED_BY` says whose claims are not asked for, once a better
-ground has told who it was. Within an incident the calls come first, then the signal: see [Note: root and death].
-Nothing else decides between rules.
+ground has told who it was; `_explains`, which claim is what another one looks like from elsewhere. Within an incident
+the calls come first, then the signal: see [Note: root and death]. Nothing else decides between rules: files, a job that
+runs and one that has just ended are heard here, each with the grounds that it has.
 
 [Note: root and death]
 Rings that end with a rank's death look like a call that is missing, or like a deadlock: the others wait for what never
@@ -22,12 +23,20 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 class Ground(StrEnum):
     """What a claim rests on, in the order in which they are heard."""
 
+    STOPPED = "stopped"
+    """The kernel's word that a process was stopped."""
     CREATION = "creation"
     """Stacks of ranks that create a group, while others do not."""
+    CREDITS = "credits"
+    """Threads that wait for each other through a bounded buffer."""
     LINES = "lines"
     """The lines of recorded calls, which meet one place apart."""
     CALLS = "calls"
     """Recorded calls, with the states of their processes."""
+    ABORTS = "aborts"
+    """The call in which a process aborted itself, beside those of its peers."""
+    DEATHS = "deaths"
+    """How processes ended, as somebody saw while the others still ran."""
     STACKS = "stacks"
     OTHER_STACKS = "other_stacks"
     """Stacks of another moment in the same document."""
@@ -35,7 +44,7 @@ class Ground(StrEnum):
     LOGS = "logs"
     RAS = "ras"
     ENDS = "ends"
-    """How processes ended."""
+    """How processes ended, as files tell afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +57,13 @@ class Claim:
 
 Rule = Callable[[], Iterable[Finding]]
 
-_CALLS = frozenset({Ground.CREATION, Ground.LINES, Ground.CALLS})
+_WAITS = frozenset({Ground.CREATION, Ground.CREDITS})
+_CALLS = _WAITS | {Ground.LINES, Ground.CALLS}
 SILENCED_BY: Mapping[Ground, frozenset[Ground]] = {
-    Ground.LINES: frozenset({Ground.CREATION}),
-    Ground.CALLS: frozenset({Ground.CREATION}),
+    Ground.CREDITS: frozenset({Ground.CREATION}),
+    Ground.LINES: _WAITS,
+    Ground.CALLS: _WAITS,
+    Ground.ABORTS: frozenset({Ground.CALLS}),
     Ground.STACKS: _CALLS,
     **dict.fromkeys((Ground.TRACES, Ground.LOGS, Ground.RAS), _CALLS | {Ground.STACKS, Ground.OTHER_STACKS}),
 }
@@ -86,12 +98,35 @@ def hear(rules: Mapping[Ground, Rule]) -> list[Claim]:
     for ground in Ground:
         if ground in rules and not any(_silences(claim, ground) for claim in claims):
             claims += [Claim(ground=ground, finding=finding) for finding in rules[ground]()]
-    return [claim for claim in claims if not any(_explains(other, claim) for other in claims)]
+    return _with_deaths([claim for claim in claims if not any(_explains(other, claim) for other in claims)])
+
+
+def _with_deaths(claims: list[Claim]) -> list[Claim]:
+    """The claims; where calls met and differ, deaths that were seen are what came of it: lines of its evidence."""
+    deaths = [claim.finding for claim in claims if claim.ground is Ground.DEATHS]
+    faults = [claim for claim in claims if claim.ground is not Ground.DEATHS]
+    if not deaths or not faults:
+        return claims
+    lines = [f"as a consequence: {death.message}" for death in deaths]
+    return [
+        replace(
+            fault,
+            finding=replace(
+                fault.finding,
+                # What two lines tell of the calls stays a guess; that calls which met differ is seen twice now.
+                certainty=fault.finding.certainty if fault.ground is Ground.ABORTS else Certainty.OBSERVED,
+                evidence=(*fault.finding.evidence, *lines),
+            ),
+        )
+        for fault in faults
+    ]
 
 
 def _silences(claim: Claim, ground: Ground) -> bool:
     if claim.ground not in SILENCED_BY.get(ground, frozenset()):
         return False
+    if ground is Ground.ABORTS:
+        return claim.finding.code in MEET_AND_DIFFER
     return names_someone(claim.finding) or (ground is Ground.STACKS and claim.finding.code in _SAYS_WHY)
 
 
@@ -99,6 +134,13 @@ def _explains(claim: Claim, other: Claim) -> bool:
     """Whether `other` is what `claim` looks like from another ground."""
     ours, theirs = claim.finding, other.finding
     match claim.ground, other.ground:
+        case Ground.DEATHS, Ground.DEATHS:
+            return False
+        case Ground.DEATHS, _:
+            # Who is gone is waited for, and what is not a fault of the calls themselves follows from that.
+            return theirs.code not in DIFFER
+        case Ground.STOPPED, _:
+            return other.ground not in (Ground.STOPPED, Ground.DEATHS) and theirs.code not in DIFFER
         case Ground.LINES, Ground.CALLS:
             # What a shift of calls brings about later on.
             return bool(theirs.culprit_ranks) and set(theirs.culprit_ranks) <= set(ours.culprit_ranks)

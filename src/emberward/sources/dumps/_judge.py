@@ -82,12 +82,19 @@ def no_source(_: object) -> str | None:
     return None
 
 
-def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_process) -> Explanation:
+def judge(
+    evidence: Evidence,
+    *,
+    line_of: LineOf = no_source,
+    read: Read = read_process,
+    rules: Mapping[Ground, Rule] | None = None,
+) -> Explanation:
     """The verdict on one incident. Pure, but for what `line_of` does: it gives a frame's source line, or None.
 
-    `read` says what a process does by its stacks; one who knows more than the stacks may give another.
+    `read` says what a process does by its stacks; one who knows more than the stacks may give another, and `rules` of
+    grounds that files do not have, or that are better known than by files.
 
-    The rules here claim; `diagnose` says which claims stand: see its [Note: precedence].
+    The rules claim; `diagnose` says which claims stand: see its [Note: precedence].
     """
     line_of = by_short_name(evidence.flights, evidence.stacks, line_of)
     readings = [read(process, line_of) for process in evidence.stacks]
@@ -102,7 +109,7 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
     by_rank = {r.process.rank: r for r in own if r.process.rank is not None and r.kind not in HELPERS}
     by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
     flight_judge = FlightJudge(evidence, by_rank, by_pid, tie_break_by_text(line_of)) if evidence.flights else None
-    rules: dict[Ground, Rule] = {
+    heard: dict[Ground, Rule] = {
         Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS]),
         Ground.STACKS: lambda: judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence)),
         Ground.OTHER_STACKS: lambda: _other_sections(readings, sections, main, workers, line_of),
@@ -113,9 +120,9 @@ def judge(evidence: Evidence, *, line_of: LineOf = no_source, read: Read = read_
     }
     if flight_judge is not None:
         calls, groups = flight_judge.judge, flight_judge.groups
-        rules[Ground.LINES] = lambda: shift_findings(evidence.flights, groups, line_of)
-        rules[Ground.CALLS] = lambda: [untied(found, evidence.flights) for found in calls()]
-    findings = [claim.finding for claim in hear(rules)]
+        heard[Ground.LINES] = lambda: shift_findings(evidence.flights, groups, line_of)
+        heard[Ground.CALLS] = lambda: [untied(found, evidence.flights) for found in calls()]
+    findings = [claim.finding for claim in hear({**heard, **(rules or {})})]
     world = flight_judge.world if flight_judge is not None else tuple(sorted(by_rank))
     missing = tuple(r for r in world if r not in evidence.flights) if evidence.flights else ()
     where = frames_by_rank(evidence.flights, by_rank)

@@ -9,10 +9,11 @@ that computes, reads, writes or sleeps may come by itself: it stays a notice, an
 still longer than its limit and is not seen at work. Time alone makes no error. See [Note: limits], [Note: progress].
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
+from emberward.diagnose import Ground, conclude
+from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind
 from emberward.sources.dumps import LineOf, judge, ranks_text, with_source
 from emberward.sources.live._aborts import abort_findings
 from emberward.sources.live._all_still import alike_findings
@@ -51,20 +52,20 @@ def judge_with_progress(
     that the job hangs: what may come by itself is a warning then, not a notice. See [Note: two tiers].
     """
     scene = Scene(early=early, look=look, line_of=line_of)
-    explanation = judge(scene.evidence(), line_of=line_of, read=scene.read)
-    found = [finding for finding in explanation.findings if finding.kind is not Kind.NONE]
-    faults = [f for f in found if f.code in ("M101", "M102", "M103")]
-    deaths = death_findings(look, exits or {}, waiting=scene.waiting() if early is not None else ())
-    if deaths and not faults:
-        faults = abort_findings(scene, exits or {})
-    if faults and deaths:
-        found = [_with_deaths(fault, deaths) for fault in faults]
-    elif deaths:
-        found = deaths
-    elif stopped := stopped_findings(early, look):
-        found = [*stopped, *faults]
-    else:
-        found = creation_findings(scene) or credit_findings(scene) or [of_threads(f, scene) or f for f in found]
+    codes = exits or {}
+    explanation = judge(
+        scene.evidence(),
+        line_of=line_of,
+        read=scene.read,
+        rules={
+            Ground.STOPPED: lambda: stopped_findings(early, look),
+            Ground.CREATION: lambda: creation_findings(scene),
+            Ground.CREDITS: lambda: credit_findings(scene),
+            Ground.ABORTS: lambda: abort_findings(scene, codes),
+            Ground.DEATHS: lambda: death_findings(look, codes, waiting=() if early is None else scene.waiting()),
+        },
+    )
+    found = [of_threads(f, scene) or f for f in explanation.findings if f.kind is not Kind.NONE]
     # Who waits for the store, or for a thread that waits, is no culprit while another rank is free to come.
     found = [f for f in found if not f.culprit_ranks or not set(f.culprit_ranks) <= scene.waits_for_all]
     # All have left their programs: the job's own end.
@@ -76,18 +77,9 @@ def judge_with_progress(
         found = found[:1] if scene.waiting() else []
     found = found or alike_findings(scene)
     settled = [s for finding in found if (s := settle(finding, scene, is_asked=is_asked)) is not None]
-    order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
     lines = scene.lines_by_short_name()
     named = [with_source(_placed(finding, scene), lines) for finding in settled]
-    found = sorted(named, key=lambda f: (order[f.severity], not f.culprit_ranks and f.cycle is None))
-    return tuple(found), all_progress(scene)
-
-
-def _with_deaths(fault: Finding, deaths: Sequence[Finding]) -> Finding:
-    """A fault of the calls with the deaths that it brought about: gloo aborts an innocent rank on a size mismatch."""
-    lines = [f"as a consequence: {death.message}" for death in deaths]
-    certainty = fault.certainty if fault.code == "H152" else Certainty.OBSERVED
-    return replace(fault, certainty=certainty, evidence=(*fault.evidence, *lines))
+    return tuple(conclude(named, is_over=False)), all_progress(scene)
 
 
 def _placed(finding: Finding, scene: Scene) -> Finding:

@@ -7,9 +7,16 @@ from emberward.findings import Cause, Certainty, Finding, Kind
 from emberward.sources.dumps import Frame, Reading, ThreadStack, class_of, is_lane, ranks_text, user_frame, waits
 from emberward.sources.live._scene import Scene
 
+_TOLD = frozenset({"H105", "H125"})
+
 
 def of_threads(finding: Finding, scene: Scene) -> Finding | None:
-    """The finding about a rank whose main thread waits for another thread of it; None when it waits for none."""
+    """The finding about a rank whose main thread waits for another thread of it; None when it waits for none.
+
+    How a rank ended, or that it was stopped, tells more than what its main thread waits for.
+    """
+    if finding.code in _TOLD:
+        return None
     return _thread_death(finding, scene) or _lane_hang(finding, scene)
 
 
