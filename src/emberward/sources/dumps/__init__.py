@@ -25,6 +25,7 @@ from emberward.sources.dumps._frames import (
 from emberward.sources.dumps._gather import gather
 from emberward.sources.dumps._judge import Explanation, judge
 from emberward.sources.dumps._judge_flight import stuck_worker
+from emberward.sources.dumps._judge_words import judge_ends
 from emberward.sources.dumps._names import host_of_name, rank_of_name
 from emberward.sources.dumps._program import left_the_loop
 from emberward.sources.dumps._ring import ring_flight, ring_group_name
@@ -66,6 +67,7 @@ __all__ = [
     "is_lane",
     "is_same_job",
     "judge",
+    "judge_ends",
     "left_the_loop",
     "load_plain",
     "makes_call",

@@ -3,46 +3,78 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from emberward.diagnose import classify, first_endings
+from emberward.diagnose import LEFT, Ending, classify, first_endings
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._logs import LogFact, LogFactKind
 from emberward.sources.dumps._ras import RasComm, RasReport
-from emberward.sources.dumps._say import hang_finding, ranks_text, verb
+from emberward.sources.dumps._say import hang_finding, ranks_text, verb, waits
 
 
-def judge_ends(ends: Sequence[RankEnd], facts: Sequence[LogFact] = ()) -> list[Finding]:
-    """One finding for the first end that is a failure of its own; what follows from it is listed behind it.
+def judge_ends(
+    ends: Sequence[RankEnd],
+    facts: Sequence[LogFact] = (),
+    *,
+    alive: Sequence[int] = (),
+    is_needed: bool = False,
+) -> list[Finding]:
+    """A finding for each way in which ranks failed of themselves; what follows from it is listed behind it.
 
     A rank that gloo aborts for a size that does not fit is no culprit: the message tells that two calls differ, and not
-    whose call is the odd one. Of secondary failures alone nothing is concluded: files tell no common time.
+    whose call is the odd one. Files tell no common time: then the first failure alone is told, and of secondary ones
+    nothing is concluded. `alive` and `is_needed`: the ranks that still run, and whether any of them waits.
     """
     sizes = [fact for fact in facts if fact.kind is LogFactKind.SIZE]
     if sizes:
         return [_size_finding(sizes)]
     endings = [ending for end in ends if (ending := classify(end)) is not None]
-    firsts, certainty = first_endings(endings)
-    if certainty is not Certainty.OBSERVED:
+    firsts, certainty = first_endings(endings, is_needed=is_needed)
+    has_time = all(each.end.at_s is not None for each in firsts)
+    if certainty is not Certainty.OBSERVED and not has_time:
         return []
-    first = firsts[0]
-    end = first.end
-    others = [f"also {each.end.source}: {each.text[:120]}" for each in endings if each is not first][:6]
-    who = "a process" if end.rank is None else f"rank {end.rank}"
-    return [
-        hang_finding(
-            "H105",
-            f"{who} died: {first.text[:200]}",
-            kind=Kind.CRASH,
-            cause=first.cause,
-            certainty=first.certainty,
-            ranks=() if end.rank is None else (end.rank,),
-            pids=() if end.pid is None else (end.pid,),
-            site=end.site,
-            evidence=(f"{end.source} says so", *others),
-            next_step="read the log before that line; the ranks that time out later are its victims",
-        )
+    together: dict[tuple[Cause, str, str | None], list[Ending]] = defaultdict(list)
+    for ending in firsts if has_time else firsts[:1]:
+        together[(ending.cause, ending.text, ending.end.site)].append(ending)
+    told = {ending.end for group in together.values() for ending in group}
+    others = [each for each in endings if each.end not in told and each.has_failed]
+    return [_death(group, alive, others) for group in together.values()]
+
+
+def _death(group: Sequence[Ending], alive: Sequence[int], others: Sequence[Ending]) -> Finding:
+    first = group[0]
+    end, has_left = first.end, first.cause in LEFT
+    ranks = [each.end.rank for each in group if each.end.rank is not None]
+    behind = f" while {waits(alive)}" if alive else ""
+    text = f"{first.text} while its peers still need it" if has_left and not first.has_failed else first.text
+    lingers = "" if end.is_gone or has_left else "; its process is still there"
+    who = ranks_text(ranks) if ranks else "a process"
+    told = [] if end.source is None else [f"{end.source} says so"]
+    told += [
+        f"rank {each.end.rank} then failed as a consequence: {each.text[:120]}"
+        if each.end.source is None
+        else f"also {each.end.source}: {each.text[:120]}"
+        for each in others[:6]
     ]
+    return hang_finding(
+        "H105",
+        f"{who} {'ended' if has_left else 'died'}{behind}: {text[:200]}{lingers}",
+        kind=Kind.MISSING if first.cause is Cause.UNEVEN_DATA else Kind.CRASH,
+        cause=first.cause,
+        certainty=first.certainty,
+        ranks=ranks,
+        pids=[each.end.pid for each in group if each.end.pid is not None],
+        waiting=alive,
+        hosts=[each.end.host for each in group if each.end.host is not None],
+        site=None if first.cause is Cause.KILLED else end.site,
+        evidence=told,
+        ruled_out=("the ranks that failed after it: they name a lost peer",)
+        if others and all(each.is_secondary for each in others)
+        else (),
+        next_step="read that rank's log; the others cannot go on: end the job and start it from its last save"
+        if end.source is None
+        else "read the log before that line; the ranks that time out later are its victims",
+    )
 
 
 def _size_finding(sizes: Sequence[LogFact]) -> Finding:

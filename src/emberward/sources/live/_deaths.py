@@ -1,11 +1,11 @@
-"""Who died first, and of what: from exit codes, and from what the rings kept of the last moments."""
+"""How ranks ended, or that somebody stopped them: exit codes, the kernel's word, and the rings' last moments."""
 
 from collections.abc import Mapping, Sequence
 
-from emberward.diagnose import LEFT, Ending, classify, first_endings
+from emberward.diagnose import classify
 from emberward.events import RankEnd
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import hang_finding, ranks_text, user_frame, verb, waits
+from emberward.findings import Cause, Certainty, Finding, Kind
+from emberward.sources.dumps import hang_finding, judge_ends, ranks_text, user_frame, verb, waits
 from emberward.sources.live._look import Look, RankLook
 from emberward.sources.live._process import ProcessState
 
@@ -33,55 +33,21 @@ def rank_end(seen: RankLook, exit_code: int | None) -> RankEnd:
     )
 
 
-def ending_of(seen: RankLook, exit_code: int | None) -> Ending | None:
-    """How a rank ended; None while it lives and its main thread has raised nothing."""
-    end = rank_end(seen, exit_code)
-    return classify(end) if end.is_gone or end.words is not None else None
-
-
 def death_findings(look: Look, exits: Mapping[int, int], *, waiting: Sequence[int]) -> list[Finding]:
-    """A finding for the ends that are causes; of secondary failures alone, for the earliest.
+    """What `judge_ends` says of those who are gone or have raised.
 
     `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only while somebody waits, or
     failed because it was gone: at a job's own end its ranks leave one after the other.
     """
-    endings = [found for r, seen in look.ranks.items() if (found := ending_of(seen, exits.get(r))) is not None]
+    ends = [rank_end(seen, exits.get(rank)) for rank, seen in look.ranks.items()]
+    ends = [end for end in ends if end.is_gone or end.words is not None]
+    ended = {end.rank for end in ends}
+    endings = [ending for end in ends if (ending := classify(end)) is not None]
     if not waiting and not any(ending.is_secondary for ending in endings):
         # A program may end by os._exit, which leaves no mark: alone, that it is gone tells of no fault.
-        endings = [each for each in endings if each.certainty is Certainty.OBSERVED or each.end.rank in exits]
-    firsts, _ = first_endings(endings, is_needed=bool(waiting))
-    ended = {ending.end.rank for ending in endings}
-    alive = [r for r, seen in look.ranks.items() if seen.process.is_alive and r not in ended]
-    known = {ending.end.rank for ending in firsts}
-    victims = [ending for ending in endings if ending.end.rank not in known and ending.has_failed]
-    together: dict[tuple[Cause, str, str | None], list[Ending]] = {}
-    for ending in firsts:
-        together.setdefault((ending.cause, ending.text, ending.end.site), []).append(ending)
-    return [_finding(group, alive, victims) for group in together.values()]
-
-
-def _finding(group: Sequence[Ending], waiting: Sequence[int], victims: Sequence[Ending]) -> Finding:
-    first = group[0]
-    ranks = [ending.end.rank for ending in group if ending.end.rank is not None]
-    behind = f" while {waits(waiting)}" if waiting else ""
-    has_left = first.cause in LEFT
-    text = f"{first.text} while its peers still need it" if has_left and not first.has_failed else first.text
-    lingers = "" if first.end.is_gone or has_left else "; its process is still there"
-    return hang_finding(
-        "H105",
-        f"{ranks_text(ranks)} {'ended' if has_left else 'died'}{behind}: {text}{lingers}",
-        kind=Kind.MISSING if first.cause is Cause.UNEVEN_DATA else Kind.CRASH,
-        cause=first.cause,
-        certainty=first.certainty,
-        severity=Severity.ERROR,
-        ranks=ranks,
-        waiting=waiting,
-        hosts=[ending.end.host for ending in group if ending.end.host is not None],
-        site=None if first.cause is Cause.KILLED else first.end.site,
-        evidence=[f"rank {each.end.rank} then failed as a consequence: {each.text[:120]}" for each in victims[:6]],
-        ruled_out=("the ranks that failed after it: they name a lost peer",) if victims else (),
-        next_step="read that rank's log; the others cannot go on: end the job and start it from its last save",
-    )
+        ends = [each.end for each in endings if each.certainty is Certainty.OBSERVED or each.end.rank in exits]
+    alive = [rank for rank, seen in look.ranks.items() if seen.process.is_alive and rank not in ended]
+    return judge_ends(ends, alive=alive, is_needed=bool(waiting))
 
 
 def stopped_findings(early: Look | None, look: Look) -> list[Finding]:
