@@ -55,6 +55,29 @@ def test_an_end_is_always_heard_unless_the_calls_tell_of_that_death():
     assert heard(calls=DEATH, ends=DEATH) == ["calls"]
 
 
+def test_a_death_that_was_seen_explains_every_wait_and_a_process_that_was_stopped():
+    waits = dict.fromkeys(("creation", "credits", "calls", "lines", "stacks", "stopped"), NAMED)
+    assert heard(deaths=DEATH, **waits) == ["deaths"]
+    assert heard(**waits) == ["stopped"]
+    assert heard(creation=NAMED, credits=NAMED, calls=NAMED) == ["creation"]
+    assert heard(credits=NAMED, calls=NAMED) == ["credits"]
+
+
+def test_calls_that_differ_come_before_the_deaths_and_are_told_with_them():
+    (claim,) = hear({Ground.CALLS: lambda: [DIFFER, NAMED], Ground.DEATHS: lambda: [DEATH, DEATH]})
+    assert claim.ground is Ground.CALLS
+    assert claim.finding.code == "M102"
+    assert claim.finding.evidence == (f"as a consequence: {DEATH.message}",) * 2
+    assert claim.finding.certainty is Certainty.OBSERVED
+
+
+def test_the_call_of_an_abort_is_asked_for_where_recorded_calls_do_not_differ_and_stays_as_sure_as_it_was():
+    met = replace(NAMED, code="H152", certainty=Certainty.INFERRED)
+    assert heard(calls=DIFFER, aborts=met, deaths=DEATH) == ["calls"]
+    (claim,) = hear({Ground.CALLS: lambda: [NAMED], Ground.ABORTS: lambda: [met], Ground.DEATHS: lambda: [DEATH]})
+    assert (claim.ground, claim.finding.certainty) == (Ground.ABORTS, Certainty.INFERRED)
+
+
 def test_what_a_shift_of_lines_brings_about_is_not_said_beside_it():
     other = replace(NAMED, culprit_ranks=(2,))
     assert heard(lines=NAMED, calls=NAMED) == ["lines"]

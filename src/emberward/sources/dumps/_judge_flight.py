@@ -12,7 +12,7 @@ from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._flight import Call, GroupName
 from emberward.sources.dumps._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.sources.dumps._groups import Groups, GroupView, world_of
-from emberward.sources.dumps._mismatch import mismatches, sites_shift, tells_why
+from emberward.sources.dumps._mismatch import mismatches, tells_why
 from emberward.sources.dumps._order import departures
 from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
 from emberward.sources.dumps._transfers import new_peer_finding, other_tag_finding, unmatched_finding
@@ -174,9 +174,6 @@ class FlightJudge:
         evidence.append(age_evidence(self.age, self.limit))
         worker = stuck_worker(self.workers.get(ranks[0], ()))
         site = None if reading is None else reading.site
-        for rank in ranks:
-            shift = next((s for v in self.groups if (s := self._shift(v, rank)) is not None), None)
-            evidence += [] if shift is None else [shift]
         return hang_finding(
             "H101",
             f"{ranks_text(ranks)} never arrived: {waits(victims)} for {verb(ranks, 'it', 'them')}; {what}",
@@ -192,9 +189,6 @@ class FlightJudge:
             ruled_out=self._ruled_out(),
             next_step=next_of_state(None if reading is None else reading.kind, ranks_text(ranks)),
         )
-
-    def _shift(self, view: GroupView, rank: int) -> str | None:
-        return sites_shift(self.evidence.flights, view, rank) if rank in view.members else None
 
     def _hidden_wait(self, ranks: list[int], victims: list[int], reading: Reading, evidence: list[str]) -> Finding:
         """Ranks that wait in a call that the recorder did not write down: gloo's sends and receives, mostly."""

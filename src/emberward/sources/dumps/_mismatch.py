@@ -6,14 +6,12 @@ from dataclasses import replace
 from emberward.diagnose import MEET_AND_DIFFER
 from emberward.findings import Certainty, Finding
 from emberward.match import TieBreak, check
-from emberward.sources.dumps._flight import GroupName, GroupPart, RankFlight, call_of
+from emberward.sources.dumps._flight import GroupName, GroupPart, RankFlight
 from emberward.sources.dumps._groups import Groups, GroupView
 from emberward.sources.dumps._trace import body_of, group_window
 
 WINDOW = 64
 """Calls before and after the first difference that the judge sees."""
-MAX_PEERS = 3
-"""Most peers whose lines are compared with a rank's."""
 MAX_GROUPS = 16
 """Most groups whose differences are judged."""
 
@@ -57,25 +55,6 @@ def _first_difference(first: GroupPart, part: GroupPart, view: GroupView) -> int
             left, right = first.call(seq), part.call(seq)
             if left is not None and right is not None and body_of(left, view) != body_of(right, view):
                 return seq
-    return None
-
-
-def sites_shift(flights: Mapping[int, RankFlight], view: GroupView, rank: int) -> str | None:
-    """The line at which `rank` made a call of the group that its peers made one call earlier or later; None if none.
-
-    Equal calls from different lines meet unnoticed: the lines tell where a call was left out. Needs peers that agree.
-    """
-    peers = [r for r in view.members if r != rank and r in flights and view.name in flights[r].groups][:MAX_PEERS]
-    own = flights[rank].groups.get(view.name)
-    if own is None or len(peers) < 2:
-        return None
-    rows = [{e["collective_seq_id"]: e for e in flights[r].groups[view.name].entries} for r in peers]
-    for entry in own.entries:
-        seq = entry["collective_seq_id"]
-        sites = {call_of(row[seq]).place for row in rows if seq in row}
-        mine = call_of(entry).place
-        if len(sites) == 1 and None not in sites and mine is not None and mine not in sites:
-            return f"call {seq} of {view.label}: rank {rank} at {mine}, its peers at {next(iter(sites))}"
     return None
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from emberward.diagnose import Newest, newest, rounds
 from emberward.findings import Cause
 from emberward.sources.dumps._flight import Call, GroupName, RankFlight, call_of
 from emberward.sources.dumps._graph import OpKey, Root, WaitGraph
 
-MIN_ROUNDS = 2
-"""Fewest earlier rounds of the same length that make a usual one."""
 MAX_HISTORY = 512
 """Calls of a rank that are searched for its usual order."""
 
@@ -31,21 +30,9 @@ def history(flight: RankFlight) -> list[Call]:
     return calls[-MAX_HISTORY:]
 
 
-def _same_place(left: Call, right: Call) -> bool:
+def are_alike(left: Call, right: Call) -> bool:
+    """Whether two calls are the same operation of one group at one line."""
     return left.group == right.group and left.op == right.op and left.place == right.place
-
-
-def _between(calls: list[Call], place: Call, group: GroupName) -> list[int]:
-    """How many calls of `group` lie before each call like `place`, since the one like it before; oldest first."""
-    counts, count, is_open = [], 0, False
-    for call in calls:
-        if _same_place(call, place):
-            if is_open:
-                counts.append(count)
-            count, is_open = 0, True
-        elif call.group == group:
-            count += 1
-    return counts
 
 
 def departures(graph: WaitGraph, root: Root) -> list[Departure]:
@@ -68,18 +55,21 @@ def departures(graph: WaitGraph, root: Root) -> list[Departure]:
 
 
 def _departure(graph: WaitGraph, rank: int, head: Call, calls: list[Call], op: OpKey) -> Departure | None:
-    counts = _between(calls, head, op[0])
-    if len(counts) >= 2:
-        usual, now = max(counts[:-1]), counts[-1]
-        if now < usual and usual == min(counts[:-1][-3:]):
-            missed = usual - now
+    counts = rounds(
+        calls, is_mark=lambda each: are_alike(each, head), is_counted=lambda each: each.group == op[0], is_open=False
+    )
+    # That others wait in such a call is known: one earlier round tells that the rank made them too.
+    how = newest(counts, least=1)
+    if how is not None:
+        if how is Newest.FEWER:
+            usual, now = min(counts[:-1]), counts[-1]
             why = (
-                f"before each earlier call at {head.site or 'this place'} rank {rank} made {usual} of that group, "
-                f"this time {now}: {missed} left out"
+                f"before each earlier call at {head.site or 'this place'} rank {rank} made {usual} of that group or "
+                f"more, this time {now}: {usual - now} left out"
             )
             return Departure(rank=rank, cause=Cause.SKIPPED_COLLECTIVE, call=head, group=op[0], why=why)
         return _overdue(rank, calls, head, next(iter(graph.calls.get(op, {}).values()), None))
-    if counts or any(_same_place(call, head) for call in calls[:-1]):
+    if counts or any(are_alike(call, head) for call in calls[:-1]):
         return None
     waiters = graph.calls.get(op, {})
     if len(waiters) < 2 or not _is_out_of_pattern(graph.flights, rank, head, tuple(waiters)):
@@ -93,15 +83,16 @@ def _overdue(rank: int, calls: list[Call], head: Call, missing: Call | None) -> 
 
     As with a barrier after every sixth step, where each step makes a call of another group.
     """
-    if missing is None or _same_place(head, missing):
+    if missing is None or are_alike(head, missing):
         return None
-    counts: list[int] = []
-    for call in calls:
-        if _same_place(call, missing):
-            counts.append(0)
-        elif counts and _same_place(call, head):
-            counts[-1] += 1
-    if len(counts) <= MIN_ROUNDS or len(set(counts[:-1])) != 1 or counts[-1] <= counts[0]:
+    counts = rounds(
+        calls,
+        is_mark=lambda each: are_alike(each, missing),
+        is_counted=lambda each: are_alike(each, head),
+        is_open=True,
+    )
+    # That others wait in the missing call is known too; two rounds that agree tell how far apart its kind is.
+    if newest(counts, least=2) is not Newest.MORE or len(set(counts[:-1])) > 1:
         return None
     why = (
         f"rank {rank} made {counts[0]} such calls after each earlier {missing.op} at {missing.site or 'that place'}, "

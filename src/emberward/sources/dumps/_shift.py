@@ -7,6 +7,7 @@ lines are those that its peers had one call earlier or later. A rank that takes 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from emberward.diagnose import shift
 from emberward.findings import Cause, Certainty, Finding, Kind
 from emberward.sources.dumps._flight import Call, RankFlight, call_of
 from emberward.sources.dumps._frames import LineOf, user_frame
@@ -14,11 +15,6 @@ from emberward.sources.dumps._groups import Groups, GroupView
 from emberward.sources.dumps._program import swallowing_handler, text_of
 from emberward.sources.dumps._say import hang_finding, ranks_text, verb
 
-MIN_BEFORE = 3
-"""Fewest calls that agree before the place."""
-MIN_BEHIND = 4
-"""Fewest calls behind the place that agree again, one place apart."""
-MAX_SHIFT = 3
 MIN_MEMBERS = 3
 Lines = dict[int, tuple[str, str]]
 
@@ -42,32 +38,6 @@ def _lines(calls: Mapping[int, Call]) -> Lines | None:
     return out
 
 
-def _runs_on(odd: Lines, usual: Lines, *, odd_from: int, usual_from: int) -> bool:
-    """Whether two lists go on alike from two places to the end of either, for long enough."""
-    length = 0
-    while odd_from + length in odd and usual_from + length in usual:
-        if odd[odd_from + length] != usual[usual_from + length]:
-            return False
-        length += 1
-    return length >= MIN_BEHIND
-
-
-def _shift(odd: Lines, usual: Lines) -> tuple[int, int] | None:
-    """(place, how many calls were left out, negative for calls too many); None when the lines tell of neither."""
-    common = sorted(odd.keys() & usual.keys())
-    place = next((seq for seq in common if odd[seq] != usual[seq]), None)
-    if place is None or place - common[0] < MIN_BEFORE:
-        return None
-    if _runs_on(odd, usual, odd_from=place + 1, usual_from=place + 1):
-        return None  # One call made instead of another explains it as well.
-    for count in range(1, MAX_SHIFT + 1):
-        if _runs_on(odd, usual, odd_from=place, usual_from=place + count):
-            return place, count
-        if _runs_on(odd, usual, odd_from=place + count, usual_from=place):
-            return place, -count
-    return None
-
-
 def shift_findings(flights: Mapping[int, RankFlight], groups: Groups, line_of: LineOf) -> Iterator[Finding]:
     """Yields an error for each rank whose calls meet those of its peers one place apart; the peers must agree.
 
@@ -80,9 +50,9 @@ def shift_findings(flights: Mapping[int, RankFlight], groups: Groups, line_of: L
         rank, peer = pair
         made = {each: _calls(flights[each], view) for each in pair}
         own, usual = _lines(made[rank]), _lines(made[peer])
-        shift = None if own is None or usual is None else _shift(own, usual)
-        if shift is not None:
-            place, count = shift
+        parted = None if own is None or usual is None else shift(own, usual)
+        if parted is not None:
+            place, count = parted
             yield _finding(rank, view, place, count, (made[rank][place], made[peer][place]), line_of)
 
 

@@ -1,11 +1,10 @@
 """Sends and receives whose partner is not made: which of the two ranks left its own usual rounds."""
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
+from emberward.diagnose import MIN_ROUNDS, Newest, continues, newest, rounds
 from emberward.findings import Cause, Certainty, Finding, Kind
 from emberward.sources.dumps._flight import Call, GroupName, RankFlight
 from emberward.sources.dumps._graph import Root, WaitGraph
@@ -14,8 +13,6 @@ from emberward.sources.dumps._say import call_text, hang_finding, waits
 
 Sites = Mapping[int, str | None]
 """Where ranks are now, as far as their stacks tell."""
-MIN_ROUNDS = 3
-"""Fewest earlier transfers between two ranks that make a usual round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +70,14 @@ def _is_left_out(graph: WaitGraph, rank: int, call: Call, peer: int) -> bool:
 
 def _is_one_more(ours: Sequence[int], answers: Sequence[int]) -> bool:
     """Whether the rank makes more such calls in this round than ever, while the peer made as many as always."""
-    return bool(ours) and ours[-1] > max(ours[:-1]) and answers[-1] in answers[:-1]
+    return newest(ours) is Newest.MORE and newest(answers) is Newest.USUAL
 
 
 def _rounds(graph: WaitGraph, rank: int, call: Call, peer: int, theirs: Call) -> tuple[list[int], list[int]]:
     """How many such calls the rank made in each round and how many the peer answered, the last round not yet ended.
 
     A round lies between two calls like the collective that the peer is in now: by their numbers, so for both alike.
-    Empty when there is none, or too few.
+    Empty when there is none.
     """
     head = graph.flights[peer].head
     if head is None or head.is_p2p:
@@ -89,20 +86,16 @@ def _rounds(graph: WaitGraph, rank: int, call: Call, peer: int, theirs: Call) ->
     marks = [each.seq for each in calls if (each.op, each.place) == (head.op, head.place)]
     ours = _per_round(graph.flights[rank], head, marks, (call.group, call.is_send, call.peer))
     answers = _per_round(graph.flights[peer], head, marks, (call.group, not call.is_send, theirs.peer))
-    return (ours, answers) if min(len(ours), len(answers)) > MIN_ROUNDS else ([], [])
+    return ours, answers
 
 
 def _per_round(
     flight: RankFlight, head: Call, marks: Sequence[int], key: tuple[GroupName, bool, int | None]
 ) -> list[int]:
     """How many transfers of one kind the rank made after each of the collectives `marks`, up to the next one."""
-    ends = [each.record for each in history(flight) if each.group == head.group and each.seq in set(marks)]
-    counts = [0] * len(ends)
-    for record in flight.p2p_records.get(key, ()):
-        place = bisect_left(ends, record)
-        if place:
-            counts[place - 1] += 1
-    return counts
+    ends = [(each.record, True) for each in history(flight) if each.group == head.group and each.seq in set(marks)]
+    calls = sorted([*ends, *((record, False) for record in flight.p2p_records.get(key, ()))])
+    return rounds(calls, is_mark=lambda call: call[1], is_counted=lambda call: not call[1], is_open=True)
 
 
 def _out_of_round(graph: WaitGraph, root: Root) -> Transfer | None:
@@ -116,9 +109,7 @@ def _out_of_round(graph: WaitGraph, root: Root) -> Transfer | None:
                 continue
             theirs = replace(call, peer=view.members.index(rank))
             ours, answers = _rounds(graph, rank, call, peer, theirs)
-            if not ours:
-                continue
-            is_left_out = answers[-1] < min(answers[:-1][-MIN_ROUNDS:]) and ours[-1] in ours[:-1]
+            is_left_out = newest(answers) is Newest.FEWER and newest(ours) is Newest.USUAL
             if is_left_out or _is_one_more(ours, answers):
                 found.append(Transfer(rank=rank, call=call, peer=peer, is_left_out=is_left_out))
     return found[0] if len(found) == 1 else None
@@ -195,18 +186,11 @@ def unmatched_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> 
     )
 
 
-def _is_usual_tag(tags: Sequence[int | None]) -> bool | None:
-    """Whether the last tag follows the one before as it did in earlier rounds; None when there were too few of them.
-
-    The same two tags did, or tags that were as far apart, after two that were as far apart as the two before now.
-    """
+def _is_usual_tag(flight: RankFlight, call: Call) -> bool | None:
+    """Whether the rank's last tag to or from that peer follows from the earlier ones; None when too few are known."""
+    tags = flight.p2p_tags.get((call.group, call.is_send, call.peer), ())
     known = [tag for tag in tags if tag is not None]
-    pairs = list(pairwise(known))
-    if len(pairs) <= MIN_ROUNDS or len(known) < len(tags):
-        return None
-    steps = [late - early for early, late in pairs]
-    runs = list(zip(steps, steps[1:], steps[2:], strict=False))
-    return pairs[-1] in pairs[:-1] or runs[-1] in runs[:-1]
+    return continues(known) if len(known) == len(tags) else None
 
 
 def other_tag_finding(graph: WaitGraph, calls: Mapping[int, Call], root: Root, evidence: Sequence[str]) -> Finding:
@@ -216,10 +200,7 @@ def other_tag_finding(graph: WaitGraph, calls: Mapping[int, Call], root: Root, e
     """
     send = next(rank for rank, call in calls.items() if call.is_send)
     recv = next(rank for rank, call in calls.items() if not call.is_send)
-    usual = {
-        rank: _is_usual_tag(graph.flights[rank].p2p_tags.get((call.group, call.is_send, call.peer), ()))
-        for rank, call in calls.items()
-    }
+    usual = {rank: _is_usual_tag(graph.flights[rank], call) for rank, call in calls.items()}
     left = [rank for rank, is_usual in usual.items() if is_usual is False]
     odd = left if len(left) == 1 and True in usual.values() else []
     if odd:

@@ -7,12 +7,12 @@ when nobody made it before, and the text shows no choice between the two. Else i
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 
+from emberward.diagnose import MIN_ROUNDS, has_followed
 from emberward.findings import Cause, Finding, Kind
 from emberward.sources.dumps._flight import Call, RankFlight
 from emberward.sources.dumps._frames import Frame, LineOf, user_frame
-from emberward.sources.dumps._order import history
+from emberward.sources.dumps._order import are_alike, history
 from emberward.sources.dumps._program import (
     are_branches,
     callers_in_common,
@@ -23,16 +23,10 @@ from emberward.sources.dumps._program import (
 )
 from emberward.sources.dumps._say import ranks_text, verb
 
-MIN_PAST = 3
-"""Fewest earlier calls of a group that make a usual order."""
 MAX_COMPARED = 16
 """Most peers whose earlier calls are looked through."""
 MAX_LINES_APART = 200
 """Most lines between two calls that are searched for an ``else``."""
-
-
-def _like(left: Call, right: Call) -> bool:
-    return (left.group, left.op, left.place) == (right.group, right.op, right.place)
 
 
 def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call, int] | None:
@@ -64,9 +58,13 @@ def _is_usual(flight: RankFlight, head: Call) -> bool | None:
     A call of another type at the same line is another call; sizes may differ from round to round.
     """
     past = [call for call in history(flight) if call.record < head.record and call.group == head.group]
-    if len(past) < MIN_PAST:
+    if len(past) < MIN_ROUNDS:
         return None
-    return any(_like(a, past[-1]) and _like(b, head) and b.dtype == head.dtype for a, b in pairwise(past))
+
+    def is_same(call: Call, like: Call) -> bool:
+        return are_alike(call, like) and (like is not head or call.dtype == head.dtype)
+
+    return has_followed(past, past[-1], head, are_alike=is_same)
 
 
 def _past_meeting(flights: Mapping[int, RankFlight]) -> dict[tuple[object, int], dict[int, Call]]:
@@ -187,7 +185,7 @@ def by_order(
     stacks = (_stack(ranks[0], ours, frames), _waiter(finding, theirs, maker, frames))
     here, there = _site_of(ours, stacks[0]), _site_of(theirs, stacks[1])
     branches = _are_branches(*stacks, line_of)
-    if branches is not True and any(_like(a, theirs) and _like(b, ours) and not _like(a, b) for a, b in pairwise(past)):
+    if branches is not True and not are_alike(theirs, ours) and has_followed(past, theirs, ours, are_alike=are_alike):
         return replace(
             finding,
             kind=Kind.MISSING,
@@ -201,9 +199,9 @@ def by_order(
     some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
     others = [call for flight in some for call in history(flight) if call is not ours]
     # Where no line tells, a call of another type is another call.
-    made = [c for c in others if _like(c, ours) and (ours.site is not None or c.dtype == ours.dtype)]
+    made = [c for c in others if are_alike(c, ours) and (ours.site is not None or c.dtype == ours.dtype)]
     is_new = all(call.record == ours.record for call in made)
-    is_next = bool(past) and any(_like(a, past[-1]) and _like(b, theirs) for a, b in pairwise(past))
+    is_next = bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
     # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
     is_no_choice = branches is False or (branches is None and theirs.site is None)
     if is_new and branches is not True and (_is_before(*stacks, line_of) or (is_next and is_no_choice)):

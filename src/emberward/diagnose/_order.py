@@ -1,0 +1,106 @@
+"""What a rank is expected to do next, by its own earlier rounds or by its peers' calls, and how it left that. Pure.
+
+[Note: expected order]
+A training program makes the same calls round after round: its own past says what comes next, and so do ranks that run
+the same program. A *round* lies between two calls that are alike, whatever they are; nobody needs to say where a step
+begins. All rules about an order ask here, and one number says how much past makes a usual order.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from typing import TypeVar
+
+MIN_ROUNDS = 3
+"""Fewest earlier rounds or calls that make a usual order: what came twice may have come by chance."""
+MAX_SHIFT = 3
+"""Most places that two orders are looked for apart."""
+
+Call = TypeVar("Call")
+
+
+class Newest(StrEnum):
+    """How the newest round compares with the earlier ones."""
+
+    USUAL = "usual"
+    FEWER = "fewer"
+    """Fewer calls than any earlier round had."""
+    MORE = "more"
+    OTHER = "other"
+    """Between what the earlier ones had, and like none of them."""
+
+
+def rounds(
+    calls: Iterable[Call], *, is_mark: Callable[[Call], bool], is_counted: Callable[[Call], bool], is_open: bool
+) -> list[int]:
+    """How many counted calls each round has, oldest first; a round begins with a mark and ends with the next one.
+
+    `is_open`: the round that the last mark began is the newest one, though it has not ended.
+    """
+    counts: list[int] = []
+    count: int | None = None
+    for call in calls:
+        if is_mark(call):
+            counts += [] if count is None else [count]
+            count = 0
+        elif count is not None and is_counted(call):
+            count += 1
+    return counts if count is None or not is_open else [*counts, count]
+
+
+def newest(counts: Sequence[int], *, least: int = MIN_ROUNDS) -> Newest | None:
+    """How the last of the counts of `rounds` compares with the others; None when these are fewer than `least`."""
+    *earlier, now = counts or [0]
+    if len(earlier) < least:
+        return None
+    if now > max(earlier):
+        return Newest.MORE
+    if now < min(earlier):
+        return Newest.FEWER
+    return Newest.USUAL if now in earlier else Newest.OTHER
+
+
+def has_followed(calls: Sequence[Call], early: Call, late: Call, *, are_alike: Callable[[Call, Call], bool]) -> bool:
+    """Whether a call like `late` came next after one like `early`."""
+    return any(are_alike(a, early) and are_alike(b, late) for a, b in pairwise(calls))
+
+
+def continues(numbers: Sequence[int]) -> bool | None:
+    """Whether the last number, such as a tag, follows the one before as it did earlier; None when too few are known.
+
+    The same two did, or two as far apart, after two that were as far apart as the two before now.
+    """
+    pairs = list(pairwise(numbers))
+    if len(pairs) <= MIN_ROUNDS:
+        return None
+    steps = [late - early for early, late in pairs]
+    runs = list(zip(steps, steps[1:], steps[2:], strict=False))
+    return pairs[-1] in pairs[:-1] or runs[-1] in runs[:-1]
+
+
+def shift(odd: Mapping[int, object], usual: Mapping[int, object]) -> tuple[int, int] | None:
+    """Where two numbered orders part, and how many calls the odd one left out there (negative: made too many).
+
+    None when they agree, or when they are not alike again some places apart: then one took another way, or made one
+    call instead of another.
+    """
+    common = sorted(odd.keys() & usual.keys())
+    place = next((number for number in common if odd[number] != usual[number]), None)
+    if place is None or place - common[0] < MIN_ROUNDS or _runs_on(odd, usual, place + 1, place + 1):
+        return None
+    for count in range(1, MAX_SHIFT + 1):
+        if _runs_on(odd, usual, place, place + count):
+            return place, count
+        if _runs_on(odd, usual, place + count, place):
+            return place, -count
+    return None
+
+
+def _runs_on(odd: Mapping[int, object], usual: Mapping[int, object], odd_from: int, usual_from: int) -> bool:
+    """Whether two orders go on alike from two places to the end of either, for more than `MIN_ROUNDS` calls."""
+    length = 0
+    while odd_from + length in odd and usual_from + length in usual:
+        if odd[odd_from + length] != usual[usual_from + length]:
+            return False
+        length += 1
+    return length > MIN_ROUNDS

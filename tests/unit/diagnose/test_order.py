@@ -1,0 +1,65 @@
+"""What is expected next, by earlier rounds and by peers: every rule about an order asks here."""
+
+import pytest
+
+from emberward.diagnose import MIN_ROUNDS, Newest, continues, has_followed, newest, rounds, shift
+
+
+def counts(text: str, *, is_open: bool) -> list[int]:
+    """How many ``x`` lie between two ``|``."""
+    return rounds(text, is_mark=lambda call: call == "|", is_counted=lambda call: call == "x", is_open=is_open)
+
+
+@pytest.mark.parametrize(
+    ("text", "closed", "opened"),
+    [("", [], []), ("xx", [], []), ("x|", [], [0]), ("x|xyx|x|", [2, 1], [2, 1, 0]), ("|x|xx", [1], [1, 2])],
+)
+def test_a_round_lies_between_two_marks_and_the_open_one_behind_the_last(text, closed, opened):
+    assert counts(text, is_open=False) == closed
+    assert counts(text, is_open=True) == opened
+
+
+@pytest.mark.parametrize(
+    ("now", "how"), [(2, Newest.USUAL), (1, Newest.FEWER), (5, Newest.MORE), (3, Newest.OTHER), (4, Newest.USUAL)]
+)
+def test_the_newest_round_is_compared_with_all_earlier_ones(now, how):
+    assert newest([2, 4, 2, now]) is how
+
+
+def test_a_past_too_short_tells_nothing():
+    assert newest([]) is None
+    assert newest([2] * MIN_ROUNDS) is None
+    assert newest([2] * MIN_ROUNDS + [1]) is Newest.FEWER
+    assert newest([2, 1], least=1) is Newest.FEWER
+
+
+def test_what_came_next_before_is_known_by_pairs():
+    assert has_followed("abcab", "b", "c", are_alike=str.__eq__)
+    assert not has_followed("abcab", "a", "c", are_alike=str.__eq__)
+
+
+@pytest.mark.parametrize(
+    ("tags", "is_usual"),
+    [((7, 7, 7, 7), None), ((7, 7, 7, 7, 7), True), ((1, 2, 3, 4, 5), True), ((1, 2, 3, 4, 9), False)],
+)
+def test_a_tag_continues_when_it_repeats_or_counts_on(tags, is_usual):
+    assert continues(tags) is is_usual
+
+
+def numbered(text: str) -> dict[int, str]:
+    """Calls by their number."""
+    return dict(enumerate(text))
+
+
+@pytest.mark.parametrize(
+    ("odd", "found"),
+    [
+        ("abcdefghij", None),
+        ("abcefghij", (3, 1)),
+        ("abcefghij"[:6], None),
+        ("abcXdefghi", (3, -1)),
+        ("abcXefghij", None),
+    ],
+)
+def test_orders_that_part_are_alike_again_some_places_on_or_it_was_another_call(odd, found):
+    assert shift(numbered(odd), numbered("abcdefghij")) == found
