@@ -1,6 +1,8 @@
 """docs/operations.md against torch: every public function is in its tables, every method recorded or refused."""
 
 import inspect
+import itertools
+import json
 import re
 import warnings
 from pathlib import Path
@@ -8,12 +10,12 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
-OF_2_11 = {
-    "all_gather_coalesced", "all_gather_into_tensor", "all_reduce_coalesced", "all_to_all_single", "batch_isend_irecv",
-    "broadcast_object_list", "new_subgroups", "reduce_scatter_tensor", "scatter_object_list", "send_object_list",
-    "recv_object_list", "split_group", "shrink_group", "monitored_barrier",
-}  # fmt: skip
-"""Names of torch 2.11's page of torch.distributed, which later versions may drop or rename."""
+NAMES = json.loads(Path(__file__).with_name("torch_names.json").read_text())
+"""For torch 2.11, 2.12 and 2.13 the public functions that each module defines, and the methods of ProcessGroup.
+
+Of the wheels 2.11.0, 2.12.0 and 2.13.0: distributed_c10d.py, device_mesh.py, rendezvous.py and __init__.py together,
+_functional_collectives.py, nn/functional.py, _C/_distributed_c10d.pyi.
+"""
 
 
 def documented() -> set[str]:
@@ -43,8 +45,46 @@ def missing(names: set[str]) -> list[str]:
     return sorted(names - documented())
 
 
+def functions_of(version: str) -> set[str]:
+    """The functions of a version, without a group's methods."""
+    return {name for module, names in NAMES[version].items() if module != "ProcessGroup" for name in names}
+
+
 def test_every_public_function_of_torch_distributed_is_in_the_table():
-    assert missing(public_functions() | OF_2_11) == []
+    assert missing(public_functions()) == []
+
+
+@pytest.mark.parametrize("version", NAMES)
+def test_every_public_function_of_each_version_is_in_the_table(version):
+    assert missing(functions_of(version)) == []
+
+
+def test_the_lists_are_those_of_the_installed_version():
+    import torch
+    import torch.distributed._functional_collectives as functional
+
+    version = ".".join(torch.__version__.split(".")[:2])
+    names = NAMES[version]["torch.distributed._functional_collectives"]
+    assert functions_of(version) <= public_functions() | set(dir(functional))
+    assert {name for name in vars(functional) if name in public_functions()} <= functions_of(version)
+    assert all(callable(getattr(functional, name)) for name in names)
+
+
+def test_the_page_says_what_came_with_which_version():
+    """Nothing of these lists was removed; what was added stands in the page's table of versions."""
+    versions = list(NAMES)
+    rows = {
+        line.split("|")[1].strip(): set(re.findall(r"`([a-z_0-9]+)`", line.split("|")[2]))
+        for line in PAGE.read_text().splitlines()
+        if re.match(r"\| 2\.\d+ ", line)
+    }
+    for before, version in itertools.pairwise(versions):
+        added: set[str] = set()
+        for module, names in NAMES[version].items():
+            assert set(NAMES[before][module]) <= set(names)
+            added |= set(names) - set(NAMES[before][module])
+        assert rows.pop(version) == added
+    assert rows == {}
 
 
 def test_a_function_that_is_not_in_the_table_is_seen():
@@ -63,7 +103,8 @@ def test_every_method_of_a_group_is_recorded_or_refused():
         "MPI", "NCCL", "UCC", "UNDEFINED", "XCCL",
     }  # fmt: skip
     known = set(METHODS) | set(NOT_EXAMINED) | silent
-    assert sorted(name for name in dir(ProcessGroup) if not name.startswith("_") and name not in known) == []
+    methods = set(dir(ProcessGroup)).union(*(names["ProcessGroup"] for names in NAMES.values()))
+    assert sorted(name for name in methods if not name.startswith("_") and name not in known) == []
     assert all(name in vars(CrewGroup) for name in (*METHODS, *NOT_EXAMINED))
 
 
