@@ -316,6 +316,13 @@ CLUSTERS: dict[str, Cluster] = {
             between=_network(50, share=0.73, source="400 Gb/s a node (AWS p4de); the share of the wire as h200's"),
         ),
         Cluster(
+            name="a100-800g",
+            device=A100,
+            devices_per_node=8,
+            inside=_NVLINK_3,
+            between=_network(100, share=0.9, source="800 Gb/s a node; " + _REACHED),
+        ),
+        Cluster(
             name="a100-jean-zay",
             device=A100,
             devices_per_node=8,

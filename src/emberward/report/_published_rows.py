@@ -11,7 +11,8 @@ One rule fills each word that sources use, before any row is predicted:
 - gradients of 16 bits are added and sent so, except where a float32 reduction is stated; float32 ones are added to what
   16-bit products give, in the product itself where the framework is Megatron-LM or sends them sharded;
 - ``zero1`` in a trainer over torch's DDP all-reduces float32 gradients and gathers float32 parameters;
-- reductions overlap the backward unless there is a pipeline.
+- reductions overlap the backward unless there is a pipeline;
+- layers a stage where the source lists them; "one layer fewer" on the ends: the embedding and the head in its place.
 """
 
 import json
@@ -39,7 +40,12 @@ _CLUSTERS = {
     "H200 SXM 141GB": "h200",
     "V100 SXM2 32GB": "v100-dgx2",
 }
-_NETWORKS = {"4 x 100 Gb/s RoCE": "a100-efa", "8 x 200 Gb/s (A3 Mega": "h100-1600g"}
+_NETWORKS = {
+    "4 x 100 Gb/s RoCE": "a100-efa",
+    "8 x 200 Gb/s (A3 Mega": "h100-1600g",
+    "800 Gb/s RDMA": "a100-800g",
+    "4 x 200 Gb/s (A3 High": "h100-800g",
+}
 """Stated networks that have an entry of their own, by how they begin."""
 _PER_NODE = {("h200", 4): "h200-4"}
 
@@ -104,19 +110,23 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _stage_layers(row: dict[str, Any]) -> tuple[int, ...]:
+    stages, said = row["layout"]["pp"] * row["layout"]["virtual_stages"], row["model"].get("stage_layers")
+    if said is not None and said.startswith("["):
+        return tuple(json.loads(said[: said.index("]") + 1]))
+    each, rest = divmod(row["model"]["layers"] + (0 if said is None else 2), stages)
+    if rest:
+        raise ValueError(f"{row['name']}: {row['model']['layers']} layers over {stages} stages, and no word of how")
+    layers = [each] * stages
+    if said is not None:
+        layers[0] -= 1
+        layers[-1] -= 1
+    return tuple(layers)
+
+
 def _run(row: dict[str, Any]) -> PublishedRun:
     model, layout, batch = row["model"], row["layout"], row["batch"]
     pp, chunks, num_mb = layout["pp"], layout["virtual_stages"], batch["accumulation"]
-    stages = pp * chunks
-    # Where the ends have a layer less, embedding and head take its place.
-    is_short = "stage_layers" in model
-    each, rest = divmod(model["layers"] + (2 if is_short else 0), stages)
-    if rest:
-        raise ValueError(f"{row['name']}: {model['layers']} layers over {stages} stages, and no word of how")
-    layers = [each] * stages
-    if is_short:
-        layers[0] -= 1
-        layers[-1] -= 1
     return PublishedRun(
         name=row["name"],
         cluster=_cluster(row["hardware"]),
@@ -139,7 +149,7 @@ def _run(row: dict[str, Any]) -> PublishedRun:
             micro_batch=batch["micro_batch"],
             num_mb=num_mb,
             orders=slots_of(interleaved(pp, num_mb, chunks) if chunks > 1 else one_f_one_b(pp, num_mb)),
-            stage_layers=tuple(layers),
+            stage_layers=_stage_layers(row),
             how=_numerics(row),
             **_gradients(row),
         ),

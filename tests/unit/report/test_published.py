@@ -8,6 +8,7 @@ import pytest
 
 from emberward.report import compare, later_runs, published_runs, ratio_of_schedules, third_runs
 from emberward.report._published_later import _MOSAIC_ROWS, _NEMO_ROWS
+from emberward.report._published_rows import _stage_layers
 
 
 @functools.cache
@@ -129,6 +130,19 @@ def test_a_later_row_s_micro_batches_make_its_batch():
         dp = row.ranks // (row.tp * row.pp)
         assert row.global_batch % (dp * row.micro_batch) == 0, row
         assert row.sizes[0] % (row.pp * row.chunks) == 0, row
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "pp", "said", "layers"),
+    [
+        (24, 2, {"stage_layers": "[14, 10] decoder layers per stage"}, (14, 10)),
+        (22, 4, {"stage_layers": "first and last stage one layer fewer"}, (5, 6, 6, 5)),
+        (24, 4, {}, (6, 6, 6, 6)),
+    ],
+)
+def test_the_layers_of_a_stage_are_read_as_the_source_words_them(num_layers, pp, said, layers):
+    row = {"name": "one", "layout": {"pp": pp, "virtual_stages": 1}, "model": {"layers": num_layers, **said}}
+    assert _stage_layers(row) == layers
 
 
 def test_the_rows_that_were_entered_later_stay_predicted():
