@@ -63,9 +63,10 @@ def _departure(graph: WaitGraph, rank: int, head: Call, calls: list[Call], op: O
     if how is not None:
         if how is Newest.FEWER:
             usual, now = min(counts[:-1]), counts[-1]
+            often = usual if usual == max(counts[:-1]) else f"at least {usual}"
             why = (
-                f"before each earlier call at {head.site or 'this place'} rank {rank} made {usual} of that group or "
-                f"more, this time {now}: {usual - now} left out"
+                f"before each earlier call at {head.site or 'this place'} rank {rank} made {often} of that group, "
+                f"this time {now}: {usual - now} left out"
             )
             return Departure(rank=rank, cause=Cause.SKIPPED_COLLECTIVE, call=head, group=op[0], why=why)
         return _overdue(rank, calls, head, next(iter(graph.calls.get(op, {}).values()), None))
