@@ -1,11 +1,14 @@
 """Step time and memory of the engine against torch's own parts at 20M and 100M parameters, in paired rounds.
 
-    python benchmarks/engine_speed.py [--only 20M/fp32/2/plain] [--seconds 12] [--fresh]
+    python benchmarks/engine_speed.py [--only 20M/fp32/2/plain] [--minutes 15] [--fresh]
 
 A row is size/type/ranks/comparison. The engines of a row run in the same processes and take turns step by step in an
-order drawn anew each round, so that the machine's noise falls on all alike. A row goes on for at least 4 rounds and
-until `--seconds` have passed. Memory is that of a process of its own for each engine: peak resident memory over two
-steps less that before the model was built, of the rank that takes most. Processor time is of a rank with all threads.
+order drawn anew each round, so that the machine's noise falls on all alike. A row has at least 3 rounds and goes on
+while it has time: the rows share `--minutes` by their sizes, and what one leaves the next ones have. Each row is kept
+when it is measured, so that a run that is cut keeps what it has; without `--fresh` the next one measures the others.
+Memory is peak resident memory over an engine's building and first two steps less that before, with what earlier engines
+freed given back to the system first, of the rank that takes most. Processor time is of a rank with all threads.
+The row `first weights` draws those of rank 0 of 8 under ZeRO-3 for `roberta_10b`, whole, one tensor after the other.
 
 The model is llama's (causal attention, gated feed-forward, untied head) of plain torch modules for the peers. They are
 written as one would today: `DistributedDataParallel` (bf16 by autocast), FSDP2 layer by layer, DTensor tensor
@@ -14,6 +17,7 @@ parallelism with sequence parallelism, `PipelineStage` under `Schedule1F1B`; fus
 """
 
 import argparse
+import ctypes
 import gc
 import json
 import os
@@ -35,8 +39,10 @@ import torch.distributed as dist
 from engine_peers import PEERS
 from steps import batches_of
 
+from emberward.draws import key_of, normal_box
 from emberward.engine import Engine, build_world
-from emberward.families import LlamaConfig, ModelConfig
+from emberward.families import LlamaConfig, ModelConfig, model_of
+from emberward.layout import Normal, chunk
 from emberward.recipe import (
     BatchConfig,
     ComputeType,
@@ -46,7 +52,9 @@ from emberward.recipe import (
     Recipe,
     ZeroStage,
     ends_of,
+    load_recipe,
     mesh_of,
+    resolve,
 )
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
@@ -66,8 +74,9 @@ COMPARISONS = {
     "pipeline": ({"zero": 1, "pp": 2}, ["schedule1f1b"]),
 }
 """Our layout and the peers of each comparison."""
-SEQ_LEN, MIN_ROUNDS, MAX_ROUNDS, WARM_UP = 128, 4, 20, 2
+SEQ_LEN, MIN_ROUNDS, MAX_ROUNDS, WARM_UP = 128, 3, 20, 2
 START_LIMIT_S, ROW_LIMIT_S = 60.0, 240.0
+FIRST_WEIGHTS = "first weights/10B/rank 0 of 8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,11 @@ class Row:
     def engines(self) -> list[str]:
         """Ours first."""
         return ["ours", *COMPARISONS[self.comparison][1]]
+
+    @property
+    def weight(self) -> int:
+        """Its share of the time, by parameters and ranks."""
+        return {"20M": 1, "100M": 5}[self.size] * self.num_ranks
 
     def recipe(self) -> Recipe:
         """What ours runs; peers take sizes, layout and batch from it."""
@@ -133,15 +147,15 @@ def step_of(name: str, row: Row) -> Step:
     return lambda: engine.train_step(batches, lr=1e-3, step=0)
 
 
-def paired(row: Row, seconds: float) -> dict[str, Any]:
-    """Wall and processor seconds of each engine's steps, by round."""
-    steps = {name: step_of(name, row) for name in row.engines}
+def paired(row: Row, until_s: float) -> dict[str, Any]:
+    """Wall and processor seconds of each engine's steps by round, and its memory; `until_s` by the monotonic clock."""
+    steps, mib = {}, {}
+    for name in row.engines:
+        steps[name], mib[name] = built(name, row)
     wall: dict[str, list[float]] = {name: [] for name in steps}
     processor: dict[str, list[float]] = {name: [] for name in steps}
-    order, began_s, go_on = random.Random(0), 0.0, torch.ones(1)
-    for number in range(WARM_UP + MAX_ROUNDS):
-        if number == WARM_UP:
-            began_s = time.perf_counter()
+    order, go_on = random.Random(0), torch.ones(1)
+    for number in range(MAX_ROUNDS):
         names = list(steps)
         order.shuffle(names)
         for name in names:
@@ -150,30 +164,31 @@ def paired(row: Row, seconds: float) -> dict[str, Any]:
             steps[name]()
             used_s = time.process_time() - used_s
             dist.barrier()
-            if number >= WARM_UP:
-                wall[name].append(time.perf_counter() - started_s)
-                processor[name].append(used_s)
+            wall[name].append(time.perf_counter() - started_s)
+            processor[name].append(used_s)
         gc.collect()
-        if number + 1 >= WARM_UP + MIN_ROUNDS:
-            go_on.fill_(float(time.perf_counter() - began_s < seconds))
+        if number + 1 >= MIN_ROUNDS:
+            a_round_s = sum(each[-1] for each in wall.values())
+            go_on.fill_(float(time.monotonic() + a_round_s < until_s))
             dist.broadcast(go_on, 0)
             if not go_on.item():
                 break
-    return {"wall_s": wall, "processor_s": processor}
+    return {"wall_s": wall, "processor_s": processor, "mib": mib}
 
 
-def memory(row: Row, name: str) -> dict[str, Any]:
-    """MiB that two steps of the engine add to the process at their peak, the most of all ranks."""
-    dist.barrier()
+def built(name: str, row: Row) -> tuple[Step, int]:
+    """The engine's step after its warm-up, and MiB that it added to the process at its peak, the most of all ranks."""
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # pages that earlier engines freed: malloc_trim(3)
+    dist.barrier()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: proc(5)
     before = resident_kib("VmRSS")
     step = step_of(name, row)
-    for _ in range(2):
+    for _ in range(WARM_UP):
         step()
     most = torch.tensor([resident_kib("VmHWM") - before])
     dist.all_reduce(most, op=dist.ReduceOp.MAX)
-    return {"mib": round(int(most) / 1024)}
+    return step, round(int(most) / 1024)
 
 
 def resident_kib(key: str) -> int:
@@ -234,55 +249,89 @@ def _fork(rank: int, num_ranks: int, work: Callable[[], dict[str, Any]], folder:
     os._exit(code)
 
 
-def measure(row: Row, seconds: float) -> dict[str, Any]:
+def measure(row: Row, until_s: float) -> dict[str, Any]:
     """A row's figures: ours over each peer, and each engine's own."""
-    times = in_ranks(row.num_ranks, lambda: paired(row, seconds))
-    if "error" in times:
-        return times
-    ours = times["wall_s"]["ours"]
-    figures: dict[str, Any] = {"num_rounds": len(ours)}
+    found = in_ranks(row.num_ranks, lambda: paired(row, until_s))
+    if "error" in found:
+        return found
+    wall, processor, mib = found["wall_s"], found["processor_s"], found["mib"]
+    figures: dict[str, Any] = {"num_rounds": len(wall["ours"])}
     for name in row.engines:
-        used = in_ranks(row.num_ranks, lambda name=name: memory(row, name))
         figures[name] = {
-            "step_s": round(statistics.median(times["wall_s"][name]), 4),
-            "processor_s": round(statistics.median(times["processor_s"][name]), 4),
-            **used,
+            "step_s": round(statistics.median(wall[name]), 4),
+            "processor_s": round(statistics.median(processor[name]), 4),
+            "mib": mib[name],
         }
         if name != "ours":
-            ratios = sorted(mine / theirs for mine, theirs in zip(ours, times["wall_s"][name], strict=True))
+            ratios = sorted(mine / theirs for mine, theirs in zip(wall["ours"], wall[name], strict=True))
+            used = [mine / theirs for mine, theirs in zip(processor["ours"], processor[name], strict=True)]
             figures[name]["ours_over_it"] = round(statistics.median(ratios), 3)
             figures[name]["from_to"] = [round(ratios[0], 3), round(ratios[-1], 3)]
-            own, peer = figures["ours"]["processor_s"], figures[name]["processor_s"]
-            figures[name]["processor_ours_over_it"] = round(own / peer, 3)
-            if "mib" in used and "mib" in figures["ours"]:
-                figures[name]["memory_ours_over_it"] = round(figures["ours"]["mib"] / used["mib"], 3)
+            figures[name]["processor_ours_over_it"] = round(statistics.median(used), 3)
+            figures[name]["memory_ours_over_it"] = round(mib["ours"] / mib[name], 3)
     return figures
+
+
+def first_weights() -> dict[str, Any]:
+    """Seconds in which rank 0 of 8 under ZeRO-3 draws its share of 10B parameters, and its elements."""
+    recipe = resolve(load_recipe("roberta_10b"), num_ranks=128, tokenizer_size=50_265).recipe
+    num_drawn, started_s, used_s = 0, time.perf_counter(), time.process_time()
+    for block in model_of(recipe.model).blocks:
+        for spec in block.tensors:
+            if spec.tied_to is None and isinstance(spec.init, Normal):
+                box = (chunk(spec.shape[0], 8, 0), *((0, length) for length in spec.shape[1:]))
+                values = normal_box(key_of(recipe.seed, spec.stored_name), spec.shape, box, std=spec.init.std)
+                num_drawn += values.size
+    used_s = time.process_time() - used_s
+    return {
+        "num_drawn": num_drawn,
+        "seconds": round(time.perf_counter() - started_s, 2),
+        "processor_s": round(used_s, 2),
+        "processor_ns_an_element": round(used_s / num_drawn * 1e9, 2),
+    }
 
 
 def summary(latest: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Ours over the peer by row: step, processor time, memory."""
     found: dict[str, Any] = {}
+    first: dict[str, Any] = {}
     for key, figures in latest.items():
-        if "error" in figures:
-            found[key] = figures["error"]
+        if key == FIRST_WEIGHTS:
+            first = {FIRST_WEIGHTS: {name: figures[name] for name in ("num_drawn", "seconds", "processor_s")}}
             continue
-        peers = [name for name in figures if isinstance(figures[name], dict) and name != "ours"]
-        found[key] = {
-            name: [figures[name][each] for each in ("ours_over_it", "processor_ours_over_it")]
-            + [figures[name].get("memory_ours_over_it")]
-            for name in peers
+        peers = [name for name, each in figures.items() if isinstance(each, dict) and name != "ours"]
+        found[key] = figures.get("error") or {
+            name: [figures[name][f"{what}ours_over_it"] for what in ("", "processor_", "memory_")] for name in peers
         }
-    return {"ours_over_peer": found, "order": "step, processor time, memory"}
+    return {**first, "order": "step, processor time, memory", "ours_over_peer": found}
+
+
+def table(latest: dict[str, dict[str, Any]]) -> str:
+    """The rows for people, as Markdown."""
+    lines = ["| row | peer | ours, s | peer, s | step, from to | processor | memory | rounds |", "|" + "---|" * 8]
+    for key, figures in latest.items():
+        for name, each in figures.items():
+            if isinstance(each, dict) and name != "ours":
+                low, high = each["from_to"]
+                lines.append(
+                    f"| {key} | {name} | {figures['ours']['step_s']:.2f} | {each['step_s']:.2f} "
+                    f"| {each['ours_over_it']:.2f}, {low:.2f} to {high:.2f} | {each['processor_ours_over_it']:.2f} "
+                    f"| {each['memory_ours_over_it']:.2f} | {figures['num_rounds']} |"
+                )
+        if "error" in figures:
+            lines.append(f"| {key} | {figures['error']} | | | | | | |")
+    return "\n".join(lines)
 
 
 def main() -> int:
     """Measures the rows and keeps them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="rows whose name has this: 20M/fp32, plain, ...")
-    parser.add_argument("--seconds", type=float, default=9.0, help="of a row's rounds, at least 4")
+    parser.add_argument("--only", default="", help="rows whose name has this: 20M/fp32, plain, first, ...")
+    parser.add_argument("--minutes", type=float, default=15.0, help="for all rows together")
     add_options(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    end_s = time.monotonic() + 60 * options.minutes
     results = Results(
         "engine_speed",
         what="a step of the engine against torch's own parts at 20M and 100M parameters: time, processor, memory",
@@ -290,12 +339,18 @@ def main() -> int:
         is_fresh=options.fresh,
         folder=options.into,
     )
-    for row in rows():
-        if options.only in row.key:
-            figures = measure(row, options.seconds)
-            sys.stderr.write(f"{row.key} {json.dumps(figures)}\n")
-            results.add(row.key, figures)
+    done = {key for key, figures in results.latest().items() if "error" not in figures}
+    if FIRST_WEIGHTS not in done and options.only in FIRST_WEIGHTS:
+        results.add(FIRST_WEIGHTS, first_weights())
+    left = [row for row in rows() if options.only in row.key and row.key not in done]
+    while left:
+        now_s, weight = time.monotonic(), sum(row.weight for row in left)
+        row = left.pop(0)
+        figures = measure(row, now_s + (end_s - now_s) * row.weight / weight)
+        sys.stderr.write(f"{row.key} {json.dumps(figures)}\n")
+        results.add(row.key, figures)
     results.summarise(summary(results.latest()))
+    sys.stdout.write(table(results.latest()) + "\n")
     return 0
 
 
