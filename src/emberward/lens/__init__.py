@@ -8,6 +8,7 @@ from emberward.lens._causes import Told, tell
 from emberward.lens._findings import MEANS, missing_part, nothing_measured
 from emberward.lens._overlap import Call, Exposed, Overlap, RankCalls, audit, calls_of
 from emberward.lens._profile import Profile, finding_page, page_text, profile_of
+from emberward.lens._replay import Cut, Edit, Replay
 from emberward.lens._samples import SUFFIX, Place, RankSamples, Sampled, find_samples, read_samples, samples_of
 from emberward.lens._slowdown import (
     Part,
@@ -30,6 +31,8 @@ __all__ = [
     "STEPS",
     "SUFFIX",
     "Call",
+    "Cut",
+    "Edit",
     "Exposed",
     "Overlap",
     "Part",
@@ -38,6 +41,7 @@ __all__ = [
     "RankCalls",
     "RankSamples",
     "RankTimeline",
+    "Replay",
     "Sampled",
     "Sources",
     "Span",

@@ -15,16 +15,17 @@ cannot be more than they take. A tensor that other names hold too is not seen th
 """
 
 import ast
+import bisect
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from emberward.events import ITEM_BYTES, Barrier, Collective, Event, Group, LaneKind, Ref, Wait
+from emberward.events import ITEM_BYTES, Barrier, Collective, Event, Group, Lane, LaneKind, Ref, Wait
 from emberward.findings import Cause
-from emberward.lens._samples import RankSamples
+from emberward.lens._samples import MIN_COST_S, MIN_SHARE, RankSamples
 from emberward.lens._source import Sources, call_name
-from emberward.lens._stalls import MIN_COST_S, MIN_SHARE
 
 MIN_TINY = 4
 """Calls of a group at one line in a step, from which they count as many."""
@@ -47,6 +48,7 @@ class Call:
     """A collective on one rank, in seconds of the host's clock. It blocks its rank from `blocked_s` to `free_s`."""
 
     rank: int
+    lane: Lane
     group: Group
     number: int
     op: str
@@ -62,12 +64,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposed:
-    """Time that a step is longer by for one reason at one line. `gain_s`: what the step would be shorter by."""
+    """Time that a step is longer by for one reason at one line. `part`: of the cost, what could go at most.
+
+    `issued_at`: file and line of the calls. `gain_s`: what the step would be shorter by, once it was replayed.
+    """
 
     cause: Cause
     site: str
+    issued_at: tuple[str, int]
     cost_s: float
-    gain_s: float
+    part: float
+    gain_s: float = 0.0
     share: float
     ranks: tuple[int, ...]
     waiting: tuple[int, ...]
@@ -77,13 +84,17 @@ class Exposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """The audit. `waits_s`: what each rank waits for late peers, seconds a step; `exposed_s`: all it is blocked."""
+    """The audit. `waits_s`: what each rank waits for late peers, seconds a step; `exposed_s`: all it is blocked.
+
+    `met`: the calls of each meeting that was seen on every rank of its group.
+    """
 
     found: tuple[Exposed, ...]
     waits_s: Mapping[int, float]
     exposed_s: Mapping[int, float]
     calls_per_step: float
     bytes_per_step: float
+    met: tuple[tuple[Call, ...], ...]
 
 
 def calls_of(rank: RankCalls) -> tuple[Call, ...]:
@@ -105,6 +116,7 @@ def calls_of(rank: RankCalls) -> tuple[Call, ...]:
         found.append(
             Call(
                 rank=rank.rank,
+                lane=event.lane,
                 group=body.group,
                 number=number,
                 op=body.op.value if isinstance(body, Collective) else "barrier",
@@ -159,8 +171,9 @@ def audit(ranks: Sequence[RankCalls], samples: Sequence[RankSamples], sources: S
             rest[call.file, call.line].append((call, blocked - waited, last.issued_s))
     found = [*_late_peers(lateness, by_rank, step_s)]
     transfers = [each for calls_here in rest.values() for each in calls_here]
+    ends_before = _ends_before(call for call, _, _ in transfers)
     for calls_here in rest.values():
-        reason = _reason(calls_here, transfers, by_rank, sources)
+        reason = _reason(calls_here, transfers, ends_before, by_rank, sources)
         if reason is not None and reason.cost_s >= max(MIN_SHARE * max(step_s.values()), MIN_COST_S):
             found.append(reason)
     num_steps = max(steps.values(), default=1)
@@ -172,6 +185,7 @@ def audit(ranks: Sequence[RankCalls], samples: Sequence[RankSamples], sources: S
         exposed_s=dict(exposed),
         calls_per_step=len(own) / num_steps,
         bytes_per_step=sum(call.num_bytes for call in own) / num_steps,
+        met=tuple(tuple(calls) for calls in whole.values()),
     )
 
 
@@ -193,7 +207,8 @@ def _late_peers(
     cost_s = sum(by_culprit.get(culprit, 0.0) for by_culprit in totals.values()) / samples[culprit].num_steps
     queues = {rank: each.queue_s / each.num_steps for rank, each in samples.items()}
     # What a rank lacks a processor for, more than the others do, is the host's doing and no line's of the program.
-    cost_s -= min(max(queues[culprit] - min(queues.values()), 0.0), cost_s)
+    seen_s, queued_s = cost_s, min(max(queues[culprit] - min(queues.values()), 0.0), cost_s)
+    cost_s -= queued_s
     share = cost_s / step_s[culprit]
     if latest.count(culprit) < MIN_LATE_STEPS * len(latest) or cost_s < max(MIN_SHARE * step_s[culprit], MIN_COST_S):
         return
@@ -202,8 +217,9 @@ def _late_peers(
     yield Exposed(
         cause=Cause.LATE_PEER,
         site=f"{worst.file}:{worst.line}",
+        issued_at=(worst.file, worst.line),
         cost_s=cost_s,
-        gain_s=cost_s,
+        part=cost_s / seen_s,
         share=share,
         ranks=(culprit,),
         waiting=tuple(sorted({call.rank for call, _ in waits})),
@@ -213,12 +229,13 @@ def _late_peers(
 
 
 def _step_of(samples: RankSamples, at_s: float) -> int:
-    return sum(1 for bound in samples.bounds_s if bound <= at_s)
+    return bisect.bisect_right(samples.bounds_s, at_s)
 
 
 def _reason(
     here: Sequence[tuple[Call, float, float]],
     transfers: Sequence[tuple[Call, float, float]],
+    ends_before: Mapping[tuple[int, Group, int], float],
     samples: Mapping[int, RankSamples],
     sources: Sources,
 ) -> Exposed | None:
@@ -233,7 +250,7 @@ def _reason(
     start_s = _start_up_s(
         [(each, rest) for each, rest, _ in transfers if each.group == call.group and each.rank == rank]
     )
-    behind_s = _behind_s(own, [each for each, _, _ in transfers]) / samples[rank].num_steps
+    behind_s = _behind_s(own, ends_before) / samples[rank].num_steps
     before_s, after_s = hideable_s(call, samples[rank], sources)
     cause, gain_s = Cause.NONE, 0.0
     typical_s = cost_s / max(number, 1e-9)
@@ -250,8 +267,9 @@ def _reason(
     return Exposed(
         cause=cause,
         site=f"{call.file}:{line}",
+        issued_at=(call.file, call.line),
         cost_s=cost_s,
-        gain_s=gain_s,
+        part=gain_s / cost_s,
         share=cost_s * samples[rank].num_steps / samples[rank].measured_s,
         ranks=tuple(sorted(each for each, cost in costs.items() if cost >= cost_s / 2)),
         waiting=(),
@@ -260,19 +278,25 @@ def _reason(
     )
 
 
-def _behind_s(own: Sequence[tuple[Call, float, float]], everything: Sequence[Call]) -> float:
+def _behind_s(own: Sequence[tuple[Call, float, float]], ends_before: Mapping[tuple[int, Group, int], float]) -> float:
     """Seconds of the exposed transfers in which an earlier call of the same group and rank was still going on."""
     total = 0.0
     for call, rest, arrival_s in own:
         begin = max(call.blocked_s, arrival_s)
-        earlier = [
-            each.ended_s
-            for each in everything
-            if each.rank == call.rank and each.group == call.group and each.number < call.number
-            if each.ended_s > begin and each.blocked_s != each.ended_s
-        ]
-        total += min(max((min(end, call.free_s) - begin for end in earlier), default=0.0), rest)
+        end = min(ends_before[call.rank, call.group, call.number], call.free_s)
+        total += min(max(end - begin, 0.0), rest)
     return total
+
+
+def _ends_before(calls: Iterable[Call]) -> dict[tuple[int, Group, int], float]:
+    """For each call when the last of those before it in its group ended on its rank; minus infinity where none did."""
+    found: dict[tuple[int, Group, int], float] = {}
+    last: dict[tuple[int, Group], float] = defaultdict(lambda: -math.inf)
+    for call in sorted(calls, key=lambda call: call.number):
+        found[call.rank, call.group, call.number] = last[call.rank, call.group]
+        if call.blocked_s != call.ended_s:
+            last[call.rank, call.group] = max(last[call.rank, call.group], call.ended_s)
+    return found
 
 
 def _start_up_s(calls: Sequence[tuple[Call, float]]) -> float:

@@ -1,5 +1,6 @@
 """The profile of a job: what its ranks' samples say, as findings and as a page."""
 
+import dataclasses
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +10,13 @@ from emberward.findings import Finding
 from emberward.health import Slowdown
 from emberward.lens._findings import exposed_finding, missing_findings, nothing_measured, stall_finding
 from emberward.lens._overlap import Overlap, RankCalls, audit
+from emberward.lens._replay import Replay
 from emberward.lens._samples import RankSamples
 from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._source import Sources
 from emberward.lens._stalls import find_stalls, middle_step_s
 
+SHOWN_PARTS = 3
 SHORT_STEPS = 5
 """Fewer steps give no mean that is worth comparing."""
 
@@ -29,6 +32,7 @@ class Profile:
     step_s: float | None
     queue_share: float
     overlap: Overlap | None = None
+    replay: Replay | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The figures as they stand in the document of ``--json``, beside its findings."""
@@ -39,7 +43,21 @@ class Profile:
             "step_ms": None if self.step_s is None else round(1000 * self.step_s, 4),
             "waited_for_a_processor": round(self.queue_share, 4),
             "collectives": None if self.overlap is None else _collectives(self.overlap),
+            "replay": None if self.replay is None else _replayed(self.replay),
         }
+
+
+def _replayed(replay: Replay) -> dict[str, Any]:
+    path = [
+        {"rank": part.rank, "lane": part.lane, "what": part.what, "ms_per_step": round(1000 * part.seconds, 4)}
+        for part in replay.path()
+    ]
+    return {
+        "steps": replay.num_steps,
+        "measured_ms_per_step": round(1000 * replay.measured_s, 4),
+        "replayed_ms_per_step": round(1000 * replay.step_s, 4),
+        "critical_path": path,
+    }
 
 
 def _collectives(overlap: Overlap) -> dict[str, Any]:
@@ -73,9 +91,12 @@ def profile_of(
             found.append(nothing_measured(why=why, next_step="steps are told by the first optimizer that steps"))
     found += missing_findings(tuple(ranks))
     overlap = audit(calls, measured, sources) if calls and measured else None
-    stalls = find_stalls(measured, sources, waits_s={} if overlap is None else overlap.waits_s)
+    replay = Replay(() if overlap is None else overlap.met, measured)
+    stalls = find_stalls(measured, sources, replay)
     costly = [stall_finding(stall, num_ranks=len(measured)) for stall in stalls]
-    costly += [exposed_finding(each, num_ranks=len(measured)) for each in (() if overlap is None else overlap.found)]
+    for each in () if overlap is None else overlap.found:
+        told = dataclasses.replace(each, gain_s=replay.without(each))
+        costly.append(exposed_finding(told, num_ranks=len(measured)))
     found += sorted(costly, key=lambda finding: -(finding.cost_ms_per_step or 0.0))
     found += [slowdown_finding(each, parts_around(each, parts)) for each, parts in _changes(measured, sources)]
     queue = sum(rank.queue_s for rank in measured) / max(sum(rank.measured_s for rank in measured), 1e-9)
@@ -87,6 +108,7 @@ def profile_of(
         step_s=middle_step_s(measured),
         queue_share=queue,
         overlap=overlap,
+        replay=replay if measured else None,
     )
 
 
@@ -97,6 +119,13 @@ def _collectives_text(overlap: Overlap) -> str:
         f"collectives: {overlap.calls_per_step:.1f} calls and {overlap.bytes_per_step:,.0f} bytes a step; a rank is "
         f"blocked in them for {worst_ms:.2f} ms at most, {late_ms:.2f} ms for late peers"
     )
+
+
+def _path_text(replay: Replay) -> str:
+    """The longest parts of the critical path, and how far the replay is off."""
+    parts = [f"{1000 * part.seconds:.2f} ms rank {part.rank} {part.what}" for part in replay.path()[:SHOWN_PARTS]]
+    off = 100 * (replay.step_s / replay.measured_s - 1) if replay.measured_s > 0 else 0.0
+    return "\n".join([f"critical path, replayed at {off:+.1f}% of the step:", *(f"  {part}" for part in parts)])
 
 
 def _changes(ranks: Sequence[RankSamples], sources: Sources) -> list[tuple[Slowdown, dict[str, dict[int, float]]]]:
@@ -131,6 +160,8 @@ def page_text(profile: Profile) -> str:
             lines.append(f"ranks waited for a processor {100 * profile.queue_share:.0f}% of the time: the host is busy")
     if profile.overlap is not None and profile.overlap.calls_per_step:
         lines.append(_collectives_text(profile.overlap))
+    if profile.replay is not None:
+        lines.append(_path_text(profile.replay))
     costly = [finding for finding in profile.findings if finding.cost_ms_per_step is not None]
     rest = [finding for finding in profile.findings if finding.cost_ms_per_step is None]
     lines += [finding_page(finding) for finding in rest]

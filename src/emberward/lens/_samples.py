@@ -11,6 +11,11 @@ SUFFIX = ".lens"
 MAX_LINES = 200_000
 """Lines of one file that are read."""
 
+MIN_SHARE = 0.01
+"""Of a step: less is not told. The lens itself may cost up to 3% of a step, and its budget closes within 2%."""
+MIN_COST_S = 0.00005
+"""A step: shorter ones lie below what looks every 5 ms resolve in some fifty steps."""
+
 USER, OURS = "user", "ours"
 """Owners of a frame that the rules ask for, as the sampler writes them."""
 
@@ -40,11 +45,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """A stack, innermost first, and its wall and processor seconds by step. `flag`: eval, gc or nothing."""
+    """A stack, innermost first, and its wall and processor seconds by step. `flag`: eval, gc or nothing.
+
+    `at_s`: by step, the mean time at which it was seen, on the clock of the bounds; steps of older files are missing.
+    """
 
     stack: tuple[Place, ...]
     flag: str
     steps: Mapping[int, tuple[float, float]]
+    at_s: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +125,8 @@ def samples_of(lines: Iterable[Mapping[str, Any]]) -> RankSamples:
                 Sampled(
                     stack=tuple(places[i] for i in line["stack"]),
                     flag=line["flag"],
-                    steps={int(k): (wall / 1e9, cpu / 1e9) for k, (wall, cpu) in line["steps"].items()},
+                    steps={int(k): (cell[0] / 1e9, cell[1] / 1e9) for k, cell in line["steps"].items()},
+                    at_s={int(k): cell[2] / 1e9 for k, cell in line["steps"].items() if len(cell) > 2},
                 )
             )
         is_ended = is_ended or "end" in line

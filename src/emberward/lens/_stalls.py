@@ -1,15 +1,13 @@
 """What the steps of a job lost to stalls: by cause and line, over ranks. Pure.
 
 [Note: cost and gain of a stall]
-The cost is the time that the training thread spends in it, a step, on the rank where it is most. What would be gained
-is less where other ranks, or the device, go on being waited for:
-
-* the host's own work beside a device's: without the wait the two overlap, and the step can shrink by the smaller of
-  them at most: the wait itself, or what the host does outside such waits;
-* ranks that meet in every step end it together: the slowest rank's own time decides, without what it waits for others,
-  so that a stall of a rank that has time to spare is worth nothing.
+The cost is the time that the training thread spends in it, a step, on the rank where it is most. The gain is what the
+replay of the steps is shorter by when that time is taken out of it on each rank ([Note: replay]): less where another
+rank is still waited for, or where the stall hid a transfer. Where it is a wait for a device, host and device overlap
+without it, and no more is taken out than what the host does outside such waits.
 """
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,26 +15,27 @@ from dataclasses import dataclass, field
 
 from emberward.findings import Cause
 from emberward.lens._causes import DEVICE_WAITS, Told, tell
-from emberward.lens._samples import RankSamples
+from emberward.lens._replay import Cut, Edit, Replay
+from emberward.lens._samples import MIN_COST_S, MIN_SHARE, RankSamples
 from emberward.lens._source import Sources
 
-MIN_SHARE = 0.01
-"""Of a step: less is not told. The lens itself may cost up to 3% of a step, and its budget closes within 2%."""
-MIN_COST_S = 0.00005
-"""A step: shorter ones lie below what looks every 5 ms resolve in some fifty steps."""
 MIN_STEPS = 2
 """What was seen in one step alone has no rate: a log line or a save every hundredth step is how it should be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStall:
-    """One cause at one line on one rank: seconds a step, on average, and in how many steps."""
+    """One cause at one line on one rank: seconds a step, on average, and in how many steps.
+
+    `seen`: by step, its seconds and when they were on average; None where the samples do not say.
+    """
 
     told: Told
     rank: int
     cost_s: float
     num_steps: int
     busy_share: float
+    seen: Mapping[int, tuple[float, float | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +58,8 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
     """Every stall of one rank, the most costly first; without regard to how small it is."""
     wall: dict[tuple[Cause, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     busy: dict[tuple[Cause, str], float] = defaultdict(float)
+    moment: dict[tuple[Cause, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    """Seconds times when they were, by step."""
     told: dict[tuple[Cause, str], Told] = {}
     steps = range(rank.first_step, rank.first_step + rank.num_steps)
     for sampled in rank.stacks:
@@ -71,6 +72,7 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
             if step in steps:
                 wall[key][step] += seconds
                 busy[key] += cpu
+                moment[key][step] += seconds * sampled.at_s.get(step, math.nan)
     found_all = [
         RankStall(
             told=told[key],
@@ -78,23 +80,23 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
             cost_s=sum(by_step.values()) / len(steps),
             num_steps=len(by_step),
             busy_share=busy[key] / max(sum(by_step.values()), 1e-9),
+            seen={
+                step: (seconds, None if math.isnan(moment[key][step]) or not seconds else moment[key][step] / seconds)
+                for step, seconds in by_step.items()
+            },
         )
         for key, by_step in wall.items()
     ]
     return tuple(sorted(found_all, key=lambda each: -each.cost_s))
 
 
-def find_stalls(ranks: Sequence[RankSamples], sources: Sources, *, waits_s: Mapping[int, float]) -> tuple[Stall, ...]:
-    """The stalls worth a finding, the most costly first.
-
-    `waits_s`: what each rank waits for others in its collectives, seconds a step; a rank that is missing waits none.
-    """
+def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) -> tuple[Stall, ...]:
+    """The stalls worth a finding, the most costly first; `replay` of the same ranks says what each would gain."""
     measured = [rank for rank in ranks if rank.num_steps]
     by_key: dict[tuple[Cause, str], list[RankStall]] = defaultdict(list)
     by_rank = {rank.rank: stalls_of_rank(rank, sources) for rank in measured}
     steps = {rank.rank: rank.measured_s / rank.num_steps for rank in measured}
     numbers = {rank.rank: rank.num_steps for rank in measured}
-    own = {rank: max(step_s - waits_s.get(rank, 0.0), 0.0) for rank, step_s in steps.items()}
     for stalls in by_rank.values():
         for stall in stalls:
             by_key[stall.told.cause, stall.told.site].append(stall)
@@ -104,15 +106,18 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, *, waits_s: Mapp
         step_s = steps[worst.rank]
         if worst.num_steps < MIN_STEPS or worst.cost_s < max(MIN_SHARE * step_s, MIN_COST_S):
             continue
-        savings = {stall.rank: _saving(stall, by_rank[stall.rank], steps[stall.rank]) for stall in each}
-        gain_s = max(own.values()) - max(own_s - savings.get(rank, 0.0) for rank, own_s in own.items())
+        cuts = {
+            stall.rank: _cuts(stall, _saving(stall, by_rank[stall.rank], steps[stall.rank]) / stall.cost_s, replay)
+            for stall in each
+            if stall.cost_s > 0
+        }
         found.append(
             Stall(
                 cause=cause,
                 site=site,
                 inner=worst.told.inner,
                 cost_s=worst.cost_s,
-                gain_s=max(gain_s, 0.0),
+                gain_s=replay.gain_s(Edit(cuts=cuts)),
                 share=worst.cost_s / step_s,
                 ranks=tuple(sorted(stall.rank for stall in each if stall.cost_s >= worst.cost_s / 2)),
                 num_steps=worst.num_steps,
@@ -121,6 +126,16 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, *, waits_s: Mapp
             )
         )
     return tuple(sorted(found, key=lambda stall: -stall.cost_s))
+
+
+def _cuts(stall: RankStall, share: float, replay: Replay) -> list[Cut]:
+    """That share of the stall, where it was seen; in the middle of the step where that is not known."""
+    cuts = []
+    for step, (seconds, at_s) in stall.seen.items():
+        middle_s = replay.middle_s(stall.rank, step)
+        if middle_s is not None:
+            cuts.append(Cut(at_s=middle_s if at_s is None else at_s, seconds=share * seconds))
+    return cuts
 
 
 def _saving(stall: RankStall, all_of_rank: Sequence[RankStall], step_s: float) -> float:

@@ -1,7 +1,8 @@
 """Judges a trace: does it end, and if not, who waits for whom. Pure; standard library and numpy only.
 
 `check` judges a plain trace, `check_roles` a large one by the symmetry of its mesh, `prove_periodic` a family of
-traces for every number of micro-batches or steps, `explain` puts a verdict into words. What matching cannot prove is
+traces for every number of micro-batches or steps, `explain` puts a verdict into words. `Clockwork` runs a trace with a
+clock. What matching cannot prove is
 listed in ``docs/match.md``.
 """
 
@@ -13,6 +14,7 @@ from emberward.match._fault import OddSide, TieBreak
 from emberward.match._flow import Executed, Frame, Item, Loop, Step, new_steps
 from emberward.match._periodic import PeriodicProof, prove_periodic, prove_steps, repeated
 from emberward.match._roles import RoleBuilder, RoleTrace
+from emberward.match._timed import Clockwork, Timed
 from emberward.match._verdict import (
     RENDEZVOUS,
     UNBOUNDED,
@@ -31,6 +33,7 @@ __all__ = [
     "RENDEZVOUS",
     "UNBOUNDED",
     "BatchCompletion",
+    "Clockwork",
     "Cure",
     "EditKind",
     "Executed",
@@ -45,6 +48,7 @@ __all__ = [
     "SendSemantics",
     "Step",
     "TieBreak",
+    "Timed",
     "Verdict",
     "WaitLine",
     "buffered",

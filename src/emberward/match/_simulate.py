@@ -38,16 +38,16 @@ ITEM_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How far a table ran: per event id, whether it started and completed."""
+    """How far a table ran: per event id, whether it started and completed; the completed ones in their order."""
 
     started: bytearray
     done: bytearray
-    num_done: int
+    order: list[int]
 
     @property
     def finished(self) -> bool:
         """Every event completed."""
-        return self.num_done == len(self.done)
+        return len(self.order) == len(self.done)
 
 
 def sent_bytes(numel: int | None, dtype: str | None) -> int | None:
@@ -191,15 +191,15 @@ def simulate(table: Table, sends: SendSemantics, *, after_round: Callable[[bytea
     for unit, need in enumerate(table.unit_need):
         if need == 0:
             runner.open_unit(unit)
-    num_done = 0
+    order: list[int] = []
     while runner.fresh:
         if after_round is not None:
             after_round(runner.done)
         batch, runner.fresh = runner.fresh, []
-        num_done += len(batch)
+        order += batch
         for e in batch:
             runner.spread(e)
-    return Run(started=runner.started, done=runner.done, num_done=num_done)
+    return Run(started=runner.started, done=runner.done, order=order)
 
 
 def least_buffer_bytes(table: Table) -> int | None:

@@ -2,7 +2,8 @@
 
 [Note: how a step is sampled]
 A thread looks at the training thread's frames every `PERIOD_S`, at times that never fall into step with a loop, and
-adds the time since the last look to the stack that it sees: half of it, at most one period, to the stack before. No
+adds the time since the last look to the stack that it sees: half of it, at most one period, to the stack before. Of
+each stack and step it keeps that time, the processor's part of it, and the mean of when it was. No
 call of the program is replaced for it, no tensor is kept, no device is asked. While the training thread waits without
 the interpreter the looks cost it nothing. While it computes in Python, a look waits for the interpreter's switch
 interval; that is lowered to `SWITCH_S` meanwhile, for a look that comes late sees what followed. A call of C code that
@@ -161,7 +162,7 @@ class Sampler:
             spent, self._gc_began_ns = now - self._gc_began_ns, 0
             if spent >= MIN_GC_NS:
                 self._gc_ns += spent
-                self._add((self._stack_of(sys._getframe(1)), "gc"), self._step, spent, spent)
+                self._add((self._stack_of(sys._getframe(1)), "gc"), self._step, spent, spent, now - spent // 2)
 
     # -- the sampling thread -----------------------------------------------------------------------------------------
 
@@ -185,11 +186,11 @@ class Sampler:
             used = min(max(busy - last_busy - collected, 0), spent)
             if before is not None and before != key:
                 share = min(spent // 2, int(PERIOD_S * 1e9))
-                self._add(before, step, share, used * share // max(spent, 1))
+                self._add(before, step, share, used * share // max(spent, 1), last_ns + share // 2)
                 used -= used * share // max(spent, 1)
                 spent -= share
             step = self._step
-            self._add(key, step, spent, used)
+            self._add(key, step, spent, used, now_ns - spent // 2)
             before, last_ns, last_busy = key, now_ns, busy
             if now_ns - began_ns > write_ns:
                 self._write(is_last=False)
@@ -214,7 +215,7 @@ class Sampler:
                 return found
         return None
 
-    def _add(self, key: tuple[Stack, str], step: int, wall_ns: int, cpu_ns: int) -> None:
+    def _add(self, key: tuple[Stack, str], step: int, wall_ns: int, cpu_ns: int, middle_ns: int) -> None:
         with self._lock:
             cells = self._stacks.get(key)
             if cells is None:
@@ -223,8 +224,9 @@ class Sampler:
                 cells = self._stacks[key] = {}
             cell = cells.get(step)
             if cell is None:
-                cells[step] = [wall_ns, cpu_ns]
+                cells[step] = [wall_ns, cpu_ns, middle_ns]
             else:
+                cell[2] += (middle_ns - cell[2]) * wall_ns // max(cell[0] + wall_ns, 1)
                 cell[0] += wall_ns
                 cell[1] += cpu_ns
 

@@ -12,6 +12,7 @@ from emberward.lens import (
     STEPS,
     RankCalls,
     RankTimeline,
+    Replay,
     Sources,
     Span,
     audit,
@@ -96,19 +97,22 @@ def calls(rank, plan, *, wait_line, line, numel=1_000_000):
 def found(text, plans, *, wait_line, line, lines, numel=1_000_000, queues=(0, 0)):
     ranks = [calls(rank, plan, wait_line=wait_line, line=line, numel=numel) for rank, plan in enumerate(plans)]
     both = [samples(rank, lines=lines, queue_ms=queues[rank]) for rank in (0, 1)]
-    return audit(ranks, both, Sources(lambda file: text if file == FILE else ""))
+    return audit(ranks, both, Sources(lambda file: text if file == FILE else "")), both
 
 
-def causes(overlap):
+def causes(seen):
+    overlap, both = seen
+    replay = Replay(overlap.met, both)
     return [
-        (each.cause, each.site, round(1000 * each.cost_s, 1), round(1000 * each.gain_s, 1)) for each in overlap.found
+        (each.cause, each.site, round(1000 * each.cost_s, 1), round(1000 * replay.without(each), 1))
+        for each in overlap.found
     ]
 
 
 def test_a_wait_before_its_time_is_named_with_what_later_lines_could_hide():
     seen = found(EARLY, [[(10, 11, 41)]] * 2, wait_line=3, line=2, lines={4: 20, 3: 30})
     assert causes(seen) == [(Cause.EARLY_WAIT, "train.py:3", 30, 20)]
-    assert seen.exposed_s == pytest.approx({0: 0.03, 1: 0.03})
+    assert seen[0].exposed_s == pytest.approx({0: 0.03, 1: 0.03})
 
 
 def test_a_call_that_could_have_been_issued_earlier_is_named():
@@ -134,8 +138,8 @@ def test_a_rank_that_comes_last_every_time_is_named_and_a_busy_host_is_not():
     plans = [[(10, 10, 41)], [(40, 40, 41)]]
     seen = found(UNKNOWN, plans, wait_line=3, line=3, lines={3: 30})
     assert causes(seen) == [(Cause.LATE_PEER, "train.py:3", 30, 30)]
-    assert (seen.found[0].ranks, seen.found[0].waiting) == ((1,), (0,))
-    assert seen.waits_s == pytest.approx({0: 0.03, 1: 0.0})
+    assert (seen[0].found[0].ranks, seen[0].found[0].waiting) == ((1,), (0,))
+    assert seen[0].waits_s == pytest.approx({0: 0.03, 1: 0.0})
     assert causes(found(UNKNOWN, plans, wait_line=3, line=3, lines={3: 30}, queues=(0, 30))) == []
 
 

@@ -1,0 +1,324 @@
+"""What a step would take without something: the measured steps as a list of events, run again with a clock. Pure.
+
+[Note: replay]
+Each rank's training thread is a lane: its own time between calls, the calls that block it, and its waits. A call that
+does not block has its group's lane. A call ends after the last rank has come and what stands before it in its lane has
+ended, plus the time that it took after that when it was measured. So a stall that is taken out of one rank lets the
+calls after it come earlier only as far as the other ranks do, and what a call hid before is seen when that is gone.
+
+The gain is the difference of two runs, with and without. How far the run of what was measured is off says how good the
+list is. A stall is taken out of the host's time around the moment at which it was seen on average.
+"""
+
+import bisect
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from emberward.events import Barrier, Compute, Event, Group, Lane, LaneKind, Observer, Ref, Trace, Wait
+from emberward.findings import Cause
+from emberward.lens._overlap import Call, Exposed
+from emberward.lens._samples import RankSamples
+from emberward.lens._slowdown import loop_line
+from emberward.match import Clockwork, Timed
+
+MAX_EVENTS = 20_000
+"""Of a replay: of longer profiles the first steps are replayed."""
+EVENTS_OF_A_CALL = 5
+"""At most: its issue, itself, its wait, and the host's own time before each of the two."""
+HOST = Lane(kind=LaneKind.HOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Seconds that one rank would not spend, around a moment of its clock."""
+
+    at_s: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathPart:
+    """What a step's length consists of: seconds a step on one rank. `lane`: host, or the group of a call."""
+
+    rank: int
+    lane: str
+    what: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Act:
+    """One thing of a rank's host: its own time (no call), a call that blocks, an issue, or a wait for the call."""
+
+    began_s: float
+    seconds: float = 0.0
+    call: Call | None = None
+    is_issue: bool = False
+    is_wait: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What is other than it was measured. `moved`: for calls of a line, seconds by which each is issued earlier and
+    waited for later. `own_lane`: lines whose calls get a lane of their own. `factor`: of the time that calls take."""
+
+    cuts: Mapping[int, Sequence[Cut]] = field(default_factory=dict)
+    moved: Mapping[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
+    own_lane: frozenset[tuple[str, int]] = frozenset()
+    factor: Mapping[tuple[str, int], float] = field(default_factory=dict)
+
+
+class Replay:
+    """The steps of `samples` with the calls that every member of their group has; see [Note: replay]."""
+
+    def __init__(self, met: Iterable[Sequence[Call]], samples: Sequence[RankSamples]) -> None:
+        self._samples = {rank.rank: rank for rank in samples if rank.num_steps}
+        meetings = [tuple(calls) for calls in met]
+        measured = min((rank.num_steps for rank in self._samples.values()), default=0)
+        share = MAX_EVENTS / max(EVENTS_OF_A_CALL * sum(map(len, meetings)), 1)
+        self.num_steps = min(measured, max(int(share * measured), 1))
+        self._bounds = {rank: each.bounds_s[: self.num_steps + 1] for rank, each in self._samples.items()}
+        self._begin_s = min((bounds[0] for bounds in self._bounds.values()), default=0.0)
+        self._calls: dict[int, list[Call]] = defaultdict(list)
+        self._arrived_s: dict[tuple[Group, int], dict[int, float]] = {}
+        self._act_of: dict[tuple[int, Ref], _Act] = {}
+        """The acts of the events of what was measured."""
+        self._index: dict[tuple[Group, int], int] = {}
+        """Each meeting is a group of its own, so that it stays the same one where its call is moved."""
+        self._took_s = self._transfers([calls for calls in meetings if self._is_inside(calls)])
+        try:
+            self._usual = self._timed(Edit())
+        except ValueError:
+            # Calls that no order of one host thread and its lanes explains: what is left is each rank's own time.
+            self._calls.clear()
+            self._act_of.clear()
+            self._usual = self._timed(Edit())
+
+    def _is_inside(self, calls: Sequence[Call]) -> bool:
+        ends = self._bounds
+        return all(ends[c.rank][0] <= c.issued_s and c.free_s <= ends[c.rank][-1] for c in calls)
+
+    def _transfers(self, meetings: list[tuple[Call, ...]]) -> dict[tuple[int, Group, int], float]:
+        """What each call took on its rank once all had come and its lane was free."""
+        took: dict[tuple[int, Group, int], float] = {}
+        lane_s: dict[tuple[int, Lane, Group], float] = {}
+        for calls in sorted(meetings, key=lambda calls: min(call.issued_s for call in calls)):
+            ready = max(max(call.issued_s, lane_s.get((call.rank, call.lane, call.group), 0.0)) for call in calls)
+            met = calls[0].group, calls[0].number
+            self._index[met] = len(self._index)
+            self._arrived_s[met] = {call.rank: call.issued_s for call in calls}
+            for call in calls:
+                self._calls[call.rank].append(call)
+                took[call.rank, call.group, call.number] = max(call.ended_s - ready, 0.0)
+                if not _blocks(call):
+                    lane_s[call.rank, call.lane, call.group] = call.ended_s
+        return took
+
+    @property
+    def measured_s(self) -> float:
+        """A step of the replayed ones, as it was measured."""
+        last = max((bounds[-1] for bounds in self._bounds.values()), default=0.0)
+        return (last - self._begin_s) / max(self.num_steps, 1)
+
+    @property
+    def step_s(self) -> float:
+        """A step as the replay of what was measured gives it."""
+        return self._usual.total_s / max(self.num_steps, 1)
+
+    def gain_s(self, edit: Edit) -> float:
+        """What a step would be shorter by; never negative."""
+        return max(self._usual.total_s - self._timed(edit).total_s, 0.0) / max(self.num_steps, 1)
+
+    def middle_s(self, rank: int, step: int) -> float | None:
+        """The middle of a rank's step; None where it is not replayed."""
+        at = step - self._samples[rank].first_step
+        bounds = self._bounds[rank]
+        return (bounds[at] + bounds[at + 1]) / 2 if 0 <= at < len(bounds) - 1 else None
+
+    def without(self, exposed: Exposed) -> float:
+        """What a step would be shorter by if what exposes the calls were not so."""
+        line = exposed.issued_at
+        per_call_s = exposed.part * exposed.cost_s / max(exposed.calls, 1e-9)
+        match exposed.cause:
+            case Cause.LATE_PEER:
+                (culprit,) = exposed.ranks
+                return self.gain_s(Edit(cuts={culprit: [*self._lateness(culprit, exposed.part)]}))
+            case Cause.LATE_ISSUE:
+                return self.gain_s(Edit(moved={line: (per_call_s, 0.0)}))
+            case Cause.EARLY_WAIT:
+                return self.gain_s(Edit(moved={line: (0.0, per_call_s)}))
+            case Cause.SAME_LANE:
+                return self.gain_s(Edit(own_lane=frozenset({line})))
+            case _:
+                return self.gain_s(Edit(factor={line: 1 - exposed.part}))
+
+    def _lateness(self, culprit: int, part: float) -> Iterator[Cut]:
+        """What a rank comes later than the last of the others, where it comes last."""
+        for call in self._calls[culprit]:
+            others = self._arrived_s[call.group, call.number]
+            last_s = max((at_s for rank, at_s in others.items() if rank != culprit), default=call.issued_s)
+            if call.issued_s > last_s:
+                yield Cut(at_s=call.issued_s, seconds=part * (call.issued_s - last_s))
+
+    def path(self) -> tuple[PathPart, ...]:
+        """What the step's length consists of on the critical path of the replay, the longest part first."""
+        parts: dict[tuple[int, str, str], float] = defaultdict(float)
+        seen = {rank: _lines_seen(each) for rank, each in self._samples.items()}
+        for event, seconds in self._usual.critical_path():
+            act = self._act_of.get((event.rank, event.ref))
+            if act is None or seconds <= 0:
+                continue
+            if act.call is not None:
+                call = act.call
+                parts[event.rank, str(call.group), f"{call.op} at {call.file}:{call.line}"] += seconds
+                continue
+            times, lines = seen[event.rank]
+            here = lines[bisect.bisect_left(times, act.began_s) : bisect.bisect_right(times, act.began_s + act.seconds)]
+            total_s = sum(spent_s for _, spent_s in here)
+            for site, spent_s in here:
+                parts[event.rank, str(HOST), site] += seconds * spent_s / total_s
+            if not here:
+                parts[event.rank, str(HOST), "between calls"] += seconds
+        found = [
+            PathPart(rank=rank, lane=lane, what=what, seconds=seconds / self.num_steps)
+            for (rank, lane, what), seconds in parts.items()
+        ]
+        return tuple(sorted(found, key=lambda part: -part.seconds))
+
+    # -- the list ----------------------------------------------------------------------------------------------------
+
+    def _timed(self, edit: Edit) -> Timed:
+        listed: dict[tuple[int, Ref], tuple[_Act, float]] = {}
+        events: dict[int, tuple[Event, ...]] = {}
+        for rank in self._samples:
+            acts = self._acts(rank)
+            _take_out(acts, edit.cuts.get(rank, ()))
+            events[rank] = self._events(rank, _moved(acts, edit.moved), edit, listed)
+        trace = Trace(world_size=max(events, default=0) + 1, events=events, observer=Observer.LIVE)
+        if not self._act_of:
+            self._act_of = {key: act for key, (act, _) in listed.items()}
+        return Clockwork(trace).run(lambda event: listed[event.rank, event.ref][1])
+
+    def _acts(self, rank: int) -> list[_Act]:
+        """The host of a rank from the first bound of any rank to its own last one."""
+        points: list[tuple[float, float, _Act]] = []
+        for call in self._calls[rank]:
+            if _blocks(call):
+                points.append((call.issued_s, call.free_s, _Act(call.issued_s, call=call)))
+                continue
+            points.append((call.issued_s, call.issued_s, _Act(call.issued_s, call=call, is_issue=True)))
+            if call.free_s > call.blocked_s:
+                rest = call.free_s - max(call.blocked_s, call.ended_s)
+                wait = _Act(call.blocked_s, max(rest, 0.0), call, is_wait=True)
+                points.append((call.blocked_s, call.free_s, wait))
+        points.sort(key=lambda point: point[:2])
+        acts: list[_Act] = []
+        now_s = self._begin_s
+        for began_s, free_s, act in points:
+            acts += [_Act(now_s, max(began_s - now_s, 0.0)), act]
+            now_s = max(now_s, free_s)
+        return [*acts, _Act(now_s, max(self._bounds[rank][-1] - now_s, 0.0))]
+
+    def _events(
+        self, rank: int, acts: Sequence[_Act], edit: Edit, listed: dict[tuple[int, Ref], tuple[_Act, float]]
+    ) -> tuple[Event, ...]:
+        events: list[Event] = []
+        heads: dict[Lane, int] = defaultdict(int)
+        issued: dict[tuple[Group, int], Ref] = {}
+        lanes: dict[object, Lane] = {}
+
+        def put(lane: Lane, body: Barrier | Compute | Wait, seconds: float, *after: Ref) -> Ref:
+            event = Event(rank=rank, lane=lane, position=heads[lane], body=body, after=after)
+            heads[lane] += 1
+            events.append(event)
+            listed[rank, event.ref] = act, seconds
+            return event.ref
+
+        for act in acts:
+            call = act.call
+            if call is None:
+                put(HOST, Compute(name="own"), act.seconds)
+                continue
+            line, key = (call.file, call.line), (call.group, call.number)
+            if act.is_wait:
+                if key in issued:
+                    put(HOST, Wait(on=issued[key]), act.seconds)
+                continue
+            took_s = self._took_s[rank, *key] * edit.factor.get(line, 1.0)
+            body = Barrier(group=Group(ranks=call.group.ranks, index=self._index[key]))
+            if not act.is_issue:
+                put(HOST, body, took_s)
+                continue
+            own = (call.lane, call.group, line if line in edit.own_lane else None)
+            lane = lanes.setdefault(own, Lane(kind=LaneKind.COMM, index=len(lanes)))
+            ref = put(HOST, Compute(name="issue"), 0.0)
+            issued[key] = put(lane, body, took_s, ref)
+        return tuple(events)
+
+
+def _lines_seen(rank: RankSamples) -> tuple[list[float], list[tuple[str, float]]]:
+    """When each line of the loop was seen, in order, and the line with its seconds."""
+    seen: list[tuple[float, str, float]] = []
+    for sampled in rank.stacks:
+        site = loop_line(sampled, rank)
+        if site is not None:
+            seen += [
+                (sampled.at_s[step], site, wall) for step, (wall, _) in sampled.steps.items() if step in sampled.at_s
+            ]
+    seen.sort()
+    return [at_s for at_s, _, _ in seen], [(site, wall) for _, site, wall in seen]
+
+
+def _blocks(call: Call) -> bool:
+    """Whether the training thread stands in the call itself."""
+    return call.lane == HOST and call.blocked_s == call.issued_s
+
+
+def _take_out(acts: Sequence[_Act], cuts: Iterable[Cut]) -> None:
+    """Shortens the host's own time by the cuts, each where it is nearest to its moment."""
+    own = [act for act in acts if act.call is None]
+    begins, ends = [act.began_s for act in own], [act.began_s + act.seconds for act in own]
+    for cut in cuts:
+        left_s = cut.seconds
+        below = bisect.bisect_right(begins, cut.at_s) - 1
+        above = below + 1
+        while left_s > 0 and (below >= 0 or above < len(own)):
+            is_below = above >= len(own) or (below >= 0 and cut.at_s - ends[below] <= begins[above] - cut.at_s)
+            act = own[below if is_below else above]
+            below, above = (below - 1, above) if is_below else (below, above + 1)
+            taken_s = min(left_s, act.seconds)
+            act.seconds -= taken_s
+            left_s -= taken_s
+
+
+def _moved(acts: list[_Act], moved: Mapping[tuple[str, int], tuple[float, float]]) -> list[_Act]:
+    """The acts with the calls of some lines issued earlier and waited for later, within the host's own time."""
+    parted: list[_Act] = []
+    for act in acts:
+        if act.call is not None and not (act.is_issue or act.is_wait) and (act.call.file, act.call.line) in moved:
+            parted += [
+                _Act(act.began_s, call=act.call, is_issue=True),
+                _Act(act.began_s, call=act.call, is_wait=True),
+            ]
+        else:
+            parted.append(act)
+    early = _forward(parted, lambda call: moved.get((call.file, call.line), (0.0, 0.0))[0], is_wait=False)
+    return _forward(early[::-1], lambda call: moved.get((call.file, call.line), (0.0, 0.0))[1], is_wait=True)[::-1]
+
+
+def _forward(acts: Sequence[_Act], seconds_of: Callable[[Call], float], *, is_wait: bool) -> list[_Act]:
+    """The acts with issues, or waits, moved towards the front over so much of the host's own time before them."""
+    found: list[_Act] = []
+    for act in acts:
+        passed: list[_Act] = []
+        left_s = seconds_of(act.call) if act.call is not None and (act.is_issue, act.is_wait)[is_wait] else 0.0
+        while left_s > 0 and found and found[-1].call is None:
+            own = found.pop()
+            taken_s = min(left_s, own.seconds)
+            passed.append(_Act(own.began_s, taken_s))
+            left_s -= taken_s
+            if own.seconds > taken_s:
+                found.append(_Act(own.began_s, own.seconds - taken_s))
+        found += [act, *reversed(passed)]
+    return found
