@@ -3,23 +3,25 @@
 [Note: sampled tests]
 `make test` covers every room and every mechanism once. A file of EVERY keeps each n-th case of each parametrised test,
 always the first; a test of LATER has its mechanism covered by the tests that its line names. All that is left out is
-marked `thorough`: `make test-all` runs it, and `pytest` by hand does. `tests/house/test_sample.py` holds both tables
-against the tests that exist.
+marked `thorough`: `make test-all` runs it, and `pytest` by hand does. `tests/house/test_sample.py` holds all tables
+against the tests that exist, and the seconds of each file against BUDGET_S.
 """
 
 EVERY: dict[str, int] = {
-    "ranks/test_boxing.py": 4,
-    "ranks/test_certificate.py": 3,
+    "ranks/test_boxing.py": 7,
+    "ranks/test_certificate.py": 5,
     "ranks/test_drift.py": 3,
     "ranks/test_dry_run.py": 4,
+    "ranks/test_folded.py": 2,
     "ranks/test_gloo_truth.py": 4,
     "ranks/test_hangs.py": 6,
     "ranks/test_incidents.py": 3,
-    "ranks/test_layout_grid.py": 6,
+    "ranks/test_layout_grid.py": 12,
     "ranks/test_pairs.py": 2,
     "ranks/test_plan.py": 4,
     "ranks/test_saves.py": 2,
-    "ranks/test_swin.py": 6,
+    "ranks/test_schedules.py": 2,
+    "ranks/test_swin.py": 12,
     "unit/checkpoint/test_checkpoint_faults.py": 6,
     "unit/checkpoint/test_checkpoint_processes.py": 2,
     "unit/checkpoint/test_convert_damage.py": 3,
@@ -30,6 +32,8 @@ EVERY: dict[str, int] = {
     "unit/doctor/test_examination.py": 4,
     "unit/doctor/test_plan.py": 5,
     "unit/sources/test_scripts.py": 3,
+    "unit/supervise/test_launch.py": 2,
+    "unit/supervise/test_run.py": 2,
 }
 """Of each parametrised test in the file every n-th case runs in `make test`."""
 
@@ -52,6 +56,7 @@ LATER: dict[str, str] = {
     "ranks/test_launch.py::test_a_stopped_rank_is_named_ended_and_resumed_by_itself_bitwise": "test_hangs.py (stopped)",
     "ranks/test_launch.py::test_interrupted_and_terminated_runs_save_and_leave_nothing_behind": "test_run.py (SIGTERM)",
     "ranks/test_launch.py::test_the_last_save_of_a_pipeline_writes_text_on_one_process": "test_run.py (a sample)",
+    "ranks/test_layout_grid.py::test_the_same_layout_twice_is_bitwise_equal": "test_saves.py (resumed bitwise)",
     "ranks/test_mistakes.py::test_all_commands_name_the_same_ranks_cause_and_line": "test_readme.py",
     "ranks/test_mistakes.py::test_the_corrected_programs_are_no_alarm": "test_hangs.py (slow jobs)",
     "ranks/test_pauses.py::test_a_job_that_makes_progress_is_never_ended": "../unit/supervise/test_act.py",
@@ -65,9 +70,17 @@ LATER: dict[str, str] = {
         "test_saves.py (another layout)"
     ),
     "ranks/test_run.py::test_changed_data_is_refused_on_resume": "test_run.py (without a whole save)",
+    "ranks/test_watch_api.py::test_a_rank_that_dies_is_named": "../unit/supervise/test_run.py (the rank that died)",
     "ranks/test_watch_api.py::test_mismatched_calls_that_raise_no_error_are_named_while_the_loop_goes_on": (
         "test_hangs.py (dtype)"
     ),
+    "ranks/test_saves.py::test_every_damage_is_named_before_the_first_step_and_the_older_save_is_offered": (
+        "../unit/checkpoint/test_checkpoint_damage.py (each damage), test_saves.py (the older save)"
+    ),
+    "ranks/test_swin.py::test_the_runs_of_the_first_deadlock_report_equal_one_rank_and_their_loss_falls": (
+        "test_swin.py (a layout equals one process)"
+    ),
+    "ranks/test_swin.py::test_the_same_layout_twice_is_bitwise_equal": "test_swin.py (a lane of its own, same bits)",
     "ranks/test_spike.py::test_rewound_with_a_lower_rate_the_noise_does_less_harm_and_a_stop_ends_before_it": (
         "test_spike.py (rewound and skipped)"
     ),
@@ -85,6 +98,20 @@ LATER: dict[str, str] = {
     "unit/data/test_indexed.py::test_floats_of_megatron_are_refused": "test_indexed.py (foreign files are refused)",
 }
 """A test, and where `make test` covers its mechanism, relative to the test's folder."""
+
+BUDGET_S = 60.0
+"""What one file may take in `make test`, in the seconds that `tools/run_tests.py --times` wrote down last."""
+
+OVER: dict[str, str] = {
+    "ranks/test_launch.py": "the whole program, which imports torch in a launcher and two ranks, three times",
+    "ranks/test_mistakes.py": "measured before all of it was left to `make test-all`",
+    "ranks/test_rewind.py": "measured before all of it was left to `make test-all`",
+    "ranks/test_run.py": "seven whole runs of two ranks, one of them under torchrun",
+    "ranks/test_saves.py": "runs of four ranks that are ended, damaged and taken up again",
+    "unit/supervise/test_launch.py": "some twenty launches that wait for an end, in a lane beside the others",
+    "unit/supervise/test_run.py": "some twenty supervised commands that wait for an end, in a lane beside the others",
+}
+"""A file that takes more, and why."""
 
 
 def is_left_out(file: str, function: str, number: int) -> bool:

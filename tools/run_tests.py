@@ -1,4 +1,4 @@
-"""Runs the tests in three lanes beside each other: cases on ranks that are kept, jobs with ranks, and all others.
+"""Runs the tests in lanes beside each other: cases on kept ranks, jobs with ranks, rooms of processes, all others.
 
     python tools/run_tests.py             what a newcomer runs, minutes: `make test`
     python tools/run_tests.py --all       every test: `make test-all`
@@ -8,10 +8,10 @@
     python tools/run_tests.py --times     as the first, and keeps each file's seconds in docs/measured/test_times.json
     python tools/run_tests.py [pytest's arguments]
 
-Tests of jobs start programs with ranks of their own and wait a good part of their time, for a hang to show or a process
-to end; the others wait for little. The lines of all lanes are shown as they come. With arguments of its own it is
-pytest alone, once. A lane ends at its tenth failure: what is broken so widely would cost an hour of time limits, and
-say the same again.
+Tests of jobs start programs with ranks of their own, those of the rooms of processes start others, and both wait a good
+part of their time, for a hang to show or a process to end; the others wait for little. The lines of all lanes are shown
+as they come. With arguments of its own it is pytest alone, once. A lane ends at its tenth failure: what is broken so
+widely would cost an hour of time limits, and say the same again.
 
 Up to three tests that failed beside others are run again, alone and twice: many tests wait for real processes, and a
 machine that gives them no time looks like a fault. The last lines name each that passed then; such a test has a race,
@@ -38,14 +38,17 @@ from emberward.processes import Child, ProcessTree
 JOBS = tuple(
     f"tests/ranks/test_{name}.py"
     for name in (
-        *("certificate_run", "check", "child", "device_calls", "gpu_tool", "hangs", "huggingface", "incidents"),
-        *("launch", "mistakes", "pairs", "pauses", "profile", "readme", "recorder", "rewind", "run", "watch_api"),
+        *("certificate_run", "check", "child", "device_calls", "gpu_tool", "hangs", "huggingface"),
+        *("incidents", "launch", "mistakes", "pairs", "pauses", "profile", "readme", "recorder", "rewind", "run"),
+        "watch_api",
     )
 )
+PROCESSES = tuple(f"tests/unit/{room}" for room in ("cli", "processes", "supervise", "testing"))
 LANES = {
     "ranks": ("tests/ranks", *(f"--ignore={file}" for file in JOBS)),
     "jobs": JOBS,
-    "others": ("tests", "--ignore=tests/ranks"),
+    "processes": PROCESSES,
+    "others": ("tests", *(f"--ignore={folder}" for folder in ("tests/ranks", *PROCESSES))),
 }
 PRIORITY = dict.fromkeys(("ranks", "jobs"), ("nice", "-n", "5"))
 """One process runs the others, one after the other: without this the many processes of ranks leave it no time."""
@@ -57,8 +60,12 @@ CHOICES = {
     "--cluster": (),
     "--window": (),
 }
+NETWORKS = tuple(f"tests/cluster/test_{name}.py" for name in ("hosts", "namespaces"))
 OWN_LANES: dict[str, dict[str, tuple[str, ...]]] = {
-    "--cluster": {"cluster": ("tests/cluster",)},
+    "--cluster": {
+        "slurm": ("tests/cluster", *(f"--ignore={file}" for file in NETWORKS)),
+        "networks": NETWORKS,
+    },
     "--window": {"window": ("tests/window",)},
 }
 """Choices that are other lanes than LANES."""
@@ -73,7 +80,7 @@ TIMES_AGAIN = 2
 def show(lane: str, lines: IO[bytes]) -> None:
     """Writes the lines of one lane as they come, each with its lane."""
     for line in lines:
-        sys.stdout.buffer.write(f"{lane:6} | ".encode() + line)
+        sys.stdout.buffer.write(f"{lane:9} | ".encode() + line)
         sys.stdout.flush()
 
 
@@ -128,7 +135,9 @@ def wait_for_lanes(
     """The lanes' exit codes; their processes belong to `tree`."""
     processes: dict[str, Child] = {}
     readers = []
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    # Hundreds of processes are started: without files of compiled code each of them would compile the whole program.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {**kept, "PYTHONUNBUFFERED": "1"}
     try:
         for lane, files in lanes.items():
             failures_of(lane).unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import typer
 
 from emberward.cli import app
 from emberward.findings import CATALOGUE
-from house.tree import ROOT, pages, room_of, sources, tracked
+from house.tree import ROOT, pages, room_of, sources, tracked, tree_of
 
 NOTE = re.compile(r"\[Note:\s+([^\]]+)\]", re.ASCII)
 LETTERS = "".join(sorted({code[0] for code in CATALOGUE}))
@@ -33,14 +33,19 @@ def code_sections() -> dict[str, str]:
     return {code: f"{title}\n{body}" for code, title, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)}
 
 
+@functools.cache
+def all_tests() -> str:
+    """The text of every test."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+
+
 @pytest.mark.parametrize("code", sorted(CATALOGUE))
 def test_a_code_has_its_runbook_section_and_is_used(code):
     section = code_sections()[code]
     assert section.startswith(CATALOGUE[code].title + "\n"), "the section's title is the catalogue's"
     assert "**Do:**" in section, "a runbook says what to do"
     used = [name for name, text in sources().items() if f'"{code}"' in text and name != "findings/_catalogue.py"]
-    tests = [path for path in (ROOT / "tests").rglob("*.py") if code in path.read_text(encoding="utf-8")]
-    assert used or tests, f"{code} is in the catalogue and nowhere else"
+    assert used or code in all_tests(), f"{code} is in the catalogue and nowhere else"
 
 
 def test_no_section_is_left_of_a_code_that_is_gone():
@@ -141,10 +146,15 @@ def code_lines(page: Path) -> list[str]:
     return found
 
 
+@functools.cache
+def program():
+    """The program's verbs and options, which take a while to put together."""
+    return typer.main.get_command(app)
+
+
 def wrong_commands(lines: list[str]) -> list[str]:
     """Lines that begin with ``emberward`` and name a verb or an option that the program lacks."""
-    root = typer.main.get_command(app)
-    found = []
+    root, found = program(), []
     for line in lines:
         match = re.match(r"(?:\$ )?(?:\.venv/bin/)?emberward((?: +\S+)+)", line)
         if match is None:
@@ -180,22 +190,23 @@ def test_commands_of_a_page_exist(page):
     assert wrong_commands(code_lines(page)) == []
 
 
-def unknown_next_verbs(text: str) -> list[str]:
+def unknown_next_verbs(tree: ast.Module) -> list[str]:
     """What the ``next`` of a source's messages tells a person to type and the program lacks."""
-    known = typer.main.get_command(app).commands
-    nexts = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.keyword) and node.arg in NEXT]
+    known = program().commands
+    nexts = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in NEXT]
     literals = [node.value for value in nexts for node in ast.walk(value) if isinstance(node, ast.Constant)]
     verbs = [verb for each in literals for verb in re.findall(r"\bemberward ([a-z]+)", str(each))]
     return [verb for verb in verbs if verb not in known]
 
 
 def test_commands_of_messages_exist():
-    assert [(name, verb) for name, text in sources().items() for verb in unknown_next_verbs(text)] == []
+    assert [(name, verb) for name in sources() for verb in unknown_next_verbs(tree_of(name))] == []
 
 
 def test_an_unknown_verb_of_a_message_is_seen_and_a_known_one_is_not():
-    assert unknown_next_verbs('f(next=f"emberward teleport {x}", what="emberward is young")') == ["teleport"]
-    assert unknown_next_verbs('f(next=f"emberward checkpoint verify {path}")') == []
+    young = ast.parse('f(next=f"emberward teleport {x}", what="emberward is young")')
+    assert unknown_next_verbs(young) == ["teleport"]
+    assert unknown_next_verbs(ast.parse('f(next=f"emberward checkpoint verify {path}")')) == []
 
 
 def test_make_targets_of_pages_exist():

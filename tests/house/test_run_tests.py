@@ -5,6 +5,8 @@ import json
 import pytest
 import run_tests
 
+from house.tree import ROOT
+
 PASSES_LATER = """
 from pathlib import Path
 
@@ -45,3 +47,29 @@ def test_what_passes_only_once_of_twice_stays_a_failure(failed):
 def test_more_than_a_few_are_not_run_again(failed):
     codes = failed(PASSES_LATER, names=("test_a", "test_b", "test_c", "test_d"))
     assert run_tests.run_again(codes, ()) == codes
+
+
+def lanes_of(file: str, lanes: dict[str, tuple[str, ...]]) -> list[str]:
+    """The lanes that run a test file, a path below the repository."""
+
+    def is_below(paths) -> bool:
+        return any(file == path or file.startswith(f"{path}/") for path in paths)
+
+    left_out = {lane: [word.removeprefix("--ignore=") for word in words] for lane, words in lanes.items()}
+    return [
+        lane
+        for lane, words in lanes.items()
+        if is_below(word for word in words if not word.startswith("--"))
+        and not is_below(set(left_out[lane]) - set(words))
+    ]
+
+
+@pytest.mark.parametrize("choice", ["--all", *run_tests.OWN_LANES])
+def test_every_test_file_is_in_one_lane(choice):
+    own = tuple(f"tests/{choice.removeprefix('--')}/" for choice in run_tests.OWN_LANES)
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")]
+    here = f"tests/{choice.removeprefix('--')}/" if choice in run_tests.OWN_LANES else "tests/"
+    lanes = run_tests.OWN_LANES.get(choice, run_tests.LANES)
+    chosen = [file for file in files if file.startswith(here) and (here in own or not file.startswith(own))]
+    assert len(chosen) >= 1
+    assert {file: found for file in chosen if len(found := lanes_of(file, lanes)) != 1} == {}

@@ -1,9 +1,10 @@
 """What `make test` leaves out exists, leaves no test function without a case unless another covers it, and pays."""
 
 import ast
+import json
 
 import pytest
-from sample import EVERY, LATER, is_left_out
+from sample import BUDGET_S, EVERY, LATER, OVER, is_left_out
 
 from house.tree import ROOT
 
@@ -32,3 +33,21 @@ def test_a_test_for_later_exists_and_says_where_its_mechanism_is_covered(test):
 def test_the_first_case_is_never_left_out():
     assert not any(is_left_out(file, "test_any", 0) for file in EVERY)
     assert is_left_out("ranks/test_layout_grid.py", "test_any", 1)
+
+
+def over(seconds: dict[str, float]) -> set[str]:
+    """The files that take more than the budget and are not said to."""
+    return {file for file, taken in seconds.items() if taken > BUDGET_S} - set(OVER)
+
+
+def test_no_file_takes_more_than_its_budget_without_a_word_why():
+    told = json.loads((ROOT / "docs" / "measured" / "test_times.json").read_text(encoding="utf-8"))["attempts"]
+    names = {each["key"]: f"{each['key'].removeprefix('tests.').replace('.', '/')}.py" for each in told}
+    assert (
+        over({names[each["key"]]: each["seconds"] for each in told if (TESTS / names[each["key"]]).exists()}) == set()
+    )
+    assert [file for file in OVER if not (TESTS / file).exists()] == []
+
+
+def test_a_file_over_its_budget_is_seen():
+    assert over({"unit/one.py": BUDGET_S + 0.1, "unit/two.py": BUDGET_S}) == {"unit/one.py"}

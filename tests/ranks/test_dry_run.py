@@ -15,7 +15,9 @@ LAYOUTS = {
     "dp2 zero0 acc2 saves in the foreground": {"dp": 2, "zero": 0, "accumulation": 2, "background": False},
     "dp2 zero1 acc2": {"dp": 2, "zero": 1, "accumulation": 2},
     "dp2 zero2 acc2 recompute": {"dp": 2, "zero": 2, "accumulation": 2, "recompute": True},
-    "hsdp 2x2 zero3 acc2": {"dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2},
+    "dp2 pp2 zb_v zero3 recompute": {
+        "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "zb_v", "stages_per_rank": 2, "recompute": True,
+    },
     "tp2 without sequence parallel": {"tp": 2, "sequence_parallel": False, "accumulation": 2},
     "tp2 with copies compared and printed": {
         "tp": 2, "sequence_parallel": False, "accumulation": 2,
@@ -25,9 +27,7 @@ LAYOUTS = {
     "dp2 pp2 interleaved zero3": {
         "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "interleaved", "stages_per_rank": 2,
     },
-    "dp2 pp2 zb_v zero3 recompute": {
-        "dp": 2, "pp": 2, "zero": 3, "accumulation": 4, "schedule": "zb_v", "stages_per_rank": 2, "recompute": True,
-    },
+    "hsdp 2x2 zero3 acc2": {"dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2},
     "roberta dp2 tp2 pp2 dropout zero2": {
         "family": "roberta", "rate": 0.1, "dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "zero": 2,
     },

@@ -50,9 +50,9 @@ def test_a_schedule_equals_one_process(pool, layout):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("zero", [0, 1, 2, 3])
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_every_schedule_is_exact_with_every_zero_stage(pool, name, zero):
+@pytest.mark.parametrize(("name", "zero"), [(name, number % 4) for number, name in enumerate(SCHEDULES)])
+def test_every_schedule_is_exact_with_a_zero_stage(pool, name, zero):
+    """tools/campaign_grid.py has every schedule with every stage, of every family."""
     chunks = {"gpipe": 1, "1f1b": 1, "zb_h1": 1}.get(name, 2)
     layout = {"dp": 2, "pp": 2, "accumulation": 8, "zero": zero, "schedule": name, "stages_per_rank": chunks}
     require_equal(pool, {**layout, "recompute": zero == 1})

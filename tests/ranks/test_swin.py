@@ -19,9 +19,9 @@ STEPS = 20
 TABLE = "swin.encoder.layers.3.blocks.1.attention.self.relative_position_bias_table"
 
 GRID = {
-    "dp2 zero0 acc2": {"dp": 2, "zero": 0, "micro_batch": 8, "accumulation": 2},
-    "tp2 with heads 2 to 1": {"tp": 2, "micro_batch": 16, "accumulation": 2},
     "dp2 tp2 pp2": {"dp": 2, "tp": 2, "pp": 2, "micro_batch": 4, "accumulation": 4},
+    "tp2 with heads 2 to 1": {"tp": 2, "micro_batch": 16, "accumulation": 2},
+    "dp2 zero0 acc2": {"dp": 2, "zero": 0, "micro_batch": 8, "accumulation": 2},
     "dp4 zero3 acc2 recompute": {"dp": 4, "zero": 3, "micro_batch": 4, "accumulation": 2, "recompute": True},
     "tp3 one head each": {"tp": 3, "micro_batch": 32},
     "pp3 gpipe, each stage its own width": {"pp": 3, "micro_batch": 4, "accumulation": 8, "schedule": "gpipe"},

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from emberward.layout import Model
 from emberward.perf import CLUSTERS, Part, Prediction, Slot, StepPlan, predict
-from emberward.plan import Schedule
+from emberward.plan import Schedule, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,9 @@ class Comparison:
 
 def slots_of(schedule: Schedule) -> tuple[tuple[Slot, ...], ...]:
     """A schedule's orders as `perf` takes them."""
+    parts = {work: Part(work.value) for work in Work}
     return tuple(
-        tuple(Slot(action.stage, Part(action.work.value), action.mb) for action in order) for order in schedule.orders
+        tuple(Slot(action.stage, parts[action.work], action.mb) for action in order) for order in schedule.orders
     )
 
 

@@ -231,8 +231,16 @@ def stalls(*ranks):
     return [each for each in profile_of(ranks, Sources(), asked_warmup=1).findings if each.code == "P101"]
 
 
+@pytest.fixture
+def own_heap():
+    """Collections look at objects of ours alone: over those of a whole session of tests each would take a second."""
+    gc.freeze()
+    yield [[] for _ in range(300_000)]
+    gc.unfreeze()
+
+
 @pytest.mark.parametrize("name", [name for name in list(globals()) if name.startswith("plant_")])
-def test_a_planted_stall_is_named_with_its_line_and_its_cost(name, tmp_path, monkeypatch, slow_log):
+def test_a_planted_stall_is_named_with_its_line_and_its_cost(name, tmp_path, monkeypatch, slow_log, own_heap):
     plant = globals()[name]
     (tmp_path / "lens_slow_import.py").write_text(f"import time\ntime.sleep({STALL_S})\n")
     monkeypatch.syspath_prepend(tmp_path)
