@@ -8,7 +8,8 @@ left,
 * an evaluation, by the recorder's mark, is `eval`, whatever it does;
 * the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read;
 * else the call in which the thread sits decides by its name. Where a program has a function of its own by such a name
-  (a tensor class, a stand-in for a device), the line that calls it counts and what it does inside does not.
+  (a tensor class, a stand-in for a device), the line that calls the outermost one counts, and what it does inside does
+  not, a wait for another thread neither.
 
 What these rules do not know is the step's own work and is never blamed. Calls that share their name with harmless ones
 count only while the thread waits: of their time at most half was spent on a processor.
@@ -143,7 +144,11 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     wall = sum(wall for wall, _ in sampled.steps.values())
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
-    return _by_function(frames) if _has_known(frames) else _by_call(frames, sources, is_waiting=is_waiting)
+    if not _has_known(frames):
+        return _by_call(frames, sources, is_waiting=is_waiting)
+    known = _by_function(frames)
+    is_lock = known is not None and known.cause is Cause.LOCK
+    return (_stand_in(frames, sources) if is_lock else None) or known
 
 
 def _split(stack: tuple[Place, ...], rank: RankSamples) -> tuple[Place | None, list[Place]]:
@@ -206,9 +211,11 @@ def _by_call(frames: list[Place], sources: Sources, *, is_waiting: bool) -> Told
 
 def _stand_in(frames: list[Place], sources: Sources) -> Told | None:
     """A tensor's method, or a device's, that is Python code: the line that calls it, however deep it waits."""
-    for inner, outer in pairwise(frames):
+    for inner, outer in reversed([*pairwise(frames)]):
         name = inner.function
         called = name if name in _OF_TENSORS else sources.called(outer) if name.startswith("__torch_") else ""
+        if name.startswith("__torch_") and outer.operation.startswith(_JUMPS):
+            called = "__bool__"
         if called in _OF_TENSORS and inner.owner == USER:
             index = frames.index(outer)
             site = next((place.site for place in frames[index:] if place.owner == USER), None)

@@ -21,6 +21,8 @@ from emberward.lens._source import Sources
 
 MIN_STEPS = 2
 """What was seen in one step alone has no rate: a log line or a save every hundredth step is how it should be."""
+MIN_OFTEN = 0.5
+"""Of the steps in which a wait in every step would have been seen: in fewer, it is one every second step or less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,7 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
     by_rank = {rank.rank: stalls_of_rank(rank, sources) for rank in measured}
     steps = {rank.rank: rank.measured_s / rank.num_steps for rank in measured}
     numbers = {rank.rank: rank.num_steps for rank in measured}
+    periods = {rank.rank: rank.period_s for rank in measured}
     for stalls in by_rank.values():
         for stall in stalls:
             by_key[stall.told.cause, stall.told.site].append(stall)
@@ -105,6 +108,8 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
         worst = max(each, key=lambda stall: stall.cost_s)
         step_s = steps[worst.rank]
         if worst.num_steps < MIN_STEPS or worst.cost_s < max(MIN_SHARE * step_s, MIN_COST_S):
+            continue
+        if _is_rare(worst, numbers[worst.rank], periods[worst.rank]):
             continue
         cuts = {
             stall.rank: _cuts(stall, _saving(stall, by_rank[stall.rank], steps[stall.rank]) / stall.cost_s, replay)
@@ -128,6 +133,21 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
     return tuple(sorted(found, key=lambda stall: -stall.cost_s))
 
 
+def _is_rare(stall: RankStall, num_steps: int, period_s: float) -> bool:
+    """Whether the host waits for its device in a few steps alone, for long: every N steps, as it should be.
+
+    What it waits for there is mostly work that the device has to do anyway. A short wait in every step is seen in few
+    steps too: in cost / period of them.
+    """
+    if not _waits_for_device(stall):
+        return False
+    return stall.num_steps < MIN_OFTEN * min(stall.cost_s / period_s, 1.0) * num_steps
+
+
+def _waits_for_device(stall: RankStall) -> bool:
+    return stall.told.cause in DEVICE_WAITS and stall.busy_share <= 0.5
+
+
 def _cuts(stall: RankStall, share: float, replay: Replay) -> list[Cut]:
     """That share of the stall, where it was seen; in the middle of the step where that is not known."""
     cuts = []
@@ -140,9 +160,9 @@ def _cuts(stall: RankStall, share: float, replay: Replay) -> list[Cut]:
 
 def _saving(stall: RankStall, all_of_rank: Sequence[RankStall], step_s: float) -> float:
     """What a rank's own time shrinks by without the stall. See [Note: cost and gain of a stall]."""
-    if stall.told.cause not in DEVICE_WAITS or stall.busy_share > 0.5:
+    if not _waits_for_device(stall):
         return stall.cost_s
-    waits_s = sum(each.cost_s for each in all_of_rank if each.told.cause in DEVICE_WAITS and each.busy_share <= 0.5)
+    waits_s = sum(each.cost_s for each in all_of_rank if _waits_for_device(each))
     return min(stall.cost_s, max(step_s - waits_s, 0.0))
 
 

@@ -1,5 +1,6 @@
 """Stalls planted into loops that run for real under the sampler, each beside a twin that does the work and no stall."""
 
+import functools
 import gc
 import inspect
 import io
@@ -65,6 +66,20 @@ class Scalar:
         wait()
 
 
+class Device:
+    """A stand-in for a device: another thread does the work, and a tensor's own door waits for it."""
+
+    def __init__(self):
+        self.item = functools.partial(self.__torch_function__, "item")
+
+    def synchronize(self):
+        POOL.submit(wait).result()
+
+    def __torch_function__(self, name):
+        self.synchronize()
+        return 1.0
+
+
 def debug(text):
     if IS_VERBOSE:
         print(text, file=TEXTS)
@@ -83,6 +98,14 @@ def describe():
 
 def plant_item(step):
     return Scalar().item()  # here
+
+
+def plant_item_of_a_device(step):
+    return Device().item()  # here
+
+
+def plant_synchronize_of_a_device(step):
+    Device().synchronize()  # here
 
 
 def plant_tolist(step):
@@ -153,6 +176,8 @@ def plant_gc(step):
 
 
 CAUSES = {
+    "plant_item_of_a_device": Cause.ITEM,
+    "plant_synchronize_of_a_device": Cause.SYNCHRONIZE,
     "plant_debug_string_logged": Cause.DEBUG_STRING,
     "plant_debug_string_variable": Cause.DEBUG_STRING,
     "plant_lock_result": Cause.LOCK,
@@ -184,6 +209,12 @@ def slow_log():
 def twin_rare_item(step):
     if step == STEPS // 2:
         Scalar().item()
+
+
+def twin_synchronize_every_twelfth_step(step):
+    if step % 12 == 11:
+        for _ in range(4):
+            Scalar().synchronize()
 
 
 def twin_printed(step):
