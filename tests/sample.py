@@ -49,6 +49,9 @@ LATER: dict[str, str] = {
     "ranks/test_incidents.py::test_the_hung_evaluation_of_bloom_names_its_rank_and_the_worker_s_line": (
         "test_hangs.py (dataloader_worker)"
     ),
+    "ranks/test_incidents.py::test_a_loss_that_is_printed_in_each_step_is_named_by_the_profile": (
+        "test_profile.py (a read), ../unit/lens/test_stalls.py"
+    ),
     "ranks/test_incidents.py::test_the_real_swin_hangs_under_the_published_plan_and_trains_under_the_repaired_one": (
         "../unit/plan/test_lanes.py (the plan), test_swin.py (the lanes)"
     ),

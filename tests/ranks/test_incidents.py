@@ -39,6 +39,14 @@ def test_the_real_swin_hangs_under_the_published_plan_and_trains_under_the_repai
     assert showing.wrong == (), "\n".join(told)
 
 
+@pytest.mark.parametrize("is_twin", [False, True], ids=["disaster", "twin"])
+def test_a_loss_that_is_printed_in_each_step_is_named_by_the_profile(tmp_path, is_twin):
+    told: list[str] = []
+    showing = show(BY_NAME["print-loss-stall"], theatre(tmp_path, told), is_twin=is_twin)
+    assert showing.wrong == (), "\n".join(told)
+    assert len(showing.findings) == (not is_twin)
+
+
 def finding(**changes) -> Finding:
     values = {
         "code": "L102", "severity": Severity.ERROR, "kind": Kind.CRASH, "cause": Cause.KILLED,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emberward.findings import Cause, Finding
+from emberward.findings import Cause, Finding, Severity
 from emberward.processes import ProcessTree
 from emberward.report import RunFolder, read_json, read_lines
 from emberward.testing._incidents import Expected, Incident, NoVerdict, Replayed, Theatre
@@ -154,6 +154,48 @@ BLOOM_LIMBO = Incident(
     twin=_bloom_limbo(),
 )
 """In the twin nobody dies."""
+
+
+def _print_loss(*words: str) -> Callable[[Theatre], Replayed]:
+    """The program under ``emberward profile``: what costs its steps most, and in the twin all that costs them."""
+
+    def replay(theatre: Theatre) -> Replayed:
+        ended = emberward(
+            theatre, "profile", "--steps", "25", "--", sys.executable, str(STRANGERS / "print_loss.py"), *words
+        )
+        costly = [finding for finding in ended.findings if finding.cost_ms_per_step is not None]
+        return Replayed(
+            findings=tuple(costly if words else costly[:1]),
+            broken_facts=facts(
+                (ended.code == 0, f"the program ended with code {ended.code}"),
+                (ended.document.get("profile", {}).get("steps") == 25, "its steps were not measured"),
+            ),
+        )
+
+    return replay
+
+
+PRINT_LOSS = Incident(
+    name="print-loss-stall",
+    what="print(loss) in each step makes the device run dry",
+    source="OneFlow's streams and threads, tmp_compute_stream",
+    story=(
+        "The loss is printed each step. Its copy to the host stands in the device's queue behind the backward, so the "
+        "host waits for all that the device has to do, and the device waits while the host gets the next step ready. "
+        "Here the device is a thread whose kernels are timed waits."
+    ),
+    seconds=25,
+    expected=Expected(
+        codes=("P101",),
+        causes=(Cause.PRINT,),
+        culprit_ranks=(0,),
+        site="print_loss.py:65",
+        severity=Severity.WARNING,
+    ),
+    replay=_print_loss(),
+    twin=_print_loss("lane"),
+)
+"""The twin copies the loss in front of the backward and prints it from a lane."""
 
 
 # -- recipes ---------------------------------------------------------------------------------------------------------

@@ -31,12 +31,16 @@ class NoVerdict(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the verdict must be. `site` is the end of the culprit's file name, with its line where that is fixed."""
+    """What the verdict must be. `site` is the end of the culprit's file name, with its line where that is fixed.
+
+    `severity`: what counts as the verdict, or in the twin as an alarm; what costs time and stops nothing is a warning.
+    """
 
     codes: tuple[str, ...]
     causes: tuple[Cause, ...]
     culprit_ranks: tuple[int, ...] = ()
     site: str | None = None
+    severity: Severity = Severity.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ def show(incident: Incident, theatre: Theatre, *, is_twin: bool) -> Showing:
     except NoVerdict as late:
         replayed, wrong = Replayed(findings=()), (str(late),)
     else:
-        wrong = _alarms(replayed) if is_twin else _differences(incident.expected, replayed)
+        wrong = _alarms(incident.expected, replayed) if is_twin else _differences(incident.expected, replayed)
     return Showing(
         incident=incident.name,
         is_twin=is_twin,
@@ -94,21 +98,23 @@ def show(incident: Incident, theatre: Theatre, *, is_twin: bool) -> Showing:
     )
 
 
-def _errors(replayed: Replayed) -> list[Finding]:
-    return [finding for finding in replayed.findings if finding.severity is Severity.ERROR]
+def _verdicts(expected: Expected, replayed: Replayed) -> list[Finding]:
+    counted = {Severity.ERROR, expected.severity}
+    return [finding for finding in replayed.findings if finding.severity in counted]
 
 
-def _alarms(replayed: Replayed) -> tuple[str, ...]:
-    return tuple(f"the twin raised an alarm: {finding.code} {finding.message}" for finding in _errors(replayed))
+def _alarms(expected: Expected, replayed: Replayed) -> tuple[str, ...]:
+    alarms = _verdicts(expected, replayed)
+    return tuple(f"the twin raised an alarm: {finding.code} {finding.message}" for finding in alarms)
 
 
 def _differences(expected: Expected, replayed: Replayed) -> tuple[str, ...]:
-    """How the first error departs from what was expected; empty when it does not."""
-    errors = _errors(replayed)
+    """How the first verdict departs from what was expected; empty when it does not."""
+    errors = _verdicts(expected, replayed)
     if not errors:
-        return (f"no error was found; expected {' or '.join(expected.codes)}",)
+        return (f"no {expected.severity.value} was found; expected {' or '.join(expected.codes)}",)
     first = errors[0]
-    wrong = [f"a further error: {finding.code} {finding.message}" for finding in errors[1:]]
+    wrong = [f"a further {finding.severity.value}: {finding.code} {finding.message}" for finding in errors[1:]]
     if first.code not in expected.codes:
         wrong.append(f"expected {' or '.join(expected.codes)}, found {first.code}")
     if first.cause not in expected.causes:
