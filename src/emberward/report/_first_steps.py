@@ -145,7 +145,7 @@ def traffic_finding(rows: Sequence[GroupBytes]) -> Finding | None:
             f"pp {row.pp_rank} {row.group}: planned {_calls_text(row.planned)}, recorded {_calls_text(row.recorded)}"
             for row in wrong[:8]
         ),
-        next="trust the recorded bytes, and report the page's as our bug",
+        next="trust the recorded bytes; correct tp_changes of a family of your own, else report the page's as our bug",
     )
 
 

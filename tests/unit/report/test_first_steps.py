@@ -109,7 +109,8 @@ def test_other_bytes_than_planned_are_named():
         "M112 group pp of pipeline rank 0 carries other bytes than the page says: 8 calls of 2,097,152 bytes planned, "
         "8 calls of 2,097,156 bytes recorded  [warning, observed]\n"
         "  pp 0 pp: planned 8 calls of 2,097,152 bytes, recorded 8 calls of 2,097,156 bytes\n"
-        "  next      trust the recorded bytes, and report the page's as our bug"
+        "  next      trust the recorded bytes; correct tp_changes of a family of your own, "
+        "else report the page's as our bug"
     )
     assert traffic_line(rows) == "bytes a step: 1 of 6 rows of the page are not what the dry run recorded (M112)"
 
