@@ -93,6 +93,7 @@ campaign: setup
 	$(VENV)/bin/python tools/campaign_first_hour.py --fresh
 	$(VENV)/bin/python tools/campaign_explain.py --fresh
 	$(VENV)/bin/python tools/campaign_artefacts.py --fresh
+	$(VENV)/bin/python tools/campaign_live.py --fresh
 	$(VENV)/bin/python benchmarks/explain_scale.py --fresh
 	$(VENV)/bin/python tools/campaign_drift.py --fresh
 	$(VENV)/bin/python tools/campaign_deepspeed.py --fresh
