@@ -7,7 +7,8 @@ from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import StepTotals
 from emberward.engine._inspect import Inspection, NotFinite
 from emberward.engine._lanes import by_host_lane
-from emberward.engine._replicas import Replica, Sharing, holders
+from emberward.engine._replicas import Replica, Sharing, all_holders, holders
+from emberward.engine._shard import ParameterPart
 from emberward.engine._stage import StageModule
 from emberward.engine._world import Channel, HostRead, PhaseMark, World, build_world, host_values
 
@@ -20,6 +21,7 @@ __all__ = [
     "Inspection",
     "MicroBatch",
     "NotFinite",
+    "ParameterPart",
     "PhaseMark",
     "Quantity",
     "Replica",
@@ -27,6 +29,7 @@ __all__ = [
     "StageModule",
     "StepTotals",
     "World",
+    "all_holders",
     "build_world",
     "by_host_lane",
     "groups_of_route",

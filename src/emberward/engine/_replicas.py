@@ -7,7 +7,7 @@ first and the last stage. Its moments lie where it lies and are copies as it is.
 there between steps. Where tp has more ranks than a model has key heads, tp neighbours hold those alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -63,6 +63,20 @@ def holders(mesh: Mesh, rank: int, sharing: Sharing, ends: tuple[int, int], *, t
                 return ()
             firsts = (mesh.rank_at({**at, Axis.PP: end}) for end in ends)
             return tuple(sorted(other for end in firsts for other in mesh.group(end, Axis.DP_REPLICATE)))
+
+
+def all_holders(mesh: Mesh, sharing: Sharing, ends: tuple[int, int], *, tp_shared: int) -> Iterator[tuple[int, ...]]:
+    """What `holders` gives for the ranks of the mesh, two or more, each once, in the order of their first rank."""
+    match sharing:
+        case Sharing.DP:
+            found = mesh.groups(Axis.DP_REPLICATE)
+        case Sharing.TP_WHOLE:
+            found = mesh.groups(Axis.DP_REPLICATE, Axis.TP)
+        case Sharing.TP_SHARED | Sharing.TIED:
+            is_any = tp_shared > 1 if sharing is Sharing.TP_SHARED else ends[0] != ends[1]
+            each = (holders(mesh, rank, sharing, ends, tp_shared=tp_shared) for rank in mesh.ranks if is_any)
+            found = iter(dict.fromkeys(each))
+    return (ranks for ranks in found if len(ranks) > 1)
 
 
 def replicas_of(parts: Sequence[ParameterPart], optimizer: LocalAdamW, world: World) -> list[Replica]:

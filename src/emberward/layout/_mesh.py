@@ -83,9 +83,7 @@ class Mesh:
 
     def groups(self, *axes: Axis) -> Iterator[tuple[int, ...]]:
         """Every group along `axes`, in order of its first rank; each rank is in exactly one."""
-        seen: set[int] = set()
-        for rank in self.ranks:
-            if rank not in seen:
-                group = self.group(rank, *axes)
-                seen.update(group)
-                yield group
+        first = self.first_rank
+        along = [other - first for other in self.group(first, *axes)]
+        for base in self.group(first, *(axis for axis, _ in self.axes if axis not in axes)):
+            yield tuple(base + offset for offset in along)

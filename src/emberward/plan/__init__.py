@@ -6,7 +6,7 @@ from emberward.plan._boxing import BoxingAdvice, advise_partial, find_route, nai
 from emberward.plan._boxing_log import BoxingDecision, boxing_csv, boxing_decisions
 from emberward.plan._buffers import Buffers, buffered_trace, plan_buffers, rank_buffers
 from emberward.plan._clock import bubble_of
-from emberward.plan._device_order import DeviceCall, DeviceOrder, OrderConflict, device_calls, device_order, follows
+from emberward.plan._device_order import DeviceCall, DeviceOrder, OrderConflict, device_calls, device_order, strays
 from emberward.plan._edges import Launches
 from emberward.plan._groups import TP_BACKWARD, GroupSet, group_sets, mesh_axes
 from emberward.plan._lanes import BackwardLane, TwoLanes, lane_credits, two_lane_program
@@ -81,7 +81,6 @@ __all__ = [
     "device_order",
     "dualpipe_v",
     "find_route",
-    "follows",
     "forward_only",
     "gpipe",
     "group_sets",
@@ -109,6 +108,7 @@ __all__ = [
     "settings",
     "short_step",
     "solve_batch",
+    "strays",
     "transfer_pieces",
     "two_lane_program",
     "zb_h1",

@@ -84,35 +84,51 @@ def device_order(programs: Mapping[int, Sequence[Event]], *, has_transfers: bool
 
     Linear in events, times the logarithm of the number of ranks. See [Note: one order on every device].
     """
-    chains = {rank: list(device_calls(program, has_transfers=has_transfers)) for rank, program in programs.items()}
-    followers: dict[DeviceCall, dict[DeviceCall, int]] = {}
-    num_before: dict[DeviceCall, int] = {}
-    place: dict[DeviceCall, tuple[int, int]] = {}
-    for rank, chain in sorted(chains.items()):
-        for index, call in enumerate(chain):
-            place[call] = max(place.get(call, (index, rank)), (index, rank))
-            followers.setdefault(call, {})
-        for before, after in pairwise(chain):
-            if after not in followers[before]:
-                followers[before][after] = rank
-                num_before[after] = num_before.get(after, 0) + 1
-    ready = [(place[call], number, call) for number, call in enumerate(followers) if call not in num_before]
+    calls: list[DeviceCall] = []
+    numbers: dict[DeviceCall, int] = {}
+    followers: list[dict[int, int]] = []
+    place: list[tuple[int, int]] = []
+    num_before: list[int] = []
+    for rank, program in sorted(programs.items()):
+        before: int | None = None
+        for index, call in enumerate(device_calls(program, has_transfers=has_transfers)):
+            number = numbers.setdefault(call, len(calls))
+            if number == len(calls):
+                calls.append(call)
+                followers.append({})
+                place.append((index, rank))
+                num_before.append(0)
+            place[number] = max(place[number], (index, rank))
+            if before is not None and number not in followers[before]:
+                followers[before][number] = rank
+                num_before[number] += 1
+            before = number
+    ready = [(place[number], number, number) for number in range(len(calls)) if not num_before[number]]
     heapq.heapify(ready)
-    order: list[DeviceCall] = []
+    order: list[int] = []
     while ready:
-        _, _, call = heapq.heappop(ready)
-        order.append(call)
-        for after in followers[call]:
+        *_, number = heapq.heappop(ready)
+        order.append(number)
+        for after in followers[number]:
             num_before[after] -= 1
             if num_before[after] == 0:
-                heapq.heappush(ready, (place[after], len(order) + len(followers), after))
-    is_whole = len(order) == len(followers)
+                heapq.heappush(ready, (place[after], len(order) + len(calls), after))
+    is_whole = len(order) == len(calls)
+    left = {calls[number] for number in set(range(len(calls))).difference(order)}
     return DeviceOrder(
-        calls=tuple(order) if is_whole else (),
-        num_calls=len(followers),
-        num_groups=len({call.group for call in followers}),
-        conflict=None if is_whole else _conflict(followers, set(followers) - set(order)),
+        calls=tuple(calls[number] for number in order) if is_whole else (),
+        num_calls=len(calls),
+        num_groups=len({call.group for call in calls}),
+        conflict=None if is_whole else _conflict(_named(calls, followers), left),
     )
+
+
+def _named(
+    calls: Sequence[DeviceCall], followers: Sequence[Mapping[int, int]]
+) -> dict[DeviceCall, dict[DeviceCall, int]]:
+    return {
+        call: {calls[after]: rank for after, rank in each.items()} for call, each in zip(calls, followers, strict=True)
+    }
 
 
 def _conflict(followers: Mapping[DeviceCall, Mapping[DeviceCall, int]], left: set[DeviceCall]) -> OrderConflict:
@@ -151,10 +167,14 @@ def _cycle_through(
     return []
 
 
-def follows(program: Sequence[Event], order: DeviceOrder, *, has_transfers: bool = False) -> bool:
-    """Whether a rank issues its calls in `order`; False also for a call that the order does not have."""
+def strays(programs: Mapping[int, Sequence[Event]], order: DeviceOrder, *, has_transfers: bool = False) -> list[int]:
+    """The ranks that do not issue their calls in `order`, or issue one that the order does not have."""
     position = {call: number for number, call in enumerate(order.calls)}
-    places = [position.get(call) for call in device_calls(program, has_transfers=has_transfers)]
-    return None not in places and all(
-        before is not None and after is not None and before < after for before, after in pairwise(places)
-    )
+    found = []
+    for rank, program in programs.items():
+        places = [position.get(call) for call in device_calls(program, has_transfers=has_transfers)]
+        if not all(
+            before is not None and after is not None and before < after for before, after in pairwise([-1, *places])
+        ):
+            found.append(rank)
+    return found

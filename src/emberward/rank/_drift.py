@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from emberward.checkpoint import DeviceDigests, Shard
-from emberward.engine import Engine, Replica, Sharing, World, holders
+from emberward.engine import Engine, Replica, Sharing, World, all_holders
 from emberward.events import Phase, Stage
 from emberward.findings import EmberwardError, Finding
 from emberward.health import (
@@ -270,12 +270,8 @@ class ReplicaWatch:
 def _groups(world: World, tp_shared: int) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(number of the word, ranks that must have it equal), each group of two or more once, on all ranks alike."""
     for sharing in Sharing:
-        seen: set[int] = set()
-        for rank in world.mesh.ranks:
-            ranks = () if rank in seen else holders(world.mesh, rank, sharing, world.ends, tp_shared=tp_shared)
-            seen.update(ranks)
-            if len(ranks) > 1:
-                yield sharing, ranks
+        for ranks in all_holders(world.mesh, sharing, world.ends, tp_shared=tp_shared):
+            yield sharing, ranks
     if world.mesh.size > 1:
         yield _NUM_SHARINGS, tuple(world.mesh.ranks)
 

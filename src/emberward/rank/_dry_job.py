@@ -13,10 +13,9 @@ from pathlib import Path
 
 import torch
 
-from emberward.events import Observer, Trace, write_trace
 from emberward.rank._dry import dry_run, site_finder
 from emberward.rank._rehearsal import Script, script_of
-from emberward.recipe import mesh_of, read_resolved
+from emberward.recipe import read_resolved
 from emberward.sources import DryJob, JobFolder, RankError
 
 
@@ -62,9 +61,8 @@ def _fork(folder: JobFolder, job: DryJob, script: Script, rank: int) -> int:
 
 def _one(folder: JobFolder, job: DryJob, script: Script, rank: int) -> None:
     done = dry_run(script, rank, transport=job.transport)
-    size = mesh_of(script.recipe.layout).size
     folder.write_program(done.program, torch_version=torch.__version__)
-    write_trace(Trace(world_size=size, events={rank: done.events}, observer=Observer.DRY_RUN), folder.trace(rank))
+    folder.write_events(rank, done.events)
 
 
 def _error_of(rank: int, error: BaseException) -> RankError:

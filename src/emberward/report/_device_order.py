@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from emberward.events import Event
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Severity, require_code
-from emberward.plan import DeviceOrder, OrderConflict, device_order, follows
+from emberward.plan import DeviceOrder, OrderConflict, device_order, strays
 
 NOT_PROVED = (
     "progress on a device: that kernels which are launched in one order find room beside each other, and that NCCL "
@@ -16,10 +16,8 @@ def order_of(programs: Mapping[int, Sequence[Event]], *, has_transfers: bool) ->
     """The one order of what was recorded, held against every rank that it was made from. See plan/_device_order.py."""
     order = device_order(programs, has_transfers=has_transfers)
     if order.exists:
-        strays = [
-            rank for rank, program in programs.items() if not follows(program, order, has_transfers=has_transfers)
-        ]
-        assert not strays, f"ranks {strays} do not follow the order that was made from them"
+        found = strays(programs, order, has_transfers=has_transfers)
+        assert not found, f"ranks {found} do not follow the order that was made from them"
     return order
 
 
