@@ -141,7 +141,6 @@ def measure(name: str, chunks: int, steps: int, part_ms: float) -> dict[str, Any
         inputs=[torch.zeros(SHAPE) for _ in range(MICRO_BATCHES)],
         loss=lambda mb, output: output.sum(),
         late=queue,
-        after_weights=lambda stage: None,
     )
     shares = []
     for step in range(steps + 1):

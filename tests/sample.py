@@ -42,6 +42,7 @@ LATER: dict[str, str] = {
     "ranks/test_certificate_run.py::test_a_rank_that_departs_ends_the_run_at_once_and_is_named_by_the_launcher": (
         "test_certificate.py (a planted departure)"
     ),
+    "ranks/test_debug_prompt.py::test_exit_at_the_prompt_ends_the_rank": "test_debug_prompt.py (goes on)",
     "ranks/test_hangs.py::test_a_slow_job_is_no_alarm_where_a_wait_does_not_block": "test_hangs.py (slow jobs)",
     "ranks/test_rewind.py::test_a_run_that_is_done_is_rewound_and_learns_from_other_samples": (
         "test_spike.py (rewound and skipped)"
@@ -60,6 +61,9 @@ LATER: dict[str, str] = {
     "ranks/test_launch.py::test_interrupted_and_terminated_runs_save_and_leave_nothing_behind": "test_run.py (SIGTERM)",
     "ranks/test_launch.py::test_the_last_save_of_a_pipeline_writes_text_on_one_process": "test_run.py (a sample)",
     "ranks/test_layout_grid.py::test_the_same_layout_twice_is_bitwise_equal": "test_saves.py (resumed bitwise)",
+    "ranks/test_looks.py::test_a_job_that_trains_is_looked_into_and_what_it_shows_is_what_it_saves": (
+        "test_looks.py (owners answer)"
+    ),
     "ranks/test_mistakes.py::test_all_commands_name_the_same_ranks_cause_and_line": "test_readme.py",
     "ranks/test_mistakes.py::test_the_corrected_programs_are_no_alarm": "test_hangs.py (slow jobs)",
     "ranks/test_pauses.py::test_a_job_that_makes_progress_is_never_ended": "../unit/supervise/test_act.py",

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from emberward.checkpoint._foreign._open import is_foreign, open_source
     from emberward.checkpoint._foreign._source import Form
     from emberward.checkpoint._format import DType, FileEntry, Manifest, Piece, TensorEntry
-    from emberward.checkpoint._inspect import InspectedTensor, inspect_tensor
+    from emberward.checkpoint._inspect import InspectedTensor, assemble_tensor, inspect_tensor
     from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
     from emberward.checkpoint._names import SAVE_WRITER, step_name
+    from emberward.checkpoint._part import Part
     from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
     from emberward.checkpoint._reader import read_manifest
     from emberward.checkpoint._repair import Repaired, repair_replicas, repair_save
@@ -54,9 +55,10 @@ _FILES = {
     "_foreign._open": "is_foreign open_source",
     "_foreign._source": "Form",
     "_format": "DType FileEntry Manifest Piece TensorEntry",
-    "_inspect": "InspectedTensor inspect_tensor",
+    "_inspect": "InspectedTensor assemble_tensor inspect_tensor",
     "_kept": "Keep name_save names_of unname_save",
     "_names": "SAVE_WRITER step_name",
+    "_part": "Part",
     "_probe": "Probe read_probe relative_difference write_probe",
     "_reader": "read_manifest",
     "_repair": "Repaired repair_replicas repair_save",
@@ -102,6 +104,7 @@ __all__ = [
     "Keep",
     "Latest",
     "Manifest",
+    "Part",
     "Piece",
     "Probe",
     "Repaired",
@@ -114,6 +117,7 @@ __all__ = [
     "Written",
     "add_digests",
     "alone",
+    "assemble_tensor",
     "clean_leftovers",
     "describe",
     "diff",

@@ -1,6 +1,8 @@
-"""One tensor of a save, whole, with what a person asks about it: norm, range, values, where it lies. Torch-free."""
+"""One tensor of a save or of a running job, whole, with what a person asks about it. Torch-free."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emberward.checkpoint._describe import TensorInfo, tensor_info
+from emberward.checkpoint._digest import partial_digest
 from emberward.checkpoint._format import DType
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._problems import near_misses
@@ -21,9 +24,10 @@ _SHOWN_NAMES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedTensor:
-    """A tensor of a save. `values` are whole, as float64; statistics are of the finite ones, None without any."""
+    """A tensor of a save, None for one of a running job. `values` are whole, as float64; statistics are of the finite
+    ones, None without any."""
 
-    save: Path
+    save: Path | None
     step: int
     world_size: int
     info: TensorInfo
@@ -34,7 +38,7 @@ class InspectedTensor:
         finite = self.values[np.isfinite(self.values)]
         first = self.values.reshape(-1)[:num_values]
         return {
-            "save": str(self.save),
+            "save": None if self.save is None else str(self.save),
             "step": self.step,
             "world_size": self.world_size,
             "tensor": self.info.to_json(),
@@ -80,11 +84,39 @@ def inspect_tensor(checkpoint: Path, name: str) -> InspectedTensor:
         step=manifest.step,
         world_size=manifest.world_size,
         info=tensor_info(name, entry),
-        values=_floats(part, checkpoint),
+        values=_floats(part, str(checkpoint)),
     )
 
 
-def _floats(part: Part, checkpoint: Path) -> NDArray[np.float64]:
+def assemble_tensor(parts: Sequence[tuple[str, Part]], *, step: int, world_size: int) -> InspectedTensor | None:
+    """The tensor of which each part is held by the one named beside it; None until they tile it."""
+    first = parts[0][1]
+    if sum(part.bits.size for _, part in parts) < math.prod(first.global_shape):
+        return None
+    whole = replace(
+        first,
+        box=tuple((0, length) for length in first.global_shape),
+        bits=np.zeros(first.global_shape, dtype=first.bits.dtype),
+    )
+    for _, part in parts:
+        whole.bits[tuple(slice(start, stop) for start, stop in part.box)] = part.bits
+    return InspectedTensor(
+        save=None,
+        step=step,
+        world_size=world_size,
+        info=TensorInfo(
+            name=first.name,
+            dtype=first.dtype.value,
+            shape=first.global_shape,
+            digest=f"{partial_digest(whole.bits, whole.box):016x}",
+            num_bytes=whole.bits.nbytes,
+            pieces=tuple((holder, part.box) for holder, part in parts),
+        ),
+        values=_floats(whole, holder=parts[0][0]),
+    )
+
+
+def _floats(part: Part, holder: str) -> NDArray[np.float64]:
     dtype, bits = part.dtype, part.bits
     if dtype in _AS_FLOAT:
         return np.asarray(bits.view(_AS_FLOAT[dtype]), dtype=np.float64)
@@ -97,8 +129,8 @@ def _floats(part: Part, checkpoint: Path) -> NDArray[np.float64]:
     raise ConfigError(
         f"values of type {dtype.value} cannot be shown",
         code="K102",
-        where=str(checkpoint),
+        where=holder,
         expected="a tensor of real numbers of 16 bits or more, integers or truth values",
         found=f"{part.name} of type {dtype.value}",
-        next=f"emberward checkpoint show {checkpoint}",
+        next=f"emberward checkpoint show {holder}",
     )

@@ -1,13 +1,18 @@
-"""``emberward inspect``: one tensor of a run's save by name: values, norms, where it lies."""
+"""``emberward inspect``: one tensor by name, of a run's save or of the running job."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from emberward import checkpoint
+from emberward.checkpoint import InspectedTensor
 from emberward.cli._checkpoint import find_save
 from emberward.cli._console import Screen
+from emberward.cli._inspect_live import look_at
+from emberward.cli._named_run import require_run
 from emberward.findings import ConfigError
+from emberward.report import RunFolder
 
 PARTS = ("model/", "optim/exp_avg/", "optim/exp_avg_sq/")
 """What a parameter's name may have in front of it in a save: its value and its moments."""
@@ -23,10 +28,17 @@ class InspectOptions:
     step: int | None
     num_values: int
     runs: Path
+    is_live: bool = False
+    within_s: float | None = None
 
 
 def inspect_verb(options: InspectOptions, screen: Screen) -> int:
-    """Shows the tensor, of a parameter its moments as well; 0. Raises ConfigError K102 with the nearest names."""
+    """Shows the tensor, of a parameter its moments as well; 0. Raises ConfigError K102 with the nearest names, and
+    C118 where a running job is asked for and does not answer."""
+    if options.is_live:
+        return _show_live(options, screen)
+    if options.within_s is not None:
+        raise _contradiction("--within", "the wait for a running job: --live")
     save = find_save(options.path, options.runs)
     if options.step is not None:
         save = _of_step(save, options.step)
@@ -34,12 +46,39 @@ def inspect_verb(options: InspectOptions, screen: Screen) -> int:
     names = [part + options.name for part in PARTS if part + options.name in known]
     if options.name in known or not names:
         names = [options.name if options.name.startswith(("model/", "optim/")) else f"model/{options.name}"]
-    found = [checkpoint.inspect_tensor(save, name) for name in names]
-    for each in found:
-        for line in inspection_lines(each.to_json(num_values=options.num_values)):
-            screen.say(line)
-    screen.document([], save=str(save), tensors=[each.to_json(num_values=options.num_values) for each in found])
+    tensors = _shown([checkpoint.inspect_tensor(save, name) for name in names], options, screen)
+    screen.document([], save=str(save), tensors=tensors)
     return 0
+
+
+def _show_live(options: InspectOptions, screen: Screen) -> int:
+    if options.step is not None:
+        raise _contradiction("--step", "the newest numbers of a running job, or --step of a save")
+    folder = RunFolder(path=require_run(options.path, options.runs, verb="inspect"))
+    seen = look_at(folder, options.name, within_s=options.within_s)
+    tensors = _shown(seen.tensors, options, screen)
+    screen.document([], save=None, run=str(folder.path), step=seen.step, tensors=tensors)
+    return 0
+
+
+def _shown(found: Sequence[InspectedTensor], options: InspectOptions, screen: Screen) -> list[dict[str, Any]]:
+    """The tensors as JSON, said to people too."""
+    tensors = [each.to_json(num_values=options.num_values) for each in found]
+    for each in tensors:
+        for line in inspection_lines(each):
+            screen.say(line)
+    return tensors
+
+
+def _contradiction(option: str, expected: str) -> ConfigError:
+    return ConfigError(
+        f"{option} does not go with the rest of the command",
+        code="C113",
+        where="command line",
+        expected=expected,
+        found=option,
+        next=f"leave {option} out",
+    )
 
 
 def _of_step(save: Path, step: int) -> Path:
@@ -75,7 +114,7 @@ def inspection_lines(data: dict[str, Any]) -> list[str]:
     pieces = tensor["pieces"]
     for piece in pieces[:_SHOWN_PIECES]:
         box = " x ".join(f"{start}:{stop}" for start, stop in piece["box"]) or "whole"
-        lines.append(f"  [{box}] in {piece['file']}")
+        lines.append(f"  [{box}] {'in' if data['save'] is not None else 'on'} {piece['file']}")
     if len(pieces) > _SHOWN_PIECES:
         lines.append(f"  and {len(pieces) - _SHOWN_PIECES} more pieces: --json lists them")
     return lines

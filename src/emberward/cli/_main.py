@@ -355,6 +355,7 @@ def runs_verb(
     epilog=examples(
         "emberward inspect runs/bloom_tiny blocks.0.mlp.up.weight",
         "emberward inspect runs/bloom_tiny blocks.1.mlp.up.bias --step 40 --json",
+        "emberward inspect runs/bloom_tiny blocks.0.attention.qkv.weight --live",
     ),
 )
 def _inspect(
@@ -362,11 +363,15 @@ def _inspect(
     name: Annotated[str, typer.Argument(help="A parameter's name, or a tensor's as checkpoint show has it.")],
     step: Annotated[int | None, typer.Option("--step", help="The save of this step, not the newest.")] = None,
     num_values: Annotated[int, typer.Option("--values", min=0, help="How many values to show.")] = 8,
+    is_live: Annotated[bool, typer.Option("--live", help="As the running job's ranks hold it, not its save.")] = False,
+    within: Annotated[float | None, typer.Option("--within", min=0, help="With --live: seconds to wait.")] = None,
     runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
 ) -> None:
-    """A parameter of a run's save by name: values, norms, moments, and which file holds which part."""
-    options = InspectOptions(path=run, name=name, step=step, num_values=num_values, runs=runs)
+    """A parameter of a run's save or of the running job: values, norms, moments, and who holds which part."""
+    options = InspectOptions(
+        path=run, name=name, step=step, num_values=num_values, runs=runs, is_live=is_live, within_s=within
+    )
     guarded(lambda screen: inspect_verb(options, screen), is_json=is_json)
 
 

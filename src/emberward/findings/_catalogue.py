@@ -43,6 +43,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "C115": "ranks need more memory than there is",
             "C116": "a family's modules are not what it declares",
             "C117": "a debug operation cannot be carried out",
+            "C118": "the run does not answer",
             "D101": "data cannot be read",
             "D102": "data changed since the run began",
             "L101": "ranks differ before the start",

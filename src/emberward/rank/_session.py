@@ -20,6 +20,7 @@ from emberward.rank._certificate import CertificateWatch, read_program
 from emberward.rank._device import ChosenDevice, choose_device
 from emberward.rank._events import Enter, told
 from emberward.rank._join import Joined, Wanted, join_run
+from emberward.rank._looks import Looks
 from emberward.rank._nccl import set_for_nccl
 from emberward.rank._place import Place
 from emberward.rank._samples import open_samples
@@ -110,7 +111,8 @@ class Session:
             world = replace(world, say=sys.stderr.write)
             _write_rank_file(joined.folder, place, world)
             beside = saves_beside(joined.folder.checkpoints, recipe, world, PrefixStore("saves", self._store))
-            trainer = _build_trainer(joined, world, chosen, stop, told(watch.enter), beside)
+            looks = Looks(joined.folder, rank=place.rank, local_world_size=place.local_world_size)
+            trainer = _build_trainer(joined, world, chosen, stop, told(watch.enter), beside, looks)
             held = sum(
                 each.tensor.numel() * each.tensor.element_size() for each in trainer.engine.shards(owned_only=False)
             )
@@ -121,6 +123,7 @@ class Session:
             trainer.sinks = _open_sinks(joined, trainer)
             trainer.is_heard = not place.is_supervised
             report_start(joined.folder, FIRST_STEP, rank=place.rank)
+            looks.watch()
             outcome = trainer.run()
         if trainer.is_heard and place.rank == 0:
             sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
@@ -201,6 +204,7 @@ def _build_trainer(
     stop: StopRequest,
     enter: Enter | None,
     beside: BackgroundSaves,
+    looks: Looks,
 ) -> Trainer:
     recipe, folder, manifest = joined.resolved.recipe, joined.folder, joined.manifest
     report_start(folder, MODEL, rank=world.rank)
@@ -220,6 +224,7 @@ def _build_trainer(
         enter=enter,
         background=beside,
         detours=read_detours(folder),
+        looks=looks,
     )
 
 

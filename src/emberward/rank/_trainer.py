@@ -26,6 +26,7 @@ from emberward.layout import DataKind
 from emberward.plan import BatchPlan, learning_rate
 from emberward.rank._events import Enter, StepRecorder
 from emberward.rank._health import Instruments, RunHealth
+from emberward.rank._looks import Looks
 from emberward.rank._metrics import rates
 from emberward.rank._not_finite import not_finite_finding
 from emberward.rank._position import Position
@@ -64,7 +65,7 @@ class Trainer:
     `sinks` is set on the one rank that writes metrics, after `resume` has said from which step on; `is_heard` has that
     rank also write each step's line to standard output. `is_switched_off`: the run ended by its kill switch, on any
     host. `save` writes a checkpoint, as `checkpoint.save` does; `enter`
-    is told the phases of the run; a dry run gives its own.
+    is told the phases of the run; a dry run gives its own. `looks`: what people ask of the running job.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Trainer:
         enter: Enter | None = None,
         detours: Sequence[Detour] = (),
         instruments: Instruments | None = None,
+        looks: Looks | None = None,
     ) -> None:
         self.recipe = recipe
         self.batch = batch
@@ -107,6 +109,7 @@ class Trainer:
         )
         self._peak_tflops = peak_tflops
         self._enter = enter
+        self._looks = looks
         # Torch 2.13 seeds each process by chance; what all ranks draw alike must begin alike.
         torch.manual_seed(recipe.seed)
         self._health = RunHealth(
@@ -146,6 +149,8 @@ class Trainer:
             return self._run()
         finally:
             self._metrics.join()
+            if self._looks is not None:
+                self._looks.close()
 
     def _run(self) -> Outcome:
         started_s = time.monotonic()
@@ -211,6 +216,7 @@ class Trainer:
         lr = learning_rate(self.recipe.optim, position.consumed_samples + size, self._total_samples)
         lr = self._last_lr = lr * self._health.rate_factor(position)
         recorder = self._recorder if self._recorder.is_recording else None
+        looks = self._looks
         totals = self.engine.train_step(
             parts,
             lr=lr,
@@ -219,7 +225,10 @@ class Trainer:
             is_switched_off=self._stop.is_switched_off,
             sink=recorder,
             judge=self._saver.judge_of(position),
+            before_update=None if looks is None else looks.begin_step(self.engine, step=position.step + 1),
         )
+        if looks is not None:
+            looks.end_step(self.engine)
         self._saver.add_probe(totals)
         if recorder is not None:
             recorder.end_step()

@@ -121,6 +121,11 @@ class RunFolder:
         return self.path / "lens"
 
     @property
+    def looks(self) -> Path:
+        """What people ask of the running job, and what its ranks answer, a folder each."""
+        return self.path / "looks"
+
+    @property
     def lock(self) -> Path:
         """Held by the launcher while it runs."""
         return self.path / "launch.lock"

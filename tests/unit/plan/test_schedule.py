@@ -78,6 +78,30 @@ def test_every_transfer_is_waited_for_once_and_a_receive_right_before_its_comput
                 assert event.body.on in posted
 
 
+@pytest.mark.parametrize("schedule", [dualpipe_v(2, 8), dualpipe_v(4, 11)], ids=names)
+def test_what_the_two_of_an_overlapped_pair_send_and_get_travels_while_the_other_computes(schedule):
+    pipe, sent, got = Pipe.over(range(schedule.num_ranks)), 0, 0
+    for pp_rank, order in enumerate(schedule.orders):
+        program = pipeline_program(schedule, pipe, pp_rank)
+        place = {event.body.name: at for at, event in enumerate(program) if isinstance(event.body, Compute)}
+        posted = {
+            event.ref: (at, event.body) for at, event in enumerate(program) if isinstance(event.body, Send | Recv)
+        }
+        over = {event.body.on: at for at, event in enumerate(program) if isinstance(event.body, Wait)}
+        for forward, backward in schedule.pairs:
+            if forward not in order:
+                continue
+            first, second = place[str(forward)], place[str(backward)]
+            for ref, (at, body) in posted.items():
+                if isinstance(body, Send) and body.tensor == str(forward):
+                    assert first < at < second < over[ref]
+                    sent += 1
+                elif isinstance(body, Recv) and first < over[ref] < second:
+                    assert at < first, "what the backward needs is on its way while the forward computes"
+                    got += 1
+    assert sent and got
+
+
 def test_the_1f1b_program_reads_as_it_runs():
     assert str(one_f_one_b(2, 3)) == "rank 0: 0F0 0F1 0B0 0F2 0B1 0B2\nrank 1: 1F0 1B0 1F1 1B1 1F2 1B2"
     text = program_text(pipeline_program(one_f_one_b(2, 2), Pipe.over((0, 1)), 0))
