@@ -81,6 +81,17 @@ def test_the_rank_that_leaves_a_loop_by_itself_is_named_at_its_decision(tmp_path
     assert judged(program, tmp_path) == ((1,), Cause.SKIPPED_COLLECTIVE, 7)
 
 
+def test_a_loop_may_stand_on_one_line(tmp_path):
+    program = """
+    for step in range(3): call(SUM)
+    for step in range(2):
+        if rank == 1 and step == 1: call(SUM)
+        call(SUM)
+    call(BARRIER)
+    """
+    assert judged(program, tmp_path) == ((1,), Cause.EXTRA_COLLECTIVE, 3)
+
+
 def test_the_rank_with_fewer_rounds_has_less_data(tmp_path):
     program = """
     for step in range(5 - rank):

@@ -119,10 +119,9 @@ def _rounds(
     """A round begins at the header, or at the body's first statement where the header has no test (``while True``)."""
     rounds: list[list[Step]] = []
     for step in steps:
-        is_again = step.line == first and first not in inner and any(each.line == first for each in rounds[-1])
         if step.line == header:
             rounds.append([])
-        elif is_again:
+        elif step.line == first and first not in inner and any(each.line == first for each in rounds[-1]):
             rounds.append([Step(line=header)])
         rounds[-1].append(step)
     return [_folded(each, inner) if each[0].line != header else (each[0], *_folded(each[1:], inner)) for each in rounds]
