@@ -16,10 +16,8 @@ without artefacts left out.
 
 import argparse
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,9 +25,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from measured import FIRST_CONTACT, ROOT, Results, add_options, keep_first_contact
+from unseen import SETS, add_set_options, answer_of, contact
 
-SETS = ROOT / "tests" / "unseen"
 MEASURES = ["src/emberward/sources/dumps", "src/emberward/diagnose", "src/emberward/match", "src/emberward/events"]
 LIMIT_S = 120.0
 POINTS = ("ranks", "cause", "line")
@@ -43,24 +40,8 @@ def explain(folder: Path, programs: Path | None) -> tuple[int | None, dict[str, 
     with tempfile.TemporaryDirectory() as empty:
         artefacts = Path(empty, "artefacts")
         shutil.copytree(folder, artefacts, ignore=shutil.ignore_patterns("truth.json"))
-        command = [sys.executable, "-m", "emberward", "explain", "--json", str(artefacts)]
-        command += [] if programs is None else ["--source", str(programs)]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=empty,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return None, {}
-    try:
-        return done.returncode, json.loads(done.stdout)
-    except ValueError:
-        return done.returncode, {"unreadable": done.stderr[-500:]}
+        words = ["explain", "--json", str(artefacts), *([] if programs is None else ["--source", str(programs)])]
+        return answer_of(words, folder=empty, limit_s=LIMIT_S)
 
 
 def ranks_of_pids(folder: Path, truth: dict[str, Any]) -> dict[int, int]:
@@ -175,43 +156,29 @@ def main() -> int:
     """Exit code 1 when an innocent is named; 2 when the set has had no first contact."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", default="artefacts_1", help="a folder of tests/unseen")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--first-contact", action="store_true", help="the judge has never met this set")
     parser.add_argument("--details", action="store_true", help="tell of each set what is right")
     parser.add_argument("--without-source", action="store_true", help="as where the program's text is not at hand")
-    add_options(parser)
+    add_set_options(parser)
     options = parser.parse_args()
     folder = SETS / options.set
     accepted = json.loads((folder / "accept.json").read_text())
-    truths = [{**truth, "accept": accepted[truth["dir"]]} for truth in json.loads((folder / "truth.json").read_text())]
-    chosen = [truth for truth in truths if not options.names or truth["dir"] in options.names]
-    what = f"artefacts of {options.set} under `emberward explain`, against their author's truth"
-    results = None
-    if not options.first_contact:
-        if not (FIRST_CONTACT / f"{options.set}.json").exists():
-            sys.stderr.write(f"{options.set} has had no first contact: run with --first-contact once, before this\n")
-            return 2
-        name = f"unseen_{options.set}{'_without_source' if options.without_source else ''}"
-        results = Results(name, what=what, measures=MEASURES, is_fresh=options.fresh, folder=options.into)
-    rows = []
+    truths = {
+        truth["dir"]: {**truth, "accept": accepted[truth["dir"]]}
+        for truth in json.loads((folder / "truth.json").read_text())
+    }
     with tempfile.TemporaryDirectory() as programs:
-        copy_programs({truth["file"] for truth in chosen}, Path(programs))
-        for truth in chosen:
-            if results is not None and results.has(truth["dir"]):
-                continue
-            row = run(folder / truth["dir"], truth, None if options.without_source else Path(programs))
-            rows.append(row)
-            if options.details:
-                sys.stderr.write(f"{truth['dir']} {row['points']} {row['innocents']} {row['seconds']} s\n")
-            if results is not None:
-                results.add(truth["dir"], row)
-    if results is None:
-        keep_first_contact(options.set, what=f"{what}: {json.dumps(summary(rows))}", measures=MEASURES, rows=rows)
-        sys.stdout.write(json.dumps(summary(rows), indent=1) + "\n")
-    else:
-        rows = list(results.latest().values())
-        results.summarise(summary(rows))
-    return 1 if summary(rows)["sets_with_innocents"] else 0
+        copy_programs({truth["file"] for truth in truths.values()}, Path(programs))
+        total = contact(
+            options,
+            truths,
+            lambda name: run(folder / name, truths[name], None if options.without_source else Path(programs)),
+            summary,
+            what=f"artefacts of {options.set} under `emberward explain`, against their author's truth",
+            measures=MEASURES,
+            tell=lambda row: f"{row['points']} {row['innocents']} {row['seconds']} s" if options.details else "",
+            name=f"unseen_{options.set}_without_source" if options.without_source else None,
+        )
+    return 2 if total is None else 1 if total["sets_with_innocents"] else 0
 
 
 if __name__ == "__main__":

@@ -30,8 +30,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from campaign_artefacts import SETS, copy_programs, lines_of
+from campaign_artefacts import copy_programs, lines_of
 from measured import FIRST_CONTACT, Results, add_options, keep_first_contact
+from unseen import SETS
 
 MEASURES = [f"src/emberward/{room}" for room in ("sources", "supervise", "health", "diagnose", "match", "events")]
 BIN = Path(sys.executable).parent

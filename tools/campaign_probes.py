@@ -13,16 +13,14 @@ which is less than the truth's own where a machine is to be examined in a minute
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from measured import FIRST_CONTACT, ROOT, Results, add_options, keep_first_contact
+from unseen import SETS, add_set_options, answer_of, contact
 
-SETS = ROOT / "tests" / "unseen"
 MEASURES = ["src/emberward/doctor", "src/emberward/cli/_doctor.py"]
 AFTER_S = 60.0
 """What an examination may take beyond its budget."""
@@ -76,19 +74,14 @@ def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
 def run(folder: Path, name: str, truth: dict[str, Any], budget_s: float) -> dict[str, Any]:
     """One machine: what was said, and its score."""
     probe = f"sim={sys.executable} {folder / 'sim.py'} {folder / 'worlds' / name}.json"
-    command = [sys.executable, "-m", "emberward", "doctor", "--json", "--probe-only", "--launcher", "local"]
-    command += ["--probe", probe, "--hosts", ",".join(truth["hosts"]), "--budget", str(budget_s)]
-    command += ["--devices-per-host", str(truth["devices_per_host"]), "--probe-limit", str(truth["probe_limit_s"])]
+    words = ["doctor", "--json", "--probe-only", "--launcher", "local"]
+    words += ["--probe", probe, "--hosts", ",".join(truth["hosts"]), "--budget", str(budget_s)]
+    words += ["--devices-per-host", str(truth["devices_per_host"]), "--probe-limit", str(truth["probe_limit_s"])]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as here:
-        try:
-            done = subprocess.run(
-                command, cwd=here, capture_output=True, text=True, timeout=budget_s + AFTER_S, check=False
-            )
-            document = json.loads(done.stdout)
-        except (subprocess.TimeoutExpired, ValueError) as error:
-            document = {"unreadable": str(error)[:500]}
+        _, document = answer_of(words, folder=here, limit_s=budget_s + AFTER_S)
     return {
+        "machine": name,
         "is_healthy": truth["healthy"],
         "seconds": round(time.monotonic() - began, 1),
         "num_tests": len(document.get("tests", ())),
@@ -117,38 +110,21 @@ def main() -> int:
     """Exit code 1 when somebody was accused falsely; 2 when the set has had no first contact."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", default="probes_1", help="a folder of tests/unseen")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--first-contact", action="store_true", help="the doctor has never met this set")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of each examination")
-    add_options(parser)
+    add_set_options(parser)
     options = parser.parse_args()
     folder = SETS / options.set
     truths = json.loads((folder / "truth.json").read_text())
-    what = f"simulated machines of {options.set} under `emberward doctor`, at most {options.budget:.0f} s each"
-    results = None
-    if not options.first_contact:
-        if not (FIRST_CONTACT / f"{options.set}.json").exists():
-            sys.stderr.write(f"{options.set} has had no first contact: run with --first-contact once, before this\n")
-            return 2
-        name = f"unseen_{options.set}"
-        results = Results(name, what=what, measures=MEASURES, is_fresh=options.fresh, folder=options.into)
-    rows = {}
-    for name, truth in truths.items():
-        if (options.names and name not in options.names) or (results is not None and results.has(name)):
-            continue
-        rows[name] = run(folder, name, truth, min(options.budget, truth["budget_s"]))
-        sys.stderr.write(f"{name} {'right' if rows[name]['is_right'] else 'WRONG'} {rows[name]['seconds']} s\n")
-        if results is not None:
-            results.add(name, rows[name])
-    if results is None:
-        total = summary(list(rows.values()))
-        kept = [{"machine": name, **row} for name, row in rows.items()]
-        keep_first_contact(options.set, what=f"{what}: {json.dumps(total)}", measures=MEASURES, rows=kept)
-        sys.stdout.write(json.dumps(total, indent=1) + "\n")
-        return 1 if total["machines_with_false_accusations"] else 0
-    total = summary(list(results.latest().values()))
-    results.summarise(total)
-    return 1 if total["machines_with_false_accusations"] else 0
+    total = contact(
+        options,
+        truths,
+        lambda name: run(folder, name, truths[name], min(options.budget, truths[name]["budget_s"])),
+        summary,
+        what=f"simulated machines of {options.set} under `emberward doctor`, at most {options.budget:.0f} s each",
+        measures=MEASURES,
+        tell=lambda row: f"{'right' if row['is_right'] else 'WRONG'} {row['seconds']} s",
+    )
+    return 2 if total is None else 1 if total["machines_with_false_accusations"] else 0
 
 
 if __name__ == "__main__":

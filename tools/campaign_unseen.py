@@ -13,8 +13,6 @@ is called proved is a false proof, a right one with an error a false alarm.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,28 +20,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from measured import ROOT, Results, add_options, keep_first_contact
+from measured import ROOT
+from unseen import SETS, add_set_options, answer_of, contact
 
-SETS = ROOT / "tests" / "unseen"
 MEASURES = ["src/emberward/sources/script", "src/emberward/match", "src/emberward/cli/_examine.py"]
 LIMIT_S = 300.0
 
 
 def examine(script: Path, num_ranks: int) -> tuple[int | None, dict[str, Any]]:
     """The exit code and document of the check, run beside the script; (None, {}) when it did not end in LIMIT_S."""
-    command = [sys.executable, "-m", "emberward", "check", "--json", "--nproc", str(num_ranks), "--", str(script)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = ["check", "--json", "--nproc", str(num_ranks), "--", str(script)]
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return None, {}
-    try:
-        return done.returncode, json.loads(done.stdout.replace(f"{ROOT}/", ""))
-    except ValueError:
-        return done.returncode, {"unreadable": done.stderr[-500:]}
+        code, document = answer_of(words, folder=folder, limit_s=LIMIT_S)
+    return code, json.loads(json.dumps(document, ensure_ascii=False).replace(f"{ROOT}/", ""))
 
 
 def sites_of(finding: dict[str, Any]) -> set[int]:
@@ -118,37 +107,23 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Exit code 1 for a false alarm or a false proof."""
+    """Exit code 1 for a false alarm or a false proof; 2 when the set has had no first contact."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("set", choices=sorted(path.name for path in SETS.iterdir() if path.is_dir()))
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--first-contact", action="store_true", help="the code has never met this set")
-    add_options(parser)
+    add_set_options(parser)
     options = parser.parse_args()
     folder = SETS / options.set
-    truths = [
-        t for t in json.loads((folder / "truth.json").read_text()) if not options.names or t["file"] in options.names
-    ]
-    what = f"scripts of {options.set} under `emberward check --nproc`, against their authors' truth"
-    results = None
-    if not options.first_contact:
-        name = f"unseen_{options.set}"
-        results = Results(name, what=what, measures=MEASURES, is_fresh=options.fresh, folder=options.into)
-    rows = []
-    for truth in truths:
-        if results is not None and results.has(truth["file"]):
-            continue
-        rows.append(run(folder / truth["file"], truth))
-        sys.stderr.write(f"{truth['file']} {rows[-1]['points']} {rows[-1]['seconds']} s\n")
-        if results is not None:
-            results.add(truth["file"], rows[-1])
-    if results is None:
-        keep_first_contact(options.set, what=f"{what}: {json.dumps(summary(rows))}", measures=MEASURES, rows=rows)
-    else:
-        rows = list(results.latest().values())
-        results.summarise(summary(rows))
-    found = summary(rows)
-    return 1 if found["false_alarms"] or found["false_proofs"] else 0
+    truths = {truth["file"]: truth for truth in json.loads((folder / "truth.json").read_text())}
+    total = contact(
+        options,
+        truths,
+        lambda name: run(folder / name, truths[name]),
+        summary,
+        what=f"scripts of {options.set} under `emberward check --nproc`, against their authors' truth",
+        measures=MEASURES,
+        tell=lambda row: f"{row['points']} {row['seconds']} s",
+    )
+    return 2 if total is None else 1 if total["false_alarms"] or total["false_proofs"] else 0
 
 
 if __name__ == "__main__":
