@@ -98,6 +98,15 @@ LATER: dict[str, str] = {
     "test_no_sigkill_of_a_rank_loses_the_save_before_and_its_writer_goes_with_it": (
         "test_checkpoint_faults.py (SIGKILL at any operation)"
     ),
+    "unit/sources/test_cuda_stand_ins.py::test_what_the_cpu_cannot_play_is_left_out_and_never_a_crash": (
+        "test_limits.py (a limit is no crash)"
+    ),
+    "unit/sources/test_cuda_stand_ins.py::test_an_error_in_a_stand_in_is_ours_and_a_wrong_call_of_it_the_scripts": (
+        "test_limits.py (an error of ours ends the check)"
+    ),
+    "unit/sources/test_programs.py::test_git_and_nvidia_smi_are_answered_and_the_folder_stays": (
+        "test_programs.py (what may run, what is answered), test_scripts.py (git in the view)"
+    ),
     "unit/data/test_indexed.py::test_megatron_reads_what_we_write": "test_indexed.py (bytes are those of the format)",
     "unit/data/test_indexed.py::test_megatron_writes_the_same_bytes": "test_indexed.py (bytes are those of the format)",
     "unit/data/test_indexed.py::test_we_read_what_megatron_writes": "test_indexed.py (any documents come back)",

@@ -282,7 +282,7 @@ def _assumptions(seen: Examined, verdict: Verdict | None) -> tuple[str, ...]:
     lines.append("values are those of this machine's CPU, with the files that lie here")
     if seen.no_sandbox is not None:
         lines.append(
-            "programs were refused, and writes were held in a layer of files: "
+            "programs that may write were refused, and writes were held in a layer of files: "
             f"no view of the machine of its own ({seen.no_sandbox})"
         )
     if seen.num_sleeps:

@@ -1,6 +1,7 @@
 """Lets a script that asks for CUDA run on a machine without: every CUDA device is the CPU. Needs torch.
 
-What a script asks of shapes, groups and calls is the same; memory, streams and kernels are not examined.
+What a script asks of shapes, groups and calls is the same; memory, streams and kernels are not examined. What is played
+stands below torch's own classes and functions, which keep their names, signatures and Python code (`_driver.py`).
 """
 
 import contextlib
@@ -10,10 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed import device_mesh
+from torch.amp import autocast_mode
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 
+from emberward.sources.script._driver import play_driver
 from emberward.sources.script._stand_ins import pass_on
 
 
@@ -32,6 +36,8 @@ class CudaIsCpu(TorchFunctionMode):
         named = dict(kwargs or {})
         if func is Tensor.cuda or func is Tensor.pin_memory:
             return args[0]
+        if func is Tensor.record_stream:
+            return None
         if func is Tensor.to and len(args) > 1 and isinstance(args[1], int):
             args = (args[0], "cpu", *args[2:])
         if func is not torch.device:
@@ -42,33 +48,13 @@ class CudaIsCpu(TorchFunctionMode):
         return pass_on(func, args, named)
 
 
-class _Stream:
-    """A stream that does nothing: the CPU has one order."""
-
-    def __init__(self, *args: Any, **named: Any) -> None:
-        del args, named
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args, **named: None
-
-    def __enter__(self) -> "_Stream":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-
-def _nothing(*args: Any, **named: Any) -> None:
-    del args, named
-
-
-def _own_self(value: Any, *args: Any, **named: Any) -> Any:
-    del args, named
+def _own_self(value: Any, device: Any = None) -> Any:
+    del device
     return value
 
 
-def _first_cpu(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`original` with the CPU for a device type given first or by name."""
+def _on_cpu(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original` with the CPU for each CUDA device among its arguments."""
 
     @functools.wraps(original)
     def wrapper(*args: Any, **named: Any) -> Any:
@@ -79,78 +65,71 @@ def _first_cpu(original: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-@contextlib.contextmanager
-def cuda_is_cpu(num_devices: int) -> Iterator[None]:
-    """Plays a machine of `num_devices` CUDA devices while open, unless there are real ones."""
-    if torch.cuda.is_available():
-        yield
-        return
-    cuda: Any = torch.cuda
-    played = {
-        "is_available": lambda: True,
-        "device_count": lambda: num_devices,
-        "current_device": lambda: 0,
-        "get_device_name": lambda *args: "examined",
-        "memory_allocated": lambda *args: 0,
-        "max_memory_allocated": lambda *args: 0,
-        "mem_get_info": lambda *args: (1 << 36, 1 << 36),
-        "get_device_capability": lambda *args: (8, 0),
-        "is_bf16_supported": lambda *args: True,
-        "set_device": _nothing,
-        "synchronize": _nothing,
-        "empty_cache": _nothing,
-        "init": _nothing,
-        "manual_seed": _nothing,
-        "manual_seed_all": _nothing,
-        "reset_peak_memory_stats": _nothing,
-        "get_rng_state": lambda *args: torch.get_rng_state(),
-        "get_rng_state_all": lambda: [torch.get_rng_state()],
-        "set_rng_state": lambda state, *args: torch.set_rng_state(state),
-        "set_rng_state_all": lambda states: torch.set_rng_state(states[0]),
-        "initial_seed": torch.initial_seed,
-        "seed": _nothing,
-        "seed_all": _nothing,
-        "memory_reserved": lambda *args: 0,
-        "max_memory_reserved": lambda *args: 0,
-        "memory_stats": lambda *args: {},
-        "ipc_collect": _nothing,
-        "is_initialized": lambda: True,
-        "Stream": _Stream,
-        "Event": _Stream,
-        "stream": _Stream,
-        "current_stream": _Stream,
-        "device": _Stream,
-    }
-    for name, value in played.items():
-        for module in (cuda, cuda.random, cuda.memory):
-            if module is cuda or hasattr(module, name):
-                setattr(module, name, value)
-    # Asked before torch's own packages: what was saved on a CUDA device, or shall be loaded there, stays where it is.
-    torch.serialization.register_package(
-        0, lambda storage: None, lambda storage, location: storage if location.startswith("cuda") else None
-    )
-    nn.Module.cuda = _own_self  # type: ignore[method-assign,assignment]
-    original_to = nn.Module.to
-
-    @functools.wraps(original_to)
-    def to(module: Any, *args: Any, **named: Any) -> Any:
+def _to(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def to(self: Any, *args: Any, **named: Any) -> Any:
         args = tuple("cpu" if _is_cuda(value) or type(value) is int else value for value in args)
         if _is_cuda(named.get("device")) or type(named.get("device")) is int:
             named["device"] = "cpu"
-        return pass_on(original_to, (module, *args), named)
+        return pass_on(original, (self, *args), named)
 
-    nn.Module.to = to  # type: ignore[method-assign,assignment]
-    original_ddp = DistributedDataParallel.__init__
+    return to
 
-    @functools.wraps(original_ddp)
+
+def _ddp(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def ddp(
         self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **named: Any
     ) -> None:
         del device_ids, output_device
-        pass_on(original_ddp, (self, module, None, None, *args), named)
+        pass_on(original, (self, module, None, None, *args), named)
 
-    DistributedDataParallel.__init__ = ddp  # type: ignore[method-assign]
-    device_mesh.init_device_mesh = _first_cpu(device_mesh.init_device_mesh)
-    setattr(torch.distributed, "init_device_mesh", device_mesh.init_device_mesh)  # noqa: B010 (not in its stub)
+    return ddp
+
+
+def _fsdp(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def fsdp(self: Any, *args: Any, **named: Any) -> None:
+        if named.get("device_id") is not None:
+            named["device_id"] = torch.device("cpu")
+        pass_on(original, (self, *args), named)
+
+    return fsdp
+
+
+def _autocast(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Autocast of the CPU with the type that CUDA's would have, so that what is sent has that type."""
+
+    @functools.wraps(original)
+    def autocast(self: Any, device_type: Any, dtype: Any = None, *args: Any, **named: Any) -> None:
+        if _is_cuda(device_type):
+            device_type, dtype = "cpu", dtype or torch.get_autocast_dtype("cuda")
+        pass_on(original, (self, device_type, dtype, *args), named)
+
+    return autocast
+
+
+@contextlib.contextmanager
+def cuda_is_cpu(num_devices: int) -> Iterator[bool]:
+    """Plays a machine of `num_devices` CUDA devices while open, unless there are real ones; gives whether it does."""
+    if torch.cuda.is_available():
+        yield False
+        return
+    play_driver(num_devices)
+    # Asked before torch's own packages: what was saved on a CUDA device, or shall be loaded there, stays where it is.
+    torch.serialization.register_package(
+        0, lambda storage: None, lambda storage, location: storage if location.startswith("cuda") else None
+    )
+    module: Any = nn.Module
+    module.cuda, module.to = functools.wraps(module.cuda)(_own_self), _to(module.to)
+    classes: dict[Any, Callable[..., Any]] = {
+        DistributedDataParallel: _ddp,
+        FullyShardedDataParallel: _fsdp,
+        DeviceMesh: _on_cpu,
+        autocast_mode.autocast: _autocast,
+    }
+    for kind, stand_in in classes.items():
+        kind.__init__ = stand_in(kind.__init__)
+    torch.set_default_device = _on_cpu(torch.set_default_device)
     with CudaIsCpu():
-        yield
+        yield True

@@ -33,13 +33,19 @@ from emberward.sources.script._backend import BackendError
 from emberward.sources.script._cuda import cuda_is_cpu
 from emberward.sources.script._file_layer import FileLayer
 from emberward.sources.script._group import CrewGroup
-from emberward.sources.script._guard import Guard, cuda_behind, limit_behind
+from emberward.sources.script._guard import Guard, chain_of, cuda_behind, limit_behind
 from emberward.sources.script._job import Place, ScriptFolder, ScriptJob
 from emberward.sources.script._link import FreeEnough, Link
 from emberward.sources.script._redirected import Redirected
 from emberward.sources.script._rename import stand_in_for_renames
 from emberward.sources.script._sandbox import Sandbox
-from emberward.sources.script._stand_ins import StepsDone, pass_on, stand_in, stand_in_for_native_files
+from emberward.sources.script._stand_ins import (
+    StepsDone,
+    pass_on,
+    raise_as_torch,
+    stand_in,
+    stand_in_for_native_files,
+)
 from emberward.sources.script._statements import StatementRecorder
 
 STOP_SIGNAL = signal.SIGRTMAX - 1
@@ -50,6 +56,7 @@ BLOCKED_SHARE = 0.05
 """A process that used less of the time than this did not run."""
 _LOADER = str(Path(torch.__file__).parent / "utils" / "data" / "dataloader.py")
 _OWN_FOLDER = str(Path(__file__).parents[2])
+_STAND_INS = tuple(str(Path(__file__).with_name(name)) for name in ("_cuda.py", "_driver.py", "_stand_ins.py"))
 _sleep = time.sleep
 
 
@@ -89,6 +96,7 @@ class _Examinee:
         self.place: Place | None = None
         self.num_sleeps = 0
         self.num_steps = 0
+        self.is_cuda_played = False
         self._pid = os.getpid()
 
     def run(self) -> None:
@@ -148,7 +156,7 @@ class _Examinee:
             stand_in_for_native_files(layer)
         stand_in_for_renames(self.sandbox.points)
         self.tape.mark(Phase(step=0))
-        with recorder.recording(), cuda_is_cpu(self.job.num_ranks), observing(self.tape):
+        with recorder.recording(), cuda_is_cpu(self.job.num_ranks) as self.is_cuda_played, observing(self.tape):
             stand_in(self)
             yield
 
@@ -220,8 +228,11 @@ class _Examinee:
 
     def _raised(self, error: BaseException) -> dict[str, Any]:
         site = self._site_of(error)
-        limit = limit_behind(error, tuple(self.sandbox.read_only)) or cuda_behind(error)
-        status = "refused" if limit is not None else "ours" if _is_ours(error) else "raised"
+        limit = limit_behind(error, tuple(self.sandbox.read_only))
+        if limit is None and self.is_cuda_played:
+            limit = cuda_behind(error)
+        is_ours = any(map(_is_ours, chain_of(error)))
+        status = "ours" if is_ours else "refused" if limit is not None else "raised"
         return {
             "status": status,
             "error": limit or f"{type(error).__name__}: {error}",
@@ -260,14 +271,20 @@ class _Examinee:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether our own code raised it: its innermost frame is ours, and does not merely pass a call on to torch.
+    """Whether our own code raised it, or what that called for itself and not for the script.
 
     Recursion without end may reach its limit in the function that records statements; it is the script's all the same.
+    So is what a function on files says of a file, and what another process ended with.
     """
-    if isinstance(error, BackendError | RecursionError):
+    if isinstance(error, BackendError | RecursionError) or (
+        isinstance(error, OSError) and not isinstance(error, ConnectionError)
+    ):
         return False
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(codes) and codes[-1] is not pass_on.__code__ and codes[-1].co_filename.startswith(_OWN_FOLDER)
+    own = [code for code in codes if code.co_filename.startswith(_OWN_FOLDER)]
+    if not own or own[-1] in (pass_on.__code__, raise_as_torch.__code__):
+        return False
+    return own[-1] is codes[-1] or own[-1].co_filename in _STAND_INS
 
 
 def _ticks(pid: int) -> int:

@@ -4,8 +4,9 @@
 Files, programs and loopback belong to the view of the machine (`_sandbox.py`) and need no guard. What would leave it
 is refused with `RefusedError` and listed with its line: connections to other machines, look-ups of their names,
 sockets of services that were there before the examination. Where the kernel gives no view, writes go to a layer of
-files (`_file_layer.py`); what passes it by, programs, loopback and signals are refused. Python reports these to its
-audit hooks (PEP 578), in the rank and in every process that it forks; code that is not Python finds no network.
+files (`_file_layer.py`); what passes it by, programs that may write, loopback and signals are refused. Python reports
+these to its audit hooks (PEP 578), in the rank and in every process that it forks; code that is not Python finds no
+network.
 """
 
 import errno
@@ -15,13 +16,16 @@ import os
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from emberward.events import Site
+from emberward.sources.script._programs import only_reads
 
 MAX_LISTED = 50
+_TORCH = f"{os.sep}torch{os.sep}"
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {
     "os.mkdir": (0,),
@@ -39,6 +43,15 @@ _CHANGES = {
 """Audit events that change the disk, and which of their arguments are the paths changed."""
 _PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn")
 _ALLOWED_FILES = ("/dev/null", "/dev/shm", "/dev/tty", "/dev/urandom")
+_OF_ITS_CPP = (
+    "not compiled with CUDA",
+    "torch._C' has no attribute '_cuda",
+    "NVIDIA driver",
+    "ATen_cuda",
+    "'CUDA' backend",
+)
+_OF_TORCH = (*_OF_ITS_CPP, "CUDA", "GPU", "cuda")
+"""Words of errors by which torch says that there is no CUDA."""
 _NETWORK_ERRORS = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 
 
@@ -84,7 +97,7 @@ class Guard:
         elif event in _CHANGES:
             for position in _CHANGES[event]:
                 self._require_inside(args[position])
-        elif event in _PROGRAMS:
+        elif event in _PROGRAMS and not only_reads(event, args, own_folder=str(self._only_folder)):
             self.refuse(f"start {args[0]}")
         elif event == "os.kill" and args[0] != os.getpid() and not _is_child(args[0]):
             self.refuse(f"signal process {args[0]}")
@@ -174,7 +187,7 @@ def limit_behind(error: BaseException, read_only: tuple[str, ...]) -> str | None
     Such a limit is a refusal, a network that is not there, a folder that could not be layered, or a program that
     ended otherwise than well, which may lack what we withhold.
     """
-    for link in _chain(error):
+    for link in chain_of(error):
         if isinstance(link, RefusedError):
             return str(link)
         if isinstance(link, socket.gaierror) or (isinstance(link, OSError) and link.errno in _NETWORK_ERRORS):
@@ -192,16 +205,21 @@ def limit_behind(error: BaseException, read_only: tuple[str, ...]) -> str | None
 
 
 def cuda_behind(error: BaseException) -> str | None:
-    """What of CUDA led to `error` that the CPU cannot play, None when it is something else."""
-    for link in _chain(error):
+    """What of CUDA led to `error` that the CPU cannot play, None when it is something else.
+
+    Torch says so in its own words, or in those of the C++ that a line of the script called.
+    """
+    for link in chain_of(error):
         text = str(link)
-        if "not compiled with CUDA" in text or ("_cuda" in text and "torch._C" in text) or "NVIDIA driver" in text:
+        frames = list(traceback.walk_tb(link.__traceback__))
+        is_by_torch = bool(frames) and _TORCH in frames[-1][0].f_code.co_filename
+        if any(word in text for word in (_OF_TORCH if is_by_torch else _OF_ITS_CPP)):
             return f"CUDA is played by the CPU while the script is examined: {text.splitlines()[0]}"
     return None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields `error` and what it came from, at most 50."""
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """`error` and what it came from, at most 50."""
     seen: list[BaseException] = []
     left: list[BaseException | None] = [error]
     while left and len(seen) < 50:

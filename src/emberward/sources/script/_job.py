@@ -2,8 +2,8 @@
 
 [Note: an examination's folder]
 ``job.json`` by the caller; by the child ``result.json``, ``refused.jsonl``, ``rank00000.jsonl`` (a trace),
-``rank00000.flow.json`` (`_statements.py`) and ``rank00000.log`` for each rank. It is the only folder that the
-examination shares with the machine (`_sandbox.py`).
+``rank00000.flow.json`` (`_statements.py`) and ``rank00000.log`` for each rank, and ``bin`` (`_programs.py`). It is the
+only folder that the examination shares with the machine (`_sandbox.py`).
 """
 
 import json
@@ -102,6 +102,11 @@ class ScriptFolder:
     def worker(self, pid: int) -> Path:
         """Where a process that a rank forked was when it was asked."""
         return self.path / f"worker{pid}.json"
+
+    @property
+    def programs(self) -> Path:
+        """Programs that stand in for others."""
+        return self.path / "bin"
 
     @property
     def result(self) -> Path:

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import safetensors
 import safetensors.numpy
@@ -52,6 +52,11 @@ def pass_on(original: Callable[..., Any], args: tuple[Any, ...], named: dict[str
     return original(*args, **named)
 
 
+def raise_as_torch(error: Exception) -> NoReturn:
+    """Raises what torch itself raises for such a call: the script's error."""
+    raise error
+
+
 def stand_in(examinee: Examinee) -> None:
     """Replaces what an examined rank must not really do."""
     register_backend()
@@ -61,7 +66,7 @@ def stand_in(examinee: Examinee) -> None:
     time.sleep = _no_sleep(time.sleep, examinee)  # type: ignore[assignment]
     for module, name in ((dist, "shrink_group"), (dist, "split_group"), (torch.distributed.rpc, "init_rpc")):
         if hasattr(module, name):
-            setattr(module, name, _not_examined(getattr(module, name), name))
+            setattr(module, name, not_examined(getattr(module, name), name))
     register_optimizer_step_post_hook(lambda optimizer, args, named: examinee.stepped())
 
 
@@ -96,7 +101,9 @@ def _with_file(
     return redirected
 
 
-def _not_examined(original: Callable[..., Any], name: str) -> Callable[..., Any]:
+def not_examined(original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`original` refused: the rank goes no further."""
+
     @functools.wraps(original)
     def refuse(*args: Any, **named: Any) -> Any:
         del args, named

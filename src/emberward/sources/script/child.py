@@ -17,10 +17,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
+
 from emberward.sources.script._crew import Crew
 from emberward.sources.script._examinee import STOP_SIGNAL, run_rank
 from emberward.sources.script._guard import read_refusals
 from emberward.sources.script._job import RankEnd, ScriptFolder, ScriptJob
+from emberward.sources.script._programs import LOCKS, NO_LOCKS, provide
 from emberward.sources.script._sandbox import NoSandboxError, Sandbox, run_inside
 
 STOP_S = 5.0
@@ -55,12 +58,15 @@ def _serve() -> int:
 def _examine(folder: ScriptFolder) -> int:
     job = folder.read_job()
     try:
-        return run_inside(folder.layers, folder.path, lambda sandbox: _work(folder, job, sandbox, None))
-    except NoSandboxError as error:
+        try:
+            return run_inside(folder.layers, folder.path, lambda sandbox: _work(folder, job, sandbox, None))
+        except NoSandboxError as error:
+            problem = str(error)
+        # Outside of the handler: no error of the script shall have ours as its context.
         temporary = folder.path / "tmp"
         temporary.mkdir()
         os.environ.update({name: str(temporary) for name in ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")})
-        return _work(folder, job, Sandbox(is_there=False), str(error))
+        return _work(folder, job, Sandbox(is_there=False), problem)
     finally:
         shutil.rmtree(folder.layers, ignore_errors=True)
 
@@ -70,13 +76,14 @@ def _work(folder: ScriptFolder, job: ScriptJob, sandbox: Sandbox, no_sandbox: st
     began_s = time.monotonic()
     pipes: dict[int, multiprocessing.connection.Connection] = {}
     pids: dict[int, int] = {}
+    provide(folder.programs, num_devices=job.num_ranks)
     for rank in range(job.num_ranks):
         ours, theirs = multiprocessing.Pipe()
         pid = os.fork()
         if pid == 0:
             for other in (*pipes.values(), ours):
                 other.close()
-            os.environ.update(_torchrun_variables(job, rank))
+            os.environ.update({**_torchrun_variables(job, rank), **_helper_variables(folder, sandbox)})
             run_rank(folder, job, rank, theirs, sandbox)
         theirs.close()
         pipes[rank], pids[rank] = ours, pid
@@ -103,6 +110,15 @@ def _torchrun_variables(job: ScriptJob, rank: int) -> dict[str, str]:
         "TORCHELASTIC_RUN_ID": "none",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
+
+
+def _helper_variables(folder: ScriptFolder, sandbox: Sandbox) -> dict[str, str]:
+    """What lets helper programs be answered where CUDA is played, and be read without a view of the machine."""
+    path = f"{folder.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return {
+        **({} if torch.cuda.is_available() else {"PATH": path}),
+        **({} if sandbox.is_there else {LOCKS: NO_LOCKS}),
     }
 
 
