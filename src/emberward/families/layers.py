@@ -14,6 +14,7 @@ Without sequence parallelism the stream is whole on each rank: row-parallel laye
 all-reduce in the backward, and the norms' gradients are whole.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -287,42 +288,62 @@ class VocabEmbedding(nn.Module):
         return leave(rows.masked_fill(~inside.unsqueeze(-1), 0.0), self._axis)
 
 
-class _VocabCrossEntropy(torch.autograd.Function):
-    """Per-token cross entropy over a vocabulary split over tp; Megatron-LM's three small all-reduces."""
+_NUM_PARTS = 8
+"""Parts of a micro-batch's tokens whose loss is computed one after the other: float32 copies are of one part alone."""
+
+
+class _TokenLosses(torch.autograd.Function):
+    """Cross entropy of each token; over a vocabulary split over tp by Megatron-LM's small all-reduces.
+
+    Keeps the logits and two numbers a token. Probabilities are float32 and computed twice, a part of the tokens at a
+    time: there is never a whole float32 copy of the logits.
+    """
 
     @staticmethod
-    def forward(ctx: Any, logits_BSV: Tensor, labels_BS: Tensor, axis: TensorAxis) -> Tensor:
-        logits = logits_BSV.float()
-        top = logits.amax(-1)
-        dist.all_reduce(top, op=dist.ReduceOp.MAX, group=axis.group)
-        logits = logits - top.unsqueeze(-1)
-        size = logits.shape[-1]
-        index = labels_BS - axis.group_rank * size
-        inside = (index >= 0) & (index < size)
-        index = index.masked_fill(~inside, 0)
-        wanted = logits.gather(-1, index.unsqueeze(-1)).squeeze(-1).masked_fill(~inside, 0.0)
-        exp = logits.exp()
-        sums = torch.stack((exp.sum(-1), wanted))
-        dist.all_reduce(sums, group=axis.group)
-        ctx.save_for_backward(exp / sums[0].unsqueeze(-1), index, inside)
-        ctx.dtype = logits_BSV.dtype
+    def forward(ctx: Any, logits_NV: Tensor, labels_N: Tensor, axis: TensorAxis | None) -> Tensor:
+        index, inside = labels_N, None
+        top = logits_NV.amax(-1).float()
+        if axis is not None:
+            dist.all_reduce(top, op=dist.ReduceOp.MAX, group=axis.group)
+            size = logits_NV.shape[-1]
+            index = labels_N - axis.group_rank * size
+            inside = (index >= 0) & (index < size)
+            index = index.masked_fill(~inside, 0)
+        sums = top.new_empty(2, len(top))
+        for logits, tops, places, into in _parts(logits_NV, top, index, sums.t()):
+            below = logits.float() - tops.unsqueeze(-1)
+            into[:, 1] = below.gather(-1, places.unsqueeze(-1)).squeeze(-1)
+            into[:, 0] = below.exp_().sum(-1)
+        if axis is not None and inside is not None:
+            sums[1].masked_fill_(~inside, 0.0)
+            dist.all_reduce(sums, group=axis.group)
+        ctx.save_for_backward(logits_NV, index, inside, top, sums[0])
         return sums[0].log() - sums[1]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        soft, index, inside = ctx.saved_tensors
-        grad = soft.clone()
-        grad.scatter_add_(-1, index.unsqueeze(-1), -inside.unsqueeze(-1).to(grad.dtype))
-        return (grad * grads[0].unsqueeze(-1)).to(ctx.dtype), None, None
+        logits_NV, index, inside, top, total = ctx.saved_tensors
+        found = torch.empty_like(logits_NV)
+        wanted = -torch.ones_like(top) if inside is None else -inside.to(top.dtype)
+        each = (logits_NV, top, total, index, wanted, grads[0], found)
+        for logits, tops, totals, places, minus, factors, into in _parts(*each):
+            soft = (logits.float() - tops.unsqueeze(-1)).exp_().div_(totals.unsqueeze(-1))
+            soft.scatter_add_(-1, places.unsqueeze(-1), minus.unsqueeze(-1))
+            torch.mul(soft, factors.unsqueeze(-1), out=into)
+        return found, None, None
+
+
+def _parts(*tensors: Tensor) -> Iterable[tuple[Tensor, ...]]:
+    """The same share of the rows of each, part by part."""
+    return zip(*(tensor.chunk(_NUM_PARTS) for tensor in tensors), strict=True)
 
 
 def token_losses(logits_BSV: Tensor, labels_BS: Tensor, axis: TensorAxis | None) -> Tensor:
     """Cross entropy of each token in nats, float32 [B, S]. With an axis: all ranks of tp must call; blocks."""
-    if axis is None:
-        return F.cross_entropy(logits_BSV.float().flatten(0, 1), labels_BS.flatten(), reduction="none").view_as(
-            labels_BS
-        )
-    return _VocabCrossEntropy.apply(logits_BSV, labels_BS, axis)
+    logits_NV, labels_N = logits_BSV.flatten(0, 1), labels_BS.flatten()
+    if axis is None and logits_NV.dtype is torch.float32:
+        return F.cross_entropy(logits_NV, labels_N, reduction="none").view_as(labels_BS)
+    return _TokenLosses.apply(logits_NV, labels_N, axis).view_as(labels_BS)
 
 
 def token_loss(

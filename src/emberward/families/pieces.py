@@ -140,11 +140,11 @@ def kept_by_embedding(*, positions: int) -> tuple[Kept, ...]:
 
 
 def kept_by_head(*, positions: int, hidden: int, vocab_size: int, norm_numbers: int) -> tuple[Kept, ...]:
-    """What a norm, a head over the vocabulary and the loss leave: probabilities are float32."""
+    """What a norm, a head over the vocabulary and the loss leave: the logits and the labels."""
     return (
         Kept(numel=positions * hidden, over=Over.POSITIONS),
         Kept(numel=positions * norm_numbers, over=Over.POSITIONS, item_bytes=4),
         Kept(numel=positions * hidden, over=Over.NOTHING),
-        Kept(numel=positions * vocab_size, over=Over.TP, item_bytes=4),
+        Kept(numel=positions * vocab_size, over=Over.TP),
         Kept(numel=positions, over=Over.NOTHING, item_bytes=8),
     )
