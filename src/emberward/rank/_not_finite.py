@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
-from emberward.engine import Engine, Inspection, MicroBatch, NotFinite, StepTotals, World
+from emberward.engine import Engine, Inspection, MicroBatch, NotFinite, StepTotals
 from emberward.events import Phase, Stage
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
 from emberward.rank._events import Enter
@@ -90,13 +89,9 @@ def _tell(engine: Engine, found: NotFinite | None) -> dict[int, NotFinite]:
         note[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     out = torch.zeros(NOTE_BYTES * world.mesh.size, dtype=torch.uint8, device=world.device)
     all_gather_flat(out, note.to(world.device), group=world.channels["world"].handle)
-    rows = out.view(-1, NOTE_BYTES)
-    told = [rank for rank, is_told in enumerate(world.read("not_finite", rows.any(1))) if is_told]
-    return {rank: _from_json(json.loads(_text(world, rows[rank]))) for rank in told}
-
-
-def _text(world: World, row: Tensor) -> bytes:
-    return bytes(int(byte) for byte in world.read("not_finite_note", row)).rstrip(b"\0")
+    data = bytes(int(byte) for byte in world.read("not_finite", out))
+    notes = {rank: data[rank * NOTE_BYTES : (rank + 1) * NOTE_BYTES].rstrip(b"\0") for rank in world.mesh.ranks}
+    return {rank: _from_json(json.loads(text)) for rank, text in notes.items() if text}
 
 
 def _to_json(found: NotFinite) -> list[Any]:
