@@ -103,12 +103,15 @@ def run_lanes(lanes: dict[str, tuple[str, ...]], choice: tuple[str, ...], report
             pids = ", ".join(str(process.pid) for process in left)
             sys.stdout.write(f"{len(left)} processes of the tests still run and are ended now: {pids}\n")
     if FAILED in codes.values():
-        codes = run_again(codes, choice)
+        codes = run_again(codes)
     return max(0 if code == NO_TESTS else abs(code) for code in codes.values())
 
 
-def run_again(codes: dict[str, int], choice: tuple[str, ...]) -> dict[str, int]:
-    """The lanes' exit codes after the tests that failed ran again, alone: 0 for a lane where each passed each time."""
+def run_again(codes: dict[str, int]) -> dict[str, int]:
+    """The lanes' exit codes after the tests that failed ran again, alone: 0 for a lane where each passed each time.
+
+    By their names and without a choice of marks: what is thorough depends on what else is collected.
+    """
     kept = {lane: failures_of(lane) for lane, code in codes.items() if code == FAILED}
     failed = {lane: list(json.loads(path.read_text())) for lane, path in kept.items() if path.exists()}
     if not 0 < sum(map(len, failed.values())) <= MAX_AGAIN:
@@ -117,7 +120,7 @@ def run_again(codes: dict[str, int], choice: tuple[str, ...]) -> dict[str, int]:
     for lane, tests in failed.items():
         sys.stdout.write(f"\n{lane}: what failed runs again, alone, {TIMES_AGAIN} times\n")
         sys.stdout.flush()
-        command = [sys.executable, "-m", "pytest", "-q", *choice, *tests]
+        command = [sys.executable, "-m", "pytest", "-q", *tests]
         codes[lane] = max(subprocess.run(command, check=False).returncode for _ in range(TIMES_AGAIN))
         if codes[lane] == 0:
             sys.stdout.writelines(f"FAILED BESIDE OTHERS, PASSED ALONE: {test}\n" for test in tests)

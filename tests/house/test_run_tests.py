@@ -36,17 +36,17 @@ def failed(tmp_path, monkeypatch):
 def test_what_passes_alone_is_told(failed, tmp_path, capsys):
     codes = failed(PASSES_LATER)
     (tmp_path / "seen").touch()
-    assert run_tests.run_again(codes, ()) == {"ranks": 0, "others": 0}
+    assert run_tests.run_again(codes) == {"ranks": 0, "others": 0}
     assert "FAILED BESIDE OTHERS, PASSED ALONE: " in capsys.readouterr().out
 
 
 def test_what_passes_only_once_of_twice_stays_a_failure(failed):
-    assert run_tests.run_again(failed(PASSES_LATER), ()) == {"ranks": 0, "others": run_tests.FAILED}
+    assert run_tests.run_again(failed(PASSES_LATER)) == {"ranks": 0, "others": run_tests.FAILED}
 
 
 def test_more_than_a_few_are_not_run_again(failed):
     codes = failed(PASSES_LATER, names=("test_a", "test_b", "test_c", "test_d"))
-    assert run_tests.run_again(codes, ()) == codes
+    assert run_tests.run_again(codes) == codes
 
 
 def lanes_of(file: str, lanes: dict[str, tuple[str, ...]]) -> list[str]:
