@@ -3,7 +3,8 @@
 [Note: expected order]
 A training program makes the same calls round after round: its own past says what comes next, and so do ranks that run
 the same program. A *round* lies between two calls that are alike, whatever they are; nobody needs to say where a step
-begins. All rules about an order ask here, and one number says how much past makes a usual order.
+begins. All rules about an order ask here, and one number says how much past makes a usual order; a rule that knows
+more, such as that others wait in that very call, may ask for less (`newest`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
