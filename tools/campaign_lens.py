@@ -1,11 +1,9 @@
 """Profiles the programs of an unseen set by ``emberward profile`` and scores its findings against their truth.
 
-    python tools/campaign_lens.py [--set SET] [--first-contact] [--budget-s SECONDS] [PROGRAM ...]
+    python tools/campaign_lens.py [--set SET] [--first-contact] [--minutes M] [PROGRAM ...]
 
-A set is a folder of tests/unseen: training programs with one planted cause of lost time each, look-alikes that lose
-little, and ``truth.json``, committed before the profiler met them. With ``--first-contact`` the result goes into
-docs/measured/first_contact/SET.json, once and for ever; without, into docs/measured/unseen_SET.json. The programs come
-in an order that is drawn from one seed; with ``--budget-s`` none begins after that time, and what is left is said.
+A set is a folder of tests/unseen ([Note: unseen sets]): training programs with one planted cause of lost time each,
+look-alikes that lose little, and ``truth.json``, committed before the profiler met them.
 
 A program with a planted cause gives a point for a finding with an accepted cause and one for an accepted line of that
 finding. A look-alike is *accused falsely* when the cause that it only looks like is named, or its line. The cost that
@@ -14,25 +12,18 @@ was found stands beside the planted one; the latter was measured on a busy machi
 
 import argparse
 import json
-import math
-import os
-import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from measured import FIRST_CONTACT, ROOT, Results, add_options, keep_first_contact
+from unseen import SETS, add_set_options, answer_of, contact
 
-SETS = ROOT / "tests" / "unseen"
 MEASURES = ["src/emberward/lens", "src/emberward/cli/_profile.py"]
 LIMIT_S = 240.0
-SEED = 15
-"""Of the order."""
 KINDS = ("stall", "exposed", "waste")
 _MARKER = re.compile(r"[ \t]*#: LINE[ \t]*$", re.MULTILINE)
 
@@ -45,28 +36,18 @@ def profile(folder: Path, num_ranks: int, arguments: list[str]) -> tuple[int | N
         for path in here.glob("*.py"):
             path.write_text(_MARKER.sub("", path.read_text()))
         launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks), "--standalone"]
-        command = [sys.executable, "-m", "emberward", "profile", "--json", "--", *launch, "train.py", *arguments]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=here,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return None, {}
-    try:
-        return done.returncode, json.loads(done.stdout)
-    except ValueError:
-        return done.returncode, {"unreadable": done.stderr[-500:]}
+        words = ["profile", "--json", "--", *launch, "train.py", *arguments]
+        return answer_of(words, folder=here, limit_s=LIMIT_S)
 
 
 def site_of(finding: dict[str, Any]) -> str:
     """The last two parts of the finding's line: the file's name and its number."""
     return str(finding.get("site") or "").rpartition("/")[2]
+
+
+def is_examined(document: dict[str, Any]) -> bool:
+    """Whether the profiler ended by itself with an answer, be it that nothing was found."""
+    return "findings" in document
 
 
 def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +59,7 @@ def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
             for each in found
             if each["cause"] in (truth.get("not_cause") or ()) or site_of(each) == truth.get("lookalike_line")
         ]
-        return {"is_right": bool(document.get("findings")) and not wrong, "wrong": [each["cause"] for each in wrong]}
+        return {"is_right": is_examined(document) and not wrong, "wrong": [each["cause"] for each in wrong]}
     lines = {truth["line"], *truth["accept_lines"]}
     named = [each for each in found if each["cause"] in truth["cause"]]
     best = next((each for each in named if site_of(each) in lines), named[0] if named else None)
@@ -101,6 +82,7 @@ def run(folder: Path, truth: dict[str, Any]) -> dict[str, Any]:
         "is_healthy": truth["healthy"],
         "truth": truth["cause"],
         **score(truth, document),
+        "is_examined": is_examined(document),
         "exit_code": code,
         "seconds": round(time.monotonic() - began, 1),
         "said": [{key: each.get(key) for key in keys} for each in document.get("findings", ())],
@@ -117,7 +99,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "cause_and_line_right": sum(row["is_right"] for row in faulty),
         "look_alikes": len(rows) - len(faulty),
         "accused_falsely": sum(bool(row["wrong"]) for row in rows if row["is_healthy"]),
-        "not_examined": sum(not row["said"] for row in rows),
+        "not_examined": sum(not row["is_examined"] for row in rows),
     }
 
 
@@ -125,46 +107,20 @@ def main() -> int:
     """Exit code 1 when a look-alike was accused; 2 when the set has had no first contact."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", default="lens_1", help="a folder of tests/unseen")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--first-contact", action="store_true", help="the profiler has never met this set")
-    parser.add_argument("--budget-s", type=float, default=math.inf, help="begin no program after so many seconds")
-    add_options(parser)
+    add_set_options(parser)
     options = parser.parse_args()
     folder = SETS / options.set
-    what = f"programs of {options.set} under `emberward profile`, against their author's truth"
-    results = None
-    if not options.first_contact:
-        if not (FIRST_CONTACT / f"{options.set}.json").exists():
-            sys.stderr.write(f"{options.set} has had no first contact: run with --first-contact once, before this\n")
-            return 2
-        name = f"unseen_{options.set}"
-        results = Results(name, what=what, measures=MEASURES, is_fresh=options.fresh, folder=options.into)
-    rows: dict[str, dict[str, Any]] = {}
     truths = json.loads((folder / "truth.json").read_text())
-    names = sorted(set(options.names or truths))
-    random.Random(SEED).shuffle(names)
-    began, load = time.monotonic(), [os.getloadavg()[0]]
-    for name in names:
-        if results is not None and results.has(name):
-            continue
-        if time.monotonic() - began > options.budget_s:
-            break
-        truth = truths[name]
-        load.append(os.getloadavg()[0])
-        row = rows[name] = run(folder / "programs" / name, truth)
-        sys.stderr.write(f"{name} {'right' if row['is_right'] else 'WRONG'} {row['seconds']} s\n")
-        if results is not None:
-            results.add(name, row)
-    if results is None:
-        not_run = [name for name in names if name not in rows]
-        total = {**summary(list(rows.values())), "not_run": not_run, "load": [min(load), max(load)]}
-        kept = [{"program": name, **row} for name, row in rows.items()]
-        keep_first_contact(options.set, what=f"{what}: {json.dumps(total)}", measures=MEASURES, rows=kept)
-        sys.stdout.write(json.dumps(total, indent=1) + "\n")
-    else:
-        total = summary(list(results.latest().values()))
-        results.summarise(total)
-    return 1 if total["accused_falsely"] else 0
+    total = contact(
+        options,
+        truths,
+        lambda name: run(folder / "programs" / name, truths[name]),
+        summary,
+        what=f"programs of {options.set} under `emberward profile`, against their author's truth",
+        measures=MEASURES,
+        tell=lambda row: f"{'right' if row['is_right'] else 'WRONG'} {row['seconds']} s",
+    )
+    return 2 if total is None else 1 if total["accused_falsely"] else 0
 
 
 if __name__ == "__main__":

@@ -2,11 +2,8 @@
 
     python tools/campaign_live.py [--set SET] [--first-contact] [--at-once N] [--minutes M] [--seed S] [NAME ...]
 
-A set is a folder of tests/unseen with ``truth.json``, ``accept.json`` and programs, committed before the judge met it.
-Each program runs alone in a scratch folder, without the marks of its author. The order is drawn with the seed, so that
-the programs begun within the minutes are a sample; the others stand in the result as not run. With ``--first-contact``
-the result goes into docs/measured/first_contact/SET.json, once and for ever; without, into
-docs/measured/unseen_SET.json, which needs that first contact.
+A set is a folder of tests/unseen ([Note: unseen sets]) with ``truth.json``, ``accept.json`` and programs. Each program
+runs alone in a scratch folder, without the marks of its author.
 
 A fault gives four points: verdict (kind), ranks, cause, line, of the first error that was said, or where there was none
 of the first finding. Words that ``accept.json`` calls weak give none; they are counted apart. A look-alike gives one,
@@ -18,21 +15,17 @@ import argparse
 import contextlib
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from campaign_artefacts import copy_programs, lines_of
-from measured import FIRST_CONTACT, Results, add_options, keep_first_contact
-from unseen import SETS
+from unseen import SETS, add_set_options, contact
 
 MEASURES = [f"src/emberward/{room}" for room in ("sources", "supervise", "health", "diagnose", "match", "events")]
 BIN = Path(sys.executable).parent
@@ -148,14 +141,13 @@ def run(truth: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def summary(rows: Sequence[dict[str, Any]], not_run: Sequence[str]) -> dict[str, Any]:
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Counts over all programs that ran."""
     faults = [row for row in rows if row["is_fault"]]
     got = Counter(name for row in faults for name, is_right in row["points"].items() if is_right)
     points, most = sum(sum(row["points"].values()) for row in rows), sum(len(row["points"]) for row in rows)
     return {
         "programs": len(rows),
-        "not_run": sorted(not_run),
         "points": points,
         "of": most,
         "share": round(points / max(most, 1), 3),
@@ -173,59 +165,29 @@ def summary(rows: Sequence[dict[str, Any]], not_run: Sequence[str]) -> dict[str,
 
 
 def main() -> int:
-    """Exit code 1 when an innocent is named or a look-alike alarms; 2 when the set has had no first contact."""
+    """Exit code 1 when an innocent is named or a look-alike alarms; 2 when no case was due."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", default="live_1", help="a folder of tests/unseen")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--first-contact", action="store_true", help="the judge has never met this set")
-    parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=600.0, help="begin no program later than this")
-    parser.add_argument("--seed", type=int, default=1, help="of the order")
-    add_options(parser)
+    add_set_options(parser)
     options = parser.parse_args()
     folder = SETS / options.set
     accepted = json.loads((folder / "accept.json").read_text())
-    truths = [{**each, "accept": accepted[each["file"]]} for each in json.loads((folder / "truth.json").read_text())]
-    chosen = [each for each in truths if not options.names or each["file"] in options.names]
-    random.Random(options.seed).shuffle(chosen)
-    what = f"programs of {options.set} under `emberward run`, against their author's truth"
-    results = None
-    if not options.first_contact:
-        if not (FIRST_CONTACT / f"{options.set}.json").exists():
-            sys.stderr.write(f"{options.set} has had no first contact: run with --first-contact once, before this\n")
-            return 2
-        name, settings = f"unseen_{options.set}", {"seed": options.seed}
-        results = Results(
-            name, what=what, measures=MEASURES, settings=settings, is_fresh=options.fresh, folder=options.into
-        )
-        chosen = [each for each in chosen if not results.has(each["file"])]
-    end_s, rows = time.monotonic() + 60 * options.minutes, list[dict[str, Any]]()
-
-    def one(truth: dict[str, Any]) -> None:
-        if time.monotonic() > end_s:
-            return
-        row = run(truth)
-        sys.stderr.write(f"{row['program']} {row['points']} {row['innocents']} {row['seconds']} s\n")
-        rows.append(row)
-        if results is not None:
-            results.add(row["program"], row)
-
-    # What was met is kept, whatever ends us.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    pool = ThreadPoolExecutor(options.at_once)
-    with contextlib.suppress(KeyboardInterrupt):
-        list(pool.map(one, chosen))
-    pool.shutdown(wait=True, cancel_futures=True)
-    if results is not None:
-        rows = list(results.latest().values())
-    found = summary(rows, sorted({each["file"] for each in truths} - {row["program"] for row in rows}))
-    if results is None:
-        words = f"{what}: {json.dumps(found)}; order of seed {options.seed}, {options.at_once} at once"
-        keep_first_contact(options.set, what=words, measures=MEASURES, rows=rows)
-        sys.stdout.write(json.dumps(found, indent=1) + "\n")
-    else:
-        results.summarise(found)
-    return 1 if found["with_innocents"] or found["look_alikes"]["quiet"] < found["look_alikes"]["num"] else 0
+    truths = {
+        truth["file"]: {**truth, "accept": accepted[truth["file"]]}
+        for truth in json.loads((folder / "truth.json").read_text())
+    }
+    total = contact(
+        options,
+        truths,
+        lambda name: run(truths[name]),
+        summary,
+        what=f"programs of {options.set} under `emberward run`, against their author's truth",
+        measures=MEASURES,
+        tell=lambda row: f"{row['points']} {row['innocents']} {row['seconds']} s",
+    )
+    if total is None:
+        return 2
+    return 1 if total["with_innocents"] or total["look_alikes"]["quiet"] < total["look_alikes"]["num"] else 0
 
 
 if __name__ == "__main__":

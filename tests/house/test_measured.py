@@ -1,10 +1,12 @@
 """Results of campaigns: nothing dropped, nothing mixed, and none shown as current whose code has changed."""
 
+import argparse
 import json
 import subprocess
 
 import measured
 import pytest
+import unseen
 
 from house.tree import ROOT
 
@@ -95,3 +97,47 @@ def test_a_second_first_contact_is_refused(code, tmp_path):
     with pytest.raises(measured.ResultsError, match="kept for ever"):
         measured.keep_first_contact("set", **said)
     assert json.loads(path.read_text())["rows"] == said["rows"]
+
+
+@pytest.fixture
+def meet(tmp_path, monkeypatch):
+    """Runs a campaign over a set of three cases with these arguments; (its summary, the cases that ran)."""
+    for name, value in (("ROOT", tmp_path), ("MEASURED", tmp_path / "docs" / "measured")):
+        monkeypatch.setattr(measured, name, value)
+    monkeypatch.setattr(unseen, "FIRST_CONTACT", tmp_path / "docs" / "measured" / "first_contact")
+    keep, results = measured.keep_first_contact, measured.Results
+    monkeypatch.setattr(unseen, "keep_first_contact", lambda *args, **more: keep(*args, **more, root=tmp_path))
+    monkeypatch.setattr(unseen, "Results", lambda *args, **more: results(*args, **more, root=tmp_path))
+
+    def run(*arguments):
+        parser = argparse.ArgumentParser()
+        unseen.add_set_options(parser)
+        options = parser.parse_args([*arguments, "--into", str(tmp_path)])
+        options.set, ran = "jobs", []
+        found = unseen.contact(
+            options,
+            ("a", "b", "c"),
+            lambda case: (ran.append(case), {"right": case != "b"})[1],
+            lambda rows: {"right": sum(row["right"] for row in rows)},
+            what="jobs",
+            measures=["src"],
+            tell=lambda row: "",
+        )
+        return found, sorted(ran)
+
+    return run
+
+
+def test_each_case_of_a_set_is_met_once_and_run_again_only_after(code, meet, tmp_path):
+    assert meet() == (None, [])
+    assert meet("a", "--first-contact")[0]["not_run"] == ["b", "c"]
+    assert meet()[1] == ["a"], "what has not been met is never run without being kept as a first contact"
+    found, ran = meet("--first-contact")
+    assert (found["right"], found["not_run"], ran) == (1, [], ["b", "c"])
+    assert meet("--first-contact") == (None, [])
+    assert [path.name for path in unseen.parts_of("jobs")] == ["jobs.json", "jobs_part_2.json"]
+
+
+def test_what_begins_after_the_minutes_is_left_unmet(code, meet):
+    found, ran = meet("--first-contact", "--minutes", "-1")
+    assert (found["not_run"], ran, unseen.parts_of("jobs")) == (["a", "b", "c"], [], [])
