@@ -115,7 +115,7 @@ def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
         os.kill(pid, signal.SIGSTOP)
     cluster.lose("127.0.0.2")
     wait(lambda: num_restarts(cluster, array) == 2, "the requeue after the node went down")
-    wait(lambda: (tmp_path / "runs/cluster/left-out/127.0.0.2.json").exists(), "the node left out")
+    wait(lambda: (tmp_path / "runs/ledger/127.0.0.2/0001.json").exists(), "the node left out")
     wait(lambda: excluded(cluster, array) == {"127.0.0.2"}, "the node taken out of all that waits")
 
     wait(lambda: person.slurm("status")["chains"][0]["is_over"], "the end of the chain")

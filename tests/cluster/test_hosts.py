@@ -14,7 +14,7 @@ from ranks.runs import curve, metrics
 from cluster.hosts import Hosts
 from cluster.jobs import only_run, runs_of
 from emberward.checkpoint import latest, verify
-from emberward.runs import read_left_out
+from emberward.runs import left_out
 
 STEPS = 30
 LIMIT_S = 120.0
@@ -160,7 +160,7 @@ def test_a_stop_is_saved_on_all_hosts_and_a_spare_takes_the_place_of_a_host_whos
         ("done", None),
     ], said(recipe)
     assert attempts(recipe)[1]["hosts"] == [lost]
-    assert list(read_left_out(only_run(recipe).parent)) == [lost]
+    assert list(left_out(only_run(recipe).parent.parent)) == [lost]
     assert f"without {lost}, on {host}, {third}, {spare}" in said(recipe)
     assert curve(only_run(recipe)) == straight
     assert verify(latest(only_run(recipe) / "checkpoints")) == ()
@@ -179,7 +179,7 @@ def test_a_killed_rank_costs_no_host_but_a_power_cut_and_a_reboot_do_and_fewer_g
     os.kill(ranks[1]["pid"], signal.SIGKILL)
     wait_until(lambda: len(attempts(recipe)) == 1 or started.poll() is not None, "the first end", LIMIT_S)
     assert attempts(recipe)[0]["code"] == "L102", said(recipe)
-    assert read_left_out(only_run(recipe).parent) == {}, "a death never costs a host its place"
+    assert left_out(only_run(recipe).parent.parent) == {}, "a death never costs a host its place"
 
     until_step(recipe, started, wait_until, attempts(recipe)[0]["last_step"] + 2)
     _, second, third = machines.hosts.names[:3]
@@ -197,7 +197,7 @@ def test_a_killed_rank_costs_no_host_but_a_power_cut_and_a_reboot_do_and_fewer_g
     assert [end["code"] for end in ends] == ["L102", "L113", "L113", None], said(recipe)
     assert [end["hosts"] for end in ends[1:]] == [[third], [second], []]
     assert f"host {second} has booted again while it trained" in said(recipe)
-    assert list(read_left_out(only_run(recipe).parent)) == [second, third]
+    assert list(left_out(only_run(recipe).parent.parent)) == [second, third]
     found = curve(only_run(recipe))
     assert found[:saved] == straight[:saved], "on the same layout the curve is bitwise"
     assert [step for step, *_ in found] == list(range(1, STEPS + 1))

@@ -111,7 +111,8 @@ def test_of_three_hosts_the_one_that_was_cut_is_named_and_the_others_go_on_witho
     wait_until(lambda: again.poll() is not None, "the refusal", 60)
     assert again.returncode == 2
     assert (
-        f"L114 this host is left out\n  where     {posts}/left-out/node3.json" in (tmp_path / "host2.log").read_text()
+        f"L114 this host is left out\n  where     {posts}/ledger/node3/0001.json"
+        in (tmp_path / "host2.log").read_text()
     )
 
 

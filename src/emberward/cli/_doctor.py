@@ -1,40 +1,37 @@
 """``emberward doctor``: find the sick device, link, host or switch."""
 
+import getpass
 import os
-import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from emberward.cli._console import Screen
+from emberward.cli._examination import (
+    THIS_HOST,
+    Asked,
+    Ground,
+    enter,
+    examine_ground,
+    keep,
+    ledger_text,
+    since_it_worked,
+    suspects_in,
+    tell,
+)
 from emberward.cli._examples import examples
 from emberward.cli._guard import JsonOption, guarded
-from emberward.doctor import (
-    Examination,
-    Fleet,
-    Launcher,
-    Probe,
-    Result,
-    Runner,
-    builtin_probes,
-    count_devices,
-    document_of,
-    examine,
-    expand_hosts,
-    findings_of,
-    parse_probe,
-    read_topology,
-    table_of,
-    unreached,
-)
-from emberward.findings import ConfigError, Finding, exit_code_of
-from emberward.match import explain_finding
-from emberward.processes import ProcessTree
+from emberward.cli._named_run import DEFAULT_RUNS, RunsOption, require_run
+from emberward.doctor import Probe, expand_hosts, parse_probe, read_topology
+from emberward.findings import ConfigError, exit_code_of
+from emberward.report import RunFolder
+from emberward.runs import admit, read_ledger, read_record
+from emberward.supervise import absolute, hosts_of, launcher_of
 
 BUDGET_S = 180.0
 PROBE_LIMIT_S = 60.0
@@ -46,16 +43,19 @@ MAX_HOSTS = 4096
 class DoctorOptions:
     """What the command line asked for."""
 
+    run: Path | None
     hosts: str | None
     is_slurm: bool
     budget_s: float
     probes: tuple[str, ...]
     probe_only: bool
     devices_per_host: int | None
-    launcher: Launcher | None
+    launcher: str | None
     probe_limit_s: float
     topology: Path | None
     seed: int
+    runs: Path
+    is_compared: bool
     environment: dict[str, str]
 
 
@@ -63,67 +63,73 @@ def doctor(options: DoctorOptions, screen: Screen) -> int:
     """0 when nothing bad was found, 1 when something was. Blocks, at most the budget and the end of a test."""
     own = [parse_probe(text) for text in options.probes]
     _require_probes(own, options)
-    hosts = _hosts(options)
-    launcher = options.launcher or _launcher(options, hosts)
-    _require_launcher(launcher)
-    switches = _switches(options)
-    findings: list[Finding] = []
-    with ProcessTree() as tree:
-        if launcher is not Launcher.LOCAL:
-            lost = unreached(hosts, launcher, tree=tree, environment=options.environment)
-            findings += lost
-            hosts = [host for host in hosts if all(host not in finding.hosts for finding in lost)]
-        count = options.devices_per_host
-        kind = "cpu"
-        if hosts and (count is None or not options.probe_only):
-            kind, found = count_devices(tree=tree, environment=options.environment)
-            count = count or found
-        fleet = Fleet.of(hosts, count or 1, switches)
-        probes = [*own, *(() if options.probe_only else builtin_probes(kind))]
-        examination = None
-        if hosts:
-            screen.say(
-                f"{len(fleet)} devices on {len(hosts)} hosts, {len(probes)} probes, {options.budget_s:g} s at most"
-            )
-            runner = Runner(
-                fleet=fleet,
-                tree=tree,
-                launcher=launcher,
-                environment=options.environment,
-                limit_s=options.probe_limit_s,
-            )
-            examination = examine(
-                runner, probes, budget_s=options.budget_s, seed=options.seed, on_round=_Progress(screen)
-            )
-            findings += findings_of(examination)
-    _tell(findings, examination, screen)
-    screen.document(findings, **({} if examination is None else document_of(examination)))
-    return exit_code_of(findings)
+    folder, suspects = None, frozenset[str]()
+    if options.run is not None:
+        folder = RunFolder(path=require_run(options.run, options.runs, verb="doctor"))
+        of_run, suspects = suspects_in(folder)
+        if options.hosts is None and not options.is_slurm:
+            options = replace(options, hosts=",".join(of_run) or THIS_HOST)
+    if options.is_compared and folder is None:
+        raise _usage(
+            "there is nothing to compare with", found="--baseline without a run", expected="emberward doctor RUN"
+        )
+    hosts, addresses = _hosts(options)
+    ground = Ground(
+        hosts=tuple(hosts),
+        launcher=launcher_of(options.launcher or _launcher(options, hosts)),
+        environment=options.environment,
+        addresses=addresses,
+        switches=_switches(options),
+        devices_per_host=options.devices_per_host,
+    )
+    asked = Asked(
+        budget_s=options.budget_s,
+        probe_limit_s=options.probe_limit_s,
+        own=tuple(own),
+        only=() if options.probe_only else None,
+        seed=options.seed,
+        suspects=suspects,
+        recipe=folder.config if folder is not None and folder.config.is_file() else None,
+    )
+    if suspects:
+        screen.say(f"{'suspects':<11} {', '.join(sorted(suspects))}, named in the run's last attempt")
+    examined = examine_ground(ground, asked, screen, compares=ground.is_real)
+    if options.is_compared and folder is not None:
+        if (changed := since_it_worked(examined.told, folder)) is None:
+            screen.say("no attempt of this run ended well and told what its hosts were: there is no baseline")
+        else:
+            examined = replace(examined, findings=(*examined.findings, changed))
+    tell(examined, screen)
+    if folder is not None:
+        keep(examined, folder)
+    if ground.is_real and len(ground.hosts) > 1:
+        enter(examined, absolute(options.runs), screen, by="emberward doctor")
+    screen.document(examined.findings, **examined.document)
+    return exit_code_of(examined.findings)
 
 
-def _tell(findings: Sequence[Finding], examination: Examination | None, screen: Screen) -> None:
-    if examination is not None:
-        screen.say(table_of(examination))
-        if examination.left_behind:
-            screen.say(f"{examination.left_behind} processes that probes left behind were ended")
-    for finding in findings:
-        screen.say(explain_finding(finding))
-
-
-class _Progress:
-    """Says what failed when it does, and now and then how many rounds there were."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._next = 25
-
-    def __call__(self, name: str, number: int, results: Sequence[Result]) -> None:
-        """Takes the results of a round."""
-        if number == 1:
-            self._next = 25
-        if number >= self._next:
-            self._screen.say(f"{name}: {number} rounds")
-            self._next *= 2
+def show_ledger(runs: Path, admitted: Sequence[str], why: str | None, screen: Screen) -> int:
+    """0. Admits hosts by a person's word first; raises ConfigError C113 for one that the ledger does not know."""
+    for host in admitted:
+        if not read_record(runs, host).entries:
+            known = ", ".join(read_ledger(runs)) or "no host"
+            raise _usage(f"the ledger of {runs} does not know this host", found=host, expected=known)
+        admit(runs, host, by=getpass.getuser(), why=why or "repaired")
+    screen.say(ledger_text(runs))
+    screen.document(
+        [],
+        ledger=[
+            {
+                "host": host,
+                "is_out": record.out is not None,
+                "needs_a_person": record.needs_a_person,
+                "strikes": len(record.strikes),
+                "entries": [entry.to_json() for entry in record.entries],
+            }
+            for host, record in read_ledger(runs).items()
+        ],
+    )
+    return 0
 
 
 def _require_probes(own: Sequence[Probe], options: DoctorOptions) -> None:
@@ -133,7 +139,7 @@ def _require_probes(own: Sequence[Probe], options: DoctorOptions) -> None:
         raise _usage("a probe's name is given twice", found=twice, expected="a name for each probe")
     if options.probe_only and not own:
         raise _usage("there is no probe to run", found="--probe-only without --probe", expected="--probe NAME=COMMAND")
-    if options.launcher in (None, Launcher.LOCAL):
+    if options.launcher in (None, "local"):
         for probe in own:
             if shutil.which(probe.command[0], path=options.environment.get("PATH")) is None:
                 raise _usage("a probe's command is not there", found=probe.command[0], expected="a program on PATH")
@@ -143,20 +149,25 @@ def _usage(what: str, *, found: str, expected: str) -> ConfigError:
     return ConfigError(what, code="C113", expected=expected, found=found, next="emberward doctor --help")
 
 
-def _hosts(options: DoctorOptions) -> list[str]:
+def _hosts(options: DoctorOptions) -> tuple[list[str], dict[str, str]]:
+    """The hosts, and the addresses of those that have one beside their name."""
     if options.hosts is not None and options.is_slurm:
         raise _usage("hosts are given twice", found="--hosts and --slurm", expected="one of them")
+    addresses: dict[str, str] = {}
     if options.is_slurm:
         found = _slurm_hosts(options.environment)
+    elif options.hosts is not None and "=" in options.hosts:
+        addresses = {host.name: host.address for host in hosts_of(options.hosts)}
+        found = list(addresses)
     elif options.hosts is not None:
         found = expand_hosts(options.hosts)
     else:
-        return [platform.node() or "localhost"]
+        return [THIS_HOST], {}
     twice = next((host for host in found if found.count(host) > 1), None) if len(found) <= MAX_HOSTS else None
     bad = next((host for host in found if host.startswith("-") or ":" in host or " " in host), None)
     if not found or twice is not None or bad is not None:
         raise _usage("hosts cannot be read", found=twice or bad or "none", expected="different names, by commas")
-    return found
+    return found, addresses
 
 
 def _slurm_hosts(environment: dict[str, str]) -> list[str]:
@@ -186,16 +197,10 @@ def _ask(command: tuple[str, ...]) -> str:
     return done.stdout
 
 
-def _launcher(options: DoctorOptions, hosts: Sequence[str]) -> Launcher:
+def _launcher(options: DoctorOptions, hosts: Sequence[str]) -> str:
     if options.is_slurm:
-        return Launcher.SLURM
-    return Launcher.LOCAL if list(hosts) in ([platform.node()], ["localhost"]) else Launcher.SSH
-
-
-def _require_launcher(launcher: Launcher) -> None:
-    program = {Launcher.SSH: "ssh", Launcher.SLURM: "srun"}.get(launcher)
-    if program is not None and shutil.which(program) is None:
-        raise _usage(f"{program} is not there", found=f"--launcher {launcher.value}", expected=f"{program} on PATH")
+        return "slurm"
+    return "local" if list(hosts) in ([THIS_HOST], ["localhost"]) else "ssh"
 
 
 def _switches(options: DoctorOptions) -> dict[str, tuple[str, ...]]:
@@ -207,6 +212,9 @@ def _switches(options: DoctorOptions) -> dict[str, tuple[str, ...]]:
 
 
 def doctor_verb(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run: its hosts, those first that its judge named in the last attempt.")
+    ] = None,
     hosts: Annotated[str | None, typer.Option("--hosts", help="Hosts to examine, by commas; a[1-4] works.")] = None,
     slurm: Annotated[
         bool, typer.Option("--slurm", help="The hosts of this allocation, or those that are idle.")
@@ -218,7 +226,7 @@ def doctor_verb(
         int | None, typer.Option("--devices-per-host", min=1, max=1024, help="Devices of each host; else counted here.")
     ] = None,
     launcher: Annotated[
-        Launcher | None, typer.Option("--launcher", help="How members are started; local: all of them here.")
+        str | None, typer.Option("--launcher", help="ssh, slurm, words with {host}, or local: all members here.")
     ] = None,
     probe_limit_s: Annotated[
         float, typer.Option("--probe-limit", min=0.1, help="Seconds that one start of a probe may take.")
@@ -227,10 +235,20 @@ def doctor_verb(
         Path | None, typer.Option("--topology", exists=True, dir_okay=False, help="Switches, as in topology.conf.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed asks for the same sets.")] = 0,
+    baseline: Annotated[
+        bool, typer.Option("--baseline", help="What has changed on RUN's hosts since it last ended well.")
+    ] = False,
+    ledger: Annotated[bool, typer.Option("--ledger", help="Show the ledger of hosts instead.")] = False,
+    admitted: Annotated[list[str] | None, typer.Option("--admit", help="Take a repaired host back.")] = None,
+    why: Annotated[str | None, typer.Option("--why", help="Why, for the ledger.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
 ) -> None:
     """Find the sick device, link, host or switch by tests that cannot harm the doctor."""
+    if ledger or admitted:
+        guarded(lambda screen: show_ledger(absolute(runs), admitted or (), why, screen), is_json=is_json)
     options = DoctorOptions(
+        run=run,
         hosts=hosts,
         is_slurm=slurm,
         budget_s=budget_s,
@@ -241,6 +259,8 @@ def doctor_verb(
         probe_limit_s=probe_limit_s,
         topology=topology,
         seed=seed,
+        runs=runs,
+        is_compared=baseline,
         environment=dict(os.environ),
     )
     guarded(lambda screen: doctor(options, screen), is_json=is_json)
@@ -249,5 +269,7 @@ def doctor_verb(
 DOCTOR_EPILOG = examples(
     "emberward doctor",
     "emberward doctor --hosts node[1-4] --budget 600 --json",
+    "emberward doctor runs/bloom_tiny --baseline",
+    "emberward doctor --admit node3 --why 'its card was changed'",
     "emberward doctor --probe burn='python burn.py' --devices-per-host 8",
 )

@@ -1,13 +1,13 @@
 """The hosts of ``emberward train --hosts``: which they are, whether they answer, and which take part."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emberward.cli._console import Screen
 from emberward.findings import ConfigError
-from emberward.runs import read_left_out
+from emberward.runs import read_ledger, spared
 from emberward.slurm import Slurm, node_names
 from emberward.supervise import Host, Team, ask_hosts, hosts_of, launcher_of, pick_hosts
 
@@ -60,17 +60,33 @@ def open_team(options: HostOptions, screen: Screen) -> Team:
 
 
 def part_of(team: Team, place: Path, screen: Screen) -> Team:
-    """The team without the hosts that earlier runs in `place`, ``runs/NAME``, left out. Raises ConfigError L123."""
-    out = {name: said for name, said in read_left_out(place).items()}
-    for name, said in out.items():
-        screen.complain(f"{'left out':<11} {name}: {said.get('code')} {said.get('message')}")
-    candidates = [host for host in (*team.hosts, *team.spares) if host.name not in out]
+    """The team without the hosts that the ledger below `place` leaves out, as far as others are there."""
+    everybody = (*team.hosts, *team.spares)
+    out = still_out(place, [host.name for host in everybody], num_needed=len(team.hosts), screen=screen)
+    candidates = [host for host in everybody if host.name not in out]
     training, spares = pick_hosts(candidates, wanted=len(team.hosts), min_hosts=len(team.hosts))
     team = replace(team, hosts=training, spares=spares)
     names = ", ".join(host.name for host in training)
     beside = f"; standing by: {', '.join(host.name for host in spares)}" if spares else ""
     screen.say(f"{'hosts':<11} {names}, {team.ranks_per_host} ranks each{beside}")
     return team
+
+
+def still_out(place: Path, hosts: Sequence[str], *, num_needed: int, screen: Screen) -> frozenset[str]:
+    """Of `hosts`, those that the ledger below `place` leaves out while `num_needed` others are there; says each."""
+    records = read_ledger(place)
+    taken = spared(records, hosts, num_needed=num_needed)
+    out = set()
+    for name in hosts:
+        strike = records[name].out if name in records else None
+        if strike is None:
+            continue
+        if name in taken:
+            screen.complain(f"{'taken back':<11} {name}, as only so {num_needed} hosts are there: {strike.why}")
+        else:
+            out.add(name)
+            screen.complain(f"{'left out':<11} {name}: {strike.why}")
+    return frozenset(out)
 
 
 def _listed(options: HostOptions) -> tuple[Host, ...]:

@@ -105,6 +105,9 @@ def train_verb(
     ] = None,
     nproc: Annotated[int, typer.Option("--nproc-per-node", min=1, help="Ranks on each host.")] = 1,
     min_hosts: Annotated[int | None, typer.Option("--min-hosts", min=1, help="Go on with so few hosts.")] = None,
+    screen_first: Annotated[
+        bool, typer.Option("--screen", help="Test the hosts first, 30 s at most, and suspects after a failure.")
+    ] = False,
     rewind: Annotated[int | None, typer.Option("--rewind", help="Go back to this step's save, on from there.")] = None,
     skip_samples: Annotated[int | None, typer.Option("--skip-samples", min=0, help="Samples to leave out.")] = None,
     lr_scale: Annotated[float | None, typer.Option("--lr-scale", help="Learning-rate factor after a rewind.")] = None,
@@ -129,6 +132,7 @@ def train_verb(
         max_restarts=restarts,
         hardware=hardware,
         is_verbose=verbose,
+        is_screened=screen_first,
         environment=dict(os.environ),
         oversight=oversight_of(
             act_after_s=act_after_s, max_silence_s=max_silence_s, notify=notify, no_record=no_record

@@ -16,13 +16,14 @@ import typer
 from emberward.cli._console import Screen
 from emberward.cli._examples import examples
 from emberward.cli._guard import JsonOption, guarded
+from emberward.cli._hosts import still_out
 from emberward.cli._named_run import DEFAULT_RUNS, RunsOption
-from emberward.cli._slurm_pulse import PulseOptions, chains_in, follow, show_status
+from emberward.cli._slurm_pulse import PulseOptions, follow, show_status
 from emberward.data import open_tokenizer
 from emberward.findings import ConfigError
 from emberward.recipe import load_recipe, resolve
 from emberward.report import RunFolder
-from emberward.runs import read_left_out, require_no_kill_switch
+from emberward.runs import left_out, require_no_kill_switch
 from emberward.slurm import (
     JobScript,
     Resources,
@@ -31,6 +32,7 @@ from emberward.slurm import (
     record_job,
     script_text,
     ticket_text,
+    usable_nodes,
 )
 from emberward.supervise import absolute
 
@@ -73,8 +75,9 @@ def submit(options: SubmitOptions, screen: Screen) -> int:
     runs = absolute(options.runs)
     place = runs / recipe.name
     require_no_kill_switch(RunFolder(path=place / "any").kill_switch)
-    left_out = read_left_out(place)
-    asked = dataclasses.replace(asked, excluded=tuple(sorted({*asked.excluded, *left_out})))
+    slurm = Slurm(options.environment)
+    out = _out(slurm, runs, asked, screen, is_dry=options.is_dry)
+    asked = dataclasses.replace(asked, excluded=tuple(sorted({*asked.excluded, *out})))
     ours = (sys.executable, "-m")
     text = script_text(
         JobScript(
@@ -87,8 +90,6 @@ def submit(options: SubmitOptions, screen: Screen) -> int:
             pulse=(*ours, "emberward", "slurm", "pulse", recipe.name, "--runs", str(runs), "--once", "--leave-out"),
         )
     )
-    for host, said in left_out.items():
-        screen.complain(f"left out  {host}: {said.get('code')} {said.get('message')}")
     if options.is_dry:
         screen.say(text)
         screen.document([], script=text, excluded=list(asked.excluded))
@@ -97,7 +98,6 @@ def submit(options: SubmitOptions, screen: Screen) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"submit-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.sh"
     path.write_text(text, encoding="utf-8")
-    slurm = Slurm(options.environment)
     said_of_job = slurm.ask("sbatch", "--parsable", str(path)).strip()
     number = said_of_job.partition(";")[0]
     if not number.isdigit():
@@ -117,6 +117,15 @@ def submit(options: SubmitOptions, screen: Screen) -> int:
     screen.say(f"{'follow':<11} emberward slurm pulse {recipe.name}{_runs_word(options.runs)}")
     screen.document([], job=int(number), name=recipe.name, script=str(path), excluded=list(asked.excluded))
     return 0
+
+
+def _out(slurm: Slurm, runs: Path, asked: Resources, screen: Screen, *, is_dry: bool) -> frozenset[str]:
+    """The nodes that the ledger leaves out of this chain: none that it needs to begin at all."""
+    if not left_out(runs):
+        return frozenset()
+    names = list(left_out(runs)) if is_dry else usable_nodes(slurm, partition=asked.partition)
+    names = [name for name in names if name not in asked.excluded]
+    return still_out(runs, names, num_needed=0 if is_dry else asked.num_nodes, screen=screen)
 
 
 def _chain_words(asked: Resources) -> str:
@@ -145,12 +154,11 @@ def _typed(options: SubmitOptions) -> str:
 
 def drain(hosts: Sequence[str], reason: str | None, name: str | None, runs: Path, slurm: Slurm, screen: Screen) -> int:
     """0 once SLURM has drained the hosts. Where it does not let us, the ticket's text is shown and L121 raised."""
-    places = {chain.place for chain in chains_in(runs, name)}
-    known = {host: said for place in sorted(places) for host, said in read_left_out(place).items()}
+    known = left_out(runs)
     reasons = {}
     for host in hosts:
         said = known.get(host)
-        found = reason or (None if said is None else f"{said.get('code')} {said.get('message')}")
+        found = reason or (None if said is None else said.why)
         if found is None:
             raise ConfigError(
                 "there is no reason to drain this node",
@@ -170,7 +178,7 @@ def drain(hosts: Sequence[str], reason: str | None, name: str | None, runs: Path
             if error.code != "L121":
                 raise
             refused = error
-            tickets.append(ticket_text(host, why, known.get(host)))
+            tickets.append(ticket_text(host, why, known[host].finding if host in known else None))
             continue
         (node,) = read_nodes(slurm, [host])
         screen.say(f"{host} is {node.state}: {node.reason}")

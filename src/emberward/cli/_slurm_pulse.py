@@ -11,7 +11,7 @@ from emberward.cli._console import Screen
 from emberward.findings import ConfigError, Finding, exit_code_of
 from emberward.processes import ProcessTree
 from emberward.report import read_json, read_lines, write_json
-from emberward.runs import left_out_file, read_left_out
+from emberward.runs import left_out, strike
 from emberward.slurm import (
     Chain,
     Job,
@@ -80,22 +80,22 @@ def show_status(runs: Path, name: str | None, slurm: Slurm, screen: Screen, *, n
         pulse = take_pulse(chain.name, jobs, facts, memory, now_unix=now_unix, every_s=0.0)
         findings += pulse.findings
         screen.say(pulse.line)
-        left_out = read_left_out(chain.place)
-        for host, said in left_out.items():
-            screen.say(f"  left out {host}: {said.get('code')} {said.get('message')}")
+        out = left_out(chain.place.parent)
+        for host, struck in out.items():
+            screen.say(f"  left out {host}: {struck.why}")
         for finding in pulse.findings:
             screen.say(f"  {finding.code} {finding.message}\n  next {finding.next}")
-        documents.append(_document(chain, jobs, facts, pulse, sorted(left_out)))
+        documents.append(_document(chain, jobs, facts, pulse, sorted(out)))
     screen.document(findings, chains=documents)
     return exit_code_of(findings)
 
 
-def _document(chain: Chain, jobs: Sequence[Job], facts: RunFacts, pulse: Pulse, left_out: list[str]) -> dict[str, Any]:
+def _document(chain: Chain, jobs: Sequence[Job], facts: RunFacts, pulse: Pulse, out: list[str]) -> dict[str, Any]:
     return {
         "name": chain.name,
         "line": pulse.line,
         "is_over": pulse.is_over,
-        "left_out": left_out,
+        "left_out": out,
         "run": {
             "id": facts.id,
             "step": facts.step,
@@ -199,7 +199,7 @@ def _lost(
 ) -> tuple[tuple[Finding, ...], dict[str, str]]:
     """The nodes that went down under the job that ran last, newly left out; and the boot times of those that run now.
 
-    Writes the finding of each into ``left-out`` and takes them out of the jobs that wait.
+    Writes the finding of each into the ledger and takes them out of the jobs that wait.
     """
     before = dict(memory.boots)
     now = {
@@ -210,16 +210,12 @@ def _lost(
     }
     boots = read_boots(slurm, sorted({*before, *now}))
     nodes = read_nodes(slurm, sorted(before))
-    lost = [
-        finding
-        for finding in lost_nodes(before, nodes, boots)
-        if not left_out_file(chain.place, finding.hosts[0]).exists()
-    ]
+    runs = chain.place.parent
+    out = left_out(runs)
+    lost = [finding for finding in lost_nodes(before, nodes, boots) if finding.hosts[0] not in out]
     for finding in lost:
-        path = left_out_file(chain.place, finding.hosts[0])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, finding.to_json())
-    excluded = sorted(read_left_out(chain.place))
+        strike(runs, finding, by=f"the pulse of {chain.name}")
+    excluded = sorted(left_out(runs))
     if lost:
         by_person = {
             str(host)

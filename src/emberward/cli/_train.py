@@ -20,6 +20,7 @@ from emberward.cli._preflight import FirstSteps, keep_page, page_of, say_notes
 from emberward.cli._prove import TIME_LIMIT_S, prove_recipe
 from emberward.cli._rewind import RewindOptions, rewound
 from emberward.cli._run import finding_text
+from emberward.cli._screening import Screening
 from emberward.cli._shown import WAITS_FOR_LAUNCHER, Shown
 from emberward.cli._start import start_line
 from emberward.data import Manifest, open_tokenizer
@@ -85,6 +86,7 @@ class TrainOptions:
     rewind: RewindOptions | None = None
     hosts: HostOptions | None = None
     is_verbose: bool = False
+    is_screened: bool = False
     program: str = "emberward"
     """How the person can call this program again."""
     option_names: tuple[str, ...] = ()
@@ -134,7 +136,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
         require_writable(start.folder.path)
     require_no_kill_switch(options.kill_switch or start.folder.kill_switch)
     if team is not None:
-        team = part_of(team, start.folder.path.parent, screen)
+        team = part_of(team, start.folder.runs, screen)
     begins = start_line(recipe) if newest_save(start.folder) is None else None
     manifest = _prepared(recipe, screen)
     certificate, findings = _prove(start, resolved, options, screen) if options.is_checked else (None, ())
@@ -158,6 +160,11 @@ def train(options: TrainOptions, screen: Screen) -> int:
         return 0
     if options.is_verbose:
         screen.say(preflight_brief(page, width=screen.width))
+    screening = Screening(start.folder, options.environment, screen, is_asked=options.is_screened)
+    team, bad = screening.before_start(team)
+    if exit_code_of(bad):
+        screen.document((*page.findings, *findings, *bad), start=start.why, exit_code=1)
+        return 1
     screen.say(f"{'run':<11} {start.why}")
     if begins is not None:
         screen.say(begins)
@@ -173,7 +180,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
             write_json(start.folder.proof, {"recipe": recipe_digest(resolved), "emberward": __version__})
         keep_page(page, resolved, start.folder)
     first_steps = FirstSteps(page, resolved, start.folder, screen)
-    result = _launch_again(start, resolved, options, screen, first_steps, team, manifest)
+    result = _launch_again(start, resolved, options, screen, first_steps, team, manifest, screening)
     first_steps.say()
     return leave(start.folder, result, options, screen)
 
@@ -220,6 +227,7 @@ def _launch_again(
     first_steps: FirstSteps,
     team: Team | None,
     manifest: Manifest,
+    screening: Screening,
 ) -> LaunchResult:
     """The last of as many attempts as the restart policy allows; a failed one is told before the next begins.
 
@@ -228,6 +236,7 @@ def _launch_again(
     ends: list[AttemptEnd] = []
     why = start.why
     while True:
+        screening.keep_hosts(_attempt(start.folder))
         result = _launch(start, resolved, options, screen, why, first_steps, team, is_restart=bool(ends))
         saved = newest_save(start.folder)
         codes = tuple(finding.code for finding in result.findings)
@@ -242,6 +251,11 @@ def _launch_again(
         if result.death is not None:
             screen.say(result.death)
         why = restart.why
+        suspected = screening.after_failure(team, lost) if result.outcome is Outcome.FAILED else []
+        if suspected and team is None:
+            screen.say(f"not started again: {suspected[0]} is bad")
+            return result
+        lost += suspected
         if team is not None and lost:
             try:
                 team = without(team, lost)

@@ -3,41 +3,48 @@
 The tests run in child processes (probes); this room decides which, and what follows. Only the probes import torch.
 """
 
-from emberward.doctor._builtin import builtin_probes, count_devices, unreached
+from emberward.doctor._builtin import SCREEN, builtin_probes, count_devices
 from emberward.doctor._examine import Examination, OnRound, examine
 from emberward.doctor._fleet import Device, Fleet, Links, Outcome, Result, Talk
+from emberward.doctor._hosts import FACTS_MODULE, HostFacts, ask_hosts_facts, changed_since, host_findings
 from emberward.doctor._plan import CONFIDENCE, Plan, ProbePlan
 from emberward.doctor._probe import Probe, parse_probe
-from emberward.doctor._runner import Launcher, Runner
+from emberward.doctor._runner import Reach, Runner
 from emberward.doctor._table import table_of
 from emberward.doctor._topology import expand_hosts, read_topology
-from emberward.doctor._verdict import Verdict, document_of, findings_of, verdicts_of
+from emberward.doctor._verdict import Verdict, document_of, findings_of, sound_hosts, verdicts_of
 
 __all__ = [
     "CONFIDENCE",
+    "FACTS_MODULE",
+    "SCREEN",
     "Device",
     "Examination",
     "Fleet",
-    "Launcher",
+    "HostFacts",
     "Links",
     "OnRound",
     "Outcome",
     "Plan",
     "Probe",
     "ProbePlan",
+    "Reach",
     "Result",
     "Runner",
     "Talk",
     "Verdict",
+    "ask_hosts_facts",
     "builtin_probes",
+    "changed_since",
     "count_devices",
     "document_of",
     "examine",
     "expand_hosts",
     "findings_of",
+    "host_findings",
     "parse_probe",
     "read_topology",
+    "sound_hosts",
     "table_of",
-    "unreached",
     "verdicts_of",
 ]

@@ -1,19 +1,15 @@
-"""The probes that Emberward brings, and what it asks a machine before."""
+"""The probes that Emberward brings, and how it counts a machine's devices."""
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 
 from emberward.doctor._fleet import Links, Talk
-from emberward.doctor._probe import Probe, last_words
-from emberward.doctor._runner import SSH, Launcher
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.doctor._probe import Probe
 from emberward.processes import ProcessTree
 
 COUNT_LIMIT_S = 60.0
-REACH_LIMIT_S = 20.0
 CPU_DEVICES = 2
 """Without a GPU two members share the processor: enough to test what lies between them."""
 DRIVER = Path("/dev/nvidiactl")
@@ -21,11 +17,14 @@ DRIVER = Path("/dev/nvidiactl")
 _MODULE = "emberward.doctor.probe"
 
 
-def builtin_probes(kind: str) -> tuple[Probe, ...]:
-    """Our probes for devices of `kind` ("cpu" or "cuda"), the quickest first."""
+def builtin_probes(kind: str, *, recipe: Path | None = None) -> tuple[Probe, ...]:
+    """Our probes for devices of `kind` ("cpu" or "cuda"), the quickest first.
 
-    def probe(name: str, talk: Talk, links: Links | None = None) -> Probe:
-        command = (sys.executable, "-m", _MODULE, name, kind)
+    `recipe`: the resolved recipe whose block the soak runs; a block of its own without one.
+    """
+
+    def probe(name: str, talk: Talk, links: Links, *more: str) -> Probe:
+        command = (sys.executable, "-m", _MODULE, name, kind, *more)
         return Probe(name=name, command=command, talk=talk, links=links, is_builtin=True)
 
     return (
@@ -34,8 +33,12 @@ def builtin_probes(kind: str) -> tuple[Probe, ...]:
         probe("memory", Talk.ALONE, Links.NONE),
         probe("transfer", Talk.TOGETHER, Links.ALL),
         probe("collective", Talk.TOGETHER, Links.RING),
-        probe("soak", Talk.ANY, Links.RING),
+        probe("soak", Talk.ANY, Links.RING, *(() if recipe is None else (str(recipe),))),
     )
+
+
+SCREEN = ("host", "soak")
+"""The probes of a quick screen: the host's own parts, then compute, memory and transport at once, as a job has them."""
 
 
 def count_devices(*, tree: ProcessTree, environment: Mapping[str, str]) -> tuple[str, int]:
@@ -51,34 +54,3 @@ def count_devices(*, tree: ProcessTree, environment: Mapping[str, str]) -> tuple
         return str(answer["kind"]), max(int(answer["count"]), 1)
     except (ValueError, KeyError, TypeError):
         return "cpu", CPU_DEVICES
-
-
-def unreached(
-    hosts: Sequence[str], launcher: Launcher, *, tree: ProcessTree, environment: Mapping[str, str]
-) -> list[Finding]:
-    """E107 for each host on which nothing can be started. Blocks, at most REACH_LIMIT_S."""
-
-    def ask(host: str) -> Finding | None:
-        command: tuple[str, ...] = (*SSH, host, "true")
-        if launcher is Launcher.SLURM:
-            command = ("srun", "--overlap", "--quiet", "--nodes=1", "--ntasks=1", f"--nodelist={host}", "true")
-        done = tree.run(command, environment=environment, timeout_s=REACH_LIMIT_S)
-        if done.code == 0:
-            return None
-        said = last_words(done.errors) or ("no answer" if done.code is None else f"exit code {done.code}")
-        return Finding(
-            code="E107",
-            severity=Severity.ERROR,
-            kind=Kind.LINK,
-            cause=Cause.HOST_DOWN,
-            certainty=Certainty.OBSERVED,
-            message=f"nothing can be started on host {host}, which is left out",
-            hosts=(host,),
-            evidence=(said,),
-            next=f"{' '.join(command)}",
-        )
-
-    if not hosts:
-        return []
-    with ThreadPoolExecutor(max_workers=min(len(hosts), 64)) as pool:
-        return [finding for finding in pool.map(ask, hosts) if finding is not None]

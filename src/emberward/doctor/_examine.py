@@ -35,11 +35,14 @@ def examine(
     *,
     budget_s: float,
     seed: int,
+    suspected: frozenset[int] = frozenset(),
+    is_quick: bool = False,
     on_round: OnRound = lambda name, number, results: None,
 ) -> Examination:
     """Examines the runner's fleet with each probe in turn. Blocks, at most `budget_s` and the end of a test.
 
     What one probe found is left out of the sets of the next. Time that a probe does not need is left to the others.
+    `suspected`, `is_quick`: see `Plan`.
     """
     began_s = time.monotonic()
     end_s = began_s + budget_s
@@ -59,6 +62,8 @@ def examine(
             ),
             random.Random(f"{seed} {probe.name}"),
             left_out=left_out,
+            suspected=suspected,
+            is_quick=is_quick,
         )
         plans.append(plan)
         asked = 0

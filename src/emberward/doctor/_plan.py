@@ -70,6 +70,10 @@ class Plan:
     rng: random.Random
     left_out: frozenset[int] = frozenset()
     """Devices that are known to be bad already: no set holds them."""
+    suspected: frozenset[int] = frozenset()
+    """Devices that a run's judge named: each is tested first, apart from the others, with peers that nobody named."""
+    is_quick: bool = False
+    """Whether it is enough that each device has passed once, where nothing fails."""
     belief: Belief = field(init=False)
     numbers: Numbers = field(init=False)
     results: list[tuple[int, Result]] = field(default_factory=list)
@@ -186,6 +190,8 @@ class Plan:
         if all(map(_is_faint, open_clusters)):
             if found := self._screen(free, is_few=is_few, is_open=bool(open_clusters)):
                 return found
+            if self.is_quick and not open_clusters:
+                return self._end("each device has passed")
             self._focus += 1
             if self._focus % FOCUS and (found := self._suspected(open_clusters, free)):
                 return found
@@ -241,6 +247,18 @@ class Plan:
         return []
 
     def _first(self, free: list[int]) -> list[Set]:
+        named = [n for n in free if n in self.suspected]
+        others = [n for n in free if n not in self.suspected]
+        if named and len(others) >= len(named):
+            if self.probe.talk is Talk.ALONE:
+                return [(n,) for n in free]
+            # What is likeliest to be bad tells most by itself: each with one peer, and the others by themselves.
+            pairs: list[Set] = [(min(pair), max(pair)) for pair in zip(named, others, strict=False)]
+            rest = others[len(named) :]
+            return [*pairs, *self._first_of(rest)] if len(rest) > 1 else pairs
+        return self._first_of(free)
+
+    def _first_of(self, free: list[int]) -> list[Set]:
         if self.probe.talk is Talk.ALONE or len(free) == 1:
             return [(n,) for n in free] if self.probe.talk is not Talk.TOGETHER else []
         if len(free) <= 3:

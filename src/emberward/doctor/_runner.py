@@ -1,23 +1,20 @@
 """Runs a round of tests: starts every member, bounds it, reads how it ended, and leaves no process behind.
 
 [Note: how a member is started]
-`local`: here, whatever its host is called. `ssh`: ``ssh HOST env ... timeout ... COMMAND``. `slurm`: one ``srun`` on
-that host, inside an allocation. A remote member is bounded by ``timeout`` there too, so that a lost connection leaves
-nothing. Each works in an empty folder of its own that is removed; here it is ended when that folder holds more than
-MAX_BYTES.
+Here, whatever its host is called; or on its host by a launcher's words, as ``LAUNCHER env ... timeout ... COMMAND``.
+Such a member is bounded by ``timeout`` there too, so that a lost connection leaves nothing. Each works in an empty
+folder of its own that is removed; here it is ended when that folder holds more than MAX_BYTES.
 """
 
 import contextlib
 import itertools
-import shlex
 import shutil
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from emberward.doctor._fleet import Fleet, Outcome, Result, Set
@@ -33,26 +30,24 @@ LEFT_LIMIT_S = 5.0
 FIRST_PORT, NUM_PORTS = 23_000, 9_000
 
 
-class Launcher(StrEnum):
-    """How members are started."""
-
-    LOCAL = "local"
-    SSH = "ssh"
-    SLURM = "slurm"
+Reach = Callable[[str, Sequence[str]], tuple[str, ...]]
+"""The argv that starts words on a host."""
 
 
 @dataclass
 class Runner:
     """Starts probes on sets of a fleet. `run` blocks; `close` the tree afterwards.
 
-    `limit_s` bounds each member. `environment`: of the person who started us.
+    `reach`: how a host is reached; None starts all members here. `limit_s` bounds each member. `environment`: of the
+    person who started us. `addresses`: of hosts on the job's link, where their names are not.
     """
 
     fleet: Fleet
     tree: ProcessTree
-    launcher: Launcher
+    reach: Reach | None
     environment: Mapping[str, str]
     limit_s: float
+    addresses: Mapping[str, str] = field(default_factory=dict)
     left_behind: int = 0
     _ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(int(time.monotonic() * 10)))
 
@@ -74,7 +69,7 @@ class Runner:
         return found
 
     def _at_once(self) -> int:
-        return MAX_AT_ONCE if self.launcher is Launcher.LOCAL else 4 * MAX_AT_ONCE
+        return MAX_AT_ONCE if self.reach is None else 4 * MAX_AT_ONCE
 
     def _test(self, probe: Probe, devices: Set, until_s: float) -> Result | None:
         """None when the budget ended it: nothing follows from that."""
@@ -108,7 +103,7 @@ class Runner:
                 "RANK": str(rank),
                 "WORLD_SIZE": str(len(devices)),
                 "LOCAL_RANK": str(mine.index(number)),
-                "MASTER_ADDR": "127.0.0.1" if self.launcher is Launcher.LOCAL else hosts[0],
+                "MASTER_ADDR": "127.0.0.1" if self.reach is None else self.addresses.get(hosts[0], hosts[0]),
                 "MASTER_PORT": str(port),
                 "EMBERWARD_HOST": device.host,
                 "EMBERWARD_DEVICES": ",".join(str(self.fleet.devices[n].index) for n in mine),
@@ -117,7 +112,7 @@ class Runner:
         return found
 
     def _command(self, probe: Probe, host: str, variables: Mapping[str, str]) -> list[str]:
-        if self.launcher is Launcher.LOCAL:
+        if self.reach is None:
             return list(probe.command)
         inner = [
             "env",
@@ -127,15 +122,13 @@ class Runner:
             f"{self.limit_s:g}",
             *probe.command,
         ]
-        if self.launcher is Launcher.SSH:
-            return [*SSH, host, shlex.join(inner)]
-        return ["srun", "--overlap", "--quiet", "--nodes=1", "--ntasks=1", f"--nodelist={host}", *inner]
+        return list(self.reach(host, inner))
 
     def _port(self) -> int:
         """A port that no other test of this examination uses; under the local launcher one that is free."""
         for _ in range(100):
             port = FIRST_PORT + next(self._ports) % NUM_PORTS
-            if self.launcher is not Launcher.LOCAL:
+            if self.reach is not None:
                 return port
             with contextlib.suppress(OSError), socket.socket() as trial:
                 trial.bind(("127.0.0.1", port))
@@ -154,7 +147,7 @@ class Runner:
         words, variables = command
         folder = shared / str(number)
         folder.mkdir()
-        is_remote = self.launcher is not Launcher.LOCAL
+        is_remote = self.reach is not None
 
         def watch(passed_s: float) -> None:
             if stop.is_over():
@@ -188,9 +181,6 @@ class Runner:
         if left:
             self.left_behind += len(left)
             end(left, limit_s=LEFT_LIMIT_S)
-
-
-SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "LogLevel=ERROR")
 
 
 class _Stopped(Exception):

@@ -200,7 +200,14 @@ CATALOGUE: dict[str, CodeEntry] = {
         {"E101": "a device is bad", "E103": "a host is bad", "E105": "what is bad could not be told"},
     ),
     **_rows(Kind.LINK, {"E102": "a link is bad", "E104": "a switch is bad", "E107": "a host is not reached"}),
-    **_rows(Kind.CONFIG, {"E106": "a probe fails everywhere"}),
+    **_rows(
+        Kind.CONFIG,
+        {
+            "E106": "a probe fails everywhere",
+            "E109": "hosts are not alike",
+            "E110": "what has changed since a run worked",
+        },
+    ),
     **_rows(Kind.NONE, {"E108": "nothing bad was found"}),
     **_rows(
         Kind.DRIFT,

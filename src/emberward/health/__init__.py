@@ -24,6 +24,7 @@ from emberward.health._interval import (
     optimum_interval_s,
 )
 from emberward.health._lateness import LateRank, late_ranks
+from emberward.health._skew import Skew, skews
 from emberward.health._slowdown import Slowdown, SlowdownWatch
 from emberward.health._spike import SpikeSeen, SpikeTurn, SpikeWatch, spike_finding
 
@@ -36,6 +37,7 @@ __all__ = [
     "JobCosts",
     "LateRank",
     "LossRow",
+    "Skew",
     "Slowdown",
     "SlowdownWatch",
     "SpikeSeen",
@@ -50,6 +52,7 @@ __all__ = [
     "rate_factor",
     "repair_source",
     "repaired_finding",
+    "skews",
     "skipped_before",
     "spike_finding",
     "state_finding",

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import emberward
 from emberward.findings import Cause, EmberwardError
+from emberward.health import skews
 
 START_TIMEOUT_S = 120.0
 """How long ranks wait for each other before the first step."""
@@ -113,21 +114,22 @@ def _compare(store: Store, world_size: int, timeout_s: float, meeting: str) -> d
         if "error" in data:
             return _could_not_start(rank, data["host"], data["error"])
         everyone.append((data["host"], data["values"]))
-    for name in everyone[0][1]:
-        values = [values.get(name, "nothing") for _, values in everyone]
-        usual = max(values, key=values.count)
-        odd = [rank for rank, value in enumerate(values) if value != usual]
-        if odd:
-            hosts = sorted({everyone[rank][0] for rank in odd})
-            return {
-                "code": "L101",
-                "what": f"ranks differ in {name}",
-                "where": f"rank {', '.join(map(str, odd))} on {', '.join(hosts)}",
-                "expected": f"{usual}, as {len(values) - len(odd)} of {world_size} ranks have",
-                "found": ", ".join(sorted({values[rank] for rank in odd})),
-                "ranks": odd,
-            }
-    return None
+    names = everyone[0][1]
+    found = skews({rank: {name: has.get(name, "nothing") for name in names} for rank, (_, has) in enumerate(everyone)})
+    if not found:
+        return None
+    first = min(found, key=lambda each: list(names).index(each.name))
+    (usual, most), *others = first.values
+    odd = sorted(rank for _, ranks in others for rank in ranks)
+    hosts = sorted({everyone[rank][0] for rank in odd})
+    return {
+        "code": "L101",
+        "what": f"ranks differ in {first.name}",
+        "where": f"rank {', '.join(map(str, odd))} on {', '.join(hosts)}",
+        "expected": f"{usual}, as {len(most)} of {world_size} ranks have",
+        "found": ", ".join(sorted(value for value, _ in others)),
+        "ranks": odd,
+    }
 
 
 def _could_not_start(rank: int, host: str, reason: str) -> dict[str, object]:

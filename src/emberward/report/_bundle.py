@@ -29,9 +29,9 @@ _COMMON_PEOPLE = frozenset({"root", "user", "nobody", "ubuntu", "admin"})
 _WHOLE = (
     "config.resolved.yaml", "command.json", "findings.jsonl", "attempts.jsonl", "summary.json", "progress.json",
     "certificate.json", "proof.json", "preflight.json", "metrics.jsonl", "evals.jsonl", "detours.json",
-    "supervisor.json", "acknowledged.jsonl",
+    "supervisor.json", "acknowledged.jsonl", "doctor.json", "doctor.txt",
 )  # fmt: skip
-_FOLDERS = ("logs", "failures", "ranks", "looks")
+_FOLDERS = ("logs", "failures", "ranks", "looks", "hosts-before")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

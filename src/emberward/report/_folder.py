@@ -91,6 +91,20 @@ class RunFolder:
         return self.path / "command.json"
 
     @property
+    def doctor(self) -> Path:
+        """The last examination of the hosts of this run: the document that ``emberward doctor --json`` prints."""
+        return self.path / "doctor.json"
+
+    @property
+    def doctor_table(self) -> Path:
+        """The same for people: the evidence for whoever repairs the machine."""
+        return self.path / "doctor.txt"
+
+    def hosts_file(self, attempt: int) -> Path:
+        """What each host told of itself before this attempt: host -> driver, libraries, mounts, ..."""
+        return self.path / "hosts-before" / f"attempt-{attempt}.json"
+
+    @property
     def supervisor(self) -> Path:
         """That the supervisor is alive, written again every two seconds."""
         return self.path / "supervisor.json"
@@ -99,6 +113,11 @@ class RunFolder:
     def acknowledged(self) -> Path:
         """Findings that a person has taken up, and until when nobody else need hear of them."""
         return self.path / "acknowledged.jsonl"
+
+    @property
+    def runs(self) -> Path:
+        """The place of all runs, whatever their name; the ledger of hosts lies there."""
+        return self.path.parent.parent
 
     @property
     def kill_switch(self) -> Path:

@@ -6,32 +6,50 @@ The launcher and ranks that plain torchrun or srun started decide by the same co
 from emberward.runs._choose import Intent, Start, begin, choose_run, new_id, recipe_digest
 from emberward.runs._data import prepare_data
 from emberward.runs._kill_switch import require_no_kill_switch
-from emberward.runs._left_out import host_file_name, left_out_file, read_left_out
+from emberward.runs._ledger import (
+    Entry,
+    Record,
+    admit,
+    host_file_name,
+    left_out,
+    read_ledger,
+    read_record,
+    spared,
+    strike,
+    strike_of,
+)
 from emberward.runs._looks import Look, LookAnswers, ask, read_answers, read_looks, write_answer, write_late
 from emberward.runs._rewind import Act, Rewind, plan_rewind, read_detours, rewind, undo_rewind
 
 __all__ = [
     "Act",
+    "Entry",
     "Intent",
     "Look",
     "LookAnswers",
+    "Record",
     "Rewind",
     "Start",
+    "admit",
     "ask",
     "begin",
     "choose_run",
     "host_file_name",
-    "left_out_file",
+    "left_out",
     "new_id",
     "plan_rewind",
     "prepare_data",
     "read_answers",
     "read_detours",
-    "read_left_out",
+    "read_ledger",
     "read_looks",
+    "read_record",
     "recipe_digest",
     "require_no_kill_switch",
     "rewind",
+    "spared",
+    "strike",
+    "strike_of",
     "undo_rewind",
     "write_answer",
     "write_late",

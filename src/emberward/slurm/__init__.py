@@ -6,7 +6,7 @@ pages; nothing is read from its accounting, which a site may not have.
 
 from emberward.slurm._ask import Slurm
 from emberward.slurm._chain import Chain, chain_of, record_job
-from emberward.slurm._nodes import Node, lost_nodes, read_boots, read_nodes, ticket_text
+from emberward.slurm._nodes import Node, lost_nodes, read_boots, read_nodes, ticket_text, usable_nodes
 from emberward.slurm._pulse import Memory, Pulse, RunFacts, take_pulse
 from emberward.slurm._queue import Job, State, node_names, read_queue
 from emberward.slurm._run_facts import read_facts
@@ -34,4 +34,5 @@ __all__ = [
     "script_text",
     "take_pulse",
     "ticket_text",
+    "usable_nodes",
 ]

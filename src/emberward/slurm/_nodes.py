@@ -47,6 +47,20 @@ def read_nodes(slurm: Slurm, names: Sequence[str]) -> tuple[Node, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
+def usable_nodes(slurm: Slurm, *, partition: str | None) -> tuple[str, ...]:
+    """The nodes that SLURM may give to a job, by name, busy ones too. Blocks. Raises as `read_nodes`."""
+    where = () if partition is None else (f"--partition={partition}",)
+    said = slurm.ask("sinfo", "--noheader", "--Node", *where, "--format=%N|%T")
+    found = set()
+    for line in filter(None, map(str.strip, said.splitlines())):
+        name, mark, state = line.partition("|")
+        if not mark:
+            raise slurm.not_understood("sinfo", line)
+        if not state.startswith(("down", "drain", "fail", "error", "power", "unknown")):
+            found.add(name)
+    return tuple(sorted(found))
+
+
 def read_boots(slurm: Slurm, names: Iterable[str]) -> dict[str, str]:
     """node -> when it booted, as SLURM says it; a node that has not told it yet is left out. Raises as `Slurm.ask`."""
     names = list(names)

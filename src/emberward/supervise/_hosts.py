@@ -14,7 +14,10 @@ ANSWER_LIMIT_S = 20.0
 MAX_SAID_CHARACTERS = 300
 _KNOWN = {
     "local": (),
-    "ssh": ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "{host}"),
+    "ssh": (
+        *("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5"),
+        *("-o", "LogLevel=ERROR", "{host}"),
+    ),
     "slurm": ("srun", "--nodes=1", "--ntasks=1", "--nodelist={host}", "--overlap", "--kill-on-bad-exit=1", "--quiet"),
 }
 _PASSED = ("EMBERWARD_", "NCCL_", "GLOO_", "TORCH", "OMP_", "PYTHON", "CUDA_", "LD_LIBRARY_PATH", "HF_")
@@ -196,5 +199,5 @@ def _lost(name: str, why: str) -> Finding:
         name,
         why,
         evidence=("it was asked after the attempt had failed",),
-        next=f"look at the console of {name}; it is left out until its file under left-out is removed",
+        next=f"look at the console of {name}; it is left out until a soak by the doctor passes",
     )

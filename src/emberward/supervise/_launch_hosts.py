@@ -19,8 +19,8 @@ from pathlib import Path
 
 from emberward.findings import Cause, Finding, Kind, Severity
 from emberward.processes import Child, ProcessTree
-from emberward.report import LineTail, ProgressReader, RunFolder, read_json, tail_text, write_json
-from emberward.runs import left_out_file, require_no_kill_switch
+from emberward.report import LineTail, ProgressReader, RunFolder, read_json, tail_text
+from emberward.runs import require_no_kill_switch, strike
 from emberward.supervise._attempts import newest_save, open_attempt
 from emberward.supervise._command import KILL_SWITCH, agent_environment
 from emberward.supervise._death import RankRecord, death_finding, death_text, first_death, parse_agent_report
@@ -116,9 +116,7 @@ def launch_on_hosts(plan: LaunchPlan, team: Team, *, on_progress: OnProgress, on
                 overseer.report(kill_switch_finding(switch))
             lost = tuple(finding for finding in findings if named_host([finding]) is not None)
             for finding in lost:
-                path = left_out_file(folder.path.parent, finding.hosts[0])
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_json(path, finding.to_json())
+                strike(folder.runs, finding, by=f"attempt {number} of {folder.name}/{folder.id}")
             seconds = time.monotonic() - start_s
             write_end(
                 folder,

@@ -5,16 +5,14 @@ A host is left out only for what its hardware did: when an attempt failed for a 
 off (L112) or down (L113). A death never is enough, not even two in a row: a bug of the program kills the rank that it
 meets, wherever that lies, and would cost one host after the other its place. Each supervisor judges by the same posts,
 so that the host itself makes no other attempt while its peers make theirs without it. In a shared folder of posts the
-finding is kept beside them: a start on that host is refused until somebody takes the file away.
+ledger keeps it (`emberward.runs`): a start on that host is refused while it is out.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from emberward.findings import ConfigError, Finding, Severity
-from emberward.report import read_json, write_json
-from emberward.runs import left_out_file
-from emberward.supervise._act import SURE
+from emberward.findings import ConfigError, Finding
+from emberward.runs import read_record, strike, strike_of
 from emberward.supervise._nodes import Node
 
 NAMING = frozenset({"L112", "L113"})
@@ -23,23 +21,19 @@ NAMING = frozenset({"L112", "L113"})
 def named_host(findings: Sequence[Finding]) -> Finding | None:
     """The finding for which a host is left out; None when no host alone was named. See [Note: leaving out a host]."""
     for finding in findings:
-        is_sure = finding.severity is Severity.ERROR and finding.certainty in SURE
-        if finding.code in NAMING and is_sure and len(finding.hosts) == 1:
+        if finding.code in NAMING and strike_of(finding) is not None:
             return finding
     return None
 
 
 def keep_out(node: Node, finding: Finding) -> Path | None:
-    """The file that keeps the named host out, now written; None where the posts lie in no folder. Raises OSError."""
-    path = _file(node.mailbox, finding.hosts[0])
-    if path is not None and not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, finding.to_json())
-    return path
+    """The ledger's entry that keeps the named host out; None where the posts lie in no folder. Raises OSError."""
+    place = _place(node.mailbox)
+    return None if place is None else strike(place, finding, by=f"emberward run on {node.host}")
 
 
 def require_part(host: str, *, excluded: Sequence[str], mailbox: str | None) -> None:
-    """Raises ConfigError L114 when a person or an earlier finding left `host` out. Reads one file of the mailbox."""
+    """Raises ConfigError L114 when a person or an earlier finding left `host` out. Reads a ledger."""
     if host in excluded:
         raise ConfigError(
             "this host is left out",
@@ -49,20 +43,18 @@ def require_part(host: str, *, excluded: Sequence[str], mailbox: str | None) -> 
             found=host,
             next="start the command on the other hosts",
         )
-    path = None if mailbox is None else _file(mailbox, host)
-    said = None if path is None else read_json(path)
-    if said is not None:
+    place = None if mailbox is None else _place(mailbox)
+    out = None if place is None else read_record(place, host).out
+    if out is not None:
         raise ConfigError(
             "this host is left out",
             code="L114",
-            where=str(path),
+            where=str(out.path),
             expected="a host that takes part",
-            found=f"{said.get('code')} {said.get('message')}",
-            next=f"rm {path}   (once the host is repaired)",
+            found=out.why,
+            next=f"emberward doctor --admit {host} --runs {place}   (once the host is repaired)",
         )
 
 
-def _file(mailbox: str, host: str) -> Path | None:
-    if mailbox.startswith(("http://", "https://")):
-        return None
-    return left_out_file(Path(mailbox), host)
+def _place(mailbox: str) -> Path | None:
+    return None if mailbox.startswith(("http://", "https://")) else Path(mailbox)

@@ -10,18 +10,12 @@ import pytest
 from emberward.cli._console import Screen
 from emberward.cli._slurm import SubmitOptions, drain, submit
 from emberward.cli._slurm_pulse import PulseOptions, follow
-from emberward.findings import ConfigError
-from emberward.report import read_json, write_json
-from emberward.runs import left_out_file
+from emberward.findings import ConfigError, host_down
+from emberward.runs import left_out, strike
 from emberward.slurm import Resources, Slurm, chain_of, record_job
 
 RESOURCES = Resources(num_nodes=2, ranks_per_node=1, time="20:00:00", signal_s=300, num_jobs=3)
-LOST = {
-    "code": "L113",
-    "message": "host n2 does not answer SLURM: down*, Not responding",
-    "hosts": ["n2"],
-    "evidence": ["it ran there"],
-}
+LOST = host_down("n2", "does not answer SLURM: down*, Not responding", evidence=["it ran there"], next="repair it")
 
 
 def environment(folder: Path, **programs: str) -> dict[str, str]:
@@ -37,30 +31,43 @@ def asked(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def options(tmp_path, *overrides: str, resources: Resources = RESOURCES, sbatch: str = "echo 41") -> SubmitOptions:
+def options(
+    tmp_path,
+    *overrides: str,
+    resources: Resources = RESOURCES,
+    sbatch: str = "echo 41",
+    sinfo: str = "printf 'n1|idle\\nn2|idle\\nn3|mixed\\n'",
+) -> SubmitOptions:
     return SubmitOptions(
         recipe="bloom_tiny",
         overrides=overrides or ("layout.dp=2", "layout.tp=1", "layout.pp=1"),
         runs=tmp_path / "runs",
         resources=resources,
         is_dry=False,
-        environment=environment(tmp_path / "bin", sbatch=sbatch),
+        environment=environment(tmp_path / "bin", sbatch=sbatch, sinfo=sinfo),
     )
 
 
 def test_a_chain_is_submitted_without_the_hosts_left_out_and_remembered(tmp_path, capsys):
     place = tmp_path / "runs" / "bloom_tiny"
-    path = left_out_file(place, "n2")
-    path.parent.mkdir(parents=True)
-    write_json(path, LOST)
+    strike(tmp_path / "runs", LOST, by="a test")
     assert submit(options(tmp_path), Screen(is_json=True)) == 0
     out, err = capsys.readouterr()
     said = json.loads(out)
     assert (said["job"], said["excluded"]) == (41, ["n2"])
-    assert "left out  n2: L113 host n2 does not answer SLURM: down*, Not responding" in err
+    assert "left out    n2: L113 host n2 does not answer SLURM: down*, Not responding" in err
     assert "#SBATCH --exclude=n2\n" in Path(said["script"]).read_text()
     assert chain_of(place).jobs == (41,)
-    assert asked(tmp_path / "bin") == [f"sbatch --parsable {said['script']}"]
+    assert asked(tmp_path / "bin")[-1] == f"sbatch --parsable {said['script']}"
+
+
+def test_no_more_nodes_are_left_out_than_the_chain_can_spare(tmp_path, capsys):
+    """Two nodes are needed: n3 is down, so that n2 is one of the two that are there."""
+    strike(tmp_path / "runs", LOST, by="a test")
+    assert submit(options(tmp_path, sinfo="printf 'n1|idle\\nn2|idle\\nn3|down*\\n'"), Screen(is_json=True)) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["excluded"] == []
+    assert "taken back  n2, as only so 2 hosts are there: L113 host n2 does not answer SLURM" in err
 
 
 @pytest.mark.parametrize(
@@ -90,9 +97,7 @@ def test_a_node_that_we_may_not_drain_gets_a_ticket(tmp_path, capsys):
     place = tmp_path / "runs" / "tiny"
     (place / "slurm").mkdir(parents=True)
     record_job(place, 7, {})
-    path = left_out_file(place, "n2")
-    path.parent.mkdir()
-    write_json(path, LOST)
+    strike(tmp_path / "runs", LOST, by="a test")
     may_not = "echo 'slurm_update error: Invalid user id' >&2; exit 1"
     slurm = Slurm(environment(tmp_path / "bin", scontrol=may_not))
     assert drain(["n2"], None, None, tmp_path / "runs", slurm, Screen(is_json=True)) == 2
@@ -142,7 +147,7 @@ def test_a_node_that_went_down_is_left_out_of_the_jobs_that_wait_once(tmp_path, 
     found = look("n1,n3", "down*")
     assert [(each["code"], each["hosts"]) for each in found["findings"]] == [("L113", ["n2"])]
     assert found["lines"][0].endswith("; no run yet; left out: n2")
-    assert (read_json(left_out_file(place, "n2")) or {})["message"] == LOST["message"]
+    assert left_out(runs)["n2"].finding["message"] == LOST.message
     update = "scontrol update JobId=7_[2-3] ExcNodeList=n2,n8"
     assert asked(tmp_path / "bin").count(update) == 1
     assert look("n1,n3", "down*")["findings"] == []

@@ -19,7 +19,7 @@ together = int(os.environ["WORLD_SIZE"]) > 1
 sick = me in named
 chance = random.Random(os.urandom(8))
 value = 100 * (1 + chance.gauss(0, 0.005))
-ok = True
+ok, tries = True, int(os.environ.get("SIMULATED_TRIES", "1"))
 
 if fault == "segfault" and sick:
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -44,6 +44,8 @@ elif fault == "rubbish":
     sys.exit()
 elif fault == "broken":
     raise SystemExit("no such library")
+elif fault == "missing" and sick:
+    raise SystemExit("ImportError: libcuda.so.1: cannot open shared object file")
 elif fault == "forks":
     subprocess.Popen(["sleep", "600"], start_new_session=True)
 elif fault == "noise":
@@ -63,4 +65,4 @@ elif fault == "link" and together:
         time.sleep(0.01)
     ok = not set(named[1:]) <= {path.name for path in folder.iterdir()}
 sys.stdout.write("a line before the answer\n")
-sys.stdout.write(json.dumps({"ok": ok, "value": value, "unit": "GB/s", "exercised": "all"}) + "\n")
+sys.stdout.write(json.dumps({"ok": ok, "value": value, "unit": "GB/s", "exercised": "all", "tries": tries}) + "\n")

@@ -10,7 +10,6 @@ import pytest
 from emberward.doctor import (
     Examination,
     Fleet,
-    Launcher,
     Runner,
     document_of,
     examine,
@@ -32,7 +31,7 @@ def examined(
         runner = Runner(
             fleet=Fleet.of(names, devices),
             tree=tree,
-            launcher=Launcher.LOCAL,
+            reach=None,
             environment=dict(os.environ),
             limit_s=limit_s,
         )

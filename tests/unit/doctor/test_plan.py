@@ -6,7 +6,6 @@ import pytest
 
 from emberward.doctor import (
     Fleet,
-    Launcher,
     Links,
     Outcome,
     Plan,
@@ -14,12 +13,10 @@ from emberward.doctor import (
     Result,
     findings_of,
     read_topology,
-    unreached,
 )
 from emberward.doctor._examine import Examination
 from emberward.doctor._numbers import Numbers
 from emberward.findings import ConfigError
-from emberward.processes import ProcessTree
 
 
 def planned(
@@ -165,20 +162,22 @@ def test_the_messages_are_these():
     ]
 
 
-def test_a_host_that_is_not_reached_is_told(tmp_path):
-    (tmp_path / "ssh").write_text("#!/bin/sh\necho Permission denied >&2\nexit 255\n")
-    (tmp_path / "ssh").chmod(0o755)
-    with ProcessTree() as tree:
-        found = unreached(["there"], Launcher.SSH, tree=tree, environment={"PATH": f"{tmp_path}:/bin"})
-    assert [each.message for each in found] == ["nothing can be started on host there, which is left out"]
-    assert [(each.code, each.evidence) for each in found] == [("E107", ("Permission denied",))]
-
-
-def test_a_host_that_is_reached_is_not_told(tmp_path):
-    (tmp_path / "ssh").write_text("#!/bin/sh\nexit 0\n")
-    (tmp_path / "ssh").chmod(0o755)
-    with ProcessTree() as tree:
-        assert unreached(["here"], Launcher.SSH, tree=tree, environment={"PATH": f"{tmp_path}:/bin"}) == []
+@pytest.mark.parametrize("num_hosts", [8, 64])
+def test_suspects_are_tested_first_with_peers_that_nobody_named(num_hosts):
+    """The judge named two hosts and one is bad: two tests by pairs tell which, and the other is cleared."""
+    fleet = Fleet.of([f"n{i}" for i in range(num_hosts)], 1)
+    plan = Plan(fleet, ProbePlan(name="sim"), random.Random(0), suspected=frozenset({2, 3}), is_quick=True)
+    first = plan.next_round()
+    assert first[:2] == [(0, 2), (1, 3)]
+    while sets := first if plan.round == 0 else plan.next_round():
+        plan.learn(
+            [
+                Result(devices=devices, outcome=Outcome.FAIL if 3 in devices else Outcome.PASS, seconds=1.0)
+                for devices in sets
+            ]
+        )
+    assert accused(plan) == [("device", (3,))]
+    assert plan.round <= 4
 
 
 def test_a_slow_link_that_is_tried_again_and_again_does_not_make_its_ends_slow():

@@ -31,7 +31,13 @@ def test_hosts_that_are_not_understood_are_refused(text):
     ("launcher", "command"),
     [
         ("local", ("echo", "a b")),
-        ("ssh", ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "n1", "echo 'a b'")),
+        (
+            "ssh",
+            (
+                *("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5"),
+                *("-o", "LogLevel=ERROR", "n1", "echo 'a b'"),
+            ),
+        ),
         ("docker exec {host}", ("docker", "exec", "n1", "echo", "a b")),
     ],
 )

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
+from emberward.runs import admit
 from emberward.supervise import Outcome, RunEnd, decide_rerun, require_part
 from emberward.supervise._left_out import keep_out, named_host
 from emberward.supervise._nodes import Node
@@ -58,18 +59,18 @@ def test_two_deaths_in_a_row_leave_no_host_out():
 def test_a_start_on_a_host_that_was_named_is_refused_until_it_is_mended(tmp_path):
     node = Node(host="n1", address="10.0.0.1", mailbox=str(tmp_path / "posts"))
     require_part("n3", excluded=(), mailbox=node.mailbox)
-    path = keep_out(node, CUT)
+    assert keep_out(node, CUT) == keep_out(node, CUT), "one strike for one fault, whoever tells it"
     with pytest.raises(ConfigError) as caught:
         require_part("n3", excluded=(), mailbox=node.mailbox)
     assert str(caught.value) == (
         "L114 this host is left out\n"
-        f"  where     {tmp_path}/posts/left-out/n3.json\n"
+        f"  where     {tmp_path}/posts/ledger/n3/0001.json\n"
         "  expected  a host that takes part\n"
         "  found     L112 host n3 is cut off on the job's link: n1, n2 reach each other and not n3\n"
-        f"  next      rm {tmp_path}/posts/left-out/n3.json   (once the host is repaired)"
+        f"  next      emberward doctor --admit n3 --runs {tmp_path}/posts   (once the host is repaired)"
     )
     require_part("n1", excluded=(), mailbox=node.mailbox)
-    path.unlink()
+    admit(tmp_path / "posts", "n3", by="me", why="the cable was changed")
     require_part("n3", excluded=(), mailbox=node.mailbox)
 
 

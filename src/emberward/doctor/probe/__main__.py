@@ -13,6 +13,10 @@ def main() -> int:
         from emberward.doctor.probe._device import count
 
         answer = count()
+    elif name == "facts":
+        from emberward.doctor.probe import _facts
+
+        answer = _facts.answer(sys.argv[2:], dict(os.environ))
     elif name == "host":
         from emberward.doctor.probe._host import examine_host
 

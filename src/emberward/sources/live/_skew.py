@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.health import skews
 from emberward.sources.dumps import hang_finding, ranks_text, verb
 from emberward.sources.ring import RingView
 
@@ -18,22 +19,11 @@ def skew_findings(facts: Mapping[int, Mapping[str, str]], hosts: Mapping[int, st
     `facts`: rank -> name -> value; what only some ranks tell is no difference. Where no value has a majority, nobody is
     named and all of those ranks are listed.
     """
-    names = sorted({name for each in facts.values() for name in each})
     by_ranks: dict[tuple[tuple[int, ...], bool], list[str]] = defaultdict(list)
-    for name in names:
-        values: dict[str, list[int]] = defaultdict(list)
-        for rank, each in sorted(facts.items()):
-            if name in each:
-                values[each[name]].append(rank)
-        if len(values) < 2:
-            continue
-        most = max(values.values(), key=len)
-        has_majority = 2 * len(most) > sum(map(len, values.values()))
-        odd = sorted(rank for ranks in values.values() for rank in ranks if not (has_majority and ranks is most))
-        text = "; ".join(
-            f"{value} on {ranks_text(ranks)}" for value, ranks in sorted(values.items(), key=lambda v: v[1])
-        )
-        by_ranks[tuple(odd), has_majority].append(f"{name}: {text}")
+    for each in skews(facts):
+        rows = sorted(each.values, key=lambda row: row[1])
+        text = "; ".join(f"{value} on {ranks_text(ranks)}" for value, ranks in rows)
+        by_ranks[each.odd, each.has_majority].append(f"{each.name}: {text}")
     return tuple(_finding(ranks, known, lines, hosts) for (ranks, known), lines in sorted(by_ranks.items()))
 
 
