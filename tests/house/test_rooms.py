@@ -24,7 +24,19 @@ SHOWN = {
     "families": {"bloom", "alibi", "dropout", "layers", "llama", "pieces", "roberta", "swin"},
     "rank": {"dry"},
     "recipe": {"presets"},
-    "sources": {"attach", "dumps", "cpu_nccl", "fake_world", "live", "lens", "recorder", "ring", "script", "watch"},
+    "sources": {
+        "attach",
+        "dumps",
+        "cpu_nccl",
+        "fake_world",
+        "live",
+        "lens",
+        "peak",
+        "recorder",
+        "ring",
+        "script",
+        "watch",
+    },
     "supervise": {"beside", "collector", "leash", "watcher"},
 }
 WITHOUT_TORCH = """

@@ -19,11 +19,14 @@ from emberward.cli._run import name_of, program_beside
 from emberward.findings import ConfigError, Finding
 from emberward.lens import (
     FIRST_LANE,
+    OPERATIONS_SUFFIX,
     PHASES,
     Profile,
     RankCalls,
+    RankOperations,
     RankSamples,
     RankTimeline,
+    Rate,
     Sources,
     Span,
     budget_of,
@@ -34,18 +37,22 @@ from emberward.lens import (
     finding_page,
     middle_step_s,
     missing_part,
+    most_used_dtype,
     page_text,
     parts_around,
     parts_by_step,
     profile_of,
+    read_operations,
     read_samples,
     slowdown_finding,
     timeline,
 )
 from emberward.lens import STEPS as STEPS_TRACK
+from emberward.perf import peak_of
 from emberward.report import RunFolder, read_json, read_lines, write_json
 from emberward.runs import new_id
 from emberward.sources.attach import lens_environment
+from emberward.sources.peak import measured_peak
 from emberward.sources.ring import MarkKind, RingView, find_rings, read_ring
 from emberward.supervise import Oversight, Patience, RunPlan, absolute, supervise_command
 
@@ -169,7 +176,7 @@ def _show(
     others: tuple[Finding, ...] = (),
 ) -> int:
     """Prints the page and the document of what the folder holds; the exit code."""
-    profile, views = read_profile(folder, warmup=warmup)
+    profile, views = read_profile(folder, warmup=warmup, can_measure=True)
     slower = _changes_told(folder)
     findings = (*others, *profile.findings, *slower)
     screen.say(page_text(profile))
@@ -198,8 +205,39 @@ def _samples_of(folder: RunFolder) -> tuple[tuple[RankSamples, ...], list[Findin
     return tuple(newest[rank] for rank in sorted(newest)), problems
 
 
-def read_profile(folder: RunFolder, *, warmup: int) -> tuple[Profile, tuple[RingView, ...]]:
-    """The profile that a run's folder holds, and its rings. Files that cannot be read are findings."""
+def _operations_of(folder: RunFolder, stems: set[str]) -> tuple[tuple[RankOperations, ...], list[Finding]]:
+    """What was observed of the ranks whose samples are read, and what cannot be read."""
+    ranks: list[RankOperations] = []
+    problems: list[Finding] = []
+    for path in sorted(folder.lens.glob(f"*{OPERATIONS_SUFFIX}")):
+        if path.stem in stems:
+            try:
+                ranks.append(read_operations(path))
+            except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+                problems.append(missing_part(f"{path.name} cannot be read: {error}"))
+    return tuple(sorted(ranks, key=lambda rank: rank.rank)), problems
+
+
+def _peak_of(folder: RunFolder, ranks: Sequence[RankOperations], *, can_measure: bool) -> Rate | None:
+    """A rank's peak: the maker's where the device is known, else what this machine reached after the job, kept."""
+    if not ranks:
+        return None
+    known = peak_of(ranks[0].device_name)
+    if known is not None:
+        return Rate(flops_per_s=1e12 * known.tflops, name=f"{ranks[0].device_name}, 16 bit: {known.source}")
+    kept = read_json(folder.lens / "peak.json")
+    if kept is None and can_measure and ranks[0].device == "cpu":
+        kept = measured_peak(threads=ranks[0].threads, ranks=len(ranks), dtype=most_used_dtype(ranks))
+        if kept is not None:
+            write_json(folder.lens / "peak.json", kept)
+    return None if kept is None else Rate(flops_per_s=float(kept["flops_per_s"]), name=str(kept["of"]))
+
+
+def read_profile(folder: RunFolder, *, warmup: int, can_measure: bool = False) -> tuple[Profile, tuple[RingView, ...]]:
+    """The profile that a run's folder holds, and its rings. Files that cannot be read are findings.
+
+    `can_measure`: whether the peak of this machine's processors may be measured where the folder has none.
+    """
     chosen, problems = _samples_of(folder)
     asked = read_json(folder.lens / "asked.json")
     if asked is not None and isinstance(asked.get("warmup"), int):
@@ -207,8 +245,17 @@ def read_profile(folder: RunFolder, *, warmup: int) -> tuple[Profile, tuple[Ring
     stems = {_stem(rank) for rank in chosen}
     rings = [path for path in find_rings(folder.lens) if path.stem in stems] or _kept_rings(folder)
     views = [view for path in rings if (view := read_ring(path, folds_waits=False)).rank is not None]
-    calls = [_calls_of(view) for view in views]
-    return profile_of(chosen, Sources(), asked_warmup=warmup, calls=calls, others=problems), tuple(views)
+    operations, unread = _operations_of(folder, stems)
+    profile = profile_of(
+        chosen,
+        Sources(),
+        asked_warmup=warmup,
+        calls=[_calls_of(view) for view in views],
+        operations=operations,
+        peak=_peak_of(folder, operations, can_measure=can_measure),
+        others=[*problems, *unread],
+    )
+    return profile, tuple(views)
 
 
 def _changes_told(folder: RunFolder) -> list[Finding]:

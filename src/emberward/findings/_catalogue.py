@@ -219,6 +219,7 @@ CATALOGUE: dict[str, CodeEntry] = {
     ),
     **_rows(Kind.STALL, {"P101": "the training thread stands still"}),
     **_rows(Kind.EXPOSED, {"P102": "a step waits for a collective"}),
+    **_rows(Kind.WASTE, {"P103": "a step does what need not be done"}),
     **_rows(Kind.SLOWDOWN, {"P104": "steps became slower"}),
     **_rows(Kind.RESOURCE, {"P110": "no step was measured", "P111": "a part of the profile is missing"}),
 }

@@ -6,10 +6,20 @@ Floor 1.5. Pure but for reading samples and the program's sources; no torch. The
 
 from emberward.lens._causes import Told, tell
 from emberward.lens._findings import MEANS, missing_part, nothing_measured
+from emberward.lens._operations import (
+    OPERATIONS_SUFFIX,
+    Operation,
+    Parameter,
+    RankOperations,
+    flops_of,
+    operations_of,
+    read_operations,
+)
 from emberward.lens._overlap import Call, Exposed, Overlap, RankCalls, audit, calls_of
 from emberward.lens._profile import Profile, finding_page, page_text, profile_of
 from emberward.lens._replay import Cut, Edit, Replay
 from emberward.lens._samples import SUFFIX, Place, RankSamples, Sampled, find_samples, read_samples, samples_of
+from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
 from emberward.lens._slowdown import (
     Part,
     budget_of,
@@ -23,10 +33,13 @@ from emberward.lens._slowdown import (
 from emberward.lens._source import Sources, read_text
 from emberward.lens._stalls import Stall, find_stalls, middle_step_s
 from emberward.lens._timeline import FIRST_LANE, PHASES, STEPS, RankTimeline, Span, timeline
+from emberward.lens._work import PARTS, Rate, Work, most_used_dtype, work_of
 
 __all__ = [
     "FIRST_LANE",
     "MEANS",
+    "OPERATIONS_SUFFIX",
+    "PARTS",
     "PHASES",
     "STEPS",
     "SUFFIX",
@@ -34,19 +47,26 @@ __all__ = [
     "Cut",
     "Edit",
     "Exposed",
+    "Operation",
     "Overlap",
+    "Parameter",
     "Part",
     "Place",
     "Profile",
     "RankCalls",
+    "RankOperations",
     "RankSamples",
     "RankTimeline",
+    "Rate",
     "Replay",
     "Sampled",
+    "Sharding",
     "Sources",
     "Span",
     "Stall",
     "Told",
+    "Waste",
+    "Work",
     "audit",
     "budget_of",
     "calls_of",
@@ -56,17 +76,24 @@ __all__ = [
     "find_samples",
     "find_stalls",
     "finding_page",
+    "flops_of",
     "middle_step_s",
     "missing_part",
+    "most_used_dtype",
     "nothing_measured",
+    "operations_of",
     "page_text",
     "parts_around",
     "parts_by_step",
     "profile_of",
+    "read_operations",
     "read_samples",
     "read_text",
     "samples_of",
+    "sharding_of",
     "slowdown_finding",
     "tell",
     "timeline",
+    "wastes_of",
+    "work_of",
 ]

@@ -30,6 +30,7 @@ _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...]
     (r"torch/utils/data/dataloader\.py$", frozenset({"__next__", "__iter__"}), Cause.DATA_WAIT),
     (r"torch/serialization\.py$", frozenset({"save"}), Cause.SAVE_IN_STEP),
     (r"torch/distributed/checkpoint/state_dict_saver\.py$", None, Cause.SAVE_IN_STEP),
+    (r"/copy\.py$", frozenset({"deepcopy"}), Cause.HOST_COPY),
     (r"safetensors/", frozenset({"save_file", "save_model"}), Cause.SAVE_IN_STEP),
     (r"torch/_dynamo/(convert_frame|output_graph)\.py$", None, Cause.RECOMPILE),
     (r"torch/(distributed/(?!checkpoint)|nn/parallel/distributed)", None, None),

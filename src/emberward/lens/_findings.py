@@ -3,6 +3,7 @@
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.lens._overlap import Exposed
 from emberward.lens._samples import RankSamples
+from emberward.lens._sharding import Waste
 from emberward.lens._stalls import Stall
 
 MEANS: dict[Cause, tuple[str, str]] = {
@@ -108,6 +109,46 @@ def exposed_finding(exposed: Exposed, *, num_ranks: int) -> Finding:
         next=change,
         cost_ms_per_step=round(cost, 4),
         gain_ms_per_step=round(1000 * exposed.gain_s, 4),
+    )
+
+
+WASTED: dict[Cause, tuple[str, str]] = {
+    Cause.GATHERED_TWICE: (
+        "gathers parameters again that it had in the same step",
+        "keep them until the step is over (reshard_after_forward=False; a higher max_live_parameters)",
+    ),
+    Cause.SMALL_PARAMETERS: (
+        "gathers parameters that are too small to be sharded",
+        "put them into one unit with others, or keep them whole",
+    ),
+    Cause.RECOMPUTE: (
+        "computes the forward again in the backward, though what it would keep fits into memory",
+        "checkpoint fewer blocks, or none",
+    ),
+}
+"""What a rank does, and what to change."""
+
+
+def waste_finding(waste: Waste, *, num_ranks: int) -> Finding:
+    """P103: a step does what need not be done."""
+    does, change = WASTED[waste.cause]
+    cost = 1000 * waste.cost_s
+    return Finding(
+        code="P103",
+        severity=Severity.WARNING,
+        kind=Kind.WASTE,
+        cause=waste.cause,
+        certainty=Certainty.INFERRED,
+        message=(
+            f"{waste.cause.value}: {ranks_words(waste.ranks, num_ranks)} {does}: {cost:.2f} ms a step, "
+            f"{100 * waste.share:.1f}%"
+        ),
+        culprit_ranks=waste.ranks,
+        site=waste.site,
+        evidence=waste.evidence,
+        next=change,
+        cost_ms_per_step=round(cost, 4),
+        gain_ms_per_step=round(cost, 4),
     )
 
 

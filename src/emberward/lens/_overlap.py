@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from emberward.events import ITEM_BYTES, Barrier, Collective, Event, Group, Lane, LaneKind, Ref, Wait
 from emberward.findings import Cause
 from emberward.lens._samples import MIN_COST_S, MIN_SHARE, RankSamples
+from emberward.lens._slowdown import excess_line
 from emberward.lens._source import Sources, call_name
 
 MIN_TINY = 4
@@ -214,9 +215,11 @@ def _late_peers(
         return
     waits = lateness[culprit]
     worst = max(waits, key=lambda each: each[1])[0]
+    line = excess_line([*samples.values()], culprit)
     yield Exposed(
         cause=Cause.LATE_PEER,
-        site=f"{worst.file}:{worst.line}",
+        # What the culprit alone takes time for, where it is as long; else the call at which it is waited for.
+        site=line[0] if line is not None and line[1] >= cost_s / 2 else f"{worst.file}:{worst.line}",
         issued_at=(worst.file, worst.line),
         cost_s=cost_s,
         part=cost_s / seen_s,
@@ -302,7 +305,7 @@ def _ends_before(calls: Iterable[Call]) -> dict[tuple[int, Group, int], float]:
 def _start_up_s(calls: Sequence[tuple[Call, float]]) -> float:
     """a of t = a + n / b, through the means of the smallest and the largest size that the exposed transfers have.
 
-    Of one size alone, the mean, where it is small.
+    Of one size alone, the mean. 0 where none is small: a line through large ones alone says nothing of its start.
     """
     by_size: dict[int, list[float]] = defaultdict(list)
     for call, seconds in calls:
@@ -310,14 +313,16 @@ def _start_up_s(calls: Sequence[tuple[Call, float]]) -> float:
     if not by_size:
         return 0.0
     small, large = min(by_size), max(by_size)
+    if small > SMALL_BYTES:
+        return 0.0
     first, last = statistics.fmean(by_size[small]), statistics.fmean(by_size[large])
     if small == large:
-        return first if small <= SMALL_BYTES else 0.0
+        return first
     return max(first - max(last - first, 0.0) / (large - small) * small, 0.0)
 
 
 SMALL_BYTES = 64 << 10
-"""Where one size alone is sent no line can be fitted: below this a start is most of a transfer even at 1 GB/s, for
+"""Below this a start is most of a transfer even at 1 GB/s, for
 starts of 0.1 ms and more, which is what gloo takes here."""
 
 

@@ -6,15 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emberward.findings import Finding
+from emberward.findings import Cause, Finding
 from emberward.health import Slowdown
-from emberward.lens._findings import exposed_finding, missing_findings, nothing_measured, stall_finding
-from emberward.lens._overlap import Overlap, RankCalls, audit
+from emberward.lens._backward import backward_meetings, has_hidden_calls, late_in_backward
+from emberward.lens._findings import (
+    exposed_finding,
+    missing_findings,
+    missing_part,
+    nothing_measured,
+    stall_finding,
+    waste_finding,
+)
+from emberward.lens._operations import RankOperations
+from emberward.lens._overlap import Exposed, Overlap, RankCalls, audit, calls_of
 from emberward.lens._replay import Replay
 from emberward.lens._samples import RankSamples
+from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._source import Sources
-from emberward.lens._stalls import find_stalls, middle_step_s
+from emberward.lens._stalls import Stall, find_stalls, middle_step_s
+from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
 
 SHOWN_PARTS = 3
 SHORT_STEPS = 5
@@ -33,6 +44,8 @@ class Profile:
     queue_share: float
     overlap: Overlap | None = None
     replay: Replay | None = None
+    work: Work | None = None
+    sharding: Sharding | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The figures as they stand in the document of ``--json``, beside its findings."""
@@ -44,6 +57,8 @@ class Profile:
             "waited_for_a_processor": round(self.queue_share, 4),
             "collectives": None if self.overlap is None else _collectives(self.overlap),
             "replay": None if self.replay is None else _replayed(self.replay),
+            "work": None if self.work is None else _worked(self.work),
+            "sharding": None if self.sharding is None else self.sharding.to_json(),
         }
 
 
@@ -57,6 +72,21 @@ def _replayed(replay: Replay) -> dict[str, Any]:
         "measured_ms_per_step": round(1000 * replay.measured_s, 4),
         "replayed_ms_per_step": round(1000 * replay.step_s, 4),
         "critical_path": path,
+    }
+
+
+def _worked(work: Work) -> dict[str, Any]:
+    return {
+        "observed_steps": work.num_steps,
+        "step_ms": round(1000 * work.step_s, 4),
+        "parameters": work.num_parameters,
+        "flops_per_step": sum(work.flops.values()),
+        "recomputed_flops_per_step": work.recomputed,
+        "by_kind": dict(work.flops),
+        "by_module": dict(work.modules),
+        "peak": None if work.peak is None else {"flops_per_s_and_rank": work.peak.flops_per_s, "of": work.peak.name},
+        "mfu": None if work.mfu is None else round(work.mfu, 5),
+        "waterfall_ms": {part: round(1000 * seconds, 4) for part, seconds in work.waterfall.items()},
     }
 
 
@@ -77,26 +107,38 @@ def profile_of(
     *,
     asked_warmup: int,
     calls: Sequence[RankCalls] = (),
+    operations: Sequence[RankOperations] = (),
+    peak: Rate | None = None,
     others: Sequence[Finding] = (),
 ) -> Profile:
     """The profile of the ranks' samples. `others`: what reading them found. Pure but for the program's sources."""
     measured = tuple(rank for rank in ranks if rank.num_steps)
-    found: list[Finding] = list(others)
-    if not measured:
-        if ranks:
-            why = f"the job ended before step {asked_warmup + 1}, the first after the warm-up"
-            found.append(nothing_measured(why=why, next_step="--warmup with fewer steps"))
-        else:
-            why = "no process ended a step of a torch.optim optimizer"
-            found.append(nothing_measured(why=why, next_step="steps are told by the first optimizer that steps"))
-    found += missing_findings(tuple(ranks))
+    found: list[Finding] = [*others, *_nothing(ranks, measured, asked_warmup), *missing_findings(tuple(ranks))]
+    found += [
+        missing_part(f"no operations of rank {rank.rank}: {rank.why_short}", ranks=(rank.rank,))
+        for rank in operations
+        if rank.why_short
+    ]
     overlap = audit(calls, measured, sources) if calls and measured else None
-    replay = Replay(() if overlap is None else overlap.met, measured)
+    of_rank = {each.rank: calls_of(each) for each in calls}
+    blocked = {rank: [(call.blocked_s, call.free_s) for call in own] for rank, own in of_rank.items()}
+    issued = {rank: [call.issued_s for call in own] for rank, own in of_rank.items()}
+    work = work_of(operations, blocked=blocked)
+    seen = [rank for rank in operations if rank.num_steps]
+    is_hidden = work is not None and has_hidden_calls(work, seen, issued)
+    met = [*(() if overlap is None else overlap.met), *(backward_meetings(measured) if is_hidden else ())]
+    replay = Replay(met, measured)
     stalls = find_stalls(measured, sources, replay)
-    costly = [stall_finding(stall, num_ranks=len(measured)) for stall in stalls]
-    for each in () if overlap is None else overlap.found:
-        told = dataclasses.replace(each, gain_s=replay.without(each))
-        costly.append(exposed_finding(told, num_ranks=len(measured)))
+    work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
+    wastes = () if work is None else wastes_of(work, seen)
+    exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
+    exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
+    if work is not None and is_hidden and not any(each.cause is Cause.LATE_PEER for each in exposed):
+        exposed += late_in_backward(work, seen, measured)
+    size = len(measured)
+    costly = [stall_finding(stall, num_ranks=size) for stall in stalls]
+    costly += [exposed_finding(each, num_ranks=size) for each in exposed]
+    costly += [waste_finding(waste, num_ranks=size) for waste in wastes]
     found += sorted(costly, key=lambda finding: -(finding.cost_ms_per_step or 0.0))
     found += [slowdown_finding(each, parts_around(each, parts)) for each, parts in _changes(measured, sources)]
     queue = sum(rank.queue_s for rank in measured) / max(sum(rank.measured_s for rank in measured), 1e-9)
@@ -109,7 +151,84 @@ def profile_of(
         queue_share=queue,
         overlap=overlap,
         replay=replay if measured else None,
+        work=work,
+        sharding=None if work is None else sharding_of(work, seen),
     )
+
+
+def _nothing(ranks: Sequence[RankSamples], measured: Sequence[RankSamples], asked_warmup: int) -> list[Finding]:
+    """P110 where no step was measured."""
+    if measured:
+        return []
+    if ranks:
+        why = f"the job ended before step {asked_warmup + 1}, the first after the warm-up"
+        return [nothing_measured(why=why, next_step="--warmup with fewer steps")]
+    why = "no process ended a step of a torch.optim optimizer"
+    return [nothing_measured(why=why, next_step="steps are told by the first optimizer that steps")]
+
+
+def _stalls_s(stalls: Sequence[Stall]) -> dict[int, float]:
+    """What each rank loses to stalls, seconds a step."""
+    total: dict[int, float] = {}
+    for stall in stalls:
+        for rank, cost_s in stall.by_rank.items():
+            total[rank] = total.get(rank, 0.0) + cost_s
+    return total
+
+
+def _unsaid(found: Sequence[Exposed], wastes: Sequence[Waste]) -> list[Exposed]:
+    """Without many small calls that are told as parameters too small to be sharded."""
+    is_said = any(each.cause is Cause.SMALL_PARAMETERS for each in wastes)
+    sharded = ("all_gather", "reduce_scatter")
+    return [
+        each for each in found if not (is_said and each.cause is Cause.TINY_MESSAGES and each.what.startswith(sharded))
+    ]
+
+
+WATERFALL = {
+    "model": "the model's products at the peak",
+    "products": "products slower than the peak",
+    "other_operations": "other operations",
+    "recompute": "computed again in the backward",
+    "exposed": "collectives that nothing hides",
+    "imbalance": "collectives that wait for a later rank",
+    "bubble": "sends and receives",
+    "stalls": "stalls",
+    "small_kernels": "between operations (Python, launches)",
+}
+"""The parts of a step, from the peak down."""
+
+
+def _work_text(work: Work) -> str:
+    rate = sum(work.flops.values()) / 1e9
+    lines = [
+        f"work: {work.num_parameters:,} parameters, {rate:.3f} GFLOP a step over all ranks, "
+        f"{work.recomputed / 1e9:.3f} of them computed again; {work.num_steps} observed steps of "
+        f"{1000 * work.step_s:.2f} ms"
+    ]
+    if work.peak is not None and work.mfu is not None:
+        per_s = work.peak.flops_per_s / 1e9
+        lines.append(f"MFU {100 * work.mfu:.1f}% of {per_s:.1f} GFLOP/s a rank ({work.peak.name})")
+    for part in PARTS:
+        seconds = work.waterfall[part]
+        if seconds >= work.step_s / 1000:
+            lines.append(f"  {1000 * seconds:9.2f} ms {100 * seconds / work.step_s:5.1f}%  {WATERFALL[part]}")
+    total = sum(work.flops.values())
+    shown = [*work.modules.items()][:SHOWN_MODULES]
+    if shown:
+        lines.append("  most in " + ", ".join(f"{name} {100 * count / total:.0f}%" for name, count in shown))
+    return "\n".join(lines)
+
+
+def _sharding_text(sharding: Sharding) -> str:
+    text = (
+        f"sharding: {sharding.gathers:.0f} gathers of {sharding.gathered_bytes:,.0f} bytes a step "
+        f"({sharding.unique_bytes:,} of them once), {sharding.scatters:.0f} scatters of "
+        f"{sharding.scattered_bytes:,.0f} bytes"
+    )
+    if sharding.order_changes:
+        text += f"; another order of gathers in {sharding.order_changes} of {sharding.of_steps - 1} steps"
+    return text
 
 
 def _collectives_text(overlap: Overlap) -> str:
@@ -160,6 +279,10 @@ def page_text(profile: Profile) -> str:
             lines.append(f"ranks waited for a processor {100 * profile.queue_share:.0f}% of the time: the host is busy")
     if profile.overlap is not None and profile.overlap.calls_per_step:
         lines.append(_collectives_text(profile.overlap))
+    if profile.work is not None:
+        lines.append(_work_text(profile.work))
+    if profile.sharding is not None:
+        lines.append(_sharding_text(profile.sharding))
     if profile.replay is not None:
         lines.append(_path_text(profile.replay))
     costly = [finding for finding in profile.findings if finding.cost_ms_per_step is not None]

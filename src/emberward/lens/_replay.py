@@ -171,7 +171,8 @@ class Replay:
                 continue
             if act.call is not None:
                 call = act.call
-                parts[event.rank, str(call.group), f"{call.op} at {call.file}:{call.line}"] += seconds
+                what = f"{call.op} at {call.file}:{call.line}" if call.file else call.op
+                parts[event.rank, str(call.group), what] += seconds
                 continue
             times, lines = seen[event.rank]
             here = lines[bisect.bisect_left(times, act.began_s) : bisect.bisect_right(times, act.began_s + act.seconds)]

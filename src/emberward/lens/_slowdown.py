@@ -131,6 +131,26 @@ def loop_line(sampled: Sampled, rank: RankSamples) -> str | None:
     return site
 
 
+def excess_line(ranks: Sequence[RankSamples], culprit: int) -> tuple[str, float] | None:
+    """The line of the loop at which a rank spends most more than the median of the others; seconds a step more."""
+    own: dict[int, dict[str, float]] = {rank.rank: {} for rank in ranks if rank.num_steps}
+    for rank in ranks:
+        for sampled in rank.stacks if rank.num_steps else ():
+            site = loop_line(sampled, rank)
+            if site is not None:
+                seconds = sum(wall for wall, _ in sampled.steps.values()) / rank.num_steps
+                own[rank.rank][site] = own[rank.rank].get(site, 0.0) + seconds
+    others = [lines for rank, lines in own.items() if rank != culprit]
+    if not others or not own.get(culprit):
+        return None
+    more = {
+        site: seconds - statistics.median(lines.get(site, 0.0) for lines in others)
+        for site, seconds in own[culprit].items()
+    }
+    site = max(more, key=lambda each: more[each])
+    return (site, more[site]) if more[site] > 0 else None
+
+
 def budget_of(parts: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
     """The mean of each part over its steps."""
     return {name: statistics.fmean(by_step.values()) for name, by_step in parts.items() if by_step}

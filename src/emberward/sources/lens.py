@@ -21,6 +21,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from emberward.sources._live import CURRENT, LiveRecorder
+from emberward.sources._operations import NUM_STEPS, OPERATIONS_SUFFIX, OperationProbe
 from emberward.sources._sampler import Sampler
 from emberward.sources.attach import LENS_VARIABLE, LENS_WINDOW_VARIABLE, RING_VARIABLE
 from emberward.sources.recorder import attach, identify_now
@@ -35,7 +36,10 @@ class _Lens:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
         self.sampler: Sampler | None = None
+        self.probe: OperationProbe | None = None
         self.is_off = False
+        self.num_ended = 0
+        self.warmup = 0
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
@@ -48,12 +52,23 @@ class _Lens:
         try:
             if self.sampler is None:
                 self._begin()
+            self._observe()
             if self.sampler is not None:
                 self.sampler.stepped()
         except Exception as error:  # noqa: BLE001 (a program is not ended because it is profiled)
             self.is_off = True
             if CURRENT.live is not None:
                 CURRENT.live.problem("steps not sampled", error)
+
+    def _observe(self) -> None:
+        """Steps that the probe observes lie between the warm-up and those that are sampled."""
+        self.num_ended += 1
+        if self.probe is None or self.num_ended < self.warmup:
+            return
+        if self.num_ended == self.warmup:
+            self.probe.start()
+        else:
+            self.probe.stepped()
 
     def _begin(self) -> None:
         rings = self.environment.get(RING_VARIABLE)
@@ -63,6 +78,7 @@ class _Lens:
         _name_alone(CURRENT.live)
         folder = Path(self.environment[LENS_VARIABLE])
         warmup, _, number = self.environment.get(LENS_WINDOW_VARIABLE, "5:50").partition(":")
+        self.warmup = int(warmup)
         live = CURRENT.live
         rank = None if live is None else live.writer.identity.rank
         path = folder / f"rank{rank or 0:05d}-{os.getpid()}{LENS_SUFFIX}"
@@ -71,8 +87,12 @@ class _Lens:
         def at_end() -> None:
             builtins.print, logging.Logger.handle = plain  # type: ignore[method-assign]
             _keep_ring(path.with_suffix(SUFFIX))
+            probe.write()
 
-        self.sampler = Sampler(path, warmup=int(warmup), num_steps=int(number), head=_head, flag=_flag, at_end=at_end)
+        probe = self.probe = OperationProbe(path.with_suffix(OPERATIONS_SUFFIX), head=_head)
+        self.sampler = Sampler(
+            path, warmup=self.warmup + NUM_STEPS, num_steps=int(number), head=_head, flag=_flag, at_end=at_end
+        )
         _watch_output(self.sampler)
         atexit.register(self.sampler.end)
 
@@ -119,6 +139,7 @@ def _head() -> dict[str, Any]:
         "rank": 0 if identity is None or identity.rank is None else identity.rank,
         "world_size": None if identity is None else identity.world_size,
         "device": "cuda" if has_device else "cpu",
+        "device_name": torch.cuda.get_device_name() if has_device else "cpu",
         "allocator_retries": torch.cuda.memory_stats().get("num_alloc_retries", 0) if has_device else 0,
     }
 

@@ -50,4 +50,10 @@ def attach_environment(environment: Mapping[str, str], *, ring_folder: Path) -> 
 
 def lens_environment(environment: Mapping[str, str], *, folder: Path, warmup: int, num_steps: int) -> dict[str, str]:
     """`environment` for a program whose steps are sampled into `folder`, once it records too (`attach_environment`)."""
-    return {**environment, LENS_VARIABLE: str(folder), LENS_WINDOW_VARIABLE: f"{warmup}:{num_steps}"}
+    return {
+        # torch's profiler writes its begin and end to the program's stderr below this level.
+        "KINETO_LOG_LEVEL": "99",
+        **environment,
+        LENS_VARIABLE: str(folder),
+        LENS_WINDOW_VARIABLE: f"{warmup}:{num_steps}",
+    }

@@ -1,0 +1,174 @@
+"""What the probe of one rank observed, read back. The writer is `emberward.sources._operations`."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FORM = 1
+OPERATIONS_SUFFIX = ".ops"
+MODULE, AT, BACKWARD = "emberward::module ", "emberward::at ", "emberward::backward "
+START = f"{AT}start"
+KERNEL = re.compile(r"^(?!torch::autograd|autograd::|FSDP|c10d::|emberward::)\w+::\w")
+"""Names of operations that compute; others are spans around them, collectives, or nodes of the backward."""
+ATTENTION = re.compile(r"^aten::_scaled_dot_product_\w*attention\w*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One span of one thread, in seconds of the host's monotonic clock. `sequence`: its node of the backward, or -1.
+
+    `shapes`, `dtypes`: of its arguments; `flops`: what torch itself counted, 0 where it does not.
+    """
+
+    name: str
+    thread: int
+    began_s: float
+    ended_s: float
+    sequence: int
+    flops: int
+    is_async: bool
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter as one rank holds it: elements over all shards where it knows, `mark` to tell replicas otherwise."""
+
+    name: str
+    numel: int
+    held: int
+    mark: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankOperations:
+    """The observed steps of one rank. Step k lies between bounds k and k + 1; `main`: its training thread.
+
+    `free_bytes`: memory that the host could still give; None where that is not known. `why_short`: why fewer steps
+    were observed than asked for.
+    """
+
+    rank: int
+    device: str
+    device_name: str
+    threads: int
+    main: int
+    bounds_s: tuple[float, ...]
+    operations: tuple[Operation, ...]
+    parameters: tuple[Parameter, ...]
+    free_bytes: int | None
+    why_short: str | None
+    is_cut: bool
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that were observed whole."""
+        return max(len(self.bounds_s) - 1, 0)
+
+    @property
+    def step_s(self) -> float:
+        """Their mean length."""
+        return (self.bounds_s[-1] - self.bounds_s[0]) / self.num_steps if self.num_steps else 0.0
+
+
+def read_operations(path: Path) -> RankOperations:
+    """What a file holds. Raises ValueError when it is none of ours, or is cut; OSError when it cannot be read."""
+    with path.open(encoding="utf-8") as file:
+        return operations_of(json.loads(line) for line in file)
+
+
+def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
+    """The rank that the lines of a file describe. Raises ValueError when they are cut or of another form."""
+    rest = iter(lines)
+    head = next(rest, {})
+    if head.get("form") != FORM:
+        raise ValueError("not a file of operations, or of another version")
+    words: list[str] = []
+    parameters: list[Parameter] = []
+    operations: list[Operation] = []
+    types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
+    is_ended = False
+    for line in rest:
+        if "word" in line:
+            words.append(line["word"])
+        elif "parameter" in line:
+            parameters.append(Parameter(*line["parameter"]))
+        elif "op" in line:
+            name, kind, thread, start_ns, took_ns, sequence, flops, is_async = line["op"]
+            if kind not in types:
+                shapes, dtypes = json.loads(words[kind])
+                types[kind] = tuple(tuple(_shape(each)) for each in shapes), tuple(dtypes)
+            began_ns = start_ns - head["offset_ns"]
+            ended_s = (began_ns + took_ns) / 1e9
+            operations.append(
+                Operation(words[name], thread, began_ns / 1e9, ended_s, sequence, flops, bool(is_async), *types[kind])
+            )
+        is_ended = is_ended or "end" in line
+    if not is_ended:
+        raise ValueError("the file is cut off")
+    return RankOperations(
+        rank=head["rank"],
+        device=head["device"],
+        device_name=head.get("device_name") or head["device"],
+        threads=head["threads"],
+        main=next((each.thread for each in operations if each.name == START), -1),
+        bounds_s=tuple(each / 1e9 for each in head["bounds_ns"]),
+        operations=tuple(operations),
+        parameters=tuple(parameters),
+        free_bytes=head["free_bytes"],
+        why_short=head["why_short"],
+        is_cut=head["is_cut"],
+    )
+
+
+def _shape(value: Any) -> list[int]:
+    return [each for each in value if isinstance(each, int)] if isinstance(value, list) else []
+
+
+def flops_of(operation: Operation) -> int:
+    """Floating-point operations of one call; a multiply-add is two. 0 for what is not counted, elementwise work too.
+
+    Matrix products and attention as `torch.utils.flop_counter` (torch 2.13) counts them, the attention's masked half
+    included; a convolution's backward is two of its forward.
+    """
+    name, shapes = operation.name.removeprefix("aten::"), operation.shapes
+    try:
+        match name:
+            case "mm" | "_scaled_mm":
+                return _product(shapes[0], shapes[1])
+            case "addmm" | "_addmm_activation":
+                return _product(shapes[1], shapes[2])
+            case "bmm":
+                return _product(shapes[0], shapes[1])
+            case "baddbmm":
+                return _product(shapes[1], shapes[2])
+            case "conv1d" | "conv2d" | "conv3d":
+                return operation.flops
+            case "convolution_backward":
+                given, weight = shapes[0], shapes[2]
+                return 2 * 2 * math.prod(given) * math.prod(weight) // max(weight[0], 1)
+    except IndexError:
+        return 0
+    return _attention(operation) if ATTENTION.match(operation.name) else 0
+
+
+def _product(a: Sequence[int], b: Sequence[int]) -> int:
+    """2 m k n of the last two dims of `a` and `b`, for each of the batch."""
+    return 2 * math.prod(a) * b[-1] if a and b else 0
+
+
+def _attention(operation: Operation) -> int:
+    """Two products forward. The backward has five: it computes the scores again."""
+    is_backward = "backward" in operation.name
+    query, key, value = operation.shapes[1:4] if is_backward else operation.shapes[:3]
+    if not len(query) == len(key) == len(value) == 4:
+        return 0
+    batch, heads, length, width = query
+    scores = 2 * batch * heads * length * key[2] * width
+    values = 2 * batch * heads * length * key[2] * value[3]
+    return 3 * scores + 2 * values if is_backward else scores + values

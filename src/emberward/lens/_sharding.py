@@ -1,0 +1,267 @@
+"""What sharded parameters cost a job's steps: gathers and scatters, who asked for them, which were not needed. Pure.
+
+[Note: gathered twice]
+Parameters change once a step, in the optimizer. A unit that is gathered more often in a step was released meanwhile,
+for the sake of memory. Where the units, whole, fit into the memory that was free on the host in the observed steps, on
+all its ranks together, that is time for nothing. Its cost is what the gathers after a step's first keep the training
+thread: exposed, or in FSDP's work of issuing and copying them. Which unit a gather is of, its asker says: FSDP names
+it, else the module in which it was issued, with its size.
+"""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from emberward.findings import Cause
+from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
+from emberward.lens._overlap import MIN_TINY, SMALL_BYTES
+from emberward.lens._samples import MIN_COST_S, MIN_SHARE
+from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
+
+Unit = tuple[str, int]
+MIN_TWICE = 1.5
+"""Gathers of a unit in a step, from which it is gathered again in most steps."""
+COPY_OUT = "FSDP::all_gather_copy_out ("
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitGathers:
+    """A unit's gathers in a step of one rank. `lead_s`: from issue to use, where that is known, the median."""
+
+    unit: str
+    num_bytes: int
+    gathers: float
+    asked_at: str
+    lead_s: float | None
+    exposed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waste:
+    """Time that a step is longer by for work that was not needed. `what` says how much of what."""
+
+    cause: Cause
+    site: str | None
+    cost_s: float
+    share: float
+    ranks: tuple[int, ...]
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharding:
+    """Figures a step of the rank that gathers most. `unique_bytes`: of each unit once."""
+
+    gathers: float
+    gathered_bytes: float
+    unique_bytes: int
+    scatters: float
+    scattered_bytes: float
+    units: tuple[UnitGathers, ...]
+    order_changes: int
+    of_steps: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the document of ``--json``, milliseconds and bytes a step."""
+        return {
+            "gathers_per_step": round(self.gathers, 2),
+            "gathered_bytes_per_step": round(self.gathered_bytes),
+            "unique_bytes": self.unique_bytes,
+            "scatters_per_step": round(self.scatters, 2),
+            "scattered_bytes_per_step": round(self.scattered_bytes),
+            "order_changed_steps": self.order_changes,
+            "observed_steps": self.of_steps,
+            "units": [
+                {
+                    "unit": each.unit,
+                    "bytes": each.num_bytes,
+                    "gathers_per_step": round(each.gathers, 2),
+                    "asked_at": each.asked_at,
+                    "issued_before_use_ms": None if each.lead_s is None else round(1000 * each.lead_s, 4),
+                    "exposed_ms_per_step": round(1000 * each.exposed_s, 4),
+                }
+                for each in self.units
+            ],
+        }
+
+
+def sharding_of(work: Work, ranks: Sequence[RankOperations]) -> Sharding | None:
+    """The sharding of the rank with most gathers; None where no rank gathers or scatters anything."""
+    worst = max(work.ranks, key=lambda rank: len(_gathers(rank)))
+    operations = next(rank for rank in ranks if rank.rank == worst.rank)
+    gathers, steps = _gathers(worst), work.num_steps
+    scatters = [each for each in worst.transfers if each.op.startswith("reduce_scatter")]
+    if not gathers and not scatters:
+        return None
+    by_unit: dict[Unit, list[Transfer]] = defaultdict(list)
+    for each in gathers:
+        by_unit[_unit(each)].append(each)
+    orders = [[_unit(each) for each in _within(gathers, operations, step)] for step in range(operations.num_steps)]
+    return Sharding(
+        gathers=len(gathers) / steps,
+        gathered_bytes=sum(each.num_bytes for each in gathers) / steps,
+        unique_bytes=sum(num_bytes for _, num_bytes in by_unit),
+        scatters=len(scatters) / steps,
+        scattered_bytes=sum(each.num_bytes for each in scatters) / steps,
+        units=tuple(_unit_gathers(unit, own, worst, operations) for unit, own in by_unit.items()),
+        order_changes=sum(before != now for before, now in pairwise(orders)),
+        of_steps=operations.num_steps,
+    )
+
+
+def _gathers(rank: RankWork) -> list[Transfer]:
+    return [each for each in rank.transfers if each.op.startswith("allgather")]
+
+
+def _unit(each: Transfer) -> Unit:
+    return each.asked or each.site, each.num_bytes
+
+
+def _within(transfers: Sequence[Transfer], rank: RankOperations, step: int) -> list[Transfer]:
+    begin, end = rank.bounds_s[step], rank.bounds_s[step + 1]
+    return [each for each in transfers if begin <= each.began_s < end]
+
+
+def _unit_gathers(unit: Unit, own: Sequence[Transfer], work: RankWork, rank: RankOperations) -> UnitGathers:
+    uses = sorted(op.began_s for op in rank.operations if op.name == f"{COPY_OUT}{unit[0]})")
+    leads = [next((use - each.began_s for use in uses if use >= each.began_s), None) for each in own]
+    known = [lead for lead in leads if lead is not None]
+    return UnitGathers(
+        unit=unit[0],
+        num_bytes=unit[1],
+        gathers=len(own) / rank.num_steps,
+        asked_at=Counter(each.site for each in own).most_common(1)[0][0],
+        lead_s=statistics.median(known) if known else None,
+        exposed_s=length_of(both(work.exposed, _times(own))) / rank.num_steps,
+    )
+
+
+def _times(transfers: Sequence[Transfer]) -> Spans:
+    return [(each.began_s, each.ended_s) for each in transfers]
+
+
+def wastes_of(work: Work, ranks: Sequence[RankOperations]) -> tuple[Waste, ...]:
+    """What was gathered again, gathered in small pieces, or computed again, though there was room to keep it."""
+    by_rank = {rank.rank: rank for rank in ranks}
+    found: list[Waste] = []
+    for one in (_gathered_twice, _small_parameters, _recompute):
+        each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
+        if not each:
+            continue
+        _, worst = max(each, key=lambda pair: pair[1].cost_s)
+        if worst.cost_s >= max(MIN_SHARE * work.step_s, MIN_COST_S):
+            alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
+            found.append(replace(worst, ranks=alike))
+    return tuple(found)
+
+
+def _fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
+    """Whether every rank could keep so many bytes more. Ranks of several hosts are taken to share one."""
+    free = [rank.free_bytes for rank in ranks]
+    return None not in free and num_bytes * len(ranks) <= min(each for each in free if each is not None)
+
+
+def _gathered_twice(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+    gathers = _gathers(work)
+    counts = Counter(_unit(each) for each in gathers)
+    units = {unit for unit, count in counts.items() if count >= MIN_TWICE * rank.num_steps and unit[0]}
+    again: list[Transfer] = []
+    for step in range(rank.num_steps):
+        seen: set[Unit] = set()
+        for each in _within(gathers, rank, step):
+            if _unit(each) in seen and _unit(each) in units:
+                again.append(each)
+            seen.add(_unit(each))
+    unique = sum(num_bytes for _, num_bytes in units)
+    if not again or not _fits(unique, ranks):
+        return None
+    times = _times(again)
+    issuing = [
+        (op.began_s, op.ended_s)
+        for op in rank.operations
+        if op.thread == rank.main
+        and not op.is_async
+        and op.name.startswith("FSDP::all_gather (")
+        and any(op.began_s <= each.began_s <= op.ended_s for each in again)
+    ]
+    cost_s = length_of([*both(work.exposed, times), *issuing]) / rank.num_steps
+    return Waste(
+        cause=Cause.GATHERED_TWICE,
+        site=_dearest(again, work),
+        cost_s=cost_s,
+        share=cost_s / work.step_s,
+        ranks=(work.rank,),
+        evidence=(
+            f"{len(units)} units gathered {len(gathers) / rank.num_steps:.0f} times a step, "
+            f"{len(again) / rank.num_steps:.0f} of them again",
+            f"kept whole they take {unique:,} bytes a rank; {rank.free_bytes:,} were free",
+        ),
+    )
+
+
+def _dearest(transfers: Sequence[Transfer], work: RankWork) -> str | None:
+    """The line at which most of their exposed time was asked for."""
+    by_site: dict[str, float] = defaultdict(float)
+    for each in transfers:
+        by_site[each.site] += length_of(both(work.exposed, _times([each]))) + 1e-9
+    return max(by_site, key=lambda site: by_site[site]) or None
+
+
+def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+    small = [each for each in _gathers(work) if each.num_bytes <= SMALL_BYTES]
+    units = {_unit(each) for each in small}
+    size = sum(num_bytes for _, num_bytes in units)
+    if len(small) < MIN_TINY * rank.num_steps or not _fits(size, ranks):
+        return None
+    cost_s = length_of(both(work.exposed, _times(small))) / rank.num_steps
+    return Waste(
+        cause=Cause.SMALL_PARAMETERS,
+        site=_dearest(small, work),
+        cost_s=cost_s,
+        share=cost_s / work.step_s,
+        ranks=(work.rank,),
+        evidence=(
+            f"{len(small) / rank.num_steps:.0f} gathers a step of {SMALL_BYTES:,} bytes or less",
+            f"kept whole these {len(units)} units take {size:,} bytes a rank",
+        ),
+    )
+
+
+def _recompute(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+    """Products that are computed twice. Elementwise work alone is what selective recomputation is for (2205.05198)."""
+    if work.recomputed < MIN_SHARE * sum(work.flops.values()):
+        return None
+    nodes = [op for op in rank.operations if op.thread == rank.main and op.name.startswith(NODE)]
+    again = [op for op in rank.operations if op.thread == rank.main and op.sequence >= 0 and KERNEL.match(op.name)]
+    inside = both([(op.began_s, op.ended_s) for op in nodes], [(op.began_s, op.ended_s) for op in again])
+    kept = sum(each for op in again for each in _tensor_bytes(op.shapes)) // max(rank.num_steps, 1)
+    if not inside or not _fits(kept, ranks):
+        return None
+    sites = Counter(op.name for op in rank.operations if op.name.startswith(BACKWARD))
+    cost_s = work.parts["recompute"]
+    total = sum(work.flops.values())
+    return Waste(
+        cause=Cause.RECOMPUTE,
+        site=(sites.most_common(1)[0][0].removeprefix(BACKWARD) or None) if sites else None,
+        cost_s=cost_s,
+        share=cost_s / work.step_s,
+        ranks=(work.rank,),
+        evidence=(
+            f"{100 * work.recomputed / total:.0f}% of the operations are of a forward that runs in the backward again",
+            f"what it would keep takes {kept:,} bytes a rank at most; {rank.free_bytes:,} were free",
+        ),
+    )
+
+
+def _tensor_bytes(shapes: Sequence[Sequence[int]]) -> list[int]:
+    """Bytes of tensors of these shapes, eight an element at most."""
+    sizes = []
+    for shape in shapes:
+        size = 8 if shape else 0
+        for dim in shape:
+            size *= dim
+        sizes.append(size)
+    return sizes
