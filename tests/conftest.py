@@ -1,5 +1,6 @@
 """Shared by all tests: the one bounded way to wait for what another process or thread does, and what is thorough."""
 
+import gc
 import signal
 import time
 from collections import Counter
@@ -19,6 +20,15 @@ hypothesis.settings.load_profile("emberward")
 # A shell that starts the tests in its background lets them ignore Ctrl-C, and with them every program they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What collecting imports and makes stays to the end: the collector looks through it neither meanwhile nor later.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """The collector is on again, for what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

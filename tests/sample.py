@@ -31,6 +31,7 @@ EVERY: dict[str, int] = {
     "unit/data/test_indexed.py": 4,
     "unit/doctor/test_examination.py": 4,
     "unit/doctor/test_plan.py": 5,
+    "unit/lanes/test_loader.py": 2,
     "unit/sources/test_scripts.py": 3,
     "unit/supervise/test_launch.py": 2,
     "unit/supervise/test_run.py": 2,
@@ -57,6 +58,9 @@ LATER: dict[str, str] = {
         "../unit/plan/test_lanes.py (the plan), test_swin.py (the lanes)"
     ),
     "ranks/test_launch.py::test_one_rank_can_be_checked": "test_check.py (the tiny preset)",
+    "ranks/test_launch.py::test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise": (
+        "test_run.py (a killed rank, resumed bitwise), ../unit/supervise/test_launch.py (who died first)"
+    ),
     "ranks/test_launch.py::test_a_stopped_rank_is_named_ended_and_resumed_by_itself_bitwise": "test_hangs.py (stopped)",
     "ranks/test_launch.py::test_interrupted_and_terminated_runs_save_and_leave_nothing_behind": "test_run.py (SIGTERM)",
     "ranks/test_launch.py::test_the_last_save_of_a_pipeline_writes_text_on_one_process": "test_run.py (a sample)",
@@ -77,6 +81,12 @@ LATER: dict[str, str] = {
         "test_saves.py (another layout)"
     ),
     "ranks/test_run.py::test_changed_data_is_refused_on_resume": "test_run.py (without a whole save)",
+    "ranks/test_readme.py::test_explain_says_of_the_hanging_script_what_readme_shows": (
+        "../unit/cli/test_explain_pid.py (a PID), test_readme.py (run of the same script)"
+    ),
+    "ranks/test_watch_api.py::test_a_loop_that_ends_well_leaves_its_rings_and_says_nothing": (
+        "test_watch_api.py (stands still: recorded, named, nothing left)"
+    ),
     "ranks/test_watch_api.py::test_a_rank_that_dies_is_named": "../unit/supervise/test_run.py (the rank that died)",
     "ranks/test_watch_api.py::test_mismatched_calls_that_raise_no_error_are_named_while_the_loop_goes_on": (
         "test_hangs.py (dtype)"

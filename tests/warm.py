@@ -26,8 +26,9 @@ TORCH = (
     "torch.distributed.fsdp",
     "torch.nn.parallel",
     "torch.utils.data",
+    "torch._dynamo",
 )
-"""What ranks of most programs import."""
+"""What ranks of most programs import; the last is imported by FSDP2 at its first use."""
 RANK = ("emberward.rank._join", "emberward.rank._session", "emberward.rank._dry", "emberward.sources.recorder")
 """What a rank of Emberward imports beside torch, live or dry."""
 START_LIMIT_S = 120.0

@@ -5,6 +5,7 @@ When a program has ended another message gives its exit code. A program leaves t
 run it, and it ends by the interpreter's own way out. Ends itself, and nothing else, once the other side has closed.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -76,8 +77,12 @@ def serve(peer):
         peer.send(json.dumps({"started": child}).encode())
 
 
+# What is loaded stays: a collector that looked through it would copy it into every fork, most of all at a fork's end.
+gc.disable()
 for name in sys.argv[2:]:
     importlib.import_module(name)
+gc.freeze()
+gc.enable()
 job = serve(socket.socket(fileno=int(sys.argv[1])))
 if job is None:
     os._exit(0)

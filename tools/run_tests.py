@@ -38,7 +38,7 @@ from emberward.processes import Child, ProcessTree
 JOBS = tuple(
     f"tests/ranks/test_{name}.py"
     for name in (
-        *("certificate_run", "check", "child", "device_calls", "gpu_tool", "hangs", "huggingface"),
+        *("certificate_run", "check", "child", "device_calls", "gpu_tool", "hangs", "held_out", "huggingface"),
         *("incidents", "launch", "mistakes", "pairs", "pauses", "profile", "readme", "recorder", "rewind", "run"),
         "watch_api",
     )

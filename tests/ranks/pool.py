@@ -7,6 +7,7 @@ group initialised for exactly n ranks, and returns something that pickles.
 """
 
 import contextlib
+import gc
 import importlib
 import multiprocessing
 import os
@@ -31,6 +32,7 @@ class RankError(AssertionError):
 
 def _serve(rank: int, pipe: Connection) -> None:
     """A rank's loop: initialises the group for each case, runs it, answers."""
+    gc.freeze()  # what all ranks share is never looked through, or each would copy it
     os.environ["OMP_NUM_THREADS"] = "1"
     import warnings
 

@@ -8,7 +8,7 @@ import pytest
 from ranks.cases import assemble, engine_run, plain_run, relative
 from ranks.distance import GRADIENT, NORMS, gradient_error, require_exact
 
-STEPS, FEW = 20, 8
+STEPS = 8
 
 MODEL_KEYS = ("seq_len", "family", "kv_heads", "tied", "rate")
 
@@ -100,7 +100,7 @@ def num_ranks(layout) -> int:
 def test_a_layout_equals_one_process(pool, layout):
     answers = pool.run(engine_run, num_ranks(layout), steps=STEPS, keep_grads_of=0, **layout)
     expected = reference(**{name: size for name, size in layout.items() if name in MODEL_KEYS})
-    assert expected["loss"][-1] < expected["loss"][0] / 2
+    assert expected["loss"][-1] < 0.9 * expected["loss"][0]
     assert require_exact(answers, expected)["norms"] < NORMS
     grads = assemble(answers, "grads")
     for name, whole in grads.items():
@@ -146,8 +146,8 @@ def test_the_clip_bug_of_bloom_is_caught(pool):
 
 
 def test_bf16_follows_fp32_with_float32_master_weights(pool):
-    answers = pool.run(engine_run, 4, steps=FEW, dp=2, pp=2, accumulation=2, compute="bf16")
-    losses, expected = answers[0]["loss"], reference()["loss"][:FEW]
+    answers = pool.run(engine_run, 4, steps=STEPS, dp=2, pp=2, accumulation=2, compute="bf16")
+    losses, expected = answers[0]["loss"], reference()["loss"]
     assert relative(losses[:1], expected[:1]) < 5e-3
     assert relative(losses, expected) < 5e-2
     assert losses != expected
@@ -156,5 +156,5 @@ def test_bf16_follows_fp32_with_float32_master_weights(pool):
 
 
 def test_fp16_trains_with_a_loss_scale(pool):
-    answers = pool.run(engine_run, 2, steps=FEW, dp=2, accumulation=2, compute="fp16")
-    assert relative(answers[0]["loss"], reference()["loss"][:FEW]) < 5e-2
+    answers = pool.run(engine_run, 2, steps=STEPS, dp=2, accumulation=2, compute="fp16")
+    assert relative(answers[0]["loss"], reference()["loss"]) < 5e-2

@@ -1,4 +1,4 @@
-"""Real runs under torchrun: killed, stopped, resumed, refused."""
+"""Real runs: killed, stopped, resumed, refused."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from emberward.checkpoint import latest, verify
-from ranks.runs import Ranks, curve, logs, make_run, metrics, start, start_torchrun, write_text
+from ranks.runs import Ranks, curve, logs, make_run, metrics, start, write_text
 
 RANKS, STEPS = 2, 12
 RAMP = "batch.ramp_up={start: 4, increment: 2, samples: 24}"
@@ -34,9 +34,9 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory, text):
-    """A run that nobody interrupts, under torchrun."""
+    """A run that nobody interrupts."""
     path = make_run(tmp_path_factory.mktemp("runs") / "straight", RANKS, *OPTIONS, text=text)
-    assert start_torchrun(path, RANKS).wait(timeout=120) == 0, logs(path)
+    assert start(path, RANKS).wait(timeout=120) == 0, logs(path)
     return path
 
 

@@ -15,7 +15,7 @@ from ranks.runs import curve
 from ranks.save_cases import train
 from ranks.swin_cases import digit_manifests, swin_plain, swin_run
 
-STEPS = 20
+STEPS = 8
 TABLE = "swin.encoder.layers.3.blocks.1.attention.self.relative_position_bias_table"
 
 GRID = {

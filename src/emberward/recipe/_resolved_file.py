@@ -120,7 +120,8 @@ def read_resolved(path: Path) -> Resolved:
     text = read_text(path)
     table = yaml_table(text, str(path))
     try:
-        document = yaml.safe_load(text)
+        # The one in C, where PyYAML has it: what it says of an error is not shown, `yaml_table` has read the text.
+        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise unreadable("the resolved recipe cannot be read", where=str(path), found=str(error)) from error
     inside = document.get(RESOLVED_SECTION) if isinstance(document, dict) else None

@@ -14,14 +14,14 @@ from warm import RANK, TORCH, WarmServer
 
 LIMIT_S = 100.0
 LOADED = (
-    "emberward.cli",
+    "emberward.cli._main",
     "emberward.recipe",
     "emberward.report",
     "emberward.runs",
     "emberward.supervise",
     "rich.console",
 )
-"""What most verbs import when they are called."""
+"""What verbs import when they are called: the whole program."""
 
 BLOCK_TORCH = 'raise ImportError("torch is blocked by the test")\n'
 COUNT_CHILDREN = """

@@ -221,20 +221,19 @@ def a_recipe(screen: Heard) -> None:
 
 
 @cache
-def examined(name: str) -> Path:
-    """The answers of a script's examination; all scripts are examined once for all widths."""
+def examined() -> Path:
+    """The answers of each script's examination, in a folder of its name: they are examined once for all widths."""
     kept = Path(mkdtemp(dir="/tmp"))
     atexit.register(shutil.rmtree, kept)
-    with warm_examiner() as examiner:
-        for script in SCRIPTS:
+    for script in SCRIPTS:
 
-            def start(folder, job, environment, script=script):
-                said = examiner.start(folder, job, environment)
-                shutil.copytree(folder.path, kept / script)
-                return said
+        def start(folder, job, environment, script=script):
+            said = warm_examiner().start(folder, job, environment)
+            shutil.copytree(folder.path, kept / script)
+            return said
 
-            examine_script(script, Heard(None), start)
-    return kept / name
+        examine_script(script, Heard(None), start)
+    return kept
 
 
 def examine_script(name: str, screen: Heard, start: Callable[..., str]) -> None:
@@ -247,7 +246,7 @@ def scripts(screen: Heard) -> None:
     """A script that ends, one with a call of one rank alone, and one whose ranks have unequal data."""
 
     def copied(folder, job, environment) -> str:
-        shutil.copytree(examined(job.script), folder.path, dirs_exist_ok=True)
+        shutil.copytree(examined() / job.script, folder.path, dirs_exist_ok=True)
         return ""
 
     for name in SCRIPTS:

@@ -1,11 +1,11 @@
 """Examines scripts from one warm process, which has imported torch: what ``emberward check --nproc`` says of them."""
 
-import contextlib
+import atexit
+import functools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from emberward.cli._console import Screen
@@ -37,9 +37,9 @@ class Examiner:
         return code, json.loads(capsys.readouterr().out)
 
 
-@contextlib.contextmanager
-def warm_examiner() -> Iterator[Examiner]:
-    """An examiner while open."""
+@functools.cache
+def warm_examiner() -> Examiner:
+    """The examiner of all tests of this process."""
     server = subprocess.Popen(
         (sys.executable, "-m", "emberward.sources.script.child", "--serve"),
         env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
@@ -47,9 +47,11 @@ def warm_examiner() -> Iterator[Examiner]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    try:
-        yield Examiner(server)
-    finally:
+
+    def close() -> None:
         server.stdin.close()
         server.wait(timeout=60)
         server.stdout.close()
+
+    atexit.register(close)
+    return Examiner(server)

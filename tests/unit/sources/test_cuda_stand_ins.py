@@ -9,8 +9,7 @@ from unit.sources.examiner import warm_examiner
 
 @pytest.fixture(scope="module")
 def examiner():
-    with warm_examiner() as made:
-        yield made
+    return warm_examiner()
 
 
 def signatures(owner):

@@ -34,8 +34,7 @@ RIGHT = {
 
 @pytest.fixture(scope="module")
 def examiner():
-    with warm_examiner() as made:
-        yield made
+    return warm_examiner()
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -6,6 +6,7 @@ own, and answers each with its name.
 """
 
 import contextlib
+import gc
 import json
 import multiprocessing
 import os
@@ -32,6 +33,7 @@ STOP_S = 5.0
 
 def main(arguments: Sequence[str]) -> int:
     """Examines the job of the folder and writes the answer there. Blocks, at most its time limit and a little."""
+    gc.freeze()  # what is here stays: a collector that looked through it would copy it into every rank
     if list(arguments) == ["--serve"]:
         return _serve()
     return _examine(ScriptFolder(path=Path(arguments[0])))
