@@ -58,6 +58,9 @@ LATER: dict[str, str] = {
         "../unit/plan/test_lanes.py (the plan), test_swin.py (the lanes)"
     ),
     "ranks/test_launch.py::test_one_rank_can_be_checked": "test_check.py (the tiny preset)",
+    "ranks/test_launch.py::test_an_exported_save_loads_in_transformers": (
+        "test_start_from.py (an export that is imported), ../unit/cli/test_export_run.py (transformers)"
+    ),
     "ranks/test_launch.py::test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise": (
         "test_run.py (a killed rank, resumed bitwise), ../unit/supervise/test_launch.py (who died first)"
     ),
@@ -107,6 +110,10 @@ LATER: dict[str, str] = {
     "unit/checkpoint/test_checkpoint_processes.py::"
     "test_no_sigkill_of_a_rank_loses_the_save_before_and_its_writer_goes_with_it": (
         "test_checkpoint_faults.py (SIGKILL at any operation)"
+    ),
+    "unit/report/test_published.py::test_the_rows_of_the_third_set_stay_predicted": "test_published.py (three runs)",
+    "unit/report/test_published.py::test_the_rows_that_were_entered_later_stay_predicted": (
+        "test_published.py (three runs)"
     ),
     "unit/sources/test_cuda_stand_ins.py::test_what_the_cpu_cannot_play_is_left_out_and_never_a_crash": (
         "test_limits.py (a limit is no crash)"

@@ -100,6 +100,16 @@ def test_a_loss_that_jumps_is_a_spike_when_the_norm_is_clipped_out_of_sight():
     assert replay([(31214, 2.6, 0.25), (31215, 2.6, 0.25)])[1] == []
 
 
+@pytest.mark.parametrize(("loss", "is_spike"), [(1.55, False), (1.65, True)])
+def test_eight_deviations_of_the_loss_are_measured_by_its_own_noise(loss, is_spike):
+    """Losses lie 0.05 off their median 1.0: a deviation of 0.074, so a limit of 1.593 beside that of 1.5."""
+    watch = SpikeWatch(ratio=5.0)
+    for step in range(20):
+        assert watch.see(step=step, loss=(0.95, 1.05)[step % 2], grad_norm=0.3) is None
+    assert watch.see(step=20, loss=loss, grad_norm=0.3) is None
+    assert (watch.see(step=21, loss=loss, grad_norm=0.3) is not None) == is_spike
+
+
 def test_a_noisy_small_loss_is_no_spike():
     rng = random.Random(7)
     watch = SpikeWatch(ratio=5.0)
