@@ -26,26 +26,37 @@ from emberward.doctor._fleet import Fleet, Links, Set
 
 
 class Kind(StrEnum):
-    """What sort of part; a cable is all that two hosts have between them."""
+    """What sort of part; a cable is all that two hosts have between them, a cut all that two groups of hosts have."""
 
     DEVICE = "device"
     HOST = "host"
     LINK = "link"
     CABLE = "cable"
     SWITCH = "switch"
+    CUT = "cut"
 
 
 class Scope(StrEnum):
-    """In which sets a fault can show."""
+    """In which sets a fault can show: any, those of so many members at least, those of several hosts."""
 
     ALWAYS = "always"
     TOGETHER = "together"
+    FOUR = "four"
+    EIGHT = "eight"
     OUTSIDE = "outside"
+
+    @property
+    def least(self) -> int:
+        """Members of the smallest set in which it can show."""
+        return _LEAST.get(self, 1)
+
+
+_LEAST = {Scope.TOGETHER: 2, Scope.FOUR: 4, Scope.EIGHT: 8}
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Part:
-    """A device (its number), a host, a link (two numbers), a cable (two hosts) or a switch."""
+    """A device (its number), a host, a link (two numbers), a cable (two hosts), a switch, a cut (one side of it)."""
 
     kind: Kind
     key: tuple[int, ...] | tuple[str, ...]
@@ -65,16 +76,22 @@ SPURIOUS = 1e-3
 RATES = {0.999: 0.6, 0.5: 0.2, 0.1: 0.1, 0.02: 0.1}
 """Rate of a fault and the share of faults that have it."""
 PRIORS: dict[Kind, dict[Scope, float]] = {
-    Kind.DEVICE: {Scope.ALWAYS: 5e-3, Scope.TOGETHER: 5e-3},
+    Kind.DEVICE: {Scope.ALWAYS: 5e-3, Scope.TOGETHER: 5e-3, Scope.FOUR: 2e-4, Scope.EIGHT: 2e-4},
     Kind.HOST: {Scope.ALWAYS: 1e-3, Scope.TOGETHER: 5e-4, Scope.OUTSIDE: 1.5e-3},
     Kind.LINK: {Scope.TOGETHER: 5e-4},
     Kind.CABLE: {Scope.OUTSIDE: 5e-4},
     Kind.SWITCH: {Scope.OUTSIDE: 2e-3},
+    Kind.CUT: {Scope.OUTSIDE: 2e-3},
 }
+"""A cut's is shared by all ways to part so many hosts in two, 2^(hosts - 1): which one it is was read off the tests."""
 LINK_BUNCH = 10.0
 """Once a link is known to be bad, others are this much likelier: a bad batch of cables, a bad board."""
 MAX_LINK_SET = 16
 """Links are possible parts of a failed test of at most so many members: in a larger one there are too many."""
+MAX_SIDES = 4
+"""With more groups that never passed together it is too early to speak of a cut."""
+LEAST_PRIOR = 1e-5
+"""Faults that are less likely from the start are not considered."""
 BEAM = 40
 MAX_FAULTS = 8
 MAX_HYPOTHESES = 400
@@ -113,6 +130,10 @@ class Cluster:
 
     failed: tuple[Trial, ...]
     explanations: tuple[Explanation, ...]
+    faults: tuple[Fault, ...]
+    """The faults that some explanation names."""
+    names: np.ndarray
+    """explanation x fault: whether it names it."""
     evidence: float
     """Logarithm of what the explanations are worth together, priors included."""
 
@@ -180,12 +201,16 @@ class Belief:
 
     def exposure(self, part: Part, scope: Scope, devices: Set, links: Links | None) -> float:
         """The share in which the test exercises the part: 1, 0, or UNKNOWN_USE for a link of a set that may use it."""
+        if len(devices) < scope.least:
+            return 0.0
+        if part.kind is Kind.DEVICE:
+            return float(part.key[0] in devices)
         hosts = {self._hosts[device] for device in devices}
-        if (scope is Scope.TOGETHER and len(devices) < 2) or (scope is Scope.OUTSIDE and len(hosts) < 2):
+        if scope is Scope.OUTSIDE and len(hosts) < 2:
             return 0.0
         match part.kind:
-            case Kind.DEVICE:
-                return float(part.key[0] in devices)
+            case Kind.CUT:
+                return float(not hosts.isdisjoint(part.key) and not hosts <= set(part.key))
             case Kind.HOST:
                 return float(part.key[0] in hosts)
             case Kind.SWITCH:
@@ -254,6 +279,29 @@ class Belief:
             return -math.inf
         return math.log(self._common_prior) + math.log(1e-3) * min(passes, 50) + math.log(SPURIOUS) * other_fails
 
+    def _sides(self) -> list[frozenset[str]]:
+        """The groups of hosts that passed tests together, directly or by way of others."""
+        group: dict[str, set[str]] = {}
+        for (devices, _), (passes, _) in self._trials.items():
+            hosts = {self._hosts[device] for device in devices}
+            for host in hosts:
+                group.setdefault(host, {host})
+            if passes and len(hosts) > 1:
+                joined = set().union(*(group[host] for host in hosts))
+                for host in joined:
+                    group[host] = joined
+        return [frozenset(side) for side in {id(side): side for side in group.values()}.values()]
+
+    def _cuts(self) -> list[Part]:
+        """The cuts that no test speaks against, each by its smaller side: groups of two hosts or more on both."""
+        sides = self._sides()
+        total = sum(map(len, sides))
+        if not 1 < len(sides) <= MAX_SIDES:
+            return []
+        found = [side for side in sides if len(side) > 1 and total - len(side) > 1]
+        whole = frozenset().union(*sides)
+        return sorted({Part(Kind.CUT, min(sorted_side(side), sorted_side(whole - side))) for side in found})
+
     def clusters(self, *, known_links: int = 0, settled: frozenset[Part] = frozenset()) -> list[Cluster]:
         """The failures in groups without a common part, each with its explanations.
 
@@ -265,8 +313,10 @@ class Belief:
             if not any(self.exposure(part, _widest(part), trial.devices, trial.links) >= 1 for part in settled)
         ]
         groups: list[tuple[set[Part], list[Trial]]] = []
+        cuts = self._cuts() if failed else []
         for trial in failed:
             parts = set(self._possible(trial.devices))
+            parts |= {cut for cut in cuts if self.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links)}
             joined = [group for group in groups if not group[0].isdisjoint(parts)]
             for group in joined:
                 groups.remove(group)
@@ -288,19 +338,76 @@ class Belief:
         faults: list[Fault] = []
         rows: list[np.ndarray] = []
         priors: list[float] = []
+        table = _Exposures(self, trials)
         for part in parts:
             for scope, prior in PRIORS[part.kind].items():
-                exposed = np.array([self.exposure(part, scope, trial.devices, trial.links) for trial in trials])
+                exposed = table.of(part, scope)
                 if not (exposed * fails).any():
                     continue
                 if part.kind is Kind.LINK and known_links:
                     prior = min(prior * LINK_BUNCH, 5e-3)
+                if part.kind is Kind.CUT:
+                    prior *= 2.0 ** (1 - min(len(set(self._hosts)), 1000))
                 for rate, share in RATES.items():
+                    if prior * share < LEAST_PRIOR and part.kind is not Kind.CUT:
+                        continue
                     faults.append(Fault(part, scope, rate))
                     rows.append(exposed * rate)
                     priors.append(math.log(prior * share))
         found, evidence = _search(faults, np.array(rows), np.array(priors), passes, fails)
-        return Cluster(failed=tuple(failed), explanations=found, evidence=evidence)
+        named = {fault: column for column, fault in enumerate({f: None for each in found for f in each.faults})}
+        names = np.zeros((len(found), len(named)))
+        for row, each in enumerate(found):
+            names[row, [named[fault] for fault in each.faults]] = 1.0
+        return Cluster(failed=tuple(failed), explanations=found, faults=tuple(named), names=names, evidence=evidence)
+
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+class _Exposures:
+    """`Belief.exposure` of a part in each of `trials`, devices and links for all of them at once."""
+
+    def __init__(self, belief: Belief, trials: Sequence[Trial]) -> None:
+        self._belief = belief
+        self._trials = trials
+        self._sizes = np.array([len(trial.devices) for trial in trials])
+        numbers = sorted({number for trial in trials for number in trial.devices})
+        self._column = {number: column for column, number in enumerate(numbers)}
+        self._holds = np.zeros((len(trials), len(numbers)), dtype=bool)
+        for row, trial in enumerate(trials):
+            self._holds[row, [self._column[number] for number in trial.devices]] = True
+        # The share of its links that each trial uses; a ring's are looked up one by one.
+        used = {Links.ALL: 1.0, Links.NONE: 0.0}
+        self._used = np.array(
+            [
+                used.get(trial.links, UNKNOWN_USE if len(trial.devices) > 2 else 1.0)
+                if trial.links is not None
+                else (UNKNOWN_USE if len(trial.devices) > 2 else 1.0)
+                for trial in trials
+            ]
+        )
+        self._rings = [row for row, trial in enumerate(trials) if trial.links is Links.RING and len(trial.devices) > 2]
+        self._edges = {row: {frozenset(edge) for edge in _ring(trials[row].devices)} for row in self._rings}
+
+    def of(self, part: Part, scope: Scope) -> Floats:
+        """One value for each trial."""
+        if part.kind is Kind.DEVICE:
+            held: Floats = (self._holds[:, self._column[int(part.key[0])]] & (self._sizes >= scope.least)).astype(float)
+            return held
+        if part.kind is Kind.LINK:
+            a, b = (int(number) for number in part.key)
+            both = self._holds[:, self._column[a]] & self._holds[:, self._column[b]]
+            shares: Floats = both * self._used
+            for row in self._rings:
+                shares[row] = float(frozenset((a, b)) in self._edges[row])
+            return shares
+        return np.array([self._belief.exposure(part, scope, trial.devices, trial.links) for trial in self._trials])
+
+
+def sorted_side(hosts: Iterable[str]) -> tuple[str, ...]:
+    """The hosts of a side as a cut's key has them."""
+    return tuple(sorted(hosts))
 
 
 def _widest(part: Part) -> Scope:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from emberward.doctor._belief import SPURIOUS, Belief, Cluster, Kind, Part
-from emberward.doctor._fleet import Set, Talk
+from emberward.doctor._fleet import Links, Set, Talk
 
 MAX_SUSPECTS = 8
 MAX_BATCH = 6
@@ -36,6 +36,7 @@ def next_tests(
     free: Collection[int],
     convicted: Collection[int],
     talk: Talk,
+    links: Links | None,
     is_thrifty: bool,
     rng: random.Random,
 ) -> tuple[list[Set], float]:
@@ -60,7 +61,7 @@ def next_tests(
     total = 0.0
     for cluster in clusters:
         offers = [
-            _Offer(devices, _fail_chances(belief, cluster, devices))
+            _Offer(devices, _fail_chances(belief, cluster, devices, links))
             for devices in _sets(belief, cluster, usable=usable, partners=partners, talk=talk, rng=rng)
         ]
         sets, bits = _batch(cluster, offers, taken, least=GAIN_FEW if is_thrifty else GAIN_MANY)
@@ -72,17 +73,16 @@ def next_tests(
 def _of(belief: Belief, part: Part) -> list[int]:
     if part.kind in (Kind.DEVICE, Kind.LINK):
         return [int(number) for number in part.key]
+    if part.kind is Kind.CUT:
+        return []
     return [n for n, device in enumerate(belief.fleet.devices) if device.host in part.key]
 
 
-def _fail_chances(belief: Belief, cluster: Cluster, devices: Set) -> np.ndarray:
-    chances = []
-    for each in cluster.explanations:
-        passed = 1 - SPURIOUS
-        for fault in each.faults:
-            passed *= 1 - fault.rate * belief.exposure(fault.part, fault.scope, devices, None)
-        chances.append(1 - passed)
-    return np.array(chances)
+def _fail_chances(belief: Belief, cluster: Cluster, devices: Set, links: Links | None) -> np.ndarray:
+    """P(fail) of a test of the set under each explanation. `links`: which links such a test uses."""
+    shown = np.array([f.rate * belief.exposure(f.part, f.scope, devices, links) for f in cluster.faults])
+    unshown: np.ndarray = np.exp(cluster.names @ np.log1p(-shown)) if len(shown) else np.ones(len(cluster.names))
+    return 1 - (1 - SPURIOUS) * unshown
 
 
 def _sets(
@@ -133,6 +133,21 @@ def _sets(
                 yield tuple(half)
             elif len(half) == 1 and partners:
                 yield _pair(half[0], partners[0])
+    if talk is not Talk.ALONE:
+        # A suspect among so many sound ones as a fault needs that shows in larger sets alone.
+        leasts = {fault.scope.least for fault in cluster.faults} - {1, 2}
+        for least in sorted(leasts):
+            for some in ([n] for n in suspects[:2]):
+                yield from _filled(some, least, partners)
+            yield from _filled(suspects[: len(suspects) // 2], least, partners)
+            yield from _filled(ranked[: len(ranked) // 2], least, partners)
+
+
+def _filled(some: Sequence[int], least: int, partners: Sequence[int]) -> Iterator[Set]:
+    """The suspects with as many partners as make a set of `least`; nothing where there are too few."""
+    more = [n for n in partners if n not in some][: max(least - len(some), 0)]
+    if some and len(some) + len(more) >= least:
+        yield tuple(sorted((*some, *more)))
 
 
 def _pair(a: int, b: int) -> Set:

@@ -14,6 +14,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import NormalDist
 from typing import TypeVar
 
@@ -122,6 +123,45 @@ class Numbers:
     def _kind(self, pair: Set) -> bool:
         return self.fleet.devices[pair[0]].host == self.fleet.devices[pair[1]].host
 
+    def cut(self) -> tuple[frozenset[str], Figure] | None:
+        """One side of two groups of hosts between which every pair is slower than any within; None without such.
+
+        Every pair of hosts must have been measured, and both groups hold two hosts or more: of one host alone the row
+        says it. The groups are what stays connected by the pairs above the widest gap between two values.
+        """
+        between: dict[frozenset[str], list[float]] = defaultdict(list)
+        hosts: set[str] = set()
+        for pair, values in self.paired.items():
+            ends = frozenset(self.fleet.devices[number].host for number in pair)
+            if len(ends) == 2:
+                between[ends] += [value for _, value in values]
+                hosts |= ends
+        if len(hosts) < 4 or len(between) < len(hosts) * (len(hosts) - 1) // 2:
+            return None
+        middles = {ends: statistics.median(values) for ends, values in between.items()}
+        order = sorted(middles.values())
+        gap, low, high = max((b - a, a, b) for a, b in pairwise(order))
+        side = _connected({ends for ends, value in middles.items() if value >= high}, min(hosts))
+        rest = hosts - side
+        crossing = [ends for ends in middles if len(ends & side) == 1]
+        is_cut = all(middles[ends] <= low for ends in crossing) and len(crossing) == sum(v <= low for v in order)
+        if min(len(side), len(rest)) < 2 or not is_cut:
+            return None
+        fast = [value for ends, value in middles.items() if len(ends & side) != 1]
+        slow = [middles[ends] for ends in crossing]
+        error = MEDIAN_COST * max(_sigma(fast), _sigma(slow), FLOOR)
+        # As many ways to part the hosts as there are could have shown such a gap by chance.
+        limit = max(LEAST_LINK_GAP, t_quantile(ALPHA / 2 ** min(len(hosts) - 1, 60), len(order)) * error)
+        found = Figure(
+            gap=statistics.median(fast) - statistics.median(slow),
+            error=error,
+            limit=limit,
+            count=max(LEAST_ROUNDS, min(map(len, between.values()))),
+            least=LEAST_LINK_GAP,
+        )
+        smaller = min((side, rest), key=lambda each: sorted(each))
+        return (frozenset(smaller), found) if found.is_slow and gap >= LEAST_LINK_GAP else None
+
     # -- pairs -------------------------------------------------------------------------------------------------------
 
     def ends(self) -> dict[int, Figure]:
@@ -129,6 +169,8 @@ class Numbers:
         or where one has met fewer than three others.
         """
         rows: dict[int, list[list[float]]] = defaultdict(list)
+        if self.cut() is not None:
+            return {}
         for pair, values in _relative_pairs(self.paired, self._kind).items():
             for number in pair:
                 rows[number].append(values)
@@ -145,7 +187,7 @@ class Numbers:
     def cells(self) -> dict[Set, Figure]:
         """Each pair's figure after its ends' own: the cell of the link matrix."""
         rows = _relative_pairs(self.paired, self._kind)
-        if len(rows) < 3:
+        if len(rows) < 3 or self.cut() is not None:
             return {}
         by_end: dict[int, list[float]] = defaultdict(list)
         medians = {pair: statistics.median(values) for pair, values in rows.items()}
@@ -157,6 +199,15 @@ class Numbers:
             pair: [value - min(0.0, end[pair[0]], end[pair[1]]) for value in values] for pair, values in rows.items()
         }
         return _figures(rest, least=LEAST_LINK_GAP)
+
+
+def _connected(edges: Iterable[frozenset[str]], start: str) -> frozenset[str]:
+    """The hosts that the edges connect with `start`."""
+    found, rest = {start}, list(edges)
+    while joined := [edge for edge in rest if not found.isdisjoint(edge)]:
+        rest = [edge for edge in rest if found.isdisjoint(edge)]
+        found.update(*joined)
+    return frozenset(found)
 
 
 def _upper(values: Sequence[float]) -> float:

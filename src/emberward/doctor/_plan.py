@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from emberward.doctor._belief import Belief, Cluster, Kind, Part
+from emberward.doctor._belief import MAX_LINK_SET, Belief, Cluster, Kind, Part
 from emberward.doctor._choose import FEW, circle_round, halves, next_tests
 from emberward.doctor._fleet import Fleet, Links, Outcome, Result, Set, Talk
 from emberward.doctor._numbers import Figure, Numbers
@@ -24,11 +24,14 @@ MISS = 0.01
 """A fault that shows in RAREST of the tries is missed so often at the end."""
 NEEDED_TRIES = math.ceil(math.log(MISS) / math.log(1 - RAREST))
 """ln(MISS) / ln(1 - RAREST): 228."""
+ACQUITTED = 0.9
+"""Chance is taken for the reason of a failure from here on; what else it may be is listed as open."""
 MAX_COMMON = 0.05
 """Nothing is accused while the probe itself may be to blame with so much weight."""
-LINKS = (Kind.LINK, Kind.CABLE)
+LINKS = (Kind.LINK, Kind.CABLE, Kind.CUT)
 MAYBE_LINK = 0.3
-"""With so much weight on links all pairs are tested: that takes fewer rounds than to look for one link by sets."""
+"""With so much weight on links all pairs are tested, where no set tells MANY_BITS about them."""
+MANY_BITS = 0.4
 FOCUS = 4
 """Of so many rounds all but one repeat what failed now and then; one is for all devices."""
 FAINT = 0.02
@@ -159,7 +162,7 @@ class Plan:
     def _is_resolved(self, cluster: Cluster) -> bool:
         """Whether parts that are known explain it, or chance does."""
         top = cluster.explanations[0]
-        return top.parts <= set(self.settled) and (bool(top.faults) or top.weight >= CONFIDENCE)
+        return top.parts <= set(self.settled) and (bool(top.faults) or top.weight >= ACQUITTED)
 
     @property
     def convicted(self) -> frozenset[int]:
@@ -209,6 +212,7 @@ class Plan:
             free=free,
             convicted=self.convicted,
             talk=self.probe.talk,
+            links=self.links,
             is_thrifty=is_few,
             rng=self.rng,
         )
@@ -217,7 +221,8 @@ class Plan:
         if may_ask and (bits < GOOD_BITS or len(free) <= 2):
             self._asked_busy += 1
             return self._with_busy(clusters, waiting, free)
-        if any(_links_weight(each) > MAYBE_LINK for each in clusters) and (found := self._untried(free)):
+        is_link = any(_links_weight(each) > MAYBE_LINK for each in clusters)
+        if is_link and bits < MANY_BITS and (found := self._untried(free)):
             return found
         if bits >= GOOD_BITS:
             return tests
@@ -228,23 +233,24 @@ class Plan:
         return tests or self._end("no further test tells the open parts apart")
 
     def _screen(self, free: list[int], *, is_few: bool, is_open: bool) -> list[Set]:
-        """The devices that no passed test holds yet; with few devices also all of them together, once."""
+        """The devices that no passed test holds yet; then all of them together, once."""
         unmet = self._unmet(free)
         if unmet and not self._screen_failed(unmet):
             return self._cover(unmet, free)
         if self.common() > 0.5:
             return []
         # All that is left together: clears what a verdict rests on, as seed 2's seven cards did without the eighth.
-        whole = tuple(free)
         is_linked = any(part.kind not in (Kind.DEVICE, Kind.HOST) for part in self.settled)
-        is_known = whole in self._wholes or any(
-            result.devices == whole and result.outcome is Outcome.PASS for _, result in self.results
-        )
-        if is_few and not is_open and not is_linked and len(free) > 2 and not is_known:
-            self._wholes.add(whole)
-            if self.probe.talk is not Talk.ALONE:
-                return [whole]
-        return []
+        if is_open or is_linked or self.probe.talk is Talk.ALONE:
+            return []
+        wholes = [whole for whole in _groups(free) if len(whole) > 2 and not self._is_known(whole)]
+        self._wholes |= set(wholes)
+        return wholes
+
+    def _is_known(self, whole: Set) -> bool:
+        """Whether the set was tested as a whole, or passed within a larger one."""
+        passed = (set(result.devices) for _, result in self.results if result.outcome is Outcome.PASS)
+        return whole in self._wholes or any(each.issuperset(whole) for each in passed if len(each) >= len(whole))
 
     def _first(self, free: list[int]) -> list[Set]:
         named = [n for n in free if n in self.suspected]
@@ -452,6 +458,8 @@ class Plan:
                 found.append(Suspect(part=Part(Kind.HOST, (host,)), certainty=certainty, slow=figure))
             else:
                 found += [Suspect(part=Part(Kind.DEVICE, (n,)), certainty=certainty, slow=figures[n]) for n in slow]
+        if (cut := self.numbers.cut()) is not None:
+            found.append(Suspect(part=Part(Kind.CUT, tuple(sorted(cut[0]))), certainty=certainty, slow=cut[1]))
         for pair, each in self.numbers.cells().items():
             if each.is_slow and not any(n in figures for n in pair):
                 found.append(Suspect(part=Part(Kind.LINK, pair), certainty=certainty, slow=each))
@@ -473,6 +481,11 @@ class Plan:
             if p >= 0.02 and part not in self.settled
         ]
         return sorted(found, key=lambda each: (-each.certainty, each.part))
+
+
+def _groups(free: Sequence[int]) -> list[Set]:
+    """All devices together, in groups of at most MAX_LINK_SET: a failed one may be a link's fault still."""
+    return [tuple(free[i : i + MAX_LINK_SET]) for i in range(0, len(free), MAX_LINK_SET)]
 
 
 def _is_faint(cluster: Cluster) -> bool:

@@ -113,6 +113,8 @@ def named(
         case Kind.SWITCH:
             below = sorted(host for host, path in fleet.switches.items() if part.key[0] in path)
             return f"{part.kind.value}", (), tuple(below), ()
+        case Kind.CUT:
+            return "switch", (), tuple(sorted({device.host for device in fleet.devices})), ()
         case Kind.LINK:
             a, b = (str(fleet.devices[int(number)]) for number in part.key)
             return "link", (), (), ((a, b),)
@@ -287,7 +289,15 @@ def _where(verdict: Verdict) -> str:
     if verdict.kind == "link":
         ends = [" and ".join(link) for link in verdict.links]
         return f"the link between {'; '.join(ends[:3])}" if ends else f"the link between {' and '.join(verdict.hosts)}"
+    if verdict.part.kind is Kind.CUT:
+        side = [str(host) for host in verdict.part.key]
+        rest = [host for host in verdict.hosts if host not in side]
+        return f"what connects {_few(side)} with {_few(rest)}"
     return f"host {verdict.hosts[0]}" if verdict.kind == "host" else f"switch {verdict.part.key[0]}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _finding(verdict: Verdict, examination: Examination) -> Finding:
@@ -366,6 +376,8 @@ def part_text(fleet: Fleet, part: Part) -> str:
             return "link " + " - ".join(str(fleet.devices[int(number)]) for number in part.key)
         case Kind.CABLE:
             return f"cable {part.key[0]} - {part.key[1]}"
+        case Kind.CUT:
+            return f"what connects {_few([str(host) for host in part.key])} with the others"
         case _:
             return f"{part.kind.value} {part.key[0]}"
 

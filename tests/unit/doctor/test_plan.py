@@ -14,6 +14,7 @@ from emberward.doctor import (
     findings_of,
     read_topology,
 )
+from emberward.doctor._choose import circle_round
 from emberward.doctor._examine import Examination
 from emberward.doctor._numbers import Numbers
 from emberward.findings import ConfigError
@@ -105,6 +106,44 @@ def test_a_switch_is_named_rather_than_all_hosts_below_it():
     fleet = Fleet.of([*(f"a{n}" for n in range(4)), *(f"b{n}" for n in range(4))], 1, paths)
     plan = planned(fleet, lambda devices: len(devices) > 1 and any(number > 3 for number in devices))
     assert accused(plan) == [("switch", ("s1",))]
+
+
+@pytest.mark.parametrize("side", [2, 6])
+def test_what_connects_two_groups_of_hosts_is_named_without_a_topology(side):
+    def crosses(devices):
+        return len({number < side for number in devices}) > 1
+
+    hosts = [f"n{i:02}" for i in range(12)]
+    plan = planned(Fleet.of(hosts, 1), crosses)
+    assert accused(plan) == [("cut", tuple(hosts[:side]))]
+
+
+@pytest.mark.parametrize("least", [4, 8])
+def test_a_device_that_fails_in_larger_sets_alone_is_found(least):
+    plan = planned(Fleet.of(["a", "b"], 8), lambda devices: 4 in devices and len(devices) >= least)
+    assert accused(plan) == [("device", (4,))]
+
+
+def test_two_groups_with_slow_links_between_them_are_told_from_slow_ends():
+    fleet = Fleet.of(list("abcdefgh"), 1)
+
+    def numbers(slow) -> Numbers:
+        found = Numbers(fleet)
+        rng = random.Random(1)
+        for turn in range(7):
+            for pair in circle_round(range(8), turn):
+                value = 100 * (1 + rng.gauss(0, 0.02)) * (0.5 if slow(*pair) else 1.0)
+                found.learn(
+                    turn,
+                    Result(devices=pair, outcome=Outcome.PASS, seconds=1.0, values=dict.fromkeys(pair, value)),
+                )
+        return found
+
+    side, figure = numbers(lambda a, b: (a < 4) != (b < 4)).cut()
+    assert (side, round(figure.share, 1)) == (frozenset("abcd"), 0.5)
+    assert numbers(lambda a, b: False).cut() is None
+    assert numbers(lambda a, b: 3 in (a, b)).cut() is None, "one slow host"
+    assert numbers(lambda a, b: (a, b) == (2, 5)).cut() is None, "one slow link"
 
 
 @pytest.mark.parametrize("num_bad", [1, 2, 5])
