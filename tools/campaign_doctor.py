@@ -22,7 +22,7 @@ from emberward.doctor import Fleet, Links, Outcome, Plan, ProbePlan, Result
 
 SIZES, COUNTS = (8, 64, 1024), (1, 2, 5)
 KINDS = ("device", "together", "half", "four", "link")
-BLOCK = {8: 50, 64: 20, 1024: 4}
+BLOCK = {8: 10, 64: 5, 1024: 1}
 """Seeds that run between two looks at the clock."""
 MAX_ROUNDS = 150
 SPURIOUS = 1e-3
@@ -125,7 +125,7 @@ def main() -> int:
     results = Results(
         "doctor",
         what="the doctor's planner on simulated fleets with planted faults and chance failures",
-        measures=["src/emberward/doctor"],
+        measures=[f"src/emberward/doctor/_{part}.py" for part in ("belief", "choose", "fleet", "numbers", "plan")],
         settings={"spurious": SPURIOUS, "max_rounds": MAX_ROUNDS},
         is_fresh=options.fresh,
         folder=options.into,

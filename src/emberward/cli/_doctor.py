@@ -89,7 +89,6 @@ def doctor(options: DoctorOptions, screen: Screen) -> int:
         only=() if options.probe_only else None,
         seed=options.seed,
         suspects=suspects,
-        recipe=folder.config if folder is not None and folder.config.is_file() else None,
     )
     if suspects:
         screen.say(f"{'suspects':<11} {', '.join(sorted(suspects))}, named in the run's last attempt")

@@ -12,6 +12,7 @@ from typing import Any
 from emberward.cli._console import Screen
 from emberward.doctor import (
     FACTS_MODULE,
+    SITE_PROGRAMS,
     Examination,
     Fleet,
     HostFacts,
@@ -72,7 +73,6 @@ class Asked:
     seed: int = 0
     suspects: frozenset[str] = frozenset()
     is_quick: bool = False
-    recipe: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,8 @@ def examine_ground(ground: Ground, asked: Asked, screen: Screen, *, compares: bo
         if hosts and (count is None or asked.only != ()):
             kind, found = count_devices(tree=tree, environment=ground.environment)
             count = count or found
-        ours = builtin_probes(kind, recipe=asked.recipe)
+        there = [name for name in SITE_PROGRAMS if shutil.which(name, path=ground.environment.get("PATH"))]
+        ours = builtin_probes(kind, programs=there)
         probes = [*asked.own, *(p for p in ours if asked.only is None or p.name in asked.only)]
         examination = None
         if hosts:

@@ -102,7 +102,6 @@ class Screening:
             only=SCREEN,
             suspects=suspects,
             is_quick=True,
-            recipe=self._folder.config if self._folder.config.is_file() else None,
         )
         examined = self._test(ground, asked, self._screen)
         self._told = examined.told

@@ -3,7 +3,7 @@
 The tests run in child processes (probes); this room decides which, and what follows. Only the probes import torch.
 """
 
-from emberward.doctor._builtin import SCREEN, builtin_probes, count_devices
+from emberward.doctor._builtin import SCREEN, SITE_PROGRAMS, builtin_probes, count_devices
 from emberward.doctor._examine import Examination, OnRound, examine
 from emberward.doctor._fleet import Device, Fleet, Links, Outcome, Result, Talk
 from emberward.doctor._hosts import FACTS_MODULE, HostFacts, ask_hosts_facts, changed_since, host_findings
@@ -18,6 +18,7 @@ __all__ = [
     "CONFIDENCE",
     "FACTS_MODULE",
     "SCREEN",
+    "SITE_PROGRAMS",
     "Device",
     "Examination",
     "Fleet",

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from emberward.doctor._fleet import Links, Talk
@@ -17,14 +17,21 @@ DRIVER = Path("/dev/nvidiactl")
 _MODULE = "emberward.doctor.probe"
 
 
-def builtin_probes(kind: str, *, recipe: Path | None = None) -> tuple[Probe, ...]:
+SITE_PROGRAMS = {
+    "dcgmi": ("dcgm", (Talk.ALONE, Links.NONE)),
+    "all_reduce_perf": ("nccl-tests", (Talk.TOGETHER, Links.RING)),
+}
+"""Programs of NVIDIA's that are used where they are on PATH: the probe that runs each, and on which sets."""
+
+
+def builtin_probes(kind: str, *, programs: Collection[str] = ()) -> tuple[Probe, ...]:
     """Our probes for devices of `kind` ("cpu" or "cuda"), the quickest first.
 
-    `recipe`: the resolved recipe whose block the soak runs; a block of its own without one.
+    `programs`: of SITE_PROGRAMS, those that are there; on CUDA their probes come along.
     """
 
-    def probe(name: str, talk: Talk, links: Links, *more: str) -> Probe:
-        command = (sys.executable, "-m", _MODULE, name, kind, *more)
+    def probe(name: str, talk: Talk, links: Links) -> Probe:
+        command = (sys.executable, "-m", _MODULE, name, kind)
         return Probe(name=name, command=command, talk=talk, links=links, is_builtin=True)
 
     return (
@@ -33,7 +40,12 @@ def builtin_probes(kind: str, *, recipe: Path | None = None) -> tuple[Probe, ...
         probe("memory", Talk.ALONE, Links.NONE),
         probe("transfer", Talk.TOGETHER, Links.ALL),
         probe("collective", Talk.TOGETHER, Links.RING),
-        probe("soak", Talk.ANY, Links.RING, *(() if recipe is None else (str(recipe),))),
+        probe("soak", Talk.ANY, Links.RING),
+        *(
+            probe(name, *how)
+            for program, (name, how) in SITE_PROGRAMS.items()
+            if kind == "cuda" and program in programs
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emberward.doctor._belief import SPURIOUS, Belief, Cluster, Kind, Part
+from emberward.doctor._belief import MAX_LINK_SET, SPURIOUS, Belief, Cluster, Kind, Part
 from emberward.doctor._fleet import Links, Set, Talk
 
 MAX_SUSPECTS = 8
@@ -204,6 +204,11 @@ def halves(devices: Sequence[int]) -> list[Set]:
     """The devices in two sets."""
     middle = (len(devices) + 1) // 2
     return [tuple(devices[:middle]), tuple(devices[middle:])]
+
+
+def wholes_of(devices: Sequence[int]) -> list[Set]:
+    """All devices together, in groups of at most MAX_LINK_SET: what failed there may be a link's fault still."""
+    return [tuple(devices[i : i + MAX_LINK_SET]) for i in range(0, len(devices), MAX_LINK_SET)]
 
 
 def circle_round(devices: Sequence[int], number: int) -> list[Set]:

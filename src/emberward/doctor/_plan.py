@@ -13,8 +13,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from emberward.doctor._belief import MAX_LINK_SET, Belief, Cluster, Kind, Part
-from emberward.doctor._choose import FEW, circle_round, halves, next_tests
+from emberward.doctor._belief import Belief, Cluster, Kind, Part
+from emberward.doctor._choose import FEW, circle_round, halves, next_tests, wholes_of
 from emberward.doctor._fleet import Fleet, Links, Outcome, Result, Set, Talk
 from emberward.doctor._numbers import Figure, Numbers
 
@@ -243,7 +243,7 @@ class Plan:
         is_linked = any(part.kind not in (Kind.DEVICE, Kind.HOST) for part in self.settled)
         if is_open or is_linked or self.probe.talk is Talk.ALONE:
             return []
-        wholes = [whole for whole in _groups(free) if len(whole) > 2 and not self._is_known(whole)]
+        wholes = [whole for whole in wholes_of(free) if len(whole) > 2 and not self._is_known(whole)]
         self._wholes |= set(wholes)
         return wholes
 
@@ -481,11 +481,6 @@ class Plan:
             if p >= 0.02 and part not in self.settled
         ]
         return sorted(found, key=lambda each: (-each.certainty, each.part))
-
-
-def _groups(free: Sequence[int]) -> list[Set]:
-    """All devices together, in groups of at most MAX_LINK_SET: a failed one may be a link's fault still."""
-    return [tuple(free[i : i + MAX_LINK_SET]) for i in range(0, len(free), MAX_LINK_SET)]
 
 
 def _is_faint(cluster: Cluster) -> bool:

@@ -14,6 +14,7 @@ from emberward.health._drift import (
     state_finding,
     tensor_finding,
 )
+from emberward.health._goodput import Goodput, goodput_of
 from emberward.health._interval import (
     IntervalAdvice,
     JobCosts,
@@ -32,6 +33,7 @@ __all__ = [
     "Copies",
     "Detour",
     "Difference",
+    "Goodput",
     "Held",
     "IntervalAdvice",
     "JobCosts",
@@ -45,6 +47,7 @@ __all__ = [
     "SpikeWatch",
     "advise_interval",
     "find_difference",
+    "goodput_of",
     "hours_lost_by_cause",
     "late_ranks",
     "lost_share",

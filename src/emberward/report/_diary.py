@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from emberward.findings import ConfigError
-from emberward.health import IntervalAdvice, JobCosts, LossRow, advise_interval, hours_lost_by_cause
+from emberward.health import (
+    Goodput,
+    IntervalAdvice,
+    JobCosts,
+    LossRow,
+    advise_interval,
+    goodput_of,
+    hours_lost_by_cause,
+)
 from emberward.recipe import read_resolved
 from emberward.report._duration import duration_text
 from emberward.report._folder import RunFolder
@@ -24,6 +32,7 @@ class Diary:
     `advice` is None before the run has saved, and failed twice.
     """
 
+    goodput: Goodput | None
     acts: tuple[str, ...]
     losses: tuple[LossRow, ...]
     advice: IntervalAdvice | None
@@ -31,6 +40,9 @@ class Diary:
     def rows(self) -> list[tuple[str, str]]:
         """(label, text) for a summary that people read."""
         rows = [("rewind", text) for text in self.acts]
+        if (good := self.goodput) is not None and good.num_failures:
+            beside = f"; starts, saves and evaluations {duration_text(good.other_s)}" if good.other_s >= 1 else ""
+            rows.append(("goodput", f"{100 * good.share:.1f}% of {duration_text(good.elapsed_s)}{beside}"))
         if self.losses:
             causes = (f"{row.cause} {duration_text(row.hours * 3600)} ({row.num_times} x)" for row in self.losses)
             rows.append(("lost to", ", ".join(causes)))
@@ -43,6 +55,7 @@ class Diary:
         advice = self.advice
         return {
             "rewinds": list(self.acts),
+            "goodput": None if self.goodput is None else self.goodput.to_json(),
             "hours_lost_by_cause": {row.cause: row.hours for row in self.losses},
             "save_advice": None
             if advice is None
@@ -56,7 +69,7 @@ class Diary:
         }
 
 
-NO_DIARY = Diary(acts=(), losses=(), advice=None)
+NO_DIARY = Diary(goodput=None, acts=(), losses=(), advice=None)
 
 
 def read_diary(folder: RunFolder, steps: Sequence[JsonObject]) -> Diary:
@@ -65,7 +78,13 @@ def read_diary(folder: RunFolder, steps: Sequence[JsonObject]) -> Diary:
     acts = tuple(
         str(line["text"]) for line in lines if line.get("event") in ("rewind", "undo_rewind") and "text" in line
     )
-    return Diary(acts=acts, losses=hours_lost_by_cause(lines), advice=_advice(folder, lines, steps))
+    kept_s = sum(line["step_s"] for line in steps if isinstance(line.get("step_s"), int | float))
+    return Diary(
+        goodput=goodput_of(lines, kept_s),
+        acts=acts,
+        losses=hours_lost_by_cause(lines),
+        advice=_advice(folder, lines, steps),
+    )
 
 
 def _advice(folder: RunFolder, lines: Sequence[JsonObject], steps: Sequence[JsonObject]) -> IntervalAdvice | None:

@@ -17,6 +17,10 @@ def main() -> int:
         from emberward.doctor.probe import _facts
 
         answer = _facts.answer(sys.argv[2:], dict(os.environ))
+    elif name in ("nccl-tests", "dcgm"):
+        from emberward.doctor.probe import _site
+
+        answer = (_site.dcgm if name == "dcgm" else _site.nccl_tests)(os.environ)
     elif name == "host":
         from emberward.doctor.probe._host import examine_host
 
