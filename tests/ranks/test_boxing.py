@@ -11,7 +11,7 @@ from unit.plan.boxing_numpy import check_holds, layouts, scatter
 
 from emberward import boxing
 from emberward.engine import groups_of_route, run_route
-from emberward.layout import Axis, Mesh
+from emberward.layout import Axis, Mesh, local_shape
 from emberward.plan import Placed, find_route
 
 DP, TP = Axis.DP_SHARD, Axis.TP
@@ -72,6 +72,72 @@ def test_users_change_layouts_in_bf16_and_float32(pool):
     assert answers[2:] == [
         [(name, part.tolist()) for name in ("torch.bfloat16", "torch.float32")] for part in (whole[:3], whole[3:])
     ]
+
+
+PAIRED = layouts(line(2), 2, partials=("sum", "avg", "max"))
+
+
+def grads_of_users(rank, world_size):
+    """For every ordered pair of layouts (what autograd gave, or the ValueError; what `gradient` gave) on this rank.
+
+    The loss is sum(weights * tensor); each rank's result gets its part of the weights as its gradient.
+    """
+    weights = np.arange(1.0, 16).reshape(SHAPE)
+    ends = []
+    for before, after in itertools.product(PAIRED, PAIRED):
+        source, target = boxing.Placed(mesh=line(2), layout=before), boxing.Placed(mesh=line(2), layout=after)
+        change = boxing.Boxing(source, target, shape=SHAPE)
+        held = torch.zeros(local_shape(SHAPE, before, line(2), rank), requires_grad=True)
+        given = torch.from_numpy(of_gradient(weights, target)[rank]).float()
+        result = change(held)
+        try:
+            result.backward(given)
+            ends.append(held.grad.numpy())
+        except ValueError as error:
+            ends.append(str(error))
+    return ends
+
+
+def of_gradient(weights, placed):
+    """The gradient of sum(weights * tensor) by each rank's part of the tensor, which lies as `placed`."""
+    whole = {axis: placed.layout.on(axis) for axis, _ in placed.mesh.axes}
+    shares = 1
+    for axis, size in placed.mesh.axes:
+        if isinstance(whole[axis], boxing.Partial):
+            shares *= size if whole[axis].reduce_op == "avg" else 1
+            whole[axis] = boxing.Broadcast()
+    lies = boxing.Placed(mesh=placed.mesh, layout=boxing.Layout(whole))
+    return scatter(weights / shares, lies, np.random.default_rng(0))
+
+
+def test_autograd_goes_through_every_ordered_pair_of_layouts(pool):
+    weights = np.arange(1.0, 16).reshape(SHAPE)
+    answers = pool.run(grads_of_users, 2)
+    pairs = list(itertools.product(PAIRED, PAIRED))
+    for number, (before, after) in enumerate(pairs):
+        expected = of_gradient(weights, boxing.Placed(mesh=line(2), layout=before))
+        for rank, ends in enumerate(answers):
+            if any(word in f"{before} {after}" for word in ("max", "min")):
+                assert "has no gradient" in ends[number]
+            else:
+                np.testing.assert_allclose(ends[number], expected[rank], rtol=1e-6)
+
+
+def grads_between_meshes(rank, world_size):
+    """A stage on 2 ranks gives its columns whole to one on 3, each of which has a share of the loss."""
+    here = boxing.Placed(mesh=line(2), layout=boxing.Layout({TP: boxing.Split(0)}))
+    there = boxing.Placed(mesh=line(3, 2), layout=boxing.Layout({TP: boxing.Broadcast()}))
+    change = boxing.Boxing(here, there, shape=SHAPE, gradient=boxing.Layout({TP: boxing.Partial("sum")}))
+    result = change(torch.ones(SHAPE)[3 * rank : 3 * rank + 3] if rank < 2 else None)
+    grad = change.gradient(None if result is None else torch.full(SHAPE, float(rank)))
+    return None if grad is None else grad.numpy()
+
+
+def test_a_gradient_goes_back_between_meshes_of_different_shape(pool):
+    first, second, *others = pool.run(grads_between_meshes, 5)
+    assert others == [None] * 3
+    np.testing.assert_array_equal(first, np.full((3, 3), 2.0 + 3.0 + 4.0))
+    np.testing.assert_array_equal(second, np.full((2, 3), 2.0 + 3.0 + 4.0))
 
 
 def run_all(rank, world_size, *, here, there):

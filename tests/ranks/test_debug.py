@@ -31,23 +31,24 @@ def watched(rank, world_size, *, debug, steps=2, poison=None, **layout):
 TP = {"tp": 2, "accumulation": 2, "sequence_parallel": False}
 
 
-def test_operations_print_what_was_asked_for_and_change_no_bit(pool):
-    plain = pool.run(watched, 2, debug=(), **TP)
+@pytest.mark.parametrize(("family", "norm"), [("bloom", "embed_norm"), ("llama", "final_norm")])
+def test_operations_print_what_was_asked_for_and_change_no_bit(pool, family, norm):
+    plain = pool.run(watched, 2, debug=(), family=family, **TP)
     debug = (
         "print blocks.1.mlp step=1 mb=0 rank=1",
         "print blocks.1.mlp of=grad step=0 mb=1 rank=1",
         "print blocks.0.mlp.up.weight step=0 rank=0",
         "finite *",
-        "range embed_norm min=-100 max=100",
+        f"range {norm} min=-100 max=100",
         "equal blocks.*.mlp axis=tp",
-        "equal embed_norm.weight axis=tp",
+        f"equal {norm}.weight axis=tp",
     )
-    asked = pool.run(watched, 2, debug=debug, **TP)
+    asked = pool.run(watched, 2, debug=debug, family=family, **TP)
     assert [losses for losses, _, _ in asked] == [losses for losses, _, _ in plain]
     assert [error for _, _, error in asked] == [None, None]
     (weight,), (gradient, output) = asked[0][1], asked[1][1]
-    start = "debug  blocks.0.mlp.up.weight value  step 1  rank 0  64x32 float32, [0:64 x 0:32] of 128x32  norm "
-    assert weight.startswith(start)
+    part = "64x32 float32, [0:64 x 0:32] of 128x32"
+    assert weight.startswith(f"debug  blocks.0.mlp.up.weight value  step 1  rank 0  {part}  norm ")
     assert gradient.startswith(
         "debug  blocks.1.mlp grad  step 1 micro-batch 1  rank 1  8x16x32 float32, this rank's part"
     )

@@ -46,7 +46,11 @@ def answered(rank, world_size, *, path, **layout):
     return totals, read
 
 
-@pytest.mark.parametrize("layout", [{"dp": 2, "zero": 3}, {"tp": 2, "accumulation": 2}], ids=["zero3", "tp"])
+@pytest.mark.parametrize(
+    "layout",
+    [{"dp": 2, "zero": 3}, {"tp": 2, "accumulation": 2}, {"tp": 2, "family": "llama"}],
+    ids=["zero3", "tp", "llama"],
+)
 def test_owners_answer_for_one_moment_and_the_numbers_stay_bitwise(pool, tmp_path, layout):
     folder = RunFolder(path=tmp_path)
     look = ask(folder, name=SPLIT, step=3, id="now")

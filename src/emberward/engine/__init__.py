@@ -6,6 +6,7 @@ from emberward.engine._engine import Engine, MicroBatch
 from emberward.engine._executor import Executor, Feed
 from emberward.engine._gradients import StepTotals
 from emberward.engine._inspect import Inspection, NotFinite
+from emberward.engine._kept import LayerKept, kept_by_layers, kept_bytes
 from emberward.engine._lanes import by_host_lane
 from emberward.engine._replicas import Replica, Sharing, all_holders, holders
 from emberward.engine._shard import ParameterPart
@@ -19,6 +20,7 @@ __all__ = [
     "Feed",
     "HostRead",
     "Inspection",
+    "LayerKept",
     "MicroBatch",
     "NotFinite",
     "ParameterPart",
@@ -35,5 +37,7 @@ __all__ = [
     "groups_of_route",
     "holders",
     "host_values",
+    "kept_by_layers",
+    "kept_bytes",
     "run_route",
 ]

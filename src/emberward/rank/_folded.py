@@ -1,11 +1,12 @@
 """The engine of a dry run: what repeats itself is executed a few times. What is: docs/check.md, "What is executed"."""
 
+from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 
 from emberward.engine import Engine, Feed, World
 from emberward.events import Event, Sink
-from emberward.rank._folded_layers import FoldedLayer
+from emberward.rank._folded_layers import Alike, FoldedLayer
 from emberward.rank._folded_steps import StepFolder
 from emberward.recipe import Recipe
 from emberward.sources import Tape
@@ -19,8 +20,9 @@ class FoldedEngine(Engine):
         assert world.mark is not None, "a dry run marks its phases"
         self._folder = StepFolder(tape, world.mark)
         super().__init__(recipe, replace(world, mark=self._folder.mark))
+        alike: Alike = defaultdict(list)
         for stage in self._stages.values():
-            stage.replace_layers(partial(FoldedLayer, tape))
+            stage.replace_layers(partial(FoldedLayer, tape, alike))
 
     def _run(
         self, kind: str, num_mb: int, batch: int, feed: Feed, *, step: int | None = None, sink: Sink | None = None

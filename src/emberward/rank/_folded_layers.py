@@ -6,10 +6,13 @@ a dry run's tensors hold no values that it could look at. So a layer's forward i
 and without gradients, and so is its backward (whole, and where it leaves its weights' products for later); with
 recomputation the backward includes what torch's checkpoint computes again of the forward, up to where it stops. From
 then on the calls are repeated and empty tensors of the same shapes are given. If two executions call differently, the
-layer is executed each time until two in a row are alike. What FSDP2 does around a layer is executed each time; it does
-nothing for a forward that is computed again (torch 2.13, fsdp/_fully_shard/_fsdp_state.py, _pre_forward).
+layer is executed each time until two in a row are alike. One execution is enough for a layer that called in it what
+another layer of the rank called twice: every layer is executed, the second time stands for all that are alike. What
+FSDP2 does around a layer is executed each time; it does nothing for a forward that is computed again (torch 2.13,
+fsdp/_fully_shard/_fsdp_state.py, _pre_forward).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,12 +38,22 @@ class _Calls:
     left: tuple[tuple[nn.Parameter, Form, Form], ...]
     """Products that were left for later: the weight, and what it is made of."""
 
+    def is_like(self, other: "_Calls") -> bool:
+        """The same of another layer: all but the weights themselves."""
+        weights = [[(weight.shape, *forms) for weight, *forms in each.left] for each in (self, other)]
+        return self.notes == other.notes and self.results == other.results and weights[0] == weights[1]
+
+
+Alike = defaultdict[Hashable, list[_Calls]]
+"""What layers of a rank called twice in a row, by the kind of execution."""
+
 
 class FoldedLayer:
     """The forward of a layer of a dry run. See [Note: folded layers]."""
 
-    def __init__(self, tape: Tape, layer: nn.Module, *, recomputes: bool) -> None:
+    def __init__(self, tape: Tape, alike: Alike, layer: nn.Module, *, recomputes: bool) -> None:
         self.tape = tape
+        self._alike = alike
         self.layer = layer
         self._forward: Callable[[Tensor, Draws | None], Tensor] = layer.forward
         self._recomputes = recomputes
@@ -94,8 +107,10 @@ class FoldedLayer:
     ) -> Sequence[Tensor | None]:
         """What `execute` gives with the number of its first note; once two in a row were alike, as they were."""
         products = None if self._late is None else self._late.open
-        if key in self._steady:
-            return self._repeat(self._latest[key], like, products)
+        before = self._latest.get(key)
+        if before is not None and (key in self._steady or any(map(before.is_like, self._alike[key]))):
+            self._steady.add(key)
+            return self._repeat(before, like, products)
         num_left = 0 if products is None else len(products)
         begin, results = execute()
         left = [] if products is None else products[num_left:]
@@ -104,8 +119,9 @@ class FoldedLayer:
             results=tuple(map(_form, results)),
             left=tuple((each.weight, _form(each.x), _form(each.grad)) for each in left),
         )
-        if self._latest.get(key) == calls:
+        if before == calls:
             self._steady.add(key)
+            self._alike[key].append(calls)
         self._latest[key] = calls
         return results
 

@@ -176,7 +176,12 @@ def _prediction(recipe: Recipe, shape: StepShape, cluster: Cluster) -> Predictio
     """The predicted step; None in float32, of which the table has no rates."""
     if recipe.precision.compute is ComputeType.FP32:
         return None
-    plan = StepPlan(
+    return predict(shape.model, cluster, step_plan_of(shape))
+
+
+def step_plan_of(shape: StepShape) -> StepPlan:
+    """How this engine runs the step, as predictions take it: gradients are summed over dp in float32."""
+    return StepPlan(
         tp=shape.tiling.tp,
         dp=shape.dp,
         micro_batch=shape.tiling.micro_batch,
@@ -194,7 +199,6 @@ def _prediction(recipe: Recipe, shape: StepShape, cluster: Cluster) -> Predictio
         scatters_each=shape.zero == 2,
         shard_ranks=shape.mesh.axis_size(Axis.DP_SHARD),
     )
-    return predict(shape.model, cluster, plan)
 
 
 def _attention_of(model: Model) -> Attention:

@@ -5,34 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from emberward.draws import Draws
-from emberward.engine import StageModule
+from emberward.engine import StageModule, kept_by_layers
 from emberward.engine._shard import materialise
 from emberward.families import LlamaConfig, ModelConfig, RobertaConfig, model_of
 from emberward.families.layers import WeightQueue, defer_weights
-from emberward.plan import Tiling, block_bytes, late_bytes
+from emberward.plan import Tiling, late_bytes
 
 CONFIG = ModelConfig(num_layers=2, hidden=64, num_heads=4, ffn_hidden=256, vocab_size=128, seq_len=32, init_std=0.1)
 BATCH = 2
-DRAWS = Draws(seed=0, step=0, samples=tuple(range(BATCH)))
 ALLOWED = 0.02
 """Share by which the plan may differ from what was kept."""
-
-
-def kept_bytes(module: torch.nn.Module, x: torch.Tensor, *, spared: set[int]) -> int:
-    """Bytes of the distinct storages that autograd saved, without parameters and what is in `spared`."""
-    found: dict[int, int] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in spared:
-            found[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = module(x, DRAWS)
-    assert output.requires_grad
-    return sum(found.values())
 
 
 def stage_of(config: ModelConfig, dtype: torch.dtype) -> StageModule:
@@ -62,16 +44,10 @@ DROPPED = replace(ROBERTA, dropout=0.1, attention_dropout=0.1)
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_layer_keeps_what_the_plan_says(dtype, config):
-    stage = stage_of(config, dtype)
-    block = stage.layers[0]
-    x = torch.randn(BATCH, config.seq_len, config.hidden, dtype=dtype, requires_grad=True)
-    block(x, None)  # makes ALiBi's bias or the rotations, which the plan counts as a buffer
-    spared = {param.untyped_storage().data_ptr() for param in stage.parameters()}
-    constants = {"bloom": lambda: block.attention._attend._kept[1], "llama": lambda: block.attention._turned}
-    spared |= {each.untyped_storage().data_ptr() for each in constants.get(config.family, tuple)()}
-    tiling = tiling_of(dtype)
-    found = kept_bytes(block, x, spared=spared)
-    assert block_bytes(model_of(config).layers[0], tiling) == pytest.approx(found, rel=ALLOWED)
+    layers = kept_by_layers(config, micro_batch=BATCH, dtype=dtype)
+    assert len(layers) == config.num_layers
+    for layer in layers:
+        assert layer.declared_bytes == pytest.approx(layer.kept_bytes, rel=ALLOWED)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -6,14 +6,13 @@ import sys
 import pytest
 import torch
 from house.tree import ROOT
-from unit.engine.test_activations import ALLOWED, kept_bytes
+from unit.engine.test_activations import ALLOWED
 
 from emberward.engine import StageModule
 from emberward.engine._shard import materialise
 from emberward.families import ModelConfig, find_family, model_of
 from emberward.families.layers import TensorAxis, token_loss
 from emberward.findings import ConfigError
-from emberward.plan import Tiling, block_bytes
 from emberward.recipe import load_recipe, resolve
 
 PAGE = ROOT / "docs" / "add_a_family.md"
@@ -64,16 +63,13 @@ def test_it_learns(toy):
     assert losses[-1] < losses[0] / 2
 
 
-def test_a_layer_keeps_what_it_declares(toy):
-    stage = whole(toy)
-    materialise(stage, torch.device("cpu"))
-    for param in stage.parameters():
-        torch.nn.init.normal_(param, std=0.1)
-    x = torch.randn(2, toy.seq_len, toy.hidden, requires_grad=True)
-    spared = {param.untyped_storage().data_ptr() for param in stage.parameters()}
-    tiling = Tiling(micro_batch=2, tp=1, sequence_parallel=False, compute_bytes=4, recompute=False)
-    found = kept_bytes(stage.layers[0], x, spared=spared)
-    assert block_bytes(model_of(toy).layers[0], tiling) == pytest.approx(found, rel=ALLOWED)
+def test_a_layer_keeps_what_it_declares_as_the_page_compares_it(toy):
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "kept_by" in block)
+    rows: list[tuple[str, int, int]] = []
+    exec(code, {"config": toy, "print": lambda *words: rows.append(words)})
+    assert [name for name, _, _ in rows] == [block.name for block in model_of(toy).layers]
+    for _, declared, kept in rows:
+        assert declared == pytest.approx(kept, rel=ALLOWED)
 
 
 def test_a_key_that_it_does_not_read_and_a_family_that_is_not_there_are_refused(toy):
