@@ -5,13 +5,24 @@ import math
 import os
 import random
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
-from emberward.report import LagRows, LagWriter, RunFolder, append_line, lag_cells, write_json
+from emberward.recipe import load_recipe, resolve
+from emberward.report import (
+    LagRows,
+    LagWriter,
+    RunFolder,
+    append_line,
+    lag_cells,
+    preflight,
+    preflight_json,
+    write_json,
+)
 
 START = 1_795_300_000.0
 HANG = Finding(
@@ -127,6 +138,14 @@ def write_lag(folder: RunFolder, num_ranks: int, steps: range, *, slow: int | No
     )
 
 
+@cache
+def preflight_page() -> dict[str, Any]:
+    """The pre-flight page of a small recipe on 8 ranks, as ``emberward check --json`` has it."""
+    overrides = ["layout.dp=1", "layout.pp=4", "layout.tp=2", "precision.compute=bf16"]
+    resolved = resolve(load_recipe("bloom_tiny", overrides), num_ranks=8, tokenizer_size=257)
+    return preflight_json(preflight(resolved, hardware="a100", hosts=["a", "b"]))
+
+
 def say(folder: RunFolder, phase: str, step: int, steps: int, *, age_s: float, now_unix: float) -> None:
     """What rank 0 does, and when the last step was written."""
     write_json(
@@ -168,6 +187,8 @@ def make(kind: str, root: Path, *, now_unix: float = START + 3600) -> RunFolder:
     else:
         start(folder, 1, num_ranks=num_ranks)
     write_lag(folder, num_ranks, range(1, 121), slow=3 if kind in ("straggler", "large") else None)
+    if kind == "healthy":
+        write_json(folder.preflight, preflight_page())
     if kind == "hang":
         append_line(folder.findings, {**HANG.to_json(), "attempt": 1, "seen": "2026-11-22T10:40:00+00:00"})
     if kind in ("straggler", "large"):

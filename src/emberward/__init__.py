@@ -12,9 +12,11 @@ def __getattr__(name: str) -> object:
     """What a user's own program calls; its room is loaded when it is asked for, never with the package (PEP 562)."""
     if name == "boxing":
         return import_module("emberward.engine.boxing")
+    if name == "Run":
+        return import_module("emberward.cli").Run
     if name not in ("Watching", "watch"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("emberward.rank"), name)
 
 
-__all__ = ["Watching", "__version__", "boxing", "watch"]
+__all__ = ["Run", "Watching", "__version__", "boxing", "watch"]

@@ -6,15 +6,17 @@
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from browser import Browser
-from canned_runs import HANG, append_line, make, metrics_of, write_lag, write_metrics
+from canned_runs import HANG, append_line, make, metrics_of, preflight_page, write_lag, write_metrics
 
+from emberward.findings import CycleMember
 from emberward.report import read_glance
-from emberward.web import Columns, PageServer, Site, file_page
+from emberward.web import Columns, PageServer, Site, file_page, proof_page
 from emberward.web._list import key_of
 
 KINDS = ("healthy", "hang", "straggler", "spike", "restart", "large", "hostile", "empty", "corrupt")
@@ -78,18 +80,22 @@ def test_the_first_screen_says_how_a_run_stands(browser, site, kind, state, word
     assert browser.console() == []
 
 
+def audit(browser):
+    """What axe-core finds against the open page."""
+    browser.run(AXE.read_text(encoding="utf-8"))
+    return browser.run(
+        "return axe.run({runOnly: {type: 'tag', values: arguments[0]}}).then(all => all.violations.map("
+        "each => each.id + ' ' + each.nodes.slice(0, 3).map(node => node.target.join(' ')).join('; ')))",
+        RULES,
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation(browser, site, kind, scheme):
     browser.open(page_of(site, kind))
     browser.run("document.documentElement.dataset.theme = arguments[0]", scheme)
-    browser.run(AXE.read_text(encoding="utf-8"))
-    found = browser.run(
-        "return axe.run({runOnly: {type: 'tag', values: arguments[0]}}).then(all => all.violations.map("
-        "each => each.id + ' ' + each.nodes.slice(0, 3).map(node => node.target.join(' ')).join('; ')))",
-        RULES,
-    )
-    assert found == []
+    assert audit(browser) == []
 
 
 def test_a_spike_of_one_step_is_drawn_with_its_step_and_value(browser, site):
@@ -185,3 +191,24 @@ def test_the_list_and_a_comparison(browser, site):
     assert "step 90" in browser.text(".verdict")
     browser.picture(PICTURES / "compare.png")
     assert browser.console() == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_of_a_check_opens_from_disk_and_is_accessible(browser, tmp_path, theme):
+    cycle = tuple(CycleMember(rank=rank, op="recv", site=f"tiny.py:{41 + rank}", waits_for=(1 - rank,))
+                  for rank in (0, 1))  # fmt: skip
+    deadlock = replace(HANG, code="M104", cycle=cycle, culprit_ranks=(), waiting_ranks=())
+    checked = {"findings": [deadlock.to_json()], "proved": False, "preflight": preflight_page(), "num_ranks": 8}
+    file = tmp_path / "check.html"
+    file.write_text(proof_page("bloom_tiny", checked, lines={"tiny.py:41": "dist.recv(x, src=1)"}))
+    browser.go(file.as_uri())
+    browser.run(f"document.documentElement.dataset.theme = '{theme}'")
+    browser.wait("document.querySelectorAll('svg.picture').length === 5")
+    # Texts lie inside their pictures, and those of the schedule on their own boxes.
+    assert browser.run("""
+      return [...document.querySelectorAll('svg.picture')].every(svg => { const a = svg.getBoundingClientRect();
+        return [...svg.querySelectorAll('text')].every(text => { const b = text.getBoundingClientRect();
+          return b.left >= a.left - 1 && b.right <= a.right + 1 && b.bottom <= a.bottom + 1; }); })""")
+    assert "PROVED" not in browser.text("header")
+    assert audit(browser) == []
+    browser.picture(PICTURES / f"check-{theme}.png")

@@ -14,6 +14,7 @@ from emberward.cli._guard import UsageError, refuse_usage
 
 NAME = "emberward"
 MAX_HELP_WIDTH = 80
+WINDOW_VERBS = frozenset({"report", "watch", "ui", "runs"})
 MIN_HELP_WIDTH = 60
 """Below, click cuts words; see `narrow_help`."""
 UNBROKEN = 1000
@@ -63,7 +64,7 @@ def narrow_help(text: str, width: int) -> str:
 
 
 def _app_for(arguments: Sequence[str]) -> typer.Typer:
-    """The whole program; for ``checkpoint`` that part alone.
+    """The whole program; for ``checkpoint`` and for what shows a run that part alone.
 
     The rooms of all verbs take a processor second to load, longer than a conversion of some hundred megabytes.
     """
@@ -71,6 +72,10 @@ def _app_for(arguments: Sequence[str]) -> typer.Typer:
         from emberward.cli._checkpoint_app import app  # imported here for the time that it saves, as below
 
         return app
+    if arguments and arguments[0] in WINDOW_VERBS:
+        from emberward.cli._window_app import app as window
+
+        return window
     from emberward.cli._main import app as whole
 
     return whole

@@ -27,6 +27,8 @@ class Screen:
 
     def __init__(self, *, is_json: bool, width: int | None = None) -> None:
         self.is_json = is_json
+        self.written: dict[str, Any] | None = None
+        """The document that was written last, whether it was asked for or not."""
         self._width = width
 
     @property
@@ -59,9 +61,9 @@ class Screen:
 
     def document(self, findings: Sequence[Finding], **values: Any) -> None:
         """Prints the command's one JSON document, when one was asked for."""
+        self.written = {"schema": 1, "findings": [finding.to_json() for finding in findings], **values}
         if self.is_json:
-            body = {"schema": 1, "findings": [finding.to_json() for finding in findings], **values}
-            sys.stdout.write(json.dumps(body) + "\n")
+            sys.stdout.write(json.dumps(self.written) + "\n")
             sys.stdout.flush()
 
 

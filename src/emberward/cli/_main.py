@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 
 from emberward import __version__
 from emberward.cli._check import CheckOptions, check_verb
+from emberward.cli._check_page import write_check_page
 from emberward.cli._checkpoint_app import checkpoint_app
 from emberward.cli._console import Screen
 from emberward.cli._doctor import DOCTOR_EPILOG, doctor_verb
@@ -22,9 +24,8 @@ from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._hosts import HostOptions
 from emberward.cli._incident import incident_app
 from emberward.cli._inspect import InspectOptions, inspect_verb
-from emberward.cli._named_run import DEFAULT_RUNS, RunArgument, RunsOption, require_run
+from emberward.cli._named_run import DEFAULT_RUNS, RunArgument, RunsOption
 from emberward.cli._profile import profile_verb
-from emberward.cli._report import acknowledge, bundle_run, report_run, watch_run
 from emberward.cli._rewind import require_one_intent, rewind_options
 from emberward.cli._run import (
     ActAfterOption,
@@ -35,10 +36,9 @@ from emberward.cli._run import (
     oversight_of,
     run_verb,
 )
-from emberward.cli._runs import list_runs
 from emberward.cli._slurm import slurm_app
 from emberward.cli._train import TrainOptions, train
-from emberward.report import RunFolder
+from emberward.cli._window_app import add_window_verbs
 from emberward.runs import Intent
 from emberward.supervise import ACT_AFTER_S
 
@@ -54,8 +54,6 @@ app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(incident_app, name="incident")
 app.add_typer(slurm_app, name="slurm")
 
-MAX_RUNS = 30
-"""Runs that are shown to people, unless they ask for all."""
 HardwareOption = Annotated[
     str | None, typer.Option("--hardware", help="Predict a step's time on a100, h100, h200, ...")
 ]
@@ -200,11 +198,21 @@ def _check(
     nproc: Annotated[int | None, typer.Option("--nproc", min=1, help="Examine a script on this many ranks.")] = None,
     max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Optimizer steps of a script.")] = None,
     time_limit_s: Annotated[float, typer.Option("--time-limit", help="Seconds for a script.")] = 200.0,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write verdict, findings and pictures as this one file.")
+    ] = None,
     runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
 ) -> None:
     """Prove a recipe before its launch, judge traces of a run, or, with --nproc, examine an unmodified script."""
     given = (*(words or ()), *context.args)
+
+    def checked(verb: Callable[[Screen], int], screen: Screen) -> int:
+        code = verb(screen)
+        if html is not None:
+            write_check_page(" ".join(given), html, screen)
+        return code
+
     if nproc is not None:
         script = ExamineOptions(
             words=given,
@@ -213,7 +221,7 @@ def _check(
             time_limit_s=time_limit_s,
             environment=dict(os.environ),
         )
-        guarded(lambda screen: examine(script, screen), is_json=is_json)
+        guarded(lambda screen: checked(lambda to: examine(script, to), screen), is_json=is_json)
     options = CheckOptions(
         words=given,
         num_ranks=ranks,
@@ -225,7 +233,7 @@ def _check(
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
         option_names=_option_names(context),
     )
-    guarded(lambda screen: check_verb(options, screen), is_json=is_json)
+    guarded(lambda screen: checked(lambda to: check_verb(options, to), screen), is_json=is_json)
 
 
 @app.command(
@@ -264,94 +272,7 @@ app.command(
 app.command("doctor", epilog=DOCTOR_EPILOG)(doctor_verb)
 
 
-@app.command(
-    "report",
-    epilog=examples("emberward report runs/bloom_tiny", "emberward report runs/bloom_tiny/ID --bundle ticket.tar.gz"),
-)
-def report_verb(
-    run: RunArgument,
-    bundle: Annotated[
-        Path | None, typer.Option("--bundle", help="Pack the run for a ticket into this .tar.gz, secrets taken out.")
-    ] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Write the run's page as this one file.")] = None,
-    keep_hosts: Annotated[bool, typer.Option("--keep-hosts", help="Leave host names in the bundle.")] = False,
-    runs: RunsOption = DEFAULT_RUNS,
-    is_json: JsonOption = False,
-) -> None:
-    """Summary of a run, from its folder alone."""
-
-    def show(screen: Screen) -> int:
-        folder = RunFolder(path=require_run(run, runs, verb="report"))
-        if bundle is not None:
-            return bundle_run(folder, bundle, screen, keep_hosts=keep_hosts)
-        if html is not None:
-            from emberward.cli._ui import write_html  # imported here for the time that it saves the other verbs
-
-            return write_html(folder, html, screen)
-        return report_run(folder, screen)
-
-    guarded(show, is_json=is_json)
-
-
-@app.command(
-    "watch",
-    epilog=examples("emberward watch runs/bloom_tiny", "emberward watch runs/train --ack H125 --silence-s 3600"),
-)
-def watch_verb(
-    run: RunArgument,
-    ack: Annotated[str | None, typer.Option("--ack", help="Acknowledge the findings of this code instead.")] = None,
-    silence_s: Annotated[
-        float, typer.Option("--silence-s", min=0.0, help="Seconds without notifications and actions for it.")
-    ] = 3600.0,
-    runs: RunsOption = DEFAULT_RUNS,
-    is_json: JsonOption = False,
-) -> None:
-    """Live view of a run, from its folder alone; ends when the run does. With --ack, a finding is acknowledged."""
-
-    def show(screen: Screen) -> int:
-        folder = RunFolder(path=require_run(run, runs, verb="watch"))
-        if ack is not None:
-            return acknowledge(folder, ack, silence_s=silence_s, screen=screen)
-        return watch_run(folder, screen)
-
-    guarded(show, is_json=is_json)
-
-
-@app.command("ui", epilog=examples("emberward ui", "emberward ui runs/bloom_tiny", "emberward ui RUN --port 0"))
-def ui_verb(
-    run: Annotated[
-        Path | None, typer.Argument(help="A run, or a folder of runs; without it the folder of --runs.")
-    ] = None,
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; any but this machine's own needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 8642,
-    name: Annotated[
-        list[str] | None, typer.Option("--name", help="A name under which browsers reach this machine.")
-    ] = None,
-    runs: RunsOption = DEFAULT_RUNS,
-    is_json: JsonOption = False,
-) -> None:
-    """Web page of a run, or of all runs below a folder: live, read-only, for this machine alone unless asked."""
-
-    def show(screen: Screen) -> int:
-        from emberward.cli._ui import serve_pages, ui_place  # imported here for the time that it saves the other verbs
-
-        where, only = ui_place(run, runs)
-        names = tuple(each.lower() for each in name or ())
-        return serve_pages(where, only, screen, host=host, port=port, names=names)
-
-    guarded(show, is_json=is_json)
-
-
-@app.command("runs", epilog=examples("emberward runs", "emberward runs --runs elsewhere --all"))
-def runs_verb(
-    runs: RunsOption = DEFAULT_RUNS,
-    is_all: Annotated[bool, typer.Option("--all", help="All of them, not the latest 30 alone.")] = False,
-    is_json: JsonOption = False,
-) -> None:
-    """Every run with its state, last step, loss, start, and why it ended."""
-    guarded(lambda screen: list_runs(runs, screen, limit=None if is_all or is_json else MAX_RUNS), is_json=is_json)
+add_window_verbs(app)
 
 
 @app.command(

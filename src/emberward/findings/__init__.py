@@ -7,6 +7,7 @@ from emberward.findings._catalogue import CATALOGUE, CodeEntry, require_code
 from emberward.findings._error import ConfigError, EmberwardError
 from emberward.findings._finding import CycleMember, Finding, FindingPhase, exit_code_of
 from emberward.findings._hosts import host_down
+from emberward.findings._ranks import ranks_text
 from emberward.findings._words import Cause, Certainty, Kind, Severity
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "Severity",
     "exit_code_of",
     "host_down",
+    "ranks_text",
     "require_code",
 ]

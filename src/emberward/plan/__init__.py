@@ -5,7 +5,7 @@ from emberward.plan._batch import BatchPlan, solve_batch
 from emberward.plan._boxing import BoxingAdvice, advise_partial, find_route, naive_route, route_through
 from emberward.plan._boxing_log import BoxingDecision, boxing_csv, boxing_decisions
 from emberward.plan._buffers import Buffers, buffered_trace, plan_buffers, rank_buffers
-from emberward.plan._clock import bubble_of
+from emberward.plan._clock import Span, bubble_of, spans_of
 from emberward.plan._device_order import DeviceCall, DeviceOrder, OrderConflict, device_calls, device_order, strays
 from emberward.plan._edges import Launches
 from emberward.plan._groups import TP_BACKWARD, GroupSet, group_sets, mesh_axes
@@ -63,6 +63,7 @@ __all__ = [
     "RatePlan",
     "Route",
     "Schedule",
+    "Span",
     "StepShape",
     "Tiling",
     "Traffic",
@@ -108,6 +109,7 @@ __all__ = [
     "settings",
     "short_step",
     "solve_batch",
+    "spans_of",
     "strays",
     "transfer_pieces",
     "two_lane_program",

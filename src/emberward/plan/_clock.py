@@ -4,9 +4,6 @@ A backward takes twice a forward, each of its parts as long as a forward, and st
 schedules are drawn for. Programs take from it where to wait for what leaves. That they end does not rest on it: see
 [Note: a wait that cannot hang]. `perf` predicts real times.
 
-[Note: a wait that cannot hang]. `perf`
-predicts real times.
-
 [Note: a wait that cannot hang]
 With free transfers, a program of `_program.py` that waits for a result only where it has left by this clock ends,
 whatever real computes and transfers take. Give each event its time by the clock. A compute waits for computes that
@@ -55,6 +52,31 @@ def clock_of(schedule: Schedule) -> Clock:
     return Clock(
         start={action: tuple(start[action] for start in starts) for action in starts[0]},
         gone={action: tuple(each[action] for each in gone) for action in gone[0]},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One compute on the pipeline rank `pp_rank`, from `start` to `end` in forwards. See the module's text."""
+
+    pp_rank: int
+    action: Action
+    start: float
+    end: float
+
+
+def spans_of(schedule: Schedule) -> tuple[Span, ...]:
+    """Every compute of a step with free transfers, by pipeline rank and time. Raises ConfigError C109 for a ring."""
+    start = _starts(schedule, 0)
+    return tuple(
+        Span(
+            pp_rank=rank,
+            action=action,
+            start=start[action] / FORWARD,
+            end=(start[action] + duration_of(action)) / FORWARD,
+        )
+        for rank, order in enumerate(schedule.orders)
+        for action in order
     )
 
 

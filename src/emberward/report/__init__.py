@@ -21,8 +21,18 @@ from emberward.report._first_steps import (
 )
 from emberward.report._fit import curve_text, fit, left_table, shell_lines, table
 from emberward.report._folder import RunFolder
+from emberward.report._frame import Frame
 from emberward.report._glance import Glance, Save, read_glance
 from emberward.report._lag_file import LagRows, LagWriter, lag_cells, lag_seconds, read_lag
+from emberward.report._markup import Html, join, json_block, tag
+from emberward.report._pictures import (
+    ALONE_STYLE,
+    SHAPES_STYLE,
+    Picture,
+    lines_picture,
+    preflight_pictures,
+    witness_picture,
+)
 from emberward.report._preflight import Preflight, Role, Seat, preflight
 from emberward.report._preflight_text import (
     first_steps_text,
@@ -39,6 +49,7 @@ from emberward.report._progress import (
     eta_s,
     eval_text,
     progress_text,
+    size_text,
     step_text,
 )
 from emberward.report._published import published_runs, ratio_of_schedules
@@ -67,16 +78,20 @@ from emberward.report._step_shape import step_shape_of
 from emberward.report._write import append_line, write_json
 
 __all__ = [
+    "ALONE_STYLE",
     "MARKERS",
     "NOT_PROVED",
     "PROGRAM_GROUPS",
+    "SHAPES_STYLE",
     "Bundle",
     "Card",
     "CardFacts",
     "Comparison",
+    "Frame",
     "Glance",
     "GroupBytes",
     "Hidden",
+    "Html",
     "JsonlSink",
     "LagRows",
     "LagWriter",
@@ -84,6 +99,7 @@ __all__ = [
     "Measured",
     "MetricsSink",
     "NextCommand",
+    "Picture",
     "Preflight",
     "Progress",
     "ProgressReader",
@@ -116,11 +132,14 @@ __all__ = [
     "find_runs",
     "first_steps_text",
     "fit",
+    "join",
+    "json_block",
     "lag_cells",
     "lag_seconds",
     "later_runs",
     "layout_lines",
     "left_table",
+    "lines_picture",
     "measured_bubble",
     "open_sinks",
     "order_finding",
@@ -130,6 +149,7 @@ __all__ = [
     "preflight",
     "preflight_brief",
     "preflight_json",
+    "preflight_pictures",
     "preflight_text",
     "printable",
     "progress_text",
@@ -152,6 +172,7 @@ __all__ = [
     "run_text",
     "running_s",
     "shell_lines",
+    "size_text",
     "slots_of",
     "state_of",
     "step_limit_s",
@@ -159,10 +180,12 @@ __all__ = [
     "step_shape_of",
     "step_text",
     "table",
+    "tag",
     "tail_text",
     "third_runs",
     "traffic_finding",
     "traffic_line",
+    "witness_picture",
     "worst_finding",
     "write_bundle",
     "write_json",

@@ -9,7 +9,7 @@ named without evidence, and the card says so.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from emberward.findings import CATALOGUE, Certainty, Finding
+from emberward.findings import CATALOGUE, Certainty, Finding, ranks_text
 from emberward.report._duration import duration_text
 from emberward.report._fit import fit
 from emberward.report._folder import RunFolder
@@ -88,12 +88,6 @@ def card_of(finding: Finding, facts: CardFacts, *, seen_before: Sequence[str] = 
     )
 
 
-def _ranks(ranks: Sequence[int], *, noun: str = "rank") -> str:
-    from emberward.sources.dumps import ranks_text  # imported here for the time that it saves whoever shows no card
-
-    return ranks_text(ranks, noun=noun)
-
-
 def _bounded(lines: Sequence[str]) -> tuple[str, ...]:
     if len(lines) <= MAX_LINES:
         return tuple(lines)
@@ -122,7 +116,7 @@ def _who(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
     if finding.cycle:
         for member in finding.cycle[:MAX_NAMED]:
             at = "" if member.site is None else f" at {member.site}"
-            waits = _ranks(member.waits_for) if member.waits_for else "nobody"
+            waits = ranks_text(member.waits_for) if member.waits_for else "nobody"
             lines.append(f"{_place(member.rank, facts)} in {member.op}{at}, waits for {waits}")
         if len(finding.cycle) > MAX_NAMED:
             lines.append(f"and {len(finding.cycle) - MAX_NAMED} more members of the cycle")
@@ -130,16 +124,16 @@ def _who(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
     if 0 < len(finding.culprit_ranks) <= MAX_NAMED:
         lines += [_place(rank, facts) + at for rank in finding.culprit_ranks]
     elif finding.culprit_ranks:
-        lines.append(_ranks(finding.culprit_ranks) + at)
+        lines.append(ranks_text(finding.culprit_ranks) + at)
     elif finding.culprit_pids:
-        lines.append(_ranks(finding.culprit_pids, noun="process") + at)
+        lines.append(ranks_text(finding.culprit_pids, noun="process") + at)
     hosts = [host for host in finding.hosts if not any(host in line for line in lines)]
     if hosts:
         lines.append(f"on {', '.join(hosts[:MAX_NAMED])}")
     if not lines:
         lines.append("no rank can be named" + ("" if finding.site is None else f"; the line is {finding.site}"))
     if finding.waiting_ranks:
-        lines.append(f"{len(finding.waiting_ranks)} wait: {_ranks(finding.waiting_ranks)}")
+        lines.append(f"{len(finding.waiting_ranks)} wait: {ranks_text(finding.waiting_ranks)}")
     return tuple(lines)
 
 
@@ -206,7 +200,7 @@ def _shared(line: JsonObject, finding: Finding) -> str | None:
     """What an earlier finding has in common with this one; None when nothing."""
     hosts = set(finding.hosts).intersection(h for h in line.get("hosts") or () if isinstance(h, str))
     ranks = set(finding.culprit_ranks).intersection(r for r in line.get("culprit_ranks") or () if isinstance(r, int))
-    parts = [_ranks(sorted(ranks))] if ranks else []
+    parts = [ranks_text(sorted(ranks))] if ranks else []
     parts += [f"on {', '.join(sorted(hosts))}"] if hosts else []
     if finding.site is not None and line.get("site") == finding.site:
         parts.append(f"at {finding.site}")

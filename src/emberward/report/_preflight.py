@@ -23,12 +23,14 @@ from emberward.perf import (
 from emberward.plan import (
     Buffers,
     RankMemory,
+    Span,
     StepShape,
     Traffic,
     bubble_of,
     rank_buffers,
     rank_memory,
     rank_traffic,
+    spans_of,
 )
 from emberward.recipe import ComputeType, Recipe, Resolved
 from emberward.report._published_run import slots_of
@@ -36,6 +38,8 @@ from emberward.report._schedule_choices import ScheduleChoice, schedule_choices
 from emberward.report._step_shape import step_shape_of
 
 MAX_SEATS = 4096
+MAX_SPANS = 4096
+"""Computes of a step that a picture of the schedule can show; of a longer one there is none."""
 _GIB = 2**30
 
 
@@ -64,7 +68,8 @@ class Role:
 class Preflight:
     """The page. `prediction` is None on a CPU and on hardware that the table lacks; `seats` are the first MAX_SEATS.
 
-    `attention` says in words how the first layer's is computed.
+    `attention` says in words how the first layer's is computed. `spans`: the computes of a step by the schedule's own
+    time; empty without a pipeline, and for more than MAX_SPANS.
     """
 
     name: str
@@ -81,6 +86,8 @@ class Preflight:
     memory_gib: float | None
     choices: tuple[ScheduleChoice, ...] = ()
     attention: str = ""
+    schedule: str = ""
+    spans: tuple[Span, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -115,7 +122,15 @@ def preflight(resolved: Resolved, *, hardware: str | None = None, hosts: Sequenc
         memory_gib=None if cluster is None else cluster.device.memory_gib,
         choices=schedule_choices(recipe, memory_bytes=None if cluster is None else cluster.device.memory_gib * _GIB),
         attention=_attention_text(shape.model),
+        schedule=shape.schedule.name,
+        spans=_spans(shape),
     )
+
+
+def _spans(shape: StepShape) -> tuple[Span, ...]:
+    schedule = shape.schedule
+    is_drawn = schedule.num_ranks > 1 and sum(map(len, schedule.orders)) <= MAX_SPANS
+    return spans_of(schedule) if is_drawn else ()
 
 
 def _seats(shape: StepShape, hosts: Sequence[str]) -> tuple[Seat, ...]:

@@ -7,17 +7,11 @@ from typing import Any
 from emberward.report._first_steps import GroupBytes, Measured
 from emberward.report._fit import table
 from emberward.report._preflight import Preflight, Role
+from emberward.report._progress import size_text
 from emberward.report._run_report import layout_lines
 from emberward.report._schedule_choices import ScheduleChoice, best_choice
 
 MAX_SHORT_ROLES = 8
-_GIB = 2**30
-
-
-def _size(num_bytes: int) -> str:
-    if num_bytes >= _GIB:
-        return f"{num_bytes / _GIB:.2f} GiB"
-    return f"{num_bytes / 2**20:.2f} MiB" if num_bytes >= 2**20 else f"{num_bytes:,} B"
 
 
 def _layers_text(layers: Sequence[range]) -> str:
@@ -40,13 +34,20 @@ def _memory_rows(roles: Sequence[Role], width: int | None) -> list[str]:
             m.buffer_bytes,
             m.total_bytes,
         )
-        rows.append([str(role.pp_rank), f"{m.num_parameters:,}", *map(_size, sizes), _layers_text(role.layers)])
+        rows.append([str(role.pp_rank), f"{m.num_parameters:,}", *map(size_text, sizes), _layers_text(role.layers)])
     return table(header, rows, width=width)
 
 
 def _traffic_rows(roles: Sequence[Role], width: int | None) -> list[str]:
     rows = [
-        [str(role.pp_rank), row.group, f"{row.num_calls:,}", _size(row.payload_bytes), _size(row.sent_bytes), row.kind]
+        [
+            str(role.pp_rank),
+            row.group,
+            f"{row.num_calls:,}",
+            size_text(row.payload_bytes),
+            size_text(row.sent_bytes),
+            row.kind,
+        ]
         for role in roles
         for row in role.traffic
     ]
@@ -119,7 +120,7 @@ def plan_text(page: Preflight) -> str:
     most = max(role.memory.total_bytes for role in page.roles)
     lines = [
         f"{'plan':<11} {page.num_parameters:,} parameters on {_ranks(page)}{mesh}",
-        f"{'memory':<11} {_size(most)} of tensors a rank at most",
+        f"{'memory':<11} {size_text(most)} of tensors a rank at most",
     ]
     return "\n".join([*lines, *(_prediction_lines(page) if page.hardware is not None else [])])
 
@@ -140,7 +141,7 @@ def _choice_rows(choices: Sequence[ScheduleChoice], width: int | None) -> list[s
     rows = []
     for each in choices:
         note = " ".join(["chosen"] * each.is_chosen + ["does not fit"] * (each.fits is False))
-        size = _size(each.memory_bytes)
+        size = size_text(each.memory_bytes)
         rows.append([each.name, str(each.stages_per_rank), f"{100 * each.bubble:.1f}%", size, note])
     return table(["schedule", "stages a rank", "idle", "memory", ""], rows, width=width)
 
@@ -150,7 +151,7 @@ def _advice_lines(page: Preflight) -> list[str]:
     best, own = best_choice(page.choices), next((each for each in page.choices if each.is_chosen), None)
     if best is None or own is None or (own.fits is not False and own.bubble <= best.bubble):
         return []
-    return [f"least idle  {best.override}: {100 * best.bubble:.1f}%, {_size(best.memory_bytes)}"]
+    return [f"least idle  {best.override}: {100 * best.bubble:.1f}%, {size_text(best.memory_bytes)}"]
 
 
 def _brief_rows(roles: Sequence[Role], width: int | None) -> list[str]:
@@ -164,7 +165,7 @@ def _brief_rows(roles: Sequence[Role], width: int | None) -> list[str]:
             if row.group in sent:
                 sent[row.group] += row.sent_bytes
         sizes = (m.total_bytes, state, m.activation_bytes, m.total_bytes - state - m.activation_bytes, *sent.values())
-        rows.append([str(role.pp_rank), str(role.num_ranks), *map(_size, sizes), _layers_text(role.layers)])
+        rows.append([str(role.pp_rank), str(role.num_ranks), *map(size_text, sizes), _layers_text(role.layers)])
     header = ["pp", "ranks", "memory", "state", "activations", "other", *(f"{name} sent" for name in groups), "layers"]
     return table(header, rows, width=width)
 
@@ -221,7 +222,7 @@ def _shown(what: str, value: float) -> str:
         case "tokens_per_s":
             return f"{value:,.0f} tokens/s"
         case "peak_bytes" | "held_bytes":
-            return _size(int(value))
+            return size_text(int(value))
         case _:
             return f"{100 * value:.1f}%"
 
@@ -239,6 +240,8 @@ def preflight_json(page: Preflight) -> dict[str, Any]:
         "roles": [_role_json(role) for role in page.roles],
         "num_mb": page.num_mb,
         "bubble": page.bubble,
+        "schedule": page.schedule,
+        "spans": [[each.pp_rank, str(each.action), each.start, each.end] for each in page.spans],
         "schedules": [asdict(each) for each in page.choices],
         "warnings": list(page.warnings),
         "hardware": page.hardware,

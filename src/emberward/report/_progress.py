@@ -40,6 +40,13 @@ def eta_s(*, step: int, steps: int, recent_step_s: Collection[float]) -> float |
     return max(steps - step, 0) * statistics.median(recent_step_s)
 
 
+def size_text(num_bytes: int) -> str:
+    """Bytes in the largest binary unit from MiB on that they fill."""
+    if num_bytes >= 2**30:
+        return f"{num_bytes / 2**30:.2f} GiB"
+    return f"{num_bytes / 2**20:.2f} MiB" if num_bytes >= 2**20 else f"{num_bytes:,} B"
+
+
 def count_text(value: float) -> str:
     """A count that fits a line: 950, 12.3k, 4.5M, 2.0G."""
     # From where on the shorter form would be rounded up to 1000.

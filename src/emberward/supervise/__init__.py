@@ -1,24 +1,56 @@
 """Keep a run alive: starts its ranks as child processes, watches them, ends them in order. No torch.
 
-A watcher never shares the fate of the watched: everything that trains runs below torch's elastic agent, a child.
+A watcher never shares the fate of the watched: everything that trains runs below torch's elastic agent, a child. Each
+name's file is imported when it is first asked for: a page of a run needs two of them, and the rest takes half a second.
 """
 
-from emberward.supervise._act import ACT_AFTER_S, Patience
-from emberward.supervise._attempts import newest_save
-from emberward.supervise._command import absolute, agent_command, agent_environment
-from emberward.supervise._heartbeat import facts_of, silence_finding
-from emberward.supervise._hosts import Host, Launcher, Team, ask_hosts, hosts_of, launcher_of, pick_hosts, without
-from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
-from emberward.supervise._launch_hosts import launch_on_hosts
-from emberward.supervise._left_out import require_part
-from emberward.supervise._lock import hold_lock, is_abandoned
-from emberward.supervise._nodes import Node
-from emberward.supervise._notify import Notifier
-from emberward.supervise._overseer import Oversight
-from emberward.supervise._policy import Move, Outcome, Seen, StopBy, next_move
-from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
-from emberward.supervise._run import RunResult, supervise_command
-from emberward.supervise._run_attempt import RunPlan
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from emberward.supervise._act import ACT_AFTER_S, Patience
+    from emberward.supervise._attempts import newest_save
+    from emberward.supervise._command import absolute, agent_command, agent_environment
+    from emberward.supervise._heartbeat import facts_of, silence_finding
+    from emberward.supervise._hosts import Host, Launcher, Team, ask_hosts, hosts_of, launcher_of, pick_hosts, without
+    from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
+    from emberward.supervise._launch_hosts import launch_on_hosts
+    from emberward.supervise._left_out import require_part
+    from emberward.supervise._lock import hold_lock, is_abandoned
+    from emberward.supervise._nodes import Node
+    from emberward.supervise._notify import Notifier
+    from emberward.supervise._overseer import Oversight
+    from emberward.supervise._policy import Move, Outcome, Seen, StopBy, next_move
+    from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
+    from emberward.supervise._run import RunResult, supervise_command
+    from emberward.supervise._run_attempt import RunPlan
+
+_FILES = {
+    "_act": "ACT_AFTER_S Patience",
+    "_attempts": "newest_save",
+    "_command": "absolute agent_command agent_environment",
+    "_heartbeat": "facts_of silence_finding",
+    "_hosts": "Host Launcher Team ask_hosts hosts_of launcher_of pick_hosts without",
+    "_launch": "LaunchPlan LaunchResult launch",
+    "_launch_hosts": "launch_on_hosts",
+    "_left_out": "require_part",
+    "_lock": "hold_lock is_abandoned",
+    "_nodes": "Node",
+    "_notify": "Notifier",
+    "_overseer": "Oversight",
+    "_policy": "Move Outcome Seen StopBy next_move",
+    "_restart": "AttemptEnd Restart RunEnd decide_rerun decide_restart",
+    "_run": "RunResult supervise_command",
+    "_run_attempt": "RunPlan",
+}
+_FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FILE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+
 
 __all__ = [
     "ACT_AFTER_S",

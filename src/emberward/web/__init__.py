@@ -4,9 +4,21 @@ Floor 6. No torch. What is shown comes from `report`; nothing here decides, and 
 """
 
 from emberward.web._columns import Columns
-from emberward.web._lag import worst_lags
+from emberward.web._lag import lag_frame, worst_lags
 from emberward.web._live_run import Facts
 from emberward.web._page import file_page
+from emberward.web._proof_page import proof_page
 from emberward.web._server import LOOPBACK, PageServer, Site, new_token
 
-__all__ = ["LOOPBACK", "Columns", "Facts", "PageServer", "Site", "file_page", "new_token", "worst_lags"]
+__all__ = [
+    "LOOPBACK",
+    "Columns",
+    "Facts",
+    "PageServer",
+    "Site",
+    "file_page",
+    "lag_frame",
+    "new_token",
+    "proof_page",
+    "worst_lags",
+]

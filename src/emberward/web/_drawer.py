@@ -4,9 +4,8 @@ import re
 from datetime import UTC, datetime
 
 from emberward.events import describe
-from emberward.report import Glance, RunFolder, read_json, tail_text
+from emberward.report import Glance, Html, RunFolder, join, read_json, tag, tail_text
 from emberward.sources.ring import read_ring
-from emberward.web._html import Html, join, tag
 
 NUM_CALLS = 20
 NUM_LOG_LINES = 40

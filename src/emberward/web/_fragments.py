@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 
 from emberward.findings import CATALOGUE, Finding
-from emberward.report import Card, Glance, State, duration_text
+from emberward.report import Card, Glance, Html, State, duration_text, join, tag, witness_picture
 from emberward.report import count_text as count
-from emberward.web._html import Html, join, tag
 from emberward.web._mesh import mesh_part
+from emberward.web._pictures import figure
 from emberward.web._strip import strip_part
 
 ICONS = {
@@ -194,11 +194,14 @@ def _num_others(glance: Glance) -> int:
     return sum(1 for finding in glance.findings if finding.severity.value != "notice") - 1
 
 
-def card_html(card: Card, *, runbooks: bool, others: int = 0) -> Html:
-    """A card as a definition list, in the words of the terminal."""
+def card_html(card: Card, *, runbooks: bool, others: int = 0, copies: bool = True) -> Html:
+    """A card as a definition list, in the words of the terminal. `copies`: with buttons, which need a script."""
     rows = []
     for label, lines in card.rows:
-        shown: list[object] = [_copyable(line) if label == "do" else tag("p", line) for line in lines]
+        shown: list[object] = [
+            (_copyable(line) if copies else tag("p", tag("code", line))) if label == "do" else tag("p", line)
+            for line in lines
+        ]
         rows.append(tag("div", tag("dt", LABELS[label]), tag("dd", *shown), class_=f"row {label}"))
     runbook = tag("a", "runbook", href=f"runbook?code={card.code}", class_="runbook") if runbooks else None
     more = tag("a", f"and {others} more below", href="#findings") if others > 0 else None
@@ -212,7 +215,7 @@ def card_html(card: Card, *, runbooks: bool, others: int = 0) -> Html:
                 "span",
                 more,
                 runbook,
-                tag("button", "copy as text", type="button", data_copy=card.text()),
+                tag("button", "copy as text", type="button", data_copy=card.text()) if copies else None,
                 class_="acts",
             ),
         ),
@@ -269,6 +272,7 @@ def _finding(finding: Finding, *, is_past: bool, runbooks: bool) -> Html:
             tag("span", " · ".join(where), class_="note") if where else None,
         ),
         *details,
+        None if (witness := witness_picture(finding)) is None else figure(witness),
         tag("p", "next: ", tag("code", finding.next)) if finding.next else None,
         tag("p", tag("a", f"runbook: {finding.code} {entry.title}", href=f"runbook?code={finding.code}"))
         if runbooks and entry is not None

@@ -41,15 +41,18 @@ def _stamp(folder: Path) -> tuple[tuple[str, int], ...]:
         return ()
 
 
-def read_table(folder: RunFolder) -> LagTable | None:
-    """The lag of all hosts' ranks; None when none was written. Kept until a file of it grows."""
+def read_table(folder: RunFolder, *, newest: int | None = None) -> LagTable | None:
+    """The lag of all hosts' ranks; None when none was written. Kept until a file of it grows.
+
+    `newest`: only so many steps, at least, from the end.
+    """
     stamp = _stamp(folder.lag)
-    return _table(folder.lag, stamp) if stamp else None
+    return _table(folder.lag, stamp, newest) if stamp else None
 
 
 @lru_cache(maxsize=8)
-def _table(folder: Path, _stamp: tuple[tuple[str, int], ...]) -> LagTable | None:
-    blocks = read_lag(folder)
+def _table(folder: Path, _stamp: tuple[tuple[str, int], ...], newest: int | None) -> LagTable | None:
+    blocks = read_lag(folder, newest=newest)
     if not blocks:
         return None
     ranks = sorted({rank for block in blocks for rank in block.ranks})
@@ -115,7 +118,7 @@ def _grouped(cells: NDArray[np.uint8], *, axis: int) -> tuple[NDArray[np.uint8],
 
 def lag_sentence(folder: RunFolder) -> str:
     """Which rank was last most often among the newest steps, and by how much."""
-    table = read_table(folder)
+    table = read_table(folder, newest=NUM_SENTENCE_STEPS)
     if table is None:
         return "No lag was recorded: it is written while emberward watches ranks that record their calls."
     lag = table.lag_s[-NUM_SENTENCE_STEPS:]
@@ -140,11 +143,23 @@ def _time(seconds: float) -> str:
 
 def worst_lags(folder: RunFolder, *, num_steps: int = 60) -> dict[int, list[float | None]]:
     """Seconds that ranks were behind their peers in the newest steps, the worst rank first; {} without any lag."""
-    table = read_table(folder)
+    table = read_table(folder, newest=num_steps)
     if table is None or len(table.ranks) < 2:
         return {}
     lag = table.lag_s[-num_steps:]
     order = np.argsort(-np.nan_to_num(lag).sum(axis=0), kind="stable")[:MAX_WORST]
     return {
         table.ranks[column]: [None if np.isnan(value) else float(value) for value in lag[:, column]] for column in order
+    }
+
+
+def lag_frame(folder: RunFolder) -> dict[str, list[float | None]]:
+    """A column ``step`` and one a rank, in seconds behind the peers; only ``step``, and empty, without any lag."""
+    table = read_table(folder)
+    if table is None:
+        return {"step": []}
+    columns = {f"rank {rank}": table.lag_s[:, place] for place, rank in enumerate(table.ranks)}
+    return {
+        "step": [int(step) for step in table.steps],
+        **{name: [None if np.isnan(value) else float(value) for value in values] for name, values in columns.items()},
     }

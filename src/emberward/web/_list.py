@@ -3,10 +3,9 @@
 import hashlib
 from collections.abc import Iterable
 
-from emberward.report import RunFolder, RunRow, State, duration_text, read_row, row_state
+from emberward.report import RunFolder, RunRow, State, duration_text, join, json_block, read_row, row_state, tag
 from emberward.web._columns import MAX_POINTS, Columns
 from emberward.web._fragments import ICONS, moment, table, tone_of
-from emberward.web._html import join, json_block, tag
 from emberward.web._live_run import Facts
 from emberward.web._page import STYLES, document
 

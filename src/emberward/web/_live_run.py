@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from emberward.findings import Finding
-from emberward.report import Glance, RunFolder, read_glance
+from emberward.report import Glance, Html, RunFolder, read_glance, tag
 from emberward.web._columns import Columns
 from emberward.web._fragments import fragments
-from emberward.web._html import Html, tag
 from emberward.web._lag import lag_sentence
 
 POLL_S = 0.5

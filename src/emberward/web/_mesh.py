@@ -3,8 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from emberward.report import Glance, State
-from emberward.web._html import Html, join, tag
+from emberward.report import Glance, Html, State, join, tag
 
 MAX_TILES = 1024
 """Above that many ranks a tile stands for a host, in the state of its worst rank."""

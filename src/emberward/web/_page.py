@@ -12,18 +12,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from emberward.report import Glance, read_lines
+from emberward.report import SHAPES_STYLE, Glance, Html, join, json_block, read_lines, tag
 from emberward.web._columns import Columns
 from emberward.web._drawer import drawer_part
 from emberward.web._fragments import fragments
-from emberward.web._html import Html, join, json_block, tag
 from emberward.web._lag import lag_json, lag_sentence
 from emberward.web._mesh import rank_states
+from emberward.web._pictures import preflight_part
 from emberward.web._strip import marks_of
 
 HERE = Path(__file__).parent
 SCRIPTS = ("vendor/uplot/uPlot.iife.min.js", "static/charts.js", "static/app.js")
-STYLES = ("vendor/uplot/uPlot.min.css", "static/app.css")
+PICTURES = "pictures.css"
+"""Not a file: `report` has the style of its pictures."""
+STYLES = ("vendor/uplot/uPlot.min.css", "static/app.css", PICTURES)
 MAX_DRAWERS = 16
 """Ranks whose drawer a file carries: those that a finding names, the worst first, then the first ranks."""
 FILE_POINTS = 1200
@@ -38,6 +40,8 @@ CHARTS = (
 @cache
 def asset(name: str) -> str:
     """One of our own files, read once."""
+    if name == PICTURES:
+        return SHAPES_STYLE
     return (HERE / name).read_text(encoding="utf-8")
 
 
@@ -126,6 +130,7 @@ def body_of(glance: Glance, parts: Mapping[str, Html], *, is_live: bool) -> Html
             section("Findings", "findings", part("findings")),
             section("Attempts", "attempts", part("attempts")),
             section("Saves", "saves", part("saves")),
+            section("Pre-flight", "preflight", preflight_part(glance.folder)),
             section("Configuration", "config", config_part(glance)),
         ),
         tag("aside", tag("button", "close", type="button", id="close"), tag("div", id="drawer-body"), id="drawer",

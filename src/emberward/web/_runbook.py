@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from emberward.findings import CATALOGUE
-from emberward.web._html import Html, join, tag
+from emberward.report import Html, join, tag
 
 PLACES = (Path(__file__).parent / "findings.md", Path(__file__).parents[3] / "docs" / "findings.md")
 """In a wheel, and in a checkout."""

@@ -23,10 +23,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from emberward.report import RunFolder, find_runs
+from emberward.report import RunFolder, find_runs, join, tag
 from emberward.web._columns import MAX_POINTS
 from emberward.web._drawer import drawer_part
-from emberward.web._html import join, tag
 from emberward.web._lag import lag_json
 from emberward.web._list import compare_page, key_of, list_page
 from emberward.web._live_run import Facts, LiveRun

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from emberward.report import Glance, read_lines
-from emberward.web._html import Html, join, tag
+from emberward.report import Glance, Html, join, read_lines, tag
 
 WIDTH = 1000
 LANES = (("train", "steps trained"), ("lost", "steps done again after a restart"), ("eval", "evaluations"),

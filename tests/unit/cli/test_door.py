@@ -117,7 +117,7 @@ def test_a_command_that_is_not_understood_is_a_finding_with_a_way_out(tmp_path):
 def test_our_own_bug_is_said_and_kept_and_has_its_code(tmp_path):
     """The planted bug is a fault in our code, raised where a verb runs."""
     plant = (
-        "import sys, emberward.cli as door, emberward.cli._main as verbs\n"
+        "import sys, emberward.cli as door, emberward.cli._window_app as verbs\n"
         "def broken(word, runs, verb): raise ZeroDivisionError('planted')\n"
         "verbs.require_run = broken\n"
         "sys.argv = ['emberward', 'report', 'x', *sys.argv[1:]]\n"

@@ -77,3 +77,14 @@ def test_damage_ends_its_segment_and_nothing_else(tmp_path):
     assert [each.ranks for each in read_lag(folder)] == [(3, 4)]
     broken.write_bytes(whole)
     assert sorted(each.ranks for each in read_lag(folder)) == [(0, 1, 2), (3, 4)]
+
+
+def test_the_newest_steps_are_read_from_the_end_alone(tmp_path):
+    for host in ("a", "b"):
+        writer = LagWriter(tmp_path / "lag", host)
+        for first in range(0, 3 * 1024, 256):
+            writer.write(rows(first, 256))
+    newest = read_lag(tmp_path / "lag", newest=100)
+    assert len(list((tmp_path / "lag").glob("*.lag"))) == 6
+    assert sorted({int(step) for rows in newest for step in rows.steps}) == list(range(2048, 3072))
+    assert len(read_lag(tmp_path / "lag", newest=1025)) == 2 * len(newest)

@@ -9,9 +9,8 @@ import pytest
 from canned_runs import START, make
 
 import emberward.web
-from emberward.report import read_glance
+from emberward.report import json_block, read_glance, tag
 from emberward.web import Columns, file_page
-from emberward.web._html import json_block, tag
 from emberward.web._page import file_policy
 
 NOW = START + 3600

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import ranks_text as ranks_text
 from emberward.sources.dumps._flight import Call, RankFlight
 from emberward.sources.dumps._groups import GroupView
 
@@ -11,30 +12,6 @@ SURE_LIMIT_S = 30.0
 """A call open for less is no proof of a hang. See docs/explain.md, "Slow or stuck"."""
 GAP_FACTOR = 5.0
 """A hang lasts at least this many times the longest pause that the same job made before."""
-
-
-def ranks_text(ranks: Collection[int], *, noun: str = "rank") -> str:
-    """``rank 2``, ``ranks 0, 1, 3`` or ``ranks 0-15, 20``."""
-    items = sorted(ranks)
-    if len(items) == 1:
-        return f"{noun} {items[0]}"
-    spans: list[list[int]] = []
-    for item in items:
-        if spans and item == spans[-1][1] + 1:
-            spans[-1][1] = item
-        else:
-            spans.append([item, item])
-    parts: list[str] = []
-    for first, last in spans:
-        parts += (
-            [str(first)]
-            if first == last
-            else [f"{first}-{last}"]
-            if last - first > 2
-            else map(str, range(first, last + 1))
-        )
-    shown = ", ".join(parts[:12]) + (f" and {len(parts) - 12} more spans" if len(parts) > 12 else "")
-    return f"{noun}s {shown}"
 
 
 def verb(ranks: Collection[object], one: str, many: str) -> str:

@@ -1,10 +1,10 @@
-"""HTML written from values: the one door at which text is escaped."""
+"""HTML and SVG written from values: the one door at which text is escaped."""
 
 import json
 from html import escape
 from typing import Any
 
-VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "rect", "line", "circle", "path", "polygon"})
+VOID = frozenset({"br", "hr", "img", "input", "link", "meta"})
 
 
 class Html(str):
@@ -13,7 +13,7 @@ class Html(str):
     __slots__ = ()
 
 
-def printable(text: str) -> str:
+def _printable(text: str) -> str:
     """`text` with control characters shown as escapes: a log may hold anything."""
     return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
@@ -24,16 +24,16 @@ def tag(name: str, /, *children: object, **attributes: object) -> Html:
     ``class_`` gives ``class``; an underscore in a name becomes a hyphen.
     """
     given = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(printable(str(value)))}"')
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(_printable(str(value)))}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
     inside = "".join(
-        child if isinstance(child, Html) else escape(printable(str(child)), quote=False)
+        child if isinstance(child, Html) else escape(_printable(str(child)), quote=False)
         for child in children
         if child is not None
     )
-    return Html(f"<{name}{given}>") if name in VOID and not inside else Html(f"<{name}{given}>{inside}</{name}>")
+    return Html(f"<{name}{given}>") if name in VOID else Html(f"<{name}{given}>{inside}</{name}>")
 
 
 def join(*parts: Html | None) -> Html:
