@@ -15,6 +15,7 @@ from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._check_page import write_check_page
 from emberward.cli._checkpoint_app import checkpoint_app
 from emberward.cli._console import Screen
+from emberward.cli._diagnose import diagnose
 from emberward.cli._doctor import DOCTOR_EPILOG, doctor_verb
 from emberward.cli._examine import ExamineOptions, examine
 from emberward.cli._examples import examples
@@ -350,8 +351,17 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _options(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    is_diagnosed: Annotated[
+        bool, typer.Option("--diagnose", help="Say what works on this machine, what will not, and why.")
+    ] = False,
+    is_json: Annotated[bool, typer.Option("--json", help="With --diagnose: one JSON document.")] = False,
 ) -> None:
     """Nothing of its own: the verbs do the work."""
+    if is_diagnosed and context.invoked_subcommand is None:
+        guarded(diagnose, is_json=is_json)
+    if context.invoked_subcommand is None or is_diagnosed or is_json:
+        raise typer.BadParameter("name a verb, or --diagnose alone")
