@@ -10,6 +10,7 @@
 #   make test-cluster                the tests under a real SLURM; installs it from Debian's packages, so it needs root
 #   make test-window                 the page in a real browser; installs Debian's chromium, so it needs root
 #   make gpu [DEVICE=cpu]            what only a machine with a GPU can tell, in 8 minutes; any Python 3.11+ with torch
+#   make docs                        the docs as a site, into build/site; needs no network
 #   make check                       lint, format, types, import floors
 #   make campaign                    slow: replays by the thousand and benchmarks, into docs/measured
 #   make clean                       remove caches and the environment; runs/ stays
@@ -26,7 +27,7 @@ VENV := .venv
 SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
     $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
 
-.PHONY: train test test-all test-rest test-places test-cluster test-window gpu check campaign setup setup-train clean
+.PHONY: train test test-all test-rest test-places test-cluster test-window docs gpu check campaign setup setup-train clean
 
 train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
@@ -51,6 +52,10 @@ test-cluster: setup
 test-window: setup
 	@$(PYTHON) tools/setup_window.py
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py $(if $(ARGS),tests/window $(ARGS),--window)
+
+docs:
+	$(SETUP) --extras train,test,check,docs
+	@$(VENV)/bin/python tools/docs_site.py
 
 # From the source tree, with the Python that has torch for this GPU: `.venv`'s where there is one, else PYTHON.
 gpu: PYTHON_OF_GPU = $(firstword $(wildcard .venv/bin/python) $(PYTHON))

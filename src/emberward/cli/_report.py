@@ -1,6 +1,7 @@
 """``emberward report`` and ``emberward watch``: a run from its folder alone."""
 
 import getpass
+import json
 import time
 from collections import deque
 from dataclasses import asdict, replace
@@ -10,14 +11,17 @@ from rich.live import Live
 from rich.text import Text
 
 from emberward.cli._console import Screen
-from emberward.cli._watch_view import watch_lines
+from emberward.cli._keys import Keys
+from emberward.cli._watch_view import KEYS, watch_lines
 from emberward.findings import CATALOGUE, ConfigError, exit_code_of
 from emberward.report import (
+    Glance,
     Progress,
     ProgressReader,
     RunFolder,
     append_line,
     duration_text,
+    printable,
     progress_text,
     read_glance,
     read_outcome,
@@ -39,18 +43,22 @@ def report_run(folder: RunFolder, screen: Screen) -> int:
     return _sum_up(folder, screen)
 
 
-def _sum_up(folder: RunFolder, screen: Screen) -> int:
+def _sum_up(folder: RunFolder, screen: Screen, *, kind: str | None = None) -> int:
     report, now_unix = read_run(folder), time.time()
     silence = silence_finding(folder, now_unix=now_unix)
     if silence is not None:
         report = replace(report, findings=(*report.findings, silence))
+    said = () if silence is None else (silence,)
+    glance = read_glance(folder, now_unix=now_unix, is_alone=is_abandoned(folder) or bool(said), said=said)
+    card = glance.card
     if screen.is_json:
-        said = () if silence is None else (silence,)
-        glance = read_glance(folder, now_unix=now_unix, is_alone=is_abandoned(folder) or bool(said), said=said)
-        card = None if glance.card is None else glance.card.to_json()
-        screen.document(report.findings, **run_json(report), state=glance.state.value, card=card)
+        shown = None if card is None else card.to_json()
+        more = {} if kind is None else {"kind": kind}
+        screen.document(report.findings, **more, **run_json(report), state=glance.state.value, card=shown)
     else:
         screen.say(run_text(report, width=screen.width))
+        if card is not None:
+            screen.say("\n" + printable(card.text()))
     return exit_code_of(report.findings)
 
 
@@ -105,47 +113,100 @@ def _own_name() -> str | None:
 
 
 def watch_run(folder: RunFolder, screen: Screen) -> int:
-    """Shows the run's progress until it ends; blocks. Plain lines when not on a terminal, one JSON object a line."""
+    """Shows the run until it ends; blocks. On a terminal the whole view with keys; plain lines elsewhere.
+
+    With ``--json`` one object a line, each with its `kind`: see docs/window.md, "Lines for a program".
+    """
+    if screen.is_json:
+        _watch_lines(folder, screen)
+        return _sum_up(folder, screen, kind="end")
+    if screen.is_live:
+        _watch_live(folder, screen)
+    else:
+        _watch_plain(folder, screen)
+    return _sum_up(folder, screen)
+
+
+def _glance(folder: RunFolder) -> Glance:
+    now_unix = time.time()
+    alone, said = facts_of(folder, now_unix)
+    return read_glance(folder, now_unix=now_unix, is_alone=alone, said=said)
+
+
+def _watch_plain(folder: RunFolder, screen: Screen) -> None:
+    reader, last, is_silent = ProgressReader(folder), "", False
+    while True:
+        progress, _ = reader.poll(now_unix=time.time())
+        text, age = watched_text(progress, width=None)
+        if text != last:
+            screen.say(text + age)
+        last = text
+        silence = silence_finding(folder, now_unix=time.time())
+        if silence is not None and not is_silent:
+            screen.complain(f"{silence.severity.value} {silence.code} {silence.message}")
+        is_silent = silence is not None
+        if _has_ended(folder):
+            return
+        time.sleep(POLL_S)
+
+
+def _watch_lines(folder: RunFolder, screen: Screen) -> None:
+    """A line of JSON for the run as it is, then one for each change."""
+    reader, last, seen = ProgressReader(folder), "", set[str]()
+    state: str | None = None
+    while True:
+        progress, _ = reader.poll(now_unix=time.time())
+        glance = _glance(folder)
+        card = None if glance.card is None else glance.card.to_json()
+        if state is None:
+            screen.document(glance.findings, kind="snapshot", state=glance.state.value, card=card,
+                            progress=asdict(progress))  # fmt: skip
+            seen = {json.dumps(each.to_json()) for each in glance.findings}
+        elif glance.state.value != state:
+            screen.document([], kind="state", state=glance.state.value, was=state, card=card)
+        for finding in glance.findings:
+            if json.dumps(finding.to_json()) not in seen:
+                seen.add(json.dumps(finding.to_json()))
+                screen.document([finding], kind="finding", card=card)
+        text, _ = watched_text(progress, width=None)
+        if state is not None and text != last:
+            screen.document([], kind="step", progress=asdict(progress))
+        state, last = glance.state.value, text
+        if _has_ended(folder):
+            return
+        time.sleep(POLL_S)
+
+
+def _watch_live(folder: RunFolder, screen: Screen) -> None:
+    """The whole view, drawn when something changed or a key was pressed. See `KEYS`."""
     reader = ProgressReader(folder)
-    live = Live(Text(""), console=screen.console, refresh_per_second=4, screen=True) if screen.is_live else None
-    last, is_silent = "", False
     losses: deque[float | None] = deque(maxlen=MAX_LOSSES)
-    if live is not None:
-        live.start()
-    try:
+    chosen, is_held, has_help = 0, False, False
+    with Live(Text(""), console=screen.console, auto_refresh=False, screen=True) as live, Keys() as keys:
         while True:
             progress, new = reader.poll(now_unix=time.time())
-            text, age = watched_text(progress, width=screen.console.width if live is not None else None)
             losses.extend(line.get("loss") for line in new)
-            if live is not None:
+            if not is_held:
                 size = live.console.size
-                now_unix = time.time()
-                alone, said = facts_of(folder, now_unix)
                 lines = watch_lines(
-                    read_glance(folder, now_unix=now_unix, is_alone=alone, said=said),
+                    _glance(folder),
                     progress,
                     losses=list(losses),
                     lag=worst_lags(folder),
                     width=size.width,
                     height=size.height - 1,
+                    chosen=chosen,
+                    keys=KEYS if has_help else None,
                 )
-                live.update(Text("\n".join(lines), no_wrap=True))
-            elif screen.is_json and text != last:
-                screen.document([], progress=asdict(progress))
-            elif text != last:
-                screen.say(text + age)
-            last = text
-            silence = silence_finding(folder, now_unix=time.time())
-            if silence is not None and not is_silent:
-                screen.complain(f"{silence.severity.value} {silence.code} {silence.message}")
-            is_silent = silence is not None
+                live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
             if _has_ended(folder):
-                break
-            time.sleep(POLL_S)
-    finally:
-        if live is not None:
-            live.stop()
-    return _sum_up(folder, screen)
+                return
+            key = keys.wait(POLL_S)
+            if key == "q":
+                return
+            chosen += {"j": 1, "k": -1}.get(key or "", 0)
+            is_held ^= key == "p"
+            has_help ^= key == "?"
 
 
 def watched_text(progress: Progress, *, width: int | None) -> tuple[str, str]:

@@ -2,22 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 
+from emberward.findings import Severity
 from emberward.report import (
+    CardFacts,
     Glance,
     Progress,
     State,
+    card_of,
     count_text,
     curve_text,
     duration_text,
     fit,
     printable,
     progress_text,
+    worst_finding,
 )
 
 NARROW = 60
 """Columns below which state, age and card are all that is shown."""
 MAX_LAG_RANKS = 4
 LABEL = 10
+KEYS = (("q", "end this view; the run goes on"), ("j k", "next and last finding"), ("p", "hold the screen, and go on"),
+        ("?", "show and hide these keys"))  # fmt: skip
 
 
 def watch_lines(
@@ -28,10 +34,13 @@ def watch_lines(
     lag: Mapping[int, Sequence[float | None]],
     width: int,
     height: int,
+    chosen: int = 0,
+    keys: Sequence[tuple[str, str]] | None = None,
 ) -> list[str]:
     """The view in at most `height` lines of `width` columns: state, progress, curve, lag of the worst ranks, card.
 
     `losses`: one a step, the newest last; `lag`: seconds behind the peers by rank and step, the worst rank first.
+    `chosen`: which finding's card, counted round from the worst; `keys` are shown in its place.
     """
     since = "" if glance.since_unix is None else f" for {duration_text(glance.now_unix - glance.since_unix)}"
     lines = [f"{glance.state.value.upper()}{since}  {glance.folder.name} {glance.folder.id}"]
@@ -40,11 +49,28 @@ def watch_lines(
         lines.append(progress_text(progress, width=width))
         lines += [f"{label:<{LABEL}} {text}" for label, text in _rows(glance, losses, lag, width=width - LABEL - 1)]
     lines.append("")
-    lines += ["nothing stands against this run"] if glance.card is None else glance.card.text().split("\n")
+    lines += [f"{key:<{LABEL}} {what}" for key, what in keys] if keys is not None else _card(glance, chosen)
     fitted = [part for line in lines for part in fit(printable(line), width).split("\n")]
     if len(fitted) > height:
         fitted = [*fitted[: max(height - 1, 1)], "..."]
     return fitted
+
+
+def _card(glance: Glance, chosen: int) -> list[str]:
+    """The card of the worst finding, or of another that a person went on to."""
+    others = [each for each in reversed(glance.findings) if each.severity is not Severity.NOTICE]
+    if glance.card is None or not others:
+        return ["nothing stands against this run"]
+    worst = worst_finding(glance.findings)
+    others = [each for each in others if each is not worst]
+    number = chosen % (1 + len(others))
+    if number == 0:
+        card = glance.card
+    else:
+        ranks = {rank["rank"]: rank for rank in glance.ranks if isinstance(rank.get("rank"), int)}
+        card = card_of(others[number - 1], CardFacts(ranks=ranks, num_ranks=glance.num_ranks))
+    head = [f"finding {number + 1} of {1 + len(others)}"] if others else []
+    return [*head, *card.text().split("\n")]
 
 
 def _age(glance: Glance) -> str:

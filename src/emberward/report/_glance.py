@@ -17,6 +17,7 @@ from emberward.report._progress import eta_s
 from emberward.report._read import JsonObject, parse_line, read_json, read_lines, tail_text
 from emberward.report._run_report import read_outcome
 from emberward.report._state import Signs, State, is_late, state_of, step_limit_s
+from emberward.report._watched import watched_steps
 
 NUM_LAST_STEPS = 100
 """Steps that the tiles' medians are of."""
@@ -111,13 +112,15 @@ def read_glance(
     outcome = read_outcome(folder)
     outcome = outcome if outcome in (None, *_ENDED) else "failed"
     last = _last_steps(folder)
+    last_unix = _modified_unix(folder)
+    if last_unix is None:
+        last, last_unix = watched_steps(folder, newest=NUM_LAST_STEPS)
     newest = last[-1] if last else {}
     standing, recovered = read_findings(folder, starts, outcome)
     standing = (*standing, *said)
     step_s = _median(last, "step_s")
     step = _int(newest.get("step", progress.get("step")))
     steps = _int(progress.get("steps", summary.get("steps", newest.get("steps"))))
-    last_unix = _modified_unix(folder)
     phase = progress.get("phase") if isinstance(progress.get("phase"), str) else None
     signs = Signs(
         outcome=outcome,

@@ -11,6 +11,7 @@ from emberward.report._fit import left_table
 from emberward.report._folder import RunFolder
 from emberward.report._read import parse_line, read_json, read_lines, tail_text
 from emberward.report._state import Signs, State, state_of
+from emberward.report._watched import watched_steps
 
 MARKERS = ("config.resolved.yaml", "command.json")
 """One of them lies in every run's folder: the recipe of ``train``, or what ``run`` started."""
@@ -22,7 +23,8 @@ class RunRow:
     """A run in a list. Absent facts are None.
 
     `outcome` is that of the last attempt: done, stopped, failed, killed; None without an end. `started_unix` is the
-    start of the last attempt, or when the folder was made; `why` says why it ended.
+    start of the last attempt, or when the folder was made; `why` says why it ended. `last_step_unix`: when the last step
+    was written.
     """
 
     folder: RunFolder
@@ -34,6 +36,7 @@ class RunRow:
     started_unix: float
     num_attempts: int
     why: str | None
+    last_step_unix: float | None
 
     def to_json(self, *, state: str) -> dict[str, Any]:
         """The row as it stands in a command's JSON document."""
@@ -74,7 +77,10 @@ def read_row(folder: RunFolder) -> RunRow:
     last = starts[-1] if starts else {}
     end = ends[-1] if ends and ends[-1].get("attempt") == last.get("attempt") else {}
     said, summary = read_json(folder.progress) or {}, read_json(folder.summary) or {}
-    metrics = _last_metrics(folder)
+    metrics, last_step_unix = _last_metrics(folder), _modified_unix(folder)
+    if last_step_unix is None:
+        watched, last_step_unix = watched_steps(folder, newest=1)
+        metrics = watched[-1] if watched else {}
     step = metrics.get("step", said.get("step"))
     loss, steps = metrics.get("loss"), said.get("steps", summary.get("steps"))
     why = end.get("why") if end.get("outcome") not in ("done", None) else None
@@ -88,6 +94,7 @@ def read_row(folder: RunFolder) -> RunRow:
         started_unix=_started_unix(folder, last.get("start")),
         num_attempts=len(starts),
         why=None if why is None else str(why)[:MAX_WHY],
+        last_step_unix=last_step_unix,
     )
 
 
@@ -98,6 +105,13 @@ def _last_metrics(folder: RunFolder) -> dict[str, Any]:
         if found is not None:
             return found
     return {}
+
+
+def _modified_unix(folder: RunFolder) -> float | None:
+    try:
+        return folder.metrics.stat().st_mtime
+    except OSError:
+        return None
 
 
 def _started_unix(folder: RunFolder, text: object) -> float:
@@ -116,20 +130,16 @@ def _text(value: object) -> str | None:
 
 
 def row_state(row: RunRow, *, is_alone: bool, now_unix: float) -> State:
-    """Where the run of a row stands; `is_alone`: its launcher is gone. Reads one small file and a file's time."""
+    """Where the run of a row stands; `is_alone`: its launcher is gone. Reads one small file."""
     said = read_json(row.folder.progress) or {}
     phase = said.get("phase")
-    try:
-        age_s = now_unix - row.folder.metrics.stat().st_mtime
-    except OSError:
-        age_s = None
     return state_of(
         Signs(
             outcome=row.outcome,
             num_attempts=row.num_attempts,
             is_alone=is_alone,
             phase=phase if isinstance(phase, str) else None,
-            step_age_s=age_s,
+            step_age_s=None if row.last_step_unix is None else now_unix - row.last_step_unix,
             step_s=row.step_s,
         )
     )

@@ -1,10 +1,19 @@
 """The live view in a terminal, word for word at 80 and 40 columns, and bounded."""
 
-import pytest
-from canned_runs import START, make
+import json
+import os
+import pty
+import termios
+import time
 
-from emberward.cli._watch_view import watch_lines
-from emberward.report import Progress, read_glance
+import pytest
+from canned_runs import HANG, START, STRAGGLER, append_line, make, metrics_of
+
+from emberward.cli._console import Screen
+from emberward.cli._keys import Keys
+from emberward.cli._report import watch_run
+from emberward.cli._watch_view import KEYS, watch_lines
+from emberward.report import Progress, State, read_glance, read_row, row_state
 
 NOW = START + 3600
 PROGRESS = Progress(phase="train", step=120, steps=200, loss=2.05, tokens_per_s=8400.0, step_s=0.51, eta_s=41.0)
@@ -60,3 +69,77 @@ def test_a_narrow_screen_has_state_age_and_card_alone(tmp_path):
     assert lines[0].startswith("RUNNING")
     assert not any(line.startswith(("loss", "rank")) for line in lines)
     assert "WARNING  H140  a rank is waited for in every step" in lines
+
+
+def test_keys_choose_a_finding_and_show_what_they_do(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    append_line(folder.findings, {**STRAGGLER.to_json(), "attempt": 1})
+
+    def shown(**more):
+        glance = read_glance(folder, now_unix=NOW)
+        return watch_lines(glance, PROGRESS, losses=[], lag={}, width=100, height=60, **more)
+
+    assert "finding 1 of 2" in shown()
+    assert any(line.startswith("ERROR  H125") for line in shown())
+    assert any(line.startswith("WARNING  H140") for line in shown(chosen=1))
+    assert shown(chosen=2) == shown(chosen=-2) == shown()
+    helped = shown(keys=KEYS)
+    assert "q          end this view; the run goes on" in helped
+    assert not any("H125" in line for line in helped)
+
+
+def test_a_key_is_read_at_once_and_the_terminal_is_as_before():
+    leader, follower = pty.openpty()
+    before = termios.tcgetattr(follower)
+    try:
+        with Keys(follower) as keys:
+            assert keys.wait(0) is None
+            os.write(leader, b"jq")
+            assert (keys.wait(5), keys.wait(5)) == ("j", "q")
+        assert termios.tcgetattr(follower)[3] == before[3]
+    finally:
+        os.close(leader)
+        os.close(follower)
+
+
+def test_without_a_terminal_no_key_comes(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with Keys() as keys:
+        assert keys.wait(0) is None
+
+
+def test_lines_for_a_program_name_their_kind(tmp_path, monkeypatch, capsys):
+    folder = make("healthy", tmp_path, now_unix=time.time())
+    changes = iter([
+        lambda: append_line(folder.findings, {**HANG.to_json(), "attempt": 1}),
+        lambda: append_line(folder.metrics, metrics_of(121, steps=200)),
+        lambda: append_line(folder.attempts, {"event": "end", "attempt": 1, "outcome": "failed", "hours": 1.0}),
+    ])  # fmt: skip
+    monkeypatch.setattr("emberward.cli._report.is_abandoned", lambda _: False)
+    monkeypatch.setattr("emberward.cli._report.facts_of", lambda *_: (False, ()))
+    monkeypatch.setattr("emberward.cli._report.time.sleep", lambda _: next(changes)())
+    assert watch_run(folder, Screen(is_json=True)) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(line["schema"] == 1 for line in lines)
+    assert [line["kind"] for line in lines] == ["snapshot", "state", "finding", "step", "state", "end"]
+    assert lines[0]["state"] == "running"
+    assert (lines[1]["was"], lines[1]["state"]) == ("running", "stalled")
+    assert lines[2]["findings"][0]["code"] == lines[2]["card"]["code"] == "H125"
+    assert lines[3]["progress"]["step"] == 121
+    assert lines[-1]["state"] == "failed"
+
+
+def test_a_run_without_metrics_has_the_steps_that_its_watcher_saw(tmp_path):
+    folder = make("straggler", tmp_path, now_unix=NOW)
+    folder.metrics.unlink()
+    folder.progress.unlink()
+    for path in folder.lag.glob("*.lag"):
+        os.utime(path, (NOW - 40, NOW - 40))
+    glance = read_glance(folder, now_unix=NOW)
+    assert (glance.step, glance.step_s, glance.last_step_unix) == (120, 0.5, NOW - 40)
+    assert (glance.state, glance.is_late) == (State.STALLED, True)
+    assert read_glance(folder, now_unix=NOW - 20).state is State.RUNNING
+    row = read_row(folder)
+    assert (row.step, row.step_s) == (120, 0.5)
+    assert row_state(row, is_alone=False, now_unix=NOW) is State.STALLED
+    assert row_state(row, is_alone=False, now_unix=NOW - 20) is State.RUNNING
