@@ -1,12 +1,14 @@
 """Runs a few tests where users run the program: in a clone with the default name, and from an installed wheel.
 
-    python tools/run_in_places.py [clone|wheel ...]
+    python tools/run_in_places.py [clone|wheel|bare ...]
 
 The clone lies in ``.../a spâce é/emberward``: a folder of our own name, below one with a space and a letter beyond
 ASCII. Each place has a virtual environment of its own, beside the project, which sees this one's packages by a ``.pth``
 file (`setup_env` [Note: one torch]); the package itself comes from the clone's ``src`` or from the wheel. The tests are
 those in which the place could matter: whose a frame is, a live verdict with its line, `explain`, an incident, `check`
-of a script. Building the wheel needs pip's network, or its cache.
+of a script. ``bare``: the sdist and the wheel, each installed with its own dependencies into an environment of nothing
+else and no torch, where what needs none is run on a run's folder. Building and installing needs pip's network, or its
+cache.
 """
 
 import os
@@ -90,9 +92,80 @@ def from_wheel(folder: Path) -> int:
     return run_tests(python, project, venv)
 
 
+BARE = """
+import json, os, subprocess, sys, threading, urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+
+assert find_spec("torch") is None, "a bare environment has no torch"
+program = str(Path(sys.executable).with_name("emberward"))
+
+def say(*words, code=0, **more):
+    done = subprocess.run([program, *words], capture_output=True, text=True, timeout=120, **more)
+    assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+assert "emberward" in say("--version")
+checks = {each["name"]: each for each in json.loads(say("--diagnose", "--json"))["checks"]}
+assert checks["torch"]["works"] == "missing"
+run = sys.argv[1]
+assert json.loads(say("report", run, "--json", code=1))["card"]["code"] == "H125"
+assert "H125" in say("report", run, code=1)
+say("report", run, "--html", "page.html", code=1)
+assert "data.py:88" in Path("page.html").read_text()
+assert json.loads(say("runs", "--json"))["schema"] == 1
+assert "H125" in say("explain", run, code=1)
+code = "from emberward import Run; import sys; run = Run(sys.argv[1]); print(run.metrics.num_rows, run.plot().name)"
+assert subprocess.run([sys.executable, "-c", code, run], capture_output=True, text=True).stdout == "120 loss\\n"
+server = subprocess.Popen([program, "ui", run, "--port", "0", "--json"], stdout=subprocess.PIPE, text=True)
+try:
+    address = json.loads(server.stdout.readline())["address"]
+    page = urllib.request.urlopen(address, timeout=30).read().decode()
+    assert "a rank is stopped" in page and "<svg" in page
+finally:
+    server.terminate()
+    server.wait(20)
+for shell in ("bash", "zsh", "fish"):
+    script = say(code=0, env={**os.environ, "_EMBERWARD_COMPLETE": f"source_{shell}"})
+    assert "_EMBERWARD_COMPLETE" in script, shell
+words = {"COMP_WORDS": "emberward re", "COMP_CWORD": "1", "_EMBERWARD_COMPLETE": "complete_bash"}
+assert "report" in say(env={**os.environ, **words}).split()
+refused = subprocess.run([program, "check", "bloom_tiny"], capture_output=True, text=True, timeout=120)
+assert refused.returncode in (1, 2) and "emberward[train]" in refused.stdout + refused.stderr, refused
+print("all of it works without torch")
+"""
+
+
+def bare(folder: Path) -> int:
+    """What needs no torch, from the sdist and from the wheel, each in an environment of its own dependencies alone."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from canned_runs import make  # its packages are those of the tests' environment
+
+    run = make("hang", folder / "runs").path
+    project, packages = folder / "emberward", folder / "packages"
+    copy_tree(project)
+    builder = new_python(folder / "builder")
+    subprocess.run([builder, "-m", "pip", "install", "-q", "hatchling"], check=True)
+    subprocess.run([builder, "-m", "hatchling", "build", "-d", str(packages)], cwd=project, check=True)
+    codes = []
+    for package in (*packages.glob("*.tar.gz"), *packages.glob("*.whl")):
+        python = new_python(folder / f"from-{package.suffix[1:]}")
+        subprocess.run([python, "-m", "pip", "install", "-q", str(package)], check=True)
+        done = subprocess.run([python, "-I", "-c", BARE, str(run)], cwd=folder, check=False)
+        print(f"--- {package.name}: exit code {done.returncode}", flush=True)
+        codes.append(done.returncode)
+    return max(codes, default=1)
+
+
+def new_python(venv: Path) -> str:
+    """The interpreter of an environment that has pip and nothing else."""
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    return str(venv / "bin" / "python")
+
+
 def main(places: list[str]) -> int:
     """0 when every test passed in every place."""
-    known = {"clone": in_clone, "wheel": from_wheel}
+    known = {"clone": in_clone, "wheel": from_wheel, "bare": bare}
     codes = []
     for place in places or list(known):
         with tempfile.TemporaryDirectory(prefix="emberward-", ignore_cleanup_errors=True) as scratch:

@@ -6,6 +6,7 @@ import re
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -187,6 +188,9 @@ def _show(
         write_trace(trace, views, findings)
         screen.say(f"trace   {trace}      (open it at ui.perfetto.dev)")
     screen.document(findings, run=str(folder.path), exit_code=exit_code, profile=profile.to_json())
+    if folder.lens.is_dir() and screen.written is not None:
+        with suppress(OSError):
+            write_json(folder.profile, screen.written)  # for the run's page; a run that one may only read keeps none
     return exit_code
 
 

@@ -29,10 +29,10 @@ from emberward.report._pictures import (
     ALONE_STYLE,
     SHAPES_STYLE,
     Picture,
-    lines_picture,
     preflight_pictures,
     witness_picture,
 )
+from emberward.report._pictures_measured import examined_pictures, lines_picture
 from emberward.report._preflight import Preflight, Role, Seat, preflight
 from emberward.report._preflight_text import (
     first_steps_text,
@@ -129,6 +129,7 @@ __all__ = [
     "duration_text",
     "eta_s",
     "eval_text",
+    "examined_pictures",
     "find_runs",
     "first_steps_text",
     "fit",

@@ -41,6 +41,16 @@ class RunFolder:
         return self.path / "preflight.json"
 
     @property
+    def profile(self) -> Path:
+        """What ``emberward profile`` found last in the run: its JSON document."""
+        return self.lens / "profile.json"
+
+    @property
+    def examination(self) -> Path:
+        """What ``emberward doctor --json`` said of the run's machines, where somebody put it here."""
+        return self.path / "doctor.json"
+
+    @property
     def boxing(self) -> Path:
         """Every change of layout of a training step, as CSV."""
         return self.path / "boxing.csv"

@@ -101,21 +101,21 @@ def preflight_pictures(page: Mapping[str, Any]) -> tuple[Picture, ...]:
     return tuple(pictures)
 
 
-def _svg(height: float, sentence: str, *children: Html | None) -> Html:
+def svg_of(height: float, sentence: str, *children: Html | None) -> Html:
     return tag(
         "svg", *children, class_="picture", role="img", aria_label=sentence, viewBox=f"0 0 {WIDTH} {math.ceil(height)}",
         width="100%",
     )  # fmt: skip
 
 
-def _rect(x: float, y: float, width: float, height: float, class_: str, *children: Html | None) -> Html:
+def rect(x: float, y: float, width: float, height: float, class_: str, *children: Html | None) -> Html:
     return tag(
         "rect", *children, x=f"{x:.1f}", y=f"{y:.1f}", width=f"{max(width, 0.5):.1f}", height=f"{height:.1f}",
         class_=class_,
     )  # fmt: skip
 
 
-def _text(x: float, y: float, words: object, class_: str | None = None) -> Html:
+def text_at(x: float, y: float, words: object, class_: str | None = None) -> Html:
     return tag("text", words, x=f"{x:.1f}", y=f"{y:.1f}", class_=class_)
 
 
@@ -145,17 +145,17 @@ def schedule_picture(page: Mapping[str, Any]) -> Picture | None:
         x, y = LEFT + start * scale, rank * height + (4 if work == "F" else 23)
         number = 1 + tuple(WORKS).index(work)
         title = tag("title", f"pp {rank}: {WORKS[work]} of micro-batch {mb} in stage {stage}, {start:g} to {end:g}")
-        boxes.append(_rect(x + 0.5, y, (end - start) * scale - 1, 18, f"s{number}", title))
+        boxes.append(rect(x + 0.5, y, (end - start) * scale - 1, 18, f"s{number}", title))
         if (end - start) * scale >= 9 * len(mb) + 4:
-            boxes.append(_text(x + (end - start) * scale / 2, y + 13, mb, "on middle"))
+            boxes.append(text_at(x + (end - start) * scale / 2, y + 13, mb, "on middle"))
     shown = min(num_ranks, MAX_ROWS)
-    labels = [_text(0, rank * height + 26, f"pp {rank}") for rank in range(shown)]
+    labels = [text_at(0, rank * height + 26, f"pp {rank}") for rank in range(shown)]
     used = [work for work in WORKS if any(_action(action)[1] == work for _, action, *_ in spans)]
     y, x, legend = shown * height + 20, float(LEFT), []
     for work in used:
-        legend += [_rect(x, y - 11, 14, 14, f"s{1 + tuple(WORKS).index(work)}"), _text(x + 20, y, WORKS[work])]
+        legend += [rect(x, y - 11, 14, 14, f"s{1 + tuple(WORKS).index(work)}"), text_at(x + 20, y, WORKS[work])]
         x += 40 + 7.0 * len(WORKS[work])
-    legend.append(_text(x, y, "a number is a micro-batch; backwards in the lower row", "note"))
+    legend.append(text_at(x, y, "a number is a micro-batch; backwards in the lower row", "note"))
     idle = 100 * float(page["bubble"])
     sentence = (
         f"Schedule {page['schedule']}: {num_ranks} pipeline ranks, {page['num_mb']} micro-batches, {whole:g} forwards "
@@ -164,7 +164,7 @@ def schedule_picture(page: Mapping[str, Any]) -> Picture | None:
     if num_ranks > shown:
         sentence += f" The first {shown} ranks are shown."
     return Picture(
-        name="schedule", title="Schedule", sentence=sentence, svg=_svg(y + 10, sentence, *labels, *boxes, *legend)
+        name="schedule", title="Schedule", sentence=sentence, svg=svg_of(y + 10, sentence, *labels, *boxes, *legend)
     )
 
 
@@ -191,20 +191,20 @@ def mesh_picture(page: Mapping[str, Any]) -> Picture | None:
         stage = int(role["pp_rank"])
         members = by_stage.get(stage, [])
         layers = _layers_text(role["layers"])
-        shapes += [_text(0, y + 14, f"pp {stage}"), _text(0, y + 29, layers, "note")]
+        shapes += [text_at(0, y + 14, f"pp {stage}"), text_at(0, y + 29, layers, "note")]
         left = LEFT + 70
         if len(seats) <= MAX_TILES and members:
             across = (WIDTH - left) // 44
             for number, seat in enumerate(members):
                 x, top = left + number % across * 44, y + number // across * 26
                 shapes += [
-                    _rect(x, top, 40, 22, "box", tag("title", _seat_text(seat))),
-                    _text(x + 20, top + 15, seat["rank"], "middle"),
+                    rect(x, top, 40, 22, "box", tag("title", _seat_text(seat))),
+                    text_at(x + 20, top + 15, seat["rank"], "middle"),
                 ]
             y += max(26 * -(-len(members) // across), 36) + 6
         else:
             count = int(role["num_ranks"])
-            shapes += [_rect(left, y, WIDTH - left - 1, 22, "box"), _text(left + 8, y + 15, f"{count:,} ranks")]
+            shapes += [rect(left, y, WIDTH - left - 1, 22, "box"), text_at(left + 8, y + 15, f"{count:,} ranks")]
             y += 42
     axes: dict[str, set[int]] = {}
     for seat in seats:
@@ -216,7 +216,7 @@ def mesh_picture(page: Mapping[str, Any]) -> Picture | None:
     ranks = "1 rank" if page["num_ranks"] == 1 else f"{int(page['num_ranks']):,} ranks"
     layout = f", {' x '.join(sizes)}" if sizes else ""
     sentence = f"Mesh: {ranks}{where}{layout}."
-    return Picture(name="mesh", title="Mesh and stages", sentence=sentence, svg=_svg(y, sentence, *shapes))
+    return Picture(name="mesh", title="Mesh and stages", sentence=sentence, svg=svg_of(y, sentence, *shapes))
 
 
 def _layers_text(layers: Sequence[Sequence[int]]) -> str:
@@ -244,30 +244,30 @@ def memory_picture(page: Mapping[str, Any]) -> Picture | None:
     scale, shapes = (WIDTH - LEFT - 110) / whole, []
     for row, (role, total) in enumerate(zip(roles, totals, strict=True)):
         y, x = row * 30.0 + 4, float(LEFT)
-        shapes.append(_text(0, y + 15, f"pp {role['pp_rank']}"))
+        shapes.append(text_at(0, y + 15, f"pp {role['pp_rank']}"))
         for number, (key, name) in enumerate(PARTS, start=1):
             width = int(role["memory"].get(key, 0)) * scale
             if width > 0:
                 title = tag("title", f"pp {role['pp_rank']}: {name} {size_text(int(role['memory'][key]))}")
-                shapes.append(_rect(x, y, width, 22, f"s{number}", title))
+                shapes.append(rect(x, y, width, 22, f"s{number}", title))
                 if width > 7 * len(name) + 8:
-                    shapes.append(_text(x + 5, y + 15, name, "on"))
+                    shapes.append(text_at(x + 5, y + 15, name, "on"))
                 x += width
         is_over = device is not None and total > device
-        shapes.append(_text(x + 6, y + 15, size_text(total) + (" does not fit" if is_over else ""),
+        shapes.append(text_at(x + 6, y + 15, size_text(total) + (" does not fit" if is_over else ""),
                             "bad" if is_over else None))  # fmt: skip
     y = len(roles) * 30.0 + 4
     if device is not None:
         at = LEFT + device * scale
         shapes += [
             tag("line", x1=f"{at:.1f}", x2=f"{at:.1f}", y1="0", y2=f"{y:.1f}", class_="limit"),
-            _text(min(at, WIDTH - 4), y + 14, f"device {size_text(int(device))}", "end bad"),
+            text_at(min(at, WIDTH - 4), y + 14, f"device {size_text(int(device))}", "end bad"),
         ]
         y += 20
     x, y = float(LEFT), y + 16
     for number, (key, name) in enumerate(PARTS, start=1):
         if any(role["memory"].get(key) for role in roles):
-            shapes += [_rect(x, y - 11, 14, 14, f"s{number}"), _text(x + 20, y, name)]
+            shapes += [rect(x, y - 11, 14, 14, f"s{number}"), text_at(x + 20, y, name)]
             x += 44 + 6.6 * len(name)
     fullest = max(range(len(roles)), key=totals.__getitem__)
     sentence = f"Memory: the fullest is pp {roles[fullest]['pp_rank']} with {size_text(totals[fullest])} a rank"
@@ -276,7 +276,7 @@ def memory_picture(page: Mapping[str, Any]) -> Picture | None:
         fits = f"{size_text(room)} are left" if room >= 0 else f"{size_text(-room)} too much"
         sentence += f"; a device has {size_text(int(device))}: {fits}"
     return Picture(
-        name="memory", title="Memory of a rank", sentence=f"{sentence}.", svg=_svg(y + 10, f"{sentence}.", *shapes)
+        name="memory", title="Memory of a rank", sentence=f"{sentence}.", svg=svg_of(y + 10, f"{sentence}.", *shapes)
     )
 
 
@@ -295,13 +295,13 @@ def traffic_picture(page: Mapping[str, Any]) -> Picture | None:
         y, sent, group = number * 24.0 + 4, int(row["sent_bytes"]), str(row["group"])
         if role["pp_rank"] != before:
             before = role["pp_rank"]
-            shapes.append(_text(0, y + 13, f"pp {before}"))
+            shapes.append(text_at(0, y + 13, f"pp {before}"))
         calls = "1 call" if row["num_calls"] == 1 else f"{int(row['num_calls']):,} calls"
         text = f"{size_text(sent)} in {calls} by {row['by']}, {int(row['num_ranks']):,} ranks"
         shapes += [
-            _text(LEFT, y + 13, group),
-            _rect(LEFT + 60, y, sent * scale, 18, f"s{1 + groups.index(group) % 8}"),
-            _text(LEFT + 68 + sent * scale, y + 13, text),
+            text_at(LEFT, y + 13, group),
+            rect(LEFT + 60, y, sent * scale, 18, f"s{1 + groups.index(group) % 8}"),
+            text_at(LEFT + 68 + sent * scale, y + 13, text),
         ]
     most_role, most = max(rows, key=lambda pair: int(pair[1]["sent_bytes"]))
     sentence = (
@@ -312,7 +312,7 @@ def traffic_picture(page: Mapping[str, Any]) -> Picture | None:
         name="traffic",
         title="Bytes a rank sends in a step",
         sentence=sentence,
-        svg=_svg(len(rows) * 24 + 8, sentence, *shapes),
+        svg=svg_of(len(rows) * 24 + 8, sentence, *shapes),
     )
 
 
@@ -344,15 +344,15 @@ def witness_picture(finding: Finding, *, lines: Mapping[str, str] | None = None)
               in enumerate(edges)]  # fmt: skip
     boxes = []
     for (x, y), (is_odd, words) in zip(centres, nodes, strict=True):
-        boxes.append(_rect(x - wide / 2, y - high / 2, wide, high, "box odd" if is_odd else "box"))
+        boxes.append(rect(x - wide / 2, y - high / 2, wide, high, "box odd" if is_odd else "box"))
         for row, (text, class_) in enumerate(words):
-            boxes.append(_text(x - wide / 2 + 10, y - high / 2 + 19 + 18 * row, _short(text), class_))
+            boxes.append(text_at(x - wide / 2 + 10, y - high / 2 + 19 + 18 * row, shortened(text), class_))
     sentence = f"Who waits for whom: {finding.message}"
     return Picture(
         name=f"witness-{finding.code}",
         title=f"{finding.code}: who waits for whom",
         sentence=sentence,
-        svg=_svg(height, sentence, *arrows, *boxes),
+        svg=svg_of(height, sentence, *arrows, *boxes),
     )
 
 
@@ -383,7 +383,7 @@ def _graph(finding: Finding, lines: Mapping[str, str]) -> tuple[list[_Node], lis
     return [], []
 
 
-def _short(text: str, *, limit: int = 40) -> str:
+def shortened(text: str, *, limit: int = 40) -> str:
     return text if len(text) <= limit else f"{text[: limit - 16]}...{text[-13:]}"
 
 
@@ -406,64 +406,3 @@ def _arrow(source: tuple[float, float], target: tuple[float, float], wide: float
             x2=f"{last[0]:.1f}", y2=f"{last[1]:.1f}", class_="edge"),
         tag("polygon", points=" ".join(f"{px:.1f},{py:.1f}" for px, py in points), class_="head"),
     )  # fmt: skip
-
-
-# -- lines -----------------------------------------------------------------------------------------------------------
-
-
-def lines_picture(
-    name: str,
-    steps: Sequence[int],
-    values: Sequence[float | None],
-    *,
-    least: Sequence[float | None] | None = None,
-    greatest: Sequence[float | None] | None = None,
-) -> Picture | None:
-    """A value by step; None without two values.
-
-    None among `values` is a gap. `least` and `greatest` of each stretch of steps are drawn as a band behind the line.
-    """
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    if len(known) < 2:
-        return None
-    bounds = [value for value in (*known, *(least or ()), *(greatest or ())) if value is not None]
-    low, high = min(bounds), max(bounds)
-    height, top, left = 220.0, 10.0, 76.0
-    room = WIDTH - left - 10
-    wide = max(steps[-1] - steps[0], 1)
-
-    def at(step: int, value: float) -> str:
-        down = (high - value) / (high - low) if high > low else 0.5
-        return f"{left + (step - steps[0]) / wide * room:.1f},{top + down * (height - 40):.1f}"
-
-    runs: list[list[str]] = [[]]
-    for step, value in zip(steps, values, strict=True):
-        if value is None or not math.isfinite(value):
-            runs.append([])
-        else:
-            runs[-1].append(at(step, value))
-    shapes = []
-    if least is not None and greatest is not None:
-        pairs = [(s, a, b) for s, a, b in zip(steps, least, greatest, strict=True) if a is not None and b is not None]
-        ring = [at(s, b) for s, _, b in pairs] + [at(s, a) for s, a, _ in reversed(pairs)]
-        shapes.append(tag("polygon", points=" ".join(ring), class_="s1", opacity="0.25"))
-    for points in filter(None, runs):
-        if len(points) == 1:
-            x, _, y = points[0].partition(",")
-            shapes.append(tag("circle", cx=x, cy=y, r="2.5", class_="s1"))
-        else:
-            shapes.append(tag("polyline", points=" ".join(points), class_="line1"))
-    ticks = (low, (low + high) / 2, high) if high > low else (low,)
-    for tick in ticks:
-        y = float(at(steps[0], tick).partition(",")[2])
-        shapes += [
-            tag("line", x1=f"{left}", x2=f"{WIDTH - 10}", y1=f"{y}", y2=f"{y}", class_="grid"),
-            _text(left - 8, y + 4, f"{tick:.4g}", "end note"),
-        ]
-    shapes += [
-        _text(left, height - 8, f"step {steps[0]:,}", "note"),
-        _text(WIDTH - 10, height - 8, f"{steps[-1]:,}", "end note"),
-    ]
-    last = known[-1]
-    sentence = f"{name} of steps {steps[0]:,} to {steps[-1]:,}: {low:.4g} to {high:.4g}, last {last:.4g}."
-    return Picture(name=name, title=name.replace("_", " "), sentence=sentence, svg=_svg(height, sentence, *shapes))

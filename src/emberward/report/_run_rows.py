@@ -23,8 +23,8 @@ class RunRow:
     """A run in a list. Absent facts are None.
 
     `outcome` is that of the last attempt: done, stopped, failed, killed; None without an end. `started_unix` is the
-    start of the last attempt, or when the folder was made; `why` says why it ended. `last_step_unix`: when the last step
-    was written.
+    start of the last attempt, or when the folder was made; `why` says why it ended. `last_step_unix`: when the last
+    step was written.
     """
 
     folder: RunFolder

@@ -18,7 +18,7 @@ from emberward.web._drawer import drawer_part
 from emberward.web._fragments import fragments
 from emberward.web._lag import lag_json, lag_sentence
 from emberward.web._mesh import rank_states
-from emberward.web._pictures import preflight_part
+from emberward.web._pictures import examined_part, preflight_part
 from emberward.web._strip import marks_of
 
 HERE = Path(__file__).parent
@@ -131,6 +131,7 @@ def body_of(glance: Glance, parts: Mapping[str, Html], *, is_live: bool) -> Html
             section("Attempts", "attempts", part("attempts")),
             section("Saves", "saves", part("saves")),
             section("Pre-flight", "preflight", preflight_part(glance.folder)),
+            section("Profile and examination", "examined", examined_part(glance.folder)),
             section("Configuration", "config", config_part(glance)),
         ),
         tag("aside", tag("button", "close", type="button", id="close"), tag("div", id="drawer-body"), id="drawer",

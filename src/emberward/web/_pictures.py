@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from emberward.report import Html, Picture, RunFolder, join, preflight_pictures, read_json, tag
+from emberward.report import Html, Picture, RunFolder, examined_pictures, join, preflight_pictures, read_json, tag
 
 MAX_MEASURED = 40
+NOT_EXAMINED = (
+    "No profile was taken of this run (emberward profile RUN), and no examination of its machines lies here "
+    "(emberward doctor --json, as doctor.json)."
+)
 
 
 def figure(picture: Picture) -> Html:
@@ -40,3 +44,12 @@ def _measured(rows: list[Mapping[str, Any]]) -> Html:
 
 def _value(value: object) -> object:
     return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else value
+
+
+def examined_part(folder: RunFolder) -> Html:
+    """What the profiler found in the run, and what the doctor found on its machines."""
+    profiled, examined = read_json(folder.profile), read_json(folder.examination)
+    drawn = examined_pictures(profiled=profiled, examined=examined)
+    if not drawn:
+        return tag("p", NOT_EXAMINED, class_="empty")
+    return join(*map(figure, drawn))

@@ -16,7 +16,14 @@ import emberward.web
 from emberward.findings import CycleMember
 from emberward.plan import bubble_of, gpipe, one_f_one_b, spans_of
 from emberward.recipe import load_recipe, resolve
-from emberward.report import ALONE_STYLE, preflight, preflight_json, preflight_pictures, witness_picture
+from emberward.report import (
+    ALONE_STYLE,
+    examined_pictures,
+    preflight,
+    preflight_json,
+    preflight_pictures,
+    witness_picture,
+)
 from emberward.report._pictures import PARTS
 
 
@@ -147,6 +154,37 @@ def test_a_picture_alone_has_the_colours_of_the_page():
     css = (Path(emberward.web.__file__).parent / "static" / "app.css").read_text()
     for name, colour in re.findall(r"--(\w+):(#\w+);", ALONE_STYLE):
         assert re.search(rf"--{name}: {colour}\b", css), name
+
+
+STALL = {"code": "P105", "cause": "item", "site": "train.py:31", "cost_ms_per_step": 12.5}
+LINKS = {
+    "devices": ["a:0", "a:1", "b:0"],
+    "numbers": [{"probe": "pair", "unit": "GB/s", "cells": [
+        {"link": ["a:0", "a:1"], "value": 9.1, "slow_by": 0.01, "is": "within noise"},
+        {"link": ["a:0", "b:0"], "value": 3.0, "slow_by": 0.62, "is": "slow"},
+    ]}],
+}  # fmt: skip
+
+
+def test_what_the_profiler_and_the_doctor_wrote_is_drawn():
+    cheap = {**STALL, "cause": "print", "cost_ms_per_step": 0.5}
+    profiled = {"findings": [cheap, STALL, {**STALL, "cost_ms_per_step": None}], "profile": {"step_ms": 50.0}}
+    stalls, links = examined_pictures(profiled=profiled, examined=LINKS)
+    svg = ET.fromstring(stalls.svg)
+    assert words(svg) == ["P105  item  train.py:31", "12.5 ms, 25.0%", "P105  print  train.py:31", "0.5 ms, 1.0%"]
+    widths = [float(rect.get("width")) for rect in svg.iter("rect")]
+    assert widths[0] == pytest.approx(25 * widths[1], rel=0.02)
+    svg = ET.fromstring(links.svg)
+    assert links.sentence == "Links by probe pair: 2 pairs of 3 devices, 1 slow, most a:0 to b:0 by 62%."
+    assert words(svg).count("62%") == 2
+    assert [rect.get("class") for rect in svg.iter("rect")] == ["box", "box", "box odd", "box odd"]
+    assert {"a:0", "a:1", "b:0"} <= set(words(svg))
+
+
+def test_a_profile_or_examination_that_cannot_be_believed_is_not_drawn():
+    assert examined_pictures(profiled=None, examined=None) == ()
+    assert examined_pictures(profiled={"findings": []}, examined={"numbers": []}) == ()
+    assert examined_pictures(profiled={"findings": [1]}, examined={"numbers": [{"cells": [{}]}], "devices": 3}) == ()
 
 
 DOCS = Path(__file__).parents[3] / "docs" / "pictures"

@@ -9,7 +9,7 @@ from canned_runs import BAD, HANG, make, preflight_page
 
 from emberward.cli._check_page import lines_at, write_check_page
 from emberward.cli._console import Screen
-from emberward.report import read_glance
+from emberward.report import read_glance, write_json
 from emberward.web import Columns, file_page, proof_page
 
 
@@ -59,3 +59,13 @@ def test_the_page_of_a_run_shows_its_pre_flight(tmp_path, kind, count):
     columns.poll()
     text = file_page(read_glance(folder, now_unix=1.0), columns)
     assert text.count('<svg class="picture"') == count
+
+
+def test_the_page_of_a_run_shows_what_profiler_and_doctor_left(tmp_path):
+    folder = make("hang", tmp_path)
+    stall = {"code": "P105", "cause": "item", "site": "train.py:31", "cost_ms_per_step": 12.5}
+    folder.lens.mkdir()
+    write_json(folder.profile, {"findings": [stall], "profile": {"step_ms": 50.0}})
+    columns = Columns(folder)
+    text = file_page(read_glance(folder, now_unix=1.0), columns)
+    assert "most to item  train.py:31, 12.5 ms" in text
