@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def _verbs(words: str, command: Any) -> list[tuple[str, Any]]:
 def python_page() -> str:
     """The public names with their signatures and docstrings."""
     lines = ["# Python\n", "What `import emberward` gives. [From Python](../python-api.md) says how to use it.\n"]
-    for name in sorted(emberward.__all__):
+    for name in sorted(vars(emberward)["__all__"]):
         value = getattr(emberward, name)
         if isinstance(value, str):
             continue
@@ -136,11 +137,15 @@ def assemble(to: Path) -> None:
     for page in [*(ROOT / name for name in outside), *(ROOT / "docs").rglob("*.md")]:
         inside = outside.get(page.name) if page.parent == ROOT else str(page.relative_to(ROOT / "docs"))
         assert inside is not None
-        text = _LINK.sub(lambda found, page=page: found[1] + _moved(found[2], page, outside), page.read_text("utf-8"))
+        text = _LINK.sub(partial(_link_of, page, outside), page.read_text("utf-8"))
         (to / inside).write_text(text, encoding="utf-8")
         for name in re.findall(r"\]\((?:\.\./)*source/([^)#\s]+)", text):
             (to / "source" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, to / "source" / name)
+
+
+def _link_of(page: Path, outside: dict[str, str], found: re.Match[str]) -> str:
+    return found[1] + _moved(found[2], page, outside)
 
 
 def _moved(target: str, page: Path, outside: dict[str, str]) -> str:

@@ -138,10 +138,10 @@ print("all of it works without torch")
 
 def bare(folder: Path) -> int:
     """What needs no torch, from the sdist and from the wheel, each in an environment of its own dependencies alone."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from canned_runs import make  # its packages are those of the tests' environment
-
-    run = make("hang", folder / "runs").path
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from canned_runs import make; from pathlib import Path; "
+    code += "print(make('hang', Path(sys.argv[2])).path)"
+    command = [sys.executable, "-c", code, str(ROOT / "tests"), str(folder / "runs")]
+    run = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     project, packages = folder / "emberward", folder / "packages"
     copy_tree(project)
     builder = new_python(folder / "builder")
@@ -151,7 +151,7 @@ def bare(folder: Path) -> int:
     for package in (*packages.glob("*.tar.gz"), *packages.glob("*.whl")):
         python = new_python(folder / f"from-{package.suffix[1:]}")
         subprocess.run([python, "-m", "pip", "install", "-q", str(package)], check=True)
-        done = subprocess.run([python, "-I", "-c", BARE, str(run)], cwd=folder, check=False)
+        done = subprocess.run([python, "-I", "-c", BARE, run], cwd=folder, check=False)
         print(f"--- {package.name}: exit code {done.returncode}", flush=True)
         codes.append(done.returncode)
     return max(codes, default=1)

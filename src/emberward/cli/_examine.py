@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emberward.cli._console import Screen, Waiting
+from emberward.cli._machine import require_torch
 from emberward.events import Observer, Trace
 from emberward.findings import (
     Cause,
@@ -61,6 +62,7 @@ def examine(options: ExamineOptions, screen: Screen, *, start: Start | None = No
         max_steps=options.max_steps,
         time_limit_s=options.time_limit_s,
     )
+    require_torch("check of a script, whose ranks call it")
     with ProcessTree() as tree:
         folder = ScriptFolder(path=tree.folder("emberward-check-") / "answers")
         folder.path.mkdir()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from emberward.cli._console import Screen
@@ -23,6 +24,19 @@ _COUNT = "import torch; print(torch.cuda.device_count() if torch.cuda.is_availab
 _NVIDIA = Path("/dev/nvidiactl")
 _MEMORY = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", re.MULTILINE)
 _GIB = 2**30
+
+
+def require_torch(what: str) -> None:
+    """Raises ConfigError C110 where torch is not installed; `what` names what needs it. Does not import it."""
+    if find_spec("torch") is None:
+        raise ConfigError(
+            "torch is not installed",
+            code="C110",
+            where=what,
+            expected="torch of 2.11 or newer in this environment",
+            found=sys.executable,
+            next="pip install 'emberward[train]'      (emberward --diagnose says what works without)",
+        )
 
 
 def require_terminals(recipe: Recipe) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from emberward import __version__
+from emberward.cli._machine import require_torch
 from emberward.events import Event, Observer, Trace
 from emberward.families import model_of
 from emberward.findings import Cause, Certainty, Finding, Severity, require_code
@@ -59,8 +60,9 @@ def prove_recipe(
     """The proof of a resolved recipe. Blocks while a child process runs the roles dry, at most TIME_LIMIT_S.
 
     `on_wait` is called several times a second with the seconds for which the child has run. With `all_ranks` every rank
-    is run dry, and none is taken for granted by symmetry.
+    is run dry, and none is taken for granted by symmetry. Raises ConfigError C110 without torch.
     """
+    require_torch("the proof of a recipe, which runs its roles dry")
     began_s = time.monotonic()
     recipe = resolved.recipe
     mesh = mesh_of(recipe.layout)

@@ -63,8 +63,8 @@ def links_picture(document: Mapping[str, Any]) -> Picture | None:
     shapes += [text_at(left + (number + 0.5) * side, top - 8, number, "middle note") for number in range(len(order))]
     slow = []
     for cell in numbers["cells"]:
-        ends = [place.get(end) for end in cell["link"]]
-        if len(ends) != 2 or None in ends:
+        ends = [place[end] for end in cell["link"] if end in place]
+        if len(ends) != 2:
             continue
         is_slow, share = cell["is"] == "slow", 100 * float(cell["slow_by"])
         value = f"{float(cell['value']):.4g} {numbers['unit']}, {share:.1f}% slower: {cell['is']}"
@@ -140,10 +140,10 @@ def lines_picture(
             shapes.append(tag("polyline", points=" ".join(points), class_="line1"))
     ticks = (low, (low + high) / 2, high) if high > low else (low,)
     for tick in ticks:
-        y = float(at(steps[0], tick).partition(",")[2])
+        down = float(at(steps[0], tick).partition(",")[2])
         shapes += [
-            tag("line", x1=f"{left}", x2=f"{WIDTH - 10}", y1=f"{y}", y2=f"{y}", class_="grid"),
-            text_at(left - 8, y + 4, f"{tick:.4g}", "end note"),
+            tag("line", x1=f"{left}", x2=f"{WIDTH - 10}", y1=f"{down}", y2=f"{down}", class_="grid"),
+            text_at(left - 8, down + 4, f"{tick:.4g}", "end note"),
         ]
     shapes += [
         text_at(left, height - 8, f"step {steps[0]:,}", "note"),
