@@ -54,6 +54,9 @@ LATER: dict[str, str] = {
     "ranks/test_incidents.py::test_a_loss_that_is_printed_in_each_step_is_named_by_the_profile": (
         "test_profile.py (a read), ../unit/lens/test_stalls.py"
     ),
+    "ranks/test_incidents.py::test_sharding_that_halves_the_speed_is_named_by_the_profile_with_each_of_its_causes": (
+        "../unit/lens/test_work.py"
+    ),
     "ranks/test_incidents.py::test_the_real_swin_hangs_under_the_published_plan_and_trains_under_the_repaired_one": (
         "../unit/plan/test_lanes.py (the plan), test_swin.py (the lanes)"
     ),

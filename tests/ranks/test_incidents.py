@@ -47,6 +47,13 @@ def test_a_loss_that_is_printed_in_each_step_is_named_by_the_profile(tmp_path, i
     assert len(showing.findings) == (not is_twin)
 
 
+@pytest.mark.parametrize("is_twin", [False, True], ids=["disaster", "twin"])
+def test_sharding_that_halves_the_speed_is_named_by_the_profile_with_each_of_its_causes(tmp_path, is_twin):
+    told: list[str] = []
+    showing = show(BY_NAME["zero3-half-speed"], theatre(tmp_path, told), is_twin=is_twin)
+    assert showing.wrong == (), "\n".join(told)
+
+
 def finding(**changes) -> Finding:
     values = {
         "code": "L102", "severity": Severity.ERROR, "kind": Kind.CRASH, "cause": Cause.KILLED,

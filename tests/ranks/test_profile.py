@@ -16,7 +16,7 @@ class Late(torch.Tensor):
 torch.manual_seed(7)
 model = torch.nn.Linear(64, 64)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-for step in range(20):
+for step in range(24):
     loss = model(torch.randn(32, 64)).square().mean()
     loss.backward()
     optimizer.step()

@@ -216,10 +216,12 @@ def _late_peers(
     waits = lateness[culprit]
     worst = max(waits, key=lambda each: each[1])[0]
     line = excess_line([*samples.values()], culprit)
+    if line is None or line[1] < cost_s / 2:
+        # It comes last, and yet spends its time as the others do: that is the host's doing, or chance.
+        return
     yield Exposed(
         cause=Cause.LATE_PEER,
-        # What the culprit alone takes time for, where it is as long; else the call at which it is waited for.
-        site=line[0] if line is not None and line[1] >= cost_s / 2 else f"{worst.file}:{worst.line}",
+        site=line[0],
         issued_at=(worst.file, worst.line),
         cost_s=cost_s,
         part=cost_s / seen_s,

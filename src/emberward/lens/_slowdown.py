@@ -4,6 +4,7 @@ The change itself is `health.SlowdownWatch`'s, with its rule and its source. Wha
 own change makes up most of it: a part that grew by less than MAIN_SHARE of the whole is not named.
 """
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -132,13 +133,17 @@ def loop_line(sampled: Sampled, rank: RankSamples) -> str | None:
 
 
 def excess_line(ranks: Sequence[RankSamples], culprit: int) -> tuple[str, float] | None:
-    """The line of the loop at which a rank spends most more than the median of the others; seconds a step more."""
+    """The line of the loop at which a rank spends most more than the median of the others; seconds a step more.
+
+    What a thread waits for in torch's collectives and in the backward is left out: that is where the others wait.
+    """
     own: dict[int, dict[str, float]] = {rank.rank: {} for rank in ranks if rank.num_steps}
     for rank in ranks:
         for sampled in rank.stacks if rank.num_steps else ():
             site = loop_line(sampled, rank)
             if site is not None:
-                seconds = sum(wall for wall, _ in sampled.steps.values()) / rank.num_steps
+                waits = any(_WAITING.search(place.file) for place in sampled.stack)
+                seconds = sum(cpu if waits else wall for wall, cpu in sampled.steps.values()) / rank.num_steps
                 own[rank.rank][site] = own[rank.rank].get(site, 0.0) + seconds
     others = [lines for rank, lines in own.items() if rank != culprit]
     if not others or not own.get(culprit):
@@ -149,6 +154,9 @@ def excess_line(ranks: Sequence[RankSamples], culprit: int) -> tuple[str, float]
     }
     site = max(more, key=lambda each: more[each])
     return (site, more[site]) if more[site] > 0 else None
+
+
+_WAITING = re.compile(r"torch/(distributed|autograd)/")
 
 
 def budget_of(parts: Mapping[str, Mapping[int, float]]) -> dict[str, float]:

@@ -40,6 +40,8 @@ PARTS = (
     "small_kernels",
 )
 NODE = "autograd::engine::evaluate_function: "
+_BACKWARD_NODE = re.compile(r"Backward\d*$")
+"""Spans that have the number of the forward operation that made their node."""
 _TRANSFERS = ("send", "recv")
 SHOWN_MODULES = 8
 
@@ -380,6 +382,7 @@ def _counted(
     """Operations by kind and by module of all observed steps, and how many of them were computed a second time."""
     begin, end = rank.bounds_s[0], rank.bounds_s[-1]
     made_by: dict[int, str] = {}
+    of_node = _Nested([op for op in main if op.sequence >= 0 and _BACKWARD_NODE.search(op.name)])
     kinds: Counter[str] = Counter()
     by_module: Counter[str] = Counter()
     again = 0
@@ -395,7 +398,8 @@ def _counted(
         if node is not None and op.sequence >= 0:
             again += count
         elif node is not None and not module:
-            module = made_by.get(node.sequence, "")
+            made = of_node.span(op.began_s)
+            module = "" if made is None else made_by.get(made.sequence, "")
         kinds[op.name.removeprefix("aten::")] += count
         by_module[module or "outside any module"] += count
     return dict(kinds), dict(by_module), again

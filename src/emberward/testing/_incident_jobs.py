@@ -198,6 +198,51 @@ PRINT_LOSS = Incident(
 """The twin copies the loss in front of the backward and prints it from a lane."""
 
 
+def _zero3_slow(*words: str) -> Callable[[Theatre], Replayed]:
+    """The program under ``emberward profile``: what its sharding wastes, and whether all that was planted is named."""
+    launch = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    planted = frozenset() if words else frozenset({Cause.GATHERED_TWICE, Cause.SMALL_PARAMETERS})
+
+    def replay(theatre: Theatre) -> Replayed:
+        ended = emberward(theatre, "profile", "--steps", "10", "--", *launch, str(STRANGERS / "zero3_slow.py"), *words)
+        wasted = [finding for finding in ended.findings if finding.code == "P103"]
+        named = {finding.cause for finding in wasted}
+        gathers = ((ended.document.get("profile") or {}).get("sharding") or {}).get("gathers_per_step")
+        return Replayed(
+            findings=tuple(wasted),
+            broken_facts=facts(
+                (ended.code == 0, f"the program ended with code {ended.code}"),
+                (named == planted, f"planted {sorted(planted)}, named {sorted(named)}"),
+                (gathers == (6 if words else 72), f"{gathers} gathers a step"),
+            ),
+        )
+
+    return replay
+
+
+ZERO3_SLOW = Incident(
+    name="zero3-half-speed",
+    what="ZeRO-3 gathers tiny units again and again, at half the speed",
+    source="OneFlow's engineers on DeepSpeed's ZeRO-3, RoBERTa-like at half the speed of ZeRO-2",
+    story=(
+        "Every layer is a unit of its own, norms of two KiB among them, and gives its parameters back after each "
+        "forward and backward, with memory to spare. A step of two micro-batches gathers 72 times what 6 gathers would "
+        "give. Nobody could say where the time went. Here FSDP2 with such settings; the twin has one unit a block, "
+        "kept until the step is over, and the same losses."
+    ),
+    seconds=60,
+    expected=Expected(
+        codes=("P103",),
+        causes=(Cause.GATHERED_TWICE, Cause.SMALL_PARAMETERS),
+        culprit_ranks=(0, 1),
+        site="zero3_slow.py",
+        severity=Severity.WARNING,
+    ),
+    replay=_zero3_slow(),
+    twin=_zero3_slow("cured"),
+)
+
+
 # -- recipes ---------------------------------------------------------------------------------------------------------
 
 

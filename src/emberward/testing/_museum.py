@@ -1,7 +1,7 @@
 """All incidents by name."""
 
 from emberward.testing._incident_devices import ELIMINATION_GAME, GPU_7
-from emberward.testing._incident_jobs import BLOOM_EVAL, BLOOM_LIMBO, GPU_DIED, KILL_SWITCH, PRINT_LOSS
+from emberward.testing._incident_jobs import BLOOM_EVAL, BLOOM_LIMBO, GPU_DIED, KILL_SWITCH, PRINT_LOSS, ZERO3_SLOW
 from emberward.testing._incident_plans import SWIN_BUFFER, SWIN_LOST_ID
 from emberward.testing._incident_swin import SWIN_PIPELINE
 from emberward.testing._incidents import Incident
@@ -17,5 +17,6 @@ INCIDENTS: tuple[Incident, ...] = (
     ELIMINATION_GAME,
     GPU_7,
     PRINT_LOSS,
+    ZERO3_SLOW,
 )
 """In the order of the seeds that they come from."""

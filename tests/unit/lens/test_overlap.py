@@ -96,7 +96,8 @@ def calls(rank, plan, *, wait_line, line, numel=1_000_000):
 
 def found(text, plans, *, wait_line, line, lines, numel=1_000_000, queues=(0, 0)):
     ranks = [calls(rank, plan, wait_line=wait_line, line=line, numel=numel) for rank, plan in enumerate(plans)]
-    both = [samples(rank, lines=lines, queue_ms=queues[rank]) for rank in (0, 1)]
+    each = lines if isinstance(lines, list) else [lines, lines]
+    both = [samples(rank, lines=each[rank], queue_ms=queues[rank]) for rank in (0, 1)]
     return audit(ranks, both, Sources(lambda file: text if file == FILE else "")), both
 
 
@@ -136,11 +137,13 @@ def test_many_small_calls_are_named_and_one_is_not():
 
 def test_a_rank_that_comes_last_every_time_is_named_and_a_busy_host_is_not():
     plans = [[(10, 10, 41)], [(40, 40, 41)]]
-    seen = found(UNKNOWN, plans, wait_line=3, line=3, lines={3: 30})
-    assert causes(seen) == [(Cause.LATE_PEER, "train.py:3", 30, 30)]
+    lines = [{3: 30}, {2: 30, 3: 1}]
+    seen = found(UNKNOWN, plans, wait_line=3, line=3, lines=lines)
+    assert causes(seen) == [(Cause.LATE_PEER, "train.py:2", 30, 30)]
     assert (seen[0].found[0].ranks, seen[0].found[0].waiting) == ((1,), (0,))
     assert seen[0].waits_s == pytest.approx({0: 0.03, 1: 0.0})
-    assert causes(found(UNKNOWN, plans, wait_line=3, line=3, lines={3: 30}, queues=(0, 30))) == []
+    assert causes(found(UNKNOWN, plans, wait_line=3, line=3, lines=lines, queues=(0, 30))) == []
+    assert causes(found(UNKNOWN, plans, wait_line=3, line=3, lines={3: 30})) == []
 
 
 def test_an_exposed_collective_is_a_warning_in_these_words():
