@@ -44,6 +44,9 @@ LATER: dict[str, str] = {
         "test_certificate.py (a planted departure)"
     ),
     "ranks/test_debug_prompt.py::test_exit_at_the_prompt_ends_the_rank": "test_debug_prompt.py (goes on)",
+    "ranks/test_families.py::test_a_llama_of_transformers_is_imported_trained_on_and_exported_by_the_verbs": (
+        "test_huggingface.py (logits, bits), test_start_from.py (a start from an import)"
+    ),
     "ranks/test_hangs.py::test_a_slow_job_is_no_alarm_where_a_wait_does_not_block": "test_hangs.py (slow jobs)",
     "ranks/test_rewind.py::test_a_run_that_is_done_is_rewound_and_learns_from_other_samples": (
         "test_spike.py (rewound and skipped)"

@@ -355,13 +355,17 @@ def _tell(made: Exchanged, screen: Screen, hint: str) -> int:
 
 
 def _hugging_face_model(source: Path, form: Form) -> "HuggingFaceModel | None":
-    """What a Hugging Face folder needs beside the weights of a run of ours; None when the source is no such run."""
+    """What a Hugging Face folder needs beside the weights of a run of ours; None when the source is no such run, or
+    transformers has no such model."""
     is_ours = checkpoint.is_checkpoint(source) and (source.parent.parent / "config.resolved.yaml").is_file()
     if form is not Form.HUGGING_FACE or not is_ours:
         return None
     from emberward.cli._export import model_of_run  # torch is needed for this alone
 
-    return model_of_run(source)
+    try:
+        return model_of_run(source)
+    except NotImplementedError:  # of the family's `hf_config`
+        return None
 
 
 def parse_dtype(text: str | None) -> DType | None:

@@ -67,5 +67,6 @@ class Family(Protocol):
     def hf_config(self, config: ModelConfig, *, eod: int | None) -> dict[str, Any]:
         """The ``config.json`` with which transformers reads exported weights.
 
-        Raises EmberwardError K102 for sizes that their model cannot express.
+        Raises EmberwardError K102 for sizes that their model cannot express, NotImplementedError where transformers has
+        no such model: an export has the weights alone then.
         """

@@ -6,6 +6,8 @@ import sys
 import pytest
 import torch
 from house.tree import ROOT
+from safetensors.torch import load_file
+from unit.cli.test_export_run import exported, run_of
 from unit.engine.test_activations import ALLOWED
 
 from emberward.engine import StageModule
@@ -81,3 +83,13 @@ def test_a_key_that_it_does_not_read_and_a_family_that_is_not_there_are_refused(
         with pytest.raises(ConfigError) as caught:
             resolve(load_recipe("bloom_tiny", (f"model.family={name}",)), num_ranks=8, tokenizer_size=257)
         assert caught.value.code == "C103" and caught.value.next.startswith(expected)
+
+
+def test_a_run_of_it_is_exported_as_weights_alone(toy, tmp_path):
+    run = run_of(tmp_path, "toy", "bloom_tiny", *WORDS, "layout.pp=1")
+    said = exported(str(run.path), str(tmp_path / "exported"))
+    assert said.exit_code == 0, said.stderr
+    assert "no config.json was written" in said.stdout
+    weights = load_file(tmp_path / "exported" / "model.safetensors")
+    assert {name: tuple(each.shape) for name, each in weights.items()} == model_of(toy).shapes
+    assert not (tmp_path / "exported" / "config.json").exists()
