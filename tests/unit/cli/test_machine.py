@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from unit.cli.door import counting_children, emberward
 
+from emberward.cli import _machine
 from emberward.cli._machine import (
     PROCESS_BYTES,
     crowding_note,
@@ -115,3 +116,12 @@ def test_a_place_that_cannot_be_written_is_found_before_the_proof_and_any_data(t
     assert said.err.startswith("C112 the run's folder cannot be made\n  where     /proc/runs/bloom_tiny/")
     assert not children.exists()
     assert not (tmp_path / ".emberward").exists()
+
+
+def test_what_needs_torch_says_so_before_it_starts_anything(monkeypatch):
+    _machine.require_torch("the proof of a recipe")
+    monkeypatch.setattr(_machine, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError) as refused:
+        _machine.require_torch("the proof of a recipe")
+    assert refused.value.code == "C110"
+    assert "pip install 'emberward[train]'" in refused.value.text()
