@@ -39,9 +39,11 @@ def run(server: WarmServer, tmp_path: Path) -> Callable[[str], tuple[int, str, s
 
 def test_what_was_given_is_done_before_the_program_ends(run):
     code, out, err = run("""
+lane.submit(release.wait, 30)
 for number in range(20):
     lane.submit(lambda number=number: (time.sleep(0.005), print(number, flush=True)))
 print("main ends", flush=True)
+release.set()
 """)
     assert (code, out.splitlines(), err) == (0, ["main ends", *map(str, range(20))], "")
 
