@@ -127,7 +127,8 @@ def _since(start: tuple[float, float]) -> dict[str, float]:
 def run_ours(folder: Path) -> dict[str, Any]:
     """Ours in two ways: files to verdict in one go, and the analysis alone on dumps that are already loaded."""
     imported = _clock()
-    from emberward.sources.dumps import Evidence, FlightReader, explain_paths, judge, load_plain
+    from emberward.diagnose import Evidence, judge
+    from emberward.sources.dumps import FlightReader, explain_paths, load_plain
 
     imports = _since(imported)
     whole = _clock()
@@ -224,7 +225,7 @@ def main() -> None:
     results = Results(
         "explain_scale",
         what="ours and torch's analyzer on the same dumps, each in its own process; the ratios of processor time count",
-        measures=["src/emberward/sources/dumps", "src/emberward/match"],
+        measures=["src/emberward/sources/dumps", "src/emberward/diagnose", "src/emberward/match"],
         settings={"ranks": options.ranks, "entries": options.entries, "seed": options.seed},
         is_fresh=options.fresh,
         folder=options.into,

@@ -466,7 +466,7 @@ def main() -> int:
     results = Results(
         "explain",
         what="small real programs on gloo ranks without anything of ours; only their dumps were explained",
-        measures=["src/emberward/sources/dumps", "src/emberward/match"],
+        measures=["src/emberward/sources/dumps", "src/emberward/diagnose", "src/emberward/match"],
         is_fresh=options.fresh,
         folder=options.into,
     )

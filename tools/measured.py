@@ -1,6 +1,7 @@
 """Keeps what campaigns and benchmarks measured in docs/measured/NAME.json: attempts, origin, whether it still holds.
 
-    python tools/measured.py            writes docs/measured/README.md, which says of each file whether it is current
+    python tools/measured.py            writes docs/measured/README.md, which says of each file whether it is current,
+                                        and the table of docs/explain.md that says what a certainty was worth
 
 [Note: results]
 A campaign or benchmark opens its `Results` and adds one attempt after the other. Each is written at once, with its
@@ -32,6 +33,7 @@ MEASURED = ROOT / "docs" / "measured"
 FIRST_CONTACT = MEASURED / "first_contact"
 SCHEMA = 1
 PACKAGES = ("torch", "numpy", "transformers", "accelerate", "lightning", "deepspeed", "megatron-core")
+CALIBRATION = "<!-- written by tools/measured.py -->"
 MARK = "| file | what | measured | state |"
 
 
@@ -259,9 +261,46 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def calibration() -> str:
+    """How often errors of each certainty named the right ranks, over all first contacts whose findings tell it.
+
+    Of a program or set of files the first error counts, where it names ranks or processes and these were asked for.
+    """
+    named: Counter[tuple[str, str]] = Counter()
+    for path in sorted(FIRST_CONTACT.glob("*.json")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            said = [
+                each for each in row.get("said") or () if isinstance(each, dict) and each.get("severity") == "error"
+            ]
+            if not said or "certainty" not in said[0] or not (said[0]["culprit_ranks"] or said[0].get("culprit_pids")):
+                continue
+            certainty, is_asked = said[0]["certainty"], not row["is_fault"] or "ranks" in row["points"]
+            named[certainty, "errors"] += is_asked
+            named[certainty, "right"] += bool(row["points"].get("ranks"))
+            named[certainty, "innocent"] += bool(row["innocents"])
+    lines = [
+        "| certainty | first errors that name somebody | the right ranks | an innocent among them |",
+        "|---|---|---|---|",
+    ]
+    for certainty in ("observed", "inferred", "unknown"):
+        errors, right = named[certainty, "errors"], named[certainty, "right"]
+        share = f" ({100 * right / errors:.0f}%)" if errors else ""
+        lines.append(f"| `{certainty}` | {errors} | {right}{share} | {named[certainty, 'innocent']} |")
+    return "\n".join(lines)
+
+
+def explained() -> str:
+    """docs/explain.md with the table of `calibration` of today."""
+    text = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
+    before, _, rest = text.partition(CALIBRATION)
+    _, _, after = rest.partition(CALIBRATION)
+    return f"{before}{CALIBRATION}\n{calibration()}\n{CALIBRATION}{after}"
+
+
 def main() -> int:
-    """Writes docs/measured/README.md."""
+    """Writes docs/measured/README.md and the table in docs/explain.md."""
     (MEASURED / "README.md").write_text(table(), encoding="utf-8")
+    (ROOT / "docs" / "explain.md").write_text(explained(), encoding="utf-8")
     return 0
 
 

@@ -29,6 +29,11 @@ def test_the_page_says_of_each_result_whether_it_is_current():
     assert page == measured.table(), "run: python tools/measured.py"
 
 
+def test_what_a_certainty_was_worth_is_what_the_first_contacts_say():
+    page = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
+    assert page == measured.explained(), "run: python tools/measured.py"
+
+
 PROGRAMS = sorted([*(ROOT / "tools").glob("campaign_*.py"), *(ROOT / "benchmarks").glob("*.py")])
 PARTS = {"steps.py", "deepspeed_program.py", "engine_peers.py"}
 """Not benchmarks themselves."""

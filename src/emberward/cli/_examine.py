@@ -7,6 +7,7 @@ from pathlib import Path
 
 from emberward.cli._console import Screen, Waiting
 from emberward.cli._machine import require_torch
+from emberward.diagnose import LineOf, tie_break_by_text, with_source
 from emberward.events import Observer, Trace
 from emberward.findings import (
     Cause,
@@ -21,7 +22,7 @@ from emberward.findings import (
 )
 from emberward.match import Verdict, check, decisions_inside, explain_finding, new_steps, ranks_text
 from emberward.processes import ProcessTree
-from emberward.sources.dumps import LineOf, source_lines, tie_break_by_text, with_source
+from emberward.sources.dumps import source_lines
 from emberward.sources.script import Examined, RankEnd, ScriptFolder, ScriptJob
 
 START_LIMIT_S = 60.0

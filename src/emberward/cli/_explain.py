@@ -7,9 +7,10 @@ from pathlib import Path
 
 from emberward.cli._console import Screen, waiting_for
 from emberward.cli._named_run import DEFAULT_RUNS, find_run, is_run, newest_run
+from emberward.diagnose import Explanation
 from emberward.findings import ConfigError, Finding, Severity, exit_code_of
 from emberward.match import explain_finding
-from emberward.sources.dumps import ExplainResult, Explanation, explain_paths, source_lines
+from emberward.sources.dumps import ExplainResult, explain_paths, source_lines
 from emberward.sources.live import LiveExplanation, explain_pids
 
 PIPED = "-"

@@ -1,63 +1,116 @@
 """Concludes from what was observed. Pure: standard library only, and it reads no file.
 
 How a process ended and which end came first, which process is which rank, what a rank is expected to do
-next, and which of several claims about an incident stand. The rules that claim what a job's ranks do are still in
-`sources`.
+next, which rules claim that one left that order, and which of several claims about an incident stand. `sources` only
+reads: calls, stacks, logs and reports come as the nouns of this room. How severe a claim about a live job is, by what
+moved between two snapshots, is still said in `sources.live`.
 """
 
-from emberward.diagnose._claims import (
-    MEET_AND_DIFFER,
-    Claim,
-    Ground,
-    Rule,
-    after_roots,
-    conclude,
-    hear,
-    names_someone,
-    roots,
+from emberward.diagnose._calls import (
+    KNOWN_VERSIONS,
+    GroupName,
+    GroupPart,
+    RankFlight,
+    call_of,
+    group_name,
+    integer_of,
+    op_of,
 )
-from emberward.diagnose._ends import (
-    FATAL,
-    LEFT,
-    Ending,
-    cause_of_words,
-    classify,
-    failures_of_ranks,
-    first_endings,
-    is_secondary,
+from emberward.diagnose._claims import Ground, after_roots, conclude, hear, roots
+from emberward.diagnose._compare import compare_incidents, compare_looks, is_same_job
+from emberward.diagnose._creation import creation_findings, is_creating
+from emberward.diagnose._ends import FATAL, Ending, classify, first_endings, is_secondary
+from emberward.diagnose._evidence import Evidence, file_problem
+from emberward.diagnose._frames import (
+    Frame,
+    LineOf,
+    ProcessStacks,
+    StackSource,
+    ThreadStack,
+    code_frame,
+    is_lane,
+    may_act,
+    short_path,
+    user_frame,
 )
-from emberward.diagnose._identity import Identity, identify
-from emberward.diagnose._order import MIN_ROUNDS, Newest, continues, has_followed, newest, rounds, shift
-from emberward.diagnose._states import cause_of_state, next_of_state, words_of_state
+from emberward.diagnose._groups import Groups, world_of
+from emberward.diagnose._identity import identify
+from emberward.diagnose._judge import Explanation, judge
+from emberward.diagnose._judge_calls import stuck_worker
+from emberward.diagnose._judge_words import judge_ends
+from emberward.diagnose._log_facts import LogFact, LogFactKind
+from emberward.diagnose._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
+from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
+from emberward.diagnose._say import NS, hang_finding, ranks_text, verb, waits
+from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
+from emberward.diagnose._trace import SIZED, to_trace
+from emberward.diagnose._waits import Reading, class_of, makes_call, read_process
 
 __all__ = [
     "FATAL",
-    "LEFT",
-    "MEET_AND_DIFFER",
-    "MIN_ROUNDS",
-    "Claim",
+    "KNOWN_VERSIONS",
+    "NS",
+    "SIZED",
     "Ending",
+    "Evidence",
+    "Explanation",
+    "Frame",
     "Ground",
-    "Identity",
-    "Newest",
-    "Rule",
+    "GroupName",
+    "GroupPart",
+    "Groups",
+    "LineOf",
+    "LogFact",
+    "LogFactKind",
+    "ProcessStacks",
+    "RankFlight",
+    "RasComm",
+    "RasMember",
+    "RasReport",
+    "Reading",
+    "StackSource",
+    "ThreadStack",
     "after_roots",
-    "cause_of_state",
-    "cause_of_words",
+    "by_short_name",
+    "call_of",
+    "class_of",
     "classify",
+    "code_frame",
+    "compare_incidents",
+    "compare_looks",
     "conclude",
-    "continues",
-    "failures_of_ranks",
+    "creation_findings",
+    "file_problem",
     "first_endings",
-    "has_followed",
+    "group_name",
+    "hang_finding",
     "hear",
+    "host_of_name",
     "identify",
+    "integer_of",
+    "is_creating",
+    "is_lane",
+    "is_same_job",
     "is_secondary",
-    "names_someone",
-    "newest",
-    "next_of_state",
+    "judge",
+    "judge_ends",
+    "makes_call",
+    "may_act",
+    "op_of",
+    "rank_of_dump",
+    "rank_of_log",
+    "rank_of_name",
+    "rank_of_path",
+    "ranks_text",
+    "read_process",
     "roots",
-    "rounds",
-    "shift",
-    "words_of_state",
+    "short_path",
+    "stuck_worker",
+    "tie_break_by_text",
+    "to_trace",
+    "user_frame",
+    "verb",
+    "waits",
+    "with_source",
+    "world_of",
 ]

@@ -77,7 +77,7 @@ _SAYS_WHY = MEET_AND_DIFFER | {"H150"}
 _ISSUED_BY_ALL = "H103"
 _RING_OF_STACKS = "H111"
 ROOTED = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.LINK})
-MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT})
+MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT, Cause.SHAPE})
 """Deaths that a mismatch of calls brings about: gloo raises or aborts, and may do so in an innocent rank."""
 _SEVERITY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
 _CERTAINTY = {Certainty.PROVED: 0, Certainty.OBSERVED: 1, Certainty.INFERRED: 2, Certainty.UNKNOWN: 3}
@@ -98,7 +98,20 @@ def hear(rules: Mapping[Ground, Rule]) -> list[Claim]:
     for ground in Ground:
         if ground in rules and not any(_silences(claim, ground) for claim in claims):
             claims += [Claim(ground=ground, finding=finding) for finding in rules[ground]()]
-    return _with_deaths([claim for claim in claims if not any(_explains(other, claim) for other in claims)])
+    return _with_deaths(_of_the_living([c for c in claims if not any(_explains(other, c) for other in claims)]))
+
+
+def _of_the_living(claims: list[Claim]) -> list[Claim]:
+    """The claims; an exception that a log tells of nobody is no death where stacks show who stands: it was caught."""
+    if not any(claim.ground is Ground.STACKS and names_someone(claim.finding) for claim in claims):
+        return claims
+    line = "the log names no rank, and stacks show a process that stands: the program caught this, or went on after it"
+    return [
+        replace(c, finding=replace(c.finding, severity=Severity.NOTICE, evidence=(*c.finding.evidence, line)))
+        if c.ground is Ground.ENDS and not names_someone(c.finding)
+        else c
+        for c in claims
+    ]
 
 
 def _with_deaths(claims: list[Claim]) -> list[Claim]:
@@ -192,7 +205,34 @@ def conclude(findings: Sequence[Finding], *, is_over: bool) -> list[Finding]:
         kept = [f for f in kept if f.severity is Severity.ERROR or f.kind not in _SUSPECTED]
         known = [_concerned(f) for f in kept if f.kind in ROOTED and names_someone(f)]
         kept = [f for f in kept if f.kind not in ROOTED or names_someone(f) or _concerned(f) not in known]
-    return sorted(kept, key=lambda f: (_SEVERITY[f.severity], not names_someone(f)))
+    return sorted(_together(kept), key=lambda f: (_SEVERITY[f.severity], not names_someone(f)))
+
+
+def _together(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; ranks of groups apart that depart from the order alike, at one line, are one finding."""
+    out: list[Finding] = []
+    for finding in findings:
+        like = next((n for n, other in enumerate(out) if _is_apart(finding, other)), None)
+        if like is None:
+            out.append(finding)
+            continue
+        first = out[like]
+        out[like] = replace(
+            first,
+            culprit_ranks=tuple(sorted({*first.culprit_ranks, *finding.culprit_ranks})),
+            waiting_ranks=tuple(sorted({*first.waiting_ranks, *finding.waiting_ranks})),
+            message=f"{first.message}; {finding.message}",
+            evidence=(*first.evidence, *finding.evidence),
+        )
+    return out
+
+
+def _is_apart(left: Finding, right: Finding) -> bool:
+    """Whether two findings say the same of ranks that do not meet, as in the groups of one axis of a mesh."""
+    if left.kind not in (Kind.MISSING, Kind.MISMATCH) or left.site is None or not left.waiting_ranks:
+        return False
+    is_same = all(getattr(left, name) == getattr(right, name) for name in ("code", "kind", "cause", "severity", "site"))
+    return is_same and bool(left.culprit_ranks and right.waiting_ranks) and not _concerned(left) & _concerned(right)
 
 
 def _concerned(finding: Finding) -> frozenset[int]:

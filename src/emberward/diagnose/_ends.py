@@ -41,6 +41,8 @@ _MEMORY = re.compile(
     r"\bmemoryerror|out ?of ?memory|(?:can't|cannot) allocate memory|bad_alloc|defaultcpuallocator", re.IGNORECASE
 )
 _DISK = re.compile(r"no space left on device|disk quota exceeded|\[errno (?:28|122)\]", re.IGNORECASE)
+# gloo checks the parts of an all_to_all and the size of what comes against what the call has room for.
+_SIZES = re.compile(r"enforce fail at \S*gloo/\S*\] .*(?:length|nbytes|size)", re.IGNORECASE)
 _CRASH = re.compile(r"segmentation fault|bus error|illegal instruction|floating.point exception", re.IGNORECASE)
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 
@@ -76,6 +78,8 @@ def cause_of_words(words: str) -> Cause:
         return Cause.SEGFAULT
     if _MEMORY.search(words):
         return Cause.OUT_OF_MEMORY
+    if _SIZES.search(words):
+        return Cause.SHAPE
     return Cause.DISK_FULL if _DISK.search(words) else Cause.EXCEPTION
 
 

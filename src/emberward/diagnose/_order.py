@@ -31,6 +31,26 @@ class Newest(StrEnum):
     """Between what the earlier ones had, and like none of them."""
 
 
+class Standing(StrEnum):
+    """How a call that met another one stands in the order that is known: by the rank's past and by its peers'."""
+
+    AHEAD = "ahead"
+    """In earlier rounds it followed the call that its peers are in: that one was left out."""
+    NEW = "new"
+    """Nobody made it before, here or elsewhere."""
+    KNOWN = "known"
+    """It was made before, at another place of the order."""
+
+
+def standing(
+    ours: Call, theirs: Call, past: Sequence[Call], others: Iterable[Call], *, are_alike: Callable[[Call, Call], bool]
+) -> Standing:
+    """The standing of `ours`. `past`: the rank's earlier calls of the group; `others`: all that count as made."""
+    if not are_alike(theirs, ours) and has_followed(past, theirs, ours, are_alike=are_alike):
+        return Standing.AHEAD
+    return Standing.KNOWN if any(are_alike(call, ours) for call in others) else Standing.NEW
+
+
 def rounds(
     calls: Iterable[Call], *, is_mark: Callable[[Call], bool], is_counted: Callable[[Call], bool], is_open: bool
 ) -> list[int]:

@@ -35,6 +35,7 @@ from emberward.events._event import (
 )
 from emberward.events._groups import GroupTable
 from emberward.events._observation import HELPERS, STUCK, WAITING, HostState, Observation
+from emberward.events._owner import Owner, main_package, owner_of, package_of
 from emberward.events._sizes import ITEM_BYTES, expects, gives, is_split, misfits
 from emberward.events._trace import Observer, Sink, Trace, TraceBuilder
 
@@ -59,6 +60,7 @@ __all__ = [
     "LaneKind",
     "Observation",
     "Observer",
+    "Owner",
     "Phase",
     "RankEnd",
     "Recv",
@@ -82,7 +84,10 @@ __all__ = [
     "from_lines",
     "gives",
     "is_split",
+    "main_package",
     "misfits",
+    "owner_of",
+    "package_of",
     "read_trace",
     "to_lines",
     "write_trace",

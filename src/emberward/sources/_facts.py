@@ -16,7 +16,7 @@ from types import ModuleType
 
 import torch
 
-from emberward.sources._owner import Owner, owner_of
+from emberward.events import Owner, owner_of
 
 TOLD = "all told"
 """The last fact: a ring without it may be read while the others are still being written."""

@@ -15,9 +15,8 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
-from emberward.events import Group, GroupCreate, Phase, Site, SyncKind
+from emberward.events import Group, GroupCreate, Owner, Phase, Site, SyncKind
 from emberward.sources._groups import GroupTable
-from emberward.sources._owner import Owner
 from emberward.sources._site import MAX_FRAMES, SiteFinder
 from emberward.sources.ring import MarkKind, RingWriter
 from emberward.sources.ring._format import KIND_OF_STAGE, OP_CREATE, OP_WAIT, CallFlag

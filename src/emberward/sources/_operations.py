@@ -25,7 +25,7 @@ import torch
 from torch.autograd import profiler
 from torch.nn.modules import module as modules
 
-from emberward.sources._owner import Owner, main_package, owner_of
+from emberward.events import Owner, main_package, owner_of
 
 NUM_STEPS = 5
 MAX_OPERATIONS = 200_000

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from emberward.sources._owner import Owner, main_package, owner_of
+from emberward.events import Owner, main_package, owner_of
 
 PERIOD_S = 0.005
 SWITCH_S = 0.0005

@@ -1,4 +1,4 @@
-"""Finds the user's line of a call while its frames are there. Whose a frame is: [Note: whose line] in `_owner`."""
+"""Finds the user's line of a call while its frames are there. Whose a frame is: `events` [Note: whose line]."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from emberward.events import Site
-from emberward.sources._owner import Owner, main_package, owner_of
+from emberward.events import Owner, Site, main_package, owner_of
 
 MAX_FRAMES = 200
 """Frames that are searched for the user's; deeper stacks have no site."""

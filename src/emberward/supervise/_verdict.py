@@ -7,16 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from emberward.diagnose import after_roots, classify, conclude, roots
+from emberward.diagnose import after_roots, by_short_name, classify, conclude, roots, short_path, with_source
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import (
-    by_short_name,
-    crash_site,
-    short_path,
-    source_lines,
-    with_source,
-)
+from emberward.sources.dumps import crash_site, source_lines
 from emberward.sources.ring import Mark, MarkKind, RingView, crash_file, read_ring
 from emberward.supervise._death import RankRecord, death_finding, first_death
 from emberward.supervise._members import Member

@@ -35,6 +35,7 @@ class PlantedFault(StrEnum):
     SKIPPED_CALL = "skipped_call"
     SWAPPED_CALLS = "swapped_calls"
     DIFFERENT_SIZE = "different_size"
+    DEAD_RANK = "dead_rank"
 
 
 def mesh_roles(*, pp: int, dp: int, tp: int, num_mb: int, stages_per_rank: int = 2) -> RoleTrace:
@@ -93,7 +94,10 @@ def _with_tensor_parallel(program: Sequence[Event], group: Group) -> tuple[Event
 
 
 def plant(roles: RoleTrace, rank: int, fault: PlantedFault, *, at: int = 0) -> RoleTrace:
-    """The roles with `fault` in `rank` alone, at its `at`-th call of tp; a swap moves the last one behind the norm."""
+    """The roles with `fault` in `rank` alone, at its `at`-th call of tp; a swap moves the last one behind the norm.
+
+    A dead rank makes neither that call nor any after it.
+    """
     events = list(roles.program_of(rank))
     calls = [
         i for i, event in enumerate(events) if isinstance(event.body, Collective) and event.body.group.label == "tp"
@@ -107,6 +111,8 @@ def plant(roles: RoleTrace, rank: int, fault: PlantedFault, *, at: int = 0) -> R
             if not isinstance(body, Collective):
                 raise TypeError(f"{body} has no size")
             events[index] = replace(events[index], body=replace(body, numel=3))
+        case PlantedFault.DEAD_RANK:
+            del events[index:]
         case PlantedFault.SWAPPED_CALLS:
             norm = next(i for i, event in enumerate(events) if _is_norm(event))
             host = [i for i in range(calls[-1], norm + 1) if events[i].lane == HOST]

@@ -98,3 +98,23 @@ def test_one_conclusion_of_two_sources_is_said_once_whatever_part_of_the_path_th
 
 def test_who_is_named_is_read_first_among_findings_of_one_severity():
     assert conclude([NOBODY, NAMED], is_over=False) == [NAMED, NOBODY]
+
+
+def test_ranks_of_groups_apart_that_depart_alike_are_one_finding_and_ranks_that_meet_are_two():
+    one = replace(NAMED, code="M103", kind=Kind.MISSING, culprit_ranks=(0,), waiting_ranks=(1,))
+    apart, meets = (replace(one, culprit_ranks=(2,), waiting_ranks=(rank,)) for rank in (3, 1))
+    (both,) = conclude([one, apart], is_over=False)
+    assert (both.culprit_ranks, both.waiting_ranks) == ((0, 2), (1, 3))
+    assert len(conclude([one, meets], is_over=False)) == 2
+    assert len(conclude([one, replace(apart, site="train.py:8")], is_over=False)) == 2
+
+
+def test_an_exception_of_nobody_in_a_log_is_no_death_where_stacks_show_who_stands():
+    caught = replace(DEATH, culprit_ranks=(), waiting_ranks=())
+    found = {
+        each.ground: each.finding.severity
+        for each in hear({Ground.STACKS: lambda: [NAMED], Ground.ENDS: lambda: [caught]})
+    }
+    assert found == {Ground.STACKS: Severity.ERROR, Ground.ENDS: Severity.NOTICE}
+    (alone,) = hear({Ground.STACKS: lambda: [NOBODY], Ground.ENDS: lambda: [caught]})[1:]
+    assert alone.finding.severity is Severity.ERROR

@@ -2,7 +2,17 @@
 
 import pytest
 
-from emberward.diagnose import MIN_ROUNDS, Newest, continues, has_followed, newest, rounds, shift
+from emberward.diagnose._order import (
+    MIN_ROUNDS,
+    Newest,
+    Standing,
+    continues,
+    has_followed,
+    newest,
+    rounds,
+    shift,
+    standing,
+)
 
 
 def counts(text: str, *, is_open: bool) -> list[int]:
@@ -63,3 +73,11 @@ def numbered(text: str) -> dict[int, str]:
 )
 def test_orders_that_part_are_alike_again_some_places_on_or_it_was_another_call(odd, found):
     assert shift(numbered(odd), numbered("abcdefghij")) == found
+
+
+@pytest.mark.parametrize(
+    ("past", "ours", "theirs", "stands"),
+    [("abcabc", "b", "a", Standing.AHEAD), ("abcabc", "x", "a", Standing.NEW), ("abcabc", "c", "a", Standing.KNOWN)],
+)
+def test_a_call_that_meets_another_is_ahead_new_or_known(past, ours, theirs, stands):
+    assert standing(ours, theirs, past, past, are_alike=str.__eq__) is stands

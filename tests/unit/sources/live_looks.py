@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from emberward.sources.dumps import Frame, ProcessStacks, StackSource, ThreadStack
+from emberward.diagnose import Frame, ProcessStacks, StackSource, ThreadStack
 from emberward.sources.live import Look, Moment, ProcessFacts, ProcessState, RankLook, RingFacts, ThreadFacts, WaitingIn
 
 PROGRAM = "/job/train.py"

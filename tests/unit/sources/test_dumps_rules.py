@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from unit.sources.dump_samples import DATA, T0_NS, dump, entry, write
 
+from emberward.diagnose import host_of_name, rank_of_name
 from emberward.events import Observer
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity, exit_code_of
 from emberward.match import Outcome, check
-from emberward.sources.dumps import explain_paths, flight_trace, gather, host_of_name, rank_of_name
+from emberward.sources.dumps import explain_paths, flight_trace, gather
 
 WORLD = {("0", "default_pg"): [0, 1, 2, 3]}
 TP = (1, "1", "TP")

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from unit.sources.dump_samples import dump, entry, write
 
+from emberward.diagnose import Frame, may_act
 from emberward.findings import Cause, Finding, Severity
-from emberward.sources.dumps import Frame, explain_paths, may_act
+from emberward.sources.dumps import explain_paths
 
 C10D = "torch/distributed/distributed_c10d.py"
 PROGRAM = """def fit(x, patience):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from emberward.diagnose._expression import does_save, state_at
 from emberward.events import HostState
-from emberward.sources.dumps._expression import does_save, state_at
 
 TEXT = """\
 import queue as q

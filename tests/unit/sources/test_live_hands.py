@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from unit.sources.live_looks import ALL_REDUCE, PROGRAM, look, process, rank_look, ring, stack, waiting
 
+from emberward.diagnose import Frame
 from emberward.events import CollectiveOp, Group
 from emberward.findings import Cause, Severity
-from emberward.sources.dumps import Frame
 from emberward.sources.live import (
     FoundJob,
     FoundRank,

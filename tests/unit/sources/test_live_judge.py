@@ -22,8 +22,8 @@ from unit.sources.live_looks import (
     waiting,
 )
 
+from emberward.diagnose import Frame, ThreadStack
 from emberward.findings import Cause, Finding, Kind, Severity
-from emberward.sources.dumps import Frame, ThreadStack
 from emberward.sources.live import Look, ProcessState, RankLook, WaitingIn, join_looks, judge_looks, resumed_finding
 
 TEXT = {20: "    dist.all_reduce(x)", 30: "    time.sleep(40)", 31: "    with guard:", 40: "    jobs.put(x)"}

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, rank_look, ring, stack, twice, waiting
 
+from emberward.diagnose import Frame, ThreadStack
+from emberward.diagnose._program import are_branches, callers_in_common, cause_of_leaving
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import Frame, ThreadStack, source_lines
-from emberward.sources.dumps._program import are_branches, callers_in_common, has_left_loop
+from emberward.sources.dumps import source_lines
 from emberward.sources.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn, Watcher, judge_looks
 
 GONE = ProcessState.GONE
@@ -338,18 +339,31 @@ def test_a_stage_that_drops_its_answer_is_named_though_a_chain_of_stages_waits_b
     assert finding.waiting_ranks == (0, 1)
 
 
-def two_sided(numbers: list[int]) -> RankLook:
-    """Rank 1 of three: in each round it receives from rank 2, then sends to rank 0; its last receive is open."""
-    seen = in_rounds(1, "recv 1<-2", numbers, is_open=True)
+def two_sided(
+    numbers: list[int], made: str = "recv 1<-2", then: str = "send 1->0", *, is_open: bool = True
+) -> RankLook:
+    """Rank 1 of three: in each round it makes transfers, each followed by one with another rank."""
+    seen = in_rounds(1, made, numbers, is_open=is_open)
     assert seen.ring is not None
     rows = []
     for row in seen.ring.flight["entries"]:
         rows.append(row)
         if row["is_p2p"] and row["retired"]:
-            rows.append(transfer(0, "send 1->0", done=True, line=46))
+            rows.append(transfer(0, then, done=True, line=46))
     rows = [{**row, "record_id": n, "ring_number": n} for n, row in enumerate(rows, start=1)]
     facts = replace(seen.ring, flight={**seen.ring.flight, "entries": rows}, blocked_record=len(rows))
     return replace(seen, ring=facts)
+
+
+@pytest.mark.parametrize(
+    ("fed", "culprit"), [([4, 4, 4, 4, 3], 2), ([4, 4, 4, 4, 4], 1)], ids=["the feeder changed too", "it dropped one"]
+)
+def test_who_made_fewer_transfers_as_its_feeder_did_is_innocent(fed, culprit):
+    """Rank 0 feeds rank 1, which passes on to rank 2: who did not change with the others expects one too many."""
+    passes_on = two_sided([4, 4, 4, 4, 3], "recv 1<-0", "send 1->2", is_open=False)
+    feeder, last = in_rounds(0, "send 0->1", fed, is_open=False), in_rounds(2, "recv 2<-1", [4] * 5, is_open=True)
+    (finding,) = judged(feeder, passes_on, last)
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H109", Cause.UNMATCHED_P2P, (culprit,))
 
 
 def around_a_ring(rank: int, peer: int) -> RankLook:
@@ -552,6 +566,52 @@ def test_a_new_call_against_one_below_python_is_one_too_many(tmp_path):
     assert finding.message.endswith("at two.py:13, before the next one, all_reduce of 8 float32")
 
 
+CALLBACK = """\
+class Note(Callback):
+    def on_log(self):
+        dist.all_gather(parts, value)
+
+def loop():
+    dist.all_reduce(loss)
+"""
+
+
+def test_a_call_that_nobody_made_before_against_a_usual_one_of_another_function_is_one_too_many(tmp_path):
+    """A trainer calls the callback: no function of the program holds both lines."""
+    path = tmp_path / "note.py"
+    path.write_text(CALLBACK)
+    usual, new = ("all_reduce", 6, "loop", "float32", 8), ("all_gather", 3, "on_log", "int64", 1)
+    ranks = (in_call(0, path, [*[usual] * 5, new]), *(in_call(r, path, [usual] * 6) for r in (1, 2)))
+    for each in ranks:
+        each.ring.flight["pg_config"]["world"]["ranks"] = [0, 1, 2]
+    (finding,) = judge_looks(*twice(*ranks), line_of=source_lines([]))
+    assert (finding.culprit_ranks, finding.cause, finding.site) == ((0,), Cause.EXTRA_COLLECTIVE, "note.py:3")
+
+
+LEAVES = """\
+def main(loader, count):
+    for step in {loop}:
+        if skip(step):
+            {way}
+        dist.all_reduce(loss)
+    dist.barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "way", "cause"),
+    [
+        ("loader", "break", Cause.UNEVEN_DATA),
+        ("range(count)", "continue", Cause.UNEVEN_DATA),
+        ("range(count)", "break", Cause.SKIPPED_COLLECTIVE),
+        ("range(60)", "continue", Cause.SKIPPED_COLLECTIVE),
+        ("tqdm(range(0, 60, 2))", "continue", Cause.SKIPPED_COLLECTIVE),
+    ],
+)
+def test_a_loop_with_as_many_turns_on_every_rank_is_not_left_for_want_of_data(loop, way, cause):
+    assert cause_of_leaving(LEAVES.format(loop=loop, way=way), inside=5, now=6) is cause
+
+
 def test_the_other_branch_of_a_choice_is_a_different_call_and_none_left_out(tmp_path):
     path = tmp_path / "two.py"
     path.write_text(TWO_TEXTS)
@@ -581,7 +641,7 @@ def train(loader, net, optimizer):
     ids=["an epoch", "an epoch, from a loop in it", "a loop in a step", "an epoch's step", "one line", "a next epoch"],
 )
 def test_the_loop_of_an_epoch_is_left_and_one_over_parameters_is_a_part_of_the_step(inside, now, has_left):
-    assert has_left_loop(EPOCHS, inside=inside, now=now) is has_left
+    assert (cause_of_leaving(EPOCHS, inside=inside, now=now) is not None) is has_left
 
 
 CHOICES = """def average(value):

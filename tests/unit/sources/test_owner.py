@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import emberward
-from emberward.sources._owner import Owner, owner_of, package_of
-from emberward.sources.dumps import Frame, ProcessStacks, StackSource, ThreadStack, short_path, user_frame
-from emberward.sources.dumps._logs import LogFactKind, read_log
+from emberward.diagnose import Frame, ProcessStacks, StackSource, ThreadStack, short_path, user_frame
+from emberward.diagnose._log_facts import LogFactKind
+from emberward.events import Owner, owner_of, package_of
+from emberward.sources.dumps._logs import read_log
 
 HERE = Path(emberward.__file__).parent
 SITE = "/env/venv/lib/python3.12/site-packages"
@@ -90,11 +91,12 @@ def test_of_a_program_that_is_an_installed_package_the_files_are_the_users():
 def test_the_package_in_an_archive_knows_its_own_frames(tmp_path):
     archive = tmp_path / "emberward.pyz"
     with zipfile.ZipFile(archive, "w") as zipped:
-        for name in ("__init__.py", "sources/_owner.py", "sources/_wrap.py"):
+        for name in ("__init__.py", "events/_owner.py", "sources/_wrap.py"):
             zipped.writestr(f"emberward/{name}", (HERE / name).read_text() if "owner" in name else "")
-        zipped.writestr("emberward/sources/__init__.py", "")
+        for room in ("events", "sources"):
+            zipped.writestr(f"emberward/{room}/__init__.py", "")
     code = (
-        "from emberward.sources._owner import owner_of\n"
+        "from emberward.events._owner import owner_of\n"
         f"print(owner_of({str(archive)!r} + '/emberward/sources/_wrap.py'), owner_of('/x/emberward/sources/_wrap.py'),"
         " owner_of('/x/emberward/sources/_other.py'))"
     )

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from emberward.diagnose import tie_break_by_text, with_source
+from emberward.diagnose._source import conditions_around
 from emberward.events import Collective, CollectiveOp, Group, Lane, LaneKind, Observer, Site, TraceBuilder
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import check
-from emberward.sources.dumps import source_lines, tie_break_by_text, with_source
-from emberward.sources.dumps._source import conditions_around
+from emberward.sources.dumps import source_lines
 
 TEXT = """\
 def validate(model):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from emberward.diagnose import Frame
 from emberward.events import Collective, CollectiveOp, Event, Group, Lane, LaneKind, Site, State
 from emberward.findings import Cause, Finding, Kind, Severity
-from emberward.sources.dumps import Frame
 from emberward.sources.live._lasting import difference_finding, lasting_differences
 from emberward.sources.live._lines import LineShares, line_shares, odd_line
 from emberward.sources.live._own_time import own_times

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from emberward.sources.dumps._frames import user_frame
+from emberward.diagnose import user_frame
 from emberward.sources.dumps._stack_text import read_faulthandler
 
 MAX_BYTES = 1 << 20

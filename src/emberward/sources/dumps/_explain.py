@@ -5,16 +5,22 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from emberward.diagnose import (
+    Evidence,
+    Explanation,
+    Frame,
+    Groups,
+    compare_incidents,
+    compare_looks,
+    is_same_job,
+    judge,
+    to_trace,
+    world_of,
+)
 from emberward.events import Trace
 from emberward.findings import Finding
-from emberward.sources.dumps._compare import compare_incidents, compare_looks, is_same_job
-from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._files import Readable
-from emberward.sources.dumps._frames import Frame
 from emberward.sources.dumps._gather import gather
-from emberward.sources.dumps._groups import Groups, world_of
-from emberward.sources.dumps._judge import Explanation, judge
-from emberward.sources.dumps._trace import to_trace
 
 MAX_SOURCE_BYTES = 4 << 20
 """Largest program file that is read for its lines."""

@@ -16,27 +16,20 @@ as pickle or JSON. What the formats leave open, as measured with torch 2.13:
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter, sub
 from typing import Any
 
-from emberward.sources.dumps._frames import Frame, of_program, package_frame, place_of, program_of, user_frame
+from emberward.diagnose import GroupName, GroupPart, RankFlight, call_of, group_name, integer_of
 
-KNOWN_VERSIONS = ((2, 4), (2, 10))
-"""Formats that were read in tests, both ends included."""
 KEPT_TAIL = 96
 """Calls whose stacks and sizes are kept when a group's calls are like those of another rank."""
 
 _SIGNATURE_KEYS = ("profiling_name", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
 _signature_of = itemgetter(*_SIGNATURE_KEYS)
 _seq_of = itemgetter("collective_seq_id")
-_P2P_NAME = re.compile(r"(?:^|:)(send|recv) (\d+)(?:->|<-)(\d+)$")
-# Torch's recorder tells neither; Emberward's own, written in the same shape, does.
-_ROOT = re.compile(r" root=(\d+)")
-_REDUCE = re.compile(r" by=(\w+)")
 _DEFAULTS: dict[str, Any] = {
     "pg_id": 0,
     "collective_seq_id": 0,
@@ -61,116 +54,9 @@ _TYPES: dict[str, type] = {
 _core_of = itemgetter(*_TYPES)
 _SHAPES = ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
 
-GroupName = tuple[str, str]
-"""(name, description) of a group as the dump gives them."""
-Signature = tuple[Any, ...]
-
 
 class DumpFormatError(ValueError):
     """A file that is no flight-recorder dump, or one that cannot be believed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One recorded call. `seq` counts a group's collectives from 1; `peer` is a group rank, of a send or receive."""
-
-    record: int
-    group: GroupName
-    seq: int
-    op: str
-    numel: int | None
-    out_numel: int | None
-    dtype: str | None
-    is_completed: bool
-    created_ns: int | None
-    timeout_ms: int | None
-    frames: tuple[Frame, ...]
-    is_p2p: bool = False
-    is_send: bool = False
-    peer: int | None = None
-    root: int | None = None
-    reduce_op: str | None = None
-    tag: int | None = None
-
-    @property
-    def site(self) -> str | None:
-        """The innermost line that a user wrote, None when the recorder kept none (autograd's C++ threads)."""
-        frame = user_frame(self.frames)
-        return None if frame is None else frame.site
-
-    @property
-    def place(self) -> str | None:
-        """Where the call stands, for comparisons. See `place_of`."""
-        return place_of(self.site, package_frame(self.frames))
-
-    @property
-    def text(self) -> str:
-        """The call in a few words."""
-        size = "" if self.numel is None else f" of {self.numel}"
-        return f"{self.op}{size}{'' if self.dtype is None else ' ' + self.dtype}"
-
-
-@dataclass(slots=True, kw_only=True)
-class GroupPart:
-    """What one rank recorded of one group. `seqs[i]` and `signatures[i]` belong together, ascending.
-
-    `enqueued` and `completed` are the highest seq so far. `entries` holds the raw records of all or of the last calls.
-    `is_alike` when the calls equal those of `likeness`, the first rank read with the same calls.
-    """
-
-    name: GroupName
-    ranks: tuple[int, ...] | None
-    seqs: list[int]
-    signatures: list[Signature]
-    entries: list[dict[str, Any]]
-    enqueued: int
-    completed: int
-    is_alike: bool = True
-
-    def call(self, seq: int) -> Call | None:
-        """The last kept call with `seq`, None when it is not kept."""
-        found = None
-        for entry in reversed(self.entries):
-            if entry["collective_seq_id"] == seq:
-                found = call_of(entry, self.completed)
-                break
-            if entry["collective_seq_id"] < seq:
-                break
-        return found
-
-
-@dataclass(slots=True, kw_only=True)
-class RankFlight:
-    """One rank's dump. `pending` are its calls that have not completed, in the order of issue.
-
-    `p2p_counts`: how many sends and receives it holds, by group, whether it is a send, peer and line; `p2p_tags` and
-    `p2p_records`: their tags and numbers in the order of issue, by group, whether it is a send, and peer.
-    """
-
-    rank: int
-    path: str
-    version: tuple[int, int]
-    backend: str | None
-    groups: dict[GroupName, GroupPart]
-    pending: list[Call]
-    p2p_pending: list[Call]
-    num_entries: int
-    thread_ids: frozenset[str]
-    p2p_counts: Counter[tuple[GroupName, bool, int | None, str | None]] = field(default_factory=Counter)
-    p2p_tags: dict[tuple[GroupName, bool, int | None], list[int | None]] = field(default_factory=dict)
-    p2p_records: dict[tuple[GroupName, bool, int | None], list[int]] = field(default_factory=dict)
-    first_ns: int | None = None
-    last_ns: int | None = None
-    longest_gap_ns: int = 0
-    read_ns: int | None = None
-    num_dropped: int = 0
-    is_ring: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def head(self) -> Call | None:
-        """The oldest call that has not completed."""
-        return self.pending[0] if self.pending else None
 
 
 def is_flight_dump(data: object) -> bool:
@@ -187,16 +73,6 @@ def version_of(data: dict[str, Any]) -> tuple[int, int]:
     return int(found.group(1)), int(found.group(2))
 
 
-def _integer(value: object) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
-        return int(value)
-    return None
-
-
 @lru_cache(maxsize=65_536)
 def _ranks_text(text: str) -> tuple[int, ...] | None:
     return tuple(map(int, re.findall(r"\d{1,7}", text))) or None
@@ -208,76 +84,7 @@ def _ranks(value: object) -> tuple[int, ...] | None:
         return _ranks_text(value)
     if not isinstance(value, list | tuple):
         return None
-    return tuple(number for item in value if (number := _integer(item)) is not None and number >= 0) or None
-
-
-def _numel(sizes: object) -> int | None:
-    if not isinstance(sizes, list | tuple) or not sizes:
-        return None
-    total = 0
-    for shape in sizes:
-        product = 1
-        for length in shape if isinstance(shape, list | tuple) else ():
-            product *= length if isinstance(length, int) else 1
-        total += product
-    return total
-
-
-def frames_of(raw: object) -> tuple[Frame, ...]:
-    """A record's frames, innermost first; unreadable ones are left out."""
-    frames = []
-    for item in raw if isinstance(raw, list | tuple) else ():
-        if isinstance(item, dict):
-            line = _integer(item.get("line"))
-            frames.append(Frame(function=str(item.get("name", "?")), file=str(item.get("filename", "?")), line=line))
-    found = tuple(frames)
-    return of_program(found, program_of(found))
-
-
-def op_of(profiling_name: str) -> str:
-    """The operation without its backend and its peers: ``nccl:send 0->3`` is ``send``."""
-    return profiling_name.rpartition(":")[2].partition(" ")[0].lstrip("_")
-
-
-def _is_done(entry: dict[str, Any], completed: int) -> bool:
-    if entry["retired"] is True or entry["state"] == "completed":
-        return True
-    return not entry["is_p2p"] and entry["collective_seq_id"] <= completed
-
-
-def group_name(entry: dict[str, Any]) -> GroupName:
-    """The entry's group."""
-    value = entry.get("process_group")
-    if isinstance(value, list | tuple) and value and isinstance(value[0], str):
-        return value[0], str(value[1]) if len(value) > 1 else ""
-    return str(entry["pg_id"]), ""
-
-
-def call_of(entry: dict[str, Any], completed: int = 0) -> Call:
-    """The entry as a value."""
-    name = entry["profiling_name"]
-    p2p = _P2P_NAME.search(name)
-    root, reduce = _ROOT.search(name), _REDUCE.search(name)
-    dtypes = entry["input_dtypes"] or entry["output_dtypes"]
-    return Call(
-        record=_integer(entry.get("record_id")) or 0,
-        group=group_name(entry),
-        seq=entry["collective_seq_id"],
-        op=op_of(name),
-        numel=_numel(entry["input_sizes"]),
-        out_numel=_numel(entry["output_sizes"]),
-        dtype=str(dtypes[0]) if dtypes else None,
-        is_completed=_is_done(entry, completed),
-        created_ns=entry["time_created_ns"] or None,
-        timeout_ms=_integer(entry.get("timeout_ms")),
-        frames=frames_of(entry.get("frames")),
-        is_p2p=entry["is_p2p"] or p2p is not None,
-        is_send=p2p is not None and p2p.group(1) == "send",
-        peer=None if p2p is None else int(p2p.group(3)),
-        root=None if root is None else int(root.group(1)),
-        reduce_op=None if reduce is None else reduce.group(1),
-        tag=_integer(entry.get("tag")),
-    )
+    return tuple(number for item in value if (number := integer_of(item)) is not None and number >= 0) or None
 
 
 def _clean(raw: object) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]], int]:
@@ -346,7 +153,7 @@ class FlightReader:
         )
         # Gloo counts sends and receives as calls of the group, and does not write them down.
         counts_more = flight.backend == "gloo" and "comm_lib_version" in data
-        is_whole = bool(entries) and _integer(entries[0].get("record_id")) in (0, 1)
+        is_whole = bool(entries) and integer_of(entries[0].get("record_id")) in (0, 1)
         for pg_id in sorted(set(buckets) | set(status)):
             name, own = names.get(pg_id), buckets.get(pg_id, [])
             count = status.get(pg_id)
@@ -386,10 +193,10 @@ class FlightReader:
         raw = data.get("pg_status")
         status = {}
         for key, item in raw.items() if isinstance(raw, dict) else ():
-            pg_id = _integer(key)
+            pg_id = integer_of(key)
             if pg_id is not None and isinstance(item, dict):
-                enqueued = _integer(item.get("last_enqueued_collective"))
-                completed = _integer(item.get("last_completed_collective"))
+                enqueued = integer_of(item.get("last_enqueued_collective"))
+                completed = integer_of(item.get("last_completed_collective"))
                 status[pg_id] = (max(enqueued or 0, 0), max(completed or 0, 0))
         return status
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from emberward.diagnose import Evidence, rank_of_path
 from emberward.processes import ProcessTree
-from emberward.sources.dumps._evidence import Evidence
 from emberward.sources.dumps._files import (
     MAX_FILES,
     MAX_FOUND_ARCHIVE_BYTES,
@@ -18,7 +18,6 @@ from emberward.sources.dumps._files import (
     unpack,
 )
 from emberward.sources.dumps._gatherer import RING_MAGIC, Gatherer, no_collector
-from emberward.sources.dumps._names import rank_of_path
 
 
 def _kinds_below(paths: Sequence[Path]) -> frozenset[tuple[int, str]]:

@@ -8,20 +8,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from emberward.diagnose import FATAL
+from emberward.diagnose import (
+    FATAL,
+    KNOWN_VERSIONS,
+    Evidence,
+    LogFactKind,
+    ProcessStacks,
+    RankFlight,
+    file_problem,
+    host_of_name,
+    rank_of_dump,
+    rank_of_log,
+    rank_of_name,
+    rank_of_path,
+    short_path,
+)
 from emberward.events import RankEnd, TraceFormatError, read_trace
 from emberward.findings import Cause, Finding
-from emberward.sources.dumps._evidence import Evidence, file_problem
 from emberward.sources.dumps._files import (
     Content,
     UnreadableError,
     read_content,
 )
-from emberward.sources.dumps._flight import KNOWN_VERSIONS, DumpFormatError, FlightReader, RankFlight, is_flight_dump
+from emberward.sources.dumps._flight import DumpFormatError, FlightReader, is_flight_dump
 from emberward.sources.dumps._foreign import foreign_finding, foreign_form, text_of_bytes
-from emberward.sources.dumps._frames import ProcessStacks, short_path
-from emberward.sources.dumps._logs import LogFactKind, looks_like_log, read_log
-from emberward.sources.dumps._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
+from emberward.sources.dumps._logs import looks_like_log, read_log
 from emberward.sources.dumps._prefix import Stream, streams
 from emberward.sources.dumps._ras import looks_like_ras_json, looks_like_ras_text, read_ras_json, read_ras_text
 from emberward.sources.dumps._ring import ring_flight

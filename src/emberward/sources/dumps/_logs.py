@@ -7,10 +7,9 @@ torch/distributed/elastic/multiprocessing/errors/__init__.py, 2.13.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from emberward.diagnose import FATAL
-from emberward.sources._owner import Owner, owner_of, package_of
+from emberward.diagnose import FATAL, LogFact, LogFactKind
+from emberward.events import Owner, owner_of, package_of
 
 MAX_FACTS = 10_000
 """Most facts that are kept from one log."""
@@ -53,43 +52,6 @@ _LAUNCHER = re.compile(r"ChildFailedError|SignalException|NCCL communicator was 
 """The launcher's own exceptions, and a consequence that names no peer."""
 
 
-class LogFactKind(StrEnum):
-    """What a line of a log says."""
-
-    TIMEOUT = "timeout"
-    LAST_WORK = "last_work"
-    FINISHED_NOT_JOINED = "finished_not_joined"
-    JOINED_NOT_FINISHED = "joined_not_finished"
-    NEVER_JOINED = "never_joined"
-    HEARTBEAT_LOST = "heartbeat_lost"
-    SIZE = "size"
-    END = "end"
-    NETWORK = "network"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFact:
-    """One fact. `rank` is None when the line names none. `seq` counts a group's calls from 1."""
-
-    kind: LogFactKind
-    path: str
-    line: int
-    text: str
-    rank: int | None = None
-    ranks: tuple[int, ...] = ()
-    group: str | None = None
-    seq: int | None = None
-    completed: int | None = None
-    op: str | None = None
-    numel: int | None = None
-    timeout_ms: int | None = None
-    ran_ms: int | None = None
-    word: str | None = None
-    exit_code: int | None = None
-    pid: int | None = None
-    site: str | None = None
-
-
 @dataclass(slots=True)
 class LogDocument:
     """The facts of one log, in its order."""
@@ -118,6 +80,7 @@ class _LogReader:
         self.site: str | None = None
         self.program: str | None = None
         self.is_outermost = True
+        self.is_thread = False
         self.exit_rank: int | None = None
 
     def add(self, kind: LogFactKind, number: int, text: str, **facts: object) -> None:
@@ -135,6 +98,8 @@ class _LogReader:
             if owner_of(frame["file"], self.program) is Owner.USER:
                 self.site = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
             return
+        if text.startswith("Exception in thread "):
+            self.is_thread = True
         if "Traceback (most recent call last)" in text:
             self.site, self.is_outermost = None, True
         found = _RANK.search(text) or _PREFIX.search(text)
@@ -195,8 +160,9 @@ class _LogReader:
         if words is not None or _EXIT_CODE.search(text):
             # What the launcher says of an exit code it says again, with the signal.
             if words is not None:
-                self.add(LogFactKind.END, number, text, rank=rank, word=words, site=self.site)
-            self.site = None
+                kind = LogFactKind.THREAD if self.is_thread else LogFactKind.END
+                self.add(kind, number, text, rank=rank, word=words, site=self.site)
+            self.site, self.is_thread = None, False
 
 
 def _words(text: str) -> str | None:

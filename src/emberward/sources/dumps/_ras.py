@@ -5,8 +5,9 @@ since NCCL 2.24, JSON since 2.28.7. RAS counts launches, not completions: "OK" i
 """
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+from emberward.diagnose import RasComm, RasMember, RasReport
 
 _COMM = re.compile(r"^\s*#(?P<id>\d+-\d+) \((?P<hash>[0-9a-fx]+)\) (?P<status>[A-Z]+)\s*$")
 _COUNT = re.compile(r"^\s*(?P<n>\d+) ranks? ha(?:ve|s) launched up to operation (?P<op>\d+)")
@@ -17,39 +18,6 @@ _MANAGED = re.compile(r"managed by process (?P<pid>\d+) on node (?P<node>\S+)")
 _MISSING = re.compile(r"^\s*The missing ranks?: (?P<ranks>[\d, -]+)")
 _PROCESS = re.compile(r"^\s*Process (?P<pid>\d+) on node (?P<node>\S+) managing GPU")
 _HEAD = re.compile(r"^\s*Group\s+Comms\s+Nodes\s+Ranks", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RasMember:
-    """One rank of a communicator as RAS knows it. `rank` counts inside the communicator."""
-
-    rank: int | None
-    pid: int | None
-    host: str | None
-    launched: int | None = None
-    operation: str | None = None
-    is_missing: bool = False
-    is_dead: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RasComm:
-    """One communicator: those members that stand out. `leading` is the highest launch count, `num_ahead` who has it."""
-
-    name: str
-    size: int | None
-    members: tuple[RasMember, ...]
-    leading: int | None = None
-    num_ahead: int | None = None
-
-
-@dataclass(slots=True)
-class RasReport:
-    """One answer of RAS. `processes` are those that it calls dead or unreachable."""
-
-    path: str
-    comms: list[RasComm] = field(default_factory=list)
-    processes: list[RasMember] = field(default_factory=list)
 
 
 def looks_like_ras_text(text: str) -> bool:

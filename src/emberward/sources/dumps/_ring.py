@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from emberward.diagnose import Frame, user_frame
 from emberward.events import Barrier, Collective, Event, Group, Recv, Send, Site
-from emberward.sources.dumps._frames import Frame, user_frame
 from emberward.sources.dumps._unpickle import load_plain
 from emberward.sources.ring import GroupCount, RingView
 

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low
 
+from emberward.diagnose import NS, GroupName, ProcessStacks, RankFlight, hang_finding
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps._flight import GroupName, RankFlight
-from emberward.sources.dumps._frames import ProcessStacks
-from emberward.sources.dumps._say import NS, hang_finding
 
 COUNT_SLACK = 2
 """Calls by which two ranks' counts may differ besides those that are open."""

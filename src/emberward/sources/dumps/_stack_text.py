@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from emberward.sources.dumps._frames import Frame, ProcessStacks, StackSource, ThreadStack
+from emberward.diagnose import Frame, ProcessStacks, StackSource, ThreadStack
 
 MAX_THREADS = 20_000
 """Most threads that are read from one document."""

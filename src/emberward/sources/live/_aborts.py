@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from emberward.diagnose import Frame, hang_finding, ranks_text, tie_break_by_text
 from emberward.events import Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import Frame, hang_finding, ranks_text, tie_break_by_text
 from emberward.sources.live._look import OpenCall, RankLook
 from emberward.sources.live._scene import Scene
 

@@ -1,7 +1,7 @@
 """A process group that not every rank creates, by the stacks of a look and what the rings know of the group."""
 
+from emberward.diagnose import creation_findings as by_stacks
 from emberward.findings import Finding
-from emberward.sources.dumps import creation_findings as by_stacks
 from emberward.sources.live._scene import Scene
 
 

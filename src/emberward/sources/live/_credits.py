@@ -1,8 +1,8 @@
 """A cycle through a bounded buffer: main threads wait for their own threads, and those for each other's ranks."""
 
+from emberward.diagnose import waits
 from emberward.events import WAITING
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
-from emberward.sources.dumps import waits
 from emberward.sources.live._reading import peer_thread
 from emberward.sources.live._scene import Scene
 

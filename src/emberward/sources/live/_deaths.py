@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from emberward.diagnose import classify
+from emberward.diagnose import classify, hang_finding, judge_ends, ranks_text, user_frame, verb, waits
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind
-from emberward.sources.dumps import hang_finding, judge_ends, ranks_text, user_frame, verb, waits
 from emberward.sources.live._look import Look, RankLook
 from emberward.sources.live._process import ProcessState
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from emberward.diagnose import LineOf, Reading, hang_finding, ranks_text
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import LineOf, Reading, hang_finding, ranks_text
 from emberward.sources.live._find import FoundJob, find_job
 from emberward.sources.live._judge import judge_looks
 from emberward.sources.live._look import Look

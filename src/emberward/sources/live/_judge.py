@@ -12,9 +12,8 @@ still longer than its limit and is not seen at work. Time alone makes no error. 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emberward.diagnose import Ground, conclude
+from emberward.diagnose import Ground, LineOf, conclude, judge, ranks_text, with_source
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind
-from emberward.sources.dumps import LineOf, judge, ranks_text, with_source
 from emberward.sources.live._aborts import abort_findings
 from emberward.sources.live._all_still import alike_findings
 from emberward.sources.live._creation import creation_findings

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from emberward.diagnose import SIZED, ranks_text, short_path
 from emberward.events import Collective, CollectiveOp, Group, Lane, LaneKind, Observer, Site, TraceBuilder
 from emberward.findings import Certainty, Finding
 from emberward.match import check
-from emberward.sources.dumps import SIZED, ranks_text, short_path
 from emberward.sources.ring import RingView
 
 LAST_CALLS = 4

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberward.diagnose import Frame, LineOf, ThreadStack, class_of, user_frame
 from emberward.events import WAITING
 from emberward.processes import Child, ProcessTree
-from emberward.sources.dumps import Frame, LineOf, ThreadStack, class_of, user_frame
 from emberward.sources.live._spy import find_spy
 
 RATE_HZ = 50

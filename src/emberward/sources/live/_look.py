@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from emberward.diagnose import Frame, ProcessStacks, StackSource, ThreadStack
 from emberward.events import Stage
-from emberward.sources.dumps import Frame, ProcessStacks, StackSource, ThreadStack
 from emberward.sources.live._process import ProcessFacts
 from emberward.sources.live._typed import typed
 

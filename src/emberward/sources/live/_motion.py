@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from emberward.sources.dumps import ProcessStacks, may_act
+from emberward.diagnose import ProcessStacks, may_act
 from emberward.sources.live._look import Look, RankLook
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emberward.events import HostState
-from emberward.sources.dumps import (
+from emberward.diagnose import (
     Frame,
     LineOf,
     ProcessStacks,
@@ -17,6 +16,7 @@ from emberward.sources.dumps import (
     read_process,
     user_frame,
 )
+from emberward.events import HostState
 from emberward.sources.live._look import Look, RingFacts
 from emberward.sources.live._motion import Motion, sits_in
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn

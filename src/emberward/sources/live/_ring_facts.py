@@ -1,7 +1,8 @@
 """What the judge of live jobs needs of a ring."""
 
+from emberward.diagnose import short_path
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
-from emberward.sources.dumps import ring_flight, ring_group_name, short_path
+from emberward.sources.dumps import ring_flight, ring_group_name
 from emberward.sources.live._limits import limits_of
 from emberward.sources.live._look import Moment, OpenCall, RingFacts
 from emberward.sources.ring import MAIN_THREAD, MarkKind, RingView

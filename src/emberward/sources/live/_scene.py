@@ -4,11 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emberward.events import WAITING, HostState
-from emberward.sources.dumps import (
-    DumpFormatError,
+from emberward.diagnose import (
     Evidence,
-    FlightReader,
     Frame,
     LineOf,
     ProcessStacks,
@@ -18,6 +15,8 @@ from emberward.sources.dumps import (
     is_creating,
     op_of,
 )
+from emberward.events import WAITING, HostState
+from emberward.sources.dumps import DumpFormatError, FlightReader
 from emberward.sources.live._look import Look, RankLook, RingFacts
 from emberward.sources.live._motion import Motion, motions
 from emberward.sources.live._reading import Reader, peer_thread

@@ -9,9 +9,9 @@ library code makes in slices (a queue's, a data loader's), which returns and beg
 
 from dataclasses import replace
 
+from emberward.diagnose import ThreadStack, read_process, stuck_worker, waits
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import ThreadStack, read_process, stuck_worker, waits
 from emberward.sources.live._look import RankLook
 from emberward.sources.live._motion import sits_in, waits_for_ever
 from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
+from emberward.diagnose import hang_finding, ranks_text, verb
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.health import skews
-from emberward.sources.dumps import hang_finding, ranks_text, verb
 from emberward.sources.ring import RingView
 
 MAX_NAMED = 6

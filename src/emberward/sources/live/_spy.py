@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberward.diagnose import ProcessStacks
 from emberward.processes import ProcessTree
-from emberward.sources.dumps import ProcessStacks, read_py_spy_json
+from emberward.sources.dumps import read_py_spy_json
 
 SPY_TIMEOUT_S = 10.0
 """Longest time that one process's stack may take."""

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from emberward.diagnose import LineOf, hang_finding, ranks_text, short_path, verb, waits
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
 from emberward.health import LateRank, Slowdown, SlowdownWatch, late_ranks
-from emberward.sources.dumps import LineOf, hang_finding, ranks_text, short_path, verb, waits
 from emberward.sources.live._lines import LineSampler, LineShares, StartSampler, odd_line, start_sampler
 from emberward.sources.live._own_time import OwnTimes, marked_s, own_times
 from emberward.sources.ring import MarkKind, RingView

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from emberward.diagnose import Evidence, LineOf, hang_finding, judge, ranks_text
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import Evidence, LineOf, hang_finding, judge, ranks_text, source_lines
+from emberward.sources.dumps import source_lines
 from emberward.sources.live._alike import are_alike
 from emberward.sources.live._judge import judge_with_progress
 from emberward.sources.live._lasting import LineDifference, difference_finding, lasting_differences
@@ -98,6 +99,7 @@ class Watcher:
         self._said: dict[Said, Finding] = {}
         self._faults: set[Said] = set()
         self._lasting: tuple[LineDifference, ...] = ()
+        self._unlike: set[Said] = set()
         self._ending: set[int] = set()
         self._went: set[int] = set()
         self._pulses = Pulses(read=pulses)
@@ -300,11 +302,14 @@ class Watcher:
         evidence = Evidence(
             label="the job", flights=flights_of({r: ring_facts(view) for r, view in views.items()}, is_past=True)
         )
-        faults += [
+        silent = [
             replace(f, certainty=Certainty.OBSERVED)
             for f in judge(evidence, line_of=self._line_of).findings
             if f.severity is Severity.ERROR and _is_silent_fault(f)
         ]
+        # Other operations that meet stop a job as a rule: then its snapshots tell more. Silent is what it outlives.
+        seen_keys, self._unlike = self._unlike, {self._key(f) for f in silent}
+        faults += [f for f in silent if at_once or f.cause is not Cause.DIFFERENT_OP or self._key(f) in seen_keys]
         return (*self._new_faults(faults), *self._slow(views, now_s))
 
     def _new_faults(self, faults: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -23,9 +23,8 @@ from typing import Any
 import torch
 import torch._dynamo  # DDP imports it: once here, not in each rank, and before anything is replaced
 
-from emberward.events import Observer, Phase, Site, Trace, write_trace
+from emberward.events import Observer, Phase, Site, Trace, package_of, write_trace
 from emberward.lanes import observing
-from emberward.sources._owner import package_of
 from emberward.sources._site import SiteFinder
 from emberward.sources._tape import Tape, Transport
 from emberward.sources.recorder import Recorder

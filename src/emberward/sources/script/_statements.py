@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from emberward.sources._owner import Owner
+from emberward.events import Owner
 from emberward.sources._site import SiteFinder
 
 MAX_DEPTH = 64

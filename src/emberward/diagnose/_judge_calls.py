@@ -4,19 +4,20 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from emberward.diagnose import Ending, failures_of_ranks, next_of_state
+from emberward.diagnose._calls import Call, GroupName
+from emberward.diagnose._departures import departures
+from emberward.diagnose._ends import Ending, failures_of_ranks
+from emberward.diagnose._evidence import Evidence
+from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
+from emberward.diagnose._groups import Groups, GroupView, world_of
+from emberward.diagnose._mismatch import mismatches, tells_why
+from emberward.diagnose._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
+from emberward.diagnose._states import next_of_state
+from emberward.diagnose._transfers import new_peer_finding, other_tag_finding, unmatched_finding
+from emberward.diagnose._waits import Reading
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
 from emberward.match import TieBreak
-from emberward.sources.dumps._evidence import Evidence
-from emberward.sources.dumps._flight import Call, GroupName
-from emberward.sources.dumps._graph import OpKey, Root, RootKind, WaitGraph
-from emberward.sources.dumps._groups import Groups, GroupView, world_of
-from emberward.sources.dumps._mismatch import mismatches, tells_why
-from emberward.sources.dumps._order import departures
-from emberward.sources.dumps._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
-from emberward.sources.dumps._transfers import new_peer_finding, other_tag_finding, unmatched_finding
-from emberward.sources.dumps._waits import Reading
 
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_oop", "reduce_oop"})
 """Calls with a root: a member may end them while others wait for ever."""

@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from emberward.diagnose import LEFT, Ending, classify, first_endings
+from emberward.diagnose._ends import LEFT, Ending, classify, first_endings
+from emberward.diagnose._evidence import Evidence
+from emberward.diagnose._log_facts import LogFact, LogFactKind
+from emberward.diagnose._ras_facts import RasComm, RasReport
+from emberward.diagnose._say import hang_finding, ranks_text, verb, waits
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps._evidence import Evidence
-from emberward.sources.dumps._logs import LogFact, LogFactKind
-from emberward.sources.dumps._ras import RasComm, RasReport
-from emberward.sources.dumps._say import hang_finding, ranks_text, verb, waits
 
 
 def judge_ends(

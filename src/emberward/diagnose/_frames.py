@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from emberward.sources._owner import Owner, owner_of, package_of
+from emberward.events import Owner, owner_of, package_of
 
 
 class StackSource(StrEnum):
@@ -38,7 +38,7 @@ class Frame:
 
     @property
     def owner(self) -> Owner:
-        """Whose the frame is. See `sources` [Note: whose line]."""
+        """Whose the frame is. See `events` [Note: whose line]."""
         return Owner.PLATFORM if self.is_native else owner_of(self.file, self.program)
 
     @property

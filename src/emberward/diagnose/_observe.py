@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from emberward.diagnose import identify
+from emberward.diagnose._calls import RankFlight
+from emberward.diagnose._frames import Frame
+from emberward.diagnose._identity import identify
+from emberward.diagnose._names import host_of_name
+from emberward.diagnose._say import ranks_text
+from emberward.diagnose._waits import Reading, call_name
 from emberward.events import HELPERS, Observation
 from emberward.findings import Certainty
-from emberward.sources.dumps._flight import RankFlight
-from emberward.sources.dumps._frames import Frame
-from emberward.sources.dumps._names import host_of_name
-from emberward.sources.dumps._say import ranks_text
-from emberward.sources.dumps._waits import Reading, call_name
 
 _NO_RANK = "process {pid} may be any of {ranks}: nothing tells which"
 

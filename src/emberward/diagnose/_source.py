@@ -7,12 +7,12 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from emberward.diagnose._calls import RankFlight, call_of
+from emberward.diagnose._frames import Frame, LineOf, ProcessStacks, short_path, user_frame
+from emberward.diagnose._program import callers_in_common, calls_around, cause_of_leaving, text_of, tree_of
 from emberward.events import Site
 from emberward.findings import Cause, Finding
 from emberward.match import OddSide, TieBreak
-from emberward.sources.dumps._flight import RankFlight, call_of
-from emberward.sources.dumps._frames import Frame, LineOf, ProcessStacks, short_path, user_frame
-from emberward.sources.dumps._program import callers_in_common, calls_around, has_left_loop, text_of, tree_of
 
 MAX_CONDITIONS = 3
 """Most conditions that are shown with a line, the innermost first."""
@@ -120,10 +120,11 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
         if pair is None:
             return None
         for is_first, (now, inside) in ((True, pair), (False, pair[::-1])):
-            if has_left_loop(text, inside=inside, now=now):
+            cause = cause_of_leaving(text, inside=inside, now=now)
+            if cause is not None:
                 where = left if is_first else right
                 why = f"{where.site} lies behind the loop in which the other side still is"
-                return OddSide(is_first, Cause.UNEVEN_DATA, why)
+                return OddSide(is_first, cause, why)
         own, other = (_guards(text, frame, to=line) for frame, line in zip((left, right), pair, strict=True))
         only, rest = ([row for row in rows if row not in others] for rows, others in ((own, other), (other, own)))
         if bool(only) == bool(rest):

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from emberward.diagnose._calls import Call, RankFlight
+from emberward.diagnose._groups import GroupView
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.findings import ranks_text as ranks_text
-from emberward.sources.dumps._flight import Call, RankFlight
-from emberward.sources.dumps._groups import GroupView
 
 NS = 1_000_000_000
 SURE_LIMIT_S = 30.0

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from emberward.diagnose._calls import RankFlight
+from emberward.diagnose._frames import Frame, LineOf, user_frame
+from emberward.diagnose._program import handler_around, left_the_loop, swallowing_handler, text_of
+from emberward.diagnose._say import ranks_text, verb
+from emberward.diagnose._usual import by_order
+from emberward.diagnose._waits import Reading
 from emberward.findings import Cause, Finding, Kind
-from emberward.sources.dumps._flight import RankFlight
-from emberward.sources.dumps._frames import Frame, LineOf, user_frame
-from emberward.sources.dumps._program import handler_around, left_the_loop, swallowing_handler, text_of
-from emberward.sources.dumps._say import ranks_text, verb
-from emberward.sources.dumps._usual import by_order
-from emberward.sources.dumps._waits import Reading
 
 _UNCLEAR = frozenset(
     {
@@ -83,7 +83,7 @@ def _refined(
     for theirs in waiters:
         parted = left_the_loop(ours, theirs, line_of)
         if parted is not None:
-            return _uneven(finding, ours, *parted)
+            return _left(finding, ours, *parted)
     return finding
 
 
@@ -121,19 +121,23 @@ def _who(finding: Finding) -> str:
     return f"{verb(finding.culprit_pids, 'process', 'processes')} {pids}"
 
 
-def _uneven(finding: Finding, ours: tuple[Frame, ...], now: Frame, inside: Frame) -> Finding:
+def _left(finding: Finding, ours: tuple[Frame, ...], now: Frame, inside: Frame, cause: Cause) -> Finding:
     ranks = finding.culprit_ranks or finding.culprit_pids
     rest = finding.waiting_ranks
     others = f"{ranks_text(rest)} {verb(rest, 'is', 'are')}" if rest else "the others are"
+    is_data = cause is Cause.UNEVEN_DATA
+    what = "had fewer turns" if is_data else "made fewer calls in as many turns, or broke off"
     return replace(
         finding,
         kind=Kind.MISSING,
-        cause=Cause.UNEVEN_DATA,
+        cause=cause,
         site=_site(ours, finding),
         message=f"{_who(finding)} left the loop that {others} still in ({inside.site}), and "
-        f"{verb(ranks, 'is', 'are')} at {now.site}: {verb(ranks, 'it', 'they')} had fewer turns",
+        f"{verb(ranks, 'is', 'are')} at {now.site}: {verb(ranks, 'it', 'they')} {what}",
         evidence=(finding.message, *finding.evidence),
-        next="give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context",
+        next="give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context"
+        if is_data
+        else f"read the conditions in the loop around {inside.site}: one holds on {_who(finding)} alone",
     )
 
 

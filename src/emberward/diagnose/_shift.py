@@ -7,13 +7,13 @@ lines are those that its peers had one call earlier or later. A rank that takes 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from emberward.diagnose import shift
+from emberward.diagnose._calls import Call, RankFlight, call_of
+from emberward.diagnose._frames import LineOf, user_frame
+from emberward.diagnose._groups import Groups, GroupView
+from emberward.diagnose._order import shift
+from emberward.diagnose._program import swallowing_handler, text_of
+from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.findings import Cause, Certainty, Finding, Kind
-from emberward.sources.dumps._flight import Call, RankFlight, call_of
-from emberward.sources.dumps._frames import LineOf, user_frame
-from emberward.sources.dumps._groups import Groups, GroupView
-from emberward.sources.dumps._program import swallowing_handler, text_of
-from emberward.sources.dumps._say import hang_finding, ranks_text, verb
 
 MIN_MEMBERS = 3
 Lines = dict[int, tuple[str, str]]

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from emberward.sources.dumps._frames import Frame, LineOf
+from emberward.diagnose._frames import Frame, LineOf
+from emberward.findings import Cause
 
 MAX_LINES = 20_000
 """Longest program text that is parsed."""
@@ -55,11 +56,15 @@ def _loops_around(tree: ast.Module, line: int) -> Iterator[ast.For | ast.While |
             yield node
 
 
-def has_left_loop(text: str, *, inside: int, now: int) -> bool:
-    """Whether line `now` lies behind, and not in, a loop around line `inside`, in the same function."""
+def cause_of_leaving(text: str, *, inside: int, now: int) -> Cause | None:
+    """Why line `now` lies behind, and not in, a loop around line `inside` of the same function; None where it does not.
+
+    UNEVEN_DATA: the loop came to its end, which its data tell. SKIPPED_COLLECTIVE: every rank has as many turns, so
+    that this one broke off, or left calls out in some of them.
+    """
     tree = tree_of(text)
     if tree is None:
-        return False
+        return None
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
 
     def home(line: int) -> ast.AST:
@@ -67,11 +72,35 @@ def has_left_loop(text: str, *, inside: int, now: int) -> bool:
         return max(around, key=lambda f: f.lineno, default=tree)
 
     if home(inside) is not home(now):
-        return False
+        return None
     loops = sorted(_loops_around(tree, inside), key=lambda loop: loop.lineno)
     # Of inner loops only those of whole steps, as in an epoch: one over parameters is a part of the step.
     counted = [loop for n, loop in enumerate(loops) if n == 0 or _makes_steps(loop)]
-    return any(now > (loop.end_lineno or loop.lineno) for loop in counted)
+    if not any(now > (loop.end_lineno or loop.lineno) for loop in counted):
+        return None
+    causes = {_cause_of_end(loop) for loop in loops if now > (loop.end_lineno or loop.lineno)}
+    return Cause.UNEVEN_DATA if Cause.UNEVEN_DATA in causes else Cause.SKIPPED_COLLECTIVE
+
+
+def _cause_of_end(loop: ast.stmt) -> Cause:
+    """Why one rank left the loop before others: its data, unless it counts the same turns on every rank.
+
+    A count is the same when it is written down, or when the loop can be broken off: then that is what differs.
+    """
+    calls = [n for n in ast.walk(loop.iter) if isinstance(n, ast.Call)] if isinstance(loop, ast.For) else []
+    count = next((call for call in calls if _called_name(call) == "range"), None)
+    if count is None:
+        return Cause.UNEVEN_DATA
+    is_same = all(isinstance(arg, ast.Constant) for arg in count.args) or _breaks_off(loop)
+    return Cause.SKIPPED_COLLECTIVE if is_same else Cause.UNEVEN_DATA
+
+
+def _breaks_off(node: ast.AST) -> bool:
+    """Whether a loop has a ``break`` of its own."""
+    inner = (
+        each for each in ast.iter_child_nodes(node) if not isinstance(each, (*_LOOPS, ast.FunctionDef, ast.Lambda))
+    )
+    return any(isinstance(each, ast.Break) or _breaks_off(each) for each in inner)
 
 
 def _makes_steps(loop: ast.stmt) -> bool:
@@ -244,24 +273,32 @@ def common_function(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple
     return None
 
 
-def left_the_loop(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> tuple[Frame, Frame] | None:
-    """The two frames at which `ours` has left a loop in which `theirs` still is; None when the text does not say so."""
+def left_the_loop(
+    ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf
+) -> tuple[Frame, Frame, Cause] | None:
+    """The frames at which `ours` has left a loop in which `theirs` still is, and why; None when no text says so.
+
+    The loop may be a trainer's: its text is read as the user's is.
+    """
     parted = parting(ours, theirs) or common_function(ours, theirs)
     if parted is None:
         return None
     now, inside = parted
-    if now.line is None or inside.line is None or now.is_library:
+    if now.line is None or inside.line is None or now.is_platform:
         return None
     text = text_of(now.file, line_of)
     if text is None:
         return None
-    if has_left_loop(text, inside=inside.line, now=now.line):
-        return parted
+    cause = cause_of_leaving(text, inside=inside.line, now=now.line)
+    if cause is not None:
+        return now, inside, cause
+    if now.is_library:
+        return None
     is_step = _share_a_loop(text, inside.line, now.line)
     deeper = _loop_below(theirs, inside, line_of, in_step=is_step) if now.line > inside.line else None
     if deeper is None or are_branches(text, inside.line, now.line):
         return None
-    return now, deeper
+    return now, *deeper
 
 
 def _share_a_loop(text: str, left: int, right: int) -> bool:
@@ -270,8 +307,10 @@ def _share_a_loop(text: str, left: int, right: int) -> bool:
     return tree is not None and any(_body_covers(loop.body, right) for loop in _loops_around(tree, left))
 
 
-def _loop_below(frames: tuple[Frame, ...], inside: Frame, line_of: LineOf, *, in_step: bool) -> Frame | None:
-    """The outermost frame below `inside` that stands in a loop of its function: ours has returned from that one.
+def _loop_below(
+    frames: tuple[Frame, ...], inside: Frame, line_of: LineOf, *, in_step: bool
+) -> tuple[Frame, Cause] | None:
+    """The outermost frame below `inside` that stands in a loop of its function, and why ours has returned from it.
 
     `in_step`: only a loop of whole steps counts, one that trains or calls a function that does. A loop in whose body
     the stack ends, over handles or parameters, may be a part of the step.
@@ -287,6 +326,7 @@ def _loop_below(frames: tuple[Frame, ...], inside: Frame, line_of: LineOf, *, in
             continue
         home = _function_around(tree, frame.line)
         loops = [] if home is None else [x for x in _loops_around(tree, frame.line) if _covers(home, x.lineno)]
-        if any(not in_step or frame is not users[0] or _makes_steps(loop) for loop in loops):
-            return frame
+        found = [loop for loop in loops if not in_step or frame is not users[0] or _makes_steps(loop)]
+        if found:
+            return frame, _cause_of_end(min(found, key=lambda loop: loop.lineno))
     return None

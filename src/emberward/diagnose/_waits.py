@@ -3,11 +3,8 @@
 import re
 from dataclasses import dataclass, replace
 
-from emberward.diagnose import cause_of_state, words_of_state
-from emberward.events import STUCK, HostState
-from emberward.findings import Cause
-from emberward.sources.dumps._expression import does_save, state_at
-from emberward.sources.dumps._frames import (
+from emberward.diagnose._expression import does_save, state_at
+from emberward.diagnose._frames import (
     Frame,
     LineOf,
     ProcessStacks,
@@ -17,7 +14,10 @@ from emberward.sources.dumps._frames import (
     place_of,
     user_frame,
 )
-from emberward.sources.dumps._program import text_of
+from emberward.diagnose._program import text_of
+from emberward.diagnose._states import cause_of_state, words_of_state
+from emberward.events import STUCK, HostState
+from emberward.findings import Cause
 
 _C10D = "torch/distributed/distributed_c10d.py"
 # fmt: off

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from emberward.diagnose import MEET_AND_DIFFER
+from emberward.diagnose._calls import GroupName, GroupPart, RankFlight
+from emberward.diagnose._claims import MEET_AND_DIFFER
+from emberward.diagnose._groups import Groups, GroupView
+from emberward.diagnose._trace import body_of, group_window
 from emberward.findings import Certainty, Finding
 from emberward.match import TieBreak, check
-from emberward.sources.dumps._flight import GroupName, GroupPart, RankFlight
-from emberward.sources.dumps._groups import Groups, GroupView
-from emberward.sources.dumps._trace import body_of, group_window
 
 WINDOW = 64
 """Calls before and after the first difference that the judge sees."""

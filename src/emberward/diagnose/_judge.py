@@ -4,25 +4,26 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emberward.diagnose import MEET_AND_DIFFER, Ground, Rule, conclude, hear
+from emberward.diagnose._calls import KNOWN_VERSIONS
+from emberward.diagnose._claims import MEET_AND_DIFFER, Ground, Rule, conclude, hear
+from emberward.diagnose._creation import creation_findings
+from emberward.diagnose._evidence import Evidence
+from emberward.diagnose._frames import LineOf, ProcessStacks
+from emberward.diagnose._groups import world_of
+from emberward.diagnose._judge_calls import FlightJudge
+from emberward.diagnose._judge_stacks import judge_stacks
+from emberward.diagnose._judge_words import judge_ends, judge_logs, judge_ras, rank_evidence
+from emberward.diagnose._log_facts import LogFact, LogFactKind
+from emberward.diagnose._observe import with_ranks
+from emberward.diagnose._refine import frames_by_rank, refine
+from emberward.diagnose._say import age_s, hang_finding, limit_s, ranks_text, verb
+from emberward.diagnose._shift import shift_findings
+from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
+from emberward.diagnose._usual import untied
+from emberward.diagnose._waits import Reading, read_process
 from emberward.events import HELPERS, HostState, Trace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import check
-from emberward.sources.dumps._creation import creation_findings
-from emberward.sources.dumps._evidence import Evidence
-from emberward.sources.dumps._flight import KNOWN_VERSIONS
-from emberward.sources.dumps._frames import LineOf, ProcessStacks
-from emberward.sources.dumps._groups import world_of
-from emberward.sources.dumps._judge_flight import FlightJudge
-from emberward.sources.dumps._judge_stacks import judge_stacks
-from emberward.sources.dumps._judge_words import judge_ends, judge_logs, judge_ras, rank_evidence
-from emberward.sources.dumps._observe import with_ranks
-from emberward.sources.dumps._refine import frames_by_rank, refine
-from emberward.sources.dumps._say import age_s, hang_finding, limit_s, ranks_text, verb
-from emberward.sources.dumps._shift import shift_findings
-from emberward.sources.dumps._source import by_short_name, tie_break_by_text, with_source
-from emberward.sources.dumps._usual import untied
-from emberward.sources.dumps._waits import Reading, read_process
 
 Read = Callable[[ProcessStacks, LineOf], Reading]
 """Says what a process does."""
@@ -131,7 +132,9 @@ def judge(
         for r in own
         if r.process.rank is None and r.process.pid is not None and r.kind not in HELPERS
     }
-    findings = refine(_agree(findings, by_rank), where, evidence.flights, line_of, unnumbered=unnumbered)
+    findings = refine(
+        _of_threads(_agree(findings, by_rank), evidence.facts), where, evidence.flights, line_of, unnumbered=unnumbered
+    )
     # The order of `findings` counts where two conclude the same: what the run itself saw, it saw with more at hand.
     findings = conclude([*evidence.prior, *findings], is_over=bool(evidence.prior)) or [_nothing(evidence, missing)]
     findings = _noted([with_source(finding, line_of) for finding in findings], evidence, missing, notes)
@@ -208,6 +211,20 @@ def _agree(findings: list[Finding], by_rank: dict[int, Reading]) -> list[Finding
             # Torch's recorder may keep no lines: the stack of that rank tells where it is.
             reading = by_rank.get(finding.culprit_ranks[0])
             finding = replace(finding, site=None if reading is None else reading.site)
+        out.append(finding)
+    return out
+
+
+def _of_threads(findings: list[Finding], facts: Sequence[LogFact]) -> list[Finding]:
+    """The findings; who waits for ever, where a log tells of a thread that ended, waits for that one."""
+    ended = [fact for fact in facts if fact.kind is LogFactKind.THREAD]
+    out = []
+    for finding in findings:
+        who = (*finding.culprit_ranks, *finding.culprit_pids)
+        fact = next((each for each in ended if each.rank is None or each.rank in finding.culprit_ranks), None)
+        if finding.cause is Cause.LOCK and len(who) == 1 and fact is not None:
+            line = f"a thread ended with an exception: {fact.word}{f' at {fact.site}' if fact.site else ''}"
+            finding = replace(finding, cause=Cause.THREAD_DIED, evidence=(*finding.evidence, line))
         out.append(finding)
     return out
 

@@ -4,15 +4,16 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from emberward.diagnose import next_of_state
+from emberward.diagnose._creation import is_creating
+from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
+from emberward.diagnose._judge_calls import stack_evidence, stuck_worker
+from emberward.diagnose._program import are_branches, is_guarded, left_the_loop, parting, text_of
+from emberward.diagnose._say import hang_finding, ranks_text, verb
+from emberward.diagnose._source import tie_break_by_text
+from emberward.diagnose._states import next_of_state
+from emberward.diagnose._waits import Reading, class_of
 from emberward.events import HELPERS, STUCK, WAITING, HostState, Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps._frames import Frame, LineOf, code_frame, user_frame
-from emberward.sources.dumps._judge_flight import stack_evidence, stuck_worker
-from emberward.sources.dumps._program import are_branches, is_guarded, left_the_loop, parting, text_of
-from emberward.sources.dumps._say import hang_finding, ranks_text, verb
-from emberward.sources.dumps._source import tie_break_by_text
-from emberward.sources.dumps._waits import Reading, class_of
 
 MIN_CROWD = 2
 """Fewest alike processes against which one other is odd."""
@@ -175,10 +176,17 @@ def _served(reading: Reading) -> str | None:
     return None
 
 
+def _common_site(readings: Sequence[Reading]) -> str | None:
+    """The line at which all are; None when there are several."""
+    sites = {reading.site for reading in readings}
+    return sites.pop() if len(sites) == 1 else None
+
+
 def _all_busy(busy: list[Reading]) -> Finding:
     kinds = {reading.kind for reading in busy}
     lead = busy[0]
     served = [_served(reading) for reading in busy]
+    creates = all(is_creating(reading.process.main) for reading in busy)
     if len(busy) > 1 and kinds == {HostState.LOCK} and all(served):
         return hang_finding(
             "H133",
@@ -196,12 +204,16 @@ def _all_busy(busy: list[Reading]) -> Finding:
             "H106",
             f"all {len(busy)} processes alike: each {lead.text}",
             kind=Kind.HANG,
-            cause=lead.cause,
+            # All create a group and none comes through: what each takes for the next group is not the same one.
+            cause=Cause.MISSING_GROUP if creates else lead.cause,
             certainty=Certainty.INFERRED,
             severity=Severity.WARNING,
+            site=_common_site(busy),
             evidence=_crowds(busy),
             ruled_out=("one guilty rank: all do the same",),
-            next_step="look at what they share: the file system, the store, the data",
+            next_step="call new_group on every rank of the job, members or not, in the same order"
+            if creates
+            else "look at what they share: the file system, the store, the data",
         )
     return hang_finding(
         "H110",
@@ -275,7 +287,13 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
         return _ahead(odd, most, line_of)
     if left_the_loop(most[0].frames, odd[0].frames, line_of) is not None:
         return _ahead(most, odd, line_of)
-    found = tie_break_by_text(line_of)(sites[0], sites[1])
+    odd_side = tie_break_by_text(line_of)
+    # Where one side's line called the other's, as a trainer's does a callback, a condition in the callback tells.
+    inner = [n for n, this in enumerate((odd, most)) if places[1 - n] in this[0].frames]
+    found = odd_side(sites[0], sites[1])
+    if found is None and len(inner) == 1:
+        lone = odd_side(sites[inner[0]] or sites[0], None)
+        found = None if lone is None else replace(lone, is_first=inner[0] == 0)
     if found is None or found.cause is not Cause.EXTRA_COLLECTIVE:
         return None
     guilty, rest = (odd, most) if found.is_first else (most, odd)
@@ -314,8 +332,9 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
     """Few wait in another call than the crowd: past it, before it, or in another branch."""
     parted = parting(odd[0].frames, crowd[0].frames)
     cause, kind, what = Cause.SKIPPED_COLLECTIVE, Kind.MISSING, "another call than the one"
-    if left_the_loop(odd[0].frames, crowd[0].frames, line_of) is not None:
-        cause, what = Cause.UNEVEN_DATA, "a call behind the loop"
+    left = left_the_loop(odd[0].frames, crowd[0].frames, line_of)
+    if left is not None:
+        cause, what = left[2], "a call behind the loop"
     elif parted is not None and _is_branch(*parted, line_of):
         cause, kind, what = Cause.DIFFERENT_OP, Kind.MISMATCH, "the other branch of the choice"
     elif parted is not None and (parted[0].line or 0) < (parted[1].line or 0):
@@ -360,6 +379,7 @@ def _alike(waiting: list[Reading]) -> Finding:
         "H107",
         f"cannot tell: all {len(waiting)} processes wait alike ({waiting[0].text})",
         kind=Kind.HANG,
+        site=_common_site(waiting),
         cause=Cause.UNKNOWN,
         certainty=Certainty.UNKNOWN,
         severity=Severity.WARNING,
@@ -371,8 +391,11 @@ def _alike(waiting: list[Reading]) -> Finding:
 
 
 def _unclear(waiting: list[Reading]) -> Finding:
+    # Who sits in a collective answers no send and no receive, and nobody is free to.
+    is_p2p = {reading.kind is HostState.P2P for reading in waiting} == {True, False}
     return replace(
         _alike(waiting),
+        cause=Cause.UNMATCHED_P2P if is_p2p else Cause.UNKNOWN,
         message=f"cannot tell: all {len(waiting)} processes wait, in {len({r.place for r in waiting})} places",
         next="compare what these lines wait for; flight-recorder dumps of the same moment tell the order of the calls",
     )

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from emberward.sources.dumps._flight import GroupName, GroupPart, RankFlight
+from emberward.diagnose._calls import GroupName, GroupPart, RankFlight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

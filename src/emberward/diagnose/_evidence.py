@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
+from emberward.diagnose._calls import RankFlight
+from emberward.diagnose._frames import ProcessStacks
+from emberward.diagnose._log_facts import LogFact
+from emberward.diagnose._ras_facts import RasReport
 from emberward.events import RankEnd, Trace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps._flight import RankFlight
-from emberward.sources.dumps._frames import ProcessStacks
-from emberward.sources.dumps._logs import LogFact
-from emberward.sources.dumps._ras import RasReport
 
 
 @dataclass(slots=True, kw_only=True)

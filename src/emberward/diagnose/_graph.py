@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from emberward.sources.dumps._flight import Call, GroupName, RankFlight
-from emberward.sources.dumps._groups import Groups, GroupView
+from emberward.diagnose._calls import Call, GroupName, RankFlight
+from emberward.diagnose._groups import Groups, GroupView
 
 OpKey = tuple[GroupName, tuple[int, ...], int]
 """(group name, members, seq) of a collective; for a send or receive the two ranks as members and -1."""

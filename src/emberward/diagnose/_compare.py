@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from emberward.diagnose._calls import RankFlight
+from emberward.diagnose._evidence import Evidence
+from emberward.diagnose._judge import Explanation
+from emberward.diagnose._say import NS, SURE_LIMIT_S, hang_finding, limit_s, ranks_text
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps._evidence import Evidence
-from emberward.sources.dumps._flight import RankFlight
-from emberward.sources.dumps._judge import Explanation
-from emberward.sources.dumps._say import NS, SURE_LIMIT_S, hang_finding, limit_s, ranks_text
 
 
 def is_same_job(left: Evidence, right: Evidence) -> bool:

@@ -1,27 +1,21 @@
 """A call that meets another one: was it made instead, was the other left out, or is it one too many?
 
-Left out, when in the rank's own earlier rounds just this call followed the one that its peers make now. One too many,
-when nobody made it before, and the text shows no choice between the two. Else it was made instead.
+By the order that is known (`_order.standing`). Left out, when in the rank's own earlier rounds just this call followed
+the one that its peers make now. One too many, when nobody made it before, the peers' call is a usual one, and the text
+shows no choice between the two: a program that goes on makes the usual one after it. Else it was made instead.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from emberward.diagnose import MIN_ROUNDS, has_followed
+from emberward.diagnose._calls import Call, RankFlight
+from emberward.diagnose._departures import are_alike, history
+from emberward.diagnose._frames import Frame, LineOf, user_frame
+from emberward.diagnose._order import MIN_ROUNDS, Standing, has_followed, standing
+from emberward.diagnose._program import are_branches, callers_in_common, common_function, line_of_call, parting, text_of
+from emberward.diagnose._say import ranks_text, verb
 from emberward.findings import Cause, Finding, Kind
-from emberward.sources.dumps._flight import Call, RankFlight
-from emberward.sources.dumps._frames import Frame, LineOf, user_frame
-from emberward.sources.dumps._order import are_alike, history
-from emberward.sources.dumps._program import (
-    are_branches,
-    callers_in_common,
-    common_function,
-    line_of_call,
-    parting,
-    text_of,
-)
-from emberward.sources.dumps._say import ranks_text, verb
 
 MAX_COMPARED = 16
 """Most peers whose earlier calls are looked through."""
@@ -41,6 +35,19 @@ def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Cal
         theirs = None if rank not in flights else _last(flights[rank])
         if theirs is not None and (theirs.group, theirs.seq) == (ours.group, ours.seq):
             return ours, theirs, rank
+    return _met_before(flights[finding.culprit_ranks[0]], finding, flights)
+
+
+def _met_before(
+    flight: RankFlight, finding: Finding, flights: Mapping[int, RankFlight]
+) -> tuple[Call, Call, int] | None:
+    """The first calls that met, differ and have ended, as gloo lets them."""
+    made = {(call.group, call.seq): call for call in history(flight)}
+    for rank in finding.waiting_ranks[:1]:
+        for theirs in history(flights[rank]) if rank in flights else ():
+            ours = made.get((theirs.group, theirs.seq))
+            if ours is not None and (ours.op, ours.numel, ours.dtype) != (theirs.op, theirs.numel, theirs.dtype):
+                return ours, theirs, rank
     return None
 
 
@@ -107,6 +114,15 @@ def _usual_by_rank(flights: Mapping[int, RankFlight], calls: Mapping[int, Call])
     return out
 
 
+def _known_by_rank(flights: Mapping[int, RankFlight], calls: Mapping[int, Call]) -> dict[int, bool | None]:
+    """Of each rank whether somebody made its call at that line before; None where no line or too little past tells."""
+    some = list(calls)[:MAX_COMPARED]
+    past = [each for rank in some for each in history(flights[rank]) if each.record < calls[rank].record]
+    if len(past) < MIN_ROUNDS or any(call.site is None for call in calls.values()):
+        return {}
+    return {rank: any(are_alike(each, call) for each in past) for rank, call in calls.items()}
+
+
 def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
     """The finding with a culprit, where two sides differ, none is the majority, and one alone left its usual order."""
     if finding.code not in ("M101", "M102") or finding.culprit_ranks or finding.cycle is not None:
@@ -120,6 +136,8 @@ def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
         if len({(call.op, call.numel, call.dtype) for call in calls.values()}) < 2:
             continue
         usual = _usual_by_rank(flights, calls)
+        if True not in usual.values() or False not in usual.values():
+            usual = _known_by_rank(flights, calls)
         odd = [rank for rank, is_usual in usual.items() if is_usual is False]
         rest = [rank for rank, is_usual in usual.items() if is_usual is True]
         if odd and rest and None not in usual.values():
@@ -181,11 +199,19 @@ def by_order(
         return finding
     ours, theirs, maker = met
     ranks = finding.culprit_ranks
-    past = [call for call in history(flights[ranks[0]]) if call.record < ours.record and call.group == ours.group]
     stacks = (_stack(ranks[0], ours, frames), _waiter(finding, theirs, maker, frames))
     here, there = _site_of(ours, stacks[0]), _site_of(theirs, stacks[1])
     branches = _are_branches(*stacks, line_of)
-    if branches is not True and not are_alike(theirs, ours) and has_followed(past, theirs, ours, are_alike=are_alike):
+    if branches is True:
+        return finding
+    past = [call for call in history(flights[ranks[0]]) if call.record < ours.record and call.group == ours.group]
+    some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
+    made = [call for flight in some for call in history(flight) if call.group == ours.group]
+    others = [call for call in made if call.seq != ours.seq]
+    # Where no line tells, a call of another type is another call.
+    known = others if ours.site is not None else [call for call in others if call.dtype == ours.dtype]
+    stands = standing(ours, theirs, past, known, are_alike=are_alike)
+    if stands is Standing.AHEAD:
         return replace(
             finding,
             kind=Kind.MISSING,
@@ -196,15 +222,11 @@ def by_order(
             evidence=(finding.message, *finding.evidence),
             next=_read(there, f"it does not hold on {ranks_text(ranks)}"),
         )
-    some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
-    others = [call for flight in some for call in history(flight) if call is not ours]
-    # Where no line tells, a call of another type is another call.
-    made = [c for c in others if are_alike(c, ours) and (ours.site is not None or c.dtype == ours.dtype)]
-    is_new = all(call.record == ours.record for call in made)
-    is_next = bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
     # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
-    is_no_choice = branches is False or (branches is None and theirs.site is None)
-    if is_new and branches is not True and (_is_before(*stacks, line_of) or (is_next and is_no_choice)):
+    is_no_choice = branches is False or theirs.site is None
+    is_next = is_no_choice and bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
+    is_usual = _has_text(stacks[0], line_of) and _is_usual_elsewhere(theirs, ours, others)
+    if stands is Standing.NEW and (is_next or is_usual or _is_before(*stacks, line_of)):
         return replace(
             finding,
             kind=Kind.MISSING,
@@ -216,6 +238,19 @@ def by_order(
             next=_read(here, f"it holds on {ranks_text(ranks)} alone"),
         )
     return finding
+
+
+def _is_usual_elsewhere(theirs: Call, ours: Call, others: Sequence[Call]) -> bool:
+    """Whether the peers' call is a usual one at a line of its own, and not ours with another type."""
+    if ours.place in (None, theirs.place) or (ours.op, ours.numel) == (theirs.op, theirs.numel):
+        return False
+    return sum(are_alike(call, theirs) for call in others) >= MIN_ROUNDS
+
+
+def _has_text(stack: tuple[Frame, ...], line_of: LineOf) -> bool:
+    """Whether the program's text is at hand: a choice between the two calls would show."""
+    frame = user_frame(stack)
+    return frame is not None and text_of(frame.file, line_of) is not None
 
 
 def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool:

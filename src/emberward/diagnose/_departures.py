@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emberward.diagnose import Newest, newest, rounds
+from emberward.diagnose._calls import Call, GroupName, RankFlight, call_of
+from emberward.diagnose._graph import OpKey, Root, WaitGraph
+from emberward.diagnose._order import Newest, newest, rounds
 from emberward.findings import Cause
-from emberward.sources.dumps._flight import Call, GroupName, RankFlight, call_of
-from emberward.sources.dumps._graph import OpKey, Root, WaitGraph
 
 MAX_HISTORY = 512
 """Calls of a rank that are searched for its usual order."""

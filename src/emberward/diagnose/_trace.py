@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from emberward.diagnose._calls import Call, GroupPart, RankFlight, call_of
+from emberward.diagnose._frames import short_path, user_frame
+from emberward.diagnose._groups import Groups, GroupView
 from emberward.events import (
     Barrier,
     Body,
@@ -17,9 +20,6 @@ from emberward.events import (
     Trace,
     TraceBuilder,
 )
-from emberward.sources.dumps._flight import Call, GroupPart, RankFlight, call_of
-from emberward.sources.dumps._frames import short_path, user_frame
-from emberward.sources.dumps._groups import Groups, GroupView
 
 MAX_TRACE_CALLS = 200_000
 """Most calls that `to_trace` turns into events; the newest of each rank are kept."""

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from emberward.diagnose._program import tree_of
 from emberward.events import HostState
-from emberward.sources.dumps._program import tree_of
 
 MAX_DEPTH = 8
 """Most steps from a name to what it stands for."""

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emberward.diagnose import MIN_ROUNDS, Newest, continues, newest, rounds
+from emberward.diagnose._calls import Call, GroupName, RankFlight
+from emberward.diagnose._departures import history
+from emberward.diagnose._graph import Root, WaitGraph
+from emberward.diagnose._order import MIN_ROUNDS, Newest, continues, newest, rounds
+from emberward.diagnose._say import call_text, hang_finding, waits
 from emberward.findings import Cause, Certainty, Finding, Kind
-from emberward.sources.dumps._flight import Call, GroupName, RankFlight
-from emberward.sources.dumps._graph import Root, WaitGraph
-from emberward.sources.dumps._order import history
-from emberward.sources.dumps._say import call_text, hang_finding, waits
 
 Sites = Mapping[int, str | None]
 """Where ranks are now, as far as their stacks tell."""
@@ -65,12 +65,43 @@ def _is_left_out(graph: WaitGraph, rank: int, call: Call, peer: int) -> bool:
     usual = _count(graph.flights[rank], call, is_send=call.is_send, site=call.site)
     answered = _count(graph.flights[peer], theirs, is_send=not call.is_send)
     is_left_out = usual > MIN_ROUNDS and MIN_ROUNDS <= answered < made
-    return is_left_out and not _is_one_more(*_rounds(graph, rank, call, peer, theirs))
+    is_one_more = _is_one_more(*_rounds(graph, rank, call, peer, theirs))
+    return is_left_out and not is_one_more and not _is_shared(graph, peer, theirs)
 
 
 def _is_one_more(ours: Sequence[int], answers: Sequence[int]) -> bool:
     """Whether the rank makes more such calls in this round than ever, while the peer made as many as always."""
     return newest(ours) is Newest.MORE and newest(answers) is Newest.USUAL
+
+
+def _is_shared(graph: WaitGraph, rank: int, call: Call) -> bool:
+    """Whether the rank made fewer transfers in this round because those that feed it did: who did not change is odd.
+
+    Another kind of its transfers is fewer too, and so are the partner calls of the rank at its other end.
+    """
+    flight = graph.flights[rank]
+    marks = _marks(flight)
+    view = graph.groups.of(flight.groups[call.group])
+    for key in flight.p2p_records:
+        group, is_send, peer = key
+        if group != call.group or peer in (None, call.peer) or marks is None or peer >= len(view.members):
+            continue
+        other = graph.flights.get(view.members[peer])
+        if newest(_per_round(flight, *marks, key)) is not Newest.FEWER or other is None:
+            continue
+        partner = (group, not is_send, view.members.index(rank))
+        if newest(_per_round(other, *marks, partner)) is Newest.FEWER:
+            return True
+    return False
+
+
+def _marks(flight: RankFlight) -> tuple[Call, list[int]] | None:
+    """The collective that the rank is in, and the numbers of the earlier ones that are alike; None outside of any."""
+    head = flight.head
+    if head is None or head.is_p2p:
+        return None
+    calls = [each for each in history(flight) if each.group == head.group and each.seq < head.seq]
+    return head, [each.seq for each in calls if (each.op, each.place) == (head.op, head.place)]
 
 
 def _rounds(graph: WaitGraph, rank: int, call: Call, peer: int, theirs: Call) -> tuple[list[int], list[int]]:
@@ -79,13 +110,11 @@ def _rounds(graph: WaitGraph, rank: int, call: Call, peer: int, theirs: Call) ->
     A round lies between two calls like the collective that the peer is in now: by their numbers, so for both alike.
     Empty when there is none.
     """
-    head = graph.flights[peer].head
-    if head is None or head.is_p2p:
+    marks = _marks(graph.flights[peer])
+    if marks is None:
         return [], []
-    calls = [each for each in history(graph.flights[peer]) if each.group == head.group and each.seq < head.seq]
-    marks = [each.seq for each in calls if (each.op, each.place) == (head.op, head.place)]
-    ours = _per_round(graph.flights[rank], head, marks, (call.group, call.is_send, call.peer))
-    answers = _per_round(graph.flights[peer], head, marks, (call.group, not call.is_send, theirs.peer))
+    ours = _per_round(graph.flights[rank], *marks, (call.group, call.is_send, call.peer))
+    answers = _per_round(graph.flights[peer], *marks, (call.group, not call.is_send, theirs.peer))
     return ours, answers
 
 
@@ -110,6 +139,7 @@ def _out_of_round(graph: WaitGraph, root: Root) -> Transfer | None:
             theirs = replace(call, peer=view.members.index(rank))
             ours, answers = _rounds(graph, rank, call, peer, theirs)
             is_left_out = newest(answers) is Newest.FEWER and newest(ours) is Newest.USUAL
+            is_left_out = is_left_out and not _is_shared(graph, peer, theirs)
             if is_left_out or _is_one_more(ours, answers):
                 found.append(Transfer(rank=rank, call=call, peer=peer, is_left_out=is_left_out))
     return found[0] if len(found) == 1 else None

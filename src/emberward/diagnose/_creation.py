@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Sequence
 
+from emberward.diagnose._frames import ThreadStack
+from emberward.diagnose._say import hang_finding, ranks_text, verb
+from emberward.diagnose._waits import Reading
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind
-from emberward.sources.dumps._frames import ThreadStack
-from emberward.sources.dumps._say import hang_finding, ranks_text, verb
-from emberward.sources.dumps._waits import Reading
 
 _CREATORS = frozenset({"new_group", "_new_group_with_tag", "_new_process_group_helper", "split_group", "new_subgroups"})
 _CREATOR_FILES = ("torch/distributed/device_mesh.py", "torch/distributed/distributed_c10d.py")

@@ -1,0 +1,201 @@
+"""What a rank recorded of its calls, as any reader of dumps or rings gives it: the nouns that the rules read."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from emberward.diagnose._frames import Frame, of_program, package_frame, place_of, program_of, user_frame
+
+KNOWN_VERSIONS = ((2, 4), (2, 10))
+"""Formats that were read in tests, both ends included."""
+_P2P_NAME = re.compile(r"(?:^|:)(send|recv) (\d+)(?:->|<-)(\d+)$")
+# Torch's recorder tells neither; Emberward's own, written in the same shape, does.
+_ROOT = re.compile(r" root=(\d+)")
+_REDUCE = re.compile(r" by=(\w+)")
+GroupName = tuple[str, str]
+"""(name, description) of a group as the dump gives them."""
+Signature = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One recorded call. `seq` counts a group's collectives from 1; `peer` is a group rank, of a send or receive."""
+
+    record: int
+    group: GroupName
+    seq: int
+    op: str
+    numel: int | None
+    out_numel: int | None
+    dtype: str | None
+    is_completed: bool
+    created_ns: int | None
+    timeout_ms: int | None
+    frames: tuple[Frame, ...]
+    is_p2p: bool = False
+    is_send: bool = False
+    peer: int | None = None
+    root: int | None = None
+    reduce_op: str | None = None
+    tag: int | None = None
+
+    @property
+    def site(self) -> str | None:
+        """The innermost line that a user wrote, None when the recorder kept none (autograd's C++ threads)."""
+        frame = user_frame(self.frames)
+        return None if frame is None else frame.site
+
+    @property
+    def place(self) -> str | None:
+        """Where the call stands, for comparisons. See `place_of`."""
+        return place_of(self.site, package_frame(self.frames))
+
+    @property
+    def text(self) -> str:
+        """The call in a few words."""
+        size = "" if self.numel is None else f" of {self.numel}"
+        return f"{self.op}{size}{'' if self.dtype is None else ' ' + self.dtype}"
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupPart:
+    """What one rank recorded of one group. `seqs[i]` and `signatures[i]` belong together, ascending.
+
+    `enqueued` and `completed` are the highest seq so far. `entries` holds the raw records of all or of the last calls.
+    `is_alike` when the calls equal those of `likeness`, the first rank read with the same calls.
+    """
+
+    name: GroupName
+    ranks: tuple[int, ...] | None
+    seqs: list[int]
+    signatures: list[Signature]
+    entries: list[dict[str, Any]]
+    enqueued: int
+    completed: int
+    is_alike: bool = True
+
+    def call(self, seq: int) -> Call | None:
+        """The last kept call with `seq`, None when it is not kept."""
+        found = None
+        for entry in reversed(self.entries):
+            if entry["collective_seq_id"] == seq:
+                found = call_of(entry, self.completed)
+                break
+            if entry["collective_seq_id"] < seq:
+                break
+        return found
+
+
+@dataclass(slots=True, kw_only=True)
+class RankFlight:
+    """One rank's dump. `pending` are its calls that have not completed, in the order of issue.
+
+    `p2p_counts`: how many sends and receives it holds, by group, whether it is a send, peer and line; `p2p_tags` and
+    `p2p_records`: their tags and numbers in the order of issue, by group, whether it is a send, and peer.
+    """
+
+    rank: int
+    path: str
+    version: tuple[int, int]
+    backend: str | None
+    groups: dict[GroupName, GroupPart]
+    pending: list[Call]
+    p2p_pending: list[Call]
+    num_entries: int
+    thread_ids: frozenset[str]
+    p2p_counts: Counter[tuple[GroupName, bool, int | None, str | None]] = field(default_factory=Counter)
+    p2p_tags: dict[tuple[GroupName, bool, int | None], list[int | None]] = field(default_factory=dict)
+    p2p_records: dict[tuple[GroupName, bool, int | None], list[int]] = field(default_factory=dict)
+    first_ns: int | None = None
+    last_ns: int | None = None
+    longest_gap_ns: int = 0
+    read_ns: int | None = None
+    num_dropped: int = 0
+    is_ring: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def head(self) -> Call | None:
+        """The oldest call that has not completed."""
+        return self.pending[0] if self.pending else None
+
+
+def integer_of(value: object) -> int | None:
+    """A whole number, also one written as text; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
+        return int(value)
+    return None
+
+
+def _numel(sizes: object) -> int | None:
+    if not isinstance(sizes, list | tuple) or not sizes:
+        return None
+    total = 0
+    for shape in sizes:
+        product = 1
+        for length in shape if isinstance(shape, list | tuple) else ():
+            product *= length if isinstance(length, int) else 1
+        total += product
+    return total
+
+
+def frames_of(raw: object) -> tuple[Frame, ...]:
+    """A record's frames, innermost first; unreadable ones are left out."""
+    frames = []
+    for item in raw if isinstance(raw, list | tuple) else ():
+        if isinstance(item, dict):
+            line = integer_of(item.get("line"))
+            frames.append(Frame(function=str(item.get("name", "?")), file=str(item.get("filename", "?")), line=line))
+    found = tuple(frames)
+    return of_program(found, program_of(found))
+
+
+def op_of(profiling_name: str) -> str:
+    """The operation without its backend and its peers: ``nccl:send 0->3`` is ``send``."""
+    return profiling_name.rpartition(":")[2].partition(" ")[0].lstrip("_")
+
+
+def _is_done(entry: dict[str, Any], completed: int) -> bool:
+    if entry["retired"] is True or entry["state"] == "completed":
+        return True
+    return not entry["is_p2p"] and entry["collective_seq_id"] <= completed
+
+
+def group_name(entry: dict[str, Any]) -> GroupName:
+    """The entry's group."""
+    value = entry.get("process_group")
+    if isinstance(value, list | tuple) and value and isinstance(value[0], str):
+        return value[0], str(value[1]) if len(value) > 1 else ""
+    return str(entry["pg_id"]), ""
+
+
+def call_of(entry: dict[str, Any], completed: int = 0) -> Call:
+    """The entry as a value."""
+    name = entry["profiling_name"]
+    p2p = _P2P_NAME.search(name)
+    root, reduce = _ROOT.search(name), _REDUCE.search(name)
+    dtypes = entry["input_dtypes"] or entry["output_dtypes"]
+    return Call(
+        record=integer_of(entry.get("record_id")) or 0,
+        group=group_name(entry),
+        seq=entry["collective_seq_id"],
+        op=op_of(name),
+        numel=_numel(entry["input_sizes"]),
+        out_numel=_numel(entry["output_sizes"]),
+        dtype=str(dtypes[0]) if dtypes else None,
+        is_completed=_is_done(entry, completed),
+        created_ns=entry["time_created_ns"] or None,
+        timeout_ms=integer_of(entry.get("timeout_ms")),
+        frames=frames_of(entry.get("frames")),
+        is_p2p=entry["is_p2p"] or p2p is not None,
+        is_send=p2p is not None and p2p.group(1) == "send",
+        peer=None if p2p is None else int(p2p.group(3)),
+        root=None if root is None else int(root.group(1)),
+        reduce_op=None if reduce is None else reduce.group(1),
+        tag=integer_of(entry.get("tag")),
+    )
