@@ -132,9 +132,9 @@ def main() -> int:
     )
     cases = [
         (size, kind, count)
+        for count in COUNTS
         for size in SIZES
         for kind in KINDS
-        for count in COUNTS
         if not (kind == "link" and size > 64)
     ]
     end_s, block = time.monotonic() + options.seconds, 0

@@ -76,21 +76,23 @@ SPURIOUS = 1e-3
 RATES = {0.999: 0.6, 0.5: 0.2, 0.1: 0.1, 0.02: 0.1}
 """Rate of a fault and the share of faults that have it."""
 PRIORS: dict[Kind, dict[Scope, float]] = {
-    Kind.DEVICE: {Scope.ALWAYS: 5e-3, Scope.TOGETHER: 5e-3, Scope.FOUR: 2e-4, Scope.EIGHT: 2e-4},
+    Kind.DEVICE: {Scope.ALWAYS: 5e-3, Scope.TOGETHER: 5e-3, Scope.FOUR: 1e-9, Scope.EIGHT: 1e-9},
     Kind.HOST: {Scope.ALWAYS: 1e-3, Scope.TOGETHER: 5e-4, Scope.OUTSIDE: 1.5e-3},
     Kind.LINK: {Scope.TOGETHER: 5e-4},
     Kind.CABLE: {Scope.OUTSIDE: 5e-4},
     Kind.SWITCH: {Scope.OUTSIDE: 2e-3},
     Kind.CUT: {Scope.OUTSIDE: 2e-3},
 }
-"""A cut's is shared by all ways to part so many hosts in two, 2^(hosts - 1): which one it is was read off the tests."""
+"""A device that fails in larger sets alone is far rarer than two links that are bad: those explain much the same tests.
+
+A cut's is shared by all ways to part so many hosts in two, 2^(hosts - 1): which one it is was read off the tests."""
 LINK_BUNCH = 10.0
 """Once a link is known to be bad, others are this much likelier: a bad batch of cables, a bad board."""
 MAX_LINK_SET = 16
 """Links are possible parts of a failed test of at most so many members: in a larger one there are too many."""
 MAX_SIDES = 4
 """With more groups that never passed together it is too early to speak of a cut."""
-LEAST_PRIOR = 1e-5
+LEAST_PRIOR = 3e-10
 """Faults that are less likely from the start are not considered."""
 BEAM = 40
 MAX_FAULTS = 8

@@ -484,9 +484,9 @@ class Plan:
 
 
 def _is_faint(cluster: Cluster) -> bool:
-    """Whether its likeliest explanation is chance, or a fault that shows now and then."""
-    faults = cluster.explanations[0].faults
-    return not faults or min(fault.rate for fault in faults) < 0.9
+    """Whether it is likelier chance, or a fault that shows now and then, than one that always shows."""
+    constant = (each for each in cluster.explanations if each.faults and min(f.rate for f in each.faults) > 0.9)
+    return sum(each.weight for each in constant) < 0.5
 
 
 def _links_weight(cluster: Cluster) -> float:

@@ -39,7 +39,8 @@ class Runner:
     """Starts probes on sets of a fleet. `run` blocks; `close` the tree afterwards.
 
     `reach`: how a host is reached; None starts all members here. `limit_s` bounds each member. `environment`: of the
-    person who started us. `addresses`: of hosts on the job's link, where their names are not.
+    person who started us. `addresses`: of hosts on the job's link, where their names are not. `max_bytes`: what a
+    member may write into its folder.
     """
 
     fleet: Fleet
@@ -48,6 +49,7 @@ class Runner:
     environment: Mapping[str, str]
     limit_s: float
     addresses: Mapping[str, str] = field(default_factory=dict)
+    max_bytes: int = MAX_BYTES
     left_behind: int = 0
     _ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(int(time.monotonic() * 10)))
 
@@ -152,7 +154,7 @@ class Runner:
         def watch(passed_s: float) -> None:
             if stop.is_over():
                 raise _Stopped(End.STOPPED)
-            if int(passed_s * 10) % 10 == 0 and _bytes_in(folder) > MAX_BYTES:
+            if int(passed_s * 10) % 10 == 0 and _bytes_in(folder) > self.max_bytes:
                 raise _Stopped(End.FULL)
 
         environment = {**self.environment, **(variables if not is_remote else {})}

@@ -46,6 +46,11 @@ elif fault == "broken":
     raise SystemExit("no such library")
 elif fault == "missing" and sick:
     raise SystemExit("ImportError: libcuda.so.1: cannot open shared object file")
+elif fault == "fills" and sick:
+    with Path("filling").open("wb") as file:
+        file.write(os.urandom(4 << 20))
+        file.flush()
+        time.sleep(600)
 elif fault == "forks":
     subprocess.Popen(["sleep", "600"], start_new_session=True)
 elif fault == "noise":

@@ -59,6 +59,36 @@ def test_a_device_that_hangs_and_ignores_sigterm_is_named_and_its_processes_are_
     assert time.monotonic() - began_s < 60
 
 
+def test_a_probe_that_fills_the_disk_is_ended_and_what_it_wrote_is_gone(tmp_path):
+    command = f"{sys.executable} -S {SIMULATOR} fills h0:1"
+    with ProcessTree() as tree:
+        runner = Runner(
+            fleet=Fleet.of(["h0"], 2), tree=tree, reach=None, environment={**os.environ, "TMPDIR": str(tmp_path)},
+            limit_s=30.0, max_bytes=1 << 20,
+        )  # fmt: skip
+        (result,) = runner.run(parse_probe(f"sim={command}"), [(0, 1)], until_s=time.monotonic() + 60)
+    assert result.reports[1] == "wrote too much"
+    assert result.seconds < 30
+    assert not list(tmp_path.rglob("filling"))
+
+
+def test_a_host_that_vanishes_in_a_test_is_named_as_down():
+    def reach(host, words):
+        return ("sh", "-c", "sleep 0.2; echo Connection closed by remote host >&2; exit 255") if host == "c" else words
+
+    with ProcessTree() as tree:
+        runner = Runner(
+            fleet=Fleet.of(list("abcd"), 1), tree=tree, reach=lambda host, words: tuple(reach(host, words)),
+            environment=dict(os.environ), limit_s=20.0,
+        )  # fmt: skip
+        probe = parse_probe(f"sim={sys.executable} -S {SIMULATOR} none")
+        examination = examine(runner, [probe], budget_s=60.0, seed=1)
+    assert accused(examination) == [("device", ("c:0",), ())]
+    finding = findings_of(examination)[0]
+    assert (finding.hosts, finding.cause) == (("c",), "host_down")
+    assert "host not reached: Connection closed by remote host" in finding.evidence[0]
+
+
 @pytest.mark.parametrize("share", [5, 20, 50])
 def test_a_slow_device_is_named_by_its_numbers(share):
     examination = examined(f"slow{share}", "h0:3", devices=6)

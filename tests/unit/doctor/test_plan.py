@@ -230,3 +230,37 @@ def test_a_slow_link_that_is_tried_again_and_again_does_not_make_its_ends_slow()
             numbers.learn(number, result)
     assert not any(figure.is_slow for figure in numbers.ends().values())
     assert [pair for pair, figure in numbers.cells().items() if figure.is_slow] == [(1, 4)]
+
+
+def measured(num: int, seed: int, *, rounds: int = 10, slow: int | None = None) -> Numbers:
+    """Rounds of single devices with 1% noise; `slow` is 5% slower."""
+    found, rng = Numbers(Fleet.of([f"n{i}" for i in range(num)], 1)), random.Random(seed)
+    for turn in range(rounds):
+        for number in range(num):
+            value = 100 * (1 + rng.gauss(0, 0.01)) * (0.95 if number == slow else 1.0)
+            result = Result(devices=(number,), outcome=Outcome.PASS, seconds=1.0, values={number: value})
+            found.learn(turn, result)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_host_5_percent_slow_of_64_is_named_and_none_where_there_is_only_noise(seed):
+    slow = seed * 3
+    named = measured(64, seed, slow=slow).devices()
+    assert [number for number, figure in named.items() if figure.is_slow] == [slow]
+    assert named[slow].share == pytest.approx(0.05, abs=0.01)
+    assert not any(figure.is_slow for figure in measured(64, seed).devices().values())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_link_at_half_speed_among_64_hosts_is_a_cell_and_no_row(seed):
+    found, rng = Numbers(Fleet.of([f"n{i}" for i in range(64)], 1)), random.Random(seed)
+    bad = tuple(sorted(rng.sample(range(64), 2)))
+    for turn in range(63):
+        for pair in circle_round(range(64), turn):
+            for again in range(5 if pair == bad else 1):
+                value = 100 * (1 + rng.gauss(0, 0.02)) * (0.5 if pair == bad else 1.0)
+                values = dict.fromkeys(pair, value)
+                found.learn(turn + again, Result(devices=pair, outcome=Outcome.PASS, seconds=1.0, values=values))
+    assert [pair for pair, figure in found.cells().items() if figure.is_slow] == [bad]
+    assert not any(figure.is_slow for figure in found.ends().values())
