@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from steps import batches_of, publish, start_ranks, timed
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -113,7 +114,9 @@ class HandStage(nn.Module):
 def hand_stage(recipe: Recipe, world: World) -> HandStage:
     """This rank's stage, parallel by torch's own means."""
     stage = HandStage(recipe, world)
-    tp = world.device_mesh["tp"]
+    axes = dict(world.mesh.axes)
+    mesh = init_device_mesh("cpu", tuple(axes.values()), mesh_dim_names=tuple(axis.value for axis in axes))
+    tp = mesh["tp"]
     to_whole = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
     for block in stage.blocks:
         plan = {
@@ -140,10 +143,9 @@ def hand_stage(recipe: Recipe, world: World) -> HandStage:
             param.fill_(1.0 if name.endswith("norm.weight") else 0.0)
             if param.dim() > 1:
                 torch.nn.init.normal_(param, std=recipe.model.init_std)
-    mesh = world.device_mesh["dp_shard"]
     for block in stage.blocks:
-        fully_shard(block, mesh=mesh, reshard_after_forward=False)
-    fully_shard(stage, mesh=mesh, reshard_after_forward=False)
+        fully_shard(block, mesh=mesh["dp_shard"], reshard_after_forward=False)
+    fully_shard(stage, mesh=mesh["dp_shard"], reshard_after_forward=False)
     return stage
 
 

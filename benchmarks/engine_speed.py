@@ -13,7 +13,8 @@ The row `first weights` draws those of rank 0 of 8 under ZeRO-3 for `roberta_10b
 The model is llama's (causal attention, gated feed-forward, untied head) of plain torch modules for the peers. They are
 written as one would today: `DistributedDataParallel` (bf16 by autocast), FSDP2 layer by layer, DTensor tensor
 parallelism with sequence parallelism, `PipelineStage` under `Schedule1F1B`; fused AdamW, clipping by
-`clip_grad_norm_`. With four ranks tensor and pipeline parallelism of two are beside FSDP2 (kept whole) over two.
+`clip_grad_norm_`. Beside ZeRO-3 runs our own ZeRO-2. With four ranks tensor and pipeline parallelism of two are beside
+FSDP2 (kept whole) over two. Rows of 500 Mb are over capped links, for which they need root.
 """
 
 import argparse
@@ -29,13 +30,15 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from capped_links import CappedLinks
 from engine_peers import PEERS
 from steps import batches_of
 
@@ -46,6 +49,7 @@ from emberward.layout import Normal, chunk
 from emberward.recipe import (
     BatchConfig,
     ComputeType,
+    Device,
     LayoutConfig,
     OptimConfig,
     PrecisionConfig,
@@ -66,14 +70,17 @@ SIZES = {
     "20M": {"num_layers": 8, "hidden": 384, "num_heads": 6, "ffn_hidden": 1024, "vocab_size": 8192},
     "100M": {"num_layers": 11, "hidden": 768, "num_heads": 12, "ffn_hidden": 2048, "vocab_size": 16384},
 }
+OURS_ZERO2 = "ours_zero2"
 COMPARISONS = {
     "plain": ({"zero": 0}, ["ddp"]),
     "zero2": ({"zero": 2}, ["fsdp2_kept"]),
-    "zero3": ({"zero": 3}, ["fsdp2"]),
+    "zero3": ({"zero": 3}, ["fsdp2", OURS_ZERO2]),
     "tensor": ({"zero": 1, "tp": 2}, ["dtensor"]),
     "pipeline": ({"zero": 1, "pp": 2}, ["schedule1f1b"]),
 }
 """Our layout and the peers of each comparison."""
+CAPPED_MBIT = 500
+"""Of what a rank sends in the rows over capped links, each rank in a network namespace of its own."""
 SEQ_LEN, MIN_ROUNDS, MAX_ROUNDS, WARM_UP = 128, 3, 20, 2
 START_LIMIT_S, ROW_LIMIT_S = 60.0, 240.0
 FIRST_WEIGHTS = "first weights/10B/rank 0 of 8"
@@ -87,11 +94,13 @@ class Row:
     compute: str
     num_ranks: int
     comparison: str
+    link_mbit: int | None = None
 
     @property
     def key(self) -> str:
         """Its name in the results."""
-        return f"{self.size}/{self.compute}/{self.num_ranks}/{self.comparison}"
+        link = "" if self.link_mbit is None else f"/{self.link_mbit} Mb"
+        return f"{self.size}/{self.compute}/{self.num_ranks}/{self.comparison}{link}"
 
     @property
     def engines(self) -> list[str]:
@@ -101,7 +110,7 @@ class Row:
     @property
     def weight(self) -> int:
         """Its share of the time, by parameters and ranks."""
-        return {"20M": 1, "100M": 5}[self.size] * self.num_ranks
+        return {"20M": 1, "100M": 5}[self.size] * self.num_ranks * (1 if self.link_mbit is None else 4)
 
     def recipe(self) -> Recipe:
         """What ours runs; peers take sizes, layout and batch from it."""
@@ -112,6 +121,7 @@ class Row:
         micro_batch = 2 if self.size == "20M" and accumulation == 1 else 1
         return Recipe(
             schedule="1f1b",
+            device=Device.CPU,
             model=ModelConfig(family="llama", llama=LlamaConfig(), seq_len=SEQ_LEN, init_std=0.02, **SIZES[self.size]),
             layout=LayoutConfig(dp=dp, zero=zero, **layout),
             batch=BatchConfig(
@@ -130,6 +140,10 @@ def rows() -> list[Row]:
         for compute in ("fp32", "bf16")
         for num_ranks in (2, 4)
         for comparison in COMPARISONS
+    ] + [
+        Row("20M", compute, 2, comparison, CAPPED_MBIT)
+        for compute in ("fp32", "bf16")
+        for comparison in ("plain", "zero2", "zero3")
     ]
 
 
@@ -139,8 +153,10 @@ def rows() -> list[Row]:
 def step_of(name: str, row: Row) -> Step:
     """A step of the engine `name`. All ranks must call; blocks."""
     recipe = row.recipe()
+    if name == OURS_ZERO2:
+        recipe = replace(recipe, layout=replace(recipe.layout, zero=ZeroStage.GRADIENTS))
     batches = batches_of(recipe)
-    if name != "ours":
+    if name in PEERS:
         return PEERS[name](recipe, batches)
     world = build_world(mesh_of(recipe.layout), device=torch.device("cpu"), timeout_s=120, ends=ends_of(recipe))
     engine = Engine(recipe, world)
@@ -202,10 +218,12 @@ def resident_kib(key: str) -> int:
 # -- the ranks ---------------------------------------------------------------------------------------------------------
 
 
-def in_ranks(num_ranks: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def in_ranks(num_ranks: int, work: Callable[[], dict[str, Any]], *, link_mbit: int | None = None) -> dict[str, Any]:
     """What `work` gives on rank 0, called in forks of this process, which has everything imported. Bounded."""
-    with tempfile.TemporaryDirectory() as folder:
-        pids = [_fork(rank, num_ranks, work, Path(folder)) for rank in range(num_ranks)]
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        links = None if link_mbit is None else stack.enter_context(CappedLinks(num_ranks, link_mbit))
+        pids = [_fork(rank, num_ranks, work, Path(folder), links) for rank in range(num_ranks)]
         end_s, left = time.monotonic() + ROW_LIMIT_S, dict.fromkeys(pids)
         while left and time.monotonic() < end_s:
             for pid in list(left):
@@ -225,7 +243,9 @@ def in_ranks(num_ranks: int, work: Callable[[], dict[str, Any]]) -> dict[str, An
         return json.loads(found.read_text())
 
 
-def _fork(rank: int, num_ranks: int, work: Callable[[], dict[str, Any]], folder: Path) -> int:
+def _fork(
+    rank: int, num_ranks: int, work: Callable[[], dict[str, Any]], folder: Path, links: CappedLinks | None
+) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -234,6 +254,8 @@ def _fork(rank: int, num_ranks: int, work: Callable[[], dict[str, Any]], folder:
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
         torch.manual_seed(rank)
+        if links is not None:
+            links.enter(rank)
         store = dist.FileStore(str(folder / "store"), num_ranks)
         limit = timedelta(seconds=START_LIMIT_S)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=num_ranks, timeout=limit)
@@ -251,7 +273,7 @@ def _fork(rank: int, num_ranks: int, work: Callable[[], dict[str, Any]], folder:
 
 def measure(row: Row, until_s: float) -> dict[str, Any]:
     """A row's figures: ours over each peer, and each engine's own."""
-    found = in_ranks(row.num_ranks, lambda: paired(row, until_s))
+    found = in_ranks(row.num_ranks, lambda: paired(row, until_s), link_mbit=row.link_mbit)
     if "error" in found:
         return found
     wall, processor, mib = found["wall_s"], found["processor_s"], found["mib"]
@@ -326,7 +348,7 @@ def table(latest: dict[str, dict[str, Any]]) -> str:
 def main() -> int:
     """Measures the rows and keeps them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="rows whose name has this: 20M/fp32, plain, first, ...")
+    parser.add_argument("--only", default="", help="rows whose name has one of these: 20M/fp32 plain,zero3 ...")
     parser.add_argument("--minutes", type=float, default=15.0, help="for all rows together")
     add_options(parser)
     options = parser.parse_args()
@@ -335,14 +357,20 @@ def main() -> int:
     results = Results(
         "engine_speed",
         what="a step of the engine against torch's own parts at 20M and 100M parameters: time, processor, memory",
-        measures=["benchmarks/engine_speed.py", "benchmarks/engine_peers.py", "src/emberward/engine"],
+        measures=[
+            "benchmarks/engine_speed.py",
+            "benchmarks/engine_peers.py",
+            "benchmarks/capped_links.py",
+            "src/emberward/engine",
+        ],
         is_fresh=options.fresh,
         folder=options.into,
     )
     done = {key for key, figures in results.latest().items() if "error" not in figures}
-    if FIRST_WEIGHTS not in done and options.only in FIRST_WEIGHTS:
+    wanted = options.only.split(",")
+    if FIRST_WEIGHTS not in done and any(word in FIRST_WEIGHTS for word in wanted):
         results.add(FIRST_WEIGHTS, first_weights())
-    left = [row for row in rows() if options.only in row.key and row.key not in done]
+    left = [row for row in rows() if any(word in row.key for word in wanted) and row.key not in done]
     while left:
         now_s, weight = time.monotonic(), sum(row.weight for row in left)
         row = left.pop(0)

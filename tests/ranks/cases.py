@@ -18,6 +18,7 @@ from emberward.families import LlamaConfig, ModelConfig, RobertaConfig, model_of
 from emberward.recipe import (
     BatchConfig,
     ComputeType,
+    Device,
     LayoutConfig,
     OptimConfig,
     PrecisionConfig,
@@ -53,11 +54,13 @@ def small_recipe(
     tied: bool = False,
     rate: float = 0.0,
     debug: tuple[str, ...] = (),
+    device: str = "auto",
 ) -> Recipe:
     """A resolved recipe of a four-layer model over 16 samples a step; `rate` is that of both kinds of dropout."""
     return Recipe(
         schedule=schedule,
         debug=debug,
+        device=Device(device),
         model=ModelConfig(
             family=family,
             llama=LlamaConfig(num_kv_heads=kv_heads, is_tied=tied, rope_theta=100.0, rope_factor=4.0, rope_positions=8),

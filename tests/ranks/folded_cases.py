@@ -10,10 +10,9 @@ import torch
 import torch.distributed as dist
 
 from emberward.engine import Engine, Executor
-from emberward.engine._shard import end_forwards, fsdp_modules
 from emberward.events import Collective, Event
 from emberward.families.layers import RowLinear
-from emberward.plan import solve_batch
+from emberward.plan import Work, solve_batch
 from emberward.rank._dry import dry_run
 from emberward.rank._rehearsal import Script, script_of
 from emberward.recipe import BatchConfig, Recipe
@@ -57,13 +56,13 @@ def counting(counts: list[int]) -> Iterator[None]:
 @contextlib.contextmanager
 def planted(name: str | None) -> Iterator[None]:
     """A call that some micro-batches make and others do not, or a layer at every second time."""
-    forward, before = RowLinear.forward, Engine._before_backward
+    forward, before = RowLinear.forward, Engine._before
     times = [0]
 
-    def backward_of_some(engine: Engine, action: Any, is_last: bool) -> None:
-        if action.mb % 3 == 2:
+    def backward_of_some(engine: Engine, action: Any, *others: Any) -> None:
+        if action.mb % 3 == 2 and action.work is Work.BACKWARD:
             dist.all_reduce(torch.zeros(3), group=engine.world.channels["dp_shard"].handle)
-        before(engine, action, is_last)
+        before(engine, action, *others)
 
     def forward_by_turns(layer: RowLinear, x: torch.Tensor) -> torch.Tensor:
         times[0] += 1
@@ -73,7 +72,7 @@ def planted(name: str | None) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         if name == "micro-batch":
-            stack.enter_context(patch.object(Engine, "_before_backward", backward_of_some))
+            stack.enter_context(patch.object(Engine, "_before", backward_of_some))
         if name == "layer":
             stack.enter_context(patch.object(RowLinear, "forward", forward_by_turns))
         yield
@@ -100,21 +99,12 @@ def folded_and_whole(
     }
 
 
-def gathers_of_steps(rank: int, world_size: int, *, of: int, forgets: bool = True, **layout: Any) -> list[int]:
-    """Calls over the sharded axis in each training step of the dry run of rank `of`; evaluations stand between them.
-
-    Without `forgets` FSDP2 keeps what it noted of their forwards.
-    """
+def gathers_of_steps(rank: int, world_size: int, *, of: int, **layout: Any) -> list[int]:
+    """Calls over the sharded axis in each training step of the dry run of rank `of`; evaluations stand between them."""
     del rank, world_size
     played = script(accumulation=4, family="bloom", **layout)
     dist.destroy_process_group()
-
-    def reshard(stage: torch.nn.Module) -> None:
-        for module in fsdp_modules(stage):
-            module.reshard()
-
-    with patch("emberward.engine._engine.end_forwards", end_forwards if forgets else reshard):
-        events = dry_run(played, of, transport=Transport.NCCL).events
+    events = dry_run(played, of, transport=Transport.NCCL).events
     return [sum(_is_over_dp(event) for event in step) for step in _training_steps(events)]
 
 

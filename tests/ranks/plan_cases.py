@@ -14,7 +14,7 @@ from ranks.cases import LR, micro_batches_of, small_recipe
 class _Collectives(TorchDispatchMode):
     """Counts what reaches torch's process groups: (operation, size of the group) -> [calls, payload bytes]."""
 
-    WHOLE: ClassVar = {"_allgather_base_": 0, "_reduce_scatter_base_": 1, "allreduce_": 0}
+    WHOLE: ClassVar = {"_allgather_base_": 0, "_reduce_scatter_base_": 1, "alltoall_base_": 0, "allreduce_": 0}
 
     def __init__(self) -> None:
         super().__init__()

@@ -229,7 +229,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
 
 
 def check_what_was_imported(log: str) -> None:
-    """A rank without dp and tp pays for no part of torch that cuts parameters, nor for the compiler."""
+    """A rank pays for no part of torch that cuts parameters, nor for the compiler."""
     lines = [line for line in log.splitlines() if line.startswith("import time:")]
     modules = {line.rpartition("|")[2].strip() for line in lines}
     assert {"torch", "emberward.engine"} <= modules

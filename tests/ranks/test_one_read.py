@@ -24,6 +24,10 @@ class HostReads(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def looks_at(param):
+    bool(param.sum() > 0)
+
+
 def reads_of_steps(rank, world_size, *, hidden=False, **layout):
     """(reads by name, other reads) of each of two steps; with `hidden` something looks at a parameter."""
     del rank, world_size
@@ -37,7 +41,8 @@ def reads_of_steps(rank, world_size, *, hidden=False, **layout):
     world = replace(build_world(mesh_of(recipe.layout), device=torch.device("cpu"), timeout_s=60), read=read)
     engine, found = Engine(recipe, world), []
     if hidden:
-        engine.parts[0].param.register_post_accumulate_grad_hook(lambda param: bool(param.sum() > 0))
+        for stage in engine._stages.values():
+            next(stage.parameters()).register_post_accumulate_grad_hook(looks_at)
     for step in range(2):
         named.clear()
         with HostReads() as others:

@@ -15,6 +15,7 @@ LAYOUTS = {
     "dp4 zero2 acc2": {"dp": 4, "zero": 2, "accumulation": 2},
     "dp4 zero3 acc2": {"dp": 4, "zero": 3, "accumulation": 2},
     "hsdp 2x2 zero3": {"dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2},
+    "dp4 zero2 acc2 on the cpu": {"dp": 4, "zero": 2, "accumulation": 2, "device": "cpu"},
     "tp4 without sequence parallel": {"tp": 4, "sequence_parallel": False, "accumulation": 2},
     "tp2 recompute": {"tp": 2, "recompute": True, "accumulation": 2},
     "tp2 recompute without sequence parallel": {"tp": 2, "recompute": True, "sequence_parallel": False},
@@ -31,7 +32,7 @@ LAYOUTS = {
     },
 }  # fmt: skip
 OPS = {"_allgather_base_": TrafficKind.GATHER, "_reduce_scatter_base_": TrafficKind.GATHER,
-       "allreduce_": TrafficKind.ALL_REDUCE}  # fmt: skip
+       "alltoall_base_": TrafficKind.GATHER, "allreduce_": TrafficKind.ALL_REDUCE}  # fmt: skip
 
 
 def num_ranks(layout) -> int:

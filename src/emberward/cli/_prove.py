@@ -139,7 +139,7 @@ def representatives(mesh: Mesh, recipe: Recipe) -> tuple[int, ...]:
     and whose lanes are in its own order.
 
     Where tp cuts heads unevenly, its ranks are of several roles. So are those of dp where it cuts unevenly what is
-    summed over tp or over the tied ends after the backwards; what FSDP2 itself sends is padded to one length.
+    summed over tp or over the tied ends after the backwards; what ZeRO sends is padded to one length.
     """
     model = model_of(recipe.model)
     tp, shards = mesh.axis_size(Axis.TP), mesh.axis_size(Axis.DP_SHARD)

@@ -11,8 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from emberward.engine._asked_for import is_dtensor
-from emberward.engine._shard import ParameterPart, local_values
+from emberward.engine._shard import ParameterPart
 from emberward.engine._stage import StageModule
 from emberward.engine._world import Channel, World
 from emberward.findings import ConfigError, EmberwardError
@@ -65,7 +64,7 @@ class DebugHooks:
         is_cut = {
             None: False,
             Axis.TP: part.tp_copies != tp,
-            Axis.DP_SHARD: is_dtensor(part.param) and self._world.size(Axis.DP_SHARD) > 1,
+            Axis.DP_SHARD: self._world.size(Axis.DP_SHARD) > 1,
         }[operation.axis]
         if is_cut:
             raise ConfigError(
@@ -109,7 +108,7 @@ class DebugHooks:
         if operation.verb is DebugVerb.EQUAL:
             self._require_equal(operation, name, tensor)
             return
-        tensor = local_values(tensor)
+        tensor = tensor.detach()
         if tensor.untyped_storage().device.type == "meta":
             return  # a dry run's tensors hold no values
         where = f"{name} {what}  step {step + 1}" + ("" if micro_batch is None else f" micro-batch {micro_batch}")

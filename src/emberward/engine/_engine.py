@@ -27,27 +27,18 @@ from emberward.engine._gradients import (
 from emberward.engine._inspect import Inspection, inspected
 from emberward.engine._optimizer import LocalAdamW, LossScale
 from emberward.engine._replicas import Replica, replicas_of, tp_shared
-from emberward.engine._replicate import GradientSums
 from emberward.engine._sampling import draw_token
-from emberward.engine._shard import (
-    COMPUTE_DTYPE,
-    ParameterPart,
-    end_forwards,
-    fsdp_modules,
-    initialise,
-    materialise,
-    parameter_parts,
-    reduce_late,
-    shard_stage,
-)
+from emberward.engine._shard import ParameterPart, initialise, materialise, parameter_parts
 from emberward.engine._stage import StageModule, modules_of
 from emberward.engine._world import World
+from emberward.engine._zero import COMPUTE_DTYPE, StageShards
 from emberward.events import Body, Collective, CollectiveOp, Compute, Event, ReduceOp, Sink
 from emberward.families import model_of
 from emberward.families.layers import TensorAxis, WeightQueue, defer_weights, gather_vocabulary
 from emberward.layout import Axis
 from emberward.plan import Action, Pipe, Schedule, Work, forward_only, lane_credits, pipeline_program, two_lane_program
 from emberward.recipe import (
+    ComputeType,
     Recipe,
     ZeroStage,
     ends_of,
@@ -91,11 +82,12 @@ class Engine:
         assert world.ends == ends_of(recipe), "the world was made for another stage map"
         self._two_lanes = two_lanes_of(recipe, pp_rank=world.at(Axis.PP), tp_rank=world.at(Axis.TP))
         self._late = WeightQueue() if self._stage_map.split else None
-        self._sums_over_dp: dict[int, GradientSums] = {}
+        self._shards: dict[int, StageShards] = {}
         self._stages = self._build_stages()
         self.parts: list[ParameterPart] = parameter_parts(
-            list(self._stages.values()),
+            self._stages,
             world,
+            held=lambda index, param: self._shards[index].master_of(param) if index in self._shards else param,
             splits_positions=recipe.splits_sequence,
             num_stages=len(self._layers),
         )
@@ -127,12 +119,12 @@ class Engine:
             stage = StageModule(recipe.model, self.model.stage_blocks(self._layers[index]), self.axis)
             if self._late is not None:
                 defer_weights(stage.layers, self._late)
-            if self._two_lanes is None:
-                shard_stage(stage, world, zero=recipe.layout.zero, compute=recipe.precision.compute)
-            materialise(stage, world.device)
+            compute, zero = recipe.precision.compute, recipe.layout.zero
+            if self._two_lanes is None and (world.dp_size > 1 or compute is not ComputeType.FP32):
+                self._shards[index] = StageShards(stage, world, zero=zero, compute=compute, device=recipe.device)
+            else:
+                materialise(stage, world.device)
             stages[index] = stage
-            if self._two_lanes is None and world.dp_size > 1 and not any(fsdp_modules(stage)):
-                self._sums_over_dp[index] = GradientSums(stage, world.channels[Axis.DP_REPLICATE.value].handle)
         return stages
 
     def _edge_shapes(self, batch: int) -> tuple[tuple[int, ...], ...]:
@@ -304,16 +296,16 @@ class Engine:
                 "step_totals": sum_over_world,
                 "optimizer": update,
             },
-            before_backward=self._before_backward,
+            before=self._before,
             late=self._late,
-            after_backward=self._after_backward,
+            after=self._after,
         )
         try:
             with self._debug.step(step):
                 self._run(_TRAIN, len(micro_batches), size, feed, step=step, sink=sink)
         finally:
-            for sums_over_dp in self._sums_over_dp.values():
-                sums_over_dp.drop()
+            for shards in self._shards.values():
+                shards.end()
             for part in self.parts:
                 part.param.grad = None
         return read()
@@ -340,26 +332,23 @@ class Engine:
             return torch.zeros(2, dtype=torch.float64, device=self.world.device)
         return torch.stack([torch.stack(each).double().sum() for each in zip(*sums, strict=True)])
 
-    def _before_backward(self, action: Action, is_last: bool) -> None:
-        """When FSDP2 reduces and frees, or `_replicate.py` sums. See `_shard.py` [Note: ZeRO by FSDP2]."""
-        if action.stage in self._sums_over_dp:
-            self._sums_over_dp[action.stage].before_backward(is_last=is_last)
+    def _before(self, action: Action, is_last: bool, then: Action | None) -> None:
+        """What dp shards and sums is told of each compute. See `_zero.py` [Note: ZeRO on flat buffers]."""
+        shards = self._shards.get(action.stage)
+        if shards is None:
             return
-        root = next(fsdp_modules(self._stages[action.stage]), None)
-        if root is None:
-            return
-        zero = self.recipe.layout.zero
-        is_whole = action.work is not Work.INPUT
-        root.set_requires_gradient_sync(is_last or (is_whole and zero >= ZeroStage.GRADIENTS))
-        root.set_requires_all_reduce(is_last)
-        root.set_reshard_after_backward(is_last or zero is ZeroStage.PARAMETERS)
-        root.set_is_last_backward(is_last)
+        reduces = is_last or (action.work is not Work.INPUT and self.recipe.layout.zero >= ZeroStage.GRADIENTS)
+        match action.work:
+            case Work.FORWARD:
+                shards.before_forward(action, then)
+            case Work.WEIGHT:
+                shards.before_weights(reduces=reduces, is_last=is_last)
+            case _:
+                shards.before_backward(action, then, reduces=reduces, is_last=is_last)
 
-    def _after_backward(self, action: Action) -> None:
-        if action.stage in self._sums_over_dp:
-            self._sums_over_dp[action.stage].after_backward()
-        elif action.work is Work.WEIGHT:
-            reduce_late(self._stages[action.stage])
+    def _after(self, action: Action) -> None:
+        if action.stage in self._shards:
+            self._shards[action.stage].after_compute()
 
     # -- without gradients -------------------------------------------------------------------------------------------
 
@@ -386,9 +375,12 @@ class Engine:
     def _forward(
         self, inputs: Sequence[Tensor], loss: Callable[[int, Tensor], Tensor], *, sink: Sink | None = None
     ) -> None:
-        self._run(_FORWARD, len(inputs), inputs[0].shape[0], Feed(inputs=inputs, loss=loss), sink=sink)
-        for stage in self._stages.values():
-            end_forwards(stage)
+        feed = Feed(inputs=inputs, loss=loss, before=self._before, after=self._after)
+        try:
+            self._run(_FORWARD, len(inputs), inputs[0].shape[0], feed, sink=sink)
+        finally:
+            for shards in self._shards.values():
+                shards.end()
 
     @torch.no_grad()
     def logits(self, tokens: Tensor) -> Tensor | None:

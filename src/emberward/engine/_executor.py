@@ -32,7 +32,7 @@ from emberward.events import (
     Wait,
 )
 from emberward.families.layers import WeightQueue
-from emberward.plan import Action, Work
+from emberward.plan import Action, Work, readers
 
 LossFunction = Callable[[int, Tensor], Tensor]
 """What the last stage does with (micro-batch, its output): gives the contribution to the step's loss, a scalar."""
@@ -45,18 +45,18 @@ class Feed:
     `inputs` gives the first stage's input of each micro-batch; `loss` is called on the last stage. `draws` is what each
     micro-batch's random numbers come from, None in evaluation. `work` gives the callables behind the program's other
     computes and collectives, by compute name or collective tensor.
-    `before_backward(action, is_last)` is called before each backward and each of its parts, for gradient
-    synchronisation, and `after_backward(action)` after each whole backward and each weights' part, which reduces what
-    the backward itself did not. A program with split backwards needs `late`, where their weights' products wait.
+    `before(action, is_last, then)` is called before each compute, for what dp shards and sums: whether it is the
+    backward or weights' part that ends a stage, and the next forward or backward of this rank, which read parameters;
+    `after(action)` follows it. A program with split backwards needs `late`, where their weights' products wait.
     """
 
     inputs: Sequence[Tensor] | None
     loss: LossFunction | None
     draws: Sequence[Draws] | None = None
     work: Mapping[str, Callable[[], None]] = field(default_factory=dict)
-    before_backward: Callable[[Action, bool], None] | None = None
+    before: Callable[[Action, bool, Action | None], None] | None = None
     late: WeightQueue | None = None
-    after_backward: Callable[[Action], None] | None = None
+    after: Callable[[Action], None] | None = None
 
 
 @dataclass(slots=True)
@@ -76,15 +76,16 @@ def _result(action: Action) -> _Result:
 
 
 @dataclass(frozen=True, slots=True)
-class _Backwards:
-    """What a program's backwards need to know of each other.
+class _Computes:
+    """What a program's computes need to know of each other.
 
     `last`: the backward, or the weights' part of one, that ends each stage. `whole`: the parts of those that are split
-    but have nothing between their parts, and so run as one, in place of the first.
+    but have nothing between their parts, and so run as one, in place of the first. `then`: what reads parameters next.
     """
 
     last: frozenset[Action]
     whole: frozenset[Action]
+    then: Mapping[Action, Action | None]
 
 
 class Executor:
@@ -125,14 +126,14 @@ class Executor:
         flight is dropped and the error goes on to the caller.
         """
         events = list(program)
-        backwards = _backwards(events)
+        computes = _computes(events)
         mark = self._world.mark
 
         def do(event: Event) -> None:
             if mark is not None:
                 mark(dataclasses.replace(event.phase, step=step))
             started_ns = time.monotonic_ns() if sink is not None else 0
-            self._do(event, feed, backwards)
+            self._do(event, feed, computes)
             if sink is not None:
                 _record(sink, event, step, started_ns)
 
@@ -151,12 +152,12 @@ class Executor:
             if feed.late is not None:
                 feed.late.clear()
 
-    def _do(self, event: Event, feed: Feed, backwards: _Backwards) -> None:
+    def _do(self, event: Event, feed: Feed, computes: _Computes) -> None:
         match event.body:
             case Compute(name=name) if name in feed.work:
                 feed.work[name]()
             case Compute(name=name):
-                self._compute(Action.from_text(name), feed, backwards)
+                self._compute(Action.from_text(name), feed, computes)
             case Send() as body:
                 self._send(event.ref, body)
             case Recv() as body:
@@ -195,33 +196,35 @@ class Executor:
         self._in_flight[ref] = _Flight(work, tensor)
         self._values[_result(Action.from_text(body.tensor))] = tensor
 
-    def _compute(self, action: Action, feed: Feed, backwards: _Backwards) -> None:
+    def _compute(self, action: Action, feed: Feed, computes: _Computes) -> None:
         self.micro_batch = action.mb
-        if action.work is Work.FORWARD:
-            self._forward(action, feed)
-        elif action not in backwards.whole:
-            self._run_backward(action, feed, is_last=action in backwards.last)
+        then, is_last = computes.then.get(action), action in computes.last
+        if action not in computes.whole:
+            self._run_compute(action, feed, is_last=is_last, then=then)
         elif action.work is Work.INPUT:
-            is_last = Action(action.stage, Work.WEIGHT, action.mb) in backwards.last
-            self._run_backward(Action(action.stage, Work.BACKWARD, action.mb), feed, is_last=is_last)
+            is_last = Action(action.stage, Work.WEIGHT, action.mb) in computes.last
+            self._run_compute(Action(action.stage, Work.BACKWARD, action.mb), feed, is_last=is_last, then=then)
         self.micro_batch = None
         self._drop_what_left()
 
-    def _run_backward(self, action: Action, feed: Feed, *, is_last: bool) -> None:
-        """A whole backward or one of its parts."""
-        if feed.before_backward is not None:
-            feed.before_backward(action, is_last)
-        if action.work is Work.BACKWARD:
-            self._backward(action)
-        else:
-            assert feed.late is not None, "a split backward needs a queue of products"
-            if action.work is Work.INPUT:
-                with feed.late.collecting(action.stage, action.mb):
-                    self._backward(action)
-                return
-            feed.late.run(action.stage, action.mb)
-        if feed.after_backward is not None:
-            feed.after_backward(action)
+    def _run_compute(self, action: Action, feed: Feed, *, is_last: bool, then: Action | None) -> None:
+        """A forward, a whole backward or one of its parts."""
+        if feed.before is not None:
+            feed.before(action, is_last, then)
+        match action.work:
+            case Work.FORWARD:
+                self._forward(action, feed)
+            case Work.BACKWARD:
+                self._backward(action)
+            case _:
+                assert feed.late is not None, "a split backward needs a queue of products"
+                if action.work is Work.INPUT:
+                    with feed.late.collecting(action.stage, action.mb):
+                        self._backward(action)
+                else:
+                    feed.late.run(action.stage, action.mb)
+        if feed.after is not None:
+            feed.after(action)
 
     def _forward(self, action: Action, feed: Feed) -> None:
         stage, mb = action.stage, action.mb
@@ -259,7 +262,7 @@ class Executor:
                 flight.tensor = None
 
 
-def _backwards(events: Sequence[Event]) -> _Backwards:
+def _computes(events: Sequence[Event]) -> _Computes:
     actions = [
         Action.from_text(event.body.name) if isinstance(event.body, Compute) and event.body.name[:1].isdigit() else None
         for event in events
@@ -272,7 +275,9 @@ def _backwards(events: Sequence[Event]) -> _Backwards:
         if action is not None and action.work is Work.INPUT:
             weights = Action(action.stage, Work.WEIGHT, action.mb)
             whole |= {action, weights} if after == weights else set()
-    return _Backwards(frozenset(last.values()), frozenset(whole))
+    reading = readers(action for action in actions if action is not None)
+    then = dict(zip(reading, [*reading[1:], None], strict=True))
+    return _Computes(frozenset(last.values()), frozenset(whole), then)
 
 
 def _record(sink: Sink, event: Event, step: int | None, started_ns: int) -> None:

@@ -61,7 +61,7 @@ def _grads(parts: Sequence[ParameterPart]) -> list[Tensor]:
 
 
 def reduce_over_dp(parts: Sequence[ParameterPart], world: World) -> None:
-    """Sums over dp the gradients of parameters that FSDP2 does not hold. All of dp must call; blocks."""
+    """Sums over dp the gradients of what `_zero.py` does not hold. All of dp must call; blocks."""
     _flat_all_reduce(_grads(parts), world.channels[Axis.DP_REPLICATE.value].handle)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from emberward.engine._shard import ParameterPart, local_values
+from emberward.engine._shard import ParameterPart
 from emberward.engine._stage import StageModule
 from emberward.events import Event, Stage
 
@@ -144,7 +144,7 @@ def _is_bad(tensor: Tensor, *, has_mask: bool) -> bool:
 def _floats(value: Any) -> Iterator[Tensor]:
     """The tensors of floating-point numbers in an argument or result, as this rank holds them."""
     if isinstance(value, Tensor):
-        local = local_values(value)
+        local = value.detach()
         if local.is_floating_point() and local.numel():
             yield local
     elif isinstance(value, list | tuple):

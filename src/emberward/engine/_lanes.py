@@ -2,10 +2,9 @@
 
 [Note: two threads on one stage]
 The forwards and the backwards of one stage may run at the same time where they share nothing but parameters that
-neither changes. Each has its own tp communicator. The stage is not given to FSDP2, which counts on one thread (torch
-2.13 registers no hook for a forward that runs during a backward; measured: ranks that do not sum, and a hang): it is
-whole on every dp rank (ZeRO-0, float32), and one all-reduce at the step's end sums its gradients. Nothing of a forward
-runs again in a backward.
+neither changes. Each has its own tp communicator. The stage has no buffers of ZeRO's (`_zero.py`), whose hooks count
+on one thread: it is whole on every dp rank (ZeRO-0, float32), and one all-reduce at the step's end sums its gradients.
+Nothing of a forward runs again in a backward.
 """
 
 import threading

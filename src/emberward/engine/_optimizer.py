@@ -1,9 +1,8 @@
 """AdamW over this rank's local parts, and fp16's loss scale.
 
-Plain tensors, not DTensors: an element-wise update needs no layout, and DTensor's dispatch would cost more than the
-update (torch 2.13 on CPU). Moments lie where their parameter lies, hence sharded as it is. The update is torch's own
-fused one by its function: `torch.optim.AdamW` is the same with state kept by parameter, and imports what no rank needs
-(`_asked_for.py` [Note: what a layout does not need]).
+Moments lie where their parameter lies, hence sharded as it is. The update is torch's own fused one by its function:
+`torch.optim.AdamW` is the same with state kept by parameter, and brings torch._dynamo, which no rank needs: 0.6 of a
+processor second in a rank's start (torch 2.13), as do FSDP2 and DTensor.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,9 @@
-"""Process groups and the device mesh of a run.
+"""Process groups of a run.
 
 [Note: groups are made by hand]
 `new_group` and `init_device_mesh` do not inherit the default group's timeout (torch 2.13: 30 minutes whatever
 `init_process_group` was told), so every group is made here with the timeout said, in the order of the plan's table
-(`emberward.plan` [Note: group order]) on all ranks, and the device mesh is built from them.
+(`emberward.plan` [Note: group order]) on all ranks.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,13 +13,12 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
 
 from emberward.engine._lanes import Lanes, ThreadLanes
 from emberward.events import Group, Phase
 from emberward.families.layers import TensorAxis
 from emberward.layout import Axis, Mesh
-from emberward.plan import TP_BACKWARD, GroupSet, group_sets, mesh_axes
+from emberward.plan import TP_BACKWARD, GroupSet, group_sets
 
 DP_AXES = (Axis.DP_REPLICATE, Axis.DP_SHARD)
 
@@ -71,7 +70,6 @@ class World:
     device: torch.device
     coordinates: Mapping[Axis, int]
     channels: Mapping[str, Channel]
-    device_mesh: DeviceMesh
     ends: tuple[int, int]
     """Pipeline ranks of the first and the last stage."""
     read: HostRead = host_values
@@ -148,20 +146,11 @@ def build_world(
     world, *others = group_sets(mesh, ends, has_backward_lane=has_backward_lane)
     channels = {world.label: Channel(group=world.of(rank), handle=default)}
     channels.update((made.label, _make(made, rank, timeout)) for made in others)
-    axes = mesh_axes(mesh)
-    shape = [mesh.axis_size(axis) for axis in axes]
-    device_mesh = DeviceMesh.from_group(
-        [channels[axis.value].handle for axis in axes],
-        device.type,
-        mesh=torch.arange(mesh.size).view(shape),
-        mesh_dim_names=tuple(axis.value for axis in axes),
-    )
     return World(
         rank=rank,
         mesh=mesh,
         device=device,
         coordinates=mesh.coordinates(rank),
         channels=channels,
-        device_mesh=device_mesh,
         ends=ends or (0, mesh.axis_size(Axis.PP) - 1),
     )

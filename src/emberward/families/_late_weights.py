@@ -7,8 +7,8 @@ its weight's gradient in a queue, with what it multiplies (x and dY). The second
 embedding and the head give all of their gradients in the first: they cost little, and the head's product would hold the
 gradient of the logits. Cutting autograd's graph instead, as torch's own schedules do
 (torch/distributed/pipelining/_backward.py, 2.13), computes a layer that forgets its activations again for each of its
-weights, and loses gradients in silence where parameters are sharded after each use; the queue does neither. What FSDP2
-sums in a backward it can sum only when the queue has run: see `engine/_shard.py`.
+weights, and loses gradients in silence where parameters are sharded after each use; the queue does neither. Sums over
+dp wait until the queue has run: see `engine/_zero.py`.
 """
 
 from collections.abc import Iterable, Iterator

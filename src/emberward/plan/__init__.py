@@ -8,7 +8,8 @@ from emberward.plan._buffers import Buffers, buffered_trace, plan_buffers, rank_
 from emberward.plan._clock import Span, bubble_of, spans_of
 from emberward.plan._device_order import DeviceCall, DeviceOrder, OrderConflict, device_calls, device_order, strays
 from emberward.plan._edges import Launches
-from emberward.plan._groups import TP_BACKWARD, GroupSet, group_sets, mesh_axes
+from emberward.plan._gathers import keeps_rest, kept_layers, readers
+from emberward.plan._groups import TP_BACKWARD, GroupSet, group_sets
 from emberward.plan._lanes import BackwardLane, TwoLanes, lane_credits, two_lane_program
 from emberward.plan._learning_rate import RatePlan, learning_rate
 from emberward.plan._memory import RankMemory, StepShape, rank_memory
@@ -86,11 +87,12 @@ __all__ = [
     "gpipe",
     "group_sets",
     "interleaved",
+    "keeps_rest",
+    "kept_layers",
     "lane_credits",
     "late_bytes",
     "learning_rate",
     "looped_bfs",
-    "mesh_axes",
     "naive_route",
     "one_f_one_b",
     "peak_bytes",
@@ -101,6 +103,7 @@ __all__ = [
     "rank_buffers",
     "rank_memory",
     "rank_traffic",
+    "readers",
     "require_complete",
     "require_micro_batches",
     "require_stages_per_rank",

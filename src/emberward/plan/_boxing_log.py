@@ -8,6 +8,7 @@ moves; `best` the one by which all ranks receive least, and of these fewest betw
 a Split would serve better than the layout that is used, `advice` says so.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from emberward.layout import Axis, Direction, Edge, Layout, Mesh, Partial, Place
 from emberward.plan._boxing import find_route, route_through
 from emberward.plan._memory import StepShape, summed_numel
 from emberward.plan._route import CSV_HEADER, Placed, Route
-from emberward.plan._traffic import changes_of, padded_numel, splits, tied_numel
+from emberward.plan._traffic import changes_of, gathered_units, splits, tied_numel
 
 MAX_MESH = 256
 """Most ranks of a stage whose routes over dp are worked out; a larger stage's are left out, and said to be."""
@@ -176,7 +177,10 @@ class _Rank:
         axes = ((Axis.DP_REPLICATE, replicas), (Axis.DP_SHARD, sharded), (Axis.TP, shape.tiling.tp))
         mesh = Mesh(axes=tuple(axis for axis in axes if axis[1] > 1), first_rank=self._rank)
         by_tp: dict[Axis, Placement] = {Axis.TP: Split(0)} if shape.tiling.tp > 1 else {}
-        numel = shape.tiling.tp * padded_numel(shape, self.stages, self._rank)
+        by_times: Counter[int] = Counter()
+        for unit, times in gathered_units(shape, self.stages, self._rank):
+            by_times[times] += shape.tiling.tp * unit
+        numel = by_times.total()
         whole = Layout(by_tp)
         held = Layout({**by_tp, Axis.DP_SHARD: Split(0)}) if sharded > 1 else whole
         sums: dict[Axis, Placement] = {Axis.DP_REPLICATE: Partial()} if replicas > 1 else {}
@@ -184,15 +188,12 @@ class _Rank:
             before = Layout({**by_tp, **sums, Axis.DP_SHARD: Partial()})
             after = Layout({**by_tp, **sums, Axis.DP_SHARD: Split(0)})
             forward = "forward" if shape.zero < 3 else "forward and backward"
-            yield self._on(mesh, "weights", "optimizer", forward, held, whole, numel, self._num_gathers)
+            for times, gathered in sorted(by_times.items()):
+                yield self._on(mesh, "weights", "optimizer", forward, held, whole, gathered, times)
             yield self._on(mesh, "gradients", "backward", "shards", before, after, numel, self._num_scatters)
         if replicas > 1:
             source = Layout({**held.placements, **sums})
             yield self._on(mesh, "gradients of replicas", "shards", "optimizer", source, held, numel, 1)
-
-    @property
-    def _num_gathers(self) -> int:
-        return 2 * self.num_mb if self.shape.zero == 3 else 1
 
     @property
     def _num_scatters(self) -> int:

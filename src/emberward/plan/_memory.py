@@ -7,8 +7,8 @@ float32 copies). These three are exact: tests hold them against the engine's own
 holds at its peak, beside them:
 - gathered: the parameters in the compute type, whole over dp. ZeRO-3 holds two layers' worth at a time, the one that
   computes and the one that is fetched, and the parameters outside layers; the others hold all of them for the step.
-- unsharded gradients: below ZeRO-2 float32 sums of the whole stage while micro-batches are added up, else one layer's,
-  in the compute type and as the float32 that is sent.
+- unsharded gradients: below ZeRO-2 float32 sums of the whole stage while micro-batches are added up, else those of two
+  layers, one that is summed and one that fills; and the largest tensor's in the compute type, before it is added.
 - activations: see `_activations.py`. Recomputation adds one layer's while that layer's backward runs.
 - buffers: what travels between stages, as many as `_buffers.py` plans, and what blocks hold for good (masks). A
   forward's input counts as received until its compute ends, and as an activation besides: so much is held twice here.
@@ -174,10 +174,17 @@ def _gathered_bytes(shape: StepShape, stages: Sequence[int], rank: int) -> tuple
     outside = everything - sum(layers)
     at_once = outside + sum(sorted(layers)[-2:])
     largest = max([*layers, outside])
+    largest_tensor = max(
+        held_numel(tensor, shape.mesh, rank, is_sharded=False)
+        for stage in stages
+        for tensor in stage_tensors(shape, stage)
+    )
     gathered = width * (at_once if shape.zero == 3 else everything)
     adds_up = shape.zero < 2 and shape.schedule.num_mb > 1
-    passing = (width + _FLOAT_BYTES) * largest
-    return gathered, passing + (_FLOAT_BYTES * everything if adds_up else 0)
+    passing = width * largest_tensor
+    if shape.mesh.axis_size(Axis.DP_SHARD) > 1:
+        passing += _FLOAT_BYTES * (everything if adds_up else 2 * largest)
+    return gathered, passing
 
 
 def _activation_bytes(shape: StepShape, stages: Sequence[int], pp_rank: int) -> int:

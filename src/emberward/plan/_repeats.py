@@ -2,52 +2,25 @@
 
 [Note: repeated computes]
 The events of a step of many micro-batches follow from those of a step of few. What is launched and waited for between
-stages stands in the program itself. What a compute calls inside is decided by its stage, by what it does (F, B, I, W)
-and by the state in which FSDP2 is then: gathered or not, gradients there or not, what it will fetch ahead, whether it
-is told to reduce. That state is made by the computes before it since the program began, of which it remembers
-- of each stage whether a forward, a backward and a weights' part have run, and what ran last;
-- the forwards without a backward as a stack, of which a backward takes the uppermost: whether there is one, and whether
-  it is the program's first, before which nothing stands that could be fetched ahead but the forwards of an evaluation;
-and by what follows: whether it is the last of its stage, and whether a weights' part runs in one with it. Computes with
-equal answers are of one **setting**, and call alike. `rank/_folded_steps.py` executes programs until it has seen every
-setting as often as it occurs in the long one or twice, holds those of a setting against each other, and repeats them.
+stages stands in the program itself. What a compute calls inside is decided by its stage, by what it does (F, B, I, W),
+and by what is gathered over dp and what is summed then: whether it is the program's first of its stage, before which
+nothing was gathered; whether it is the last, which sums; whether a weights' part runs in one with it; and whether the
+compute before it and the one after it that read parameters are of its stage, and of its direction (`_gathers.py`
+[Note: kept for the next compute]). Computes with equal answers are of one **setting**, and call alike.
+`rank/_folded_steps.py` executes programs until it has seen every setting as often as it occurs in the long one or
+twice, holds those of a setting against each other, and repeats them.
 """
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from emberward.events import Compute, Event, Recv, Ref, Send, Wait
 from emberward.findings import ConfigError
+from emberward.plan._gathers import readers
 from emberward.plan._schedule import Action, Work
 
 _ENOUGH = 2
 """Computes of a setting that are executed where there are so many: two can be compared."""
-
-
-@dataclass(slots=True)
-class _Stage:
-    """What is remembered of a stage's computes. See [Note: repeated computes].
-
-    `start` says what the program before was.
-    """
-
-    start: str
-    done: set[Work] = field(default_factory=set)
-    last: Work | None = None
-    open: list[str | None] = field(default_factory=list)
-    """For each forward without a backward `start` if it was the stage's first."""
-
-    def state(self) -> Hashable:
-        return frozenset(self.done), self.last or self.start, tuple(self.open[-1:])
-
-    def run(self, work: Work) -> None:
-        if work is Work.FORWARD:
-            self.open.append(None if Work.FORWARD in self.done else self.start)
-        elif work is not Work.WEIGHT and self.open:
-            self.open.pop()
-        self.done.add(work)
-        self.last = work
 
 
 def action_of(event: Event) -> Action | None:
@@ -57,15 +30,16 @@ def action_of(event: Event) -> Action | None:
     return None
 
 
-def settings(program: Sequence[Event], *, follows_forwards: bool = False) -> list[Hashable]:
+def settings(program: Sequence[Event]) -> list[Hashable]:
     """For each event of a program its setting: equal ones differ in their micro-batch alone.
 
-    That of a transfer is what travels and where; of a wait, what is waited for. `follows_forwards`: the program before
-    had forwards alone. See [Note: repeated computes].
+    That of a transfer is what travels and where; of a wait, what is waited for. See [Note: repeated computes].
     """
     actions = [action_of(event) for event in program]
     left = Counter((action.stage, action.work) for action in actions if action is not None)
-    start, stages = "after forwards" if follows_forwards else "at rest", dict[int, _Stage]()
+    order = readers(action for action in actions if action is not None)
+    beside = {action: around for action, *around in zip(order, [None, *order], [*order[1:], None], strict=False)}
+    begun: set[int] = set()
     kinds: dict[Ref, Hashable] = {}
     found: list[Hashable] = []
     for number, (event, action) in enumerate(zip(program, actions, strict=True)):
@@ -75,14 +49,19 @@ def settings(program: Sequence[Event], *, follows_forwards: bool = False) -> lis
             left[action.stage, action.work] -= 1
             is_last = left[action.stage, action.work] == 0
             is_whole = _is_whole(action, after) or (before is not None and _is_whole(before, action))
-            stage = stages.setdefault(action.stage, _Stage(start))
-            kind: Hashable = (action.stage, action.work, is_last, is_whole, stage.state())
-            stage.run(action.work)
+            around = tuple(_relation(action, other) for other in beside.get(action, ()))
+            kind: Hashable = (action.stage, action.work, action.stage in begun, is_last, is_whole, around)
+            begun.add(action.stage)
         else:
             kind = _other(event, kinds)
         kinds[event.ref] = kind
         found.append(kind)
     return found
+
+
+def _relation(action: Action, other: Action | None) -> Work | None:
+    """What another compute of the action's stage does; None where it is of another stage or none."""
+    return None if other is None or other.stage != action.stage else other.work
 
 
 def _is_whole(action: Action, after: Action | None) -> bool:
@@ -107,7 +86,6 @@ def short_step(
     program_of: Callable[[int], Sequence[Event]],
     *,
     known: Mapping[Hashable, int] | None = None,
-    follows_forwards: bool = False,
 ) -> int:
     """The least number of micro-batches whose program lacks no setting of that with `num_mb`; `num_mb` if none less.
 
@@ -115,10 +93,10 @@ def short_step(
     ConfigError of it means that there is no such step. Pure.
     """
     known = known or {}
-    wanted = Counter(settings(program_of(num_mb), follows_forwards=follows_forwards))
+    wanted = Counter(settings(program_of(num_mb)))
     for count in range(1, num_mb):
         try:
-            held = Counter(settings(program_of(count), follows_forwards=follows_forwards))
+            held = Counter(settings(program_of(count)))
         except ConfigError:
             continue
         if all(known.get(kind, 0) + held[kind] >= min(times, _ENOUGH) for kind, times in wanted.items()):

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from emberward.layout import Axis, Direction, TpChange
+from emberward.layout import Axis, Direction, TensorSpec, TpChange
+from emberward.plan._gathers import stage_gathers
 from emberward.plan._memory import StepShape, held_numel, held_shape, stage_tensors, summed_numel
 
 _FLOAT_BYTES, _DOUBLE_BYTES = 4, 8
@@ -114,20 +115,17 @@ def _tp(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traffi
 
 def _dp(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traffic]:
     sharded, replicas = shape.mesh.axis_size(Axis.DP_SHARD), shape.mesh.axis_size(Axis.DP_REPLICATE)
-    num_mb, width = shape.schedule.num_mb, shape.tiling.compute_bytes
-    # FSDP2 has a unit for each layer and one for what a stage holds beside them.
-    units = sum(len(shape.stage_layers[stage]) + 1 for stage in stages if _has_outside(shape, stage))
-    units += sum(len(shape.stage_layers[stage]) for stage in stages if not _has_outside(shape, stage))
-    padded = padded_numel(shape, stages, rank)
+    units = gathered_units(shape, stages, rank)
+    padded = sum(numel for numel, _ in units)
     if sharded > 1:
-        gathers = 2 * num_mb if shape.zero == 3 else 1
-        scatters = num_mb if shape.zero >= 2 else 1
-        payload = padded * (gathers * width + scatters * _FLOAT_BYTES)
+        scatters = shape.schedule.num_mb if shape.zero >= 2 else 1
+        gathered = sum(numel * times for numel, times in units)
+        payload = gathered * shape.tiling.compute_bytes + scatters * padded * _FLOAT_BYTES
         yield Traffic(
             group="dp",
             kind=TrafficKind.GATHER,
             num_ranks=sharded,
-            num_calls=units * (gathers + scatters),
+            num_calls=sum(times + scatters for _, times in units),
             payload_bytes=payload,
         )
     if replicas > 1:
@@ -135,22 +133,34 @@ def _dp(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traffi
             group="dp_replicate",
             kind=TrafficKind.ALL_REDUCE,
             num_ranks=replicas,
-            num_calls=1 if shape.has_backward_lane and 0 in stages else units,
+            num_calls=1 if shape.has_backward_lane and 0 in stages else len(units),
             payload_bytes=padded // sharded * _FLOAT_BYTES,
         )
 
 
-def _has_outside(shape: StepShape, stage: int) -> bool:
-    return shape.is_first(stage) or shape.is_last(stage)
+def gathered_units(shape: StepShape, stages: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
+    """For each unit of the stages, a layer or what a stage holds beside them, (elements, times that they are gathered).
 
-
-def padded_numel(shape: StepShape, stages: tuple[int, ...], rank: int) -> int:
-    """Elements of the stages over tp, each tensor padded so that dp_shard divides its first dim."""
-    sharded, count = shape.mesh.axis_size(Axis.DP_SHARD), 0
+    Elements are those over tp, each tensor padded so that dp_shard divides its first dim. See `_gathers.py`.
+    """
+    found = []
     for stage in stages:
-        for tensor in stage_tensors(shape, stage):
-            rows, *rest = held_shape(tensor, shape.mesh, rank, is_sharded=False)
-            count += math.prod(rest) * (-(-rows // sharded) * sharded)
+        layers = shape.stage_layers[stage]
+        numels = [padded_numel(shape, shape.model.layers[layer].tensors, rank) for layer in layers]
+        outside = padded_numel(shape, list(stage_tensors(shape, stage)), rank) - sum(numels)
+        times, rest = [1] * len(layers), 1
+        if shape.zero == 3:
+            times, rest = stage_gathers(shape.schedule, shape.schedule.rank_of(stage), stage, len(layers))
+        found += [*zip(numels, times, strict=True), *([(outside, rest)] if outside else [])]
+    return found
+
+
+def padded_numel(shape: StepShape, tensors: Sequence[TensorSpec], rank: int) -> int:
+    """Elements of the tensors over tp, each padded so that dp_shard divides its first dim."""
+    sharded, count = shape.mesh.axis_size(Axis.DP_SHARD), 0
+    for tensor in tensors:
+        rows, *rest = held_shape(tensor, shape.mesh, rank, is_sharded=False)
+        count += math.prod(rest) * (-(-rows // sharded) * sharded)
     return count
 
 

@@ -8,8 +8,8 @@ recomputation the backward includes what torch's checkpoint computes again of th
 then on the calls are repeated and empty tensors of the same shapes are given. If two executions call differently, the
 layer is executed each time until two in a row are alike. One execution is enough for a layer that called in it what
 another layer of the rank called twice: every layer is executed, the second time stands for all that are alike. What
-FSDP2 does around a layer is executed each time; it does nothing for a forward that is computed again (torch 2.13,
-fsdp/_fully_shard/_fsdp_state.py, _pre_forward).
+dp shards is gathered and summed around a layer each time, and not for a forward that is computed again
+(`engine/_zero.py`).
 """
 
 from collections import defaultdict

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from emberward.engine import PhaseMark
 from emberward.events import Event, Phase, Ref, Stage, Wait
-from emberward.plan import Work, action_of, settings, short_step
+from emberward.plan import action_of, settings, short_step
 from emberward.sources import Note, Tape
 
 Target = tuple[int, int] | None
@@ -48,7 +48,6 @@ class StepFolder:
         self._tape = tape
         self._mark = mark
         self._known: defaultdict[Hashable, _Known] = defaultdict(_Known)
-        self._follows_forwards = False
         self._first_notes: list[int] = []
 
     def mark(self, phase: Phase) -> None:
@@ -66,20 +65,18 @@ class StepFolder:
         step: int | None,
     ) -> None:
         """Runs the program of `num_mb` micro-batches, or one in its place. `key` names what `program_of` depends on."""
-        known, follows = self._known[key], self._follows_forwards
+        known = self._known[key]
         program, count = program_of(num_mb), num_mb
         if known.is_regular:
-            count = short_step(num_mb, program_of, known=known.times, follows_forwards=follows)
+            count = short_step(num_mb, program_of, known=known.times)
         first = len(self._tape)
         self._first_notes.clear()
         execute(program_of(count))
-        actions = (action_of(event) for event in program)
-        self._follows_forwards = all(action is None or action.work is Work.FORWARD for action in actions)
         if not known.is_regular:
             return
         assert not self._tape.open_calls(first), "a step leaves no call without its wait"
         executed = program_of(count)
-        kinds = settings(executed, follows_forwards=follows)
+        kinds = settings(executed)
         units = _units(Executed(executed, list(self._first_notes)), kinds, self._tape.notes(first), known.units)
         known.is_regular = units is not None
         if units is not None:
@@ -91,7 +88,7 @@ class StepFolder:
         if units is None:
             execute(program)
         else:
-            self._lay_out(program, settings(program, follows_forwards=follows), units, step)
+            self._lay_out(program, settings(program), units, step)
 
     def _lay_out(
         self, program: Sequence[Event], kinds: Sequence[Hashable], units: Mapping[Hashable, Unit], step: int | None
