@@ -2,7 +2,7 @@
 
 import pytest
 
-from emberward.sources.dumps import ranks_text
+from emberward.findings import ranks_text
 from emberward.sources.dumps._gather import _kinds_below
 
 
