@@ -106,6 +106,8 @@ campaign: setup
 	$(VENV)/bin/python benchmarks/reshape.py --fresh
 	$(VENV)/bin/python benchmarks/drift_cost.py --fresh
 	$(VENV)/bin/python tools/campaign_doctor.py --fresh
+	$(VENV)/bin/python tools/campaign_cluster.py --fresh --large 2048
+	$(VENV)/bin/python tools/campaign_links.py --fresh
 	$(VENV)/bin/python benchmarks/window.py --fresh
 	$(VENV)/bin/python tools/measured.py
 

@@ -1,4 +1,4 @@
-"""Installs what the cluster tests need from Debian or Ubuntu: SLURM and munge. Standard library only.
+"""Installs what the cluster tests need from Debian or Ubuntu: SLURM, munge and ssh. Standard library only.
 
     python3 tools/setup_cluster.py           installs what is missing; does nothing when nothing is
     python3 tools/setup_cluster.py --list    says what is missing and installs nothing
@@ -13,8 +13,8 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = ("slurm-wlm", "munge")
-PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "sinfo", "squeue")
+PACKAGES = ("slurm-wlm", "munge", "openssh-server", "openssh-client")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "ssh", "sshd")
 COMMAND = f"apt-get install --no-install-recommends {' '.join(PACKAGES)}"
 LOCK_LIMIT_S = 120
 INSTALL_LIMIT_S = 900.0
@@ -61,7 +61,7 @@ def run_apt(*arguments: str) -> subprocess.CompletedProcess[str]:
 def install() -> bool:
     """Installs PACKAGES, with fresh package lists when the old ones do not do; says whether it worked."""
     order = ("install", "--no-install-recommends", *PACKAGES)
-    say(f"installing {' and '.join(PACKAGES)} (about a minute)")
+    say(f"installing {', '.join(PACKAGES)} (about a minute)")
     if run_apt(*order).returncode == 0:
         return True
     say("the package lists are old or absent; reading new ones")

@@ -7,7 +7,7 @@ from pathlib import Path
 from cluster.slurm import Cluster
 
 STEPS, SAVE_INTERVAL = 24, 3
-LIMIT_S = 100.0
+LIMIT_S = 200.0
 NAME = "cluster"
 
 _RECIPE = """
@@ -26,12 +26,12 @@ data: {{train: "{text}", held_out: 0.2, cache: "{cache}"}}
 """
 
 
-def write_recipe(folder: Path, text: Path) -> Path:
+def write_recipe(folder: Path, text: Path, steps: int = STEPS) -> Path:
     """A recipe for 2 ranks, as a file of its own; its runs may share the prepared data."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "recipe.yaml"
     path.write_text(
-        _RECIPE.format(steps=STEPS, save_interval=SAVE_INTERVAL, text=text, cache=text.parent / "cache"),
+        _RECIPE.format(steps=steps, save_interval=SAVE_INTERVAL, text=text, cache=text.parent / "cache"),
         encoding="utf-8",
     )
     return path

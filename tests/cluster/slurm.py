@@ -129,7 +129,7 @@ class Cluster:
                         os.kill(pid, 9)
 
     def _are_all_idle(self) -> bool:
-        shown = self.run("sinfo", "--noheader", "--Node", "--format=%N %t").stdout.split()
+        shown = self.run("sinfo", "--noheader", "--Node", "--partition=main", "--format=%N %t").stdout.split()
         return shown[1::2] == ["idle"] * len(self.nodes)
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
@@ -261,8 +261,10 @@ class Cluster:
             slurmd_timeout_s=self._slurmd_timeout_s,
         )
         names = ",".join(self.nodes)
-        partition = f"PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES"
-        (self.folder / "slurm.conf").write_text("\n".join([text.strip(), *nodes, partition, ""]), encoding="utf-8")
+        main = "Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=30"
+        high = "MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE PriorityTier=9 PreemptMode=OFF"
+        partitions = [f"PartitionName=main Nodes={names} {main}", f"PartitionName=high Nodes={names} {high}"]
+        (self.folder / "slurm.conf").write_text("\n".join([text.strip(), *nodes, *partitions, ""]), encoding="utf-8")
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n", encoding="utf-8")
 
 
@@ -292,6 +294,8 @@ SwitchType=switch/none
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0,sched_min_interval=0
 CommunicationParameters=NoCtldInAddrAny

@@ -1,4 +1,7 @@
-"""A night of a chain of jobs under a real SLURM: time limit, requeue, a node that goes down, and the end."""
+"""A night of a chain of jobs under a real SLURM, each with a supervisor on every node.
+
+A hang that is named, the time limit, a job that makes room for another, a killed rank, a node that goes down, the end.
+"""
 
 import json
 import os
@@ -13,8 +16,8 @@ from ranks.runs import curve, metrics
 from cluster.jobs import only_run, runs_of, torchrun, write_recipe
 from cluster.slurm import Cluster
 
-LIMIT_S = 120.0
-STEPS = 24
+LIMIT_S = 180.0
+STEPS = 80
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def excluded(cluster: Cluster, array: int) -> set[str]:
     return {task["ExcNodeList"] for task in tasks_of(cluster, array) if task["JobState"] == "PENDING"}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
     def wait(condition: Callable[[], object], what: str) -> None:
         try:
@@ -68,12 +71,14 @@ def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
         except AssertionError as error:
             raise AssertionError(f"{error}\n{cluster.state()}\n--- the first job\n{said()}\n{cluster.logs()}") from None
 
-    recipe = write_recipe(tmp_path, text)
+    recipe = write_recipe(tmp_path, text, STEPS)
     person = Person(cluster, tmp_path)
-    assert torchrun(cluster, write_recipe(tmp_path / "straight", text)).wait() == 0
+    assert torchrun(cluster, write_recipe(tmp_path / "straight", text, STEPS)).wait() == 0
     straight = curve(only_run(tmp_path / "straight" / "recipe.yaml"))
 
-    submitted = person.slurm("submit", str(recipe), "--nodes", "2", "--time", "30", "--chain", "3", "--signal-s", "60")
+    submitted = person.slurm(
+        "submit", str(recipe), "--nodes", "2", "--time", "30", "--chain", "3", "--signal-s", "120", "--act-after", "300"
+    )
     array = submitted["job"]
     log = tmp_path / "runs" / "cluster" / "slurm" / f"cluster-{array}_1.log"
 
@@ -84,6 +89,24 @@ def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
         runs = runs_of(recipe)
         return len(metrics(runs[-1])) if runs else 0
 
+    def found() -> list[dict]:
+        path = only_run(recipe) / "findings.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def ends() -> list[dict]:
+        lines = map(json.loads, (only_run(recipe) / "attempts.jsonl").read_text().splitlines())
+        return [line for line in lines if line["event"] == "end"]
+
+    def hold(*ranks: int) -> None:
+        """The ranks stand still until `let_go`: however fast they are, they do not end before what is to come."""
+        for rank in ranks:
+            os.kill(pids()[rank], signal.SIGSTOP)
+
+    def let_go_when_asked() -> None:
+        wait((only_run(recipe) / "stop-asked").exists, "the launcher to ask for a save")
+        for pid in pids():
+            os.kill(pid, signal.SIGCONT)
+
     def pids() -> list[int]:
         return [json.loads(path.read_text())["pid"] for path in sorted((only_run(recipe) / "ranks").glob("rank*.json"))]
 
@@ -93,28 +116,45 @@ def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
         return first if first.get("state") == "RUNNING" else None
 
     wait(lambda: num_steps() >= 4, "step 4")
-    # The ranks stand still until SLURM's signal has come (which lets them go on): however fast they are, they do not
-    # end before it.
-    for pid in pids():
-        os.kill(pid, signal.SIGSTOP)
+    hold(1)
+    wait(lambda: any(each["code"] == "H125" for each in found()), "the hang named")
+    hang = next(each for each in found() if each["code"] == "H125")
+    assert (hang["cause"], hang["culprit_ranks"]) == ("stopped", [1])
+    assert hang["site"], "the line that it stands at"
     first = running()
     assert first is not None, said()
     assert first["id"] == f"{array}_1"
     (line,) = person.slurm("pulse", "--once")["lines"]
     assert "PULSE: cluster is running for " in line
     assert f"({array}_1 on 'main' partition (127.0.0.[2-3])); next {array}_[2-3%1] on 'main' is waiting" in line
-    # SLURM counts in minutes, and asks up to one early: 20 s at least are left for the save.
-    minutes = int(first["used_s"] + 40) // 60 + 1
+    # SLURM counts in minutes, and asks up to one early: the signal is due within 40 s, and 60 s are left for the save.
+    minutes = int(first["used_s"] + 100) // 60 + 1
     cluster.run("scontrol", "update", f"JobId={array}_1", f"TimeLimit={minutes}")
-    wait(lambda: num_restarts(cluster, array) == 1, "the requeue")
-    saved = num_steps()
-    assert 4 <= saved < STEPS, said()
+    let_go_when_asked()
+    wait(lambda: num_restarts(cluster, array) == 1, "the requeue at the time limit")
+    assert (ends()[-1]["outcome"], ends()[-1]["saved_step"]) == ("stopped", num_steps())
 
+    saved = num_steps()
     wait(lambda: num_steps() > saved, "a step after the requeue")
-    for pid in pids():
-        os.kill(pid, signal.SIGSTOP)
+    hold(0, 1)
+    other = cluster.submit("true", "--partition=high", "--nodes=3", log=tmp_path / "other.log")
+    let_go_when_asked()
+    wait(lambda: cluster.job(other)["JobState"] == "COMPLETED", "the job that was made room for")
+    wait(lambda: num_restarts(cluster, array) == 2, "the requeue after it")
+    assert [end["outcome"] for end in ends()] == ["stopped", "stopped"], said()
+
+    saved = num_steps()
+    wait(lambda: num_steps() > saved, "a step after the other job")
+    os.kill(pids()[1], signal.SIGKILL)
+    wait(lambda: len(ends()) == 3, "the end of the attempt with the killed rank")
+    assert (ends()[-1]["code"], ends()[-1]["cause"]) == ("L102", "killed")
+
+    saved = num_steps()
+    wait(lambda: num_steps() > saved, "a step of the same job's next attempt")
+    hold(0, 1)
+    assert num_restarts(cluster, array) == 2, "a dead rank costs the job nothing"
     cluster.lose("127.0.0.2")
-    wait(lambda: num_restarts(cluster, array) == 2, "the requeue after the node went down")
+    wait(lambda: num_restarts(cluster, array) == 3, "the requeue after the node went down")
     wait(lambda: (tmp_path / "runs/ledger/127.0.0.2/0001.json").exists(), "the node left out")
     wait(lambda: excluded(cluster, array) == {"127.0.0.2"}, "the node taken out of all that waits")
 

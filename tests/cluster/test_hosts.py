@@ -161,7 +161,7 @@ def test_a_stop_is_saved_on_all_hosts_and_a_spare_takes_the_place_of_a_host_whos
     ], said(recipe)
     assert attempts(recipe)[1]["hosts"] == [lost]
     assert list(left_out(only_run(recipe).parent.parent)) == [lost]
-    assert f"without {lost}, on {host}, {third}, {spare}" in said(recipe)
+    assert f"without {lost}, on {host}, {spare}, {third}" in said(recipe)
     assert curve(only_run(recipe)) == straight
     assert verify(latest(only_run(recipe) / "checkpoints")) == ()
     assert all(machines.processes(name) == [] for name in machines.hosts.names)

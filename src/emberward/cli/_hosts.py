@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emberward.cli._console import Screen
-from emberward.findings import ConfigError
+from emberward.findings import ConfigError, EmberwardError
 from emberward.runs import read_ledger, spared
 from emberward.slurm import Slurm, node_names
 from emberward.supervise import Host, Team, ask_hosts, hosts_of, launcher_of, pick_hosts
@@ -35,7 +35,8 @@ def host_words(options: HostOptions) -> list[str]:
 def open_team(options: HostOptions, screen: Screen) -> Team:
     """The hosts that answer: those that train, and the spares. Blocks while they are asked.
 
-    Raises ConfigError L123 when fewer answer than are wanted, C113 for options that are not understood.
+    Raises ConfigError L123 when fewer answer than are wanted (of a job's own nodes EmberwardError: the exit code is 1),
+    C113 for options that are not understood.
     """
     launcher = launcher_of(options.launcher)
     hosts = _listed(options)
@@ -50,7 +51,7 @@ def open_team(options: HostOptions, screen: Screen) -> Team:
         else:
             usable.append(replace(host, boot=answer))
     if refusals and len(usable) < wanted:
-        raise refusals[0]
+        raise refusals[0] if options.hosts is not None else _of_the_job(refusals[0])
     for refusal in refusals:
         screen.complain(refusal.text())
     training, spares = pick_hosts(usable, wanted=wanted, min_hosts=least)
@@ -104,6 +105,18 @@ def _listed(options: HostOptions) -> tuple[Host, ...]:
             next="emberward train RECIPE --hosts A,B",
         )
     return tuple(Host(name=name, address=name) for name in node_names(Slurm(options.environment), nodes))
+
+
+def _of_the_job(refusal: ConfigError) -> EmberwardError:
+    """A node of a SLURM job that cannot be used is nobody's mistake: the next job of the chain may get another."""
+    return EmberwardError(
+        refusal.what,
+        code=refusal.code,
+        where=refusal.where,
+        expected=refusal.expected,
+        found=refusal.found,
+        next=f"srun --nodelist={refusal.where} true",
+    )
 
 
 def _numbers(options: HostOptions, num_hosts: int) -> tuple[int, int]:

@@ -38,7 +38,7 @@ from emberward.cli._run import (
     run_verb,
 )
 from emberward.cli._slurm import slurm_app
-from emberward.cli._train import TrainOptions, train
+from emberward.cli._train import REPLACE_SLOW_S, TrainOptions, train
 from emberward.cli._window_app import add_window_verbs
 from emberward.runs import Intent
 from emberward.supervise import ACT_AFTER_S
@@ -107,6 +107,10 @@ def train_verb(
     screen_first: Annotated[
         bool, typer.Option("--screen", help="Test the hosts first, 30 s at most, and suspects after a failure.")
     ] = False,
+    replace_slow_s: Annotated[
+        float,
+        typer.Option("--replace-slow", min=0.0, help="A spare takes the place of a host slow for so many seconds."),
+    ] = REPLACE_SLOW_S,
     rewind: Annotated[int | None, typer.Option("--rewind", help="Go back to this step's save, on from there.")] = None,
     skip_samples: Annotated[int | None, typer.Option("--skip-samples", min=0, help="Samples to leave out.")] = None,
     lr_scale: Annotated[float | None, typer.Option("--lr-scale", help="Learning-rate factor after a rewind.")] = None,
@@ -139,6 +143,7 @@ def train_verb(
         kill_switch=None if kill_switch is None else kill_switch.absolute(),
         program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
         option_names=_option_names(context),
+        replace_slow_s=replace_slow_s,
         hosts=None
         if hosts is None and launcher is None
         else HostOptions(

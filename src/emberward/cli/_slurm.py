@@ -18,6 +18,7 @@ from emberward.cli._examples import examples
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._hosts import still_out
 from emberward.cli._named_run import DEFAULT_RUNS, RunsOption
+from emberward.cli._run import ActAfterOption
 from emberward.cli._slurm_pulse import PulseOptions, follow, show_status
 from emberward.data import open_tokenizer
 from emberward.findings import ConfigError
@@ -34,7 +35,7 @@ from emberward.slurm import (
     ticket_text,
     usable_nodes,
 )
-from emberward.supervise import absolute
+from emberward.supervise import ACT_AFTER_S, absolute
 
 slurm_app = typer.Typer(
     help="Train under SLURM: chains of jobs, PULSE lines, nodes to drain.",
@@ -55,6 +56,9 @@ class SubmitOptions:
     resources: Resources
     is_dry: bool
     environment: Mapping[str, str]
+    max_restarts: int = 0
+    """Restarts within a job, after which the next of the chain goes on."""
+    act_after_s: float = ACT_AFTER_S
 
 
 def submit(options: SubmitOptions, screen: Screen) -> int:
@@ -86,7 +90,7 @@ def submit(options: SubmitOptions, screen: Screen) -> int:
             chdir=Path.cwd(),
             output=place / "slurm",
             resources=asked,
-            rank=(*ours, "emberward.rank", "--runs", str(runs), options.recipe, *options.overrides),
+            train=_train_words(options, asked, runs),
             pulse=(*ours, "emberward", "slurm", "pulse", recipe.name, "--runs", str(runs), "--once", "--leave-out"),
         )
     )
@@ -128,6 +132,16 @@ def _out(slurm: Slurm, runs: Path, asked: Resources, screen: Screen, *, is_dry: 
     return still_out(runs, names, num_needed=0 if is_dry else asked.num_nodes, screen=screen)
 
 
+def _train_words(options: SubmitOptions, asked: Resources, runs: Path) -> tuple[str, ...]:
+    """The training on the nodes of the job around it: as `emberward train` on several hosts."""
+    return (
+        *(sys.executable, "-m", "emberward", "train", options.recipe, *options.overrides),
+        *("--launcher", "slurm", "--nproc-per-node", str(asked.ranks_per_node)),
+        *("--restarts", str(options.max_restarts), "--act-after", f"{options.act_after_s:g}"),
+        *("--grace-s", str(asked.signal_s), "--runs", str(runs)),
+    )
+
+
 def _chain_words(asked: Resources) -> str:
     ranks = f"{asked.num_nodes * asked.ranks_per_node} ranks on {asked.num_nodes} nodes"
     return ranks if asked.num_jobs == 1 else f"up to {asked.num_jobs} in a row, {ranks}"
@@ -146,6 +160,7 @@ def _typed(options: SubmitOptions) -> str:
     for option, value in (*given, ("--after", asked.after)):
         words += [] if value is None else [option, str(value)]
     words += ["--chain", str(asked.num_jobs), "--signal-s", str(asked.signal_s)]
+    words += ["--restarts", str(options.max_restarts), "--act-after", f"{options.act_after_s:g}"]
     words += [word for host in asked.excluded for word in ("--exclude", host)]
     words += [word for each in asked.more for word in ("--sbatch", each)]
     words += [] if options.runs == DEFAULT_RUNS else ["--runs", str(options.runs)]
@@ -215,6 +230,8 @@ def _submit(
     ] = 300,
     chain: Annotated[int, typer.Option("--chain", min=1, help="Jobs in a row, one at a time.")] = 1,
     after: Annotated[int | None, typer.Option("--after", min=1, help="Start once this job has ended.")] = None,
+    restarts: Annotated[int, typer.Option("--restarts", min=0, help="Restarts within a job after a failure.")] = 3,
+    act_after_s: ActAfterOption = ACT_AFTER_S,
     exclude: Annotated[list[str] | None, typer.Option("--exclude", help="A node that takes no part.")] = None,
     more: Annotated[
         list[str] | None, typer.Option("--sbatch", help="Another option of sbatch, as --account=NAME.")
@@ -243,6 +260,8 @@ def _submit(
         resources=resources,
         is_dry=dry,
         environment=dict(os.environ),
+        max_restarts=restarts,
+        act_after_s=act_after_s,
     )
     guarded(lambda screen: submit(options, screen), is_json=is_json)
 

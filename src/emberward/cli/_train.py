@@ -42,7 +42,16 @@ from emberward.report import (
     run_text,
     write_json,
 )
-from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest, require_no_kill_switch
+from emberward.runs import (
+    Intent,
+    Start,
+    begin,
+    choose_run,
+    new_id,
+    prepare_data,
+    recipe_digest,
+    require_no_kill_switch,
+)
 from emberward.sources import Certificate
 from emberward.supervise import (
     AttemptEnd,
@@ -63,6 +72,7 @@ from emberward.supervise import (
 
 DEFAULT_OVERSIGHT = Oversight()
 THIS_MACHINE = "this machine"
+REPLACE_SLOW_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +95,7 @@ class TrainOptions:
     kill_switch: Path | None = None
     rewind: RewindOptions | None = None
     hosts: HostOptions | None = None
+    replace_slow_s: float | None = None
     is_verbose: bool = False
     is_screened: bool = False
     program: str = "emberward"
@@ -234,10 +245,14 @@ def _launch_again(
     Of several hosts those that an attempt lost take no part in the next: spares do, or the layout is made smaller.
     """
     ends: list[AttemptEnd] = []
+    replaced: list[Finding] = []
     why = start.why
     while True:
         screening.keep_hosts(_attempt(start.folder))
-        result = _launch(start, resolved, options, screen, why, first_steps, team, is_restart=bool(ends))
+        known_slow = frozenset(finding.culprit_ranks for finding in replaced)
+        result = _launch(
+            start, resolved, options, screen, why, first_steps, team, is_restart=bool(ends), known_slow=known_slow
+        )
         saved = newest_save(start.folder)
         codes = tuple(finding.code for finding in result.findings)
         saved_step = None if saved is None else saved[0]
@@ -257,6 +272,7 @@ def _launch_again(
             return result
         lost += suspected
         if team is not None and lost:
+            replaced += [] if result.outcome is Outcome.FAILED else result.lost
             try:
                 team = without(team, lost)
                 resolved = _refitted(start, resolved, options, team, screen, manifest)
@@ -303,6 +319,7 @@ def _launch(
     team: Team | None,
     *,
     is_restart: bool,
+    known_slow: frozenset[tuple[int, ...]],
 ) -> LaunchResult:
     folder = start.folder
     starter = launch if team is None else partial(launch_on_hosts, team=team)
@@ -317,6 +334,8 @@ def _launch(
         oversight=options.oversight,
         kill_switch=options.kill_switch,
         is_restart=is_restart,
+        replace_slow_s=options.replace_slow_s,
+        known_slow=known_slow,
     )
 
     def tell(finding: Finding) -> None:
@@ -372,6 +391,8 @@ def typed_command(options: TrainOptions) -> str:
         words += ["--ranks", str(options.num_ranks)]
     if options.max_restarts:
         words += ["--restarts", str(options.max_restarts)]
+    if options.replace_slow_s is not None and options.replace_slow_s != REPLACE_SLOW_S:
+        words += ["--replace-slow", f"{options.replace_slow_s:g}"]
     if options.kill_switch is not None:
         words += ["--kill-switch", str(options.kill_switch)]
     if options.runs != DEFAULT_RUNS:

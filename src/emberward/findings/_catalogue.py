@@ -50,6 +50,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "L120": "SLURM cannot be asked",
             "L121": "SLURM refused",
             "L123": "a host cannot be used",
+            "L124": "a spare takes the place of a slow host",
             "K114": "a model family lacks a rule",
             "K120": "the form cannot be written of this source",
             "K121": "the checkpoint to start from does not fit",

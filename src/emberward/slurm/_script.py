@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-WAIT_S = 60
-"""Seconds that srun gives the other tasks of a step when one has ended; BLOOM-176B's (its chronicles, 2022-04)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """What a job asks of SLURM. `time` is SLURM's text. `signal_s`: seconds before the time limit to begin the save.
 
-    `num_jobs`: how many jobs make the chain, one after the other. `after`: a job that must have ended before. `more`:
-    options of sbatch as they are.
+    `ranks_per_node` is also how many processors it asks for on each node. `num_jobs`: how many jobs make the chain, one
+    after the other. `after`: a job that must have ended before. `more`: options of sbatch as they are, which go before
+    ours.
     """
 
     num_nodes: int
@@ -31,14 +29,14 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobScript:
-    """The script's contents. `rank` and `pulse` are commands: the program of a rank, and one pulse of this chain."""
+    """The script's contents. `train` and `pulse` are commands: the training on the job's nodes, and one pulse."""
 
     name: str
     typed: str
     chdir: Path
     output: Path
     resources: Resources
-    rank: tuple[str, ...]
+    train: tuple[str, ...]
     pulse: tuple[str, ...]
 
 
@@ -46,7 +44,8 @@ _BODY = """
 # Says that this job began, and leaves out nodes that went down under the job before it.
 {pulse}
 
-srun --kill-on-bad-exit=1 --wait={wait_s} {rank}
+# Starts one supervisor on each node with srun. SLURM's signal reaches these, and they ask the ranks to save.
+{train}
 code=$?
 case $code in
     75) # All ranks saved after SIGTERM: at the time limit, or to make room for another job.
@@ -68,7 +67,8 @@ def script_text(script: JobScript) -> str:
         f"--output={script.output / output}",
         "--open-mode=append",
         f"--nodes={asked.num_nodes}",
-        f"--ntasks-per-node={asked.ranks_per_node}",
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={asked.ranks_per_node}",
         *_given("--gpus-per-node", asked.gpus_per_node),
         *_given("--partition", asked.partition),
         *_given("--time", asked.time),
@@ -83,8 +83,7 @@ def script_text(script: JobScript) -> str:
     chain = "$SLURM_ARRAY_JOB_ID" if asked.num_jobs > 1 else "$SLURM_JOB_ID"
     body = _BODY.format(
         pulse=_command(script.pulse),
-        wait_s=WAIT_S,
-        rank=_command(script.rank),
+        train=_command(script.train),
         end_chain=f"scancel --state=PENDING {chain}" if asked.num_jobs > 1 else ":",
     )
     return "\n".join(head) + "\n" + body

@@ -8,37 +8,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from emberward.supervise._act import ACT_AFTER_S, Patience
+    from emberward.supervise._act import ACT_AFTER_S, Act, Held, Patience, decide
     from emberward.supervise._attempts import newest_save
     from emberward.supervise._command import absolute, agent_command, agent_environment
     from emberward.supervise._heartbeat import facts_of, silence_finding
     from emberward.supervise._hosts import Host, Launcher, Team, ask_hosts, hosts_of, launcher_of, pick_hosts, without
     from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
     from emberward.supervise._launch_hosts import launch_on_hosts
-    from emberward.supervise._left_out import require_part
+    from emberward.supervise._left_out import named_host, require_part
     from emberward.supervise._lock import hold_lock, is_abandoned
-    from emberward.supervise._nodes import Node
+    from emberward.supervise._mailbox import LetterMailbox
+    from emberward.supervise._node_agent import NodeAgent
+    from emberward.supervise._nodes import SILENT_S, Node
     from emberward.supervise._notify import Notifier
-    from emberward.supervise._overseer import Oversight
+    from emberward.supervise._overseer import Oversight, key_of
     from emberward.supervise._policy import Move, Outcome, Seen, StopBy, next_move
+    from emberward.supervise._post_office import PostOffice
     from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
     from emberward.supervise._run import RunResult, supervise_command
     from emberward.supervise._run_attempt import RunPlan
 
 _FILES = {
-    "_act": "ACT_AFTER_S Patience",
+    "_act": "ACT_AFTER_S Act Held Patience decide",
     "_attempts": "newest_save",
     "_command": "absolute agent_command agent_environment",
     "_heartbeat": "facts_of silence_finding",
     "_hosts": "Host Launcher Team ask_hosts hosts_of launcher_of pick_hosts without",
     "_launch": "LaunchPlan LaunchResult launch",
     "_launch_hosts": "launch_on_hosts",
-    "_left_out": "require_part",
+    "_left_out": "named_host require_part",
     "_lock": "hold_lock is_abandoned",
-    "_nodes": "Node",
+    "_mailbox": "LetterMailbox",
+    "_node_agent": "NodeAgent",
+    "_nodes": "SILENT_S Node",
     "_notify": "Notifier",
-    "_overseer": "Oversight",
+    "_overseer": "Oversight key_of",
     "_policy": "Move Outcome Seen StopBy next_move",
+    "_post_office": "PostOffice",
     "_restart": "AttemptEnd Restart RunEnd decide_rerun decide_restart",
     "_run": "RunResult supervise_command",
     "_run_attempt": "RunPlan",
@@ -54,17 +60,23 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "ACT_AFTER_S",
+    "SILENT_S",
+    "Act",
     "AttemptEnd",
+    "Held",
     "Host",
     "LaunchPlan",
     "LaunchResult",
     "Launcher",
+    "LetterMailbox",
     "Move",
     "Node",
+    "NodeAgent",
     "Notifier",
     "Outcome",
     "Oversight",
     "Patience",
+    "PostOffice",
     "Restart",
     "RunEnd",
     "RunPlan",
@@ -76,15 +88,18 @@ __all__ = [
     "agent_command",
     "agent_environment",
     "ask_hosts",
+    "decide",
     "decide_rerun",
     "decide_restart",
     "facts_of",
     "hold_lock",
     "hosts_of",
     "is_abandoned",
+    "key_of",
     "launch",
     "launch_on_hosts",
     "launcher_of",
+    "named_host",
     "newest_save",
     "next_move",
     "pick_hosts",

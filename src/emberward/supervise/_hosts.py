@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emberward.findings import ConfigError, Finding, host_down
+from emberward.supervise._members import RANK_VARIABLES
 
 ANSWER_LIMIT_S = 20.0
 """Twice ssh's ConnectTimeout below."""
@@ -18,7 +19,16 @@ _KNOWN = {
         *("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5"),
         *("-o", "LogLevel=ERROR", "{host}"),
     ),
-    "slurm": ("srun", "--nodes=1", "--ntasks=1", "--nodelist={host}", "--overlap", "--kill-on-bad-exit=1", "--quiet"),
+    "slurm": (
+        "srun",
+        "--nodes=1",
+        "--ntasks=1",
+        "--nodelist={host}",
+        "--overlap",
+        "--cpu-bind=none",
+        "--kill-on-bad-exit=1",
+        "--quiet",
+    ),
 }
 _PASSED = ("EMBERWARD_", "NCCL_", "GLOO_", "TORCH", "OMP_", "PYTHON", "CUDA_", "LD_LIBRARY_PATH", "HF_")
 """Variables that reach a host where a launcher would not take them along (ssh). No secret has such a name."""
@@ -65,6 +75,8 @@ class Team:
 def launcher_of(text: str) -> Launcher:
     """The launcher ``local`` (all of them here, for tests), ``ssh``, ``slurm``, or a command with ``{host}`` in it.
 
+    A command that begins with ssh, with options of its own, is one too.
+
     Raises ConfigError C113 for anything else.
     """
     if text in _KNOWN:
@@ -78,7 +90,8 @@ def launcher_of(text: str) -> Launcher:
             found=text,
             next="emberward train RECIPE --hosts A,B --launcher ssh",
         )
-    return Launcher(words=tuple(shlex.split(text)), is_shell=False)
+    words = tuple(shlex.split(text))
+    return Launcher(words=words, is_shell=Path(words[0]).name == "ssh")
 
 
 def hosts_of(text: str) -> tuple[Host, ...]:
@@ -102,9 +115,13 @@ def hosts_of(text: str) -> tuple[Host, ...]:
 
 
 def script_for(words: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The words as one shell command that begins in `folder` and has those of our variables that ranks need."""
+    """The words as one shell command that begins in `folder` and has those of our variables that ranks need.
+
+    A launcher's own rank, as srun gives one, is none of ours: one supervisor of a host is no rank.
+    """
+    unset = [word for name in RANK_VARIABLES for word in ("-u", name)]
     passed = [f"{name}={value}" for name, value in sorted(environment.items()) if name.startswith(_PASSED)]
-    return ("sh", "-c", f"cd {shlex.quote(str(folder))} && exec env {shlex.join([*passed, *words])}")
+    return ("sh", "-c", f"cd {shlex.quote(str(folder))} && exec env {shlex.join([*unset, *passed, *words])}")
 
 
 def ask_hosts(launcher: Launcher, hosts: Sequence[Host], *, python: str, folder: Path) -> dict[str, str | ConfigError]:
@@ -175,9 +192,10 @@ def pick_hosts(candidates: Sequence[Host], *, wanted: int, min_hosts: int) -> tu
 
 
 def without(team: Team, lost: Collection[str]) -> Team:
-    """The team without those hosts; spares take their places. Raises ConfigError L123 when too few are left."""
-    stay = [host for host in team.hosts if host.name not in lost]
+    """The team without those hosts; spares take their very places. Raises ConfigError L123 when too few are left."""
     spares = [host for host in team.spares if host.name not in lost]
+    places = [host if host.name not in lost else spares.pop(0) if spares else None for host in team.hosts]
+    stay = [host for host in places if host is not None]
     hosts, left = pick_hosts([*stay, *spares], wanted=len(team.hosts), min_hosts=team.min_hosts)
     return replace(team, hosts=hosts, spares=left)
 

@@ -56,6 +56,10 @@ class LaunchPlan:
     oversight: Oversight = NO_OVERSIGHT
     kill_switch: Path | None = None
     is_restart: bool = False
+    replace_slow_s: float | None = None
+    """Of several hosts with a spare, how long one may be slow before the spare takes its place. None: for ever."""
+    known_slow: frozenset[tuple[int, ...]] = frozenset()
+    """Ranks of hosts that were replaced already: the program makes these slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 [Note: one supervisor a host]
 On each host ``emberward run`` supervises torchrun: it records, watches, posts what it sees into a folder of this
 attempt, and judges everybody's posts by the same rules. We, the launcher, start these supervisors and hold a pipe to
-each: when it ends, for whatever reason, the supervisor gets SIGTERM (`leash`). What the ranks do, save and fail by, we
+each: when it ends, for whatever reason, the supervisor gets SIGTERM (`leash`). A signal that reaches a host alone, as
+SLURM's do, comes to us as a file that the leash makes. What the ranks do, save and fail by, we
 read in the run's folder, which all hosts share. A stop is asked through a file there: ranks look for it four times a
 second, agree at the end of a step, and save. So nothing of the order depends on a signal that reaches another host.
 """
@@ -39,10 +40,10 @@ from emberward.supervise._launch import (
     why_ended,
     write_end,
 )
-from emberward.supervise._left_out import NAMING, named_host
+from emberward.supervise._left_out import NAMING, named_host, slow_host
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._overseer import Overseer, key_of
-from emberward.supervise._policy import Outcome, exit_code_of_launch, outcome_of
+from emberward.supervise._policy import Outcome, StopBy, exit_code_of_launch, outcome_of
 from emberward.supervise._run_attempt import kill_switch_finding
 
 FIRST_PORT, NUM_PORTS = 20000, 12768
@@ -52,6 +53,8 @@ END_MARGIN_S = 15.0
 OTHERS_LIMIT_S = 30.0
 """From the first host's failure to the end of the others, beyond the time from an announcement to an end."""
 STOP_FILE = "stop-asked"
+WANTED_FILE = "stop-wanted"
+"""A host was signalled, as by SLURM before a time limit or to make room: the leash there made this file."""
 _OF_A_COMMAND = frozenset({"L102", "L106", "L115"})
 """What a host's supervisor says of the command it supervised; here the ranks' own words are judged instead."""
 
@@ -69,19 +72,26 @@ class _Going:
     failed_at_s: float | None = None
     ended_at_s: float | None = None
     is_switched_off: bool = False
+    is_signalled: bool = False
+    """Whether every process of a host got a signal, as SLURM sends it: what torchrun ends with tells nothing then."""
+    slow_s: dict[tuple[object, ...], float] = field(default_factory=dict)
+    """Since when each slow host is known to be."""
+    leaving: Finding | None = None
+    """The slow host for which the ranks were asked to save."""
 
 
 def launch_on_hosts(plan: LaunchPlan, team: Team, *, on_progress: OnProgress, on_finding: OnFinding) -> LaunchResult:
     """How the attempt ended; blocks until it has. See [Note: one supervisor a host] and `launch`, which this follows.
 
-    Hosts that the attempt lost are in the result's `lost`, and from now on left out of the runs of this name.
+    Hosts that the attempt lost are in the result's `lost`; the ledger has those that their hardware lost.
     """
     folder = plan.folder
     switch = plan.kill_switch or folder.kill_switch
     require_no_kill_switch(switch)
     with hold_lock(folder, launcher_pid=os.getpid()):
         log_sizes = clear_attempt(folder)
-        (folder.path / STOP_FILE).unlink(missing_ok=True)
+        for name in (STOP_FILE, WANTED_FILE):
+            (folder.path / name).unlink(missing_ok=True)
         overseer = Overseer(folder, replace(plan.oversight, is_watched=False, node=None), environment=plan.environment)
         number = open_attempt(folder, overseer.lines, why=plan.why, num_ranks=plan.num_ranks, config=plan.config)
         overseer.begin(number)
@@ -93,14 +103,14 @@ def launch_on_hosts(plan: LaunchPlan, team: Team, *, on_progress: OnProgress, on
             with stop_signals(watched), ProcessTree(grace_s=plan.grace_s) as tree:
                 going = _start(plan, team, tree, number)
                 try:
-                    _follow(plan, going, watched, overseer, switch, old, on_progress, on_finding)
+                    _follow(plan, team, going, watched, overseer, switch, old, on_progress, on_finding)
                 finally:
                     for pipe in going.pipes.values():
                         os.close(pipe)
                 left = tree.processes()
             outcome = outcome_of(
                 summary=read_json(folder.summary),
-                agent_exit_code=next((code for code in going.codes.values() if code), 0),
+                agent_exit_code=_agents_code(folder, going),
                 has_ranks=bool(watched.ranks),
                 stop_by=watched.stop_by,
                 forced=watched.forced,
@@ -115,6 +125,8 @@ def launch_on_hosts(plan: LaunchPlan, team: Team, *, on_progress: OnProgress, on
             if outcome is Outcome.STOPPED and going.is_switched_off:
                 overseer.report(kill_switch_finding(switch))
             lost = tuple(finding for finding in findings if named_host([finding]) is not None)
+            if outcome is Outcome.STOPPED and watched.stop_at_s is None and going.leaving is not None:
+                findings, lost = [going.leaving], (going.leaving,)
             for finding in lost:
                 strike(folder.runs, finding, by=f"attempt {number} of {folder.name}/{folder.id}")
             seconds = time.monotonic() - start_s
@@ -181,7 +193,7 @@ def host_command(
     port = FIRST_PORT + (sum(map(ord, folder.id)) * 31 + attempt) % NUM_PORTS
     silence = () if patience.max_silence_s is None else ("--max-silence", str(patience.max_silence_s))
     return (
-        python, "-m", "emberward.supervise.leash",
+        python, "-m", "emberward.supervise.leash", str(folder.path / WANTED_FILE),
         python, "-m", "emberward", "run",
         "--runs", str(folder.path / "hosts"), "--name", host.name, "--host", host.name,
         "--collector", str(folder.path / "posts" / f"attempt-{attempt}"), "--address", host.address,
@@ -200,6 +212,7 @@ def host_command(
 
 def _follow(
     plan: LaunchPlan,
+    team: Team,
     going: _Going,
     watched: Watched,
     overseer: Overseer,
@@ -223,6 +236,8 @@ def _follow(
         news = overseer.poll(now_s=now_s, now_unix=time.time(), num_ranks=len(watched.ranks))
         for finding in [*news, *_found_on_hosts(plan.folder, going, old, overseer)]:
             on_finding(finding)
+        if team.spares and watched.ranks and watched.stop_at_s is None and going.failed_at_s is None:
+            _leave_slow_host(plan, team, going, overseer, now_s=now_s)
         _stop_or_end(plan, going, watched, switch, now_s=now_s)
         if len(going.codes) < len(going.children):
             time.sleep(POLL_S)
@@ -249,10 +264,45 @@ def _found_on_hosts(folder: RunFolder, going: _Going, old: set[Path], overseer: 
     return new
 
 
+def _leave_slow_host(plan: LaunchPlan, team: Team, going: _Going, overseer: Overseer, *, now_s: float) -> None:
+    """Asks the ranks to save when a host has been slow for long enough. See `_left_out.py` [Note: a slow host]."""
+    names = {host.name for host in team.hosts}
+    for finding in going.found:
+        if slow_host([finding]) is None or finding.hosts[0] not in names or finding.culprit_ranks in plan.known_slow:
+            continue
+        since_s = going.slow_s.setdefault(key_of(finding), now_s)
+        limit_s = plan.replace_slow_s
+        if going.leaving is None and limit_s is not None and now_s - since_s >= limit_s and _is_held(plan, finding):
+            going.leaving = finding
+            overseer.report(leaving_finding(finding, limit_s))
+    if going.leaving is not None:
+        with contextlib.suppress(OSError):
+            (plan.folder.path / STOP_FILE).touch()
+
+
+def _is_held(plan: LaunchPlan, finding: Finding) -> bool:
+    """Whether a host's supervisor still holds what was found."""
+    told = [read_json(path) or {} for path in (plan.folder.path / "hosts").glob("*/*/supervisor.json")]
+    return any(said.get("state") == "runs" and finding.code in (said.get("holds") or ()) for said in told)
+
+
+def leaving_finding(finding: Finding, seconds: float) -> Finding:
+    """The notice that a spare takes the place of a slow host."""
+    return replace(
+        finding,
+        code="L124",
+        severity=Severity.NOTICE,
+        message=f"a spare takes the place of {finding.hosts[0]}, slow for {seconds:.0f} s: {finding.message[:200]}",
+        next=f"emberward doctor --hosts {finding.hosts[0]}; it takes no part in this launch any more",
+    )
+
+
 def _stop_or_end(plan: LaunchPlan, going: _Going, watched: Watched, switch: Path, *, now_s: float) -> None:
     """Asks the ranks to stop, or ends the supervisors that are left, when it is time."""
     with contextlib.suppress(OSError):
         going.is_switched_off |= switch.exists()
+        if watched.stop_at_s is None and (plan.folder.path / WANTED_FILE).exists():
+            watched.stop_at_s, watched.stop_by, going.is_signalled = now_s, StopBy.TERMINATE, True
     if going.is_switched_off and watched.stop_at_s is None:
         watched.stop_at_s = now_s
     if watched.stop_at_s is not None and watched.ranks:
@@ -263,10 +313,10 @@ def _stop_or_end(plan: LaunchPlan, going: _Going, watched: Watched, switch: Path
     is_late = False
     if watched.stop_at_s is not None:
         is_late = watched.num_interrupts >= 2 or not watched.ranks or now_s - watched.stop_at_s > plan.grace_s
-    if going.failed_at_s is not None:
+    left = set(going.children) - set(going.codes)
+    if going.failed_at_s is not None and left:
         wait_s = OTHERS_LIMIT_S + plan.oversight.patience.act_after_s
         named = {finding.hosts[0] for finding in going.found if named_host([finding]) is not None}
-        left = set(going.children) - set(going.codes)
         is_late |= now_s - going.failed_at_s > (0.0 if left <= named else wait_s)
     if not is_late:
         return
@@ -285,6 +335,14 @@ def _stop_or_end(plan: LaunchPlan, going: _Going, watched: Watched, switch: Path
 
 
 # -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def _agents_code(folder: RunFolder, going: _Going) -> int:
+    """The first exit code of a host that is not 0. Of hosts that were signalled what their ranks say counts instead."""
+    has_failed = next(folder.failures.glob("rank*.json"), None) is not None
+    if going.is_signalled and not has_failed and -9 not in going.codes.values():
+        return 0
+    return next((code for code in going.codes.values() if code), 0)
 
 
 def _judge(

@@ -6,6 +6,11 @@ off (L112) or down (L113). A death never is enough, not even two in a row: a bug
 meets, wherever that lies, and would cost one host after the other its place. Each supervisor judges by the same posts,
 so that the host itself makes no other attempt while its peers make theirs without it. In a shared folder of posts the
 ledger keeps it (`emberward.runs`): a start on that host is refused while it is out.
+
+[Note: a slow host]
+Nothing is lost with a slow host but time, and a program may be what makes it slow. So it is no strike, makes room only
+for a spare, and only when it is slow for longer than a restart costs. Its ranks keep their numbers: when they are slow
+on the spare too, the program gives them more to do, and no other spare is spent on them.
 """
 
 from collections.abc import Sequence
@@ -16,6 +21,8 @@ from emberward.runs import read_record, strike, strike_of
 from emberward.supervise._nodes import Node
 
 NAMING = frozenset({"L112", "L113"})
+SLOW = frozenset({"H143", "H144"})
+"""A host that is slow, or whose link is: a spare may take its place, at a save. See [Note: a slow host]."""
 
 
 def named_host(findings: Sequence[Finding]) -> Finding | None:
@@ -24,6 +31,11 @@ def named_host(findings: Sequence[Finding]) -> Finding | None:
         if finding.code in NAMING and strike_of(finding) is not None:
             return finding
     return None
+
+
+def slow_host(findings: Sequence[Finding]) -> Finding | None:
+    """The finding for which a spare takes a host's place; None without one. See [Note: a slow host]."""
+    return next((each for each in findings if each.code in SLOW and len(each.hosts) == 1), None)
 
 
 def keep_out(node: Node, finding: Finding) -> Path | None:

@@ -4,10 +4,13 @@ Whoever reads the posts judges them, by the same pure rules: every host comes to
 for it. The way to the mailbox should be another one than the job's link.
 """
 
+import http.client
 import json
+import secrets
 import time
-import urllib.request
-from collections.abc import Mapping
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,21 +24,35 @@ MAX_ANSWER_BYTES = 64 << 20
 Posts = dict[str, dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """All posts that are known, by host, ours included; and since how many seconds each host has said nothing.
+
+    Hosts that said that they left have no such time, nor those that were never seen to renew their post: it may be of
+    an earlier job.
+    """
+
+    posts: Posts
+    silent_s: Mapping[str, float]
+
+
 class Mailbox(Protocol):
     """Takes a host's post and gives everybody's."""
 
-    def exchange(self, host: str, post: Mapping[str, Any]) -> Posts:
-        """All posts by host, ours included. Raises OSError when the mailbox cannot be reached."""
+    def exchange(self, host: str, post: Mapping[str, Any]) -> Heard:
+        """What is known after it. Raises OSError when the mailbox cannot be reached."""
         ...
 
 
 class FolderMailbox:
     """One file a host in a shared folder. A file system that stands still holds its caller up: call it from a child."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
+        self._freshness = Freshness()
+        self._clock = clock
 
-    def exchange(self, host: str, post: Mapping[str, Any]) -> Posts:
+    def exchange(self, host: str, post: Mapping[str, Any]) -> Heard:
         """See `Mailbox`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         write_json(self._folder / f"{host_file_name(host)}.json", {"host": host, **post})
@@ -44,33 +61,97 @@ class FolderMailbox:
             said = read_json(path)
             if said is not None and isinstance(said.get("host"), str):
                 found[said["host"]] = said
-        return found
+        return Heard(posts=found, silent_s=self._freshness.silent_s(found, now_s=self._clock()))
 
 
-class HttpMailbox:
-    """A collector (``python -m emberward.supervise.collector``) at a URL."""
+class LetterMailbox:
+    """A collector that `send` reaches: it hands over a letter and gives the answer, or raises OSError.
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        # No proxy: the collector is inside the cluster.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    See `_post_office.py` [Note: changes]. Hosts that a collector which began anew does not know yet are remembered.
+    """
 
-    def exchange(self, host: str, post: Mapping[str, Any]) -> Posts:
+    def __init__(self, send: Callable[[dict[str, Any]], Mapping[str, Any]], *, clock: Callable[[], float]) -> None:
+        self._send = send
+        self._clock = clock
+        self._writer = secrets.token_hex(8)
+        self._number = 0
+        self._session: str | None = None
+        self._version = 0
+        self._answered: dict[str, Any] = {}
+        self._posts: Posts = {}
+        self._here: set[str] = set()
+        self._fresh_s: dict[str, float] = {}
+
+    def exchange(self, host: str, post: Mapping[str, Any]) -> Heard:
         """See `Mailbox`."""
-        data = json.dumps({"host": host, **post}).encode()
-        request = urllib.request.Request(self._url, data=data, headers={"Content-Type": "application/json"})
-        with self._opener.open(request, timeout=LIMIT_S) as answer:
-            try:
-                said = json.loads(answer.read(MAX_ANSWER_BYTES))
-            except ValueError as error:
-                raise OSError(f"the collector's answer is no JSON: {error}") from error
-        return said if isinstance(said, dict) else {}
+        told = {name: value for name, value in post.items() if name != "number"}
+        answer = self._write(host, told)
+        if answer.get("wants_whole") is True:
+            self._session = None
+            answer = self._write(host, told)
+        if not isinstance(answer.get("posts"), Mapping) or not isinstance(answer.get("silent_s"), Mapping):
+            raise OSError("the collector's answer is not understood")
+        if answer["session"] != self._session:
+            self._here = set()
+        self._session, self._version, self._answered = answer["session"], int(answer["version"]), told
+        now_s = self._clock()
+        for name, changes in answer["posts"].items():
+            known = self._posts.get(name, {}) if name in self._here else {}
+            self._posts[name] = {**known, **changes, "host": name}
+            self._here.add(name)
+        silent = answer["silent_s"]
+        self._fresh_s |= {name: now_s - float(silent.get(name, 0.0)) for name in self._here}
+        return Heard(
+            posts=self._posts,
+            silent_s={
+                name: now_s - self._fresh_s[name]
+                for name, each in self._posts.items()
+                if each.get("renewed") is True and each.get("has_left") is not True
+            },
+        )
+
+    def _write(self, host: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._number += 1
+        is_whole = self._session is None
+        before = {} if is_whole else self._answered
+        changes = {name: value for name, value in told.items() if name not in before or before[name] != value}
+        return self._send(
+            {
+                "host": host,
+                "writer": self._writer,
+                "number": self._number,
+                "session": self._session,
+                "since": self._version,
+                "is_whole": is_whole,
+                "changes": changes,
+            }
+        )
+
+
+def http_sender(url: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+    """Hands letters to the collector (``python -m emberward.supervise.collector``) at a URL."""
+    parts = urllib.parse.urlsplit(url)
+
+    def send(letter: dict[str, Any]) -> Mapping[str, Any]:
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT_S)
+        try:
+            connection.request("POST", parts.path or "/", json.dumps(letter), {"Content-Type": "application/json"})
+            said = json.loads(connection.getresponse().read(MAX_ANSWER_BYTES))
+        except (ValueError, http.client.HTTPException) as error:
+            raise OSError(f"the collector's answer is no JSON: {error}") from error
+        finally:
+            connection.close()
+        if not isinstance(said, dict):
+            raise OSError("the collector's answer is no JSON object")
+        return said
+
+    return send
 
 
 def open_mailbox(target: str) -> Mailbox:
     """The mailbox at `target`: a URL of a collector, or a folder."""
     if target.startswith(("http://", "https://")):
-        return HttpMailbox(target)
+        return LetterMailbox(http_sender(target), clock=time.monotonic)
     return FolderMailbox(Path(target))
 
 

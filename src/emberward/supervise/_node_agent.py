@@ -2,20 +2,20 @@
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from emberward.findings import Finding
 from emberward.sources.live import Look, WatchReport, join_looks, judge_with_progress
-from emberward.supervise._mailbox import Freshness, Posts, open_mailbox
-from emberward.supervise._nodes import Node, NodePost, judge_nodes, speaker
-from emberward.supervise._probe import Listener, Prober
+from emberward.supervise._mailbox import Heard, Mailbox, Posts, open_mailbox
+from emberward.supervise._nodes import Node, NodePost, judge_nodes, peers_of, speaker
+from emberward.supervise._probe import Links, ProbedLinks
 from emberward.supervise._slow_hosts import HostsAlike
 from emberward.supervise._slow_links import LinkWatch
 
 LOOK_EVERY_S = 3.0
-NUM_FACT_POSTS = 300
+MANY_HOSTS = 64
 OWN_CODES = frozenset({"H140", "H141", "H142"})
 """What each host alone can tell of its own ranks, beside what all tell together."""
 
@@ -23,12 +23,19 @@ OWN_CODES = frozenset({"H140", "H141", "H142"})
 class NodeAgent:
     """Exchanges posts. `step` it about once a second; it may block as long as the mailbox does."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        mailbox: Mailbox | None = None,
+        links: Links | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Without them: the mailbox that `node` names, and tries of the real links. `clock`: monotonic seconds."""
         self._node = node
-        self._mailbox = open_mailbox(node.mailbox)
-        self._listener = Listener(node.address)
-        self._prober = Prober(node.address)
-        self._freshness = Freshness()
+        self._mailbox = open_mailbox(node.mailbox) if mailbox is None else mailbox
+        self._links = ProbedLinks(node.address) if links is None else links
+        self._clock = clock
         self._number = 0
         self._look: Look | None = None
         self._early: Look | None = None
@@ -38,8 +45,9 @@ class NodeAgent:
         self.is_speaker = True
         """Whether this host tells people what all hosts found: one of them does."""
         self._alike = HostsAlike()
-        self._links = LinkWatch()
-        self._num_told = 0
+        self._slow_links = LinkWatch()
+        self._facts: Mapping[str, str] | None = None
+        self._was_read: dict[str, tuple[Mapping[str, Any], NodePost]] = {}
         self._joint: tuple[str, ...] = ()
         self._progress: Mapping[int, str] = {}
 
@@ -61,24 +69,31 @@ class NodeAgent:
         if not report.is_still:
             self._look = None
         try:
-            post = {**self._post(report, ranks), "steps": list(steps), **self._told_facts(facts)}
-            posts = self._mailbox.exchange(self._node.host, post)
+            self._facts = facts or self._facts
+            post = {**self._post(report, ranks), "steps": list(steps), "facts": self._facts}
+            heard = self._mailbox.exchange(self._node.host, post)
         except OSError as error:
             self.problem = f"{type(error).__name__}: {error}"
             self.is_speaker, self._joint = True, ()
             return report
         self.problem = None
-        self._prober.know({host: place for host, post in posts.items() if (place := self._place(host, post))})
-        read = self._read(posts)
+        posts = heard.posts
+        places = {host: place for host, post in posts.items() if (place := self._place(host, post))}
+        self._links.know({host: places[host] for host in peers_of(self._node.host, places)})
+        read = self._read(heard)
         self.is_speaker = self._node.host == speaker(read)
         known_cut = frozenset(host for f in self._held.values() if f.code == "L112" for host in f.hosts)
         left = frozenset(host for host, post in posts.items() if post.get("has_left") is True)
         found = self._standing(judge_nodes(read, known_cut=known_cut), left if report.is_still else frozenset()) or (
-            *self._links.poll(read, now_s=time.monotonic()),
-            *self._alike.poll(posts, now_s=time.monotonic()),
+            *(self._compared(posts, read) if self.is_speaker or len(read) <= MANY_HOSTS else ()),
             *self._judge_together(posts),
         )
         return self._news(found, report)
+
+    def _compared(self, posts: Posts, read: Sequence[NodePost]) -> tuple[Finding, ...]:
+        """What is slow or differs beside the others: no job is ended for it, so that of many hosts one asks."""
+        now_s = self._clock()
+        return (*self._slow_links.poll(read, now_s=now_s), *self._alike.poll(posts, now_s=now_s))
 
     @property
     def told_elsewhere(self) -> tuple[str, ...]:
@@ -95,20 +110,14 @@ class NodeAgent:
         return {
             "number": self._number,
             "address": self._node.address,
-            "port": self._listener.port,
+            "port": self._links.port,
             "ranks": sorted(ranks),
-            "reached": self._prober.reached(),
-            "fetch_s": self._prober.fetched_s(),
+            "reached": self._links.reached(),
+            "fetch_s": self._links.fetch_s(),
+            "lost": self._links.lost(),
             "is_still": report.is_still,
             "look": None if self._look is None else self._look.to_json(),
         }
-
-    def _told_facts(self, facts: Mapping[str, str] | None) -> dict[str, Any]:
-        """What this host's ranks have loaded, in its first NUM_FACT_POSTS posts: others keep it."""
-        if facts is None or self._num_told >= NUM_FACT_POSTS:
-            return {}
-        self._num_told += 1
-        return {"facts": dict(facts)}
 
     def _place(self, host: str, post: Mapping[str, Any]) -> tuple[str, int] | None:
         address, port = post.get("address"), post.get("port")
@@ -116,24 +125,19 @@ class NodeAgent:
             return None
         return address, port
 
-    def _read(self, posts: Posts) -> list[NodePost]:
-        silent_s = self._freshness.silent_s(posts)
-        return [
-            NodePost(
-                host=host,
-                ranks=tuple(rank for rank in post.get("ranks") or () if isinstance(rank, int)),
-                reached={name: good is True for name, good in (post.get("reached") or {}).items()},
-                is_still=post.get("is_still") is True,
-                silent_s=silent_s[host],
-                fetch_s={
-                    name: float(seconds)
-                    for name, seconds in (post.get("fetch_s") or {}).items()
-                    if isinstance(seconds, int | float)
-                },
-            )
-            for host, post in posts.items()
-            if host in silent_s
-        ]
+    def _read(self, heard: Heard) -> list[NodePost]:
+        """The posts of those that renew them. One that has not changed is not read again."""
+        read = []
+        for host, silent_s in heard.silent_s.items():
+            post = heard.posts[host]
+            before, known = self._was_read.get(host, (None, None))
+            if known is None or before is not post:
+                known = _node_post(host, post)
+            if known.silent_s != silent_s:
+                known = replace(known, silent_s=silent_s)
+            self._was_read[host] = (post, known)
+            read.append(known)
+        return read
 
     def _judge_together(self, posts: Posts) -> tuple[Finding, ...]:
         """The verdict of all hosts' looks joined, when every host that posts stands still."""
@@ -145,7 +149,7 @@ class NodeAgent:
                 looks.append(Look.from_json(post["look"]))
             except (KeyError, TypeError, ValueError):
                 return ()
-        now_s = time.monotonic()
+        now_s = self._clock()
         if now_s - self._joined_s < LOOK_EVERY_S:
             return tuple(self._held.values())
         self._joined_s = now_s
@@ -180,3 +184,21 @@ class NodeAgent:
         return replace(
             report, findings=tuple(new), resolved=tuple(gone), progress={**self._progress, **report.progress}
         )
+
+
+def _numbers(said: object) -> dict[str, float]:
+    """The numbers of a post's part, by host; what is none is left out."""
+    if not isinstance(said, Mapping):
+        return {}
+    return {str(host): float(value) for host, value in said.items() if isinstance(value, int | float)}
+
+
+def _node_post(host: str, post: Mapping[str, Any]) -> NodePost:
+    return NodePost(
+        host=host,
+        ranks=tuple(rank for rank in post.get("ranks") or () if isinstance(rank, int)),
+        reached={name: good is True for name, good in (post.get("reached") or {}).items()},
+        is_still=post.get("is_still") is True,
+        fetch_s=_numbers(post.get("fetch_s")),
+        lost=_numbers(post.get("lost")),
+    )

@@ -3,14 +3,17 @@
 [Note: whose link]
 Each host's agent tries to reach every other on the job's own link, and posts what it sees over another way: a folder
 that all share, or a collector. A pair is cut when either side does not reach the other. A host is named when it is cut
-from all others that answer while these reach each other: with three hosts or more that leaves one explanation. Of two
-hosts nobody can tell which end is cut: both are named, and no culprit. A host whose posts have stopped and that nobody
-reaches is down, or cut off by both ways.
+from all others that it tried, two at least, while these reach each other: that leaves one explanation. Of two hosts
+nobody can tell which end is cut: both are named, and no culprit; nor of two groups of hosts. A host whose posts have
+stopped and that nobody reaches is down, or cut off by both ways.
+
+[Note: whom a host tries]
+Up to MAX_PEERS others it tries all. Of more, half of MAX_PEERS are the next ones by name, which share its switch where
+names follow the racks, and half lie evenly over all others: each host is tried by as many as it tries.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity, host_down
@@ -19,6 +22,7 @@ SILENT_S = 10.0
 """Ten posts that did not come."""
 FRESH_S = 2.0
 MAX_NAMED = 8
+MAX_PEERS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,8 @@ class NodePost:
     `reached`: by the other host's name, whether it was reached on the job's link at the last two tries; a host of which
     there is no news is left out. `is_still`: whether ranks here stand still. `silent_s`: seconds since the post was
     last renewed, by the reader's own clock. `look`: the host's last look, as plain data. `fetch_s`: by the other host's
-    name, seconds to fetch a load from it.
+    name, seconds to fetch MAX_LOAD_BYTES from it. `lost`: by the other host's name, the share of the segments to it
+    that had to be sent again.
     """
 
     host: str
@@ -47,6 +52,7 @@ class NodePost:
     silent_s: float = 0.0
     look: Mapping[str, Any] | None = None
     fetch_s: Mapping[str, float] = field(default_factory=dict)
+    lost: Mapping[str, float] = field(default_factory=dict)
 
 
 def speaker(posts: Sequence[NodePost]) -> str | None:
@@ -65,28 +71,59 @@ def judge_nodes(posts: Sequence[NodePost], *, known_cut: frozenset[str] = frozen
     """
     down = {post.host for post in posts if post.silent_s > SILENT_S and _is_unreached(post.host, posts)}
     found = [_host_down(post, posts) for post in posts if post.host in down]
-    up = [post for post in posts if post.host not in down and post.silent_s <= SILENT_S]
-    fresh = {post.host for post in up if post.silent_s <= FRESH_S} | known_cut
-    cut = {frozenset((a.host, b.host)) for a, b in combinations(up, 2) if _is_cut(a, b) and {a.host, b.host} <= fresh}
+    up = {post.host: post for post in posts if post.silent_s <= SILENT_S}
+    fresh = {host for host, post in up.items() if post.silent_s <= FRESH_S} | known_cut
+    bad = {
+        frozenset((host, other))
+        for host, post in up.items()
+        if not all(post.reached.values())
+        for other, is_reached in post.reached.items()
+        if not is_reached and other in up
+    }
+    cut = {pair for pair in bad if pair <= fresh}
     if not cut:
         return tuple(found)
-    good = {host for a, b in combinations(up, 2) if frozenset((a.host, b.host)) not in cut for host in (a.host, b.host)}
-    core = [post for post in up if post.host in good]
-    if core:
-        found += [_host_cut(post, core) for post in up if post.host not in good]
-        cut = {pair for pair in cut if pair <= good}
-    by_host = {post.host: post for post in up}
-    found += [_link_cut(by_host[a], by_host[b], up) for a, b in sorted(map(sorted, cut))]
+    core, *others = _groups(up, bad)
+    for group in others if len(core) > 1 else []:
+        if len(group) > 1:
+            found.append(_split([up[host] for host in group], [up[host] for host in core], list(up.values())))
+        elif len([pair for pair in cut if group[0] in pair and not pair.isdisjoint(core)]) > 1:
+            found.append(_host_cut(up[group[0]], [up[host] for host in core]))
+        else:
+            continue
+        cut = {pair for pair in cut if pair.isdisjoint(group) or pair <= set(group)}
+    found += [_link_cut(up[a], up[b], list(up.values())) for a, b in sorted(map(sorted, cut))[:MAX_NAMED]]
     return tuple(found)
+
+
+def peers_of(host: str, hosts: Iterable[str]) -> tuple[str, ...]:
+    """Whom `host` tries of all `hosts`. See [Note: whom a host tries]."""
+    ring = sorted({host, *hosts})
+    if len(ring) <= MAX_PEERS + 1:
+        return tuple(other for other in ring if other != host)
+    here, half = ring.index(host), MAX_PEERS // 2
+    steps = {*range(1, half + 1), *(half + number * (len(ring) - half) // (half + 1) for number in range(1, half + 1))}
+    return tuple(ring[(here + step) % len(ring)] for step in sorted(steps))
+
+
+def _groups(up: Mapping[str, NodePost], bad: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
+    """The hosts that reach each other, over others too; the largest group first, of equal ones the first by name."""
+    group = {host: [host] for host in up}
+    for host, post in up.items():
+        for other, is_reached in post.reached.items():
+            if not is_reached or other not in up or group[host] is group[other] or frozenset((host, other)) in bad:
+                continue
+            small, large = sorted((group[host], group[other]), key=len)
+            large += small
+            for member in small:
+                group[member] = large
+    unique = {id(members): tuple(sorted(members)) for members in group.values()}
+    return sorted(unique.values(), key=lambda members: (-len(members), members))
 
 
 def _is_unreached(host: str, posts: Sequence[NodePost]) -> bool:
     """Whether nobody who still posts reaches the host; a host of which there is no news counts as unreached."""
     return not any(post.reached.get(host) for post in posts if post.host != host and post.silent_s <= SILENT_S)
-
-
-def _is_cut(a: NodePost, b: NodePost) -> bool:
-    return a.reached.get(b.host) is False or b.reached.get(a.host) is False
 
 
 def _severity(posts: Sequence[NodePost]) -> Severity:
@@ -118,6 +155,23 @@ def _host_cut(post: NodePost, others: Sequence[NodePost]) -> Finding:
         evidence=(f"{post.host} still posts over the other way",),
         ruled_out=(f"{_names(names)}: they reach each other",),
         next=f"check cable, port and driver of {post.host}; restart without it: srun --exclude={post.host}",
+    )
+
+
+def _split(group: Sequence[NodePost], core: Sequence[NodePost], up: Sequence[NodePost]) -> Finding:
+    names, others = ([post.host for post in posts] for posts in (group, core))
+    return Finding(
+        code="L112",
+        severity=_severity(up),
+        kind=Kind.LINK,
+        cause=Cause.LINK_DOWN,
+        certainty=Certainty.OBSERVED,
+        message=f"hosts {_names(names)} reach each other on the job's link, and none of {_names(others)}",
+        waiting_ranks=_ranks(up),
+        hosts=tuple(names),
+        evidence=("all of them still post over the other way",),
+        ruled_out=("each host's own link: each still reaches another host",),
+        next=f"look at the switch between {names[0]} and {others[0]}",
     )
 
 

@@ -1,25 +1,57 @@
-"""Whether hosts reach each other on the job's link, and how fast: a listener that answers, and bounded tries."""
+"""Whether hosts reach each other on the job's link, how fast, and what is lost: a listener, and bounded tries.
+
+[Note: how large a load]
+A load has to take LOAD_S to be told from the noise of a busy host, so that it grows with the link, to MAX_LOAD_BYTES at
+most: above, processors decide and not links (unshaped pairs of one busy machine vary from 1.5 to 24 Gb/s). It is
+fetched so seldom that all peers' loads take LOAD_SHARE of the time. What was lost on the way the kernel of the sender
+has counted: segments that it sent again (TCP_INFO, tcp(7)).
+"""
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 LIMIT_S = 1.0
 EVERY_S = 1.0
 WORD = b"emberward\n"
 NUM_BAD = 2
 """Tries in a row that must fail before a host counts as unreached."""
-MAX_PEERS = 64
-ASK = b"L"
-LOAD_BYTES = 256 << 10
-"""What is fetched to see how fast a link is: 2 ms of a link of 1 Gb/s, and of a job's traffic nothing."""
-LOAD_EVERY_S = 2.0
+FIRST_LOAD_BYTES, MAX_LOAD_BYTES = 256 << 10, 2 << 20
+ASK_BYTES = 4
+"""How many bytes are wanted, as a number in network order."""
+LOAD_S = 0.03
+LOAD_SHARE = 0.03
+LOAD_EVERY_S, LOAD_SELDOM_S = 2.0, 4.0
 LOAD_LIMIT_S = 5.0
-NUM_LOADS = 5
+_INFO_BYTES = 160
+NUM_LOADS = 8
 """Tries of which the shortest counts: a job's own traffic has gaps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Segments with data that were sent, and how many of them were sent again."""
+
+    segments: int
+    again: int
+
+
+def sent_on(connection: socket.socket) -> Sent | None:
+    """What the kernel sent on a TCP connection; None where it does not say."""
+    if not hasattr(socket, "TCP_INFO"):
+        return None
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    if len(told) < _INFO_BYTES:
+        return None
+    # struct tcp_info of linux/tcp.h: tcpi_total_retrans and, since Linux 4.6, tcpi_data_segs_out.
+    (again,), (segments,) = struct.unpack_from("I", told, 100), struct.unpack_from("I", told, 156)
+    return Sent(segments=segments, again=again)
 
 
 class Listener:
@@ -28,6 +60,7 @@ class Listener:
     def __init__(self, address: str) -> None:
         """Raises OSError when the address is not this host's."""
         self._socket = socket.create_server((address, 0))
+        self._sent: dict[str, deque[Sent]] = {}
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._serve, name="answer", daemon=True).start()
 
@@ -37,7 +70,30 @@ class Listener:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            threading.Thread(target=_answer, args=(connection,), name="answer-one", daemon=True).start()
+            threading.Thread(target=self._answer, args=(connection,), name="answer-one", daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        """Says the word, and gives the load to whom asks for it."""
+        with contextlib.suppress(OSError), connection:
+            connection.settimeout(LIMIT_S)
+            connection.sendall(WORD)
+            asked = connection.recv(ASK_BYTES)
+            if len(asked) < ASK_BYTES:
+                return
+            connection.settimeout(LOAD_LIMIT_S)
+            connection.sendall(bytes(min(int.from_bytes(asked, "big"), MAX_LOAD_BYTES)))
+            connection.recv(1)  # The other side has got all of it and ends.
+            if (sent := sent_on(connection)) is not None:
+                self._sent.setdefault(connection.getpeername()[0], deque(maxlen=NUM_LOADS)).append(sent)
+
+    def sent_to(self) -> dict[str, Sent]:
+        """By the other side's address, what was sent in the last NUM_LOADS loads, where there were so many."""
+        kept = {address: tuple(loads) for address, loads in sorted(self._sent.items())}
+        return {
+            address: Sent(segments=sum(each.segments for each in loads), again=sum(each.again for each in loads))
+            for address, loads in kept.items()
+            if len(loads) == NUM_LOADS
+        }
 
     def close(self) -> None:
         """Stops answering."""
@@ -47,18 +103,10 @@ class Listener:
         self._socket.close()
 
 
-def _answer(connection: socket.socket) -> None:
-    """Says the word, and gives the load to whom asks for it."""
-    with contextlib.suppress(OSError), connection:
-        connection.settimeout(LIMIT_S)
-        connection.sendall(WORD)
-        if connection.recv(len(ASK)) == ASK:
-            connection.settimeout(LOAD_LIMIT_S)
-            connection.sendall(bytes(LOAD_BYTES))
-
-
-def fetch_s(address: str, port: int, *, from_address: str, limit_s: float = LOAD_LIMIT_S) -> float | None:
-    """Seconds that it takes to get the load from the listener there; None when it does not come within `limit_s`."""
+def fetch_s(
+    address: str, port: int, num_bytes: int, *, from_address: str, limit_s: float = LOAD_LIMIT_S
+) -> float | None:
+    """Seconds to get `num_bytes` from the listener there; None when they do not come within `limit_s`. Blocks."""
     try:
         with socket.create_connection((address, port), timeout=limit_s, source_address=(from_address, 0)) as peer:
             peer.settimeout(limit_s)
@@ -66,8 +114,8 @@ def fetch_s(address: str, port: int, *, from_address: str, limit_s: float = LOAD
             while left:
                 left -= len(_some(peer, left))
             began_s = time.monotonic()
-            peer.sendall(ASK)
-            left = LOAD_BYTES
+            peer.sendall(num_bytes.to_bytes(ASK_BYTES, "big"))
+            left = num_bytes
             while left:
                 left -= len(_some(peer, left))
                 if time.monotonic() - began_s > limit_s:
@@ -94,44 +142,126 @@ def is_reached(address: str, port: int, *, from_address: str, limit_s: float = L
         return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """A load that was fetched, and how long it took."""
+
+    num_bytes: int
+    seconds: float
+
+    def seconds_of(self, num_bytes: int) -> float:
+        """What `num_bytes` take at this rate."""
+        return self.seconds * num_bytes / self.num_bytes
+
+
+def next_size(num_bytes: int, seconds: float) -> int:
+    """The size of the next load, twice as large while one takes less than LOAD_S. See [Note: how large a load]."""
+    return min(num_bytes * 2, MAX_LOAD_BYTES) if seconds < LOAD_S else num_bytes
+
+
+class Links(Protocol):
+    """What a host sees of its links to the others, by their names. None of it blocks."""
+
+    port: int
+    """Where this host answers tries."""
+
+    def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
+        """Takes up hosts: name -> address and port of its listener."""
+        ...
+
+    def reached(self) -> Mapping[str, bool]:
+        """Whether each host was reached, as far as it was tried."""
+        ...
+
+    def fetch_s(self) -> Mapping[str, float]:
+        """Seconds that MAX_LOAD_BYTES take from each host, as far as it is known."""
+        ...
+
+    def lost(self) -> Mapping[str, float]:
+        """The share of the segments to each host that were sent again, as far as it is known."""
+        ...
+
+
+class ProbedLinks:
+    """The real links, tried from one address of this host. See `Links`."""
+
+    def __init__(self, address: str) -> None:
+        """Raises OSError when the address is not this host's."""
+        self._listener = Listener(address)
+        self._prober = Prober(address)
+        self.port = self._listener.port
+
+    def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
+        """See `Links`."""
+        self._prober.know(peers)
+
+    def reached(self) -> dict[str, bool]:
+        """See `Links`."""
+        return self._prober.reached()
+
+    def fetch_s(self) -> dict[str, float]:
+        """See `Links`."""
+        return {host: round(load.seconds_of(MAX_LOAD_BYTES), 4) for host, load in self._prober.fetched().items()}
+
+    def lost(self) -> dict[str, float]:
+        """See `Links`."""
+        sent = self._listener.sent_to()
+        return {
+            host: round(sent[address].again / max(sent[address].segments, 1), 4)
+            for host, address in self._prober.addresses().items()
+            if address in sent
+        }
+
+
 class Prober:
-    """Tries the other hosts, each in a thread of its own, once every EVERY_S; at most MAX_PEERS of them."""
+    """Tries the other hosts that it knows, each in a thread of its own, once every EVERY_S."""
 
     def __init__(self, from_address: str) -> None:
         self._from = from_address
         self._peers: dict[str, tuple[str, int]] = {}
         self._bad: dict[str, int] = {}
         self._tried: set[str] = set()
-        self._loads: dict[str, deque[float]] = {}
+        self._loads: dict[str, deque[Load]] = {}
 
     def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
-        """Takes up hosts: name -> address and port of its listener."""
-        for host, place in sorted(peers.items()):
-            if host not in self._peers and len(self._peers) < MAX_PEERS:
-                threading.Thread(target=self._try, args=(host,), name=f"try-{host}", daemon=True).start()
-            if host in self._peers or len(self._peers) < MAX_PEERS:
-                self._peers[host] = place
+        """Takes up these hosts, name -> address and port of its listener, and no others any more."""
+        new = peers.keys() - self._peers.keys()
+        self._peers = dict(peers)
+        for host in sorted(new):
+            threading.Thread(target=self._try, args=(host,), name=f"try-{host}", daemon=True).start()
 
     def _try(self, host: str) -> None:
         loads = self._loads.setdefault(host, deque(maxlen=NUM_LOADS))
-        load_s = 0.0
-        while True:
+        due_s, size = 0.0, FIRST_LOAD_BYTES
+        while (place := self._peers.get(host)) is not None:
             began_s = time.monotonic()
-            if (place := self._peers.get(host)) is not None:
-                good = is_reached(*place, from_address=self._from)
-                self._bad[host] = 0 if good else self._bad.get(host, 0) + 1
-                self._tried.add(host)
-                if good and began_s - load_s >= LOAD_EVERY_S:
-                    load_s = began_s
-                    seconds = fetch_s(*place, from_address=self._from)
-                    if seconds is not None:
-                        loads.append(seconds)
+            good = is_reached(*place, from_address=self._from)
+            self._bad[host] = 0 if good else self._bad.get(host, 0) + 1
+            self._tried.add(host)
+            if good and began_s >= due_s:
+                due_s = began_s + LOAD_EVERY_S
+                seconds = fetch_s(*place, size, from_address=self._from)
+                if seconds is not None:
+                    loads.append(Load(num_bytes=size, seconds=seconds))
+                    rest_s = seconds * len(self._peers) / LOAD_SHARE
+                    due_s = began_s + min(max(rest_s, LOAD_EVERY_S), LOAD_SELDOM_S)
+                    larger = next_size(size, seconds)
+                    if larger > size:
+                        size = larger
+                        loads.clear()
             time.sleep(max(EVERY_S - (time.monotonic() - began_s), 0.05))
 
-    def fetched_s(self) -> dict[str, float]:
-        """The shortest of the last NUM_LOADS fetches from each host, where there were so many."""
-        return {host: min(loads) for host, loads in sorted(self._loads.items()) if len(loads) == NUM_LOADS}
+    def addresses(self) -> dict[str, str]:
+        """The address of each host that is known."""
+        return {host: address for host, (address, _) in sorted(self._peers.items())}
+
+    def fetched(self) -> dict[str, Load]:
+        """The fastest of the last NUM_LOADS loads of one size from each host, where there were so many."""
+        kept = {host: tuple(loads) for host, loads in sorted(self._loads.items()) if host in self._peers}
+        return {
+            host: min(loads, key=lambda load: load.seconds) for host, loads in kept.items() if len(loads) == NUM_LOADS
+        }
 
     def reached(self) -> dict[str, bool]:
         """Whether each host was reached, as far as it was tried; False after NUM_BAD failures in a row."""
-        return {host: self._bad.get(host, 0) < NUM_BAD for host in sorted(self._tried)}
+        return {host: self._bad.get(host, 0) < NUM_BAD for host in sorted(self._tried & self._peers.keys())}

@@ -43,19 +43,22 @@ def decide_restart(ends: Sequence[AttemptEnd], *, max_restarts: int) -> Restart:
 
     Restarts are bounded by `max_restarts` and end when the last two attempts saved nothing new: a fault that comes
     again at the same place is not mended by starting again. An attempt that lost a host is another matter: the next one
-    is made without it.
+    is made without it, and one that was stopped for a slow host uses up no restart.
     """
     last = ends[-1]
+    save = "the beginning" if last.saved_step is None else f"the save of step {last.saved_step}"
+    if last.outcome is Outcome.STOPPED and last.has_lost_host:
+        return Restart(is_wanted=True, why=f"goes on from {save}")
     if last.outcome is not Outcome.FAILED:
         return Restart(is_wanted=False, why=f"the attempt ended {last.outcome.value}")
     if not last.codes or not all(code in RESTARTABLE or code.startswith(HANGS) for code in last.codes):
         return Restart(is_wanted=False, why=f"{', '.join(last.codes) or 'the failure'} would come again")
-    if len(ends) > max_restarts:
+    failed = [each for each in ends if each.outcome is Outcome.FAILED]
+    if len(failed) > max_restarts:
         return Restart(is_wanted=False, why=f"all {max_restarts} restarts are used")
     if len(ends) >= 2 and ends[-2].saved_step == last.saved_step and not last.has_lost_host:
         return Restart(is_wanted=False, why="the last two attempts saved no new step")
-    save = "the beginning" if last.saved_step is None else f"the save of step {last.saved_step}"
-    return Restart(is_wanted=True, why=f"restart {len(ends)} of {max_restarts} from {save}")
+    return Restart(is_wanted=True, why=f"restart {len(failed)} of {max_restarts} from {save}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
-"""Which host's link is slow, from how long hosts take to fetch the same bytes from each other: pure.
+"""Which host's link is slow or loses packets, from what hosts fetch from each other: pure.
 
 [Note: rows, columns, cells]
-Each host says how long it took to fetch from each other one. A cell that is slow alone is a link between two hosts; a
+Each host says how long it took to fetch from each other one, and how much of what it sent had to be sent again. A cell
+that is slow alone is a link between two hosts; a
 slow row is what one host sends, a slow column what it gets. What is ordinary is the lower quartile of all cells: so
 one slow host of three leaves cells to compare with, and when all are slow alike nothing is. Of two hosts nobody tells
 whose end it is. When more than a third of the hosts would be named the network is uneven by its make, and nobody is.
@@ -13,11 +14,20 @@ from dataclasses import dataclass
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.supervise._nodes import SILENT_S, NodePost
 
-SLOW_FACTOR = 4.0
+SLOW_FACTOR = 1.5
+"""Between a link as fast as the others and one at half their speed: where all that a host sends or gets agrees."""
+PAIR_FACTOR = 4.0
+"""For a cell alone, which a busy host explains sooner."""
 SLOW_S = 0.015
 """The least that a cell must take longer: below it a busy host explains it as well."""
+LOSS_FACTOR = 4.0
+LOSS_SHARE = 0.003
+"""Of the segments sent. So much holds a TCP connection with a round trip of 1 ms to 260 Mb/s: Mathis et al. 1997, The
+macroscopic behavior of the TCP congestion avoidance algorithm, 1.22 segments / (round trip x square root of the loss).
+"""
 
-HOLD_S = 4.0
+HOLD_S = 12.0
+"""Half of the loads by which a cell is judged are new then."""
 
 Cell = tuple[str, str]
 """The host that sends, the host that gets."""
@@ -25,11 +35,22 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cells:
-    """Seconds by cell, which of them are slow, and what is ordinary."""
+    """A figure by cell, which of them are bad, and what is ordinary; and how the figures are said."""
 
-    times_s: Mapping[Cell, float]
-    slow: frozenset[Cell]
-    ordinary_s: float
+    values: Mapping[Cell, float]
+    bad: frozenset[Cell]
+    ordinary: float
+    is_loss: bool
+
+    def text(self, value: float) -> str:
+        return f"{100 * value:.1f}%" if self.is_loss else f"{1000 * value:.0f} ms"
+
+    def is_text(self, ways: str, value: float) -> str:
+        """What is bad about a link, in words."""
+        others = f"between others {self.text(self.ordinary)}"
+        if self.is_loss:
+            return f"loses packets: {self.text(value)} of what it {ways} comes only when it is sent again, {others}"
+        return f"is slow: what it {ways} takes {self.text(value)}, {others}"
 
 
 class LinkWatch:
@@ -46,46 +67,68 @@ class LinkWatch:
 
 
 def judge_links(posts: Sequence[NodePost]) -> tuple[Finding, ...]:
-    """H143 for each host, and each pair of hosts, whose link is slow; empty when all are alike. Severity: warning."""
+    """H143 for each host, and each pair of hosts, whose link is slow or loses packets. Severity: warning.
+
+    Empty when all are alike. What is lost explains what is slow: of one host or pair one finding is made.
+    """
     by_host = {post.host: post for post in posts if post.silent_s <= SILENT_S}
+    lost = {
+        (sender, getter): share
+        for sender, post in by_host.items()
+        for getter, share in post.lost.items()
+        if getter in by_host and sender != getter
+    }
     times = {
         (sender, getter): seconds
         for getter, post in by_host.items()
         for sender, seconds in post.fetch_s.items()
         if sender in by_host and sender != getter
     }
-    if len(times) < 2:
-        return ()
-    ordinary = sorted(times.values())[len(times) // 4]
-    least = max(SLOW_FACTOR * ordinary, ordinary + SLOW_S)
-    cells = _Cells(
-        times_s=times, ordinary_s=ordinary, slow=frozenset(cell for cell, seconds in times.items() if seconds >= least)
-    )
-    named = dict(_hosts(cells, by_host))
+    found: dict[tuple[str, ...], Finding] = {}
+    for values, is_loss in ((lost, True), (times, False)):
+        for finding in _judge_cells(values, by_host, is_loss=is_loss):
+            if not any(set(finding.hosts) & set(hosts) for hosts in found if len(hosts) == 1):
+                found.setdefault(finding.hosts, finding)
+    return tuple(found.values())
+
+
+def _judge_cells(values: Mapping[Cell, float], by_host: Mapping[str, NodePost], *, is_loss: bool) -> Iterator[Finding]:
+    if len(values) < 2:
+        return
+    ordinary = sorted(values.values())[len(values) // 4]
+    factor, more = (LOSS_FACTOR, LOSS_SHARE) if is_loss else (SLOW_FACTOR, SLOW_S)
+    least = max(factor * ordinary, ordinary + more)
+    bad = frozenset(cell for cell, value in values.items() if value >= least)
+    cells = _Cells(values=values, ordinary=ordinary, bad=bad, is_loss=is_loss)
+    if not bad:
+        return
+    named = dict(_hosts(cells))
     if 3 * len(named) > len(by_host):
-        return ()
-    found = [_host_finding(host, ways, cells, by_host) for host, ways in named.items()]
-    left = {frozenset(cell) for cell in cells.slow if not named.keys() & set(cell)}
-    found += [_pair_finding(sorted(pair), cells, by_host) for pair in sorted(left, key=sorted)]
-    return tuple(found)
+        return
+    for host, ways in named.items():
+        yield _host_finding(host, ways, cells, by_host)
+    alone = max(PAIR_FACTOR * ordinary, ordinary + more)
+    left = {frozenset(cell) for cell in bad if values[cell] >= alone and not named.keys() & set(cell)}
+    for pair in sorted(left, key=sorted):
+        yield _pair_finding(sorted(pair), cells, by_host)
 
 
-def _hosts(cells: _Cells, by_host: Mapping[str, NodePost]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _hosts(cells: _Cells) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Hosts of which all that is sent, or got, is slow, and which of the two; those that explain most first."""
-    left = set(cells.slow)
+    left = set(cells.bad)
 
     def ways(host: str) -> tuple[str, ...]:
-        sent = [cell for cell in cells.times_s if cell[0] == host]
-        got = [cell for cell in cells.times_s if cell[1] == host]
+        sent = [cell for cell in cells.values if cell[0] == host]
+        got = [cell for cell in cells.values if cell[1] == host]
         rows = (("sends", sent), ("gets", got))
         return tuple(
-            name for name, row in rows if len(row) >= 2 and cells.slow.issuperset(row) and not left.isdisjoint(row)
+            name for name, row in rows if len(row) >= 2 and cells.bad.issuperset(row) and not left.isdisjoint(row)
         )
 
     def num_slow(host: str) -> int:
         return sum(host in cell for cell in left)
 
-    for host in sorted(by_host, key=lambda each: (-num_slow(each), each)):
+    for host in sorted({host for cell in cells.bad for host in cell}, key=lambda each: (-num_slow(each), each)):
         found = ways(host)
         if found:
             yield host, found
@@ -93,7 +136,7 @@ def _hosts(cells: _Cells, by_host: Mapping[str, NodePost]) -> Iterator[tuple[str
 
 
 def _host_finding(host: str, ways: tuple[str, ...], cells: _Cells, by_host: Mapping[str, NodePost]) -> Finding:
-    own = sorted(s for cell, s in cells.times_s.items() if host in cell and cell in cells.slow)
+    own = sorted(value for cell, value in cells.values.items() if host in cell and cell in cells.bad)
     others = [other for other in sorted(by_host) if other != host]
     return Finding(
         code="H143",
@@ -101,8 +144,7 @@ def _host_finding(host: str, ways: tuple[str, ...], cells: _Cells, by_host: Mapp
         kind=Kind.LINK,
         cause=Cause.SLOW_LINK,
         certainty=Certainty.OBSERVED,
-        message=f"the link of host {host} is slow: what it {' and '.join(ways)} takes {_ms(own[len(own) // 2])}, "
-        f"between others {_ms(cells.ordinary_s)}",
+        message=f"the link of host {host} {cells.is_text(' and '.join(ways), own[len(own) // 2])}",
         culprit_ranks=by_host[host].ranks,
         waiting_ranks=tuple(sorted(rank for other in others for rank in by_host[other].ranks)),
         hosts=(host,),
@@ -114,7 +156,8 @@ def _host_finding(host: str, ways: tuple[str, ...], cells: _Cells, by_host: Mapp
 
 def _pair_finding(pair: Sequence[str], cells: _Cells, by_host: Mapping[str, NodePost]) -> Finding:
     first, second = pair
-    slow = max(cells.times_s.get((first, second), 0.0), cells.times_s.get((second, first), 0.0))
+    worst = max(cells.values.get((first, second), 0.0), cells.values.get((second, first), 0.0))
+    what = "loses packets" if cells.is_loss else "is slow"
     why = "whose end it is cannot be told from two hosts" if len(by_host) == 2 else "both are fast with others"
     return Finding(
         code="H143",
@@ -122,8 +165,8 @@ def _pair_finding(pair: Sequence[str], cells: _Cells, by_host: Mapping[str, Node
         kind=Kind.LINK,
         cause=Cause.SLOW_LINK,
         certainty=Certainty.OBSERVED,
-        message=f"the link between hosts {first} and {second} is slow: {_ms(slow)}, others {_ms(cells.ordinary_s)}; "
-        f"{why}",
+        message=f"the link between hosts {first} and {second} {what}: {cells.text(worst)}, "
+        f"others {cells.text(cells.ordinary)}; {why}",
         waiting_ranks=tuple(sorted(rank for host in pair for rank in by_host[host].ranks)),
         hosts=(first, second),
         evidence=_lines(cells, first),
@@ -132,9 +175,5 @@ def _pair_finding(pair: Sequence[str], cells: _Cells, by_host: Mapping[str, Node
 
 
 def _lines(cells: _Cells, host: str) -> tuple[str, ...]:
-    rows = sorted((cell, seconds) for cell, seconds in cells.times_s.items() if host in cell)
-    return tuple(f"{sender} to {getter}: {_ms(seconds)}" for (sender, getter), seconds in rows[:8])
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.0f} ms"
+    rows = sorted((cell, value) for cell, value in cells.values.items() if host in cell)
+    return tuple(f"{sender} to {getter}: {cells.text(value)}" for (sender, getter), value in rows[:8])

@@ -1,4 +1,4 @@
-"""The collector's program: keeps the last post of each host in memory and gives everybody everybody's.
+"""The collector's program: keeps the last post of each host in memory and tells everybody what changed.
 
     python -m emberward.supervise.collector ADDRESS:PORT
 
@@ -6,13 +6,16 @@ It listens on that address alone and knows nobody: put it on a network that only
 """
 
 import json
+import secrets
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from emberward.supervise._post_office import PostOffice
+
 MAX_POST_BYTES = 16 << 20
-MAX_HOSTS = 4096
 LIMIT_S = 10.0
 
 
@@ -23,7 +26,7 @@ class Collector(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int]) -> None:
         super().__init__(address, _Handler)
-        self.posts: dict[str, dict[str, Any]] = {}
+        self.office = PostOffice(secrets.token_hex(8))
         self.lock = threading.Lock()
 
 
@@ -32,19 +35,18 @@ class _Handler(BaseHTTPRequestHandler):
     server: Collector
 
     def do_POST(self) -> None:
-        """Takes one host's post and answers with all."""
+        """Takes one host's letter and answers with what changed."""
         try:
             length = int(self.headers.get("Content-Length", "0"))
-            post = json.loads(self.rfile.read(length)) if 0 < length <= MAX_POST_BYTES else None
-        except ValueError:
-            post = None
-        if not isinstance(post, dict) or not isinstance(post.get("host"), str):
-            self.send_error(400, "a JSON object with a host is expected")
+            letter = json.loads(self.rfile.read(length)) if 0 < length <= MAX_POST_BYTES else None
+            if not isinstance(letter, dict):
+                raise ValueError("no JSON object")
+            with self.server.lock:
+                said = self.server.office.take(letter, now_s=time.monotonic())
+        except ValueError as error:
+            self.send_error(400, f"a host's letter is expected: {error}")
             return
-        with self.server.lock:
-            if post["host"] in self.server.posts or len(self.server.posts) < MAX_HOSTS:
-                self.server.posts[post["host"]] = post
-            answer = json.dumps(self.server.posts).encode()
+        answer = json.dumps(said).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer)))

@@ -1,23 +1,34 @@
-"""Runs a command for as long as whoever started us lives: ``python -m emberward.supervise.leash COMMAND``.
+"""Runs a command for as long as whoever started us lives: ``python -m emberward.supervise.leash ASKED COMMAND``.
 
 Our standard input is a pipe from that process, over ssh too; its end, for whatever reason, sends SIGTERM to the
-command. Signals to us are passed on. The exit code is the command's, 128 + n for signal n.
+command. The first signal to us, as SLURM's before a time limit, makes the file ASKED: whoever started us asks the ranks
+of all hosts to save then. Later ones are passed on. The exit code is the command's, 128 + n for signal n.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
 
-def main(command: Sequence[str]) -> int:
+def main(asked: Path, command: Sequence[str]) -> int:
     """Runs the command to its end and returns its exit code; blocks."""
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    # A session of its own: SLURM signals the whole process group of its task.
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    is_asked = False
 
     def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal is_asked
+        if not is_asked:
+            is_asked = True
+            with contextlib.suppress(OSError):
+                asked.touch()
+                return
         child.send_signal(number)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -34,4 +45,4 @@ def main(command: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))
+    os._exit(main(Path(sys.argv[1]), sys.argv[2:]))

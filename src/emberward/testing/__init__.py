@@ -1,6 +1,7 @@
 """The workshop, public: real replays of traces, random programs, known disasters and their fixed twins."""
 
 from emberward.testing._campaign import Campaign, Disagreement, judge_and_replay, run_campaign
+from emberward.testing._cluster import ClusterSimulation, Course, Trouble
 from emberward.testing._incidents import LIMIT_S, Expected, Incident, Replayed, Showing, Theatre, show
 from emberward.testing._kills import MOST, SIGNALS, Killed, Moment, kill_verb, verbs
 from emberward.testing._known import Known, boxing_zeros_edge, known_disasters, launch_queue, oneflow_swin
@@ -15,6 +16,8 @@ __all__ = [
     "MOST",
     "SIGNALS",
     "Campaign",
+    "ClusterSimulation",
+    "Course",
     "Disagreement",
     "Expected",
     "Incident",
@@ -28,6 +31,7 @@ __all__ = [
     "Showing",
     "Theatre",
     "ThreadReplayer",
+    "Trouble",
     "boxing_zeros_edge",
     "expanded",
     "judge_and_replay",

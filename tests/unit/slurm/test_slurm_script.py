@@ -30,7 +30,7 @@ def script(resources: Resources, chdir: str = "/data/tr11") -> str:
             chdir=Path(chdir),
             output=Path(chdir) / "runs/tr11/slurm",
             resources=resources,
-            rank=("python", "-m", "emberward.rank", "--runs", f"{chdir}/runs", "tr11.py", "steps=9"),
+            train=("emberward", "train", "tr11.py", "steps=9", "--launcher", "slurm", "--runs", f"{chdir}/runs"),
             pulse=("python", "-m", "emberward", "slurm", "pulse", "tr11", "--runs", f"{chdir}/runs", "--once"),
         )
     )
@@ -44,7 +44,4 @@ def test_the_script_is_the_golden_one(name, resources):
 def test_a_folder_with_a_blank_is_quoted_for_sbatch_and_for_the_shell():
     lines = script(ONE, "/data/my runs").splitlines()
     assert '#SBATCH --chdir="/data/my runs"' in lines
-    assert (
-        "srun --kill-on-bad-exit=1 --wait=60 python -m emberward.rank --runs '/data/my runs/runs' tr11.py steps=9"
-        in lines
-    )
+    assert "emberward train tr11.py steps=9 --launcher slurm --runs '/data/my runs/runs'" in lines

@@ -38,6 +38,7 @@ def test_hosts_that_are_not_understood_are_refused(text):
                 *("-o", "LogLevel=ERROR", "n1", "echo 'a b'"),
             ),
         ),
+        ("ssh -F my {host}", ("ssh", "-F", "my", "n1", "echo 'a b'")),
         ("docker exec {host}", ("docker", "exec", "n1", "echo", "a b")),
     ],
 )
@@ -53,7 +54,8 @@ def test_a_launcher_without_a_host_is_refused():
 def test_what_ranks_need_of_our_environment_goes_along_and_no_secret():
     environment = {"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "secret", "OMP_NUM_THREADS": "1"}
     script = script_for(("run", "it"), folder="/data/my runs", environment=environment)
-    assert script == ("sh", "-c", "cd '/data/my runs' && exec env NCCL_DEBUG=INFO OMP_NUM_THREADS=1 run it")
+    unset = "-u RANK -u SLURM_PROCID -u OMPI_COMM_WORLD_RANK -u PMI_RANK"
+    assert script == ("sh", "-c", f"cd '/data/my runs' && exec env {unset} NCCL_DEBUG=INFO OMP_NUM_THREADS=1 run it")
 
 
 def test_hosts_that_answer_are_no_alarm(tmp_path):
@@ -92,9 +94,9 @@ def test_a_host_that_has_booted_again_is_lost_and_one_that_was_never_asked_is_no
 
 def test_a_spare_takes_the_place_of_a_lost_host_then_fewer_go_on_then_none():
     three = without(TEAM, {"b"})
-    assert (names(three.hosts), names(three.spares), three.num_ranks) == ("acd", "", 24)
+    assert (names(three.hosts), names(three.spares), three.num_ranks) == ("adc", "", 24)
     two = without(three, {"a"})
-    assert (names(two.hosts), two.num_ranks) == ("cd", 16)
+    assert (names(two.hosts), two.num_ranks) == ("dc", 16)
     with pytest.raises(ConfigError, match="L123 too few hosts can be used"):
         without(two, {"d"})
     assert pick_hosts([A, B], wanted=3, min_hosts=2) == ((A, B), ())

@@ -12,9 +12,9 @@ from unit.sources.live_looks import look, process, rank_look, ring, stack, waiti
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.live import ProcessState, WatchReport
 from emberward.supervise import _node_agent as node_agent
-from emberward.supervise._mailbox import FolderMailbox, Freshness, open_mailbox
+from emberward.supervise._mailbox import FolderMailbox, Freshness, Heard, open_mailbox
 from emberward.supervise._node_agent import NodeAgent
-from emberward.supervise._nodes import SILENT_S, Node, NodePost, judge_nodes, speaker
+from emberward.supervise._nodes import MAX_PEERS, SILENT_S, Node, NodePost, judge_nodes, peers_of, speaker
 from emberward.supervise._probe import Listener, is_reached
 from emberward.supervise.collector import Collector
 
@@ -58,6 +58,28 @@ def test_one_cut_link_among_three_hosts_is_no_host_s_fault():
 def test_two_cut_hosts_of_four_are_both_named():
     found = judge_nodes(posts({"ac", "bc", "ad", "bd", "cd"}, hosts="abcd"))
     assert [each.hosts for each in found] == [("c",), ("d",)]
+
+
+def test_two_groups_that_do_not_reach_each_other_are_told_in_one_finding_without_a_culprit():
+    across = {a + b for a in "abc" for b in "de"}
+    (found,) = judge_nodes(posts(across, hosts="abcde"))
+    assert (found.code, found.hosts, found.culprit_ranks) == ("L112", ("d", "e"), ())
+    assert found.message == "hosts d, e reach each other on the job's link, and none of a, b, c"
+
+
+def test_a_host_that_tried_one_other_so_far_is_not_called_cut_off():
+    early = [dataclasses.replace(post, reached=reached) for post, reached in zip(
+        posts(set()), ({"b": True}, {"a": True}, {"a": False}), strict=True)]  # fmt: skip
+    (found,) = judge_nodes(early)
+    assert found.hosts == ("a", "c")
+
+
+@pytest.mark.parametrize("count", [2, MAX_PEERS + 1, MAX_PEERS + 2, 500])
+def test_each_host_is_tried_by_as_many_as_it_tries(count):
+    hosts = [f"n{number:04d}" for number in range(count)]
+    tried = [other for host in hosts for other in peers_of(host, hosts)]
+    assert {tried.count(host) for host in hosts} == {min(count - 1, MAX_PEERS)}
+    assert all(host not in peers_of(host, hosts) for host in hosts)
 
 
 def test_one_side_that_does_not_get_through_is_enough():
@@ -108,13 +130,12 @@ def collector():
 def test_a_folder_and_a_collector_give_everybody_everybody_s_posts(tmp_path, collector):
     for target in (str(tmp_path / "posts"), collector):
         mailbox = open_mailbox(target)
-        mailbox.exchange("a/1", {"number": 1})
-        assert mailbox.exchange("b", {"number": 5}) == {
-            "a/1": {"host": "a/1", "number": 1},
-            "b": {"host": "b", "number": 5},
-        }
+        mailbox.exchange("a/1", {"number": 1, "ranks": [0]})
+        heard = open_mailbox(target).exchange("b", {"number": 5, "ranks": [1]})
+        assert {host: post["ranks"] for host, post in heard.posts.items()} == {"a/1": [0], "b": [1]}
+        assert heard.silent_s == {}, "nobody was seen to renew its post yet"
     (tmp_path / "posts" / "b.json").write_text('{"host": "b", "num')
-    assert list(FolderMailbox(tmp_path / "posts").exchange("a/1", {"number": 2})) == ["a/1"]
+    assert list(FolderMailbox(tmp_path / "posts").exchange("a/1", {"number": 2}).posts) == ["a/1"]
 
 
 def test_a_collector_refuses_what_is_no_post(collector):
@@ -124,7 +145,7 @@ def test_a_collector_refuses_what_is_no_post(collector):
             urllib.request.urlopen(request, timeout=10)
         refused.value.close()
         assert refused.value.code == 400
-    assert open_mailbox(collector).exchange("a", {}) == {"a": {"host": "a"}}
+    assert open_mailbox(collector).exchange("a", {}).posts == {"a": {"host": "a"}}
 
 
 def test_a_mailbox_that_cannot_be_reached_raises_oserror():
@@ -162,12 +183,11 @@ class FakeMailbox:
 
     def exchange(self, host, post):
         self.posts[host] = {"host": host, **post}
-        return dict(self.posts)
+        return Heard(posts=dict(self.posts), silent_s=dict.fromkeys(self.posts, 0.0))
 
 
-def agents(hosts: str, mailbox: FakeMailbox, monkeypatch) -> dict[str, NodeAgent]:
-    monkeypatch.setattr(node_agent, "open_mailbox", lambda target: mailbox)
-    return {host: NodeAgent(Node(host=host, address="127.0.0.1", mailbox="posts")) for host in hosts}
+def agents(hosts: str, mailbox: FakeMailbox) -> dict[str, NodeAgent]:
+    return {host: NodeAgent(Node(host=host, address="127.0.0.1", mailbox="posts"), mailbox=mailbox) for host in hosts}
 
 
 def round_of(found: dict[str, NodeAgent], reports: dict[str, WatchReport]) -> dict[str, WatchReport]:
@@ -187,7 +207,7 @@ def test_looks_of_three_hosts_are_judged_as_one(monkeypatch):
         looks = {host: dataclasses.replace(look(each, taken_s=at_s), world_size=3) for host, each in ranks.items()}
         return {host: WatchReport(is_still=True, look=each) for host, each in looks.items()}
 
-    found = agents("abc", FakeMailbox(), monkeypatch)
+    found = agents("abc", FakeMailbox())
     monkeypatch.setattr(node_agent, "LOOK_EVERY_S", 0.0)
     for number in range(5):
         said = round_of(found, reports(100.0 + 4 * number))
@@ -199,8 +219,8 @@ def test_looks_of_three_hosts_are_judged_as_one(monkeypatch):
     }
 
 
-def test_looks_are_not_joined_while_a_host_goes_on(monkeypatch):
-    found = agents("ab", FakeMailbox(), monkeypatch)
+def test_looks_are_not_joined_while_a_host_goes_on():
+    found = agents("ab", FakeMailbox())
     still = WatchReport(is_still=True, look=look(waiting(0, world=2)))
     for _ in range(4):
         said = round_of(found, {"a": still, "b": WatchReport()})
@@ -208,7 +228,7 @@ def test_looks_are_not_joined_while_a_host_goes_on(monkeypatch):
 
 
 def test_of_many_hosts_one_tells_people_and_another_when_it_is_silent(monkeypatch):
-    found = agents("abc", FakeMailbox(), monkeypatch)
+    found = agents("abc", FakeMailbox())
     late = Finding(code="H140", severity=Severity.WARNING, kind=Kind.STRAGGLER, cause=Cause.SLOW_RANK,
                    certainty=Certainty.OBSERVED, message="rank 2 is waited for")  # fmt: skip
     for _ in range(3):
@@ -225,7 +245,7 @@ def test_of_many_hosts_one_tells_people_and_another_when_it_is_silent(monkeypatc
 
 
 def test_a_host_that_was_named_stays_named_when_one_that_showed_it_has_ended(monkeypatch):
-    (agent,) = agents("a", FakeMailbox(), monkeypatch).values()
+    (agent,) = agents("a", FakeMailbox()).values()
     seen = []
     for hosts in ("abc", "ac"):
         monkeypatch.setattr(
@@ -244,12 +264,12 @@ def test_a_host_that_was_named_stays_named_when_one_that_showed_it_has_ended(mon
     assert [f.hosts for f in agent.step(WatchReport(), ranks=[0]).resolved] == [("c",)]
 
 
-def test_a_host_without_a_mailbox_tells_people_itself(monkeypatch):
+def test_a_host_without_a_mailbox_tells_people_itself():
     class Broken(FakeMailbox):
         def exchange(self, host, post):
             raise OSError("no route")
 
-    (agent,) = agents("b", Broken(), monkeypatch).values()
+    (agent,) = agents("b", Broken()).values()
     report = WatchReport(is_still=True)
     assert agent.step(report, ranks=[0]) is report
     assert agent.is_speaker

@@ -9,18 +9,30 @@ import pytest
 
 from emberward.findings import Cause, Kind, Severity
 from emberward.supervise._nodes import NodePost
-from emberward.supervise._probe import Listener, Prober, fetch_s
+from emberward.supervise._probe import (
+    FIRST_LOAD_BYTES,
+    LOAD_S,
+    MAX_LOAD_BYTES,
+    NUM_LOADS,
+    Listener,
+    Prober,
+    fetch_s,
+    next_size,
+)
 from emberward.supervise._slow_links import HOLD_S, LinkWatch, judge_links
 
 
-def posts(slow: dict[str, float], *, hosts: str = "abc", usual_s: float = 0.002) -> list[NodePost]:
-    """Hosts that fetch from each other; `slow` has the cells, sender first, that take otherwise."""
+def posts(
+    slow: dict[str, float], *, hosts: str = "abc", usual_s: float = 0.002, lost: dict[str, float] | None = None
+) -> list[NodePost]:
+    """Hosts that fetch from each other; `slow` and `lost` have the cells, sender first, that are otherwise."""
     return [
         NodePost(
             host=getter,
             ranks=(number,),
             reached={},
             fetch_s={sender: slow.get(sender + getter, usual_s) for sender in hosts if sender != getter},
+            lost={other: (lost or {}).get(getter + other, 0.0004) for other in hosts if other != getter},
         )
         for number, getter in enumerate(hosts)
     ]
@@ -75,11 +87,49 @@ def test_one_slow_pair_among_four_is_no_host_s_fault():
     assert found.message.endswith("both are fast with others")
 
 
+def test_a_link_at_half_speed_is_named():
+    (found,) = judge_links(posts({"ca": 0.07, "cb": 0.068}, usual_s=0.034))
+    assert found.hosts == ("c",)
+    assert found.message == "the link of host c is slow: what it sends takes 70 ms, between others 34 ms"
+
+
+def test_a_link_that_loses_packets_is_named_once_and_its_loss_told():
+    (found,) = judge_links(posts({"ca": 0.07, "cb": 0.07}, usual_s=0.034, lost={"ca": 0.011, "cb": 0.009}))
+    assert (found.code, found.cause, found.hosts) == ("H143", Cause.SLOW_LINK, ("c",))
+    assert found.message == (
+        "the link of host c loses packets: 1.1% of what it sends comes only when it is sent again, between others 0.0%"
+    )
+    assert "c to a: 1.1%" in found.evidence
+
+
+def test_a_load_grows_until_it_can_be_told_from_noise():
+    """A link of 500 Mb/s: the largest takes 34 ms."""
+    sizes = [FIRST_LOAD_BYTES]
+    while (larger := next_size(sizes[-1], sizes[-1] * 8 / 500e6)) > sizes[-1]:
+        sizes.append(larger)
+    assert sizes[-1] == MAX_LOAD_BYTES
+    assert next_size(FIRST_LOAD_BYTES, LOAD_S) == FIRST_LOAD_BYTES
+
+
+def test_what_was_sent_is_counted_by_the_kernel_with_what_was_sent_again(wait_until):
+    listener = Listener("127.0.0.1")
+    for _ in range(NUM_LOADS):
+        fetch_s("127.0.0.1", listener.port, FIRST_LOAD_BYTES, from_address="127.0.0.1")
+    wait_until(listener.sent_to, "what was sent")
+    sent = listener.sent_to()["127.0.0.1"]
+    assert sent.segments >= NUM_LOADS * FIRST_LOAD_BYTES // 65536
+    assert 0 <= sent.again <= sent.segments // 20
+    listener.close()
+
+
 ALIKE = {
     "all are fast": posts({}),
     "all are slow": posts({}, usual_s=0.2),
     "a little slower": posts({"ca": 0.006, "cb": 0.006}),
     "only some news": [NodePost(host="a", reached={}, fetch_s={"b": 0.5}), NodePost(host="b", reached={})],
+    "all lose a little": posts({}, lost={x + y: 0.006 for x in "abc" for y in "abc"}),
+    "one cell within noise": posts({}, lost={"ca": 0.003, "cb": 0.002}),
+    "one cell of two on a busy host": posts({"ab": 0.06}, hosts="ab", usual_s=0.034),
     "half of the hosts": posts({x + y: 0.05 for x in "cd" for y in "abcd" if x != y}, hosts="abcd"),
 }
 
@@ -91,15 +141,15 @@ def test_what_is_no_slow_link(what):
 
 def test_a_load_is_fetched_and_what_is_not_there_is_none(wait_until):
     listener = Listener("127.0.0.1")
-    seconds = fetch_s("127.0.0.1", listener.port, from_address="127.0.0.1", limit_s=30.0)
+    seconds = fetch_s("127.0.0.1", listener.port, MAX_LOAD_BYTES, from_address="127.0.0.1", limit_s=30.0)
     assert seconds is not None
     assert seconds > 0
     prober = Prober("127.0.0.1")
     prober.know({"b": ("127.0.0.1", listener.port)})
     wait_until(lambda: prober.reached().get("b"), "a first try")
-    assert prober.fetched_s() == {}, "a few tries tell nothing yet"
+    assert prober.fetched() == {}, "a few tries tell nothing yet"
     listener.close()
-    assert fetch_s("127.0.0.1", listener.port, from_address="127.0.0.1", limit_s=1.0) is None
+    assert fetch_s("127.0.0.1", listener.port, MAX_LOAD_BYTES, from_address="127.0.0.1", limit_s=1.0) is None
 
 
 def test_a_fetch_takes_as_long_as_its_link_lets_it():
@@ -119,7 +169,7 @@ def test_a_fetch_takes_as_long_as_its_link_lets_it():
                 time.sleep(pause_s)
 
     threading.Thread(target=hand_on, daemon=True).start()
-    seconds = fetch_s("127.0.0.1", relay.getsockname()[1], from_address="127.0.0.1", limit_s=30.0)
+    seconds = fetch_s("127.0.0.1", relay.getsockname()[1], MAX_LOAD_BYTES, from_address="127.0.0.1", limit_s=30.0)
     assert seconds is not None
     assert seconds >= 2 * pause_s
     relay.close()

@@ -5,7 +5,8 @@
 #SBATCH --output=/data/tr11/runs/tr11/slurm/%x-%A_%a.log
 #SBATCH --open-mode=append
 #SBATCH --nodes=48
-#SBATCH --ntasks-per-node=8
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=8
 #SBATCH --gpus-per-node=8
 #SBATCH --partition=gpu_p5
 #SBATCH --time=20:00:00
@@ -20,7 +21,8 @@
 # Says that this job began, and leaves out nodes that went down under the job before it.
 python -m emberward slurm pulse tr11 --runs /data/tr11/runs --once
 
-srun --kill-on-bad-exit=1 --wait=60 python -m emberward.rank --runs /data/tr11/runs tr11.py steps=9
+# Starts one supervisor on each node with srun. SLURM's signal reaches these, and they ask the ranks to save.
+emberward train tr11.py steps=9 --launcher slurm --runs /data/tr11/runs
 code=$?
 case $code in
     75) # All ranks saved after SIGTERM: at the time limit, or to make room for another job.

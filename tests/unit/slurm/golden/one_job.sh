@@ -5,14 +5,16 @@
 #SBATCH --output=/data/tr11/runs/tr11/slurm/%x-%j.log
 #SBATCH --open-mode=append
 #SBATCH --nodes=2
-#SBATCH --ntasks-per-node=4
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=4
 #SBATCH --signal=TERM@300
 #SBATCH --requeue
 
 # Says that this job began, and leaves out nodes that went down under the job before it.
 python -m emberward slurm pulse tr11 --runs /data/tr11/runs --once
 
-srun --kill-on-bad-exit=1 --wait=60 python -m emberward.rank --runs /data/tr11/runs tr11.py steps=9
+# Starts one supervisor on each node with srun. SLURM's signal reaches these, and they ask the ranks to save.
+emberward train tr11.py steps=9 --launcher slurm --runs /data/tr11/runs
 code=$?
 case $code in
     75) # All ranks saved after SIGTERM: at the time limit, or to make room for another job.
