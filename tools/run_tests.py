@@ -1,4 +1,4 @@
-"""Runs the tests in lanes beside each other: cases on kept ranks, jobs with ranks, rooms of processes, all others.
+"""Runs the tests in lanes beside each other: kept ranks, jobs with ranks, rooms of processes and of files, all others.
 
     python tools/run_tests.py             what a newcomer runs, minutes: `make test`
     python tools/run_tests.py --all       every test: `make test-all`
@@ -9,9 +9,9 @@
     python tools/run_tests.py [pytest's arguments]
 
 Tests of jobs start programs with ranks of their own, those of the rooms of processes start others, and both wait a good
-part of their time, for a hang to show or a process to end; the others wait for little. The lines of all lanes are shown
-as they come. With arguments of its own it is pytest alone, once. A lane ends at its tenth failure: what is broken so
-widely would cost an hour of time limits, and say the same again.
+part of their time, for a hang to show or a process to end: with fewer lanes a processor would be idle. The lines of all
+lanes are shown as they come. With arguments of its own it is pytest alone, once. A lane ends at its tenth failure: what
+is broken so widely would cost an hour of time limits, and say the same again.
 
 Up to three tests that failed beside others are run again, alone and twice: many tests wait for real processes, and a
 machine that gives them no time looks like a fault. The last lines name each that passed then; such a test has a race,
@@ -44,14 +44,16 @@ JOBS = tuple(
     )
 )
 PROCESSES = tuple(f"tests/unit/{room}" for room in ("cli", "processes", "supervise", "testing"))
+FILES = tuple(f"tests/unit/{room}" for room in ("checkpoint", "data", "recipe", "report"))
 LANES = {
     "ranks": ("tests/ranks", *(f"--ignore={file}" for file in JOBS)),
     "jobs": JOBS,
     "processes": PROCESSES,
-    "others": ("tests", *(f"--ignore={folder}" for folder in ("tests/ranks", *PROCESSES))),
+    "files": FILES,
+    "others": ("tests", *(f"--ignore={folder}" for folder in ("tests/ranks", *PROCESSES, *FILES))),
 }
 PRIORITY = dict.fromkeys(("ranks", "jobs"), ("nice", "-n", "5"))
-"""One process runs the others, one after the other: without this the many processes of ranks leave it no time."""
+"""One process runs all tests of each other lane: without this the many processes of ranks leave it no time."""
 CACHE = Path(".pytest_cache")
 CHOICES = {
     "--all": (),
