@@ -13,6 +13,7 @@ Hosts are left out only while enough others are there: a run that needs all of t
 
 import os
 import re
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -156,9 +157,10 @@ def strike(place: Path, finding: Finding, *, by: str) -> Path | None:
         return None
     why = f"{finding.code} {finding.message}"
     for _ in range(MAX_RACES):
+        number = _next_number(place, host)
         if (out := read_record(place, host).out) is not None:
             return out.path
-        _add(place, host, Happened.STRIKE, by=by, why=why, finding=finding.to_json())
+        _add(place, host, number, Happened.STRIKE, by=by, why=why, finding=finding.to_json())
     raise OSError(f"{place / FOLDER} does not give back what is written to it")
 
 
@@ -166,22 +168,28 @@ def admit(place: Path, host: str, *, by: str, why: str, is_soaked: bool = False)
     """The host's record after a soak that passed, or after a person's word that it is repaired. Raises OSError."""
     what = Happened.SOAKED if is_soaked else Happened.ADMITTED
     for _ in range(MAX_RACES):
+        number = _next_number(place, host)
         count = sum(entry.what is what for entry in read_record(place, host).entries)
-        _add(place, host, what, by=by, why=why, finding={})
+        _add(place, host, number, what, by=by, why=why, finding={})
         found = read_record(place, host)
         if sum(entry.what is what for entry in found.entries) > count:
             return found
     raise OSError(f"{place / FOLDER} does not give back what is written to it")
 
 
-def _add(place: Path, host: str, what: Happened, *, by: str, why: str, finding: Mapping[str, Any]) -> None:
-    """Writes the next entry, whole; nothing when another process has written one with its number meanwhile."""
+def _next_number(place: Path, host: str) -> int:
+    """The number of the host's next entry. Taken before the record is read: what is written since then has it."""
+    folder = place / FOLDER / host_file_name(host)
+    return 1 + max((int(path.stem) for path in _files(folder)), default=0)
+
+
+def _add(place: Path, host: str, number: int, what: Happened, *, by: str, why: str, finding: Mapping[str, Any]) -> None:
+    """Writes entry `number`, whole; nothing when another process has written one with that number."""
     folder = place / FOLDER / host_file_name(host)
     folder.mkdir(parents=True, exist_ok=True)
-    last = max((int(path.stem) for path in _files(folder)), default=0)
-    path = folder / f"{last + 1:04d}.json"
+    path = folder / f"{number:04d}.json"
     entry = Entry(what=what, at=datetime.now(UTC), by=by, why=why, finding=finding, path=path)
-    aside = folder / f".{os.uname().nodename}.{os.getpid()}.tmp"
+    aside = folder / f".{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}.tmp"
     write_json(aside, {"host": host, **entry.to_json()})
     try:
         with suppress(FileExistsError):

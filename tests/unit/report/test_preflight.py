@@ -89,7 +89,7 @@ def test_few_micro_batches_are_warned_of_and_enough_are_not():
 def test_memory_that_a_device_lacks_is_warned_of_and_enough_is_not():
     sizes = ("model.hidden=16384", "model.num_heads=128", "model.num_layers=80", "model.seq_len=2048", BF16)
     assert [explain_finding(finding) for finding in page(*sizes, hardware="a100").findings] == [
-        "C115 the fullest rank needs 1042.5 GiB, A100 80GB SXM has 80                            "
+        "C115 the fullest rank needs 1034.5 GiB, A100 80GB SXM has 80                            "
         "  [warning, inferred]\n"
         "  next      more tp or pp ranks, a higher layout.zero, model.recompute=true or a smaller batch.micro_batch"
     ]
@@ -134,7 +134,7 @@ def test_the_page_in_one_screen():
     assert [line.split()[-1] for line in rest[1:3]] == ["0-1", "2-3"]
     assert rest[3:] == [
         "  bubble      20.0% with 4 micro-batches",
-        "  least idle  schedule=zb_h1 layout.stages_per_rank=2: 4.0%, 14.45 MiB",
+        "  least idle  schedule=zb_h1 layout.stages_per_rank=2: 4.0%, 13.82 MiB",
         "  step time   not predicted on CPU",
     ]
     wide = preflight_brief(page("layout.dp=1", "layout.tp=1", "layout.pp=16", "model.num_layers=16", num_ranks=16))
