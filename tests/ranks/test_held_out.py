@@ -39,7 +39,8 @@ AFTERMATH_S, END_S = 5.0, 60.0
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[dict[str, Future]]:
     """What was said of each program that is asked for, and its output; several run at once."""
-    chosen = {item.callspec.params["name"] for item in request.session.items if "runs" in item.fixturenames}
+    asked = (item for item in request.session.items if item.nodeid.startswith(request.node.nodeid))
+    chosen = {item.callspec.params["name"] for item in asked if "runs" in item.fixturenames}
     server, folder = warm_ranks(), tmp_path_factory.mktemp("held_out")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         yield {name: pool.submit(run, name, folder / name, server) for name in NAMES if name in chosen}

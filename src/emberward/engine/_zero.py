@@ -8,10 +8,11 @@ compute type; one reduce-scatter sums float32 gradients and leaves this rank's r
 alone, and what is neither sharded nor cast (ZeRO-0 in float32) is computed with as it is.
 
 A gradient is copied or added into the unit's float32 buffer when autograd has it, and freed: 16-bit gradients are of
-one parameter alone, and micro-batches add up in float32. ZeRO-2 and 3 reduce-scatter each micro-batch as soon as a
-unit's last gradient stands, ZeRO-1 sums them whole and does it once; sums over replicas are made once (HSDP, and
-ZeRO-0, where they are the only ones). Gradients are summed, never averaged: token weights are applied at the step's
-end. The first part of a split backward (I) sums nothing over dp: the second (W) first adds the weights'
+one parameter alone, and micro-batches add up in float32. ZeRO-2 and 3 reduce-scatter each micro-batch, ZeRO-1 sums
+them whole and does it once; sums over replicas are made once (HSDP, and ZeRO-0, where they are the only ones). A layer
+is reduced when its backward has ended, its calls over tp included: when its last weight has its gradient is autograd's
+choice, and no order that a dry run could tell. Gradients are summed, never averaged: token weights are applied at the
+step's end. The first part of a split backward (I) sums nothing over dp: the second (W) first adds the weights'
 (`_late_weights.py`).
 
 gloo sums the whole on every rank to give each one its rows (torch 2.13: twice the bytes, and two copies). So where a
@@ -68,13 +69,14 @@ class _Over:
 class _Unit:
     """Parameters that are gathered and reduced together. See [Note: ZeRO on flat buffers].
 
-    `num_missing`: gradients that the backward that runs still owes.
+    `num_missing`: gradients that the backward that runs still owes; `is_due`: no call of its layer is left in it.
     """
 
     def __init__(self, params: Sequence[nn.Parameter], over: _Over, dtype: torch.dtype, device: torch.device) -> None:
         self.params = list(params)
         self.masters = self.params
         self.num_missing = 0
+        self.is_due = False
         self._over = over
         self._dtype = dtype
         self._device = device
@@ -293,10 +295,11 @@ class StageShards:
         for unit in self._units:
             for at, param in enumerate(unit.params):
                 param.register_post_accumulate_grad_hook(self._counter(unit, at))
+        for at, layer in enumerate(stage.layers):
+            layer.register_forward_pre_hook(self._before_layer(at))
         if not all(unit.is_gathered for unit in self._units):
             stage.register_forward_pre_hook(self._cast)
             for at, layer in enumerate(stage.layers):
-                layer.register_forward_pre_hook(self._before_layer(at))
                 layer.register_forward_hook(self._after_layer(at))
 
     def master_of(self, param: nn.Parameter) -> nn.Parameter:
@@ -321,7 +324,7 @@ class StageShards:
         self._reduces, self._is_last = is_last or (reduces and self._is_sharded), is_last
         self._missing = list(self._units)
         for unit in self._units:
-            unit.num_missing = len(unit.params)
+            unit.num_missing, unit.is_due = len(unit.params), unit in self._rest
 
     def after_compute(self) -> None:
         """What began has ended: gradients that were to be summed are, and what is not kept is freed."""
@@ -378,9 +381,17 @@ class StageShards:
         return (x.to(self._dtype) if x.is_floating_point() else x, *others)
 
     def _before_layer(self, at: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
+        unit = self._layers[at]
+
+        def backward(grad: Tensor) -> None:
+            unit.is_due = True
+            self._reduce_when_due(unit)
+
         def hook(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             if not self._in_backward:
                 self._use(at, at + 1)
+                if torch.is_grad_enabled() and args[0].requires_grad:
+                    args[0].register_hook(backward)
             return self._cast(module, args)
 
         return hook
@@ -404,10 +415,13 @@ class StageShards:
         def count(param: nn.Parameter) -> None:
             unit.take(at)
             unit.num_missing -= 1
-            if self._reduces and unit.num_missing == 0:
-                self._reduce(unit)
+            self._reduce_when_due(unit)
 
         return count
+
+    def _reduce_when_due(self, unit: _Unit) -> None:
+        if self._reduces and unit.is_due and unit.num_missing == 0:
+            self._reduce(unit)
 
     def _reduce(self, unit: _Unit) -> None:
         self._missing.remove(unit)
