@@ -23,6 +23,7 @@ ROOMS = {
     "match": ("src/emberward/match", ("tests/unit/match",)),
     "health": ("src/emberward/health", ("tests/unit/health",)),
     "dumps": ("src/emberward/sources/dumps", ("tests/unit/sources", "-k", "dumps")),
+    "diagnose": ("src/emberward/diagnose", ("tests/unit/diagnose",)),
     "live": ("src/emberward/sources/live", ("tests/unit/sources", "-k", "live or stragglers")),
 }
 OPERATORS = (
