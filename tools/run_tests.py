@@ -1,4 +1,4 @@
-"""Runs the tests in lanes beside each other: kept ranks, jobs with ranks, rooms of processes and of files, all others.
+"""Runs the tests in lanes: kept ranks, jobs that hang, other jobs, rooms of processes, rooms of files, all others.
 
     python tools/run_tests.py             what a newcomer runs, minutes: `make test`
     python tools/run_tests.py --all       every test: `make test-all`
@@ -35,24 +35,27 @@ from measured import Results
 
 from emberward.processes import Child, ProcessTree
 
-JOBS = tuple(
-    f"tests/ranks/test_{name}.py"
-    for name in (
-        *("certificate_run", "check", "child", "device_calls", "gpu_tool", "hangs", "held_out", "huggingface"),
-        *("incidents", "launch", "mistakes", "pairs", "pauses", "profile", "readme", "recorder", "rewind", "run"),
-        "watch_api",
-    )
+
+def _of_ranks(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/ranks/test_{name}.py" for name in names)
+
+
+HANGS = _of_ranks("child", "device_calls", "hangs", "held_out", "mistakes", "pairs", "pauses", "readme", "watch_api")
+JOBS = _of_ranks(
+    *("certificate_run", "check", "gpu_tool", "huggingface", "incidents", "launch", "profile", "recorder", "rewind"),
+    "run",
 )
 PROCESSES = tuple(f"tests/unit/{room}" for room in ("cli", "processes", "supervise", "testing"))
 FILES = tuple(f"tests/unit/{room}" for room in ("checkpoint", "data", "recipe", "report"))
 LANES = {
-    "ranks": ("tests/ranks", *(f"--ignore={file}" for file in JOBS)),
+    "ranks": ("tests/ranks", *(f"--ignore={file}" for file in (*HANGS, *JOBS))),
+    "hangs": HANGS,
     "jobs": JOBS,
     "processes": PROCESSES,
     "files": FILES,
     "others": ("tests", *(f"--ignore={folder}" for folder in ("tests/ranks", *PROCESSES, *FILES))),
 }
-PRIORITY = dict.fromkeys(("ranks", "jobs"), ("nice", "-n", "5"))
+PRIORITY = dict.fromkeys(("ranks", "hangs", "jobs"), ("nice", "-n", "5"))
 """One process runs all tests of each other lane: without this the many processes of ranks leave it no time."""
 CACHE = Path(".pytest_cache")
 CHOICES = {
