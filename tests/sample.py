@@ -142,13 +142,9 @@ BUDGET_S = 60.0
 """What one file may take in `make test`, in the seconds that `tools/run_tests.py --times` wrote down last."""
 
 OVER: dict[str, str] = {
-    "ranks/test_launch.py": "the whole program, which imports torch in a launcher and two ranks, three times",
-    "ranks/test_mistakes.py": "measured before all of it was left to `make test-all`",
-    "ranks/test_rewind.py": "measured before all of it was left to `make test-all`",
-    "ranks/test_run.py": "seven whole runs of two ranks, one of them under torchrun",
-    "ranks/test_saves.py": "runs of four ranks that are ended, damaged and taken up again",
-    "unit/supervise/test_launch.py": "some twenty launches that wait for an end, in a lane beside the others",
-    "unit/supervise/test_run.py": "some twenty supervised commands that wait for an end, in a lane beside the others",
+    "ranks/test_dry_run.py": "two whole runs of eight ranks, live beside dry",
+    "ranks/test_readme.py": "jobs that hang under `run`, as long as a reader of README waits for the verdict",
+    "unit/cli/test_transcripts.py": "six lanes beside it: each verb's start, which a person waits for alone",
 }
 """A file that takes more, and why."""
 
