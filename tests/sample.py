@@ -83,6 +83,9 @@ LATER: dict[str, str] = {
     "ranks/test_pauses.py::test_a_job_without_progress_is_ended_when_the_user_asked_and_told_so_before": (
         "../unit/supervise/test_act.py"
     ),
+    "ranks/test_families.py::test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout": (
+        "test_swin.py (a resume)"
+    ),
     "ranks/test_roberta.py::test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout": (
         "test_swin.py (a resume)"
     ),

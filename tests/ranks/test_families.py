@@ -1,6 +1,7 @@
-"""A family by the verbs from end to end: imported, trained on, exported."""
+"""llama on ranks beyond the grid: a crash, a resume, another layout; and by the verbs from end to end."""
 
 import json
+import shutil
 
 import torch
 from safetensors.torch import load_file
@@ -14,9 +15,12 @@ from emberward.engine._shard import materialise
 from emberward.families import model_of
 from emberward.recipe import read_resolved
 from emberward.report import RunFolder
-from ranks.runs import write_text
+from ranks.cases import relative
+from ranks.runs import curve, write_text
+from ranks.save_cases import train
 from ranks.test_huggingface import shards_of
 
+ALL_LOSSES = 1e-5
 LOGITS = 2e-6
 """Greatest difference of logits of order 1 in float32."""
 
@@ -29,6 +33,21 @@ def logits_of(save, tokens) -> torch.Tensor:
     checkpoint.load(save, shards_of(model))
     with torch.no_grad():
         return model(tokens)
+
+
+def test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout(pool, tmp_path):
+    straight, crashed, other = (tmp_path / name for name in ("straight", "crashed", "other"))
+    settings = {"steps": 6, "family": "llama", "rate": 0.0, "accumulation": 2}
+    pool.run(train, 2, folder=str(straight), tp=2, **settings)
+    pool.run(train, 2, folder=str(crashed), tp=2, crash_at=5, **settings)
+    assert curve(crashed) == curve(straight)[:5]
+    shutil.copytree(crashed, other, symlinks=True)
+    answers = pool.run(train, 2, folder=str(crashed), tp=2, **settings)
+    assert {answer["resumed"] for answer in answers} == {4}
+    assert curve(crashed) == curve(straight)
+    pool.run(train, 4, folder=str(other), dp=2, pp=2, zero=3, **settings)
+    losses = [[loss for _, loss, _, _ in curve(folder)] for folder in (other, straight)]
+    assert relative(*losses) < ALL_LOSSES
 
 
 def test_a_llama_of_transformers_is_imported_trained_on_and_exported_by_the_verbs(tmp_path):
