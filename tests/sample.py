@@ -86,9 +86,6 @@ LATER: dict[str, str] = {
     "ranks/test_families.py::test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout": (
         "test_swin.py (a resume)"
     ),
-    "ranks/test_roberta.py::test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout": (
-        "test_swin.py (a resume)"
-    ),
     "ranks/test_run.py::test_a_run_goes_on_in_another_layout_and_follows_the_same_curve": (
         "test_saves.py (another layout)"
     ),

@@ -1,8 +1,9 @@
-"""llama on ranks beyond the grid: a crash, a resume, another layout; and by the verbs from end to end."""
+"""Families on ranks beyond the grid: a crash, a resume, another layout; a llama by the verbs from end to end."""
 
 import json
 import shutil
 
+import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
@@ -35,9 +36,10 @@ def logits_of(save, tokens) -> torch.Tensor:
         return model(tokens)
 
 
-def test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout(pool, tmp_path):
+@pytest.mark.parametrize(("family", "rate"), [("roberta", 0.1), ("llama", 0.0)])
+def test_a_run_is_resumed_bitwise_and_goes_on_alike_on_another_layout(pool, tmp_path, family, rate):
     straight, crashed, other = (tmp_path / name for name in ("straight", "crashed", "other"))
-    settings = {"steps": 6, "family": "llama", "rate": 0.0, "accumulation": 2}
+    settings = {"steps": 6, "family": family, "rate": rate, "accumulation": 2}
     pool.run(train, 2, folder=str(straight), tp=2, **settings)
     pool.run(train, 2, folder=str(crashed), tp=2, crash_at=5, **settings)
     assert curve(crashed) == curve(straight)[:5]
