@@ -67,7 +67,9 @@ def watch(program: Path, truth: dict[str, Any], folder: Path) -> tuple[list[dict
         )
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return said_in(folder), job.wait(POLL_S), error_s
+                # What is said in a job's last moment counts too: read after its end.
+                code = job.wait(POLL_S)
+                return said_in(folder), code, error_s
             now_s, said = time.monotonic() - began_s, said_in(folder)
             if error_s is None and any(each["severity"] == "error" for each in said):
                 error_s = now_s
