@@ -190,6 +190,10 @@ def test_the_list_and_a_comparison(browser, site):
     browser.open(f"{address}/compare?run={key_of(folders['healthy'])}&run={key_of(folders['spike'])}")
     assert "step 90" in browser.text(".verdict")
     browser.picture(PICTURES / "compare.png")
+    for axis in ("tokens", "hours"):
+        browser.run(f"document.querySelector('input[value={axis}]').click()")
+        browser.wait(f"document.body.dataset.axis === '{axis}' && !!document.querySelector('#chart-loss canvas')")
+    assert audit(browser) == []
     assert browser.console() == []
 
 

@@ -41,7 +41,7 @@ class Glance:
     """A run at one moment, as its first screen shows it. Absent facts are None; times are seconds since 1970.
 
     `since_unix`: since when the state holds. `limit_s`: how old the last step may be. `at_risk_steps`: steps that a
-    death now would cost. `goodput`: the share of the attempts' time that was not lost.
+    death now would cost.
     """
 
     folder: RunFolder
@@ -88,9 +88,12 @@ class Glance:
         return tuple(dict.fromkeys(str(rank["host"]) for rank in self.ranks if rank.get("host") is not None))
 
     @property
-    def goodput(self) -> float | None:
-        """Share of the time of all attempts that was not lost, in [0, 1]; None before there is any time."""
-        return None if self.running_s <= 0 else max(1 - self.lost_s / self.running_s, 0.0)
+    def lost_share(self) -> float | None:
+        """Share of the time of all attempts whose work was lost, in [0, 1]; None before there is any time.
+
+        Goodput, which also leaves out starts, saves and evaluations, needs every step's time: the report has it.
+        """
+        return None if self.running_s <= 0 else min(self.lost_s / self.running_s, 1.0)
 
     @property
     def save(self) -> Save | None:

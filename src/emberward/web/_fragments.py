@@ -1,5 +1,6 @@
 """The parts of a run's page, each written from the run's glance alone. All words of the page come from here."""
 
+import math
 from datetime import UTC, datetime
 
 from emberward.findings import CATALOGUE, Finding
@@ -125,13 +126,13 @@ def _tiles(glance: Glance) -> list[Html]:
     if glance.tokens_per_s is not None:
         mfu = None if glance.mfu is None else f"MFU {100 * glance.mfu:.1f}%"
         tiles.append(_tile("tokens/s", count(glance.tokens_per_s), mfu or "MFU unknown: no peak for this device"))
-    if glance.goodput is not None:
-        lost = "nothing lost" if not glance.lost_s else f"{duration_text(glance.lost_s)} lost"
+    if glance.lost_share is not None:
+        lost = f"of {duration_text(glance.running_s)}"
         if glance.lost_by_cause:
             lost += f", most to {glance.lost_by_cause[0].cause.replace('_', ' ')}"
-        # Rounded down: 100% says that nothing was lost.
-        share = int(1000 * glance.goodput) / 10
-        tiles.append(_tile("goodput", f"{share:g}%", lost))
+        # Rounded up: 0% says that nothing was lost.
+        share = math.ceil(1000 * glance.lost_share) / 10
+        tiles.append(_tile("work lost", f"{share:g}%", lost))
     save = glance.save
     risk = None
     if glance.at_risk_steps is not None:

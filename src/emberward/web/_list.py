@@ -2,8 +2,11 @@
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
-from emberward.report import RunFolder, RunRow, State, duration_text, join, json_block, read_row, row_state, tag
+import numpy as np
+
+from emberward.report import Html, RunFolder, RunRow, State, duration_text, join, json_block, read_row, row_state, tag
 from emberward.web._columns import MAX_POINTS, Columns
 from emberward.web._fragments import ICONS, moment, table, tone_of
 from emberward.web._live_run import Facts
@@ -62,7 +65,7 @@ def _row(state: State, row: RunRow, *, now_unix: float) -> list[object]:
 
 
 def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, second_columns: Columns) -> str:
-    """Two runs by step: curves over each other, what their configurations differ in, and where their losses part."""
+    """Two runs: curves over each other, what their configurations differ in, and where their losses part."""
     names = [f"{each.name}/{each.id}" for each in (first, second)]
     parted = first_difference(first_columns, second_columns)
     words = "Every step that both have has the same loss, bit for bit."
@@ -73,7 +76,7 @@ def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, se
     differences = config_difference(first, second)
     boot = {
         "names": names,
-        "series": [each.reduced(points=MAX_POINTS) for each in (first_columns, second_columns)],
+        "series": [_with_axes(each) for each in (first_columns, second_columns)],
     }
     charts = [
         tag("figure", tag("figcaption", tag("strong", title)),
@@ -86,7 +89,7 @@ def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, se
         tag("header", tag("div", tag("h1", "Two runs"), class_="title"),
             tag("p", " and ".join(names), class_="facts"),
             tag("p", tag("a", "all runs", href="list"))),
-        tag("main", tag("section", tag("p", words, class_="verdict"), class_="panel"),
+        tag("main", tag("section", tag("p", words, class_="verdict"), _axis_choice(), class_="panel"),
             tag("div", *charts, class_="charts"),
             tag("section", tag("h2", "Configuration"),
                 table(["line", names[0], names[1]], [list(row) for row in differences], label="configuration",
@@ -99,6 +102,38 @@ def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, se
         *(tag("script", src=f"asset/{name}", defer=True) for name in scripts),
     )
     return document(f"{names[0]} and {names[1]}", body, head=head)
+
+
+_AXES = {"step": "by step", "tokens": "by tokens trained", "hours": "by hours of training"}
+
+
+def _axis_choice() -> Html:
+    """Which measure of progress the curves stand over."""
+    return tag(
+        "fieldset",
+        tag("legend", "Curves"),
+        *(
+            tag("label", tag("input", type="radio", name="axis", value=key, checked=key == "step" or None), " ", title)
+            for key, title in _AXES.items()
+        ),
+        class_="choice",
+    )
+
+
+def _with_axes(columns: Columns) -> dict[str, Any]:
+    """The reduced columns of a run, with the tokens and the hours that it had trained at each of their steps.
+
+    Each step counts once, with the time of the attempt that was kept; pauses, saves and evaluations do not. A run
+    without the rate or the time of a step has none of the axis that asks for it.
+    """
+    reduced = columns.reduced(points=MAX_POINTS)
+    seconds = np.asarray(columns.values["step_s"], dtype=np.float64)
+    tokens = seconds * np.asarray(columns.values["tokens_per_s"], dtype=np.float64)
+    at = np.searchsorted(np.asarray(columns.steps, dtype=np.int64), reduced["step"])
+    for name, each in (("tokens", tokens), ("hours", seconds / 3600)):
+        known = np.isfinite(each)
+        reduced[name] = np.cumsum(np.where(known, each, 0.0))[at].tolist() if known.any() else []
+    return reduced
 
 
 def first_difference(first: Columns, second: Columns) -> int | None:

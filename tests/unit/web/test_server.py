@@ -230,6 +230,12 @@ def test_two_runs_are_compared_to_the_last_bit(tmp_path):
         _, same = get(server, f"/compare?run={key_of(first)}&run={key_of(first)}")
         refused, _ = get(server, f"/compare?run={key_of(first)}")
     assert "The losses differ first at step 90." in body
+    boot = json.loads(body.partition('id="boot">')[2].partition("</script>")[0])
+    rows = [json.loads(line) for line in first.metrics.read_text().splitlines()]
+    tokens = sum(row["step_s"] * row["tokens_per_s"] for row in rows)
+    assert boot["series"][0]["tokens"][-1] == pytest.approx(tokens, rel=1e-6)
+    assert boot["series"][0]["hours"][-1] == pytest.approx(sum(row["step_s"] for row in rows) / 3600, rel=1e-6)
+    assert boot["series"][0]["hours"] == sorted(boot["series"][0]["hours"])
     assert "bit for bit" in same
     assert refused.status == 400
 

@@ -80,7 +80,7 @@ const Charts = (() => {
                 y: options.log ? { distr: 3, log: 10 } : {} },
       axes: [
         { stroke: () => css("--note"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false },
-          values: (_, all) => all.map((v) => v == null || v % 1 ? "" : short(v)), size: 26, font: "11px system-ui" },
+          values: (_, all) => all.map((v) => v == null || (v % 1 && !options.isContinuous) ? "" : short(v)), size: 26, font: "11px system-ui" },
         { stroke: () => css("--note"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false },
           values: (_, all) => all.map((v) => v == null ? "" : short(v)), size: 52, font: "11px system-ui" },
       ],
@@ -91,8 +91,8 @@ const Charts = (() => {
         setCursor: [(self) => options.read && options.read(self.cursor.idx)],
         setSelect: [(self) => {
           if (self.select.width < 4) return;
-          const low = Math.round(self.posToVal(self.select.left, "x"));
-          const high = Math.round(self.posToVal(self.select.left + self.select.width, "x"));
+          const at = (x) => options.isContinuous ? self.posToVal(x, "x") : Math.round(self.posToVal(x, "x"));
+          const low = at(self.select.left), high = at(self.select.left + self.select.width);
           self.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
           if (high > low) where.choose(low, high);
         }],
