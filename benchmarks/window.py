@@ -28,11 +28,13 @@ from emberward.web import Columns
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from browser import Browser
 from canned_runs import HANG, append_line, make, metrics_of, say, start, write_lag, write_metrics, write_ranks
 from measured import Results, add_options
 
 EMBERWARD = (sys.executable, "-m", "emberward")
 NUM_VIEWERS, NUM_TICKS = 16, 40
+CUT_S = 60
 
 
 @contextmanager
@@ -225,11 +227,48 @@ def disk_to_screen(root: Path) -> dict[str, object]:
     }
 
 
+def wire_cut(root: Path) -> dict[str, object]:
+    """A page whose packets are dropped for 60 s while the run goes on. Needs root, iptables and Debian's Chromium."""
+    folder = make("healthy", root, now_unix=time.time())
+    browser = Browser(root / "browser")
+    with served(str(folder.path)) as (port, _, _):
+        browser.open(f"http://127.0.0.1:{port}{path_of(port)}")
+        browser.wait("+document.body.dataset.ticks > 0")
+        rules = [
+            ["INPUT", "-i", "lo", "-p", "tcp", f"--{side}", str(port), "-j", "DROP"] for side in ("dport", "sport")
+        ]
+        try:
+            for rule in rules:
+                subprocess.run(["iptables", "-I", *rule], check=True)
+            for step in range(121, 121 + CUT_S):
+                write_metrics(folder, [metrics_of(step, steps=1000)])
+                threading.Event().wait(1)
+        finally:
+            for rule in rules:
+                subprocess.run(["iptables", "-D", *rule], check=False)
+        began_s = time.perf_counter()
+        last = f"'{120 + CUT_S}'"
+        while not browser.run(f"return document.querySelector('#part-tiles').innerText.includes({last})"):
+            if time.perf_counter() - began_s > 3 * CUT_S:
+                break
+            threading.Event().wait(0.1)
+        caught_up_s = time.perf_counter() - began_s
+        drawn = browser.steps_drawn()
+    browser.close()
+    return {
+        "cut_s": CUT_S,
+        "caught_up_s": caught_up_s,
+        "steps_missing": 120 + CUT_S - len(set(drawn)),
+        "steps_double": len(drawn) - len(set(drawn)),
+    }
+
+
 CASES = {
     "disk to screen": disk_to_screen,
     "100k steps x 1,024 ranks": lambda root: first_screen(root, num_steps=100_000, num_ranks=1024, num_lag=8192),
     "200 runs": list_of_runs,
     "spike in 1,000,000": spike,
+    "wire cut for 60 s": wire_cut,
     "16,384 ranks": lambda root: first_screen(root, num_steps=2_000, num_ranks=16_384, num_lag=512),
 }
 
@@ -238,6 +277,7 @@ def main() -> None:
     """Runs the cases that this round lacks and writes each figure at once."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
+    parser.add_argument("--only", nargs="*", choices=list(CASES), help="these cases alone")
     options = parser.parse_args()
     results = Results(
         "window",
@@ -248,7 +288,7 @@ def main() -> None:
         folder=options.into,
     )
     for name, case in CASES.items():
-        if results.has(name):
+        if results.has(name) or (options.only and name not in options.only):
             continue
         with tempfile.TemporaryDirectory() as scratch:
             row = case(Path(scratch))

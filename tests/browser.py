@@ -77,6 +77,16 @@ class Browser:
         """The text of the first element that matches."""
         return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
 
+    def steps_drawn(self) -> list[int]:
+        """Every step of a run's loss chart, as the cursor's reading names it, from the last to the first."""
+        return self.run(
+            "const chart = document.querySelector('#chart-loss'), out = []; chart.focus();"
+            "for (let i = 0; i < 500; i++) {"
+            " chart.dispatchEvent(new KeyboardEvent('keydown', {key: i ? 'ArrowLeft' : 'PageDown'}));"
+            " out.push(+document.querySelector('#reading-loss').textContent.split(/[ :]/)[1]);"
+            " if (out.at(-1) === 1) break; } return out"
+        )
+
     def console(self) -> list[str]:
         """Errors that the page wrote since the last call."""
         said = self._send("POST", "/se/log", {"type": "browser"})

@@ -3,9 +3,13 @@
 `make test-window` installs Chromium and axe-core and runs this; elsewhere the tests need both to be there.
 """
 
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,17 +37,26 @@ def browser(tmp_path_factory):
     made.close()
 
 
+@contextmanager
+def live_server(root, *, port=0):
+    """A server of the runs below `root` until the block ends, which cuts the streams of its pages."""
+    server = PageServer(Site(runs=root, only=None, facts=lambda *_: (False, ())), "127.0.0.1", port)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     folders = {kind: make(kind, root, now_unix=time.time()) for kind in KINDS}
-    server = PageServer(Site(runs=root, only=None, facts=lambda *_: (False, ())), "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield f"http://127.0.0.1:{server.port}", folders
-    server.shutdown()
-    thread.join(10)
-    server.server_close()
+    with live_server(root) as server:
+        yield f"http://127.0.0.1:{server.port}", folders
 
 
 def page_of(site, kind):
@@ -137,10 +150,7 @@ def test_a_rank_s_drawer_opens_by_key_and_closes(browser, site):
 
 def test_a_live_page_shows_new_steps_and_a_new_incident_by_itself(browser, tmp_path):
     folder = make("healthy", tmp_path, now_unix=time.time())
-    server = PageServer(Site(runs=tmp_path, only=None, facts=lambda *_: (False, ())), "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with live_server(tmp_path) as server:
         browser.open(f"http://127.0.0.1:{server.port}/run/{key_of(folder)}/")
         browser.wait("+document.body.dataset.ticks > 0")
         write_metrics(folder, [metrics_of(step, steps=200) for step in range(121, 124)])
@@ -149,11 +159,33 @@ def test_a_live_page_shows_new_steps_and_a_new_incident_by_itself(browser, tmp_p
         browser.wait("document.querySelector('#part-card').innerText.includes('ERROR H125')")
         write_lag(folder, 8, range(121, 124), slow=3)
         browser.wait("document.querySelector('#lag-words').innerText.includes('newest 123')")
-    finally:
         browser.run("window.stop(); location.href = 'about:blank'")
-        server.shutdown()
-        thread.join(10)
-        server.server_close()
+
+
+@contextmanager
+def ui_process(folder, *, port=0):
+    """``emberward ui`` of a run until the block ends, which kills it."""
+    command = [sys.executable, "-m", "emberward", "ui", str(folder.path), "--port", str(port), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            yield json.loads(child.stdout.readline())["port"]
+        finally:
+            child.kill()
+
+
+def test_a_page_whose_server_was_killed_has_every_step_once_when_it_is_back(browser, tmp_path):
+    folder = make("healthy", tmp_path, now_unix=time.time())
+    with ui_process(folder) as port:
+        browser.open(f"http://127.0.0.1:{port}/run/{key_of(folder)}/")
+        browser.wait("+document.body.dataset.ticks > 0")
+        write_metrics(folder, [metrics_of(121, steps=200)])
+        browser.wait("document.querySelector('#part-tiles').innerText.includes('121')")
+    browser.wait("document.querySelector('#link').classList.contains('lost')")
+    write_metrics(folder, [metrics_of(step, steps=200) for step in range(122, 126)])
+    with ui_process(folder, port=port):
+        browser.wait("document.querySelector('#part-tiles').innerText.includes('125')")
+        browser.wait("!document.querySelector('#link').classList.contains('lost')")
+        assert browser.steps_drawn() == list(range(125, 0, -1))
 
 
 @pytest.mark.parametrize("kind", ["hang", "large", "hostile"])
