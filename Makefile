@@ -95,6 +95,7 @@ campaign: setup
 	$(VENV)/bin/python benchmarks/run_overhead.py --fresh
 	$(VENV)/bin/python benchmarks/profile_overhead.py --fresh
 	$(VENV)/bin/python tools/campaign_kills.py --fresh
+	$(VENV)/bin/python tools/campaign_ends.py --fresh
 	$(VENV)/bin/python tools/campaign_first_hour.py --fresh
 	$(VENV)/bin/python tools/campaign_explain.py --fresh
 	$(VENV)/bin/python tools/campaign_artefacts.py --fresh
