@@ -1,10 +1,10 @@
 """`emberward.Run`: what a notebook sees, the worked notebook itself, and the public interface, which is frozen."""
 
 import ast
-import importlib.util
 import inspect
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,11 +96,16 @@ def test_a_frame_is_a_mapping_that_pandas_takes_and_refuses_uneven_columns():
     assert "<td>2</td><td></td>" in frame._repr_html_()
     with pytest.raises(ValueError, match="one length"):
         Frame({"a": [1], "b": []})
-    if importlib.util.find_spec("pandas") is None:
-        with pytest.raises(ImportError):
-            frame.to_pandas()
-    else:
-        assert list(frame.to_pandas().columns) == ["step", "loss"]
+
+
+def test_a_frame_in_pandas_has_its_columns_and_gaps(monkeypatch):
+    table = Frame({"step": [1, 2], "loss": [2.0, None]}).to_pandas()
+    assert list(table.columns) == ["step", "loss"]
+    assert table["loss"].isna().tolist() == [False, True]
+    assert table["step"].sum() == 3
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError):
+        Frame({"step": [1]}).to_pandas()
 
 
 def test_every_cell_of_the_worked_notebook_runs(tmp_path, monkeypatch, capsys):
