@@ -119,29 +119,22 @@ def _kind(name: str) -> str:
 
 
 def _left_out(found: list[tuple[str, Comparison]]) -> dict[str, object]:
-    """How near runs are predicted, and how many the range holds, when what is unpriced and the range are taken from all
-    sources but their own."""
-    ratios = [each.measured_s / (each.prediction.step_s - each.prediction.parts_s["unpriced"]) for _, each in found]
+    """The range of all runs, and how many runs it holds when it is made without their own source."""
+    ratios = [1 / (1 + each.error) for _, each in found]
     sources = [source for source, _ in found]
-    errors, inside, shares = [], 0, []
-    for source in sorted(set(sources)):
-        others = [ratio for other, ratio in zip(sources, ratios, strict=True) if other != source]
-        share = statistics.median(others)
+
+    def cuts_without(left_out: str | None) -> tuple[float, float]:
+        others = [ratio for source, ratio in zip(sources, ratios, strict=True) if source != left_out]
         cuts = statistics.quantiles(others, n=20, method="inclusive")
-        own = [ratio for other, ratio in zip(sources, ratios, strict=True) if other == source]
-        errors += [share / ratio - 1 for ratio in own]
-        inside += sum(cuts[0] <= ratio <= cuts[-1] for ratio in own)
-        shares.append(round(share, 4))
-    cuts = statistics.quantiles(ratios, n=20, method="inclusive")
-    share = statistics.median(ratios)
+        return cuts[0], cuts[-1]
+
+    cuts = {source: cuts_without(source) for source in set(sources)}
+    inside = sum(cuts[source][0] <= ratio <= cuts[source][1] for source, ratio in zip(sources, ratios, strict=True))
     return {
-        "sources": len(shares),
-        "share": round(share, 4),
-        "least_and_most_share": [min(shares), max(shares)],
-        "range": [round(cuts[0] / share, 4), round(cuts[-1] / share, 4)],
-        "median_error": round(statistics.median(map(abs, errors)), 4),
-        "within_25_percent": round(sum(abs(error) <= 0.25 for error in errors) / len(errors), 4),
-        "inside_range": round(inside / len(errors), 4),
+        "sources": len(cuts),
+        "range": [round(cut, 4) for cut in cuts_without(None)],
+        "median_ratio": round(statistics.median(ratios), 4),
+        "inside_range": round(inside / len(ratios), 4),
     }
 
 

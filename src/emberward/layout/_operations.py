@@ -62,7 +62,8 @@ class Elementwise:
     """Passes over `numel` elements of a sample, each a read or a write of memory in the compute type.
 
     `passes` where a compiler or a fused kernel runs them as one, `eager_passes` as operators of a framework run one by
-    one. With `has_dropout` a mask of one byte is written beside.
+    one; the backward makes `backward` and `eager_backward` times as many. With `has_dropout` a mask of one byte is
+    written beside. `is_norm`: fused, each row is also summed over, in the kernel that reads it.
     """
 
     name: str
@@ -71,6 +72,9 @@ class Elementwise:
     eager_passes: float
     over: Over
     has_dropout: bool = False
+    backward: float = 1.5
+    eager_backward: float = 1.5
+    is_norm: bool = False
 
     @property
     def flops(self) -> int:

@@ -6,8 +6,10 @@ Matrix products: backward two for each. Attention is one fused kernel, which doe
 2022). Elementwise work moves bytes, in passes over a tensor that its declaration counts, as chains of operators that
 run as one (fused) or one by one (eager). Dropout writes a mask of one byte beside each addition, which is three passes:
 two reads and a write. Backward moves 1.5 times forward's bytes: each kernel reads its input and the gradient and writes
-one. The gradient of a bias reads that of its layer's result. The loss works in float32: 20 bytes a number that the last
-block gives, backward 12.
+one, where its declaration says nothing else. The gradient of a bias reads that of its layer's result. The loss works in
+float32: fused 20 bytes a number that the last block gives, backward 12; eager 24 and 27, the casts to and from 16 bits
+(6 each) and cross entropy as measured on A100 (FlagPerf, operation/benchmarks/cross_entropy_loss, bf16: 845 us forward,
+1831 us both, of 1024 x 128,000 numbers at 1,555 GB/s; twice that in float32).
 tp: the collectives of the block's changes of layout; with split positions a gather or a reduce-scatter each way, else
 an all-reduce one way (Korthikanti et al. 2022, section 4.2).
 """
@@ -21,10 +23,13 @@ from emberward.perf._attention import Attention, attention_share
 from emberward.perf._hardware import Device, Link, NumberFormat
 from emberward.perf._kernels import Cost, all_reduce_s, gather_s, matmul_s, stream_s
 
-_BACKWARD_BYTES = 1.5
 _ADDITION_PASSES = 3
-_ELEMENTWISE_KERNELS = 2
-"""Kernels of an elementwise entry (assumed): a layer has two norms, two additions."""
+_PASSES_A_KERNEL = 2.5
+"""Passes of an elementwise kernel, between those of one and of two operands (assumed)."""
+_NORM_SHARE = 0.5
+"""Rate of a fused norm over that of a streaming kernel: torch.compile's RMSNorm on H100 reached half of kernels that
+stream at 0.9 of the memory's rate (pytorch.org, "SOTA Normalization Performance with torch.compile", of the benchmarks
+of Dao-AILab/quack). Taken for all fused norms (assumed)."""
 _ATTENTION_BACKWARD = 2.5
 _CAST_BYTES = 5.0
 """fp8: one pass that reads 2 bytes for the largest value, one that reads 2 and writes 1."""
@@ -153,10 +158,16 @@ class Share:
         return size / self.tp if is_split else size
 
 
-def _elementwise_bytes(each: Elementwise, share: Share, how: Numerics) -> float:
-    passes = each.eager_passes if how.stack is Stack.EAGER else each.passes
+def _elementwise(device: Device, each: Elementwise, share: Share, how: Numerics) -> tuple[Cost, Cost]:
+    """Forward and backward of an elementwise entry."""
+    is_eager = how.stack is Stack.EAGER
+    passes, times = (each.eager_passes, each.eager_backward) if is_eager else (each.passes, each.backward)
     mask = passes / _ADDITION_PASSES if each.has_dropout and how.has_dropout else 0.0
-    return (2.0 * passes + mask) * share.of(each.numel, each.over) * share.micro_batch
+    seconds = stream_s(device, (2.0 * passes + mask) * share.of(each.numel, each.over) * share.micro_batch)
+    if each.is_norm and passes == each.passes:
+        seconds /= _NORM_SHARE
+    forward = Cost(memory_s=seconds, num_kernels=passes / _PASSES_A_KERNEL)
+    return forward, forward.times(times)
 
 
 def _changes(link: Link, block: Block, share: Share) -> tuple[Cost, Cost]:
@@ -186,10 +197,11 @@ def _hidden(cost: Cost, tp: int, how: Numerics) -> Cost:
 
 def layer_time(device: Device, inside: Link, block: Block, share: Share, how: Numerics) -> BlockTime:
     """Costs of a layer on one tp rank. See [Note: operations of a block]."""
-    linear, (scores_forward, scores_backward), streaming = _operations(device, block, share, how, how.fmt)
+    found = _operations(device, block, share, how, how.fmt)
+    linear, (scores_forward, scores_backward), (streaming, streaming_backward) = found
     entering, leaving = _changes(inside, block, share)
     forward = _hidden(linear.forward + streaming + scores_forward + entering, share.tp, how)
-    backward = linear.to_input + linear.to_weights + streaming.times(_BACKWARD_BYTES) + scores_backward + leaving
+    backward = linear.to_input + linear.to_weights + streaming_backward + scores_backward + leaving
     backward = _hidden(backward, share.tp, how) + linear.to_biases
     again = {
         Recompute.NONE: Cost(),
@@ -203,7 +215,7 @@ def layer_time(device: Device, inside: Link, block: Block, share: Share, how: Nu
 def first_time(device: Device, inside: Link, block: Block, share: Share, how: Numerics) -> BlockTime:
     """Costs of the first block, which is computed in 16 bits and never again. A look-up's backward adds rows to the
     gradient, as many bytes as it read and wrote."""
-    linear, _, streaming = _operations(device, block, share, how, NumberFormat.BF16)
+    linear, _, (streaming, _) = _operations(device, block, share, how, NumberFormat.BF16)
     entering, leaving = _changes(inside, block, share)
     return BlockTime(
         forward=linear.forward + streaming + entering,
@@ -214,14 +226,15 @@ def first_time(device: Device, inside: Link, block: Block, share: Share, how: Nu
 
 def last_time(device: Device, inside: Link, block: Block, share: Share, how: Numerics) -> BlockTime:
     """Costs of the last block and of the loss: both work in 16 bits or more."""
-    linear, _, streaming = _operations(device, block, share, how, NumberFormat.BF16)
+    linear, _, (streaming, streaming_backward) = _operations(device, block, share, how, NumberFormat.BF16)
     entering, leaving = _changes(inside, block, share)
     # A loss that sums over tp reads this rank's part of what the block gives.
     is_split = block.loss_sums[0] > 0
     given = share.micro_batch * math.prod(block.output.shape) / (share.tp if is_split else 1)
-    loss = Cost(memory_s=stream_s(device, 20 * given), num_kernels=10)
-    loss_backward = Cost(memory_s=stream_s(device, 12 * given), num_kernels=5)
-    backward = linear.to_input + linear.to_weights + linear.to_biases + streaming.times(_BACKWARD_BYTES)
+    num_bytes, backward_bytes = (24, 27) if how.stack is Stack.EAGER else (20, 12)
+    loss = Cost(memory_s=stream_s(device, num_bytes * given), num_kernels=10)
+    loss_backward = Cost(memory_s=stream_s(device, backward_bytes * given), num_kernels=5)
+    backward = linear.to_input + linear.to_weights + linear.to_biases + streaming_backward
     return BlockTime(
         forward=linear.forward + streaming + loss + entering,
         again=Cost(),
@@ -241,9 +254,9 @@ class _Linear:
 
 def _operations(
     device: Device, block: Block, share: Share, how: Numerics, fmt: NumberFormat
-) -> tuple[_Linear, tuple[Cost, Cost], Cost]:
-    """The linear layers, attention forward and backward, and the elementwise forward of a block."""
-    linear, scores, streaming = _Linear(), (Cost(), Cost()), Cost()
+) -> tuple[_Linear, tuple[Cost, Cost], tuple[Cost, Cost]]:
+    """The linear layers of a block; its attention and its elementwise work, each forward and backward."""
+    linear, scores, streaming = _Linear(), (Cost(), Cost()), (Cost(), Cost())
     for each in block.operations:
         match each:
             case Product():
@@ -253,8 +266,8 @@ def _operations(
                 found = _attention(device, each, share.micro_batch * heads * each.windows, how)
                 scores = (scores[0] + found[0], scores[1] + found[1])
             case Elementwise():
-                seconds = stream_s(device, _elementwise_bytes(each, share, how))
-                streaming += Cost(memory_s=seconds, num_kernels=_ELEMENTWISE_KERNELS)
+                found = _elementwise(device, each, share, how)
+                streaming = (streaming[0] + found[0], streaming[1] + found[1])
     return linear, scores, streaming
 
 

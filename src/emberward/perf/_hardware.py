@@ -35,7 +35,9 @@ class Device:
     leaves of the clock. `best_bf16` is the fastest product of a search over shapes; `usual_share` is what cuBLAS
     reaches on a large square product of random numbers, as a share of the best one's rate. `memory` is the share
     of the memory's bandwidth that a streaming kernel reaches.
-    `host_s` is what one kernel costs when each is waited for before the next is launched.
+    `host_s` is what one kernel costs when each is waited for before the next is launched. `chip_spread` is the standard
+    deviation of what single devices of the kind reach in products, as a share of the median. `hides_drain`: a product's
+    tile is written while the next one is computed.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Device:
     clock_share: float
     host_s: float
     sources: tuple[str, ...]
+    chip_spread: float
+    hides_drain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,14 @@ _USUAL_H100 = (
 )
 _HOST = "host_s: assumed, 10 us for an operator's dispatch in torch and 10 us for the launch and its wait"
 
+_SPREAD_V100 = 0.08 / 5.4
+"""Sinha et al. 2022 (SC22, arXiv 2208.11035): performance varies by 8% over a cluster's V100s, between a box plot's
+whiskers (entered as known), which are 5.4 standard deviations apart in a normal distribution. Taken for A100 too
+(assumed)."""
+_SPREAD_H200 = 0.034 / 2.85
+"""stas00/ml-engineering compute/accelerator/benchmarks/README.md: sustained bf16 products differ by 3.4% over a node of
+8 H200 (4.9% over 8 B200); eight normal draws span 2.85 standard deviations. Taken for H100 too (assumed)."""
+
 V100 = Device(
     name="V100 32GB SXM2",
     pattern="V100",
@@ -120,6 +132,7 @@ V100 = Device(
     memory=0.9,
     clock_share=1.0,
     host_s=20e-6,
+    chip_spread=_SPREAD_V100,
     sources=(
         "NVIDIA V100 datasheet: 125 TFLOP/s in fp16, 900 GB/s, 80 processors",
         "best product: cuBLAS fp16, 8192 cubed, about 101 of 112 TFLOP/s on the PCIe board "
@@ -142,6 +155,7 @@ A100 = Device(
     memory=0.9,
     clock_share=1.0,
     host_s=20e-6,
+    chip_spread=_SPREAD_V100,
     sources=("NVIDIA A100 datasheet", _MAMF, _USUAL_A100, _STREAM, _HOST),
 )
 
@@ -167,6 +181,8 @@ H100 = Device(
     memory=0.9,
     clock_share=1.0,
     host_s=20e-6,
+    chip_spread=_SPREAD_H200,
+    hides_drain=True,
     sources=("NVIDIA H100 datasheet", _MAMF, _USUAL_H100, _STREAM, _HOST),
 )
 
@@ -183,6 +199,8 @@ H100_500W = Device(
     memory=0.9,
     clock_share=0.9,
     host_s=20e-6,
+    chip_spread=_SPREAD_H200,
+    hides_drain=True,
     sources=(
         "torchtitan benchmarks/llama3_h100_202412_torchtitan.md: 96 GB HBM2e at 2.4 TB/s, 500 W",
         "clock_share: assumed, 500 W on the line from the H100 NVL's datasheet (835 at 400 W) to the SXM's (989 at "
@@ -207,6 +225,8 @@ H200 = Device(
     memory=0.9,
     clock_share=1.0,
     host_s=20e-6,
+    chip_spread=_SPREAD_H200,
+    hides_drain=True,
     sources=("NVIDIA H200 datasheet", _MAMF, _USUAL_H100, _STREAM, _HOST),
 )
 
@@ -252,10 +272,26 @@ _NVLINK_4 = Link(
 )
 
 
-def _network(gbit_per_s: float, *, share: float, source: str) -> Link:
+_RAMP_TCPX = (
+    (2**20, 0.020),
+    (2**21, 0.038),
+    (2**22, 0.072),
+    (2**23, 0.137),
+    (2**24, 0.214),
+    (2**25, 0.375),
+    (2**26, 0.557),
+    (2**27, 0.834),
+    (2**28, 0.986),
+    (2**29, 1.0),
+)
+"""Bus bandwidth of an all-gather by its bytes, as shares of that of 512 MiB: nccl-tests over two A3 High nodes, in the
+Google Kubernetes Engine guide "Maximize GPU network bandwidth" (GPUDirect-TCPX)."""
+
+
+def _network(gbit_per_s: float, *, share: float, source: str, ramp: tuple[tuple[int, float], ...] = ()) -> Link:
     """A device's share of a node's network, of which `share` is reached."""
     rate = share * gbit_per_s * 1e9 / 8
-    return Link(bytes_per_s=rate, all_reduce_bytes_per_s=rate, latency_s=40e-6, source=source)
+    return Link(bytes_per_s=rate, all_reduce_bytes_per_s=rate, latency_s=40e-6, source=source, ramp=ramp)
 
 
 HOP_INSIDE_S, HOP_BETWEEN_S = 3.4e-6, 9.6e-6
@@ -348,6 +384,18 @@ CLUSTERS: dict[str, Cluster] = {
             devices_per_node=8,
             inside=_NVLINK_4,
             between=_network(100, share=0.9, source="800 Gb/s a node; " + _REACHED),
+        ),
+        Cluster(
+            name="h100-tcpx",
+            device=H100,
+            devices_per_node=8,
+            inside=_NVLINK_4,
+            between=_network(
+                100,
+                share=70.87 / 100,
+                ramp=_RAMP_TCPX,
+                source="Google A3 High: 4 links of 200 Gb/s a node over GPUDirect-TCPX; 70.9 of 100 GB/s of 512 MiB",
+            ),
         ),
         Cluster(
             name="h100-1600g",

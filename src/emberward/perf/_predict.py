@@ -9,20 +9,13 @@
    stage's last backward on; else both follow the last backward. For what runs with each micro-batch see
    [Note: sharded parameters].
 4. The optimizer streams its shard through memory.
-5. What is not priced is added as a share of all that: see [Note: unpriced].
-
-[Note: unpriced]
-In the median of 271 published runs a step takes 1.105 times what its kernels, collectives and waits add up to
-(docs/preflight.md). Little in a plan explains it: grouped by device, ranks, tp, pp, sharding and stack, medians of
-three sources and more lie between 1.0 and 1.2 without a direction; single devices have it as thousands do, models above
-200 billion parameters hardly (1.02). What it is made of (kernels beside others instead of alone in a benchmark, gaps
-between them, input, logging, stragglers) the runs cannot tell apart. It is the only number that comes from the runs
-that predictions are held against, but for the bound on asynchronous tp: leaving out any one of 38 sources moves it
-between 1.098 and 1.111, another draw of sources between 1.09 and 1.17.
+5. All ranks wait for the slowest device: products and attention run at the rate that the slowest of so many draws from
+the spread of single devices reaches.
 
 [Note: range]
-A range is the prediction times the 5% and the 95% quantile of measured over predicted time in the same runs. Ranges and
-shares made without a source held 89% of that source's runs, all sources together.
+A range is the prediction times the 5% and the 95% quantile of measured over predicted time in 320 published runs
+(docs/preflight.md). It says how wrong predictions were and moves none of them. Ranges made without a source hold 89% of
+that source's runs, all 50 sources together.
 
 [Note: sharded parameters]
 FSDP gathers a layer's parameters while the layer before it computes, and reduces its gradients while the next one does
@@ -35,11 +28,12 @@ Ranks lie tp fastest, then dp, then pp. Not predicted: congestion, saves, evalua
 
 import itertools
 import math
+import statistics
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.layout import Block, Model
-from emberward.perf._block_time import BlockTime, Numerics, Recompute, Share, first_time, last_time, layer_time
+from emberward.perf._block_time import BlockTime, Numerics, Recompute, Share, Stack, first_time, last_time, layer_time
 from emberward.perf._flops import hardware_tflops, mfu
 from emberward.perf._hardware import HOP_BETWEEN_S, HOP_INSIDE_S, Cluster, Link
 from emberward.perf._kernels import Cost, all_reduce_s, gather_s, stream_s
@@ -52,14 +46,14 @@ _NCCL_BLOCKS = 24
 _GRADIENTS = (Part.BACKWARD, Part.WEIGHT)
 """The parts after which the gradients of a stage's parameters are whole."""
 
-_WITH_UNPRICED = 1.105
-"""A step over what of it is priced. See [Note: unpriced]."""
-
-_FASTEST, _SLOWEST = 0.84, 1.31
+_FASTEST, _SLOWEST = 0.91, 1.39
 """See [Note: range]."""
 
-_OPTIMIZER_BYTES = 30.0
-"""AdamW in float32: reads parameter, gradient and two moments, writes parameter, moments and the 16-bit copy."""
+_OPTIMIZER_BYTES = {Stack.FUSED: 42.0, Stack.EAGER: 98.0}
+"""AdamW in float32, bytes a parameter. Fused: reads parameter, gradient and two moments, writes parameter, moments and
+the 16-bit copy (30). Eager: torch/optim/adamw.py's _multi_tensor_adamw, one pass after another: decay 8, first moment
+12, second 8 + 12, its root 8 + 8 + 8, the update 16; the 16-bit copy 6 (86). Both: the gradients' norm and their
+scaling (4 + 8)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +65,12 @@ class StepPlan:
     where the product itself adds, 6 where both are 16 bits wide. `reduce_bytes` and `gather_bytes`: widths of gradients
     and parameters on the wire; twice the width stands for an all-reduce. `keeps_gathered`: parameters gathered for a
     forward stay for its backward (SHARD_GRAD_OP). `scatters_each`: gradients are reduce-scattered after each
-    micro-batch (ZeRO-2). `shard_ranks`: parameters are sharded over so many ranks and the gradients' shards summed over
-    the others (HSDP; 1: plain data parallelism); None: over all of dp. `is_blocking`: each kernel is waited for and
-    transfers between stages run alone (CUDA_LAUNCH_BLOCKING=1); without it both overlap.
+    micro-batch (ZeRO-2). `cast_bytes`: bytes moved a parameter and micro-batch by casts of float32 weights for the
+    products and of their gradients back (12 under torch's autocast). `optimizer_bytes`: bytes moved a parameter by the
+    update; None: those of an AdamW that is fused as the stack is. `shard_ranks`: parameters are sharded over so many
+    ranks and the gradients' shards summed over the others (HSDP; 1: plain data parallelism); None: over all of dp.
+    `is_blocking`: each kernel is waited for and transfers between stages run alone (CUDA_LAUNCH_BLOCKING=1); without it
+    both overlap.
     """
 
     tp: int
@@ -90,6 +87,8 @@ class StepPlan:
     gather_bytes: float = 2.0
     keeps_gathered: bool = False
     scatters_each: bool = False
+    cast_bytes: float = 0.0
+    optimizer_bytes: float | None = None
     shard_ranks: int | None = None
     is_blocking: bool = False
 
@@ -113,8 +112,8 @@ class StepPlan:
 class Prediction:
     """A predicted step. Rates count all ranks but `tokens_per_s_per_rank` and `tflops` (hardware operations a rank).
 
-    `parts_s` splits the step of the pipeline rank that computes longest, ``unpriced`` included; `bubble` is the share
-    of all ranks' time in which they wait for one another. `fastest_s` and `slowest_s`: see [Note: range].
+    `parts_s` splits the step of the pipeline rank that computes longest; `bubble` is the share of all ranks' time in
+    which they wait for one another. `fastest_s` and `slowest_s`: see [Note: range].
     """
 
     step_s: float
@@ -204,9 +203,10 @@ def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageT
         numel = sum(math.prod(tensor.local_shape(plan.tp, 0)) for tensor in model.tensors_of(numbers))
         add = plan.accumulate_bytes * numel / (_sharders(plan) if plan.shards_parameters else 1)
         add = add if plan.num_mb > 1 else 0.0
-        forward = sum((piece.forward for piece in pieces), Cost())
         adding = Cost(memory_s=stream_s(cluster.device, add))
-        backward = sum((piece.again + piece.backward for piece in pieces), adding)
+        casting = Cost(memory_s=stream_s(cluster.device, plan.cast_bytes * numel / 2))
+        forward = sum((piece.forward for piece in pieces), casting)
+        backward = sum((piece.again + piece.backward for piece in pieces), adding + casting)
         weights = sum((piece.weights for piece in pieces), adding)
         stages.append(
             _StageTime(
@@ -280,16 +280,15 @@ def _dp_times(cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime]) ->
     return times
 
 
-def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, sms_share: float, *, is_first: bool) -> float:
-    """Seconds of a slot with the dp communication of its micro-batch."""
+def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, sms_share: float, beside_s: float) -> float:
+    """Seconds of a slot with the dp communication of its micro-batch, or with `beside_s` of the step's beside it."""
     compute = _compute_s(slot, stage)
     # The weights' part needs no parameters, and the gradients are whole only with it.
     needs_gather = slot.part is Part.FORWARD or (slot.part is not Part.WEIGHT and not plan.keeps_gathered)
     gathers = plan.shards_parameters and needs_gather
     scatters = slot.part in _GRADIENTS and (plan.shards_parameters or plan.scatters_each)
     if not gathers and not scatters:
-        is_beside = is_first and plan.dp_overlap and not plan.shards_parameters
-        return compute + (sms_share * min(dp.gather_s, compute) if is_beside else 0.0)
+        return compute + sms_share * min(beside_s, compute)
     gather_s, scatter_s = dp.gather_s if gathers else 0.0, dp.scatter_s if scatters else 0.0
     compute += (dp.copy_out_s if gather_s else 0.0) + (dp.copy_in_s if scatters else 0.0)
     if not plan.dp_overlap:
@@ -353,9 +352,17 @@ def _walk(
         for stage in _stages_of(order)
     }
 
+    last = {
+        slot
+        for order in plan.orders
+        for slot in {each.stage: each for each in order if each.part in _GRADIENTS}.values()
+    }
+
     def cost_s(slot: Slot) -> float:
-        at = slot.stage
-        return _slot_s(slot, plan, stages[at], dp[at], _NCCL_BLOCKS / cluster.device.num_sms, is_first=slot in first)
+        at, beside_s = slot.stage, 0.0
+        if plan.dp_overlap and not plan.shards_parameters:
+            beside_s = dp[at].gather_s * (slot in first) + dp[at].scatter_s * (slot in last)
+        return _slot_s(slot, plan, stages[at], dp[at], _NCCL_BLOCKS / cluster.device.num_sms, beside_s)
 
     behind_s = _transfers_s(model, cluster, plan)
 
@@ -406,15 +413,24 @@ def _step(model: Model, cluster: Cluster, plan: StepPlan) -> tuple[_Walked, floa
     dp = _dp_times(cluster, plan, stages)
     timeline, summed_s = _walk(model, cluster, plan, stages, dp)
     held = [sum(stages[at].numel for at in _stages_of(order)) for order in plan.orders]
-    optimizer_s = stream_s(cluster.device, _OPTIMIZER_BYTES * max(held) / _sharders(plan))
+    moved = _OPTIMIZER_BYTES[plan.how.stack] if plan.optimizer_bytes is None else plan.optimizer_bytes
+    optimizer_s = stream_s(cluster.device, moved * max(held) / _sharders(plan))
     walked = _Walked(stages=stages, timeline=timeline, summed_s=summed_s, optimizer_s=optimizer_s)
     return walked, summed_s + optimizer_s
 
 
+def _with_slowest(cluster: Cluster, num_ranks: int) -> Cluster:
+    """The cluster at the clock of the slowest of `num_ranks` devices, expected where they are normally distributed
+    (Blom 1958)."""
+    deviations = statistics.NormalDist().inv_cdf((num_ranks - 0.375) / (num_ranks + 0.25))
+    device = cluster.device
+    slowest = 1.0 - device.chip_spread * deviations
+    return replace(cluster, device=replace(device, clock_share=device.clock_share * slowest))
+
+
 def predict(model: Model, cluster: Cluster, plan: StepPlan) -> Prediction:
     """The predicted step. See [Note: prediction]. Raises ValueError for a schedule that cannot go on."""
-    walked, priced_s = _step(model, cluster, plan)
-    step_s = _WITH_UNPRICED * priced_s
+    walked, step_s = _step(model, _with_slowest(cluster, plan.num_ranks), plan)
     samples_per_s = plan.global_batch / step_s
     tokens_per_s = samples_per_s * model.sample.num_units
     return Prediction(
@@ -433,7 +449,7 @@ def predict(model: Model, cluster: Cluster, plan: StepPlan) -> Prediction:
         mfu=mfu(model, samples_per_s=samples_per_s, num_ranks=plan.num_ranks, peak_tflops=cluster.device.peak_tflops)
         or 0.0,
         bubble=walked.timeline.bubble,
-        parts_s={**_parts(cluster, plan, walked), "unpriced": step_s - priced_s},
+        parts_s=_parts(cluster, plan, walked),
     )
 
 
@@ -448,14 +464,14 @@ def _parts(
     total = Cost()
     for at in _stages_of(plan.orders[rank]):
         total = total + (stages[at].forward + stages[at].backward).times(plan.num_mb)
-    host_s = total.num_kernels * cluster.device.host_s if plan.is_blocking else 0.0
+    blocked_s = total.num_kernels * cluster.device.host_s if plan.is_blocking else 0.0
     return {
         "matmul": total.matmul_s,
         "attention": total.attention_s,
         "memory": total.memory_s,
         "tp": total.tp_s,
-        "host": host_s,
-        "dp": max(0.0, timeline.busy_s[rank] - total.seconds - host_s) + summed_s - timeline.seconds,
+        "host": total.gaps_s + blocked_s,
+        "dp": max(0.0, timeline.busy_s[rank] - total.seconds - blocked_s) + summed_s - timeline.seconds,
         "waiting": timeline.seconds - timeline.busy_s[rank],
         "optimizer": walked.optimizer_s,
     }

@@ -10,7 +10,8 @@ One rule fills each word that sources use, before any row is predicted:
 - dropout where scores are kept in memory and the feed-forward is not gated (GPT's and BERT's default of 0.1);
 - gradients of 16 bits are added and sent so, except where a float32 reduction is stated; float32 ones are added to what
   16-bit products give, in the product itself where the framework is Megatron-LM or sends them sharded;
-- ``zero1`` in a trainer over torch's DDP all-reduces float32 gradients and gathers float32 parameters;
+- ``AMP`` of float32 weights casts them for each micro-batch, and their gradients back; its ``zero1``, in a trainer over
+  torch's DDP, all-reduces float32 gradients and gathers float32 parameters;
 - reductions overlap the backward unless there is a pipeline;
 - layers a stage where the source lists them; "one layer fewer" on the ends: the embedding and the head in its place.
 """
@@ -44,7 +45,7 @@ _NETWORKS = {
     "4 x 100 Gb/s RoCE": "a100-efa",
     "8 x 200 Gb/s (A3 Mega": "h100-1600g",
     "800 Gb/s RDMA": "a100-800g",
-    "4 x 200 Gb/s (A3 High": "h100-800g",
+    "4 x 200 Gb/s (A3 High": "h100-tcpx",
 }
 """Stated networks that have an entry of their own, by how they begin."""
 _PER_NODE = {("h200", 4): "h200-4"}
@@ -87,6 +88,8 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
     """How gradients are added, sent and sharded, and how parameters are gathered."""
     grads, sharding = row["numerics"]["grads_format"], row["layout"]["sharding"]
     is_wide = grads.startswith("fp32")
+    words = row["numerics"]["weights_compute"]
+    is_autocast = "AMP" in words and words.startswith("fp32 weights")
     is_wide_on_wire = is_wide or "reduce_dtype float32" in grads
     found: dict[str, Any] = {
         "accumulate_bytes": 10.0 if is_wide else 6.0,
@@ -105,8 +108,10 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
         found["gather_bytes"] = 1.0 if "float8" in row["numerics"]["weights_compute"] else 2.0
     elif kind == "zero2":
         found["scatters_each"] = True
-    elif kind == "zero1" and "AMP" in row["numerics"]["weights_compute"]:
-        found |= {"gather_bytes": 4.0, "reduce_bytes": 8.0}
+    elif is_autocast:
+        found |= {"cast_bytes": 12.0, "accumulate_bytes": 12.0}
+        if kind == "zero1":
+            found |= {"gather_bytes": 4.0, "reduce_bytes": 8.0}
     return found
 
 

@@ -198,6 +198,7 @@ def _flash() -> Iterator[PublishedRun]:
             name=f"flash-gpt3-{size}-s{seq_len}-{kind.value}", cluster="a100", model=model, dp=8,
             micro_batch=micro_batch, num_mb=batch // (8 * micro_batch), how=Numerics(attention=kind), rate=rate,
             source=readme if tflops is None else paper, shards_parameters=False, gather_bytes=4.0, reduce_bytes=8.0,
+            cast_bytes=12.0, accumulate_bytes=12.0,
             assumed="ZeRO-1 over torch's DDP: float32 gradients all-reduced, float32 parameters gathered",
         )  # fmt: skip
 

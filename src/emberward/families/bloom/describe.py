@@ -181,7 +181,7 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
             Product(rows=s, out=h, into=h, split="into", has_bias=True),
             Product(rows=s, out=f, into=h, split="out", has_bias=True),
             Product(rows=s, out=h, into=f, split="into", has_bias=True),
-            Elementwise(name="norms", numel=s * h, passes=4, eager_passes=4, over=Over.POSITIONS),
+            Elementwise(name="norms", numel=s * h, passes=4, eager_passes=4, over=Over.POSITIONS, is_norm=True),
             Elementwise(name="additions", numel=s * h, passes=6, eager_passes=6, over=Over.POSITIONS, has_dropout=True),
             Elementwise(name="activation", numel=s * f, passes=2, eager_passes=2, over=Over.TP),
             Elementwise(name="query, key, value", numel=s * 3 * h, passes=2, eager_passes=2, over=Over.TP),

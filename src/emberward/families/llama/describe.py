@@ -176,8 +176,29 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
             Product(rows=s, out=f, into=h, split="out", has_bias=False),
             Product(rows=s, out=f, into=h, split="out", has_bias=False),
             Product(rows=s, out=h, into=f, split="into", has_bias=False),
-            Elementwise(name="norms", numel=s * h, passes=4, eager_passes=30, over=Over.POSITIONS),
-            Elementwise(name="additions", numel=s * h, passes=6, eager_passes=6, over=Over.POSITIONS, has_dropout=True),
+            # Eager, each norm: to float32 (6 bytes a number), square, mean, times the root (8 + 4 + 8), back, times the
+            # weight (6 + 4); backward weight (4 + 8), to float32 (6), product and sum of the root's gradient (8 + 16),
+            # mean (4), square (8 + 8 + 12), their sum (12), back (6).
+            Elementwise(
+                name="norms",
+                numel=s * h,
+                passes=4,
+                eager_passes=36,
+                over=Over.POSITIONS,
+                eager_backward=92 / 36,
+                is_norm=True,
+            ),
+            # Eager backward: the stream's gradients are added (6), those of queries, keys and values (6), of gate and
+            # up (3).
+            Elementwise(
+                name="additions",
+                numel=s * h,
+                passes=6,
+                eager_passes=6,
+                over=Over.POSITIONS,
+                has_dropout=True,
+                eager_backward=15 / 6,
+            ),
             Elementwise(name="activation", numel=s * f, passes=3, eager_passes=5, over=Over.TP),
             Elementwise(name="rotation", numel=s * (h + 2 * kv * d), passes=2, eager_passes=12, over=Over.TP),
         ),

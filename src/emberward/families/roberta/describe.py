@@ -287,7 +287,7 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
             Product(rows=s, out=h, into=h, split="into", has_bias=True),
             Product(rows=s, out=f, into=h, split="out", has_bias=True),
             Product(rows=s, out=h, into=f, split="into", has_bias=True),
-            Elementwise(name="norms", numel=s * h, passes=4, eager_passes=4, over=Over.POSITIONS),
+            Elementwise(name="norms", numel=s * h, passes=4, eager_passes=4, over=Over.POSITIONS, is_norm=True),
             Elementwise(
                 name="additions", numel=s * h, passes=6, eager_passes=6, over=Over.POSITIONS, has_dropout=has_dropout
             ),

@@ -249,7 +249,7 @@ def _stem(config: ModelConfig) -> Block:
         cost=_cost(tokens * width * pixels),
         operations=(
             Product(rows=tokens, out=width, into=pixels, split=None, has_bias=True),
-            Elementwise(name="norm", numel=tokens * width, passes=2, eager_passes=2, over=Over.NOTHING),
+            Elementwise(name="norm", numel=tokens * width, passes=2, eager_passes=2, over=Over.NOTHING, is_norm=True),
         ),
         kept=(
             Kept(numel=tokens * pixels, over=Over.NOTHING, item_bytes=4),
@@ -335,7 +335,7 @@ def _operations(layer: SwinLayer, ffn: int) -> tuple[Any, ...]:
         Product(rows=tokens, out=width, into=width, split="into", has_bias=True),
         Product(rows=tokens, out=ffn, into=width, split="out", has_bias=True),
         Product(rows=tokens, out=width, into=ffn, split="into", has_bias=True),
-        Elementwise(name="norms", numel=tokens * width, passes=4, eager_passes=4, over=Over.NOTHING),
+        Elementwise(name="norms", numel=tokens * width, passes=4, eager_passes=4, over=Over.NOTHING, is_norm=True),
         Elementwise(name="windows", numel=padded * width, passes=4, eager_passes=8, over=Over.NOTHING),
         Elementwise(
             name="additions", numel=tokens * width, passes=6, eager_passes=6, over=Over.NOTHING, has_dropout=True
