@@ -25,7 +25,7 @@ from emberward.engine import Engine, StageModule, build_world
 from emberward.engine._shard import ParameterPart, initialise, materialise
 from emberward.families import ModelConfig, model_of
 from emberward.plan import BackwardLane
-from emberward.rank._samples import Fetched, micro_batches
+from emberward.rank._samples import micro_batches
 from emberward.recipe import (
     BatchConfig,
     Device,
@@ -61,6 +61,7 @@ def swin_recipe(
     tp: int = 1,
     pp: int = 1,
     zero: int = 1,
+    gathered_gb: float = 0.0,
     schedule: str = "1f1b",
     stages_per_rank: int = 1,
     dp_replicate: int = 1,
@@ -79,6 +80,7 @@ def swin_recipe(
             tp=tp,
             pp=pp,
             zero=ZeroStage(zero),
+            gathered_gb=gathered_gb,
             dp_replicate=dp_replicate,
             stages_per_rank=stages_per_rank,
             sequence_parallel=False,
@@ -164,8 +166,8 @@ def swin_run(
             )
             for index in part
         ]
-        fetched = Fetched(samples=tuple(indices), batch=data.batch(indices) if engine.needs_data else None)
-        parts = micro_batches(fetched, batch.accumulation, world.device)
+        read = data.batch(indices) if engine.needs_data else None
+        parts = micro_batches(indices, read, batch.accumulation, world.device)
         totals = engine.train_step(parts, lr=LR, step=step, before_update=before_update)
         out["loss"].append(totals.loss)
         out["norm"].append(totals.grad_norm)

@@ -8,7 +8,7 @@ CASES = {
     "bloom 1f1b zero1 recompute": {"of": 3, "tp": 2, "pp": 4, "zero": 1, "accumulation": 10, "recompute": True},
     "llama interleaved zero3": {
         "of": 2, "family": "llama", "dp": 2, "pp": 2, "zero": 3, "accumulation": 8, "schedule": "interleaved",
-        "stages_per_rank": 2,
+        "stages_per_rank": 2, "gathered_gb": 2.0,
     },
 }  # fmt: skip
 GRID = {

@@ -18,6 +18,7 @@ GRID = {
     "dp2 zero0 acc2": {"dp": 2, "zero": 0, "accumulation": 2},
     "dp4 zero2 acc2": {"dp": 4, "zero": 2, "accumulation": 2},
     "dp4 zero3 acc2": {"dp": 4, "zero": 3, "accumulation": 2},
+    "dp4 zero3 acc2 with room for three layers": {"dp": 4, "zero": 3, "accumulation": 2, "gathered_gb": 0.00017},
     "hsdp 2x2 zero3": {"dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2},
     "dp4 zero1 on the cpu": {"dp": 4, "zero": 1, "device": "cpu"},
     "dp4 zero2 acc2 on the cpu": {"dp": 4, "zero": 2, "accumulation": 2, "device": "cpu"},
@@ -63,7 +64,7 @@ GRID = {
         "family": "roberta", "rate": 0.05, "pp": 2, "accumulation": 8, "schedule": "gpipe", "recompute": True,
     },
     "roberta dp2 tp2 pp2 dropout zero3": {
-        "family": "roberta", "rate": 0.05, "dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "zero": 3,
+        "family": "roberta", "rate": 0.05, "dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "zero": 3, "gathered_gb": 2.0,
     },
     "roberta tp4 dropout": {"family": "roberta", "rate": 0.05, "tp": 4, "accumulation": 2},
     "roberta tp2 dropout without sequence parallel": {

@@ -14,6 +14,8 @@ LAYOUTS = {
     "dp2 zero0 acc2": {"dp": 2, "zero": 0, "accumulation": 2},
     "dp4 zero2 acc2": {"dp": 4, "zero": 2, "accumulation": 2},
     "dp4 zero3 acc2": {"dp": 4, "zero": 3, "accumulation": 2},
+    "dp4 zero3 acc2 with room for three layers": {"dp": 4, "zero": 3, "accumulation": 2, "gathered_gb": 0.00017},
+    "dp4 zero3 acc2 with room for all": {"dp": 4, "zero": 3, "accumulation": 2, "gathered_gb": 2.0},
     "hsdp 2x2 zero3": {"dp": 4, "dp_replicate": 2, "zero": 3, "accumulation": 2},
     "dp4 zero2 acc2 on the cpu": {"dp": 4, "zero": 2, "accumulation": 2, "device": "cpu"},
     "tp4 without sequence parallel": {"tp": 4, "sequence_parallel": False, "accumulation": 2},

@@ -42,6 +42,7 @@ from emberward.recipe import (
     Recipe,
     ZeroStage,
     ends_of,
+    gathered_bytes_of,
     launches_of,
     layers_of_stages,
     parse_debug,
@@ -125,6 +126,11 @@ class Engine:
             else:
                 materialise(stage, world.device)
             stages[index] = stage
+        if recipe.layout.zero is ZeroStage.PARAMETERS:
+            room_bytes = gathered_bytes_of(recipe)
+            is_enough = sum(shards.gathered_bytes for shards in self._shards.values()) <= room_bytes
+            for shards in self._shards.values():
+                shards.hold(None if is_enough else room_bytes)
         return stages
 
     def _edge_shapes(self, batch: int) -> tuple[tuple[int, ...], ...]:

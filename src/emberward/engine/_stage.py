@@ -48,8 +48,14 @@ class StageModule(nn.Module):
     @property
     def layers(self) -> list[nn.Module]:
         """The blocks between the model's first and last."""
+        return self.ends_and_layers()[1]
+
+    def ends_and_layers(self) -> tuple[list[nn.Module], list[nn.Module], list[nn.Module]]:
+        """The model's first block where the stage holds it, the blocks between first and last, and the last."""
         last = len(self.model.blocks) - 1
-        return [self.blocks[str(number)] for number in self.numbers if 0 < number < last]
+        first = [self.blocks[str(number)] for number in self.numbers if number == 0]
+        layers = [self.blocks[str(number)] for number in self.numbers if 0 < number < last]
+        return first, layers, [self.blocks[str(number)] for number in self.numbers if number == last]
 
     def replace_layers(self, forward_of: Callable[..., Callable[[Tensor, Draws | None], Tensor]]) -> None:
         """Gives each layer the forward `forward_of(layer, recomputes=)`, which sees to its recomputation itself."""

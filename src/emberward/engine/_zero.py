@@ -1,27 +1,30 @@
 """ZeRO over the dp axes: parameters gathered and cast for a compute, gradients summed and cut, on flat buffers.
 
 [Note: ZeRO on flat buffers]
-A unit is a layer, or what a stage holds beside its layers. Its master weights are float32, and where dp shards they are
-this rank's rows of each parameter (`layout.chunk`), one after the other in one flat buffer, each with as many rows as
-the first rank has. One all-gather brings the buffers of all ranks, from which the parameters are copied whole in the
-compute type; one reduce-scatter sums float32 gradients and leaves this rank's rows. What dp does not shard is cast
-alone, and what is neither sharded nor cast (ZeRO-0 in float32) is computed with as it is.
+A unit is a layer, or an end of the model: its first block, or its last, or both where they share a parameter. Its
+master weights are float32, and where dp shards they are this rank's rows of each parameter (`layout.chunk`), one after
+the other in one flat buffer, each with as many rows as the first rank has. One all-gather brings the buffers of all
+ranks, from which the parameters are copied whole in the compute type; one reduce-scatter sums float32 gradients and
+leaves this rank's rows. What dp does not shard is cast alone, and what is neither sharded nor cast (ZeRO-0 in float32)
+is computed with as it is.
 
 A gradient is copied or added into the unit's float32 buffer when autograd has it, and freed: 16-bit gradients are of
-one parameter alone, and micro-batches add up in float32. ZeRO-2 and 3 reduce-scatter each micro-batch, ZeRO-1 sums
-them whole and does it once; sums over replicas are made once (HSDP, and ZeRO-0, where they are the only ones). A layer
-is reduced when its backward has ended, its calls over tp included: when its last weight has its gradient is autograd's
-choice, and no order that a dry run could tell. Gradients are summed, never averaged: token weights are applied at the
-step's end. The first part of a split backward (I) sums nothing over dp: the second (W) first adds the weights'
-(`_late_weights.py`).
+one parameter alone, and micro-batches add up in float32. ZeRO-2 and 3 reduce-scatter each micro-batch, ZeRO-1 sums them
+whole and does it once; sums over replicas are made once (HSDP, and ZeRO-0, where they are the only ones). A layer or
+last block is reduced when its backward has ended, its calls over tp included: when its last weight has its gradient is
+autograd's choice, and no order that a dry run could tell. Gradients are summed, never averaged: token weights are
+applied at the step's end. The first part of a split backward (I) sums nothing over dp: the second (W) first adds the
+weights' (`_late_weights.py`).
 
 gloo sums the whole on every rank to give each one its rows (torch 2.13: twice the bytes, and two copies). So where a
 recipe says that ranks compute on the CPU, each rank is sent its rows of all of them by an all-to-all, and adds them.
 
-ZeRO-1 and 2 gather once a step and keep the memory. ZeRO-3 gathers for each pass, the next layer while one computes,
-frees a layer when the next one begins, and keeps for the rank's next compute what that begins with (`plan/_gathers.py`
-[Note: kept for the next compute]). The order of layers is the stage's own and so needs no tracing. A forward that
-recomputation runs again gathers nothing: its backward has.
+ZeRO-1 and 2 gather once a step and keep the memory, and so does ZeRO-3 where there is room for it. Else ZeRO-3 gathers
+for each pass, the next layer while one computes, frees a layer when the next one begins, and keeps for the rank's next
+compute what that begins with, as much as there is room for (`plan/_gathers.py` [Note: kept for the next compute]). What
+the last block holds is gathered while the layer before it computes, and then kept as long as what the first holds. The
+order of layers is the stage's own and so needs no tracing. A forward that recomputation runs again gathers nothing: its
+backward has.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +39,7 @@ from emberward.engine._stage import StageModule
 from emberward.engine._world import World
 from emberward.families.layers import all_gather_flat, reduce_scatter_flat
 from emberward.layout import Axis, chunk
-from emberward.plan import Action, keeps_rest, kept_layers
+from emberward.plan import Action, keeps_ends, kept_layers
 from emberward.recipe import ComputeType, Device, ZeroStage
 
 COMPUTE_DTYPE = {
@@ -92,6 +95,7 @@ class _Unit:
             self._make_whole()
         # Gradients: `_grads` those that are not reduced yet, `_sums` this rank's rows of the sums.
         self._grads: Tensor | None = None
+        self._regions: tuple[Tensor, ...] = ()
         self._taken: set[int] = set()
         self._sums: Tensor | None = None
         self._reducing: tuple[dist.Work, Tensor] | None = None
@@ -122,6 +126,11 @@ class _Unit:
         self.release()
 
     # -- parameters --------------------------------------------------------------------------------------------------
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Of its parameters while they are gathered."""
+        return self._over.num_shards * sum(self._sizes) * self._dtype.itemsize
 
     @torch.no_grad()
     def gather(self) -> None:
@@ -185,7 +194,8 @@ class _Unit:
             numel = self._over.num_shards * sum(self._sizes)
             new = torch.zeros if self._is_padded else torch.empty
             self._grads = new(numel, dtype=torch.float32, device=self._device)
-        return self._grads.view(self._over.num_shards, -1).split(self._sizes, dim=1)[at]
+            self._regions = self._grads.view(self._over.num_shards, -1).split(self._sizes, dim=1)
+        return self._regions[at]
 
     def _pieces(self, at: int, grad: Tensor) -> list[tuple[Tensor, Tensor]]:
         """(place, part of the gradient): the rows of all ranks that have as many as the first, and those of the rank
@@ -238,6 +248,7 @@ class _Unit:
             for each in rows:
                 self._sums.add_(each)
             self._reducing = self._grads = None
+            self._regions = ()
         assert self._sums is not None, "reduced before"
         if is_last and self._over.replicas is not None:
             self._all_reducing = dist.all_reduce(self._sums, group=self._over.replicas, async_op=True)
@@ -259,6 +270,7 @@ class _Unit:
             param.grad = None
         if self._over.shards is not None:
             self._grads = self._sums = None
+            self._regions = ()
 
 
 class StageShards:
@@ -270,53 +282,78 @@ class StageShards:
     def __init__(
         self, stage: StageModule, world: World, *, zero: ZeroStage, compute: ComputeType, device: Device
     ) -> None:
-        """Gives `stage`, which lies on the meta device, its memory; values are undefined. Does not communicate."""
+        """Gives `stage`, which lies on the meta device, its memory; values are undefined. Does not communicate.
+
+        Under ZeRO-3 `hold` has to say next how much of it may be gathered.
+        """
         over, dtype = _Over(world, exchanges=device is Device.CPU), COMPUTE_DTYPE[compute]
         if over.num_shards == 1 and dtype is torch.float32:
             materialise(stage, world.device)
-        layers = [list(layer.parameters()) for layer in stage.layers]
-        within = {param for params in layers for param in params}
-        rest = [param for param in stage.parameters() if param not in within]
+        first, layers, last = stage.ends_and_layers()
+        ends = nn.ModuleList([*first, *last])
+        if len(list(ends.parameters())) < sum(len(list(block.parameters())) for block in ends):
+            first, last = [ends], []
         self._dtype = dtype
         self._is_sharded = over.num_shards > 1
         self._frees = zero is ZeroStage.PARAMETERS and over.num_shards > 1
-        self._layers = [_Unit(params, over, dtype, world.device) for params in layers]
-        self._rest = [_Unit(rest, over, dtype, world.device)] if rest else []
-        # In the order in which a backward completes them, or nearly.
-        self._units = [*reversed(self._layers), *self._rest]
+        self._room_bytes = 0
+        self._first, self._layers, self._last = (
+            [_Unit(list(block.parameters()), over, dtype, world.device) for block in blocks]
+            for blocks in (first, layers, last)
+        )
+        self._ends = [*self._first, *self._last]
+        # In the order of a forward behind the first block, and in that in which a backward completes them, or nearly.
+        self._passed = [*self._layers, *self._last]
+        self._units = [*reversed(self._passed), *self._first]
         self._masters = dict(pair for unit in self._units for pair in zip(unit.params, unit.masters, strict=True))
         self._in_backward = self._reduces = self._is_last = False
         self._kept: list[_Unit] = []
         self._reducing: list[_Unit] = []
         self._missing: list[_Unit] = []
-        built = [*(param for params in layers for param in params), *rest]
-        computed_with = [param for unit in (*self._layers, *self._rest) for param in unit.params]
+        built = [param for block in (*first, *layers, *last) for param in block.parameters()]
+        computed_with = [param for unit in (*self._first, *self._passed) for param in unit.params]
         _replace(stage, dict(zip(built, computed_with, strict=True)))
         for unit in self._units:
             for at, param in enumerate(unit.params):
                 param.register_post_accumulate_grad_hook(self._counter(unit, at))
-        for at, layer in enumerate(stage.layers):
-            layer.register_forward_pre_hook(self._before_layer(at))
+        for at, block in enumerate((*layers, *last)):
+            block.register_forward_pre_hook(self._before_block(at))
         if not all(unit.is_gathered for unit in self._units):
             stage.register_forward_pre_hook(self._cast)
-            for at, layer in enumerate(stage.layers):
+            for at, layer in enumerate(layers):
                 layer.register_forward_hook(self._after_layer(at))
 
     def master_of(self, param: nn.Parameter) -> nn.Parameter:
         """This rank's rows of a parameter of the stage, float32, which get the gradient's."""
         return self._masters[param]
 
+    @property
+    def gathered_bytes(self) -> int:
+        """Of all its parameters while they are gathered."""
+        return sum(unit.gathered_bytes for unit in self._units)
+
+    def hold(self, room_bytes: int | None) -> None:
+        """Lets so much be gathered at a time under ZeRO-3; None: all, from one compute to the next."""
+        if room_bytes is None:
+            self._frees = False
+        else:
+            self._room_bytes = room_bytes - sum(unit.gathered_bytes for unit in self._ends)
+
     # -- a compute ---------------------------------------------------------------------------------------------------
 
     def before_forward(self, action: Action, then: Action | None) -> None:
         """A forward begins; `then` is the next compute of this rank that reads parameters."""
-        self._begin(self._layers[:1], action, then)
+        self._begin([*self._first, *self._layers[:1]], action, then)
+        for unit in self._first:
+            unit.wait()
 
     def before_backward(self, action: Action, then: Action | None, *, reduces: bool, is_last: bool) -> None:
         """A backward begins, or its first part; `reduces`: gradients are summed over dp_shard in it, `is_last`: for
         the last time in the step."""
         self._in_backward = True
-        self._begin(self._layers[-1:], action, then)
+        self._begin([*self._last, *self._layers[-1:], *self._first], action, then)
+        for unit in self._ends:
+            unit.wait()
         self.before_weights(reduces=reduces, is_last=is_last)
 
     def before_weights(self, *, reduces: bool, is_last: bool) -> None:
@@ -324,14 +361,14 @@ class StageShards:
         self._reduces, self._is_last = is_last or (reduces and self._is_sharded), is_last
         self._missing = list(self._units)
         for unit in self._units:
-            unit.num_missing, unit.is_due = len(unit.params), unit in self._rest
+            unit.num_missing, unit.is_due = len(unit.params), unit in self._first
 
     def after_compute(self) -> None:
         """What began has ended: gradients that were to be summed are, and what is not kept is freed."""
         self._in_backward = False
         if self._frees:
             self._release(self._layers)
-            self._release(self._rest)
+            self._release(self._ends)
         if not self._reduces:
             return
         # What no backward completed, such as weights whose products came later.
@@ -355,19 +392,18 @@ class StageShards:
                 unit.expire()
 
     def _begin(self, first: Sequence[_Unit], action: Action, then: Action | None) -> None:
-        self._kept = [self._layers[at] for at in kept_layers(action, then, len(self._layers))]
-        self._kept += self._rest if keeps_rest(action, then) else []
-        for unit in (*self._rest, *first):
+        sizes = [unit.gathered_bytes for unit in self._layers]
+        self._kept = [self._layers[at] for at in kept_layers(action, then, sizes, self._room_bytes)]
+        self._kept += self._ends if keeps_ends(action, then) else []
+        for unit in first:
             unit.gather()
-        for unit in self._rest:
-            unit.wait()
 
     def _use(self, at: int, after: int) -> None:
-        """Layer `at` is next, and then layer `after`, if there is such a one."""
-        self._layers[at].gather()
-        if 0 <= after < len(self._layers):
-            self._layers[after].gather()
-        self._layers[at].wait()
+        """Layer `at` is next, or the last block, and then `after`, if there is such a one."""
+        self._passed[at].gather()
+        if 0 <= after < len(self._passed):
+            self._passed[after].gather()
+        self._passed[at].wait()
 
     def _release(self, units: Sequence[_Unit]) -> None:
         for unit in units:
@@ -380,8 +416,8 @@ class StageShards:
         x, *others = args
         return (x.to(self._dtype) if x.is_floating_point() else x, *others)
 
-    def _before_layer(self, at: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
-        unit = self._layers[at]
+    def _before_block(self, at: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
+        unit = self._passed[at]
 
         def backward(grad: Tensor) -> None:
             unit.is_due = True

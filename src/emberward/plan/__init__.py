@@ -8,11 +8,11 @@ from emberward.plan._buffers import Buffers, buffered_trace, plan_buffers, rank_
 from emberward.plan._clock import Span, bubble_of, spans_of
 from emberward.plan._device_order import DeviceCall, DeviceOrder, OrderConflict, device_calls, device_order, strays
 from emberward.plan._edges import Launches
-from emberward.plan._gathers import keeps_rest, kept_layers, readers
+from emberward.plan._gathers import keeps_ends, kept_layers, readers
 from emberward.plan._groups import TP_BACKWARD, GroupSet, group_sets
 from emberward.plan._lanes import BackwardLane, TwoLanes, lane_credits, two_lane_program
 from emberward.plan._learning_rate import RatePlan, learning_rate
-from emberward.plan._memory import RankMemory, StepShape, rank_memory
+from emberward.plan._memory import RankMemory, StepShape, frees_parameters, rank_memory
 from emberward.plan._orders import (
     SCHEDULES,
     STAGES_PER_RANK,
@@ -84,10 +84,11 @@ __all__ = [
     "dualpipe_v",
     "find_route",
     "forward_only",
+    "frees_parameters",
     "gpipe",
     "group_sets",
     "interleaved",
-    "keeps_rest",
+    "keeps_ends",
     "kept_layers",
     "lane_credits",
     "late_bytes",

@@ -5,8 +5,8 @@ Weights lie sharded in float32 and are the master weights; gradients are float32
 (Rajbhandari et al. 2020, section 3, count the same 16 bytes a parameter with 16-bit weights and gradients beside the
 float32 copies). These three are exact: tests hold them against the engine's own tensors. The rest is what the engine
 holds at its peak, beside them:
-- gathered: the parameters in the compute type, whole over dp. ZeRO-3 holds two layers' worth at a time, the one that
-  computes and the one that is fetched, and the parameters outside layers; the others hold all of them for the step.
+- gathered: the parameters in the compute type, whole over dp. ZeRO-3 holds what `_gathers.py` says, two layers and the
+  parameters outside layers at the least; the others hold all of them for the step.
 - unsharded gradients: below ZeRO-2 float32 sums of the whole stage while micro-batches are added up, else those of two
   layers, one that is summed and one that fills; and the largest tensor's in the compute type, before it is added.
 - activations: see `_activations.py`. Recomputation adds one layer's while that layer's backward runs.
@@ -24,6 +24,7 @@ from emberward.layout import Axis, Edge, Mesh, Model, TensorSpec, chunk
 from emberward.plan._activations import Tiling, block_bytes, constant_bytes, late_bytes, peak_bytes, stage_bytes
 from emberward.plan._buffers import rank_buffers
 from emberward.plan._edges import Launches
+from emberward.plan._gathers import HELD_LAYERS, held_layers
 from emberward.plan._program import BufferKind
 from emberward.plan._schedule import Schedule, Work
 
@@ -34,8 +35,9 @@ _FLOAT_BYTES = 4
 class StepShape:
     """What memory depends on: the model, the mesh (pp, dp_replicate, dp_shard, tp), stages, schedule and widths.
 
-    `zero` counts as ZeRO does: 0 nothing sharded over dp, 1 optimizer, 2 and gradients, 3 and parameters. With a
-    backward lane the first stage's gradients are summed over dp in one call.
+    `zero` counts as ZeRO does: 0 nothing sharded over dp, 1 optimizer, 2 and gradients, 3 and parameters, of which so
+    many `gathered_bytes` may be whole at a time. With a backward lane the first stage's gradients are summed over dp in
+    one call.
     """
 
     model: Model
@@ -46,6 +48,7 @@ class StepShape:
     tiling: Tiling
     launches: Launches = Launches.EARLY
     has_backward_lane: bool = False
+    gathered_bytes: int = 0
 
     @property
     def dp(self) -> int:
@@ -99,6 +102,42 @@ class RankMemory:
 def stage_tensors(shape: StepShape, stage: int) -> Iterator[TensorSpec]:
     """The parameters of a stage, each once: a tied one that lies beside the one that it is, is that one."""
     return shape.model.tensors_of(shape.blocks(stage))
+
+
+def unit_numels(shape: StepShape, stage: int, rank: int) -> tuple[list[int], list[int]]:
+    """Elements of each layer of a stage, and of each of its ends: of what is gathered and summed over dp together.
+
+    The model's first block is an end, and its last; both are one where they share a tensor. Elements are those over tp,
+    each tensor padded so that dp_shard divides its first dim.
+    """
+    layers = [padded_numel(shape, shape.model.layers[layer].tensors, rank) for layer in shape.stage_layers[stage]]
+    everything = padded_numel(shape, list(stage_tensors(shape, stage)), rank)
+    is_apart = shape.is_first(stage) and not (shape.is_last(stage) and shape.model.tied)
+    first = padded_numel(shape, shape.model.blocks[0].tensors, rank) if is_apart else 0
+    return layers, [numel for numel in (first, everything - first - sum(layers)) if numel]
+
+
+def padded_numel(shape: StepShape, tensors: Sequence[TensorSpec], rank: int) -> int:
+    """Elements of the tensors over tp, each padded so that dp_shard divides its first dim."""
+    sharded, count = shape.mesh.axis_size(Axis.DP_SHARD), 0
+    for tensor in tensors:
+        rows, *rest = held_shape(tensor, shape.mesh, rank, is_sharded=False)
+        count += math.prod(rest) * (-(-rows // sharded) * sharded)
+    return count
+
+
+def keeps_all(shape: StepShape, stages: Sequence[int], rank: int) -> bool:
+    """Whether the parameters of all the rank's `stages` fit gathered, so that ZeRO-3 keeps them as ZeRO-2 does."""
+    numel = sum(sum(map(sum, unit_numels(shape, stage, rank))) for stage in stages)
+    return numel * shape.tiling.compute_bytes <= shape.gathered_bytes
+
+
+def frees_parameters(shape: StepShape) -> bool:
+    """Whether ZeRO-3 frees gathered parameters in a step, on any rank."""
+    return shape.zero == 3 and any(
+        not keeps_all(shape, shape.schedule.stages_of(pp_rank), shape.mesh.rank_at({Axis.PP: pp_rank}))
+        for pp_rank in range(shape.schedule.num_ranks)
+    )
 
 
 def held_shape(tensor: TensorSpec, mesh: Mesh, rank: int, *, is_sharded: bool = True) -> tuple[int, ...]:
@@ -160,31 +199,32 @@ def _gathered_bytes(shape: StepShape, stages: Sequence[int], rank: int) -> tuple
     """(gathered parameters, unsharded gradients) at the peak."""
     if not shape.is_wrapped:
         return 0, 0
-    width = shape.tiling.compute_bytes
-    layers = [
-        sum(held_numel(tensor, shape.mesh, rank, is_sharded=False) for tensor in shape.model.layers[layer].tensors)
-        for stage in stages
-        for layer in shape.stage_layers[stage]
-    ]
-    everything = sum(
-        held_numel(tensor, shape.mesh, rank, is_sharded=False)
-        for stage in stages
-        for tensor in stage_tensors(shape, stage)
-    )
-    outside = everything - sum(layers)
-    at_once = outside + sum(sorted(layers)[-2:])
-    largest = max([*layers, outside])
+    units = [unit_numels(shape, stage, rank) for stage in stages]
+    layers = [numel for numels, _ in units for numel in numels]
+    ends = [numel for _, numels in units for numel in numels]
+    everything = sum(layers) + sum(ends)
     largest_tensor = max(
         held_numel(tensor, shape.mesh, rank, is_sharded=False)
         for stage in stages
         for tensor in stage_tensors(shape, stage)
     )
-    gathered = width * (at_once if shape.zero == 3 else everything)
+    width = shape.tiling.compute_bytes
+    gathered = width * everything
+    if shape.zero == 3 and not keeps_all(shape, stages, rank):
+        gathered = width * sum(ends) + max(_held_bytes(shape, *each) for each in units)
     adds_up = shape.zero < 2 and shape.schedule.num_mb > 1
     passing = width * largest_tensor
     if shape.mesh.axis_size(Axis.DP_SHARD) > 1:
-        passing += _FLOAT_BYTES * (everything if adds_up else 2 * largest)
+        passing += _FLOAT_BYTES * (everything if adds_up else 2 * max([*layers, *ends]))
     return gathered, passing
+
+
+def _held_bytes(shape: StepShape, layers: Sequence[int], ends: Sequence[int]) -> int:
+    """Of a stage's layers, the most that ZeRO-3 holds gathered at a time."""
+    sizes = [shape.tiling.compute_bytes * numel for numel in layers]
+    room = shape.gathered_bytes - shape.tiling.compute_bytes * sum(ends)
+    kept = (sum(each[: held_layers(each, room)]) for each in (sizes, sizes[::-1]))
+    return max(*kept, sum(sorted(sizes)[-HELD_LAYERS:]))
 
 
 def _activation_bytes(shape: StepShape, stages: Sequence[int], pp_rank: int) -> int:

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from emberward.layout import Axis, Direction, TensorSpec, TpChange
+from emberward.layout import Axis, Direction, TpChange
 from emberward.plan._gathers import stage_gathers
-from emberward.plan._memory import StepShape, held_numel, held_shape, stage_tensors, summed_numel
+from emberward.plan._memory import StepShape, held_numel, keeps_all, summed_numel, unit_numels
 
 _FLOAT_BYTES, _DOUBLE_BYTES = 4, 8
 _TOTALS = 6
@@ -139,29 +139,22 @@ def _dp(shape: StepShape, stages: tuple[int, ...], rank: int) -> Iterator[Traffi
 
 
 def gathered_units(shape: StepShape, stages: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
-    """For each unit of the stages, a layer or what a stage holds beside them, (elements, times that they are gathered).
+    """For each unit of the stages, a layer or what an end of a stage holds, (elements, times that they are gathered).
 
     Elements are those over tp, each tensor padded so that dp_shard divides its first dim. See `_gathers.py`.
     """
     found = []
+    frees = shape.zero == 3 and not keeps_all(shape, stages, rank)
     for stage in stages:
-        layers = shape.stage_layers[stage]
-        numels = [padded_numel(shape, shape.model.layers[layer].tensors, rank) for layer in layers]
-        outside = padded_numel(shape, list(stage_tensors(shape, stage)), rank) - sum(numels)
-        times, rest = [1] * len(layers), 1
-        if shape.zero == 3:
-            times, rest = stage_gathers(shape.schedule, shape.schedule.rank_of(stage), stage, len(layers))
-        found += [*zip(numels, times, strict=True), *([(outside, rest)] if outside else [])]
+        layers, ends = unit_numels(shape, stage, rank)
+        times, at_ends = [1] * len(layers), 1
+        if frees:
+            width = shape.tiling.compute_bytes
+            room = shape.gathered_bytes - width * sum(ends)
+            sizes = [width * numel for numel in layers]
+            times, at_ends = stage_gathers(shape.schedule, shape.schedule.rank_of(stage), stage, sizes, room)
+        found += [*zip(layers, times, strict=True), *((numel, at_ends) for numel in ends)]
     return found
-
-
-def padded_numel(shape: StepShape, tensors: Sequence[TensorSpec], rank: int) -> int:
-    """Elements of the tensors over tp, each padded so that dp_shard divides its first dim."""
-    sharded, count = shape.mesh.axis_size(Axis.DP_SHARD), 0
-    for tensor in tensors:
-        rows, *rest = held_shape(tensor, shape.mesh, rank, is_sharded=False)
-        count += math.prod(rest) * (-(-rows // sharded) * sharded)
-    return count
 
 
 def _pp(shape: StepShape, stages: tuple[int, ...]) -> Iterator[Traffic]:

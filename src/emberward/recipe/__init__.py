@@ -4,6 +4,7 @@ from emberward.families import ModelConfig
 from emberward.recipe._debug import DebugOperation, DebugTarget, DebugVerb, no_terminal, parse_debug
 from emberward.recipe._derive import (
     ends_of,
+    gathered_bytes_of,
     has_backward_lane,
     launches_of,
     layers_of_stages,
@@ -88,6 +89,7 @@ __all__ = [
     "differences",
     "ends_of",
     "fit_ranks",
+    "gathered_bytes_of",
     "has_backward_lane",
     "launches_of",
     "layers_of_stages",

@@ -31,6 +31,11 @@ def launches_of(recipe: Recipe) -> Launches:
     return Launches.EARLY if recipe.device is Device.CPU else Launches.ONE_ORDER
 
 
+def gathered_bytes_of(recipe: Recipe) -> int:
+    """Bytes of parameters that a rank may hold gathered under ZeRO-3."""
+    return int(recipe.layout.gathered_gb * 1e9)
+
+
 def has_backward_lane(recipe: Recipe) -> bool:
     """Whether the first stage's backwards run beside its forwards."""
     return recipe.layout.backward_lane is not BackwardLane.SHARED

@@ -84,6 +84,7 @@ RANGES: Mapping[str, Range] = {
     "layout.dp": _COUNT,
     "layout.tp": _COUNT,
     "layout.pp": _COUNT,
+    "layout.gathered_gb": _NOT_NEGATIVE,
     "layout.dp_replicate": _COUNT,
     "layout.stages_per_rank": _COUNT,
     "layout.lane_credit": _COUNT,

@@ -49,6 +49,9 @@ class LayoutConfig:
     """Pipeline-parallel size: ranks that share the layers."""
     zero: ZeroStage = ZeroStage.OPTIMIZER
     """What is sharded over dp (ZeRO): 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters."""
+    gathered_gb: float = 2.0
+    """Under zero 3, gigabytes of parameters that a rank may hold whole at a time. Two layers are held in any case; a
+    rank whose parameters all fit keeps them, as under zero 2."""
     dp_replicate: int = 1
     """HSDP: this many groups, each sharded over dp / dp_replicate ranks. 1 shards over all of dp."""
     sequence_parallel: bool | None = None

@@ -27,6 +27,7 @@ from emberward.plan import (
     StepShape,
     Traffic,
     bubble_of,
+    frees_parameters,
     rank_buffers,
     rank_memory,
     rank_traffic,
@@ -210,8 +211,8 @@ def step_plan_of(shape: StepShape) -> StepPlan:
             recompute=Recompute.LAYER if shape.tiling.recompute else Recompute.NONE,
             sequence_parallel=shape.tiling.sequence_parallel,
         ),
-        shards_parameters=shape.zero == 3,
-        scatters_each=shape.zero == 2,
+        shards_parameters=frees_parameters(shape),
+        scatters_each=shape.zero >= 2,
         shard_ranks=shape.mesh.axis_size(Axis.DP_SHARD),
         # The engine's AdamW is fused and divides by the clipping's factor itself: 30 and the gradients' norm.
         optimizer_bytes=34.0,

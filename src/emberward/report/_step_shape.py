@@ -2,7 +2,16 @@
 
 from emberward.families import model_of
 from emberward.plan import StepShape, Tiling
-from emberward.recipe import ComputeType, Recipe, has_backward_lane, launches_of, layers_of_stages, mesh_of, schedule_of
+from emberward.recipe import (
+    ComputeType,
+    Recipe,
+    gathered_bytes_of,
+    has_backward_lane,
+    launches_of,
+    layers_of_stages,
+    mesh_of,
+    schedule_of,
+)
 
 _WIDTH = {ComputeType.FP32: 4, ComputeType.BF16: 2, ComputeType.FP16: 2}
 
@@ -26,4 +35,5 @@ def step_shape_of(recipe: Recipe) -> StepShape:
         ),
         launches=launches_of(recipe),
         has_backward_lane=has_backward_lane(recipe),
+        gathered_bytes=gathered_bytes_of(recipe),
     )
