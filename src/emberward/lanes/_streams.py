@@ -10,7 +10,7 @@ its last reference goes nobody can say, so it alone is recorded there.
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol
 
 import torch
@@ -159,3 +159,6 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _tensors(item)
+    elif is_dataclass(value):
+        for field_ in fields(value):
+            yield from _tensors(getattr(value, field_.name))

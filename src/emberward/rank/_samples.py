@@ -1,7 +1,6 @@
 """Samples for a model, of whatever kind it takes: opened, cut into micro-batches, and blank ones for a rehearsal."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -48,14 +47,6 @@ class SampleSet(Protocol):
         """The samples with these numbers, in this order. Reads files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
-    """The samples of one rank's part of a step; `batch` None on a rank that reads no data."""
-
-    samples: tuple[int, ...]
-    batch: AnyBatch | None
-
-
 def open_samples(recipe: Recipe, manifest: Manifest) -> tuple[Samples, dict[str, SampleSet]]:
     """The training samples and the evaluation sets of a run. Maps files. Raises D101 for one that is damaged."""
     model, most = recipe.model, recipe.evaluation.samples
@@ -91,13 +82,18 @@ def masking_of(recipe: Recipe, manifest: Manifest) -> Masking | None:
     )
 
 
-def micro_batches(fetched: Fetched, num_mb: int, device: torch.device) -> list[MicroBatch]:
-    """The samples in `num_mb` equal parts, on `device`."""
-    size = len(fetched.samples) // num_mb
-    samples = [fetched.samples[first : first + size] for first in range(0, len(fetched.samples), size)]
-    if fetched.batch is None:
+def micro_batches(
+    indices: Sequence[int], batch: AnyBatch | None, num_mb: int, device: torch.device
+) -> list[MicroBatch]:
+    """The samples `indices` of one rank's part of a step in `num_mb` equal parts, on `device`.
+
+    `batch` is what they are, None on a rank that reads no data. Does not wait for a device.
+    """
+    size = len(indices) // num_mb
+    samples = [tuple(indices[first : first + size]) for first in range(0, len(indices), size)]
+    if batch is None:
         return [MicroBatch(inputs=EMPTY, labels=EMPTY, weights=EMPTY, samples=each) for each in samples]
-    parts = zip(*(tensor.to(device).chunk(num_mb) for tensor in _tensors(fetched.batch)), strict=True)
+    parts = zip(*(_copied(tensor, device).chunk(num_mb) for tensor in _tensors(batch)), strict=True)
     return [
         MicroBatch(inputs=inputs.contiguous(), labels=labels.contiguous(), weights=weights, samples=each)
         for (inputs, labels, weights), each in zip(parts, samples, strict=True)
@@ -106,8 +102,13 @@ def micro_batches(fetched: Fetched, num_mb: int, device: torch.device) -> list[M
 
 def eval_micro_batch(batch: AnyBatch, device: torch.device) -> MicroBatch:
     """The samples as one micro-batch for which nothing is drawn."""
-    inputs, labels, weights = (tensor.to(device).contiguous() for tensor in _tensors(batch))
+    inputs, labels, weights = (_copied(tensor, device).contiguous() for tensor in _tensors(batch))
     return MicroBatch(inputs=inputs, labels=labels, weights=weights)
+
+
+def _copied(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The tensor on `device`, a GPU reading it from pinned memory in its current stream; itself on the CPU."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 def _tensors(batch: AnyBatch) -> Iterator[torch.Tensor]:

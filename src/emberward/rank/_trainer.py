@@ -18,7 +18,7 @@ import torch
 
 from emberward import checkpoint
 from emberward.data import Batch, Tokenizer, eval_batches, open_tokenizer, step_indices
-from emberward.engine import Engine, StepTotals, World
+from emberward.engine import Engine, MicroBatch, StepTotals, World
 from emberward.events import Phase, Stage
 from emberward.health import Detour
 from emberward.lanes import Lane, PrefetchLoader, lane
@@ -30,7 +30,7 @@ from emberward.rank._looks import Looks
 from emberward.rank._metrics import rates
 from emberward.rank._not_finite import not_finite_finding
 from emberward.rank._position import Position
-from emberward.rank._samples import AnyBatch, Fetched, Samples, SampleSet, eval_micro_batch, micro_batches
+from emberward.rank._samples import Samples, SampleSet, eval_micro_batch, micro_batches
 from emberward.rank._saves import Background, Saver
 from emberward.rank._signals import StopRequest
 from emberward.recipe import Recipe, StepLine
@@ -42,14 +42,15 @@ PROMPT_TOKENS = 64
 """Of the held-out text that is continued at the end of a run."""
 
 
-def data_lane() -> Lane:
-    """The lane that reads samples ahead. What it has not read at the program's end nobody needs."""
-    return lane("data", finishes_at_exit=False)
+def data_lane(device: torch.device) -> Lane:
+    """The lane that reads samples ahead and copies them to the device. What it has not read at the program's end
+    nobody needs."""
+    return lane("data", device=device, finishes_at_exit=False)
 
 
-def _read_set(data: SampleSet, rows: Sequence[Sequence[int | None]]) -> list[AnyBatch]:
-    """A rank's samples of an evaluation set. Reads files."""
-    return [data.batch(indices) for indices in rows]
+def _read_set(data: SampleSet, rows: Sequence[Sequence[int | None]], device: torch.device) -> list[MicroBatch]:
+    """A rank's samples of an evaluation set on the device. Reads files."""
+    return [eval_micro_batch(data.batch(indices), device) for indices in rows]
 
 
 class Outcome(StrEnum):
@@ -156,7 +157,7 @@ class Trainer:
         started_s = time.monotonic()
         outcome = Outcome.DONE
         depth = self.recipe.data.prefetch
-        with PrefetchLoader(self._fetch, self._steps_to_do(), depth, lane=data_lane()) as loader:
+        with PrefetchLoader(self._fetch, self._steps_to_do(), depth, lane=data_lane(self.world.device)) as loader:
             while self.position.step < self.steps:
                 totals = self._one_step(loader)
                 keep = self._health.after_step(totals, position=self.position, lr=self._last_lr)
@@ -197,21 +198,21 @@ class Trainer:
         )
         return [index for indices in ranges for index in indices]
 
-    def _fetch(self, indices: Sequence[int]) -> Fetched:
-        """The samples, their numbers alone on a rank that needs no data."""
+    def _fetch(self, indices: Sequence[int]) -> list[MicroBatch]:
+        """The micro-batches of these samples on the device, their numbers alone on a rank that needs no data."""
         batch = self._train.batch(indices) if self.engine.needs_data else None
-        return Fetched(samples=tuple(indices), batch=batch)
+        return micro_batches(indices, batch, len(indices) // self.batch.micro_batch, self.world.device)
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
-    def _one_step(self, loader: Iterator[Fetched]) -> StepTotals:
+    def _one_step(self, loader: Iterator[list[MicroBatch]]) -> StepTotals:
         started_s = time.perf_counter()
         position = self.position
         size = self.batch.batch_at(position.consumed_samples)
         num_mb = self.batch.accumulation_at(position.consumed_samples)
         if self._enter is not None:
             self._enter(Phase(step=position.step), num_mb)
-        parts = micro_batches(next(loader), num_mb, self.world.device)
+        parts = next(loader)
         data_s = time.perf_counter() - started_s
         lr = learning_rate(self.recipe.optim, position.consumed_samples + size, self._total_samples)
         lr = self._last_lr = lr * self._health.rate_factor(position)
@@ -337,14 +338,14 @@ class Trainer:
             (name, data, eval_batches(data.num_samples, self.world.dp_size, size).of_rank(self.world.dp_rank))
             for name, data in self._evals.items()
         ]
-        reading = [data_lane().submit(_read_set, data, rows) for _, data, rows in sets[:1]]
+        reader, device = data_lane(self.world.device), self.world.device
+        reading = [reader.submit(_read_set, data, rows, device) for _, data, rows in sets[:1]]
         for number, (name, _, rows) in enumerate(sets, start=1):
-            batches = reading.pop().result()
-            reading = [data_lane().submit(_read_set, data, rows) for _, data, rows in sets[number : number + 1]]
+            parts = reading.pop().result()
+            reading = [reader.submit(_read_set, data, rows, device) for _, data, rows in sets[number : number + 1]]
             self._say("eval", f"{name} ({number}/{len(self._evals)})", count=len(rows))
             if not rows:
                 continue
-            parts = [eval_micro_batch(batch, self.world.device) for batch in batches]
             loss_sum, count = self.engine.evaluate(parts)
             loss = loss_sum / count if count else None
             found[name] = {"loss": loss if loss is None or math.isfinite(loss) else None, "tokens": count}
@@ -382,7 +383,7 @@ class Trainer:
         num_mb = self.batch.accumulation_at(consumed)
         if self._enter is not None:
             self._enter(Phase(step=self.position.step), num_mb)
-        parts = micro_batches(self._fetch(self._indices_at(consumed)), num_mb, self.world.device)
+        parts = self._fetch(self._indices_at(consumed))
         return self.engine.train_step(parts, lr=0.0, step=self.position.step, is_trial=True)
 
     def _next_batch(self, position: Position) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """The order of a lane's stream with others, on streams that only write down what they are told. None is a GPU's."""
 
 import contextlib
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -95,6 +96,29 @@ def test_arguments_are_kept_until_the_device_has_passed_the_task(device):
     assert len(events.kept) == 1, "the device has not passed it"
     streams.drain()
     assert events.kept == []
+
+
+class OnDevice(torch.Tensor):
+    """Stands for a tensor of a GPU; keeps the streams that were recorded."""
+
+    is_cuda = True
+    users: list
+
+    def record_stream(self, stream):
+        self.users.append(stream.name)
+
+
+@dataclass(frozen=True)
+class Held:
+    inputs: OnDevice
+    name: str = "held"
+
+
+def test_the_tensors_of_a_result_are_not_reused_while_another_stream_reads_them(device, lane):
+    tensor = torch.zeros(2).as_subclass(OnDevice)
+    tensor.users = []
+    lane.submit(lambda: [{"first": Held(tensor)}]).result()
+    assert tensor.users == ["main"]
 
 
 def test_a_block_orders_the_streams_at_both_ends(device, lane):

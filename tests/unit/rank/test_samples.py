@@ -10,7 +10,7 @@ from emberward.data import Batch, ImageBatch, MaskedBatch
 from emberward.families import model_of
 from emberward.findings import EmberwardError
 from emberward.rank._generate import Sampling, write_text
-from emberward.rank._samples import BlankSamples, Fetched, eval_micro_batch, micro_batches
+from emberward.rank._samples import BlankSamples, eval_micro_batch, micro_batches
 from emberward.recipe import load_recipe, resolve
 from emberward.recipe.presets import bloom_tiny, roberta_10b, swin_tiny
 
@@ -42,7 +42,7 @@ def masked() -> MaskedBatch:
 @pytest.mark.parametrize("batch", [text(), images(), masked()], ids=["text", "images", "masked"])
 def test_micro_batches_hold_all_samples_in_order_with_their_numbers(batch):
     numbers = (7, 8, 9, 20, 21, 22)
-    parts = micro_batches(Fetched(samples=numbers, batch=batch), 3, CPU)
+    parts = micro_batches(numbers, batch, 3, CPU)
     whole = eval_micro_batch(batch, CPU)
     assert [part.samples for part in parts] == [(7, 8), (9, 20), (21, 22)]
     for name in ("inputs", "labels", "weights"):
@@ -56,7 +56,7 @@ def test_the_label_of_a_token_is_the_next():
 
 
 def test_a_rank_without_data_knows_the_numbers_all_the_same():
-    parts = micro_batches(Fetched(samples=(4, 5, 6, 7), batch=None), 2, CPU)
+    parts = micro_batches((4, 5, 6, 7), None, 2, CPU)
     assert [part.samples for part in parts] == [(4, 5), (6, 7)] and parts[0].inputs.numel() == 0
 
 
