@@ -1,7 +1,9 @@
-"""Training steps of torch's own parts, as one would write them today, for `engine_speed.py`. See there."""
+"""Training steps of torch's own parts and of DeepSpeed, as one would write them today, for `engine_speed.py`."""
 
+import os
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 
 import torch
 import torch.distributed as dist
@@ -255,10 +257,53 @@ def schedule1f1b(recipe: Recipe, batches: list[MicroBatch]) -> Step:
     return step
 
 
+def deepspeed_zero(recipe: Recipe, batches: list[MicroBatch], *, stage: int) -> Step:
+    """DeepSpeed's engine with its defaults of a ZeRO stage, on the CPU over gloo, with torch's fused AdamW."""
+    world, rank = dist.get_world_size(), dist.get_rank()
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), DS_ACCELERATOR="cpu")
+    import deepspeed  # it takes a second, patches torch, and is not everywhere
+
+    # Shared memory for inference, which it would compile now.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed("gloo", auto_mpi_discovery=False, dist_init_required=False, verbose=False)
+    model = Llama(recipe)
+    settings = {
+        "train_micro_batch_size_per_gpu": recipe.batch.micro_batch,
+        "steps_per_print": 10**9,
+        "gradient_clipping": recipe.optim.clip,
+        "bf16": {"enabled": recipe.precision.compute is ComputeType.BF16},
+        "zero_optimization": {"stage": stage},
+        "zero_allow_untested_optimizer": True,
+    }
+    decays = [param for param in model.parameters() if param.dim() > 1]
+    others = [param for param in model.parameters() if param.dim() <= 1]
+    adamw = torch.optim.AdamW(
+        [{"params": decays}, {"params": others, "weight_decay": 0.0}],
+        lr=1e-3,
+        betas=recipe.optim.betas,
+        weight_decay=recipe.optim.weight_decay,
+        fused=True,
+    )
+    engine, *_ = deepspeed.initialize(model=model, optimizer=adamw, config=settings)
+
+    def step() -> None:
+        loss = loss_of(engine(batches[0].inputs), batches[0].labels)
+        engine.backward(loss)
+        engine.step()
+
+    return step
+
+
+def is_installed(peer: str) -> bool:
+    """Whether what a peer needs is there."""
+    return not peer.startswith("deepspeed") or find_spec("deepspeed") is not None
+
+
 PEERS: dict[str, Callable[[Recipe, list[MicroBatch]], Step]] = {
     "ddp": ddp,
     "fsdp2": partial(fsdp2, reshards=True),
     "fsdp2_kept": partial(fsdp2, reshards=False),
     "dtensor": dtensor,
     "schedule1f1b": schedule1f1b,
+    **{f"deepspeed_zero{stage}": partial(deepspeed_zero, stage=stage) for stage in (1, 2, 3)},
 }

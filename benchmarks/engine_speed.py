@@ -6,19 +6,22 @@ A row is size/type/ranks/comparison. The engines of a row run in the same proces
 order drawn anew each round, so that the machine's noise falls on all alike. A row has at least 3 rounds and goes on
 while it has time: the rows share `--minutes` by their sizes, and what one leaves the next ones have. Each row is kept
 when it is measured, so that a run that is cut keeps what it has; without `--fresh` the next one measures the others.
-Memory is peak resident memory over an engine's building and first two steps less that before, with what earlier engines
-freed given back to the system first, of the rank that takes most. Processor time is of a rank with all threads.
+Memory is peak resident memory over an engine's building and first two steps less that before, of the rank that takes
+most, in processes of its own: the first engine of a process also pays for buffers that later ones use. Processor time
+is of a rank with all threads.
 The row `first weights` draws those of rank 0 of 8 under ZeRO-3 for `roberta_10b`, whole, one tensor after the other.
 
 The model is llama's (causal attention, gated feed-forward, untied head) of plain torch modules for the peers. They are
 written as one would today: `DistributedDataParallel` (bf16 by autocast), FSDP2 layer by layer, DTensor tensor
 parallelism with sequence parallelism, `PipelineStage` under `Schedule1F1B`; fused AdamW, clipping by
-`clip_grad_norm_`. Beside ZeRO-3 runs our own ZeRO-2. With four ranks tensor and pipeline parallelism of two are beside
-FSDP2 (kept whole) over two. Rows of 500 Mb are over capped links, for which they need root.
+`clip_grad_norm_`. Beside ZeRO-3 runs our own ZeRO-2; `zero3_freed` is ZeRO-3 with room for two layers alone, as where a
+model is larger than `layout.gathered_gb`. DeepSpeed's rows, with its defaults of a stage, are measured where it is
+installed. With four ranks tensor and pipeline parallelism of two are beside FSDP2 (kept whole) over two. Rows of 500 Mb
+are over capped links, for which they need root. megatron-core 0.16 is not among the peers: it refuses to train without
+CUDA.
 """
 
 import argparse
-import ctypes
 import gc
 import json
 import os
@@ -33,13 +36,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from capped_links import CappedLinks
-from engine_peers import PEERS
+from engine_peers import PEERS, is_installed
 from steps import batches_of
 
 from emberward.draws import key_of, normal_box
@@ -75,8 +79,10 @@ COMPARISONS = {
     "plain": ({"zero": 0}, ["ddp"]),
     "zero2": ({"zero": 2}, ["fsdp2_kept"]),
     "zero3": ({"zero": 3}, ["fsdp2", OURS_ZERO2]),
+    "zero3_freed": ({"zero": 3, "gathered_gb": 0.0}, ["fsdp2", OURS_ZERO2]),
     "tensor": ({"zero": 1, "tp": 2}, ["dtensor"]),
     "pipeline": ({"zero": 1, "pp": 2}, ["schedule1f1b"]),
+    **{f"deepspeed_zero{stage}": ({"zero": stage}, [f"deepspeed_zero{stage}"]) for stage in (1, 2, 3)},
 }
 """Our layout and the peers of each comparison."""
 CAPPED_MBIT = 500
@@ -143,7 +149,7 @@ def rows() -> list[Row]:
     ] + [
         Row("20M", compute, 2, comparison, CAPPED_MBIT)
         for compute in ("fp32", "bf16")
-        for comparison in ("plain", "zero2", "zero3")
+        for comparison in ("plain", "zero2", "zero3", "zero3_freed", "deepspeed_zero2", "deepspeed_zero3")
     ]
 
 
@@ -164,10 +170,12 @@ def step_of(name: str, row: Row) -> Step:
 
 
 def paired(row: Row, until_s: float) -> dict[str, Any]:
-    """Wall and processor seconds of each engine's steps by round, and its memory; `until_s` by the monotonic clock."""
-    steps, mib = {}, {}
+    """Wall and processor seconds of each engine's steps by round; `until_s` by the monotonic clock."""
+    steps = {}
     for name in row.engines:
-        steps[name], mib[name] = built(name, row)
+        steps[name] = step_of(name, row)
+        for _ in range(WARM_UP):
+            steps[name]()
     wall: dict[str, list[float]] = {name: [] for name in steps}
     processor: dict[str, list[float]] = {name: [] for name in steps}
     order, go_on = random.Random(0), torch.ones(1)
@@ -189,13 +197,11 @@ def paired(row: Row, until_s: float) -> dict[str, Any]:
             dist.broadcast(go_on, 0)
             if not go_on.item():
                 break
-    return {"wall_s": wall, "processor_s": processor, "mib": mib}
+    return {"wall_s": wall, "processor_s": processor}
 
 
-def built(name: str, row: Row) -> tuple[Step, int]:
-    """The engine's step after its warm-up, and MiB that it added to the process at its peak, the most of all ranks."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # pages that earlier engines freed: malloc_trim(3)
+def memory(name: str, row: Row) -> dict[str, Any]:
+    """MiB that the engine adds to the process at its peak in its first steps, the most of all ranks."""
     dist.barrier()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: proc(5)
     before = resident_kib("VmRSS")
@@ -204,7 +210,7 @@ def built(name: str, row: Row) -> tuple[Step, int]:
         step()
     most = torch.tensor([resident_kib("VmHWM") - before])
     dist.all_reduce(most, op=dist.ReduceOp.MAX)
-    return step, round(int(most) / 1024)
+    return {"mib": round(int(most) / 1024)}
 
 
 def resident_kib(key: str) -> int:
@@ -276,7 +282,11 @@ def measure(row: Row, until_s: float) -> dict[str, Any]:
     found = in_ranks(row.num_ranks, lambda: paired(row, until_s), link_mbit=row.link_mbit)
     if "error" in found:
         return found
-    wall, processor, mib = found["wall_s"], found["processor_s"], found["mib"]
+    alone = {name: in_ranks(row.num_ranks, partial(memory, name, row)) for name in row.engines}
+    errors = [each for each in alone.values() if "error" in each]
+    if errors:
+        return errors[0]
+    wall, processor, mib = found["wall_s"], found["processor_s"], {name: each["mib"] for name, each in alone.items()}
     figures: dict[str, Any] = {"num_rounds": len(wall["ours"])}
     for name in row.engines:
         figures[name] = {
@@ -370,7 +380,8 @@ def main() -> int:
     wanted = options.only.split(",")
     if FIRST_WEIGHTS not in done and any(word in FIRST_WEIGHTS for word in wanted):
         results.add(FIRST_WEIGHTS, first_weights())
-    left = [row for row in rows() if any(word in row.key for word in wanted) and row.key not in done]
+    here = [row for row in rows() if all(is_installed(name) for name in row.engines)]
+    left = [row for row in here if any(word in row.key for word in wanted) and row.key not in done]
     while left:
         now_s, weight = time.monotonic(), sum(row.weight for row in left)
         row = left.pop(0)
