@@ -172,7 +172,8 @@ def _warnings(shape: StepShape, roles: Sequence[Role], bubble: float, cluster: C
             yield _warning(
                 "C115",
                 f"the fullest rank needs {most:.1f} GiB, {cluster.device.name} has {cluster.device.memory_gib:g}",
-                next="more tp or pp ranks, a higher layout.zero, model.recompute=true or a smaller batch.micro_batch",
+                next="more tp or pp ranks, layout.zero=3 with layout.gathered_gb=0, model.recompute=true "
+                "or a smaller batch.micro_batch",
             )
 
 

@@ -91,7 +91,8 @@ def test_memory_that_a_device_lacks_is_warned_of_and_enough_is_not():
     assert [explain_finding(finding) for finding in page(*sizes, hardware="a100").findings] == [
         "C115 the fullest rank needs 1034.5 GiB, A100 80GB SXM has 80                            "
         "  [warning, inferred]\n"
-        "  next      more tp or pp ranks, a higher layout.zero, model.recompute=true or a smaller batch.micro_batch"
+        "  next      more tp or pp ranks, layout.zero=3 with layout.gathered_gb=0, model.recompute=true "
+        "or a smaller batch.micro_batch"
     ]
     assert page(BF16, hardware="a100").findings == ()
     assert page(*sizes).findings == ()
