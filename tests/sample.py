@@ -48,6 +48,9 @@ LATER: dict[str, str] = {
         "test_huggingface.py (logits, bits), test_start_from.py (a start from an import)"
     ),
     "ranks/test_hangs.py::test_a_slow_job_is_no_alarm_where_a_wait_does_not_block": "test_hangs.py (slow jobs)",
+    "ranks/test_node_scripts.py::test_two_nodes_train_one_run_and_post_what_they_see": (
+        "../unit/manifests/test_manifests.py (the words of the script)"
+    ),
     "ranks/test_rewind.py::test_a_run_that_is_done_is_rewound_and_learns_from_other_samples": (
         "test_spike.py (rewound and skipped)"
     ),

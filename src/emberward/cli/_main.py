@@ -25,6 +25,7 @@ from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._hosts import HostOptions
 from emberward.cli._incident import incident_app
 from emberward.cli._inspect import InspectOptions, inspect_verb
+from emberward.cli._manifest import MANIFEST_EPILOG, manifest_verb
 from emberward.cli._named_run import DEFAULT_RUNS, RunArgument, RunsOption
 from emberward.cli._profile import profile_verb
 from emberward.cli._rewind import require_one_intent, rewind_options
@@ -275,6 +276,11 @@ app.command(
 )(profile_verb)
 
 
+app.command(
+    "manifest",
+    epilog=MANIFEST_EPILOG,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": True},
+)(manifest_verb)
 app.command("doctor", epilog=DOCTOR_EPILOG)(doctor_verb)
 
 
