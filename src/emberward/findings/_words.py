@@ -100,6 +100,7 @@ class Cause(StrEnum):
     SYNCHRONIZE = "synchronize"
     HOST_COPY = "host_copy"
     PAGEABLE_COPY = "pageable_copy"
+    UNUSED_RESULT = "unused_result"
     DATA_WAIT = "data_wait"
     IMPORT = "import"
     RECOMPILE = "recompile"

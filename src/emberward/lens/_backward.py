@@ -1,4 +1,4 @@
-"""Collectives that C++ issues inside the backward (DDP's): who comes late to them, and a place for them in the replay.
+"""Collectives that C++ issues inside the backward (DDP's): a place for them among those that were met. Pure.
 
 [Note: meetings of the backward]
 No Python call tells of them, and gloo keeps no times; the probe saw in its steps that they are there. In the sampled
@@ -7,17 +7,14 @@ processor there is done, and leaves when the backward returns. What it did not s
 wait. So a stall before a rank's backward makes the other ranks wait in the replay as it does in the job.
 """
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from emberward.events import Group, Lane, LaneKind
-from emberward.findings import Cause
 from emberward.lens._operations import BACKWARD, RankOperations
-from emberward.lens._overlap import MIN_LATE_STEPS, MIN_RANKED_STEPS, Call, Exposed
-from emberward.lens._samples import MIN_COST_S, MIN_SHARE, RankSamples
-from emberward.lens._slowdown import excess_line
-from emberward.lens._work import Work, both, length_of, step_of
+from emberward.lens._overlap import Call
+from emberward.lens._samples import RankSamples
+from emberward.lens._work import Work
 
 ENGINE = "_engine_run_backward"
 """The function of torch (torch/autograd/graph.py, 2.13) in which a thread stands while C++ runs the backward."""
@@ -83,48 +80,4 @@ def _call(rank: RankSamples, group: Group, step: int, wait_s: float, ended_s: fl
         file="",
         line=0,
         wait_line=0,
-    )
-
-
-def late_in_backward(work: Work, ranks: Sequence[RankOperations], samples: Sequence[RankSamples]) -> Iterator[Exposed]:
-    """The rank for which the others wait in nearly every observed step, by its arrival at each collective."""
-    if work.num_steps < MIN_RANKED_STEPS or len(work.ranks) < 2:
-        return
-    totals: list[dict[int, float]] = [defaultdict(float) for _ in range(work.num_steps)]
-    """Of each step: by the rank that came last, seconds that each of the others waited on average."""
-    by_rank = {rank.rank: rank for rank in ranks}
-    for rank in work.ranks:
-        for each in rank.transfers:
-            step = step_of(by_rank[rank.rank], each.began_s)
-            arrived = work.last.get((each.key, each.number))
-            if step is not None and step < work.num_steps and arrived is not None and arrived[1] != rank.rank:
-                waited = both(rank.exposed, [(each.began_s, min(arrived[0], each.ended_s))])
-                totals[step][arrived[1]] += length_of(waited) / (len(work.ranks) - 1)
-    latest = [max(step, key=lambda rank: step[rank]) for step in totals if step]
-    if len(latest) < MIN_RANKED_STEPS:
-        return
-    culprit = statistics.mode(latest)
-    cost_s = statistics.fmean(step.get(culprit, 0.0) for step in totals)
-    is_small = cost_s < max(MIN_SHARE * work.step_s, MIN_COST_S)
-    line = excess_line(samples, culprit)
-    if latest.count(culprit) < MIN_LATE_STEPS * len(latest) or is_small or line is None:
-        return
-    site, excess_s = line
-    # What the observed steps wait for the sampled ones have to show as well: time that this rank alone spends.
-    cost_s = min(cost_s, excess_s)
-    if cost_s < max(MIN_SHARE * work.step_s, MIN_COST_S):
-        return
-    file, _, number = site.rpartition(":")
-    yield Exposed(
-        cause=Cause.LATE_PEER,
-        site=site,
-        issued_at=(file, int(number)),
-        cost_s=cost_s,
-        part=1.0,
-        gain_s=cost_s,
-        share=cost_s / work.step_s,
-        ranks=(culprit,),
-        waiting=tuple(rank.rank for rank in work.ranks if rank.rank != culprit),
-        calls=len(work.ranks[0].transfers) / work.num_steps,
-        what="collectives of the backward",
     )

@@ -9,10 +9,14 @@ left,
 * the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read;
 * else the call in which the thread sits decides by its name. Where a program has a function of its own by such a name
   (a tensor class, a stand-in for a device), the line that calls the outermost one counts, and what it does inside does
-  not, a wait for another thread neither.
+  not, a wait for another thread neither;
+* a wait whose value goes into the loss ([Note: what feeds the training]) is `data_wait`: for the next turn of a loop
+  over batches, for another thread, a file, the network. Not below a module, whose waits stand for its own work.
+  Another thread that is waited for, and no lock of which, may write a save or a log: then it is that.
 
-What these rules do not know is the step's own work and is never blamed. Calls that share their name with harmless ones
-count only while the thread waits: of their time at most half was spent on a processor.
+Of what these rules do not know, an assignment that only reads and whose value nobody reads is `unused_result`. The rest
+is the step's own work and is never blamed. Calls that share their name with harmless ones count only while the thread
+waits: of their time at most half was spent on a processor.
 """
 
 import re
@@ -30,7 +34,8 @@ _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...]
     (r"torch/utils/data/dataloader\.py$", frozenset({"__next__", "__iter__"}), Cause.DATA_WAIT),
     (r"torch/serialization\.py$", frozenset({"save"}), Cause.SAVE_IN_STEP),
     (r"torch/distributed/checkpoint/state_dict_saver\.py$", None, Cause.SAVE_IN_STEP),
-    (r"/copy\.py$", frozenset({"deepcopy"}), Cause.HOST_COPY),
+    (r"/copy\.py$", frozenset({"deepcopy"}), Cause.COPY_IN_THE_WAY),
+    (r"/numpy/lib/\w+\.py$", frozenset({"save", "savez", "savez_compressed", "savetxt"}), Cause.SAVE_IN_STEP),
     (r"safetensors/", frozenset({"save_file", "save_model"}), Cause.SAVE_IN_STEP),
     (r"torch/_dynamo/(convert_frame|output_graph)\.py$", None, Cause.RECOMPILE),
     (r"torch/(distributed/(?!checkpoint)|nn/parallel/distributed)", None, None),
@@ -97,14 +102,21 @@ _OF_HOSTS = {
     "system": Cause.SUBPROCESS,
     "import_module": Cause.IMPORT,
     "reload": Cause.IMPORT,
-    "deepcopy": Cause.HOST_COPY,
+    "deepcopy": Cause.COPY_IN_THE_WAY,
+    "clone": Cause.COPY_IN_THE_WAY,
 }
 """Other calls in which a host stands still, by name."""
-_WHATEVER_THE_PROCESSOR_DOES = frozenset({"sleep", "collect", "import_module", "reload", "deepcopy"})
+_WHATEVER_THE_PROCESSOR_DOES = frozenset({"sleep", "collect", "import_module", "reload", "deepcopy", "clone"})
 
 _JUMPS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT")
 _LOCKED = ("BEFORE_WITH",)
 _IMPORTS = ("IMPORT_NAME", "IMPORT_FROM")
+_PLACES = frozenset({"device", "gpu", "cuda", "accelerator", "host", "cpu"})
+_WAITS = frozenset({Cause.LOCK, Cause.SLEEP, Cause.FILE_READ, Cause.NETWORK_IO, Cause.SUBPROCESS})
+"""Causes that say how a thread waits, and not what for."""
+_BESIDE = frozenset({Cause.SAVE_IN_STEP, Cause.LOGGING, Cause.HOST_COPY})
+"""What another thread does that is named where the training thread waits for it."""
+_OF_MODULES = re.compile(r"torch/(nn/modules/module|_tensor|autograd/\w+)\.py$")
 _SAMPLER = "/sources/_sampler.py"
 """What the lens itself takes is no stall of the program."""
 DEVICE_WAITS = frozenset(
@@ -121,6 +133,8 @@ class Told:
     site: str
     inner: str | None = None
     """The program's innermost line, where that is another one."""
+    beside: str | None = None
+    """Where another thread is waited for: the function in which that one is."""
 
 
 def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
@@ -145,11 +159,47 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     wall = sum(wall for wall, _ in sampled.steps.values())
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
-    if not _has_known(frames):
-        return _by_call(frames, sources, is_waiting=is_waiting)
-    known = _by_function(frames)
-    is_lock = known is not None and known.cause is Cause.LOCK
-    return (_stand_in(frames, sources) if is_lock else None) or known
+    told = _by_function(frames) if _has_known(frames) else _by_call(frames, sources, is_waiting=is_waiting)
+    if told is None or told.cause in _WAITS:
+        stand_in = _stand_in(frames, sources, is_waiting=is_waiting)
+        if stand_in is not None and not (told is None and _has_known(frames)):
+            return stand_in
+    if told is None:
+        unused = next((place for place in users if sources.is_unused(place)), None)
+        inner = None if unused is None or users[0] == unused else users[0].site
+        return None if unused is None else Told(cause=Cause.UNUSED_RESULT, site=unused.site, inner=inner)
+    if told.cause is Cause.LOCK and not is_waiting:
+        return None
+    return _awaited(told, frames, sampled, sources) if told.cause in _WAITS and is_waiting else told
+
+
+def _awaited(told: Told, frames: list[Place], sampled: Sampled, sources: Sources) -> Told:
+    """What a wait for another thread, a file or the network is for."""
+    users = [place for place in frames if place.owner == USER]
+    is_held = users[0].operation.startswith(_LOCKED) or sources.called(users[0]) == "acquire"
+    if is_held or any(_OF_MODULES.search(place.file) for place in frames):
+        return told
+    fed = sources.fed_at(users)
+    if fed is not None:
+        inner = users[0].site if users[0].site != fed.site else None
+        return Told(cause=Cause.DATA_WAIT, site=fed.site, inner=inner, beside=_tasks(sampled, sources))
+    others = [_known(place)[1] for each in sampled.beside for place in each]
+    done = next((cause for cause in others if cause in _BESIDE), None)
+    if told.cause is Cause.LOCK and done is not None:
+        return Told(cause=done, site=told.site, inner=told.inner)
+    return Told(cause=told.cause, site=told.site, inner=told.inner, beside=_tasks(sampled, sources))
+
+
+def _tasks(sampled: Sampled, sources: Sources) -> str | None:
+    """What the one other thread does, by its function; None where several are at work, or none."""
+    if len(sampled.beside) != 1:
+        return None
+    users = [place for place in reversed(sampled.beside[0]) if place.owner == USER]
+    if not users:
+        return None
+    is_loop = len(users) > 1 and sources.loops(users[0])
+    task = users[1] if is_loop else users[0]
+    return f"{task.file}:{task.function}"
 
 
 def _split(stack: tuple[Place, ...], rank: RankSamples) -> tuple[Place | None, list[Place]]:
@@ -194,9 +244,6 @@ def _by_call(frames: list[Place], sources: Sources, *, is_waiting: bool) -> Told
     if site is None:
         return None
     called = sources.called(leaf)
-    stand_in = _stand_in(frames, sources)
-    if stand_in is not None:
-        return stand_in
     if called in _OF_TENSORS and (called in ALWAYS or is_waiting):
         return Told(cause=_OF_TENSORS[called], site=site)
     if is_waiting and leaf.operation.startswith(_JUMPS):
@@ -205,20 +252,31 @@ def _by_call(frames: list[Place], sources: Sources, *, is_waiting: bool) -> Told
         return Told(cause=Cause.LOCK, site=site)
     if leaf.operation.startswith(_IMPORTS):
         return Told(cause=Cause.IMPORT, site=site)
+    if called == "clone" and (leaf.owner != USER or any(_OF_MODULES.search(place.file) for place in frames)):
+        return None  # What a model or an optimizer copies is its work.
     if called in _OF_HOSTS and (is_waiting or called in _WHATEVER_THE_PROCESSOR_DOES):
         return Told(cause=_OF_HOSTS[called], site=site)
     return None
 
 
-def _stand_in(frames: list[Place], sources: Sources) -> Told | None:
+def _stand_in(frames: list[Place], sources: Sources, *, is_waiting: bool) -> Told | None:
     """A tensor's method, or a device's, that is Python code: the line that calls it, however deep it waits."""
     for inner, outer in reversed([*pairwise(frames)]):
         name = inner.function
-        called = name if name in _OF_TENSORS else sources.called(outer) if name.startswith("__torch_") else ""
+        called = sources.called(outer) if name.startswith("__torch_") else name
         if name.startswith("__torch_") and outer.operation.startswith(_JUMPS):
             called = "__bool__"
-        if called in _OF_TENSORS and inner.owner == USER:
+        cause = _OF_TENSORS.get(called) or _by_words(called)
+        if cause is not None and inner.owner == USER and (called in ALWAYS or is_waiting):
             index = frames.index(outer)
             site = next((place.site for place in frames[index:] if place.owner == USER), None)
-            return None if site is None else Told(cause=_OF_TENSORS[called], site=site)
+            return None if site is None else Told(cause=cause, site=site)
     return None
+
+
+def _by_words(name: str) -> Cause | None:
+    """What a function of the program is called after: a copy to or from a device, or a wait for all of it."""
+    words = name.strip("_").lower().split("_")
+    if {"h2d", "d2h", "upload"} & {*words} or ({"to", "copy", "put"} & {*words} and _PLACES & {*words}):
+        return Cause.HOST_COPY
+    return Cause.SYNCHRONIZE if words[0] in ("sync", "synchronize") else None

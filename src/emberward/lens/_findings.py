@@ -15,7 +15,19 @@ MEANS: dict[Cause, tuple[str, str]] = {
     Cause.PRINT: ("prints a tensor's value", "print every N steps, or from a lane beside the training"),
     Cause.SYNCHRONIZE: ("waits for all that the device has to do", "remove it; time with events that are read later"),
     Cause.HOST_COPY: ("copies between host and device and waits", "pin the memory and copy with non_blocking=True"),
-    Cause.DATA_WAIT: ("waits for the next batch", "more workers (num_workers, prefetch_factor), or less work a sample"),
+    Cause.COPY_IN_THE_WAY: (
+        "copies state while training stands",
+        "copy less often, or from a lane beside the training",
+    ),
+    Cause.UNUSED_RESULT: ("computes or reads what nobody uses", "remove the statement"),
+    Cause.DATA_WAIT: (
+        "waits for its data",
+        "fetch ahead of use: more workers (num_workers, prefetch_factor), a lane, or less work a sample",
+    ),
+    Cause.SAME_LANE: (
+        "waits for a thread that does something else before what is waited for",
+        "give what is waited for a thread (a lane) of its own",
+    ),
     Cause.LOCK: ("waits for a lock, a queue or another thread", "hand over without waiting, or look who holds it"),
     Cause.GC: ("Python's garbage collector runs", "gc.freeze() after set-up, and collect at chosen steps on all ranks"),
     Cause.IMPORT: ("imports a module", "import it once, before the loop"),

@@ -8,7 +8,7 @@ last rank that is the peer's lateness, after it the transfer. A transfer could h
 * by waiting later (`early_wait`): behind the lines between the wait and the next one that names its tensor;
 * by another communicator (`same_lane`): while an earlier call of its group was still going on;
 * by one call instead of many (`tiny_messages`): t = a + n / b is fitted to the calls of a group, and more than half of
-  what they take is a (Hockney 1994).
+  what the small ones of a line take is a (Hockney 1994).
 
 The lines are those of the function that issues the call, with the time that the sampler saw in them; what is hidden
 cannot be more than they take. A tensor that other names hold too is not seen through.
@@ -140,8 +140,16 @@ def _bytes_of(body: Collective | Barrier) -> int:
     return body.numel * ITEM_BYTES.get(body.dtype or "", 4)
 
 
-def audit(ranks: Sequence[RankCalls], samples: Sequence[RankSamples], sources: Sources) -> Overlap:
-    """What the steps of `samples` waited for in their collectives. Clocks are the host's own: of one host alone."""
+def audit(
+    ranks: Sequence[RankCalls],
+    samples: Sequence[RankSamples],
+    sources: Sources,
+    hidden: Sequence[Sequence[Call]] = (),
+) -> Overlap:
+    """What the steps of `samples` waited for in their collectives. Clocks are the host's own: of one host alone.
+
+    `hidden`: meetings that no ring has and that stand at no line ([Note: meetings of the backward]).
+    """
     by_rank = {each.rank: each for each in samples if each.num_steps}
     inside = [
         call
@@ -160,7 +168,7 @@ def audit(ranks: Sequence[RankCalls], samples: Sequence[RankSamples], sources: S
     exposed: dict[int, float] = defaultdict(float)
     rest: dict[tuple[str, int], list[tuple[Call, float, float]]] = defaultdict(list)
     lateness: dict[int, list[tuple[Call, float]]] = defaultdict(list)
-    for calls in whole.values():
+    for calls in [*whole.values(), *hidden]:
         last = max(calls, key=lambda call: call.issued_s)
         for call in calls:
             blocked = max(call.free_s - call.blocked_s, 0.0)
@@ -169,7 +177,8 @@ def audit(ranks: Sequence[RankCalls], samples: Sequence[RankSamples], sources: S
             exposed[call.rank] += blocked / steps[call.rank]
             if waited:
                 lateness[last.rank].append((call, waited))
-            rest[call.file, call.line].append((call, blocked - waited, last.issued_s))
+            if call.file:
+                rest[call.file, call.line].append((call, blocked - waited, last.issued_s))
     found = [*_late_peers(lateness, by_rank, step_s)]
     transfers = [each for calls_here in rest.values() for each in calls_here]
     ends_before = _ends_before(call for call, _, _ in transfers)
@@ -186,7 +195,7 @@ def audit(ranks: Sequence[RankCalls], samples: Sequence[RankSamples], sources: S
         exposed_s=dict(exposed),
         calls_per_step=len(own) / num_steps,
         bytes_per_step=sum(call.num_bytes for call in own) / num_steps,
-        met=tuple(tuple(calls) for calls in whole.values()),
+        met=tuple(tuple(calls) for calls in [*whole.values(), *hidden]),
     )
 
 
@@ -252,15 +261,16 @@ def _reason(
     rank = max(costs, key=lambda each: costs[each])
     own = by_rank[rank]
     call, cost_s, number = own[0][0], costs[rank], len(own) / samples[rank].num_steps
+    tiny = [(each, rest) for each, rest, _ in own if each.num_bytes <= SMALL_BYTES]
     start_s = _start_up_s(
         [(each, rest) for each, rest, _ in transfers if each.group == call.group and each.rank == rank]
     )
     behind_s = _behind_s(own, ends_before) / samples[rank].num_steps
     before_s, after_s = hideable_s(call, samples[rank], sources)
     cause, gain_s = Cause.NONE, 0.0
-    typical_s = cost_s / max(number, 1e-9)
-    if number >= MIN_TINY and start_s > typical_s / 2:
-        cause, gain_s = Cause.TINY_MESSAGES, min(start_s * (number - 1), cost_s)
+    num_tiny, tiny_s = len(tiny) / samples[rank].num_steps, sum(rest for _, rest in tiny) / samples[rank].num_steps
+    if num_tiny >= MIN_TINY and start_s > tiny_s / num_tiny / 2:
+        cause, gain_s = Cause.TINY_MESSAGES, min(start_s * (num_tiny - 1), tiny_s)
     elif behind_s > cost_s / 2:
         cause, gain_s = Cause.SAME_LANE, behind_s
     elif max(before_s, after_s) > 0:

@@ -8,7 +8,7 @@ from typing import Any
 
 from emberward.findings import Cause, Finding
 from emberward.health import Slowdown
-from emberward.lens._backward import backward_meetings, has_hidden_calls, late_in_backward
+from emberward.lens._backward import backward_meetings, has_hidden_calls
 from emberward.lens._findings import (
     exposed_finding,
     missing_findings,
@@ -24,7 +24,7 @@ from emberward.lens._samples import RankSamples
 from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._source import Sources
-from emberward.lens._stalls import Stall, find_stalls, middle_step_s
+from emberward.lens._stalls import MIN_GAIN, Stall, find_stalls, middle_step_s
 from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
 
 SHOWN_PARTS = 3
@@ -119,22 +119,22 @@ def profile_of(
         for rank in operations
         if rank.why_short
     ]
-    overlap = audit(calls, measured, sources) if calls and measured else None
     of_rank = {each.rank: calls_of(each) for each in calls}
     blocked = {rank: [(call.blocked_s, call.free_s) for call in own] for rank, own in of_rank.items()}
     issued = {rank: [call.issued_s for call in own] for rank, own in of_rank.items()}
     work = work_of(operations, blocked=blocked)
     seen = [rank for rank in operations if rank.num_steps]
-    is_hidden = work is not None and has_hidden_calls(work, seen, issued)
-    met = [*(() if overlap is None else overlap.met), *(backward_meetings(measured) if is_hidden else ())]
-    replay = Replay(met, measured)
+    # Ranks of one job meet somewhere: where nothing was observed and no ring has a call, in the backward.
+    is_hidden = has_hidden_calls(work, seen, issued) if work is not None else not any(issued.values())
+    hidden = [*backward_meetings(measured)] if is_hidden else []
+    overlap = audit(calls, measured, sources, hidden) if (calls or hidden) and measured else None
+    replay = Replay(hidden if overlap is None else overlap.met, measured)
     stalls = find_stalls(measured, sources, replay)
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
-    wastes = () if work is None else wastes_of(work, seen)
+    wastes = () if work is None else wastes_of(work, seen, of_rank)
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
-    if work is not None and is_hidden and not any(each.cause is Cause.LATE_PEER for each in exposed):
-        exposed += late_in_backward(work, seen, measured)
+    exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]
     size = len(measured)
     costly = [stall_finding(stall, num_ranks=size) for stall in stalls]
     costly += [exposed_finding(each, num_ranks=size) for each in exposed]

@@ -1,7 +1,7 @@
 """What the sampler of one rank saw, read back. The writer is `emberward.sources._sampler`."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,15 +45,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """A stack, innermost first, and its wall and processor seconds by step. `flag`: eval, gc or nothing.
+    """A stack, innermost first, and by step its seconds and those on a processor. `flag`: eval, gc or nothing.
+
+    Seconds in which no processor was free for the thread are not among them.
 
     `at_s`: by step, the mean time at which it was seen, on the clock of the bounds; steps of older files are missing.
+    `beside`: the stacks of the other threads in functions of the program, while this one waited.
     """
 
     stack: tuple[Place, ...]
     flag: str
     steps: Mapping[int, tuple[float, float]]
     at_s: Mapping[int, float] = field(default_factory=dict)
+    beside: tuple[tuple[Place, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +112,19 @@ def read_samples(path: Path) -> RankSamples:
     return samples_of(lines)
 
 
+def _spent(cells: Mapping[str, Sequence[int]]) -> dict[int, tuple[float, float]]:
+    """By step the seconds of a stack, and those on a processor.
+
+    What it lacked a processor for is the host's doing and no line's, and is left out. The kernel tells of that when the
+    thread runs again, maybe a step later.
+    """
+    found = {}
+    for step, (wall, cpu, *rest) in cells.items():
+        queued = rest[1] if len(rest) > 1 else 0
+        found[int(step)] = max(wall - queued, min(cpu, wall)) / 1e9, min(cpu, wall) / 1e9
+    return found
+
+
 def samples_of(lines: Iterable[Mapping[str, Any]]) -> RankSamples:
     """The rank that the lines of a file describe. Raises ValueError when they are cut or of another form."""
     rest = iter(lines)
@@ -125,8 +142,9 @@ def samples_of(lines: Iterable[Mapping[str, Any]]) -> RankSamples:
                 Sampled(
                     stack=tuple(places[i] for i in line["stack"]),
                     flag=line["flag"],
-                    steps={int(k): (cell[0] / 1e9, cell[1] / 1e9) for k, cell in line["steps"].items()},
+                    steps=_spent(line["steps"]),
                     at_s={int(k): cell[2] / 1e9 for k, cell in line["steps"].items() if len(cell) > 2},
+                    beside=tuple(tuple(places[i] for i in each) for each in line.get("beside", ())),
                 )
             )
         is_ended = is_ended or "end" in line

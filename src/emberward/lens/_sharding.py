@@ -8,16 +8,17 @@ thread: exposed, or in FSDP's work of issuing and copying them. Which unit a gat
 it, else the module in which it was issued, with its size.
 """
 
+import bisect
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from emberward.findings import Cause
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
-from emberward.lens._overlap import MIN_TINY, SMALL_BYTES
+from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
 from emberward.lens._samples import MIN_COST_S, MIN_SHARE
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
@@ -116,6 +117,22 @@ def _gathers(rank: RankWork) -> list[Transfer]:
     return [each for each in rank.transfers if each.op.startswith("allgather")]
 
 
+def _of_parameters(work: RankWork, rank: RankOperations, num_ranks: int) -> list[Transfer]:
+    """The gathers of parameters: those that FSDP asks for, and others by their size.
+
+    A gather of one's own gives the whole of a shard that this rank holds, or of all that the asking module holds.
+    """
+    held: dict[str, int] = defaultdict(int)
+    for each in rank.parameters:
+        held[each.name] = each.held
+        held[each.name.rpartition(".")[0]] += each.held
+    whole = {size * n * item for size in held.values() for n in range(2, num_ranks + 1) for item in _ITEM_BYTES}
+    return [each for each in _gathers(work) if each.label or each.num_bytes in whole]
+
+
+_ITEM_BYTES = (2, 4, 8)
+
+
 def _unit(each: Transfer) -> Unit:
     return each.asked or each.site, each.num_bytes
 
@@ -143,8 +160,14 @@ def _times(transfers: Sequence[Transfer]) -> Spans:
     return [(each.began_s, each.ended_s) for each in transfers]
 
 
-def wastes_of(work: Work, ranks: Sequence[RankOperations]) -> tuple[Waste, ...]:
-    """What was gathered again, gathered in small pieces, or computed again, though there was room to keep it."""
+def wastes_of(
+    work: Work, ranks: Sequence[RankOperations], calls: Mapping[int, Sequence[Call]] = {}
+) -> tuple[Waste, ...]:
+    """What was gathered again, gathered in small pieces, or computed again, though there was room to keep it.
+
+    `calls`: of each rank's ring, which know the innermost line of the program that asked for a gather.
+    """
+    work = replace(work, ranks=tuple(_at_calls(rank, calls.get(rank.rank, ())) for rank in work.ranks))
     by_rank = {rank.rank: rank for rank in ranks}
     found: list[Waste] = []
     for one in (_gathered_twice, _small_parameters, _recompute):
@@ -158,6 +181,20 @@ def wastes_of(work: Work, ranks: Sequence[RankOperations]) -> tuple[Waste, ...]:
     return tuple(found)
 
 
+def _at_calls(rank: RankWork, calls: Sequence[Call]) -> RankWork:
+    """The rank with the line of the call during which each transfer was asked for, where its ring has that call."""
+    known = sorted((call for call in calls if call.file), key=lambda call: call.issued_s)
+    begins = [call.issued_s for call in known]
+
+    def told(each: Transfer) -> Transfer:
+        index = bisect.bisect_right(begins, each.began_s) - 1
+        if index < 0 or known[index].ended_s < each.began_s:
+            return each
+        return replace(each, site=f"{known[index].file}:{known[index].line}")
+
+    return replace(rank, transfers=tuple(told(each) for each in rank.transfers))
+
+
 def _fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
     """Whether every rank could keep so many bytes more. Ranks of several hosts are taken to share one."""
     free = [rank.free_bytes for rank in ranks]
@@ -165,7 +202,7 @@ def _fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
 
 
 def _gathered_twice(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
-    gathers = _gathers(work)
+    gathers = _of_parameters(work, rank, len(ranks))
     counts = Counter(_unit(each) for each in gathers)
     units = {unit for unit, count in counts.items() if count >= MIN_TWICE * rank.num_steps and unit[0]}
     again: list[Transfer] = []
@@ -211,7 +248,7 @@ def _dearest(transfers: Sequence[Transfer], work: RankWork) -> str | None:
 
 
 def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
-    small = [each for each in _gathers(work) if each.num_bytes <= SMALL_BYTES]
+    small = [each for each in _of_parameters(work, rank, len(ranks)) if each.num_bytes <= SMALL_BYTES]
     units = {_unit(each) for each in small}
     size = sum(num_bytes for _, num_bytes in units)
     if len(small) < MIN_TINY * rank.num_steps or not _fits(size, ranks):

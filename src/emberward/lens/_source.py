@@ -1,7 +1,15 @@
-"""What an instruction is in the text of its program: the call it makes, and the calls that it is an argument of."""
+"""What an instruction is in the text of its program: the call it makes, and the calls that it is an argument of.
+
+[Note: what feeds the training]
+A value feeds the training when the loss is computed from it: among the assignments of the function that calls
+``backward``, by name, back from what it is called on. In a function without a backward it does when it is an argument
+of a call that does more than show or keep it. A value that is returned or yielded belongs to the caller's line, and so
+does a wait in a function that gives its caller something: there only of a call that is given nothing which was computed
+before, for that is a source of data and no part of the model.
+"""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -91,6 +99,7 @@ class Sources:
     def __init__(self, read: ReadText = read_text) -> None:
         self._read = read
         self._known: dict[str, Source] = {}
+        self._unused: dict[tuple[str, int], bool] = {}
 
     def of(self, file: str) -> Source:
         """The file's source."""
@@ -110,6 +119,51 @@ class Sources:
                 return ""
             node = parent
         return ""
+
+    def fed_at(self, users: Sequence[Place]) -> Place | None:
+        """The line that binds what `users`, frames from the innermost on, wait for; None where it feeds nothing.
+
+        See [Note: what feeds the training].
+        """
+        for index, place in enumerate(users):
+            source = self.of(place.file)
+            node = source.node_at(place)
+            if node is None:
+                return None
+            above = [node, *(parent for _, parent in source.above(node))]
+            statement = next((each for each in above if isinstance(each, ast.stmt)), None)
+            if isinstance(statement, ast.Return) or any(isinstance(each, ast.Yield) for each in above):
+                continue
+            names = _bound(statement, above)
+            scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), source.tree)
+            if not names and isinstance(statement, ast.Expr) and _returns(None, scope):
+                continue  # A wait before the value that the caller gets.
+            is_next = isinstance(statement, ast.For) or self.called(place) == "next"
+            is_source = index == 0 or is_next or not _computed(scope) & _names_of_arguments(above)
+            if names and _feeds(names, scope):
+                return place if is_source else None
+            if not (names and _returns(names, scope)):
+                return None
+        return None
+
+    def is_unused(self, place: Place) -> bool:
+        """Whether the instruction's statement assigns what is read nowhere, and does nothing else.
+
+        It calls functions of torch's that change nothing, methods that read a tensor, and functions of the same file
+        that do no more. A value that is read in the function at all, be it after the loop, is used.
+        """
+        if (place.file, place.line) not in self._unused:
+            source = self.of(place.file)
+            self._unused[place.file, place.line] = _is_unused(source, source.node_at(place))
+        return self._unused[place.file, place.line]
+
+    def loops(self, place: Place) -> bool:
+        """Whether the instruction stands in a loop of its function."""
+        source = self.of(place.file)
+        node = source.node_at(place)
+        above = [] if node is None else [parent for _, parent in source.above(node)]
+        scope = next((i for i, each in enumerate(above) if isinstance(each, ast.FunctionDef)), len(above))
+        return any(isinstance(each, ast.While | ast.For) for each in above[:scope])
 
     def dropped_call(self, place: Place, outputs: frozenset[tuple[str, int]]) -> ast.Call | None:
         """The debug call, in whose arguments the instruction stands, that never printed anything; None without one.
@@ -159,6 +213,184 @@ class Sources:
             return True
         function = source.function(name)
         return function is not None and only_prints(function, source)
+
+
+_READERS = frozenset(
+    {
+        "abs",
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "bool",
+        "clone",
+        "cpu",
+        "cumsum",
+        "detach",
+        "enumerate",
+        "eq",
+        "exp",
+        "flatten",
+        "float",
+        "ge",
+        "gt",
+        "int",
+        "isfinite",
+        "isnan",
+        "item",
+        "le",
+        "len",
+        "list",
+        "log",
+        "log_softmax",
+        "lt",
+        "matmul",
+        "max",
+        "mean",
+        "median",
+        "min",
+        "named_parameters",
+        "ne",
+        "nonzero",
+        "norm",
+        "numel",
+        "numpy",
+        "parameters",
+        "quantile",
+        "range",
+        "reshape",
+        "size",
+        "softmax",
+        "sort",
+        "sorted",
+        "sqrt",
+        "square",
+        "std",
+        "sum",
+        "to",
+        "tolist",
+        "topk",
+        "tuple",
+        "unique",
+        "values",
+        "var",
+        "view",
+        "zip",
+    }
+)
+"""Methods and built-in functions that only read what they are given."""
+_LIBRARIES = frozenset({"torch", "F", "functional", "math", "np", "numpy", "linalg"})
+
+
+def _is_unused(source: Source, node: ast.AST | None) -> bool:
+    above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
+    statement = next((each for each in above if isinstance(each, ast.stmt)), None)
+    scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), None)
+    if scope is None or not isinstance(statement, ast.Assign) or not _only_reads(statement.value, source, 0):
+        return False
+    if not all(isinstance(target, ast.Name) for target in statement.targets):
+        return False
+    names = {name for target in statement.targets for name in _names(target)}
+    own = {id(each) for each in ast.walk(statement)}
+    is_declared = any(isinstance(each, ast.Global | ast.Nonlocal) and names & {*each.names} for each in ast.walk(scope))
+    return not is_declared and not any(
+        isinstance(each, ast.Name) and each.id in names and isinstance(each.ctx, ast.Load) and id(each) not in own
+        for each in ast.walk(scope)
+    )
+
+
+def _only_reads(node: ast.AST, source: Source, depth: int) -> bool:
+    """Whether all calls in the node change nothing."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
+            return False
+        if not isinstance(each, ast.Call):
+            continue
+        name, of = call_name(each), each.func
+        base = of.value if isinstance(of, ast.Attribute) else None
+        library = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
+        if name in _READERS or (library in _LIBRARIES and not name.endswith("_")):
+            continue
+        function = source.function(name)
+        if function is None or depth >= MAX_DEPTH or not _is_reader(function, source, depth):
+            return False
+    return True
+
+
+MAX_DEPTH = 3
+"""Functions of the program that are followed into one another."""
+
+
+def _is_reader(function: ast.FunctionDef, source: Source, depth: int) -> bool:
+    own = {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs)}
+    for each in ast.walk(function):
+        if isinstance(each, ast.Global | ast.Nonlocal | ast.Delete | ast.Raise):
+            return False
+        if isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Store):
+            return False
+        if isinstance(each, ast.AugAssign) and _names(each.target) & own:
+            return False
+    return all(_only_reads(each, source, depth + 1) for each in function.body)
+
+
+_KEEPERS = WRITERS | {"append", "put", "put_nowait", "add", "extend", "write", "isinstance", "len"}
+"""Calls that show or keep what they are given."""
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _bound(statement: ast.stmt | None, above: Sequence[ast.AST]) -> set[str]:
+    """The names that take the value which is computed at the first of `above`."""
+    if isinstance(statement, ast.For):
+        return _names(statement.target) if any(each is statement.iter for each in above) else set()
+    if isinstance(statement, ast.Assign):
+        return {name for target in statement.targets for name in _names(target)}
+    return _names(statement.target) if isinstance(statement, ast.AnnAssign | ast.AugAssign) else set()
+
+
+def _feeds(names: set[str], scope: ast.AST) -> bool:
+    calls = [node for node in ast.walk(scope) if isinstance(node, ast.Call)]
+    backward = [call for call in calls if call_name(call) == "backward"]
+    if not backward:
+        given = [arg for call in calls if call_name(call) not in _KEEPERS for arg in (*call.args, *call.keywords)]
+        return any(names & _names(arg) for arg in given)
+    reached = set().union(*(_names(call) for call in backward))
+    assigned = [
+        (bound, _names(node.iter if isinstance(node, ast.For) else node))
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) and (bound := _bound_by(node))
+    ]
+    size = -1
+    while size != len(reached):
+        size = len(reached)
+        for bound, used in assigned:
+            if bound & reached:
+                reached |= used
+    return bool(names & reached)
+
+
+def _bound_by(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) -> set[str]:
+    return _bound(node, [node.iter]) if isinstance(node, ast.For) else _bound(node, [])
+
+
+def _returns(names: set[str] | None, scope: ast.AST) -> bool:
+    """Whether the function gives one of the names to its caller; of None, whether it gives anything."""
+    given = [node for node in ast.walk(scope) if isinstance(node, ast.Return | ast.Yield) and node.value is not None]
+    return any(names is None or names & _names(node) for node in given)
+
+
+def _computed(scope: ast.AST) -> set[str]:
+    """The names that a function assigns what a call gives."""
+    assigned = [node for node in ast.walk(scope) if isinstance(node, ast.Assign)]
+    calls = [node for node in assigned if any(isinstance(each, ast.Call) for each in ast.walk(node.value))]
+    return {name for node in calls for target in node.targets for name in _names(target)}
+
+
+def _names_of_arguments(above: Sequence[ast.AST]) -> set[str]:
+    call = next((each for each in above if isinstance(each, ast.Call)), None)
+    return set() if call is None else {name for arg in (*call.args, *call.keywords) for name in _names(arg)}
 
 
 def call_name(call: ast.Call) -> str:

@@ -11,7 +11,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emberward.findings import Cause
 from emberward.lens._causes import DEVICE_WAITS, Told, tell
@@ -21,6 +21,11 @@ from emberward.lens._source import Sources
 
 MIN_STEPS = 2
 """What was seen in one step alone has no rate: a log line or a save every hundredth step is how it should be."""
+MIN_GAIN = 0.03
+"""Of a step: what a step would gain less by would not show between two runs (`MIN_COMPARED`), so it is not told."""
+_FOR_OTHERS = frozenset({Cause.LOCK, Cause.DATA_WAIT, Cause.SAME_LANE})
+"""Waits for other threads and processes of the host: where it lacks processors, as far as this rank lacked one, so did
+they, and that much of the wait is the host's doing."""
 MIN_OFTEN = 0.5
 """Of the steps in which a wait in every step would have been seen: in fewer, it is one every second step or less."""
 
@@ -62,6 +67,8 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
     busy: dict[tuple[Cause, str], float] = defaultdict(float)
     moment: dict[tuple[Cause, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     """Seconds times when they were, by step."""
+    beside: dict[tuple[Cause, str], dict[int, list[tuple[float, float, str]]]] = defaultdict(lambda: defaultdict(list))
+    """By step: when another thread was waited for, how long, and what it did."""
     told: dict[tuple[Cause, str], Told] = {}
     steps = range(rank.first_step, rank.first_step + rank.num_steps)
     for sampled in rank.stacks:
@@ -75,9 +82,11 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
                 wall[key][step] += seconds
                 busy[key] += cpu
                 moment[key][step] += seconds * sampled.at_s.get(step, math.nan)
+                if found.beside is not None and step in sampled.at_s:
+                    beside[key][step].append((sampled.at_s[step], seconds, found.beside))
     found_all = [
         RankStall(
-            told=told[key],
+            told=_behind_another(told[key], beside[key], sum(by_step.values())),
             rank=rank.rank,
             cost_s=sum(by_step.values()) / len(steps),
             num_steps=len(by_step),
@@ -92,6 +101,18 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
     return tuple(sorted(found_all, key=lambda each: -each.cost_s))
 
 
+def _behind_another(told: Told, beside: Mapping[int, Sequence[tuple[float, float, str]]], total_s: float) -> Told:
+    """The same, or `same_lane` where most of the wait is for what the other thread does before that which is awaited.
+
+    What it does last in a step's wait is what the wait ends with.
+    """
+    before_s = 0.0
+    for seen in beside.values():
+        _, _, awaited = max(seen)
+        before_s += sum(seconds for _, seconds, task in seen if task != awaited)
+    return replace(told, cause=Cause.SAME_LANE) if before_s > total_s / 2 else told
+
+
 def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) -> tuple[Stall, ...]:
     """The stalls worth a finding, the most costly first; `replay` of the same ranks says what each would gain."""
     measured = [rank for rank in ranks if rank.num_steps]
@@ -99,6 +120,7 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
     by_rank = {rank.rank: stalls_of_rank(rank, sources) for rank in measured}
     steps = {rank.rank: rank.measured_s / rank.num_steps for rank in measured}
     numbers = {rank.rank: rank.num_steps for rank in measured}
+    queued = {rank.rank: min(rank.queue_s / rank.measured_s, 1.0) for rank in measured}
     periods = {rank.rank: rank.period_s for rank in measured}
     for stalls in by_rank.values():
         for stall in stalls:
@@ -116,13 +138,19 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
             for stall in each
             if stall.cost_s > 0
         }
+        gain_s = replay.gain_s(Edit(cuts=cuts))
+        sure = 1 - _uncertainty(worst, numbers[worst.rank])
+        if cause in _FOR_OTHERS:
+            sure *= 1 - queued[worst.rank]
+        if gain_s * sure < MIN_GAIN * step_s:
+            continue
         found.append(
             Stall(
                 cause=cause,
                 site=site,
                 inner=worst.told.inner,
                 cost_s=worst.cost_s,
-                gain_s=replay.gain_s(Edit(cuts=cuts)),
+                gain_s=gain_s,
                 share=worst.cost_s / step_s,
                 ranks=tuple(sorted(stall.rank for stall in each if stall.cost_s >= worst.cost_s / 2)),
                 num_steps=worst.num_steps,
@@ -131,6 +159,13 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
             )
         )
     return tuple(sorted(found, key=lambda stall: -stall.cost_s))
+
+
+def _uncertainty(stall: RankStall, num_steps: int) -> float:
+    """The standard error of a stall's cost over the steps, as a share of it: that of few long waits is large."""
+    seconds = [spent for spent, _ in stall.seen.values()]
+    seconds += [0.0] * (num_steps - len(seconds))
+    return statistics.stdev(seconds) / math.sqrt(num_steps) / stall.cost_s if num_steps > 1 else 1.0
 
 
 def _is_rare(stall: RankStall, num_steps: int, period_s: float) -> bool:

@@ -3,13 +3,15 @@
 [Note: how a step is sampled]
 A thread looks at the training thread's frames every `PERIOD_S`, at times that never fall into step with a loop, and
 adds the time since the last look to the stack that it sees: half of it, at most one period, to the stack before. Of
-each stack and step it keeps that time, the processor's part of it, and the mean of when it was. No
-call of the program is replaced for it, no tensor is kept, no device is asked. While the training thread waits without
-the interpreter the looks cost it nothing. While it computes in Python, a look waits for the interpreter's switch
-interval; that is lowered to `SWITCH_S` meanwhile, for a look that comes late sees what followed. A call of C code that
-keeps the interpreter is seen when it returns, at its own line.
+each stack and step it keeps that time, the part of it on a processor and the part for want of one, and the mean of when
+it was. No call of the program is replaced for it, no tensor is kept, no device is asked. While the training thread
+waits without the interpreter the looks cost it nothing. While it computes in Python, a look waits for the interpreter's
+switch interval; that is lowered to `SWITCH_S` meanwhile, for a look that comes late sees what followed. A call of C
+code that keeps the interpreter is seen when it returns, at its own line.
 
 Processor time of the thread, and the time in which it was ready and no processor was free, tell work from waiting.
+While it waits, the stacks of the other threads that stand in the program's own functions are kept with its own: one of
+them does what it waits for.
 Garbage collections are timed by Python's own callback and taken out of the stack in which they happened.
 """
 
@@ -35,6 +37,8 @@ MAX_FRAMES = 200
 MAX_STACKS = 20_000
 """Different stacks that are told apart; the time of others goes to the last one."""
 MAX_PLACES = 50_000
+MAX_BESIDE = 4
+"""Other threads whose stacks are kept with one of the training thread."""
 MAX_LOOKS = 3
 """A stack is read frame by frame, and the thread may go on meanwhile: then it is read again."""
 FIRST_WRITE_S = 2.0
@@ -45,6 +49,8 @@ FORM = 1
 """Version of the file."""
 
 Stack = tuple[int, ...]
+Seen = tuple[Stack, str, tuple[Stack, ...]]
+"""The training thread's stack, what the program was in, and the stacks of the threads beside it while it waits."""
 
 
 class Sampler:
@@ -59,10 +65,11 @@ class Sampler:
         head: Callable[[], dict[str, Any]],
         flag: Callable[[], str],
         at_end: Callable[[], None] = lambda: None,
+        after: Callable[[], None] = lambda: None,
     ) -> None:
         """`head` gives what else belongs into the file's first line, `flag` a word for what the program is in.
 
-        `at_end` is called beside the program when the last step was sampled.
+        Beside the program `at_end` is called when the last step was sampled, `after` when the file was written.
         """
         self._path = path
         self._warmup = warmup
@@ -70,13 +77,14 @@ class Sampler:
         self._head = head
         self._flag = flag
         self._at_end = at_end
+        self._after = after
         self._ident = 0
         self._native = 0
         self._clock: int | None = None
         self._step = 0
         self._bounds: list[int] = []
         self._codes: dict[int, tuple[CodeType, int]] = {}
-        self._stacks: dict[tuple[Stack, str], dict[int, list[int]]] = {}
+        self._stacks: dict[Seen, dict[int, list[int]]] = {}
         self._loop: tuple[CodeType, ...] | None = None
         self._queued: list[int] = []
         self._schedule: int | None = None
@@ -162,14 +170,15 @@ class Sampler:
             spent, self._gc_began_ns = now - self._gc_began_ns, 0
             if spent >= MIN_GC_NS:
                 self._gc_ns += spent
-                self._add((self._stack_of(sys._getframe(1)), "gc"), self._step, spent, spent, now - spent // 2)
+                key = self._stack_of(sys._getframe(1)), "gc", ()
+                self._add(key, self._step, (spent, spent, 0), now - spent // 2)
 
     # -- the sampling thread -----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         began_ns = last_ns = time.monotonic_ns()
-        last_busy = self._busy_ns()
-        before: tuple[Stack, str] | None = None
+        last_busy, last_queue = self._busy_ns(), self._queue_ns()
+        before: Seen | None = None
         step = self._step
         write_ns = int(FIRST_WRITE_S * 1e9)
         draw = 0x2545F491
@@ -179,19 +188,21 @@ class Sampler:
             if stack is None:
                 continue
             now_ns = time.monotonic_ns()
-            busy = self._busy_ns()
-            key = (stack, self._flag())
+            busy, queue = self._busy_ns(), self._queue_ns()
             collected, self._gc_ns = self._gc_ns, 0
             spent = max(now_ns - last_ns - collected, 0)
             used = min(max(busy - last_busy - collected, 0), spent)
+            queued = max(queue - last_queue, 0)
+            key = (stack, self._flag(), self._beside() if 2 * used <= spent else ())
             if before is not None and before != key:
                 share = min(spent // 2, int(PERIOD_S * 1e9))
-                self._add(before, step, share, used * share // max(spent, 1), last_ns + share // 2)
-                used -= used * share // max(spent, 1)
+                part = used * share // max(spent, 1), queued * share // max(spent, 1)
+                self._add(before, step, (share, *part), last_ns + share // 2)
+                used, queued = used - part[0], queued - part[1]
                 spent -= share
             step = self._step
-            self._add(key, step, spent, used, now_ns - spent // 2)
-            before, last_ns, last_busy = key, now_ns, busy
+            self._add(key, step, (spent, used, queued), now_ns - spent // 2)
+            before, last_ns, last_busy, last_queue = key, now_ns, busy, queue
             if now_ns - began_ns > write_ns:
                 self._write(is_last=False)
                 write_ns *= 2
@@ -202,6 +213,7 @@ class Sampler:
         self._write(is_last=True)
         if self._schedule is not None:
             os.close(self._schedule)
+        self._after()
 
     def _look(self) -> Stack | None:
         """The training thread's stack now; None when it went on each time while it was read, or is gone."""
@@ -215,20 +227,28 @@ class Sampler:
                 return found
         return None
 
-    def _add(self, key: tuple[Stack, str], step: int, wall_ns: int, cpu_ns: int, middle_ns: int) -> None:
+    def _beside(self) -> tuple[Stack, ...]:
+        """The stacks of the other threads that do something of the program's."""
+        program, found = main_package(), list[Stack]()
+        for ident, frame in sys._current_frames().items():
+            if ident not in (self._ident, threading.get_ident()) and _is_at_work(frame, program):
+                found.append(self._stack_of(frame))
+        return tuple(found[:MAX_BESIDE])
+
+    def _add(self, key: Seen, step: int, spent: tuple[int, int, int], middle_ns: int) -> None:
+        """Adds what was spent by the clock, on a processor, and for want of one."""
         with self._lock:
             cells = self._stacks.get(key)
             if cells is None:
                 if len(self._stacks) >= MAX_STACKS:
                     return
                 cells = self._stacks[key] = {}
-            cell = cells.get(step)
-            if cell is None:
-                cells[step] = [wall_ns, cpu_ns, middle_ns]
-            else:
-                cell[2] += (middle_ns - cell[2]) * wall_ns // max(cell[0] + wall_ns, 1)
-                cell[0] += wall_ns
-                cell[1] += cpu_ns
+            cell = cells.setdefault(step, [0, 0, middle_ns, 0])
+            wall_ns, cpu_ns, queue_ns = spent
+            cell[2] += (middle_ns - cell[2]) * wall_ns // max(cell[0] + wall_ns, 1)
+            cell[0] += wall_ns
+            cell[1] += cpu_ns
+            cell[3] += queue_ns
 
     def _stack_of(self, frame: FrameType | None) -> Stack:
         """The frame's stack, innermost first: addresses of instructions, as `SiteNumbers` has them."""
@@ -243,10 +263,8 @@ class Sampler:
         return tuple(found)
 
     def _busy_ns(self) -> int:
-        """Processor time of the training thread, and the time that it was kept from a processor by others."""
-        if self._clock is None:
-            return time.monotonic_ns()
-        return time.clock_gettime_ns(self._clock) + self._queue_ns()
+        """Processor time of the training thread."""
+        return time.monotonic_ns() if self._clock is None else time.clock_gettime_ns(self._clock)
 
     def _queue_ns(self) -> int:
         """How long the training thread was ready and no processor was free; 0 where the kernel does not say."""
@@ -291,11 +309,25 @@ class Sampler:
         for at, (code, lasti) in list(self._codes.items()):
             names[at] = len(names)
             yield {"place": _place_of(code, lasti, owner_of(code.co_filename, program).value)}
-        for stack, flag in list(self._stacks):
+        for key in list(self._stacks):
             with self._lock:
-                cells = {step: list(cell) for step, cell in self._stacks[stack, flag].items()}
-            yield {"stack": [names[at] for at in stack if at in names], "flag": flag, "steps": cells}
+                cells = {step: list(cell) for step, cell in self._stacks[key].items()}
+            stack, flag, beside = ([names[at] for at in key[0] if at in names], key[1], key[2])
+            others = [[names[at] for at in each if at in names] for each in beside]
+            yield {"stack": stack, "flag": flag, "steps": cells, "beside": others}
         yield {"end": True}
+
+
+def _is_at_work(frame: FrameType | None, program: str | None) -> bool:
+    """Whether a thread is in a function of the program or does what a pool was given, and does not wait for more."""
+    while frame is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        if name == "get" and file.endswith("/queue.py"):
+            return False
+        if owner_of(file, program) is Owner.USER or (name == "run" and file.endswith("/concurrent/futures/thread.py")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _place_of(code: CodeType, lasti: int, owner: str) -> list[Any]:

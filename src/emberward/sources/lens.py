@@ -87,11 +87,16 @@ class _Lens:
         def at_end() -> None:
             builtins.print, logging.Logger.handle = plain  # type: ignore[method-assign]
             _keep_ring(path.with_suffix(SUFFIX))
-            probe.write()
 
         probe = self.probe = OperationProbe(path.with_suffix(OPERATIONS_SUFFIX), head=_head)
         self.sampler = Sampler(
-            path, warmup=self.warmup + NUM_STEPS, num_steps=int(number), head=_head, flag=_flag, at_end=at_end
+            path,
+            warmup=self.warmup + NUM_STEPS + (not _is_alone(live)),
+            num_steps=int(number),
+            head=_head,
+            flag=_flag,
+            at_end=at_end,
+            after=probe.write,
         )
         _watch_output(self.sampler)
         atexit.register(self.sampler.end)
@@ -101,6 +106,11 @@ def _name_alone(live: LiveRecorder | None) -> None:
     """A process that trains alone and was given no rank is rank 0 of 1: a ring without a rank tells of no calls."""
     if live is not None and live.writer.identity.rank is None:
         live.writer.identify(replace(live.writer.identity, rank=0, world_size=1), transport="gloo")
+
+
+def _is_alone(live: LiveRecorder | None) -> bool:
+    """Whether no other rank could be waited for in the step after the observed ones, until its profiler has ended."""
+    return live is None or (live.writer.identity.world_size or 1) == 1
 
 
 def start(environment: Mapping[str, str]) -> None:

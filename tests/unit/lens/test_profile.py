@@ -125,3 +125,58 @@ def test_what_other_rooms_do_not_wait_for_is_not_told():
         lines(stack=["/lib/python3.11/site-packages/torch/distributed/x.py", "f", 1, "platform", 1, 1, 0, 1, "CALL"])
     )
     assert [tell(each, rank, sources()) for each in rank.stacks] == [None, None]
+
+
+WAITS = """def fetch(key):
+    time.sleep(1)
+    return key
+for step in range(100):
+    x, y = ahead.result()
+    x = fetch(step)
+    done.result()
+    norm = w.norm().item()
+    kept = [p.clone() for p in parameters]
+    loss = cross_entropy(net(x), y)
+    loss.backward()
+    unread = torch.stack([w.norm() for w in weights])
+    show(norm, kept)
+"""
+POOL = ["/usr/lib/python3.11/concurrent/futures/thread.py", "run", 53, "platform", 58, 58, 0, 9, "CALL"]
+FUTURE = ["/usr/lib/python3.11/concurrent/futures/_base.py", "result", 428, "platform", 451, 451, 0, 9, "CALL"]
+SAVE = ["/site-packages/torch/serialization.py", "save", 900, "package", 967, 967, 0, 9, "CALL"]
+
+
+def at(line, last, operation="CALL", *, column=4, function="<module>"):
+    return [FILE, function, 1, "user", line, line, column, last, operation]
+
+
+def waited(places, stack, beside=(), *, busy=0.0):
+    """What a profile says of steps with 20 ms in a stack; `beside`: for each ms after it began, the other's stack."""
+    head, *_ = lines()
+    cells = {k: [20_000_000, int(busy * 20_000_000), k * STEP_NS, 0] for k in range(5, 15)}
+    seen = [{"stack": stack, "flag": "", "steps": cells, "beside": [list(each) for each in beside[:1]]}]
+    if len(beside) > 1:
+        later = {k: [c // 4 if i < 2 else c + 1_000_000 for i, c in enumerate(cell)] for k, cell in cells.items()}
+        seen.append({"stack": stack, "flag": "", "steps": later, "beside": [list(beside[1])]})
+    document = [head, *({"place": place} for place in places), *seen, {"end": True}]
+    texts = Sources(lambda file: WAITS if file == FILE else "")
+    found = profile_of([samples_of(document)], texts, asked_warmup=5).findings
+    return [(each.cause, each.site) for each in found]
+
+
+def test_what_a_wait_is_for_is_told_by_what_becomes_of_its_value_and_by_the_thread_beside():
+    batch, sleep, call = at(5, 24, column=11), at(2, 17, function="fetch"), at(6, 19, column=8)
+    assert waited([FUTURE, batch], [0, 1]) == [(Cause.DATA_WAIT, "train.py:5")]
+    assert waited([sleep, call], [0, 1]) == [(Cause.DATA_WAIT, "train.py:6")]
+    places = [FUTURE, batch, at(2, 9, function="upload"), at(2, 9, function="fetch"), POOL]
+    assert waited(places, [0, 1], [[2, 4], [3, 4]]) == [(Cause.SAME_LANE, "train.py:5")]
+    assert waited(places, [0, 1], [[3, 4], [3, 4]]) == [(Cause.DATA_WAIT, "train.py:5")]
+    assert waited([FUTURE, at(7, 17), SAVE, POOL], [0, 1], [[2, 3]]) == [(Cause.SAVE_IN_STEP, "train.py:7")]
+    assert waited([FUTURE, at(7, 17)], [0, 1]) == [(Cause.LOCK, "train.py:7")]
+    assert waited([FUTURE, at(7, 17)], [0, 1], busy=0.9) == []
+
+
+def test_work_whose_value_nobody_reads_and_copies_of_state_are_told_and_a_model_s_own_work_is_not():
+    assert waited([at(12, 53, column=13)], [0], busy=1.0) == [(Cause.UNUSED_RESULT, "train.py:12")]
+    assert waited([at(9, 21, column=12)], [0], busy=1.0) == [(Cause.COPY_IN_THE_WAY, "train.py:9")]
+    assert waited([at(10, 35, column=11)], [0], busy=1.0) == []

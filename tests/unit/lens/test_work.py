@@ -342,4 +342,4 @@ def test_a_stall_before_a_backward_whose_calls_no_python_makes_gains_what_the_ot
     (late,) = [each for each in seen.findings if each.code == "P102"]
     assert (late.cause, late.site, late.culprit_ranks) == (Cause.LATE_PEER, "train.py:4", (1,))
     alone = profile_of(samples, sources, asked_warmup=0)
-    assert [each.code for each in alone.findings] == ["P101"]
+    assert [each.code for each in alone.findings] == ["P101", "P102"]
