@@ -345,6 +345,13 @@ CLUSTERS: dict[str, Cluster] = {
             between=_network(200, share=0.9, source="as a100"),
         ),
         Cluster(
+            name="a100-40gb-efa",
+            device=A100_40,
+            devices_per_node=8,
+            inside=_NVLINK_3,
+            between=_network(50, share=0.73, source="400 Gb/s a node (AWS p4d); the share of the wire as h200's"),
+        ),
+        Cluster(
             name="a100-efa",
             device=A100,
             devices_per_node=8,

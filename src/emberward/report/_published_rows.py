@@ -5,13 +5,14 @@ One rule fills each word that sources use, before any row is predicted:
 - hardware: the entry of the same device and number a node whose network is nearest to what is stated, else the maker's;
 - ``fp16`` counts as bf16, which runs at the same rate; ``fp8`` is per tensor; TF32 has no rate here;
 - ``eager`` attention keeps scores in memory; a stack that is compiled or has kernels of its own is fused;
-- ``selective`` is every second product in torchtitan, the scores alone elsewhere (Megatron-LM, and Pax, which saves the
-  products with weights);
+- ``selective`` is every second product where the row speaks of torchtitan, the scores alone elsewhere (Megatron-LM, and
+  Pax, which saves the products with weights);
 - dropout where scores are kept in memory and the feed-forward is not gated (GPT's and BERT's default of 0.1);
 - gradients of 16 bits are added and sent so, except where a float32 reduction is stated; float32 ones are added to what
   16-bit products give, in the product itself where the framework is Megatron-LM or sends them sharded;
 - ``AMP`` of float32 weights casts them for each micro-batch, and their gradients back; its ``zero1``, in a trainer over
   torch's DDP, all-reduces float32 gradients and gathers float32 parameters;
+- AdamW's states are float32 where a row does not say that they are bf16: then 14 bytes a parameter fused, 40 eager;
 - reductions overlap the backward unless there is a pipeline;
 - layers a stage where the source lists them; "one layer fewer" on the ends: the embedding and the head in its place.
 """
@@ -40,11 +41,15 @@ _CLUSTERS = {
     "H100 SXM 80GB": "h100",
     "H200 SXM 141GB": "h200",
     "V100 SXM2 32GB": "v100-dgx2",
+    "V100 SXM2 16GB": "v100-dgx2",
+    "V100 SXM3 32GB": "v100-dgx2",
 }
 _NETWORKS = {
     "4 x 100 Gb/s RoCE": "a100-efa",
     "8 x 200 Gb/s (A3 Mega": "h100-1600g",
     "800 Gb/s RDMA": "a100-800g",
+    "4 x 200 Gb/s RDMA": "a100-800g",
+    "400 Gb/s EFA": "a100-40gb-efa",
     "4 x 200 Gb/s (A3 High": "h100-tcpx",
 }
 """Stated networks that have an entry of their own, by how they begin."""
@@ -70,7 +75,7 @@ def _numerics(row: dict[str, Any]) -> Numerics:
     said, layout = row["numerics"], row["layout"]
     attention = _ATTENTION[said["attention"]]
     recompute = _RECOMPUTE[said["recompute"]]
-    if recompute is Recompute.SCORES and "torchtitan" in row["name"]:
+    if recompute is Recompute.SCORES and any("torchtitan" in words for words in (row["name"], *row["assumed"])):
         recompute = Recompute.EVERY_OTHER
     return Numerics(
         fmt=NumberFormat.FP8
@@ -96,6 +101,9 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
         "reduce_bytes": 4.0 if is_wide_on_wire else 2.0,
         "dp_overlap": row["layout"]["pp"] == 1,
     }
+    if states := next((said for said in row["assumed"] if "AdamW states" in said and "bf16" in said), None):
+        is_fused = "fused AdamW" in states or not row["numerics"]["compiled_fused"].startswith("eager")
+        found["optimizer_bytes"] = 14.0 if is_fused else 40.0
     if is_wide and "megatron" in row["name"]:
         found["accumulate_bytes"] = 8.0
     kind, _, ranks = sharding.partition("(")

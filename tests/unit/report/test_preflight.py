@@ -114,8 +114,8 @@ def test_hardware_that_the_table_lacks_is_refused_with_what_it_has():
     assert caught.value.text() == (
         "C103 no such hardware in the table\n"
         "  where     --hardware\n"
-        "  expected  one of v100-dgx2, v100-efa, v100-jean-zay, a100, a100-40gb, a100-efa, a100-800g, a100-jean-zay, "
-        "h100, h100-800g, h100-tcpx, h100-1600g, h100-500w, h200, h200-4\n"
+        "  expected  one of v100-dgx2, v100-efa, v100-jean-zay, a100, a100-40gb, a100-40gb-efa, a100-efa, a100-800g, "
+        "a100-jean-zay, h100, h100-800g, h100-tcpx, h100-1600g, h100-500w, h200, h200-4\n"
         "  found     b300\n"
         "  next      docs/preflight.md lists what each stands for"
     )
