@@ -193,10 +193,10 @@ def main() -> None:
         folder=options.into,
     )
     found = {name: compare(run) for name, run in published_runs().items()}
-    found |= {run.name: compare(run) for runs in (fourth_runs, fifth_runs) for run in runs()}
+    found |= {run.name: compare(run) for runs in (fourth_runs, fifth_runs, sixth_runs) for run in runs()}
     for name, each in found.items():
         results.add(name, row(each))
-    later = {"later": later_runs, "third": third_runs, "fourth": fourth_runs, "fifth": fifth_runs}
+    later = {"later": later_runs, "third": third_runs, "fourth": fourth_runs, "fifth": fifth_runs, "sixth": sixth_runs}
     groups = {group: [run.name for run in runs()] for group, runs in later.items()}
     entered_later = {name for names in groups.values() for name in names}
     groups["earlier"] = [name for name in found if name not in entered_later]
