@@ -5,6 +5,9 @@
 Writes dumps in NCCL's form (TP8 x DP, one rank that never arrives) as pickles and as JSON, then runs each reader in a
 process of its own and takes its CPU and wall time: reading the files, the analysis after that, and the whole. torch's
 analyzer (``torch.distributed.flight_recorder``) reads pickles only; for JSON its loader is given ``json.load``.
+
+``--only-large`` reads the dumps of 16,384 ranks, 8 GB of pickles, with ours alone: torch's analysis would take hours.
+``--kept FOLDER`` keeps these dumps, or takes those that an earlier run has kept.
 """
 
 import argparse
@@ -24,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 from measured import Results, add_options
 
 TP = 8
+LARGE = 16_384
 FRAMES = [
     {"name": "all_reduce", "filename": "site-packages/torch/distributed/distributed_c10d.py", "line": 3245},
     {"name": "forward", "filename": "/job/model.py", "line": 120},
@@ -46,6 +50,8 @@ def make_dump(rank: int, *, num_ranks: int, num_entries: int, guilty: int, rng_s
     """One rank's dump. `guilty` stops before its last TP call; the others run until what needs it is open."""
     rng = random.Random(rng_seed)
     groups = groups_of(rank, num_ranks)
+    # Torch's pickler writes a string once, and a number that says where it is from then on.
+    thread_id = str(140_000_000_000_000 + rank)
     seqs = [0, 0, 0]
     entries: list[dict[str, Any]] = []
     blocked_by = {guilty} if rank == guilty else set()
@@ -88,7 +94,7 @@ def make_dump(rank: int, *, num_ranks: int, num_entries: int, guilty: int, rng_s
                 "is_p2p": False,
                 "frames": FRAMES,
                 "thread_name": "python",
-                "thread_id": str(140_000_000_000_000 + rank),
+                "thread_id": thread_id,
             }
         )
     status = {
@@ -165,6 +171,32 @@ def run_ours(folder: Path) -> dict[str, Any]:
     }
 
 
+def run_large(folder: Path) -> dict[str, Any]:
+    """Ours from the files to the verdict, once."""
+    from emberward.sources.dumps import explain_paths
+
+    whole = _clock()
+    verdict = explain_paths([folder]).explanations[0].verdict
+    return {
+        "end_to_end": _since(whole),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "answer": {
+            "culprit_ranks": list(verdict.culprit_ranks),
+            "kind": verdict.kind.value,
+            "message": verdict.message[:200],
+        },
+    }
+
+
+def measure_large(folder: Path, *, num_entries: int, seed: int) -> dict[str, Any]:
+    """Ours on the dumps of `LARGE` ranks in `folder`, which are written where it is not there."""
+    guilty = random.Random(seed).randrange(LARGE)
+    if not folder.exists():
+        write_dumps(folder, num_ranks=LARGE, num_entries=num_entries, guilty=guilty, seed=seed, form="pickle")
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    return {"ranks": LARGE, "bytes": size, "guilty_rank": guilty, "ours": _child("large", folder)}
+
+
 def run_torch(folder: Path) -> dict[str, Any]:
     """torch's analyzer: its own loader, then build_db."""
     imported = _clock()
@@ -214,11 +246,13 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=8123)
     add_options(parser)
-    parser.add_argument("--tool", choices=("ours", "torch"), default=None)
+    parser.add_argument("--tool", choices=("ours", "torch", "large"), default=None)
+    parser.add_argument("--only-large", action="store_true")
+    parser.add_argument("--kept", type=Path, default=None)
     parser.add_argument("--folder", type=Path, default=None)
     options = parser.parse_args()
     if options.tool is not None:
-        result = (run_ours if options.tool == "ours" else run_torch)(options.folder)
+        result = {"ours": run_ours, "torch": run_torch, "large": run_large}[options.tool](options.folder)
         sys.stdout.write("\n" + json.dumps(result) + "\n")
         return
     guilty = random.Random(options.seed).randrange(options.ranks)
@@ -230,9 +264,11 @@ def main() -> None:
         is_fresh=options.fresh,
         folder=options.into,
     )
-    ratios: dict[str, Any] = {"guilty_rank": guilty}
     with tempfile.TemporaryDirectory() as scratch:
-        for form in ("pickle", "json"):
+        if options.only_large:
+            folder = options.kept or Path(scratch) / "large"
+            results.add("large", measure_large(folder, num_entries=options.entries, seed=options.seed))
+        for form in () if options.only_large else ("pickle", "json"):
             folder = Path(scratch) / form
             size = write_dumps(
                 folder,
@@ -253,9 +289,11 @@ def main() -> None:
                     1,
                 )
             results.add(form, row)
-            ratios[form] = {key: value for key, value in row.items() if key.endswith("_ratio")}
             sys.stderr.write(f"{form}: {json.dumps(row, indent=1)}\n")
-    results.summarise(ratios)
+    summary: dict[str, Any] = {"guilty_rank": guilty}
+    for key, row in results.latest().items():
+        summary[key] = row["ours"] if key == "large" else {k: v for k, v in row.items() if k.endswith("_ratio")}
+    results.summarise(summary)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ moved between two snapshots, is still said in `sources.live`.
 
 from emberward.diagnose._calls import (
     KNOWN_VERSIONS,
+    Call,
     GroupName,
     GroupPart,
+    Members,
     RankFlight,
     call_of,
     group_name,
@@ -51,6 +53,7 @@ __all__ = [
     "KNOWN_VERSIONS",
     "NS",
     "SIZED",
+    "Call",
     "Ending",
     "Evidence",
     "Explanation",
@@ -62,6 +65,7 @@ __all__ = [
     "LineOf",
     "LogFact",
     "LogFactKind",
+    "Members",
     "ProcessStacks",
     "RankFlight",
     "RasComm",

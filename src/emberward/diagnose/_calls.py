@@ -18,6 +18,16 @@ GroupName = tuple[str, str]
 Signature = tuple[Any, ...]
 
 
+class Members(tuple[int, ...]):
+    """Ranks of a group: a tuple that is hashed once, since of 16,384 ranks each has groups of thousands."""
+
+    def __hash__(self) -> int:
+        known = self.__dict__.get("number")
+        if known is None:
+            known = self.__dict__["number"] = super().__hash__()
+        return known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One recorded call. `seq` counts a group's collectives from 1; `peer` is a group rank, of a send or receive."""
@@ -30,7 +40,6 @@ class Call:
     out_numel: int | None
     dtype: str | None
     is_completed: bool
-    created_ns: int | None
     timeout_ms: int | None
     frames: tuple[Frame, ...]
     is_p2p: bool = False
@@ -80,11 +89,15 @@ class GroupPart:
         found = None
         for entry in reversed(self.entries):
             if entry["collective_seq_id"] == seq:
-                found = call_of(entry, self.completed)
+                found = self.as_call(entry)
                 break
             if entry["collective_seq_id"] < seq:
                 break
         return found
+
+    def as_call(self, entry: dict[str, Any]) -> Call:
+        """One of `entries` as a call of this group: the record may be shared with a group of another name."""
+        return call_of(entry, self.completed, group=self.name)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,9 +136,7 @@ class RankFlight:
 
 def integer_of(value: object) -> int | None:
     """A whole number, also one written as text; None for anything else."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
+    if type(value) is int:
         return value
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
         return int(value)
@@ -174,22 +185,21 @@ def group_name(entry: dict[str, Any]) -> GroupName:
     return str(entry["pg_id"]), ""
 
 
-def call_of(entry: dict[str, Any], completed: int = 0) -> Call:
-    """The entry as a value."""
+def call_of(entry: dict[str, Any], completed: int = 0, *, group: GroupName | None = None) -> Call:
+    """The entry as a value. `group`: of which group, where the entry's own word does not count."""
     name = entry["profiling_name"]
     p2p = _P2P_NAME.search(name)
     root, reduce = _ROOT.search(name), _REDUCE.search(name)
     dtypes = entry["input_dtypes"] or entry["output_dtypes"]
     return Call(
         record=integer_of(entry.get("record_id")) or 0,
-        group=group_name(entry),
+        group=group_name(entry) if group is None else group,
         seq=entry["collective_seq_id"],
         op=op_of(name),
         numel=_numel(entry["input_sizes"]),
         out_numel=_numel(entry["output_sizes"]),
         dtype=str(dtypes[0]) if dtypes else None,
         is_completed=_is_done(entry, completed),
-        created_ns=entry["time_created_ns"] or None,
         timeout_ms=integer_of(entry.get("timeout_ms")),
         frames=frames_of(entry.get("frames")),
         is_p2p=entry["is_p2p"] or p2p is not None,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emberward.diagnose._calls import Call, GroupName, RankFlight, call_of
+from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._graph import OpKey, Root, WaitGraph
 from emberward.diagnose._order import Newest, newest, rounds
 from emberward.findings import Cause
@@ -25,7 +25,7 @@ class Departure:
 
 def history(flight: RankFlight) -> list[Call]:
     """The rank's kept collectives in the order of issue, the newest `MAX_HISTORY`."""
-    calls = [call_of(entry, part.completed) for part in flight.groups.values() for entry in part.entries[-MAX_HISTORY:]]
+    calls = [part.as_call(entry) for part in flight.groups.values() for entry in part.entries[-MAX_HISTORY:]]
     calls.sort(key=lambda call: call.record)
     return calls[-MAX_HISTORY:]
 

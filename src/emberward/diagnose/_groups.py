@@ -1,6 +1,6 @@
 """Who belongs to which group, over all dumps of an incident."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -37,6 +37,7 @@ class Groups:
     def __init__(self, flights: Mapping[int, RankFlight], world: tuple[int, ...]) -> None:
         self._views: dict[tuple[GroupName, tuple[int, ...] | None], GroupView] = {}
         callers: dict[GroupName, set[int]] = defaultdict(set)
+        numbers: Counter[tuple[int, ...]] = Counter()
         for rank, flight in flights.items():
             for name in flight.groups:
                 callers[name].add(rank)
@@ -50,7 +51,8 @@ class Groups:
                     is_world = name[1] == "default_pg" or name == ("0", "")
                     members = world if is_world else tuple(sorted(callers[name]))
                     is_told = is_world
-                index = sum(view.members == members for view in self._views.values())
+                index = numbers[members]
+                numbers[members] += 1
                 self._views[key] = GroupView(name=name, members=members, is_told=is_told, index=index)
 
     def of(self, part: GroupPart) -> GroupView:
@@ -64,8 +66,6 @@ class Groups:
 def world_of(flights: Mapping[int, RankFlight], others: tuple[int, ...] = ()) -> tuple[int, ...]:
     """All ranks that the evidence speaks of, dumped or not: from 0 to the highest that a dump, group or stack names."""
     top = max((*flights, *others), default=-1)
-    for flight in flights.values():
-        for part in flight.groups.values():
-            if part.ranks is not None:
-                top = max(top, *part.ranks)
+    told = {part.ranks for flight in flights.values() for part in flight.groups.values() if part.ranks}
+    top = max(top, *map(max, told), -1)
     return tuple(range(top + 1))

@@ -7,7 +7,7 @@ lines are those that its peers had one call earlier or later. A rank that takes 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from emberward.diagnose._calls import Call, RankFlight, call_of
+from emberward.diagnose._calls import Call, GroupPart, RankFlight
 from emberward.diagnose._frames import LineOf, user_frame
 from emberward.diagnose._groups import Groups, GroupView
 from emberward.diagnose._order import shift
@@ -19,13 +19,19 @@ MIN_MEMBERS = 3
 Lines = dict[int, tuple[str, str]]
 
 
-def _entries(flight: RankFlight, view: GroupView) -> list[dict[str, Any]]:
+def _part(flight: RankFlight, view: GroupView) -> GroupPart | None:
     part = flight.groups.get(view.name)
-    return [] if part is None or part.ranks not in (None, view.members) else part.entries
+    return None if part is None or part.ranks not in (None, view.members) else part
+
+
+def _entries(flight: RankFlight, view: GroupView) -> list[dict[str, Any]]:
+    part = _part(flight, view)
+    return [] if part is None else part.entries
 
 
 def _calls(flight: RankFlight, view: GroupView) -> dict[int, Call]:
-    return {entry["collective_seq_id"]: call_of(entry) for entry in _entries(flight, view)}
+    part = _part(flight, view)
+    return {} if part is None else {entry["collective_seq_id"]: part.as_call(entry) for entry in part.entries}
 
 
 def _lines(calls: Mapping[int, Call]) -> Lines | None:
@@ -63,7 +69,9 @@ def _odd_and_peer(flights: Mapping[int, RankFlight], view: GroupView) -> tuple[i
         return None
     first, *rest = entries
     rows = {entry["collective_seq_id"]: entry for entry in entries[first]}
-    unlike = [rank for rank in rest if _has_other_rows(rows, entries[rank])]
+    # Ranks that recorded alike share their records.
+    shared = set(map(id, entries[first]))
+    unlike = [rank for rank in rest if _has_other_rows(rows, [e for e in entries[rank] if id(e) not in shared])]
     if not unlike:
         return None
     lines = {rank: _lines(_calls(flights[rank], view)) for rank in (first, *unlike)}

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from emberward.diagnose._calls import RankFlight, call_of
+from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, ProcessStacks, short_path, user_frame
 from emberward.diagnose._program import callers_in_common, calls_around, cause_of_leaving, text_of, tree_of
 from emberward.events import Site
@@ -171,7 +171,7 @@ def by_short_name(
     whole = {short_path(file): file for file in files}
     for flight in list(flights.values())[:MAX_SEARCHED]:
         for part in flight.groups.values():
-            calls = [call_of(entry, part.completed) for entry in part.entries[-MAX_SEARCHED:]]
+            calls = [part.as_call(entry) for entry in part.entries[-MAX_SEARCHED:]]
             users = [frame for call in calls if (frame := user_frame(call.frames)) is not None]
             whole |= {short_path(frame.file): frame.file for frame in users}
     for process in stacks[:MAX_SEARCHED]:

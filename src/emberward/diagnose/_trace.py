@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from emberward.diagnose._calls import Call, GroupPart, RankFlight, call_of
+from emberward.diagnose._calls import Call, GroupPart, RankFlight
 from emberward.diagnose._frames import short_path, user_frame
 from emberward.diagnose._groups import Groups, GroupView
 from emberward.events import (
@@ -112,7 +112,7 @@ def group_window(
             first_kept = part.entries[0]["collective_seq_id"]
             window = _window(stand_in, low, first_kept - 1) + window
         for entry in window:
-            call = call_of(entry, part.completed)
+            call = part.as_call(entry)
             body = body_of(call, view)
             if body is None:
                 return None
@@ -147,7 +147,7 @@ def to_trace(flights: Mapping[int, RankFlight], groups: Groups, *, world_size: i
     for rank, flight in sorted(flights.items()):
         builder.observe(rank)
         calls = [
-            (call_of(entry, part.completed), groups.of(part))
+            (part.as_call(entry), groups.of(part))
             for part in flight.groups.values()
             for entry in part.entries
             if entry["collective_seq_id"] >= starts[groups.of(part)]

@@ -16,13 +16,15 @@ as pickle or JSON. What the formats leave open, as measured with torch 2.13:
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter, sub
 from typing import Any
 
-from emberward.diagnose import GroupName, GroupPart, RankFlight, call_of, group_name, integer_of
+from emberward.diagnose import Call, GroupName, GroupPart, Members, RankFlight, call_of, group_name, integer_of
+from emberward.sources.dumps._forms import FormedEntries
 
 KEPT_TAIL = 96
 """Calls whose stacks and sizes are kept when a group's calls are like those of another rank."""
@@ -74,17 +76,17 @@ def version_of(data: dict[str, Any]) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=65_536)
-def _ranks_text(text: str) -> tuple[int, ...] | None:
-    return tuple(map(int, re.findall(r"\d{1,7}", text))) or None
+def _ranks_text(text: str) -> Members | None:
+    return Members(map(int, re.findall(r"\d{1,7}", text))) or None
 
 
-def _ranks(value: object) -> tuple[int, ...] | None:
+def _ranks(value: object) -> Members | None:
     """Ranks of a group from ``"[0, 1]"`` or a list; None when empty or unreadable."""
     if isinstance(value, str):
         return _ranks_text(value)
     if not isinstance(value, list | tuple):
         return None
-    return tuple(number for item in value if (number := integer_of(item)) is not None and number >= 0) or None
+    return Members(number for item in value if (number := integer_of(item)) is not None and number >= 0) or None
 
 
 def _clean(raw: object) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]], int]:
@@ -115,6 +117,113 @@ def _clean(raw: object) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]], in
     return kept, list(zip(*map(_core_of, kept), strict=True)) or [()] * len(_TYPES), len(entries) - len(kept)
 
 
+@dataclass(slots=True)
+class _Rows:
+    """The collectives of one ``pg_id``, in their order, and its calls that have not completed (`undone`).
+
+    `points` counts the sends and receives by (whether it is a send, peer, line); `tags` and `records` are theirs in
+    the order of issue, by (whether it is a send, peer).
+    """
+
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    seqs: list[int] = field(default_factory=list)
+    signatures: list[tuple[Any, ...]] = field(default_factory=list)
+    undone: list[Call] = field(default_factory=list)
+    points: Counter[tuple[bool, int | None, str | None]] = field(default_factory=Counter)
+    tags: dict[tuple[bool, int | None], list[int | None]] = field(default_factory=dict)
+    records: dict[tuple[bool, int | None], list[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """The rows of one ``pg_id`` as they follow one another, those of a form among them, and the calls that are open."""
+
+    rows: list[_Rows] = field(default_factory=list)
+    undone: list[Call] = field(default_factory=list)
+
+    def is_like(self, other: "_Runs") -> bool:
+        """Whether the collectives of both are equal in number and signature; what they share is not looked through."""
+        return len(self.rows) == len(other.rows) and all(
+            ours is theirs or (ours.seqs == theirs.seqs and ours.signatures == theirs.signatures)
+            for ours, theirs in zip(self.rows, other.rows, strict=True)
+        )
+
+    def newest(self, number: int) -> list[dict[str, Any]]:
+        """The newest entries of collectives, at most `number`, in their order."""
+        found: list[dict[str, Any]] = []
+        for rows in reversed(self.rows):
+            if len(found) < number:
+                found = rows.entries[len(found) - number :] + found
+        return found
+
+
+@dataclass(slots=True)
+class _Read:
+    """A dump's entries, read: by ``pg_id``, of each of these one that names the group, and when they were created."""
+
+    runs: dict[int, _Runs] = field(default_factory=lambda: defaultdict(_Runs))
+    samples: dict[int, dict[str, Any]] = field(default_factory=dict)
+    created: list[int] = field(default_factory=list)
+    threads: set[str] = field(default_factory=set)
+    oldest: dict[str, Any] | None = None
+    newest: dict[str, Any] | None = None
+    num_dropped: int = 0
+
+    def add(self, raw: object) -> None:
+        """Appends entries."""
+        entries, columns, num_dropped = _clean(raw)
+        self.num_dropped += num_dropped
+        self.created += columns[2]
+        self.newest = next(reversed(entries), self.newest)
+        self.threads |= {str(entry["thread_id"]) for entry in entries[-KEPT_TAIL:] if "thread_id" in entry}
+        self.oldest = self.oldest or next(iter(entries), None)
+        by_id: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for pg_id, entry in zip(columns[0], entries, strict=True):
+            by_id[pg_id].append(entry)
+        for pg_id, found in by_id.items():
+            self.samples.setdefault(pg_id, found[0])
+            rows, runs = _rows(found, has_p2p=True in columns[4]), self.runs[pg_id]
+            runs.rows.append(rows)
+            runs.undone += rows.undone
+
+    def add_shared(self, formed: FormedEntries) -> None:
+        """Appends those of a form, which are read once; the calls among them are of this dump's groups."""
+        form, count = formed.form, formed.num_shared
+        shared = form.read.get(count)
+        if shared is None:
+            shared = form.read[count] = _Read()
+            shared.add(form.entries[:count])
+        self.created += formed.created_ns
+        for sample in _clean(formed.samples)[0]:
+            self.samples.setdefault(sample["pg_id"], sample)
+            self.threads |= {str(sample["thread_id"])} if "thread_id" in sample else set()
+        self.newest = shared.newest
+        for pg_id, shared_runs in shared.runs.items():
+            theirs = group_name(shared.samples[pg_id])
+            name = group_name(self.samples[pg_id]) if pg_id in self.samples else theirs
+            runs = self.runs[pg_id]
+            runs.rows += shared_runs.rows
+            is_renamed = name != theirs
+            runs.undone += [
+                replace(call, group=name) if is_renamed and call.group == theirs else call
+                for call in shared_runs.undone
+            ]
+
+
+def _rows(entries: list[dict[str, Any]], *, has_p2p: bool) -> _Rows:
+    undone = [call_of(e) for e in entries if not e["retired"] and e["state"] != "completed"]
+    rows = _Rows(entries, undone=undone)
+    if has_p2p:
+        for call in (call_of(entry) for entry in entries if entry["is_p2p"]):
+            rows.points[call.is_send, call.peer, call.site] += 1
+            rows.tags.setdefault((call.is_send, call.peer), []).append(call.tag)
+            rows.records.setdefault((call.is_send, call.peer), []).append(call.record)
+        rows.entries = [entry for entry in entries if not entry["is_p2p"]]
+    rows.seqs = list(map(_seq_of, rows.entries))
+    rows.signatures = list(map(_signature_of, rows.entries))
+    return rows
+
+
 class FlightReader:
     """Turns raw dumps into `RankFlight`s, one after another, and shares what is alike between ranks.
 
@@ -123,46 +232,48 @@ class FlightReader:
     """
 
     def __init__(self) -> None:
-        self._likeness: dict[tuple[GroupName, tuple[int, ...] | None], GroupPart] = {}
+        self._likeness: dict[tuple[GroupName, tuple[int, ...] | None], tuple[GroupPart, _Runs]] = {}
 
     def read(self, data: dict[str, Any], *, rank: int, path: str, read_ns: int | None = None) -> RankFlight:
         """One rank's reduced dump. Raises DumpFormatError on what cannot be believed. `read_ns`: when it was dumped."""
         version = version_of(data)
-        entries, columns, num_dropped = _clean(data.get("entries"))
-        pg_ids, _, created, _, is_p2p, _, _ = columns
-        buckets: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for pg_id, entry in zip(pg_ids, entries, strict=True):
-            buckets[pg_id].append(entry)
-        has_p2p = True in is_p2p
+        read, raw = _Read(), data.get("entries")
+        if isinstance(raw, FormedEntries):
+            read.add(raw.first)
+            read.add_shared(raw)
+            read.add(raw.last)
+        else:
+            read.add(raw)
         config, status = self._config(data), self._status(data)
-        names = self._names(buckets, config, status)
+        names = self._names(read.samples, config, status)
         if set(config) == {""} and len(names) == 1:
             config = {next(iter(names.values()))[0]: config[""]}
         flight = RankFlight(
             rank=rank,
             path=path,
             version=version,
-            backend=self._backend(entries),
+            backend=self._backend(read.newest),
             groups={},
             pending=[],
             p2p_pending=[],
-            num_entries=len(entries),
-            thread_ids=frozenset(str(e["thread_id"]) for e in entries[-KEPT_TAIL:] if "thread_id" in e),
+            num_entries=len(read.created),
+            thread_ids=frozenset(read.threads),
             read_ns=read_ns,
-            num_dropped=num_dropped,
+            num_dropped=read.num_dropped,
         )
         # Gloo counts sends and receives as calls of the group, and does not write them down.
         counts_more = flight.backend == "gloo" and "comm_lib_version" in data
-        is_whole = bool(entries) and integer_of(entries[0].get("record_id")) in (0, 1)
-        for pg_id in sorted(set(buckets) | set(status)):
-            name, own = names.get(pg_id), buckets.get(pg_id, [])
+        is_whole = read.oldest is not None and integer_of(read.oldest.get("record_id")) in (0, 1)
+        for pg_id in sorted(set(read.runs) | set(status)):
+            name, runs = names.get(pg_id), read.runs.get(pg_id) or _Runs()
             count = status.get(pg_id)
             if count is not None and counts_more:
-                count = _collectives_of(count, own, is_whole=is_whole)
+                count = _collectives_of(count, runs, is_whole=is_whole)
             if name is not None:
-                self._add_group(flight, name, config.get(name[0]), own, count, has_p2p=has_p2p)
+                self._add_group(flight, name, config.get(name[0]), runs, count)
+        known = {name[0] for name in flight.groups}
         for pg_name, (desc, ranks) in config.items():
-            if pg_name and not any(name[0] == pg_name for name in flight.groups):
+            if pg_name and pg_name not in known:
                 name = (pg_name, desc)
                 flight.groups[name] = GroupPart(
                     name=name, ranks=ranks, seqs=[], signatures=[], entries=[], enqueued=0, completed=0
@@ -171,18 +282,18 @@ class FlightReader:
         flight.pending = [call for call in flight.pending if call.group in flight.groups]
         flight.pending.sort(key=lambda call: call.record)
         flight.p2p_pending = [call for call in flight.pending if call.is_p2p]
-        self._times(flight, created)
+        self._times(flight, read.created)
         return flight
 
     @staticmethod
-    def _backend(entries: list[dict[str, Any]]) -> str | None:
-        name = entries[-1]["profiling_name"] if entries else ""
+    def _backend(newest: dict[str, Any] | None) -> str | None:
+        name = "" if newest is None else newest["profiling_name"]
         return name.partition(":")[0] if ":" in name else None
 
     @staticmethod
     def _config(data: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...] | None]]:
         raw = data.get("pg_config")
-        config = {}
+        config: dict[str, tuple[str, tuple[int, ...] | None]] = {}
         for name, item in raw.items() if isinstance(raw, dict) else ():
             if isinstance(item, dict):
                 config[str(name)] = (str(item.get("desc", "")), _ranks(item.get("ranks")))
@@ -202,12 +313,12 @@ class FlightReader:
 
     @staticmethod
     def _names(
-        buckets: dict[int, list[dict[str, Any]]],
+        samples: dict[int, dict[str, Any]],
         config: dict[str, tuple[str, tuple[int, ...] | None]],
         status: dict[int, tuple[int, int]],
     ) -> dict[int, GroupName]:
         """Which group each pg_id is: from its entries, else by the common order. See [Note: flight recorder]."""
-        names = {pg_id: group_name(found[0]) for pg_id, found in buckets.items()}
+        names = {pg_id: group_name(sample) for pg_id, sample in samples.items()}
         numbered = sorted((int(name), name) for name in config if name.isdigit())
         if len(numbered) == len(config) == len(status) and status:
             for pg_id, (_, name) in zip(sorted(status), numbered, strict=True):
@@ -219,65 +330,58 @@ class FlightReader:
         flight: RankFlight,
         name: GroupName,
         config: tuple[str, tuple[int, ...] | None] | None,
-        entries: list[dict[str, Any]],
+        runs: _Runs,
         status: tuple[int, int] | None,
-        *,
-        has_p2p: bool,
     ) -> None:
         ranks = None if config is None else config[1]
-        if has_p2p:
-            points = [entry for entry in entries if entry["is_p2p"]]
-            entries = [entry for entry in entries if not entry["is_p2p"]]
-            calls = list(map(call_of, points))
-            flight.p2p_counts.update((c.group, c.is_send, c.peer, c.site) for c in calls)
-            for c in calls:
-                flight.p2p_tags.setdefault((c.group, c.is_send, c.peer), []).append(c.tag)
-                flight.p2p_records.setdefault((c.group, c.is_send, c.peer), []).append(c.record)
-            flight.pending += [call for call in calls if not call.is_completed]
-        seqs = list(map(_seq_of, entries))
-        if seqs != sorted(seqs):
-            entries = sorted(entries, key=_seq_of)
-            seqs = list(map(_seq_of, entries))
+        for rows in runs.rows:
+            for (is_send, peer, site), number in rows.points.items():
+                flight.p2p_counts[name, is_send, peer, site] += number
+            for key, tags in rows.tags.items():
+                flight.p2p_tags.setdefault((name, *key), []).extend(tags)
+                flight.p2p_records.setdefault((name, *key), []).extend(rows.records[key])
+        flight.pending += [call for call in runs.undone if call.is_p2p]
+        undone = [call for call in runs.undone if not call.is_p2p]
+        part = self._part(name, ranks, runs)
         enqueued, completed = status or (0, 0)
-        if entries:
-            enqueued = max(enqueued, seqs[-1])
-        undone = [e for e in entries if not e["retired"] and e["state"] != "completed"]
+        if part.seqs:
+            enqueued = max(enqueued, part.seqs[-1])
         if status is None:
-            first_undone = undone[0]["collective_seq_id"] if undone else enqueued + 1
-            completed = max(completed, first_undone - 1)
-        else:
-            undone = [e for e in undone if e["collective_seq_id"] > completed]
-        flight.pending += [call_of(entry, completed) for entry in undone]
-        part = GroupPart(
-            name=name,
-            ranks=ranks,
-            seqs=seqs,
-            signatures=list(map(_signature_of, entries)),
-            entries=entries,
-            enqueued=enqueued,
-            completed=completed,
-        )
-        self._liken(part)
+            completed = max(completed, min((call.seq for call in undone), default=enqueued + 1) - 1)
+        flight.pending += [call for call in undone if call.seq > completed]
+        part.enqueued, part.completed = enqueued, completed
         flight.groups[name] = part
 
-    def _liken(self, part: GroupPart) -> None:
-        """Shares the signatures with the first rank of the group where they are equal over the common calls."""
-        if not part.seqs:
-            return
-        key = (part.name, part.ranks)
-        first = self._likeness.get(key)
-        if first is None:
-            self._likeness[key] = part
-            return
+    def _part(self, name: GroupName, ranks: tuple[int, ...] | None, runs: _Runs) -> GroupPart:
+        """The calls of a group, shared with the first rank of the group where they are equal over the common calls."""
+        known = self._likeness.get((name, ranks))
+        part = GroupPart(name=name, ranks=ranks, seqs=[], signatures=[], entries=[], enqueued=0, completed=0)
+        if known is not None and runs.is_like(known[1]):
+            part.seqs, part.signatures = known[0].seqs, known[0].signatures
+            part.entries = runs.newest(KEPT_TAIL)
+            return part
+        part.entries = [entry for rows in runs.rows for entry in rows.entries]
+        part.seqs = list(map(_seq_of, part.entries))
+        part.signatures = [signature for rows in runs.rows for signature in rows.signatures]
+        if part.seqs != (ordered := sorted(part.seqs)):
+            part.entries.sort(key=_seq_of)
+            part.seqs, part.signatures = ordered, list(map(_signature_of, part.entries))
+            runs = _Runs([_Rows(part.entries, part.seqs, part.signatures)])
+        if known is None or not part.seqs:
+            if part.seqs:
+                self._likeness[name, ranks] = part, runs
+            return part
+        first = known[0]
         low, high = max(first.seqs[0], part.seqs[0]), min(first.seqs[-1], part.seqs[-1])
         if low > high:
-            return
+            return part
         a, b = _cut(first, low, high), _cut(part, low, high)
         if first.seqs[a] != part.seqs[b] or first.signatures[a] != part.signatures[b]:
             part.is_alike = False
-            return
+            return part
         part.signatures[b] = first.signatures[a]
         part.entries = part.entries[-KEPT_TAIL:]
+        return part
 
     @staticmethod
     def _times(flight: RankFlight, created: Sequence[int]) -> None:
@@ -288,12 +392,13 @@ class FlightReader:
             flight.longest_gap_ns = max(map(sub, created[1:], created), default=0)
 
 
-def _collectives_of(count: tuple[int, int], entries: list[dict[str, Any]], *, is_whole: bool) -> tuple[int, int] | None:
+def _collectives_of(count: tuple[int, int], runs: _Runs, *, is_whole: bool) -> tuple[int, int] | None:
     """Gloo's count of a group's calls as one of collectives; None where the entries alone tell. `is_whole`: none was
     overwritten."""
-    if not entries:
+    newest = max((max(rows.seqs) for rows in runs.rows if rows.seqs), default=None)
+    if newest is None:
         return (0, 0) if is_whole else count
-    return None if count[0] > max(map(_seq_of, entries)) else count
+    return None if count[0] > newest else count
 
 
 def _cut(part: GroupPart, low: int, high: int) -> slice:

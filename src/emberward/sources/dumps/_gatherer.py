@@ -32,6 +32,7 @@ from emberward.sources.dumps._files import (
 )
 from emberward.sources.dumps._flight import DumpFormatError, FlightReader, is_flight_dump
 from emberward.sources.dumps._foreign import foreign_finding, foreign_form, text_of_bytes
+from emberward.sources.dumps._forms import FormReader
 from emberward.sources.dumps._logs import looks_like_log, read_log
 from emberward.sources.dumps._prefix import Stream, streams
 from emberward.sources.dumps._ras import looks_like_ras_json, looks_like_ras_text, read_ras_json, read_ras_text
@@ -44,7 +45,6 @@ from emberward.sources.dumps._stack_text import (
     read_py_spy_json,
     read_py_spy_text,
 )
-from emberward.sources.dumps._unpickle import load_plain
 from emberward.sources.ring import MarkKind, read_ring
 
 MAX_PROBLEMS = 64
@@ -77,6 +77,7 @@ class Gatherer:
     def __init__(self, label: str) -> None:
         self.evidence = Evidence(label=label)
         self._reader = FlightReader()
+        self._forms = FormReader()
         self._root = Path(label)
         self._num_unnamed = 0
         self._shown: dict[Path, str] = {}
@@ -162,7 +163,7 @@ class Gatherer:
             self._ring(path, mtime_ns)
             return True
         if data[:1] == b"\x80":
-            self._plain(path, load_plain(data), mtime_ns)
+            self._plain(path, self._forms.load(data), mtime_ns)
             return True
         if path.name == "findings.jsonl":
             self._findings(path, data)
