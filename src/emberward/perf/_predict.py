@@ -46,7 +46,7 @@ _NCCL_BLOCKS = 24
 _GRADIENTS = (Part.BACKWARD, Part.WEIGHT)
 """The parts after which the gradients of a stage's parameters are whole."""
 
-_FASTEST, _SLOWEST = 0.90, 1.57
+_FASTEST, _SLOWEST = 0.90, 1.53
 """See [Note: range]."""
 
 _OPTIMIZER_BYTES = {Stack.FUSED: 42.0, Stack.EAGER: 98.0}

@@ -13,7 +13,7 @@ One rule fills each word that sources use, before any row is predicted:
 - ``AMP`` of float32 weights casts them for each micro-batch, and their gradients back; its ``zero1``, in a trainer over
   torch's DDP, all-reduces float32 gradients and gathers float32 parameters;
 - AdamW's states are float32 where a row does not say that they are bf16: then 14 bytes a parameter fused, 40 eager;
-- reductions overlap the backward unless there is a pipeline;
+- reductions overlap the backward unless there is a pipeline, or as the row says;
 - layers a stage where the source lists them; "one layer fewer" on the ends: the embedding and the head in its place.
 """
 
@@ -53,6 +53,15 @@ _NETWORKS = {
     "4 x 200 Gb/s (A3 High": "h100-tcpx",
 }
 """Stated networks that have an entry of their own, by how they begin."""
+_OVERLAPS = {
+    "overlapped gradient reduce": True,
+    "overlapped sync": True,
+    "overlap grad/param sync true": True,
+    "neither overlapped": False,
+    "overlap_comm false": False,
+    "no overlap flags": False,
+}
+"""Words of rows on whether gradients are reduced beside the backward."""
 _PER_NODE = {("h200", 4): "h200-4"}
 
 
@@ -99,7 +108,10 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "accumulate_bytes": 10.0 if is_wide else 6.0,
         "reduce_bytes": 4.0 if is_wide_on_wire else 2.0,
-        "dp_overlap": row["layout"]["pp"] == 1,
+        "dp_overlap": next(
+            (overlaps for words, overlaps in _OVERLAPS.items() if any(words in said for said in row["assumed"])),
+            row["layout"]["pp"] == 1,
+        ),
     }
     if states := next((said for said in row["assumed"] if "AdamW states" in said and "bf16" in said), None):
         is_fused = "fused AdamW" in states or not row["numerics"]["compiled_fused"].startswith("eager")

@@ -6,7 +6,7 @@ import pytest
 
 from emberward.report import compare, later_runs, published_runs, ratio_of_schedules, third_runs
 from emberward.report._published_later import _MOSAIC_ROWS, _NEMO_ROWS
-from emberward.report._published_rows import _stage_layers
+from emberward.report._published_rows import _gradients, _stage_layers
 
 
 @functools.cache
@@ -129,6 +129,37 @@ def test_a_later_row_s_micro_batches_make_its_batch():
 def test_the_layers_of_a_stage_are_read_as_the_source_words_them(num_layers, pp, said, layers):
     row = {"name": "one", "layout": {"pp": pp, "virtual_stages": 1}, "model": {"layers": num_layers, **said}}
     assert _stage_layers(row) == layers
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, {"dp_overlap": True}),
+        ({"pp": 4}, {"dp_overlap": False}),
+        ({"pp": 4, "assumed": ["distributed optimizer, overlapped gradient reduce"]}, {"dp_overlap": True}),
+        ({"assumed": ["one reduce-scatter and one all-gather, neither overlapped"]}, {"dp_overlap": False}),
+        ({"assumed": ["weights, gradients and AdamW states bf16"]}, {"optimizer_bytes": 14.0}),
+        ({"stack": "eager", "assumed": ["bf16 weights and AdamW states"]}, {"optimizer_bytes": 40.0}),
+        ({"stack": "eager", "assumed": ["bf16 weights and fused AdamW states"]}, {"optimizer_bytes": 14.0}),
+        ({"weights": "fp32 weights, bf16 AMP compute"}, {"cast_bytes": 12.0, "reduce_bytes": 8.0}),
+        ({"weights": "fp16 AMP compute, fp32 master"}, {"reduce_bytes": 4.0}),
+    ],
+)
+def test_gradients_and_the_update_are_read_as_the_source_words_them(changes, found):
+    row = {
+        "name": "one",
+        "layout": {"pp": changes.get("pp", 1), "sharding": "zero1"},
+        "numerics": {
+            "grads_format": "fp32",
+            "weights_compute": changes.get("weights", "bf16"),
+            "compiled_fused": changes.get("stack", "fused"),
+        },
+        "assumed": changes.get("assumed", []),
+    }
+    read = _gradients(row)
+    assert read | found == read
+    assert ("optimizer_bytes" in read) == ("optimizer_bytes" in found)
+    assert ("cast_bytes" in read) == ("cast_bytes" in found)
 
 
 def test_the_rows_that_were_entered_later_stay_predicted():
