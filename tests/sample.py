@@ -47,6 +47,10 @@ LATER: dict[str, str] = {
     "ranks/test_families.py::test_a_llama_of_transformers_is_imported_trained_on_and_exported_by_the_verbs": (
         "test_huggingface.py (logits, bits), test_start_from.py (a start from an import)"
     ),
+    "ranks/test_families.py::"
+    "test_the_page_s_family_from_outside_trains_alike_on_one_rank_and_on_four_by_the_page_s_commands": (
+        "test_layout_grid.py (layouts), ../unit/engine/test_toy_family.py (the page's family)"
+    ),
     "ranks/test_hangs.py::test_a_slow_job_is_no_alarm_where_a_wait_does_not_block": "test_hangs.py (slow jobs)",
     "ranks/test_node_scripts.py::test_two_nodes_train_one_run_and_post_what_they_see": (
         "../unit/manifests/test_manifests.py (the words of the script)"

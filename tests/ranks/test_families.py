@@ -1,13 +1,19 @@
 """Families on ranks beyond the grid: a crash, a resume, another layout; a llama by the verbs from end to end."""
 
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from unit.cli.door import emberward
+from unit.engine.test_toy_family import PAGE, write_family
 
 from emberward import checkpoint
 from emberward.checkpoint import latest
@@ -21,7 +27,8 @@ from ranks.runs import curve, write_text
 from ranks.save_cases import train
 from ranks.test_huggingface import shards_of
 
-ALL_LOSSES = 1e-5
+FIRST_LOSS, ALL_LOSSES = 1e-6, 1e-5
+PAGE_LIMIT_S = 300.0
 LOGITS = 2e-6
 """Greatest difference of logits of order 1 in float32."""
 
@@ -95,3 +102,30 @@ def test_a_llama_of_transformers_is_imported_trained_on_and_exported_by_the_verb
     assert (first - trained).abs().max().item() > 100 * LOGITS, "six steps changed the weights"
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert metrics[-1]["loss"] < metrics[0]["loss"]
+
+
+def test_the_page_s_family_from_outside_trains_alike_on_one_rank_and_on_four_by_the_page_s_commands(tmp_path):
+    write_family(tmp_path)
+    texts = sorted(write_text(tmp_path / "texts", num_files=40).iterdir())
+    (tmp_path / "my.txt").write_text("\n".join(each.read_text() for each in texts))
+    shell = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (commands,) = (block for block in shell if block.startswith("export PYTHONPATH"))
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(
+        ["bash", "-e"],
+        input=commands,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PAGE_LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    one, four = (
+        [json.loads(line)["loss"] for line in next((tmp_path / "runs" / name).glob("*/metrics.jsonl")).open()]
+        for name in ("one", "four")
+    )
+    assert len(one) == 6 and one[-1] < one[0]
+    assert relative(four[:1], one[:1]) < FIRST_LOSS and relative(four, one) < ALL_LOSSES
+    assert load_file(tmp_path / "exported" / "model.safetensors").keys() >= {"embed.weight", "layers.1.up.bias"}

@@ -29,7 +29,8 @@ def made_groups(rank, mesh):
     with recorder.recording():
         world = build_world(mesh, device=torch.device("cpu"), timeout_s=60)
         seen = {label: recorder.group_of(channel.handle) for label, channel in world.channels.items()}
-    created = [event.body.group for event in tape.events() if isinstance(event.body, GroupCreate)]
+    bodies = [event.body for event in tape.events() if isinstance(event.body, GroupCreate)]
+    created = [(body.group, body.members) for body in bodies]
     return created, seen, {label: channel.group for label, channel in world.channels.items()}
 
 
@@ -46,10 +47,10 @@ def live_and_dry(rank, world_size, *, layout):
 def test_plan_dry_run_and_ranks_count_groups_alike(pool, layout):
     mesh = mesh_of(small_recipe(**layout).layout)
     _, *planned = group_sets(mesh)
-    for live, dry in pool.run(live_and_dry, mesh.size, layout=layout):
+    for rank, (live, dry) in enumerate(pool.run(live_and_dry, mesh.size, layout=layout)):
         assert live == dry
         created, seen, known = live
-        assert created == [group for made in planned for group in made.groups]
+        assert created == [(group, group.ranks) for group in (made.of(rank) for made in planned)]
         assert seen == known
 
 

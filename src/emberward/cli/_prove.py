@@ -12,7 +12,7 @@ from emberward import __version__
 from emberward.cli._machine import require_torch
 from emberward.events import Event, Observer, Trace
 from emberward.families import model_of
-from emberward.findings import Cause, Certainty, Finding, Severity, require_code
+from emberward.findings import Cause, Certainty, ConfigError, Finding, Severity, require_code
 from emberward.layout import Axis, Mesh, chunk
 from emberward.match import RoleBuilder, RoleTrace, Verdict, check, check_roles
 from emberward.plan import lane_credits
@@ -60,7 +60,8 @@ def prove_recipe(
     """The proof of a resolved recipe. Blocks while a child process runs the roles dry, at most TIME_LIMIT_S.
 
     `on_wait` is called several times a second with the seconds for which the child has run. With `all_ranks` every rank
-    is run dry, and none is taken for granted by symmetry. Raises ConfigError C110 without torch.
+    is run dry, and none is taken for granted by symmetry. Raises ConfigError C110 without torch, and that
+    of a rank that ran dry and refused the recipe.
     """
     require_torch("the proof of a recipe, which runs its roles dry")
     began_s = time.monotonic()
@@ -81,6 +82,10 @@ def prove_recipe(
         tail = _run_child(tree, folder, environment, on_wait)
         with _collector_off():
             events, errors = folder.read_results(ranks)
+            for error in errors:
+                if error.refusal is not None:
+                    # A recipe that the ranks refuse is no fault of their program.
+                    raise ConfigError(**error.refusal)
             verdict = None if errors else _judge(recipe, events, owners, all_ranks=all_ranks)
             is_certified = verdict is not None and not has_backward_lane(recipe)
             certificate = _certificate(folder, resolved, owners) if is_certified else None

@@ -88,6 +88,8 @@ def _load_arrays(files: tuple[Path, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
         if len(files) == 1:
             # Opened here: np.load leaves the file open when it is no archive (numpy 2.4).
             with where.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
+                if not {"images", "labels"} <= set(held):
+                    raise ValueError(f"arrays called {', '.join(held)}")
                 return held["images"], held["labels"]
         images = np.load(where, mmap_mode="r", allow_pickle=False)
         where = files[1]
@@ -125,9 +127,7 @@ def _require_arrays(where: Path, images: NDArray[Any], labels: NDArray[Any]) -> 
 def _cut(images: NDArray[np.uint8], labels: NDArray[Any], where: Path) -> Iterator[Block]:
     for first in range(0, len(images), BLOCK_IMAGES):
         part = slice(first, first + BLOCK_IMAGES)
-        yield Block(
-            images=np.asarray(images[part]), labels=labels[part].astype(np.int64), where=f"{where}, image {first:,}"
-        )
+        yield Block(images=np.asarray(images[part]), labels=labels[part].astype(np.int64), file=str(where), first=first)
 
 
 # -- IDX and CIFAR ---------------------------------------------------------------------------------------------------

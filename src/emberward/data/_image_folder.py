@@ -40,11 +40,12 @@ def find_folder(origin: str, place: Path, decoding: Decoding) -> ImageCorpus:
         if file.suffix.lower() in SUFFIXES
     ]
     if not files:
+        loose = sum(entry.suffix.lower() in SUFFIXES for entry in place.iterdir())
         raise bad_images(
             "the folder holds no images by class",
             where=place,
             expected="a folder for each class, with image files below it, or images.npy and labels.npy",
-            found=f"{len(classes)} folders and no image file",
+            found=f"{len(classes)} folders without one" + (f", {loose} image files beside them" if loose else ""),
             next=f"mkdir {place.name}/CLASS and move its images there",
         )
     library = _import_pillow(place)
@@ -52,7 +53,7 @@ def find_folder(origin: str, place: Path, decoding: Decoding) -> ImageCorpus:
     def blocks() -> Iterator[Block]:
         for file, number in files:
             pixels = _decode(library, file, decoding)
-            yield Block(images=pixels[None], labels=np.array([number], np.int64), where=str(file))
+            yield Block(images=pixels[None], labels=np.array([number], np.int64), file=str(file))
 
     return ImageCorpus(
         name=place.name,

@@ -44,11 +44,17 @@ class ImageBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """Images uint8 [n, H, W, C] with their class numbers int64 [n]; `where` they were read, in words."""
+    """Images uint8 [n, H, W, C] with their class numbers int64 [n], and the file where they were read; `first`: the
+    number there of the first of them, None in a file of one image."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
-    where: str
+    file: str
+    first: int | None = None
+
+    def where(self, number: int = 0) -> str:
+        """Where image `number` of these was read, in words."""
+        return self.file if self.first is None else f"{self.file}, image {self.first + number:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

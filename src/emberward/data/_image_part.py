@@ -108,7 +108,7 @@ def _write(
     with (folder / IMAGES).open("wb") as out:
         for block in _known(corpus):
             if shape is None:
-                shape, first_at = block.images.shape[1:], block.where
+                shape, first_at = block.images.shape[1:], block.where()
             if block.images.shape[1:] != shape:
                 raise _unequal(block, shape, first_at)
             out.write(np.ascontiguousarray(block.images).tobytes())
@@ -130,12 +130,13 @@ def _write(
 def _known(corpus: ImageCorpus) -> Iterator[Block]:
     """The blocks, after a look at their labels. Raises D101 for a negative one."""
     for block in corpus.blocks():
-        if len(block.labels) and int(block.labels.min()) < 0:
+        if (block.labels < 0).any():
+            at = int((block.labels < 0).argmax())
             raise bad_images(
                 "a label is out of range",
-                where=block.where,
+                where=block.where(at),
                 expected="class numbers from 0 on",
-                found=str(int(block.labels.min())),
+                found=str(int(block.labels[at])),
                 next="number the classes from 0",
             )
         yield block
@@ -152,7 +153,7 @@ def _unequal(block: Block, shape: tuple[int, ...], first_at: str) -> Exception:
 
     return bad_images(
         "the images differ in size" if is_size else "the images differ in mode",
-        where=block.where,
+        where=block.where(),
         expected=f"{words(shape)}, as {first_at}",
         found=words(found),
         next=f"data.images.side={min(shape[:2])} scales and cuts every image file"

@@ -17,8 +17,21 @@ from emberward.layout import Block, Model, TensorSpec
 
 
 def modules_of(config: ModelConfig) -> Modules:
-    """The torch modules of the recipe's family."""
-    return cast(Modules, import_module(find_family(config.family).modules))
+    """The torch modules of the recipe's family. Raises ConfigError C116 when there is no such module."""
+    name = find_family(config.family).modules
+    try:
+        return cast(Modules, import_module(name))
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ConfigError(
+            "the family's modules are not found",
+            code="C116",
+            where=f"modules of {config.family}",
+            expected="the name of a Python module on PYTHONPATH",
+            found=name,
+            next="docs/add_a_family.md",
+        ) from error
 
 
 class StageModule(nn.Module):

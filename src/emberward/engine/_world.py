@@ -3,7 +3,12 @@
 [Note: groups are made by hand]
 `new_group` and `init_device_mesh` do not inherit the default group's timeout (torch 2.13: 30 minutes whatever
 `init_process_group` was told), so every group is made here with the timeout said, in the order of the plan's table
-(`emberward.plan` [Note: group order]) on all ranks.
+(`emberward.plan` [Note: group order]).
+
+A rank makes the groups that it is in, and not those of others: `use_local_synchronization`. 16,384 ranks have 20,000
+groups, and each is in seven. Torch then names a group by its ranks and by how many groups the rank has made, so that
+all its ranks must have made as many before: each rank is in one group of every set. Where NCCL splits communicators
+from the world's, of which all ranks must take part, a set is one split, and the groups are its colours.
 """
 
 from collections.abc import Callable, Mapping
@@ -115,14 +120,10 @@ class World:
 
 
 def _make(made: GroupSet, rank: int, timeout: timedelta) -> Channel:
-    """Makes every group of the set and gives the one that `rank` is in. All ranks must call; blocks."""
-    mine: Channel | None = None
-    for group in made.groups:
-        handle = dist.new_group(list(group.ranks), timeout=timeout, group_desc=made.label)
-        if rank in group.ranks:
-            mine = Channel(group=group, handle=handle)
-    assert mine is not None, f"rank {rank} is in no {made.label} group"
-    return mine
+    """Makes the group of the set that `rank` is in. All ranks must call; blocks for the others of its group."""
+    group = made.of(rank)
+    handle = dist.new_group(list(group.ranks), timeout=timeout, use_local_synchronization=True, group_desc=made.label)
+    return Channel(group=group, handle=handle)
 
 
 def build_world(

@@ -1,13 +1,16 @@
 """A family by its name in a recipe."""
 
 import difflib
+import traceback
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any, cast
 
 from emberward.families._config import ModelConfig
 from emberward.families._family import Family
-from emberward.findings import ConfigError
+from emberward.findings import ConfigError, EmberwardError
 from emberward.layout import Model
 
 
@@ -20,7 +23,7 @@ def family_names() -> tuple[str, ...]:
 def find_family(name: str) -> Family:
     """The family that a recipe calls `name`. Imports a user's module for ``module:name``.
 
-    Raises ConfigError C103 when there is none.
+    Raises ConfigError C103 when there is none; what a user's family raises becomes C116, with the line of its file.
     """
     module, colon, attribute = name.partition(":")
     known = family_names()
@@ -33,7 +36,52 @@ def find_family(name: str) -> Family:
         found: Family = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise _unknown(name, known, next=f"{type(error).__name__}: {error}") from error
-    return found
+    if not colon:
+        return found
+    lacks = [member for member in vars(Family) if not member.startswith("_") and not hasattr(found, member)]
+    if lacks or isinstance(found, type):
+        raise ConfigError(
+            "this is no model family",
+            code="C103",
+            where=name,
+            expected=f"a value with {', '.join(lacks)}" if lacks else f"a value, as {attribute}()",
+            found="one without" if lacks else "a class",
+            next="docs/add_a_family.md",
+        )
+    return cast(Family, _Guarded(found, name))
+
+
+class _Guarded:
+    """A user's family: what its methods raise is said with the line of theirs that was running."""
+
+    def __init__(self, family: Family, name: str) -> None:
+        self._family = family
+        self._name = name
+
+    def __getattr__(self, member: str) -> Any:
+        value = getattr(self._family, member)
+        return self._guarded(value) if callable(value) else value
+
+    def _guarded(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            try:
+                found = method(*args, **named)
+                return list(found) if isinstance(found, Iterator) else found
+            except (EmberwardError, NotImplementedError):
+                raise
+            except Exception as error:
+                own = Path(__file__).parents[1]
+                frames = traceback.extract_tb(error.__traceback__)
+                theirs = [f for f in frames if Path(f.filename).is_file() and own not in Path(f.filename).parents]
+                raise ConfigError(
+                    f"{self._name} failed",
+                    code="C116",
+                    where=f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else method.__name__,
+                    found=f"{type(error).__name__}: {error}",
+                    next="docs/add_a_family.md",
+                ) from error
+
+        return call
 
 
 def _unknown(name: str, known: tuple[str, ...], *, next: str | None) -> ConfigError:

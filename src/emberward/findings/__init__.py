@@ -4,7 +4,7 @@ A floor-0 room: standard library only.
 """
 
 from emberward.findings._catalogue import CATALOGUE, CodeEntry, require_code
-from emberward.findings._error import ConfigError, EmberwardError
+from emberward.findings._error import FACTS, ConfigError, EmberwardError
 from emberward.findings._finding import CycleMember, Finding, FindingPhase, exit_code_of
 from emberward.findings._hosts import host_down
 from emberward.findings._ranks import ranks_text
@@ -12,6 +12,7 @@ from emberward.findings._words import Cause, Certainty, Kind, Severity
 
 __all__ = [
     "CATALOGUE",
+    "FACTS",
     "Cause",
     "Certainty",
     "CodeEntry",

@@ -4,6 +4,9 @@ from emberward.findings._catalogue import CATALOGUE
 from emberward.findings._finding import Finding
 from emberward.findings._words import Cause, Certainty, Kind, Severity
 
+FACTS = ("what", "code", "where", "expected", "found", "next")
+"""The fields of an error that say it in words."""
+
 
 class EmberwardError(Exception):
     """Something a person can act on. Never raised for our own mistakes: those stay assertions.

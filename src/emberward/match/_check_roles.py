@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from emberward.events import Event, Observer
 from emberward.match._check import Judge, assumption_texts
 from emberward.match._roles import RoleTrace
-from emberward.match._setup import without_common_setup
 from emberward.match._symmetry import Symmetry
 from emberward.match._table import Table, compile_programs
 from emberward.match._verdict import RENDEZVOUS, BatchCompletion, SendSemantics, Verdict
@@ -64,21 +62,8 @@ def check_roles(
     """The verdict on the whole mesh, exact for the ranks' programs as the roles give them. Pure; see [Note: symmetry].
 
     Costs one simulation of a rank of each class of ranks that step alike, plus the colouring of all ranks. A witness
-    names concrete ranks. `num_events` counts the events simulated, `num_ranks` all ranks. What all roles begin with is
-    not simulated: see `_setup.py` [Note: common setup].
+    names concrete ranks. `num_events` counts the events simulated, `num_ranks` all ranks.
     """
-    judged = partial(_judge, sends=sends, batches=batches, with_cure=with_cure, with_hazards=with_hazards)
-    behind = without_common_setup(roles)
-    verdict = judged(behind)
-    if behind is roles or not verdict.findings:
-        return verdict
-    # What is found is told with the whole programs, positions included.
-    return judged(roles)
-
-
-def _judge(
-    roles: RoleTrace, *, sends: SendSemantics, batches: BatchCompletion, with_cure: bool, with_hazards: bool
-) -> Verdict:
     subject = RoleSubject(roles, batches)
     judge = Judge(
         subject,

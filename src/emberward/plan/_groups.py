@@ -21,7 +21,7 @@ TP_BACKWARD = "tp_backward"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSet:
-    """Groups of one purpose, one for each set of ranks, in the order of making; each rank is in at most one."""
+    """Groups of one purpose, one for each set of ranks; each rank is in exactly one."""
 
     label: str
     groups: tuple[Group, ...]

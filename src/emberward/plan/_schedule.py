@@ -156,14 +156,14 @@ def schedule_from_csv(text: str, *, name: str = "csv") -> Schedule:
             raise ConfigError(
                 "the schedule's CSV cannot be read",
                 code="C109",
-                where=f"row {row_number}",
+                where=f"{name}, row {row_number}",
                 expected="cells such as 0F0, 1B3, 1I3, 1W3 or (0F1;3B0)OVERLAP_F_B, one row a pipeline rank",
                 found=str(error).rpartition("found ")[2],
             ) from error
         pairs |= {(cell[0], cell[1]) for cell in cells if len(cell) == 2}
         orders.append(tuple(action for cell in cells for action in cell))
     if not any(orders):
-        raise ConfigError("the schedule's CSV is empty", code="C109", expected="one row a pipeline rank")
+        raise ConfigError("the schedule's CSV is empty", code="C109", where=name, expected="one row a pipeline rank")
     schedule = Schedule(
         name=name,
         num_stages=1 + max(action.stage for order in orders for action in order),

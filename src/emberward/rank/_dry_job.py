@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from emberward.findings import FACTS, ConfigError
 from emberward.rank._dry import dry_run, site_finder
 from emberward.rank._rehearsal import Script, script_of
 from emberward.recipe import read_resolved
@@ -81,4 +82,5 @@ def _error_of(rank: int, error: BaseException) -> RankError:
         message=str(error),
         site=None if site is None else str(site),
         traceback="".join(traceback.format_exception(error)),
+        refusal={name: getattr(error, name) for name in FACTS} if isinstance(error, ConfigError) else None,
     )

@@ -12,8 +12,9 @@ that does not hold the segment is not certified, and the rank says so instead of
 
 [Note: one role, many ranks]
 The ranks of a role make the same calls over groups of their own. A call therefore names its group by label, and its
-peer or root by place in the group. Compared are operation, group, type, number of elements, shape, root or peer,
-reduction and tag. Not compared are lines (they are shown), lanes, batches and waits: a wait is no call.
+peer or root by place in the group; of a group that is made its label, size and index. Compared are operation, group,
+type, number of elements, shape, root or peer, reduction and tag. Not compared are lines (they are shown), lanes,
+batches and waits: a wait is no call.
 
 [Note: certificate format]
 One JSON object: ``{"certificate": 1, "recipe": digest, "emberward": version, "torch": version, "role_of": [...],
@@ -72,8 +73,7 @@ def call_key(body: Body) -> CallKey | None:
         case Barrier(group=group):
             return ("barrier", _group_name(group), None, None, None, None, None, None, None)
         case GroupCreate(group=group):
-            # Every rank makes every group of the world, so that here the very ranks are compared.
-            return ("create", _group_name(group), None, len(group.ranks), group.ranks, group.index, None, None, None)
+            return ("create", _group_name(group), None, len(group.ranks), None, group.index, None, None, None)
         case _:
             return None
 
@@ -86,8 +86,7 @@ def key_text(key: CallKey) -> str:
     """The call for people, e.g. ``all_reduce world float32 128 sum`` or ``send pp_down float32 4x16x32 to place 1``."""
     op, group, dtype, numel, shape, partner, reduce_op, out_numel, tag = key
     if op == "create":
-        ranks = ",".join(map(str, shape)) if numel <= 8 else f"{numel} ranks"
-        return f"create {group}[{ranks}]"
+        return f"create {group} of {numel} ranks"
     size = None if numel is None else ("x".join(map(str, shape)) if shape else str(numel))
     words = [op, group, dtype, size, None if out_numel is None else f"into {out_numel}", reduce_op]
     if partner is not None:

@@ -4,7 +4,7 @@
 ``job.json`` and ``recipe.yaml`` are written by the caller; the child writes ``rank00004.events``, that rank's events,
 pickled (the folder is the caller's own, and a trace takes three times as long to read), and ``rank00004.calls.json``,
 its part of the certificate, or ``rank00004.error.json`` ``{"type", "message",
-"site", "traceback"}``, for each rank it was asked for.
+"site", "traceback", "refusal"}``, for each rank it was asked for.
 """
 
 import json
@@ -40,13 +40,14 @@ class DryJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankError:
-    """How a rank's program raised; `site` is the user's line."""
+    """How a rank's program raised; `site` is the user's line. `refusal`: the facts of a ConfigError, by name."""
 
     rank: int
     type: str
     message: str
     site: str | None
     traceback: str
+    refusal: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,7 @@ class JobFolder:
             "message": error.message,
             "site": error.site,
             "traceback": error.traceback,
+            "refusal": error.refusal,
         }
         self.error(error.rank).write_text(json.dumps(body), encoding="utf-8")
 

@@ -2,6 +2,8 @@
 
 import re
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,18 +23,23 @@ PAGE = ROOT / "docs" / "add_a_family.md"
 WORDS = ("model.family=toy_describe:FAMILY", "model.ffn_hidden=256")
 
 
+def write_family(folder: Path) -> tuple[str, ...]:
+    """Writes the page's two files into `folder`; the names of their modules."""
+    files = re.findall(r"```python (\w+)\.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    for name, code in files:
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    return tuple(name for name, _ in files)
+
+
 @pytest.fixture
 def toy(tmp_path, monkeypatch) -> ModelConfig:
     """The resolved model of the page's family, whose files lie on the path."""
-    text = PAGE.read_text(encoding="utf-8")
-    files = re.findall(r"```python (\w+\.py)\n(.*?)```", text, re.DOTALL)
-    assert [name for name, _ in files] == ["toy_describe.py", "toy_modules.py"]
-    for name, code in files:
-        (tmp_path / name).write_text(code, encoding="utf-8")
+    names = write_family(tmp_path)
+    assert names == ("toy_describe", "toy_modules")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield resolve(load_recipe("bloom_tiny", WORDS), num_ranks=8, tokenizer_size=257).recipe.model
-    for name, _ in files:
-        sys.modules.pop(name.removesuffix(".py"), None)
+    for name in names:
+        sys.modules.pop(name, None)
     find_family.cache_clear()
     model_of.cache_clear()
 
@@ -93,3 +100,36 @@ def test_a_run_of_it_is_exported_as_weights_alone(toy, tmp_path):
     weights = load_file(tmp_path / "exported" / "model.safetensors")
     assert {name: tuple(each.shape) for name, each in weights.items()} == model_of(toy).shapes
     assert not (tmp_path / "exported" / "config.json").exists()
+
+
+BROKEN = """
+from toy_describe import Toy
+
+class Failing(Toy):
+    def misfits(self, config, *, tp):
+        yield config.hiden
+
+class Elsewhere(Toy):
+    modules = "toy_parts"
+
+CLASS, FAILS, ELSEWHERE = Toy, Failing(), Elsewhere()
+"""
+
+
+def test_a_family_that_is_none_or_fails_is_refused_with_what_it_lacks_or_its_line(toy, tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    refused = {
+        "os:path": ("C103", "os:path", "a value with name, keys, modules"),
+        "broken:CLASS": ("C103", "broken:CLASS", "a value, as CLASS()"),
+        "broken:FAILS": ("C116", f"{tmp_path}/broken.py:6", None),
+    }
+    for name, (code, where, expected) in refused.items():
+        with pytest.raises(ConfigError) as caught:
+            resolve(load_recipe("bloom_tiny", (f"model.family={name}",)), num_ranks=8, tokenizer_size=257)
+        assert (caught.value.code, caught.value.where) == (code, where)
+        assert (caught.value.expected or "").startswith(expected or "")
+    assert caught.value.found == "AttributeError: 'ModelConfig' object has no attribute 'hiden'"
+    with pytest.raises(ConfigError, match="the family's modules are not found") as caught:
+        whole(replace(toy, family="broken:ELSEWHERE"))
+    assert (caught.value.code, caught.value.found) == ("C116", "toy_parts")
+    monkeypatch.delitem(sys.modules, "broken")

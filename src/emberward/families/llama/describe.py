@@ -6,7 +6,7 @@ from typing import Any
 
 from emberward.families._config import LlamaConfig, ModelConfig
 from emberward.families._family import Misfit, WorkedOut
-from emberward.families._sizes import heads_misfit, near_divisors, padded_vocabulary, tp_misfits
+from emberward.families._sizes import heads_misfit, near_divisors, near_multiples, padded_vocabulary, tp_misfits
 from emberward.families.pieces import (
     columns,
     into_columns,
@@ -67,7 +67,8 @@ class Llama:
         if (config.hidden // heads) % 2:
             yield Misfit(
                 what="rotary positions turn pairs of a head's numbers",
-                expected="model.hidden / model.num_heads even",
+                expected="model.hidden a multiple of 2 x model.num_heads, as "
+                f"{near_multiples(config.hidden, 2 * heads)}",
                 names=("model.hidden", "model.num_heads"),
             )
         if heads % kv:
