@@ -69,8 +69,9 @@ class StepPlan:
     products and of their gradients back (12 under torch's autocast). `optimizer_bytes`: bytes moved a parameter by the
     update; None: those of an AdamW that is fused as the stack is. `shard_ranks`: parameters are sharded over so many
     ranks and the gradients' shards summed over the others (HSDP; 1: plain data parallelism); None: over all of dp.
-    `is_blocking`: each kernel is waited for and transfers between stages run alone (CUDA_LAUNCH_BLOCKING=1); without it
-    both overlap.
+    `gathered_shares`: of each stage's parameters the share that a pass gathers, the others being there still; None:
+    all. `is_blocking`: each kernel is waited for and transfers between stages run alone (CUDA_LAUNCH_BLOCKING=1);
+    without it both overlap.
     """
 
     tp: int
@@ -90,6 +91,7 @@ class StepPlan:
     cast_bytes: float = 0.0
     optimizer_bytes: float | None = None
     shard_ranks: int | None = None
+    gathered_shares: tuple[float, ...] | None = None
     is_blocking: bool = False
 
     @property
@@ -289,8 +291,9 @@ def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, sms_shar
     scatters = slot.part in _GRADIENTS and (plan.shards_parameters or plan.scatters_each)
     if not gathers and not scatters:
         return compute + sms_share * min(beside_s, compute)
-    gather_s, scatter_s = dp.gather_s if gathers else 0.0, dp.scatter_s if scatters else 0.0
-    compute += (dp.copy_out_s if gather_s else 0.0) + (dp.copy_in_s if scatters else 0.0)
+    share = 1.0 if plan.gathered_shares is None else plan.gathered_shares[slot.stage]
+    gather_s, scatter_s = share * dp.gather_s if gathers else 0.0, dp.scatter_s if scatters else 0.0
+    compute += (share * dp.copy_out_s if gather_s else 0.0) + (dp.copy_in_s if scatters else 0.0)
     if not plan.dp_overlap:
         return compute + gather_s + scatter_s
     ends_s = (gather_s + scatter_s) / dp.pieces

@@ -33,7 +33,7 @@ from emberward.plan._repeats import action_of, settings, short_step
 from emberward.plan._route import CSV_HEADER, BoxingStep, Move, Piece, Placed, Route, transfer_pieces
 from emberward.plan._schedule import Action, Schedule, Work, require_complete, schedule_from_csv
 from emberward.plan._stages import balance
-from emberward.plan._traffic import Traffic, TrafficKind, rank_traffic
+from emberward.plan._traffic import Traffic, TrafficKind, gathered_units, rank_traffic
 
 __all__ = [
     "CSV_HEADER",
@@ -85,6 +85,7 @@ __all__ = [
     "find_route",
     "forward_only",
     "frees_parameters",
+    "gathered_units",
     "gpipe",
     "group_sets",
     "interleaved",

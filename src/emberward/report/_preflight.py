@@ -28,6 +28,7 @@ from emberward.plan import (
     Traffic,
     bubble_of,
     frees_parameters,
+    gathered_units,
     rank_buffers,
     rank_memory,
     rank_traffic,
@@ -215,9 +216,20 @@ def step_plan_of(shape: StepShape) -> StepPlan:
         shards_parameters=frees_parameters(shape),
         scatters_each=shape.zero >= 2,
         shard_ranks=shape.mesh.axis_size(Axis.DP_SHARD),
+        gathered_shares=_gathered_shares(shape) if frees_parameters(shape) else None,
         # The engine's AdamW is fused and divides by the clipping's factor itself: 30 and the gradients' norm.
         optimizer_bytes=34.0,
     )
+
+
+def _gathered_shares(shape: StepShape) -> tuple[float, ...]:
+    """Of each stage's parameters the share that a pass gathers under ZeRO-3, the mean over its rank's step."""
+    of_ranks = []
+    for pp_rank in range(shape.schedule.num_ranks):
+        units = gathered_units(shape, shape.schedule.stages_of(pp_rank), shape.mesh.rank_at({Axis.PP: pp_rank}))
+        gathered, held = sum(numel * times for numel, times in units), sum(numel for numel, _ in units)
+        of_ranks.append(gathered / (2 * shape.schedule.num_mb * held))
+    return tuple(of_ranks[shape.schedule.rank_of(stage)] for stage in range(shape.schedule.num_stages))
 
 
 def _attention_of(model: Model) -> Attention:

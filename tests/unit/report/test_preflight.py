@@ -1,6 +1,7 @@
 """The page: exact where it says so, warnings with their look-alikes, JSON that carries what the text shows."""
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -220,3 +221,20 @@ def test_the_ten_billion_roberta_runs_as_fast_as_published_with_the_source_s_gra
     ours_s, theirs_s = (predict(shape.model, CLUSTERS["v100-efa"], each).step_s for each in (plan, theirs))
     assert 1024 / theirs_s == pytest.approx(178, rel=0.07)
     assert 1024 / ours_s == pytest.approx(160, rel=0.05)
+
+
+def test_zero_3_is_priced_with_the_gathers_that_the_engine_makes():
+    words = ["layout.zero=3", "batch.global_batch=4096"]
+    shape = step_shape_of(resolve(load_recipe("roberta_10b", words), num_ranks=128, tokenizer_size=257).recipe)
+    plan = step_plan_of(shape)
+    # 8 passes over 30 layers: all but the first find two of them there; what lies beside the layers stays.
+    total = shape.model.num_parameters
+    layers = sum(math.prod(tensor.shape) for block in shape.model.layers for tensor in block.tensors)
+    assert plan.gathered_shares is not None
+    (share,) = plan.gathered_shares
+    assert share == pytest.approx((layers * (8 - 14 / 30) + total - layers) / (8 * total), rel=1e-3)
+    whole_s, ours_s = (
+        predict(shape.model, CLUSTERS["v100-efa"], each).step_s for each in (replace(plan, gathered_shares=None), plan)
+    )
+    assert share < ours_s / whole_s < 1
+    assert step_plan_of(replace(shape, zero=2)).gathered_shares is None
