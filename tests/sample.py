@@ -43,6 +43,7 @@ LATER: dict[str, str] = {
     "ranks/test_certificate_run.py::test_a_rank_that_departs_ends_the_run_at_once_and_is_named_by_the_launcher": (
         "test_certificate.py (a planted departure)"
     ),
+    "ranks/test_debug_prompt.py::test_a_rank_of_another_family_stops_at_a_prompt_too": "test_debug_prompt.py (bloom)",
     "ranks/test_debug_prompt.py::test_exit_at_the_prompt_ends_the_rank": "test_debug_prompt.py (goes on)",
     "ranks/test_families.py::test_a_llama_of_transformers_is_imported_trained_on_and_exported_by_the_verbs": (
         "test_huggingface.py (logits, bits), test_start_from.py (a start from an import)"

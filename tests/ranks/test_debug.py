@@ -70,12 +70,14 @@ def test_an_assertion_that_does_not_hold_ends_the_run_and_names_tensor_and_rank(
         assert told in error[1]
 
 
-def test_a_prompt_needs_a_terminal_and_a_comparison_needs_copies(pool):
-    for debug, told in (
-        ("stop blocks.0", "a debug operation stops with a prompt"),
-        ("equal blocks.0.mlp.up.weight axis=tp", "no two ranks hold the same part of blocks.0.mlp.up.weight"),
+def test_a_prompt_needs_a_terminal_a_comparison_copies_and_an_output_a_module_that_is_called(pool):
+    holder = "roberta.encoder.layer.0.attention"
+    for family, debug, told in (
+        ("bloom", "stop blocks.0", "a debug operation stops with a prompt"),
+        ("bloom", "equal blocks.0.mlp.up.weight axis=tp", "no two ranks hold the same part of blocks.0.mlp.up.weight"),
+        ("roberta", f"print {holder}", f"{holder} holds modules and is not called itself"),
     ):
-        for code, message in pool.run(refusal, 2, debug=(debug,), **TP):
+        for code, message in pool.run(refusal, 2, debug=(debug,), family=family, **TP):
             assert code == "C117"
             assert told in message
 

@@ -14,11 +14,11 @@ LIMIT_S = 120.0
 class Terminal:
     """A rank alone in a pseudo-terminal, as `python -m emberward.rank RECIPE` starts it by hand."""
 
-    def __init__(self, place, *overrides: str) -> None:
+    def __init__(self, place, recipe: str, *overrides: str) -> None:
         self._master, inside = os.openpty()
         with os.fdopen(inside, "r+b", buffering=0) as terminal:
             self.rank = warm_server().start(
-                ["emberward.rank", "bloom_tiny", *SMALL, "layout.dp=1", "layout.tp=1", "layout.pp=1", *overrides],
+                ["emberward.rank", recipe, "layout.dp=1", "layout.tp=1", "layout.pp=1", *overrides],
                 module="emberward.rank",
                 cwd=place,
                 stdin=terminal,
@@ -52,10 +52,35 @@ def terminal(tmp_path):
     write_text(tmp_path / "text")
     (tmp_path / "runs").mkdir()
     stop = ("debug=stop blocks.0.mlp step=0 mb=0", "steps=2", "data.train=text", "data.held_out=0.2")
-    made = Terminal(tmp_path, *stop, "batch.micro_batch=4")
+    made = Terminal(tmp_path, "bloom_tiny", *SMALL, *stop, "batch.micro_batch=4")
     yield made
     made.rank.kill()
     made.close()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "module", "shape"),
+    [
+        ("roberta_tiny", "roberta.encoder.layer.0", (4, 64, 128)),
+        ("swin_tiny", "swin.encoder.layers.0.blocks.0", (4, 64, 24)),
+    ],
+)
+def test_a_rank_of_another_family_stops_at_a_prompt_too(tmp_path, recipe, module, shape):
+    write_text(tmp_path / "text")
+    (tmp_path / "runs").mkdir()
+    data = ("data.train=text", "data.held_out=0.2") if recipe == "roberta_tiny" else ()
+    sizes = ("steps=1", "batch.global_batch=8", "batch.micro_batch=4", "optim.warmup_samples=0", "sample_tokens=0")
+    terminal = Terminal(tmp_path, recipe, *sizes, *data, f"debug=stop {module} step=0 mb=1")
+    try:
+        terminal.expect(f"stopped at {module} output  step 1 micro-batch 1")
+        terminal.expect(">>> ")
+        terminal.type("tuple(tensor.shape), bool(tensor.isfinite().all())\n")
+        terminal.expect(f"({shape}, True)")
+        terminal.type("\x04")
+        assert terminal.rank.wait(LIMIT_S) == 0
+    finally:
+        terminal.rank.kill()
+        terminal.close()
 
 
 def test_a_rank_stops_at_a_prompt_is_looked_into_and_goes_on(terminal):

@@ -20,10 +20,11 @@ from ranks.cases import LR, micro_batches_of, small_recipe
 from ranks.runs import logs, make_run, metrics, start, write_text
 
 SPLIT, TIED = "blocks.1.mlp.up.weight", "embed.weight"
+ROBERTA = "roberta.encoder.layer.1.intermediate.dense.weight"
 
 
-def answered(rank, world_size, *, path, **layout):
-    """(totals of three steps with questions, without; what every rank reads together after the second, by quantity)."""
+def answered(rank, world_size, *, path, name, **layout):
+    """(totals of three steps with questions, without; what every rank reads of `name` after the second)."""
     recipe = small_recipe(**layout)
     world = build_world(mesh_of(recipe.layout), device=torch.device("cpu"), timeout_s=60)
     totals, read = {}, {}
@@ -41,31 +42,31 @@ def answered(rank, world_size, *, path, **layout):
             looks.end_step(engine)
             if step == 2:
                 for what in (Quantity.VALUE, Quantity.EXP_AVG, Quantity.EXP_AVG_SQ):
-                    read[what.value] = engine.read(SPLIT, what).numpy().copy()
+                    read[what.value] = engine.read(name, what).numpy().copy()
         looks.close()
     return totals, read
 
 
 @pytest.mark.parametrize(
-    "layout",
-    [{"dp": 2, "zero": 3}, {"tp": 2, "accumulation": 2}, {"tp": 2, "family": "llama"}],
-    ids=["zero3", "tp", "llama"],
+    ("name", "layout"),
+    [(SPLIT, {"dp": 2, "zero": 3}), (SPLIT, {"tp": 2, "accumulation": 2}), (ROBERTA, {"tp": 2, "family": "roberta"})],
+    ids=["zero3", "tp", "roberta"],
 )
-def test_owners_answer_for_one_moment_and_the_numbers_stay_bitwise(pool, tmp_path, layout):
+def test_owners_answer_for_one_moment_and_the_numbers_stay_bitwise(pool, tmp_path, name, layout):
     folder = RunFolder(path=tmp_path)
-    look = ask(folder, name=SPLIT, step=3, id="now")
-    missed = ask(folder, name=SPLIT, step=1, id="missed")
-    answers = pool.run(answered, 2, path=tmp_path, **layout)
+    look = ask(folder, name=name, step=3, id="now")
+    missed = ask(folder, name=name, step=1, id="missed")
+    answers = pool.run(answered, 2, path=tmp_path, name=name, **layout)
     for totals, _ in answers:
         assert totals[True] == totals[False]
     assert (read_answers(missed).late_at, read_answers(missed).parts) == (1, ())
     found = read_answers(look)
     for prefix, what in {"model/": "value", "optim/exp_avg/": "exp_avg", "optim/exp_avg_sq/": "exp_avg_sq"}.items():
-        parts = [(str(rank), part) for rank, part in found.parts if part.name == prefix + SPLIT]
+        parts = [(str(rank), part) for rank, part in found.parts if part.name == prefix + name]
         assert assemble_tensor(parts[:1], step=3, world_size=2) is None, "one rank's part is not the whole"
         whole = assemble_tensor(parts, step=3, world_size=2)
         np.testing.assert_array_equal(whole.values, answers[0][1][what].astype(np.float64))
-    assert {rank for rank, part in found.parts if part.name == "grad/" + SPLIT} == {0, 1}
+    assert {rank for rank, part in found.parts if part.name == "grad/" + name} == {0, 1}
 
 
 def said(*words):

@@ -26,7 +26,8 @@ all_gather_flat = getattr(dist, "all_gather_single", None) or dist.all_gather_in
 class DebugHooks:
     """Carries out a recipe's debug operations on one rank while `step` is open.
 
-    `micro_batch` tells where the rank is. Raises ConfigError C117 for `stop` without a terminal.
+    `micro_batch` tells where the rank is. Raises ConfigError C117 for `stop` without a terminal, and for a pattern of
+    modules that only hold others: no call passes through them.
     """
 
     def __init__(
@@ -53,10 +54,13 @@ class DebugHooks:
         for part in found:
             self._require_copies(operation, part)
         self._parts += [(operation, part) for part in found]
-        for stage in stages:
-            for name, module in stage.named_places():
-                if name and fnmatchcase(name, operation.pattern):
-                    module.register_forward_hook(self._hook(operation, name))
+        places = [(name, module) for stage in stages for name, module in stage.named_places() if name]
+        named = [(name, module) for name, module in places if fnmatchcase(name, operation.pattern)]
+        called = [(name, module) for name, module in named if _is_called(module)]
+        if named and not called and not found:
+            raise _never_called(operation, named[0][0], [name for name, module in places if _is_called(module)])
+        for name, module in called:
+            module.register_forward_hook(self._hook(operation, name))
 
     def _require_copies(self, operation: DebugOperation, part: ParameterPart) -> None:
         """Raises ConfigError C117 where `equal` is asked of a parameter that is cut over the axis."""
@@ -152,6 +156,22 @@ class DebugHooks:
             next='look at what comes before it: debug="print PATTERN" of the modules that feed it',
             ranks=(self._world.rank,) if ranks is None else tuple(ranks),
         )
+
+
+def _is_called(module: nn.Module) -> bool:
+    return type(module).forward is not nn.Module.forward
+
+
+def _never_called(operation: DebugOperation, name: str, called: Sequence[str]) -> ConfigError:
+    inside = [each for each in called if each.startswith(f"{name}.")]
+    return ConfigError(
+        f"{name} holds modules and is not called itself",
+        code="C117",
+        where="debug",
+        expected=f"a module that is called, as {', '.join(inside[:3])}",
+        found=operation.text,
+        next=f'debug="{operation.text.replace(operation.pattern, inside[0], 1)}"' if inside else None,
+    )
 
 
 def _channels(operation: DebugOperation, world: World) -> list[Channel]:
