@@ -11,12 +11,14 @@ was found stands beside the planted one; the latter was measured on a busy machi
 """
 
 import argparse
+import contextlib
 import json
 import re
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +30,25 @@ KINDS = ("stall", "exposed", "waste")
 _MARKER = re.compile(r"[ \t]*#: LINE[ \t]*$", re.MULTILINE)
 
 
-def profile(folder: Path, num_ranks: int, arguments: list[str]) -> tuple[int | None, dict[str, Any]]:
-    """The exit code and document of a profiled run; (None, {}) when it did not end in LIMIT_S."""
+@contextlib.contextmanager
+def copied(folder: Path) -> Iterator[Path]:
+    """A copy of a program's folder, without the marks of its lines."""
     with tempfile.TemporaryDirectory() as place:
         here = Path(place, "job")
         shutil.copytree(folder, here)
         for path in here.glob("*.py"):
             path.write_text(_MARKER.sub("", path.read_text()))
-        launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks), "--standalone"]
+        yield here
+
+
+def torchrun(num_ranks: int) -> list[str]:
+    """The command before a program of so many ranks."""
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks), "--standalone"]
+
+
+def profile(folder: Path, launch: list[str], arguments: list[str]) -> tuple[int | None, dict[str, Any]]:
+    """The exit code and document of a profiled run; (None, {}) when it did not end in LIMIT_S."""
+    with copied(folder) as here:
         words = ["profile", "--json", "--", *launch, "train.py", *arguments]
         return answer_of(words, folder=here, limit_s=LIMIT_S)
 
@@ -50,6 +63,18 @@ def is_examined(document: dict[str, Any]) -> bool:
     return "findings" in document
 
 
+def named_by(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any] | None:
+    """The finding with an accepted cause, if there is one, with an accepted line rather than without."""
+    found = [each for each in document.get("findings", ()) if each["kind"] in KINDS]
+    named = [each for each in found if each["cause"] in truth["cause"]]
+    return next((each for each in named if has_line(truth, each)), named[0] if named else None)
+
+
+def has_line(truth: dict[str, Any], finding: dict[str, Any]) -> bool:
+    """Whether a finding has an accepted line."""
+    return site_of(finding) in {truth["line"], *truth["accept_lines"]}
+
+
 def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
     """What is right of the findings."""
     found = [each for each in document.get("findings", ()) if each["kind"] in KINDS]
@@ -60,12 +85,11 @@ def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
             if each["cause"] in (truth.get("not_cause") or ()) or site_of(each) == truth.get("lookalike_line")
         ]
         return {"is_right": is_examined(document) and not wrong, "wrong": [each["cause"] for each in wrong]}
-    lines = {truth["line"], *truth["accept_lines"]}
-    named = [each for each in found if each["cause"] in truth["cause"]]
-    best = next((each for each in named if site_of(each) in lines), named[0] if named else None)
+    best = named_by(truth, document)
+    is_right = best is not None and has_line(truth, best)
     return {
-        "points": {"cause": best is not None, "line": best is not None and site_of(best) in lines},
-        "is_right": best is not None and site_of(best) in lines,
+        "points": {"cause": best is not None, "line": is_right},
+        "is_right": is_right,
         "is_first": bool(found) and best is found[0],
         "cost_ms_per_step": None if best is None else best.get("cost_ms_per_step"),
         "planted_ms_per_step": truth["planted_ms_per_step"],
@@ -75,7 +99,7 @@ def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
 def run(folder: Path, truth: dict[str, Any]) -> dict[str, Any]:
     """One program: what was said, and its score."""
     began = time.monotonic()
-    code, document = profile(folder, truth["nproc"], truth["args"])
+    code, document = profile(folder, torchrun(truth["nproc"]), truth["args"])
     keys = ("code", "severity", "kind", "cause", "site", "cost_ms_per_step", "gain_ms_per_step")
     unreadable = {"unreadable": document["unreadable"]} if "unreadable" in document else {}
     return {
