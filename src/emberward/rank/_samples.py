@@ -108,7 +108,7 @@ def eval_micro_batch(batch: AnyBatch, device: torch.device) -> MicroBatch:
 
 def _copied(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """The tensor on `device`, a GPU reading it from pinned memory in its current stream; itself on the CPU."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _tensors(batch: AnyBatch) -> Iterator[torch.Tensor]:
