@@ -60,10 +60,11 @@ def named(finding: dict[str, Any], by_pid: dict[int, int]) -> list[int]:
     return sorted([*finding["culprit_ranks"], *(by_pid.get(pid, -1) for pid in finding["culprit_pids"])])
 
 
-def lines_of(finding: dict[str, Any]) -> set[int]:
-    """The lines that the finding names: its own, and those of a cycle's members."""
+def lines_of(finding: dict[str, Any]) -> set[int | str]:
+    """The lines that the finding names, as numbers and as ``file:line``: its own, and those of a cycle's members."""
     sites = [finding.get("site"), *(member.get("site") for member in finding.get("cycle") or ())]
-    return {int(site.rpartition(":")[2]) for site in sites if site and site.rpartition(":")[2].isdigit()}
+    told = [site for site in sites if site and site.rpartition(":")[2].isdigit()]
+    return {int(site.rpartition(":")[2]) for site in told} | {site.rpartition("/")[2] for site in told}
 
 
 def score(truth: dict[str, Any], document: dict[str, Any], by_pid: dict[int, int]) -> dict[str, Any]:

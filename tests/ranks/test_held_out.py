@@ -28,10 +28,6 @@ STRIDE = 5
 NAMES = [
     f"{kind}/{path.stem}" for kind in ("faults", "healthy") for path in sorted((PROGRAMS / kind).glob("*.py"))[::STRIDE]
 ]
-WRONG = {
-    "faults/ner_tagger_ddp": "M101 says different_op, of the call that rank 2 is in, not of the one it left out",
-}
-"""What is said wrongly today: a program that is right again fails here, and leaves the table."""
 AT_ONCE = 3
 AFTERMATH_S, END_S = 5.0, 60.0
 
@@ -111,12 +107,8 @@ def watch(truth, ranks: list[WarmProcess], watcher: Watcher, output: Path) -> Wa
         time.sleep(1.0)
 
 
-def marks(name: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.xfail(reason=WRONG[name], strict=True)] if name in WRONG else []
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
+@pytest.mark.parametrize("name", NAMES)
 def test_of_a_program_that_was_held_out_all_is_right(runs: dict[str, Future], name: str) -> None:
     watched, output = runs[name].result()
     truth = truth_of(PROGRAMS / f"{name}.py")

@@ -42,6 +42,7 @@ from emberward.diagnose._judge_calls import stuck_worker
 from emberward.diagnose._judge_words import judge_ends
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
+from emberward.diagnose._program import comes_first
 from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
 from emberward.diagnose._say import NS, hang_finding, ranks_text, verb, waits
 from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
@@ -80,6 +81,7 @@ __all__ = [
     "class_of",
     "classify",
     "code_frame",
+    "comes_first",
     "compare_incidents",
     "compare_looks",
     "conclude",

@@ -127,6 +127,8 @@ class RankFlight:
     num_dropped: int = 0
     is_ring: bool = False
     notes: list[str] = field(default_factory=list)
+    before: tuple[Frame, ...] = ()
+    """Where the rank was in the call or backward before the open one, as its own recorder tells; empty: untold."""
 
     @property
     def head(self) -> Call | None:

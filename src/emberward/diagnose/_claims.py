@@ -27,6 +27,8 @@ class Ground(StrEnum):
     """The kernel's word that a process was stopped."""
     CREATION = "creation"
     """Stacks of ranks that create a group, while others do not."""
+    HELD = "held"
+    """A lock between processes that one holds while it waits for those who wait for the lock."""
     CREDITS = "credits"
     """Threads that wait for each other through a bounded buffer."""
     LINES = "lines"
@@ -57,10 +59,10 @@ class Claim:
 
 Rule = Callable[[], Iterable[Finding]]
 
-_WAITS = frozenset({Ground.CREATION, Ground.CREDITS})
+_WAITS = frozenset({Ground.CREATION, Ground.HELD, Ground.CREDITS})
 _CALLS = _WAITS | {Ground.LINES, Ground.CALLS}
 SILENCED_BY: Mapping[Ground, frozenset[Ground]] = {
-    Ground.CREDITS: frozenset({Ground.CREATION}),
+    Ground.CREDITS: frozenset({Ground.CREATION, Ground.HELD}),
     Ground.LINES: _WAITS,
     Ground.CALLS: _WAITS,
     Ground.ABORTS: frozenset({Ground.CALLS}),

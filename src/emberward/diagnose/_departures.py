@@ -31,8 +31,10 @@ def history(flight: RankFlight) -> list[Call]:
 
 
 def are_alike(left: Call, right: Call) -> bool:
-    """Whether two calls are the same operation of one group at one line."""
-    return left.group == right.group and left.op == right.op and left.place == right.place
+    """Whether two calls are the same operation of one group at one line; where a line is not known, of one size."""
+    if left.group != right.group or left.op != right.op:
+        return False
+    return left.place == right.place if None not in (left.place, right.place) else left.numel == right.numel
 
 
 def departures(graph: WaitGraph, root: Root) -> list[Departure]:

@@ -40,6 +40,8 @@ _LOST_PEER = re.compile(
 _MEMORY = re.compile(
     r"\bmemoryerror|out ?of ?memory|(?:can't|cannot) allocate memory|bad_alloc|defaultcpuallocator", re.IGNORECASE
 )
+# torch/utils/data/dataloader.py and torch/csrc/DataLoader.cpp, torch 2.13.
+_DATA_WORKER = re.compile(r"^RuntimeError: DataLoader worker \(pid")
 _DISK = re.compile(r"no space left on device|disk quota exceeded|\[errno (?:28|122)\]", re.IGNORECASE)
 # gloo checks the parts of an all_to_all and the size of what comes against what the call has room for.
 _SIZES = re.compile(r"enforce fail at \S*gloo/\S*\] .*(?:length|nbytes|size)", re.IGNORECASE)
@@ -76,6 +78,8 @@ def cause_of_words(words: str) -> Cause:
     """The cause that an exception or a fatal error names; EXCEPTION when its text tells nothing better."""
     if words.startswith(FATAL) and _CRASH.search(words):
         return Cause.SEGFAULT
+    if _DATA_WORKER.search(words):
+        return Cause.DATALOADER_WORKER
     if _MEMORY.search(words):
         return Cause.OUT_OF_MEMORY
     if _SIZES.search(words):

@@ -10,6 +10,7 @@ from emberward.diagnose._creation import creation_findings
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import LineOf, ProcessStacks
 from emberward.diagnose._groups import world_of
+from emberward.diagnose._held import held_findings
 from emberward.diagnose._judge_calls import FlightJudge
 from emberward.diagnose._judge_stacks import judge_stacks
 from emberward.diagnose._judge_words import judge_ends, judge_logs, judge_ras, rank_evidence
@@ -112,6 +113,7 @@ def judge(
     flight_judge = FlightJudge(evidence, by_rank, by_pid, tie_break_by_text(line_of)) if evidence.flights else None
     heard: dict[Ground, Rule] = {
         Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS]),
+        Ground.HELD: lambda: held_findings([r for r in own if r.kind not in HELPERS], line_of),
         Ground.STACKS: lambda: judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence)),
         Ground.OTHER_STACKS: lambda: _other_sections(readings, sections, main, workers, line_of),
         Ground.TRACES: lambda: [f for t in _merged(evidence.traces) for f in check(t, with_cure=False).findings],

@@ -208,7 +208,7 @@ def _all_busy(busy: list[Reading]) -> Finding:
             cause=Cause.MISSING_GROUP if creates else lead.cause,
             certainty=Certainty.INFERRED,
             severity=Severity.WARNING,
-            site=_common_site(busy),
+            site=lead.site if creates else _common_site(busy),
             evidence=_crowds(busy),
             ruled_out=("one guilty rank: all do the same",),
             next_step="call new_group on every rank of the job, members or not, in the same order"

@@ -89,14 +89,18 @@ def has_followed(calls: Sequence[Call], early: Call, late: Call, *, are_alike: C
 def continues(numbers: Sequence[int]) -> bool | None:
     """Whether the last number, such as a tag, follows the one before as it did earlier; None when too few are known.
 
-    The same two did, or two as far apart, after two that were as far apart as the two before now.
+    After a number that came before, what followed it then; after a new one, as in a count, one as far from it as the
+    last one was, after two that were as far apart as the two before now.
     """
     pairs = list(pairwise(numbers))
     if len(pairs) <= MIN_ROUNDS:
         return None
+    known = {late for early, late in pairs[:-1] if early == pairs[-1][0]}
+    if known:
+        return pairs[-1][1] in known
     steps = [late - early for early, late in pairs]
     runs = list(zip(steps, steps[1:], steps[2:], strict=False))
-    return pairs[-1] in pairs[:-1] or runs[-1] in runs[:-1]
+    return runs[-1] in runs[:-1]
 
 
 def shift(odd: Mapping[int, object], usual: Mapping[int, object]) -> tuple[int, int] | None:

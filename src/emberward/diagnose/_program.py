@@ -7,10 +7,11 @@ never makes one.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
+from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._frames import Frame, LineOf
 from emberward.findings import Cause
 
@@ -78,7 +79,7 @@ def cause_of_leaving(text: str, *, inside: int, now: int) -> Cause | None:
     counted = [loop for n, loop in enumerate(loops) if n == 0 or _makes_steps(loop)]
     if not any(now > (loop.end_lineno or loop.lineno) for loop in counted):
         return None
-    causes = {_cause_of_end(loop) for loop in loops if now > (loop.end_lineno or loop.lineno)}
+    causes = {_cause_of_end(loop) for loop in counted if now > (loop.end_lineno or loop.lineno)}
     return Cause.UNEVEN_DATA if Cause.UNEVEN_DATA in causes else Cause.SKIPPED_COLLECTIVE
 
 
@@ -89,10 +90,17 @@ def _cause_of_end(loop: ast.stmt) -> Cause:
     """
     calls = [n for n in ast.walk(loop.iter) if isinstance(n, ast.Call)] if isinstance(loop, ast.For) else []
     count = next((call for call in calls if _called_name(call) == "range"), None)
+    if isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and not _takes_data(loop):
+        return Cause.SKIPPED_COLLECTIVE
     if count is None:
         return Cause.UNEVEN_DATA
     is_same = all(isinstance(arg, ast.Constant) for arg in count.args) or _breaks_off(loop)
     return Cause.SKIPPED_COLLECTIVE if is_same else Cause.UNEVEN_DATA
+
+
+def _takes_data(loop: ast.While) -> bool:
+    """Whether a loop without an end of its own asks an iterator for its turns."""
+    return any(isinstance(n, ast.Call) and _called_name(n) == "next" for n in ast.walk(loop))
 
 
 def _breaks_off(node: ast.AST) -> bool:
@@ -142,6 +150,19 @@ def swallowing_handler(text: str, line: int) -> int | None:
             if not _gives_up(handler):
                 return handler.lineno
     return None
+
+
+def is_entered(text: str, *, entry: int, inside: int) -> bool:
+    """Whether line `entry` enters a ``with`` in whose block line `inside` stands."""
+    tree = tree_of(text)
+    return tree is not None and _exit_of(tree, entry, inside=inside) != entry
+
+
+def _exit_of(tree: ast.Module, entry: int, *, inside: int) -> int:
+    """The line behind the ``with`` that `entry` enters, if `inside` stands in its block: left there; else `entry`."""
+    withs = (node for node in ast.walk(tree) if isinstance(node, ast.With | ast.AsyncWith))
+    around = (n for n in withs if n.lineno <= entry < n.body[0].lineno and _body_covers(n.body, inside))
+    return next(((node.end_lineno or entry) + 1 for node in around), entry)
 
 
 def are_branches(text: str, left: int, right: int) -> bool:
@@ -216,7 +237,6 @@ def callers_in_common(
 
 def _callers(tree: ast.Module, frame: Frame) -> dict[str, int]:
     """The function of a frame and those that call it, from within outwards, each with the line at which it is."""
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
     lines, found = {frame.line or 0}, dict[str, int]()
     while len(lines) == 1:
         (line,) = lines
@@ -225,7 +245,76 @@ def _callers(tree: ast.Module, frame: Frame) -> dict[str, int]:
         if name in found:
             break
         found[name] = line
-        lines = {call.lineno for call in calls if _called_name(call) == name}
+        lines = set() if around is None else _lines_of_calls(tree, around)
+    return found
+
+
+def _lines_of_calls(tree: ast.Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[int]:
+    """The lines at which a function may be called. Of a method those on an object of its class, where some are known.
+
+    A module calls its ``forward`` when it is called itself, and a function of autograd by ``apply``.
+    """
+    names, name = bindings_of(tree), function.name
+    calls = [(n.lineno, n, names.of(n.func)) for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    home = next((n.name for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and function in n.body), None)
+    if home is not None:
+        forms = {f"{home}().{name}", f"{home}.{name}"}
+        forms |= {f"{home}()", f"{home}.apply"} if name in ("__call__", "forward") else set()
+        forms |= {home} if name == "__init__" else set()
+        known = {line for line, _, form in calls if form in forms}
+        if known:
+            return known
+    return {line for line, call, form in calls if _called_name(call) == name and form[0] in ("?", name[0])}
+
+
+def comes_first(
+    before: tuple[Frame, ...], ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf
+) -> bool | None:
+    """Whether a program that was at `before` comes to `ours` before it comes to `theirs`, by its text. None: unclear.
+
+    All three are stacks, or what is known of them. From `before` a program goes on in the innermost function first: to
+    lines below it, or to the next turn of a loop around it; then in the function that called that one.
+    """
+    paths = [_path(stack, line_of) for stack in (before, ours, theirs)]
+    found = [_distance(paths[0], path, line_of) for path in paths[1:]]
+    for function in paths[1].keys() & paths[2].keys():
+        text = text_of(function[0], line_of)
+        if text is not None and are_branches(text, paths[1][function], paths[2][function]):
+            return None
+    return None if None in found or found[0] == found[1] else found[0] < found[1]  # type: ignore[operator]
+
+
+_Path = Mapping[tuple[str, str], int]
+_Distance = tuple[int, int, bool, int]
+"""Functions outwards, loops outwards, whether in the next turn of that loop, and the line."""
+
+
+def _distance(before: _Path, path: _Path, line_of: LineOf) -> _Distance | None:
+    """How far a program that was at `before` is from `path`, for comparisons; None when it does not come there."""
+    for depth, (function, after) in enumerate(before.items()):
+        text = text_of(function[0], line_of)
+        tree = None if text is None else tree_of(text)
+        if function not in path or tree is None:
+            continue
+        line, home = _exit_of(tree, path[function], inside=after), _function_around(tree, after)
+        loops = [loop for loop in _loops_around(tree, after) if home is None or _covers(home, loop.lineno)]
+        loops.sort(key=lambda loop: -loop.lineno)
+        level = next((n for n, loop in enumerate(loops) if _body_covers(loop.body, line)), None)
+        if level is not None or line > after:
+            return depth, len(loops) if level is None else level, line <= after, line
+    return None
+
+
+def _path(stack: tuple[Frame, ...], line_of: LineOf) -> dict[tuple[str, str], int]:
+    """The line of a stack in each function, from within; where frames were cut off, as far as the text tells."""
+    found: dict[tuple[str, str], int] = {}
+    users = [frame for frame in stack if not frame.is_platform and frame.line is not None]
+    for frame in users:
+        found.setdefault((frame.file, frame.function.rpartition(".")[2]), frame.line or 0)
+    text = text_of(users[-1].file, line_of) if users else None
+    tree = None if text is None else tree_of(text)
+    for name, line in () if tree is None else _callers(tree, users[-1]).items():
+        found.setdefault((users[-1].file, name), line)
     return found
 
 

@@ -7,7 +7,7 @@ from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._program import handler_around, left_the_loop, swallowing_handler, text_of
 from emberward.diagnose._say import ranks_text, verb
-from emberward.diagnose._usual import by_order
+from emberward.diagnose._usual import by_order, is_ahead
 from emberward.diagnose._waits import Reading
 from emberward.findings import Cause, Finding, Kind
 
@@ -49,8 +49,11 @@ def refine(
 
     `unnumbered`: the stacks of processes without a rank that wait or are accused, by their pid.
     """
-    refined = [_refined(finding, frames, unnumbered, line_of) for finding in findings]
-    return [by_order(finding, flights, frames, line_of) for finding in refined]
+    out = []
+    for finding in findings:
+        ahead = is_ahead(finding, flights, frames, line_of)
+        out.append(by_order(_refined(finding, frames, unnumbered, line_of, ahead=ahead), flights, frames, line_of))
+    return out
 
 
 def _refined(
@@ -58,7 +61,10 @@ def _refined(
     frames: Mapping[int, tuple[Frame, ...]],
     unnumbered: Mapping[int, tuple[Frame, ...]],
     line_of: LineOf,
+    *,
+    ahead: bool | None,
 ) -> Finding:
+    """See `refine`. `ahead`: the program comes to the culprit's call first, so that the others are in a later turn."""
     ranks = finding.culprit_ranks
     if finding.code not in _CODES or finding.cause not in _UNCLEAR:
         return finding
@@ -80,7 +86,7 @@ def _refined(
     guard = _guard(waiters, ours, line_of)
     if guard is not None and finding.cause is not Cause.UNKNOWN:
         return _swallowed(finding, ours, f"the call that it lacks is guarded by the handler at {guard}, which goes on")
-    for theirs in waiters:
+    for theirs in () if ahead else waiters:
         parted = left_the_loop(ours, theirs, line_of)
         if parted is not None:
             return _left(finding, ours, *parted)

@@ -32,7 +32,7 @@ _WORDS: Mapping[HostState, str] = {
     HostState.STORE_WAIT: "waits for the rendezvous store",
     HostState.GC: "runs the garbage collector",
     HostState.COMPILE: "compiles",
-    HostState.SUBPROCESS: "waits for a child process",
+    HostState.SUBPROCESS: "waits for another process",
     HostState.NETWORK: "waits on a network connection",
     HostState.CPU_LOOP: "runs code of its own",
     HostState.EXIT: "has left its program and shuts down",

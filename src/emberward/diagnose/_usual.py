@@ -13,7 +13,15 @@ from emberward.diagnose._calls import Call, RankFlight
 from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._order import MIN_ROUNDS, Standing, has_followed, standing
-from emberward.diagnose._program import are_branches, callers_in_common, common_function, line_of_call, parting, text_of
+from emberward.diagnose._program import (
+    are_branches,
+    callers_in_common,
+    comes_first,
+    common_function,
+    line_of_call,
+    parting,
+    text_of,
+)
 from emberward.diagnose._say import ranks_text, verb
 from emberward.findings import Cause, Finding, Kind
 
@@ -26,14 +34,15 @@ MAX_LINES_APART = 200
 def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call, int] | None:
     """The last call of the culprit, the one that it meets, and whose that is; None when they do not meet.
 
-    Open calls as a rule; one whose rank raised in it has ended too.
+    An open call as a rule; one whose rank raised in it has ended too.
     """
     ours = None if finding.culprit_ranks[0] not in flights else _last(flights[finding.culprit_ranks[0]])
     if ours is None:
         return None
     for rank in finding.waiting_ranks:
-        theirs = None if rank not in flights else _last(flights[rank])
-        if theirs is not None and (theirs.group, theirs.seq) == (ours.group, ours.seq):
+        part = None if rank not in flights else flights[rank].groups.get(ours.group)
+        theirs = None if part is None else part.call(ours.seq)
+        if theirs is not None and (theirs.op, theirs.numel, theirs.dtype) != (ours.op, ours.numel, ours.dtype):
             return ours, theirs, rank
     return _met_before(flights[finding.culprit_ranks[0]], finding, flights)
 
@@ -185,6 +194,38 @@ def _read(site: str | None, what: str) -> str:
     return f"read the condition around {site}: {what}"
 
 
+def _meeting(
+    finding: Finding, flights: Mapping[int, RankFlight], frames: Mapping[int, tuple[Frame, ...]]
+) -> tuple[Call, Call, tuple[Frame, ...], tuple[Frame, ...]] | None:
+    """The culprit's call and the one that it meets, then the stacks of both; None where no collectives meet."""
+    if finding.code not in ("M101", "M102") or not finding.culprit_ranks:
+        return None
+    met = _met(finding, flights)
+    if met is None:
+        return None
+    ours, theirs, maker = met
+    return ours, theirs, _stack(finding.culprit_ranks[0], ours, frames), _waiter(finding, theirs, maker, frames)
+
+
+def _past(flight: RankFlight, ours: Call) -> list[Call]:
+    return [call for call in history(flight) if call.record < ours.record and call.group == ours.group]
+
+
+def is_ahead(
+    finding: Finding,
+    flights: Mapping[int, RankFlight],
+    frames: Mapping[int, tuple[Frame, ...]],
+    line_of: LineOf,
+) -> bool | None:
+    """Whether the program comes to the culprit's call before the one that it meets: by the text, from where it was."""
+    met = _meeting(finding, flights, frames)
+    if met is None:
+        return None
+    flight, past = flights[finding.culprit_ranks[0]], _past(flights[finding.culprit_ranks[0]], met[0])
+    before = flight.before or (past[-1].frames if past else ())
+    return comes_first(before, *met[2:], line_of) if before else None
+
+
 def by_order(
     finding: Finding,
     flights: Mapping[int, RankFlight],
@@ -192,26 +233,25 @@ def by_order(
     line_of: LineOf,
 ) -> Finding:
     """The finding, as a call left out or one too many where history and text say so."""
-    if finding.code not in ("M101", "M102") or finding.kind is not Kind.MISMATCH or not finding.culprit_ranks:
+    met = _meeting(finding, flights, frames)
+    if met is None or finding.kind is not Kind.MISMATCH:
         return finding
-    met = _met(finding, flights)
-    if met is None:
-        return finding
-    ours, theirs, maker = met
+    ours, theirs, stacks = met[0], met[1], met[2:]
     ranks = finding.culprit_ranks
-    stacks = (_stack(ranks[0], ours, frames), _waiter(finding, theirs, maker, frames))
     here, there = _site_of(ours, stacks[0]), _site_of(theirs, stacks[1])
     branches = _are_branches(*stacks, line_of)
     if branches is True:
         return finding
-    past = [call for call in history(flights[ranks[0]]) if call.record < ours.record and call.group == ours.group]
+    past = _past(flights[ranks[0]], ours)
     some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
     made = [call for flight in some for call in history(flight) if call.group == ours.group]
     others = [call for call in made if call.seq != ours.seq]
-    # Where no line tells, a call of another type is another call.
-    known = others if ours.site is not None else [call for call in others if call.dtype == ours.dtype]
+    # Where no line tells, a call of another type is another call; one of which no line is known may be any.
+    known = [c for c in others if c.place is not None or (ours.site is None and c.dtype == ours.dtype)]
+    is_first = is_ahead(finding, flights, frames, line_of)
     stands = standing(ours, theirs, past, known, are_alike=are_alike)
-    if stands is Standing.AHEAD:
+    # The text tells what comes next from where the rank was; of history only that one call once followed the other.
+    if is_first is False or (is_first is None and stands is Standing.AHEAD):
         return replace(
             finding,
             kind=Kind.MISSING,
@@ -226,10 +266,9 @@ def by_order(
     is_no_choice = branches is False or theirs.site is None
     is_next = is_no_choice and bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
     is_usual = _has_text(stacks[0], line_of) and _is_usual_elsewhere(theirs, ours, others)
-    if stands is Standing.NEW and (is_next or is_usual or _is_before(*stacks, line_of)):
+    if is_first or (stands is Standing.NEW and (is_next or is_usual or _is_before(*stacks, line_of))):
         return replace(
             finding,
-            kind=Kind.MISSING,
             cause=Cause.EXTRA_COLLECTIVE,
             site=here,
             message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text}"

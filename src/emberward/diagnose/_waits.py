@@ -71,6 +71,8 @@ _COMPILE_FILES = (
 )
 _NETWORK_FILES = frozenset({"socket.py", "ssl.py", "smtplib.py", "ftplib.py"})
 _NETWORK_PARTS = ("http/client.py", "urllib/request.py", "xmlrpc/client.py")
+_POOL_RESULTS = ("multiprocessing/pool.py", "concurrent/futures/_base.py")
+_POOL_MANAGERS = ("multiprocessing/pool.py", "concurrent/futures/process.py")
 _READ_FILES = frozenset({"codecs.py", "gzip.py", "pathlib.py", "_pyio.py", "tarfile.py", "zipfile.py", "lzma.py"})
 
 
@@ -248,12 +250,25 @@ def _caller_of_compiler(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return frames[last + 1 :]
 
 
+def _waits_for_workers(process: ProcessStacks, main: ThreadStack) -> bool:
+    """Whether the main thread waits for a result of a pool whose workers are processes: its threads manage those."""
+    if not any(frame.file.endswith(_POOL_RESULTS) for frame in _library_part(main.frames)):
+        return False
+    inner = {frame.file for thread in process.threads if thread is not main for frame in thread.frames}
+    is_managed = any(file.endswith(_POOL_MANAGERS) for file in inner)
+    return is_managed and not any(
+        frame.function in ("worker", "_worker") for thread in process.threads for frame in thread.frames
+    )
+
+
 def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
     """What the process does."""
     main = process.main
     if main is None:
         return Reading(process=process, kind=HostState.UNKNOWN, site=None, function=None, source_line=None, path=())
     kind = class_of(main, line_of)
+    if kind is HostState.LOCK and _waits_for_workers(process, main):
+        kind = HostState.SUBPROCESS
     frames = _caller_of_compiler(main.frames) if kind is HostState.COMPILE else main.frames
     user = user_frame(frames)
     if kind is HostState.EXIT and user is None:

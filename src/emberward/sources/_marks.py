@@ -58,6 +58,7 @@ def mark_everything() -> None:
             loaded(name, sys.modules[name])
     if "torch._dynamo.callback" in sys.modules:
         loaded("torch._dynamo.callback", sys.modules["torch._dynamo.callback"])
+    sys.exit = _wrapped_exit(sys.exit)
     sys.excepthook = _wrapped_hook(sys.excepthook)
     threading.excepthook = _wrapped_thread_hook(threading.excepthook)
     if multiprocessing.parent_process() is not None:
@@ -331,6 +332,26 @@ def _ends_badly() -> bool:
     return False
 
 
+_LEFT_AT: list[int] = []
+"""The line at which the main thread last called `sys.exit`."""
+
+
+def _wrapped_exit(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`sys.exit`, which remembers the line: no hook of Python's sees a program leave by it."""
+
+    @functools.wraps(original)
+    def leave(*args: Any) -> Any:
+        live = CURRENT.live
+        if live is not None and _is_main():
+            try:
+                _LEFT_AT[:] = [live.sites.here()]
+            except Exception as error:  # noqa: BLE001 (as above)
+                live.problem("the line of an exit not marked", error)
+        return original(*args)
+
+    return leave
+
+
 def _main_ends() -> None:
     """The main thread has run its program; others may linger."""
     live = CURRENT.live
@@ -340,7 +361,8 @@ def _main_ends() -> None:
         _moment(live, MarkKind.EXCEPTION, _REPORTED[0][0], site=_REPORTED[0][1])
     # Set by Python before it calls sys.excepthook: there even when a program put a hook of its own over ours.
     error = getattr(sys, "last_value", None)
-    _moment(live, MarkKind.MAIN_EXITED, _kept_by() or (None if error is None else type(error).__name__))
+    name = _kept_by() or (None if error is None else type(error).__name__)
+    _moment(live, MarkKind.MAIN_EXITED, name, site=_LEFT_AT[0] if _LEFT_AT else 0)
 
 
 MAX_KEPT_BY = 8

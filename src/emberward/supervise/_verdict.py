@@ -18,7 +18,10 @@ from emberward.supervise._members import Member
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingFacts:
-    """What a supervisor needs of a ring. `failure` is the exception that escaped the rank's program."""
+    """What a supervisor needs of a ring. `failure` is the exception that escaped the rank's program.
+
+    `last_site`: where it left its program, or else made its last call.
+    """
 
     num_calls: int
     step: int | None
@@ -26,6 +29,7 @@ class RingFacts:
     saved_unix: float | None
     failure: Mapping[str, Any] | None
     crash_site: str | None = None
+    last_site: str | None = None
 
 
 def read_facts(ring: Path) -> RingFacts | None:
@@ -50,7 +54,15 @@ def facts_of(view: RingView) -> RingFacts:
         num_saves=len(saves),
         saved_unix=_unix(view, max(saves)) if saves else None,
         failure=_failure(view, escaped[-1]) if escaped else None,
+        last_site=_last_site(view),
     )
+
+
+def _last_site(view: RingView) -> str | None:
+    left = [mark.site for mark in view.marks if mark.kind is MarkKind.MAIN_EXITED and mark.site is not None]
+    made = [event.site for event in view.events if event.site is not None]
+    sites = left or made
+    return f"{sites[-1].file}:{sites[-1].line}" if sites else None
 
 
 def _unix(view: RingView, at_ns: int) -> float:
@@ -108,7 +120,13 @@ def judge_end(
     if culprit.failure is not None and isinstance(culprit.failure.get("site"), str):
         found = replace(found, site=culprit.failure["site"])
     told = None if culprit.pid is None else facts.get(culprit.pid)
-    is_crash = culprit.failure is None and found.cause in (Cause.SEGFAULT, Cause.EXCEPTION)
+    # What a data worker did, or a crash below Python, its handler wrote into the same file.
+    is_crash = found.cause is Cause.DATALOADER_WORKER or (
+        culprit.failure is None and found.cause in (Cause.SEGFAULT, Cause.EXCEPTION)
+    )
+    if found.site is None and told is not None and told.last_site is not None:
+        line = "the line is that of its last call, or of its exit"
+        found = replace(found, site=told.last_site, evidence=(*found.evidence, line))
     if is_crash and told is not None and told.crash_site is not None:
         # A data worker's crash lies in the same file: a rank that was killed did not crash there.
         found = replace(found, site=told.crash_site)

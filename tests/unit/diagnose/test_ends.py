@@ -65,6 +65,12 @@ def test_an_exception_of_the_program_s_own_is_not(words):
             "RuntimeError: [enforce fail at /w/gloo/gloo/alltoallv.cc:138] inLength[0] == outLength[0].",
             Certainty.OBSERVED,
         ),
+        (
+            {"words": "RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted."},
+            Cause.DATALOADER_WORKER,
+            "RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
+            Certainty.OBSERVED,
+        ),
         ({"words": "OSError: [Errno 122] x"}, Cause.DISK_FULL, "OSError: [Errno 122] x", Certainty.OBSERVED),
         (
             {"words": "Fatal Python error: Segmentation fault"},

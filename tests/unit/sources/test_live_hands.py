@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,28 @@ def test_what_the_kernel_says_of_a_process(sleeper: subprocess.Popen[bytes]) -> 
     assert facts.parent_pid == os.getpid()
     assert facts.main is not None
     assert ProcessFacts.from_json(facts.to_json()) == facts
+
+
+LOOPS = {
+    "itself": ("asyncio.Event().wait()", WaitingIn.EVENT),
+    "for a time": ("asyncio.sleep(600)", WaitingIn.POLL),
+    "a pipe": ("asyncio.create_subprocess_exec('cat', stdin=-1, stdout=-1)", WaitingIn.POLL),
+}
+
+
+@pytest.mark.parametrize("watched", LOOPS)
+def test_an_event_loop_that_only_itself_can_wake_is_known_by_its_files(watched: str) -> None:
+    """By the kernel's word: the name of the loop's package is the same for one that waits for a connection."""
+    what, call = LOOPS[watched]
+    keep = "" if call is WaitingIn.EVENT or watched == "for a time" else "; await kept.stdout.read()"
+    code = f"import asyncio\nasync def run():\n    kept = await {what}{keep}\nasyncio.run(run())"
+    with subprocess.Popen([sys.executable, "-S", "-c", code], stdin=subprocess.DEVNULL) as child:
+        end_s, found = time.monotonic() + 20.0, None
+        while found is not call and time.monotonic() < end_s:
+            main = read_process_facts(child.pid).main
+            found = None if main is None else main.waiting_in
+        child.kill()
+    assert found is call
 
 
 def test_how_a_process_ended_is_read_before_its_parent_asks(sleeper: subprocess.Popen[bytes]) -> None:

@@ -675,3 +675,23 @@ def loop(batches):
 )
 def test_what_stands_behind_a_branch_that_leaves_is_the_other_branch(left, right, is_choice):
     assert are_branches(CHOICES, left, right) is is_choice
+
+
+def test_an_abort_while_two_threads_make_calls_of_one_group_accuses_nobody(program):
+    facts = ring(num_done=0, is_inside=False, world=2)
+    beside = OpenCall(text="all_reduce of 1 int64", function="run", file=str(program), line=10, is_new=False)
+    both = replace(facts, beside=beside, backward=(str(program), 4), crash_site="uneven.py:4")
+    seen = look(*(rank_look(rank, None, both, state=GONE) for rank in range(2)))
+    (finding,) = judge_looks(seen, seen, line_of=source_lines([]), exits={0: -15, 1: -signal.SIGABRT})
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", Cause.DIFFERENT_OP, ())
+    assert (finding.site, finding.waiting_ranks) == ("uneven.py:10", (0, 1))
+
+
+def test_an_event_loop_that_watches_itself_alone_waits_for_ever():
+    loop = (("select", "/py/lib/python3.11/selectors.py", 468), ("_run_once", "/py/lib/python3.11/asyncio/b.py", 1884))
+    idle = rank_look(2, stack(1002, 71, *loop), ring(num_done=6, is_inside=False), waiting_in=WaitingIn.EVENT)
+    (finding,) = judged(waiting(0), waiting(1), waiting(3), idle)
+    assert (finding.culprit_ranks, finding.cause, finding.severity) == ((2,), Cause.LOCK, Severity.ERROR)
+    reader = rank_look(2, stack(1002, 71, *loop), ring(num_done=6, is_inside=False), waiting_in=WaitingIn.POLL)
+    (finding,) = judged(waiting(0), waiting(1), waiting(3), reader)
+    assert (finding.culprit_ranks, finding.severity) == ((2,), Severity.NOTICE)

@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emberward.diagnose import Frame, hang_finding, ranks_text, tie_break_by_text
+from emberward.diagnose import Frame, comes_first, hang_finding, ranks_text, tie_break_by_text, verb
 from emberward.events import Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.match import OddSide
 from emberward.sources.live._look import OpenCall, RankLook
 from emberward.sources.live._scene import Scene
 
@@ -34,8 +35,12 @@ class _Place:
     call: OpenCall | None
 
     @property
+    def frames(self) -> tuple[Frame, ...]:
+        return (Frame(function=self.site.function or "", file=self.site.file, line=self.site.line),)
+
+    @property
     def short(self) -> str:
-        return Frame(function="", file=self.site.file, line=self.site.line).site
+        return self.frames[0].site
 
     @property
     def text(self) -> str:
@@ -66,8 +71,12 @@ def abort_findings(scene: Scene, exits: Mapping[int, int]) -> list[Finding]:
     """A finding that says why a rank aborted, when it met another call. See [Note: aborts]."""
     codes = {r: exits.get(r, seen.process.exit_code) for r, seen in scene.look.ranks.items()}
     for rank, seen in scene.look.ranks.items():
-        call = None if seen.ring is None else seen.ring.open_call
-        if codes[rank] != -signal.SIGABRT or call is None:
+        if codes[rank] != -signal.SIGABRT or seen.ring is None:
+            continue
+        call, beside = seen.ring.open_call, seen.ring.beside
+        if beside is not None and (seen.ring.backward is not None or (call is not None and call.group == beside.group)):
+            return [_of_two_threads(scene, rank, beside)]
+        if call is None:
             continue
         own = _Place(rank=rank, site=Site(file=call.file, line=call.line), call=call)
         places = _places(scene, seen, call)
@@ -77,8 +86,30 @@ def abort_findings(scene: Scene, exits: Mapping[int, int]) -> list[Finding]:
         if all(place.site == own.site for place in others):
             # Below Python nothing but the line is known: at one line there is nothing to compare.
             return [_differing([own, *places])] if all(place.call is not None for place in others) else []
-        return [_at_two_lines(scene, own, [place for place in others if place.site != own.site])]
+        return [_at_two_lines(scene, own, places)]
     return []
+
+
+def _of_two_threads(scene: Scene, rank: int, beside: OpenCall) -> Finding:
+    """Two threads of each rank made calls of one group: which came first was chance, so that other ones met."""
+    ring = scene.look.ranks[rank].ring
+    call, backward = (None, None) if ring is None else (ring.open_call, ring.backward)
+    file, line = backward or (("", 0) if call is None else (call.file, call.line))
+    here, there = (Frame(function="", file=f, line=n).site for f, n in ((beside.file, beside.line), (file, line)))
+    return hang_finding(
+        "H152",
+        f"two threads make calls of one group: one {beside.text} at {here}, the main thread its own at {there}; which "
+        f"comes first differs from rank to rank, and rank {rank} aborted when calls that differ met",
+        kind=Kind.MISMATCH,
+        cause=Cause.DIFFERENT_OP,
+        certainty=Certainty.INFERRED,
+        severity=Severity.ERROR,
+        waiting=list(scene.look.ranks),
+        site=here,
+        evidence=("a process aborted: gloo does so when calls of different size meet",),
+        ruled_out=("the rank that aborted, for that alone: gloo aborts whichever has the smaller buffer",),
+        next_step=f"give the thread at {here} a group of its own, or make its calls in the main thread",
+    )
 
 
 def _differing(places: list[_Place]) -> Finding:
@@ -112,40 +143,29 @@ def _differing(places: list[_Place]) -> Finding:
     )
 
 
-def _at_two_lines(scene: Scene, own: _Place, others: list[_Place]) -> Finding:
-    """Two lines whose calls met: which of the two is the odd one, as far as text and history tell."""
+def _at_two_lines(scene: Scene, own: _Place, places: list[_Place]) -> Finding:
+    """Two lines whose calls met: which of the two is the odd one, as far as text, history and numbers tell."""
+    others = [place for place in places if place.site != own.site]
     there = others[0]
-    rest = [place for place in others if place.site == there.site]
+    sides = ([own, *(p for p in places if p.site == own.site)], [p for p in others if p.site == there.site])
     odd = tie_break_by_text(scene.line_of)(own.site, there.site)
-    ring = scene.look.ranks[own.rank].ring
-    call = own.call
-    is_first, cause, what = True, Cause.UNKNOWN, "nothing tells which of the two is the odd one"
-    evidence = ["a process aborted: gloo does so when calls of different size meet"]
-    if odd is not None:
-        is_first, cause = odd.is_first, odd.cause
-        evidence.append(odd.why)
-        what = _LEFT if is_first else _BEHIND
-        extra = call if is_first else there.call
-        if cause is Cause.EXTRA_COLLECTIVE:
-            what = "the other side does not make it"
-            if extra is None or not extra.is_new:
-                # What is made in other rounds too belongs to each: the other side left it out.
-                is_first, cause = not is_first, Cause.SKIPPED_COLLECTIVE
-    elif call is not None and call.is_new and ring is not None and ring.has_history:
-        cause, what = Cause.EXTRA_COLLECTIVE, "nobody made it before"
-    own_side, other_side = [own], rest
-    guilty, waiting = (own_side, other_side) if is_first else (other_side, own_side)
+    is_first, cause, what = _odd_side(scene, sides, odd)
+    evidence = [
+        "a process aborted: gloo does so when calls of different size meet",
+        *([] if odd is None else [odd.why]),
+    ]
+    guilty, waiting = sides if is_first else sides[::-1]
     is_named = cause is not Cause.UNKNOWN
     return hang_finding(
         "H152",
-        f"rank {own.rank} was in {own.text} at {own.short}, which met {there.text} that "
-        f"{ranks_text([place.rank for place in rest])} made at {there.short}: {what}",
-        kind=Kind.MISSING if is_named else Kind.MISMATCH,
+        f"{ranks_text([p.rank for p in sides[0]])} {verb(sides[0], 'was', 'were')} in {own.text} at {own.short}, which "
+        f"met {there.text} that {ranks_text([place.rank for place in sides[1]])} made at {there.short}: {what}",
+        kind=Kind.MISMATCH,
         cause=cause,
         certainty=Certainty.INFERRED,
         severity=Severity.ERROR,
         ranks=[place.rank for place in guilty] if is_named else (),
-        waiting=[place.rank for place in (waiting if is_named else [own, *rest])],
+        waiting=[place.rank for place in (waiting if is_named else [*sides[0], *sides[1]])],
         hosts=[scene.look.ranks[place.rank].host for place in guilty] if is_named else (),
         site=guilty[0].short if is_named else own.short,
         evidence=evidence,
@@ -154,3 +174,34 @@ def _at_two_lines(scene: Scene, own: _Place, others: list[_Place]) -> Finding:
         if cause is Cause.UNEVEN_DATA
         else f"read the condition around {guilty[0].short}: make this call on every rank, or on none",
     )
+
+
+_Odd = tuple[bool, Cause, str]
+
+
+def _odd_side(scene: Scene, sides: tuple[list[_Place], list[_Place]], odd: OddSide | None) -> _Odd:
+    """Whether the first side is the odd one, why, and that in words; the cause UNKNOWN when nothing tells.
+
+    `odd`: what the text tells of the two lines by themselves.
+    """
+    own, there = (side[0] for side in sides)
+    ring = scene.look.ranks[own.rank].ring
+    before = () if ring is None or ring.before is None else (ring.before,)
+    is_ahead = comes_first(before, own.frames, there.frames, scene.line_of) if before else None
+    if odd is not None and odd.cause is not Cause.EXTRA_COLLECTIVE and odd.is_first is not is_ahead:
+        return odd.is_first, odd.cause, _LEFT if odd.is_first else _BEHIND
+    sizes = [len(side) for side in sides]
+    if is_ahead is not None and sizes[0] != sizes[1]:
+        is_first = sizes[0] < sizes[1]
+        if is_first is is_ahead:
+            return is_first, Cause.EXTRA_COLLECTIVE, "most did not make it before they came to the other call"
+        return is_first, Cause.SKIPPED_COLLECTIVE, "most made the other call before they came to it"
+    extra = None if odd is None else (own.call if odd.is_first else there.call)
+    if odd is not None and extra is not None and extra.is_new:
+        return odd.is_first, Cause.EXTRA_COLLECTIVE, "the other side does not make it"
+    if odd is not None:
+        # What is made in other rounds too belongs to each: the other side left it out.
+        return not odd.is_first, Cause.SKIPPED_COLLECTIVE, "the other side does not make it"
+    if own.call is not None and own.call.is_new and ring is not None and ring.has_history:
+        return True, Cause.EXTRA_COLLECTIVE, "nobody made it before"
+    return True, Cause.UNKNOWN, "nothing tells which of the two is the odd one"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from emberward.diagnose import classify, hang_finding, judge_ends, ranks_text, user_frame, verb, waits
+from emberward.diagnose import Frame, classify, hang_finding, judge_ends, ranks_text, user_frame, verb, waits
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind
 from emberward.sources.live._look import Look, RankLook
@@ -16,13 +16,16 @@ def rank_end(seen: RankLook, exit_code: int | None) -> RankEnd:
     left = None if ring is None else ring.moment("main_exited")
     moment = error if error is not None else left
     crashed_at = None if ring is None else ring.crash_site
+    last = None if ring is None or ring.before is None else ring.before.site
+    if ring is not None and ring.open_call is not None:
+        last = Frame(function="", file=ring.open_call.file, line=ring.open_call.line).site
     return RankEnd(
         rank=seen.rank,
         pid=seen.process.pid,
         host=seen.host,
         exit_code=seen.process.exit_code if exit_code is None else exit_code,
         words=None if error is None else error.text or "exception",
-        site=crashed_at or (None if moment is None else moment.site),
+        site=crashed_at or (None if moment is None else moment.site) or last,
         is_gone=not seen.process.is_alive,
         has_left=left is not None,
         has_data_end=ring is not None and ring.moment("data_end") is not None,

@@ -1,6 +1,6 @@
 """One look at a job: what each rank's ring, processes and stacks said at one moment. Plain data, for other hosts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCall:
-    """The collective that a rank's program made in Python and has not returned from. `is_new`: made nowhere before."""
+    """A collective that a thread of a rank made in Python and has not returned from. `is_new`: made nowhere before."""
 
     text: str
     function: str
@@ -44,7 +44,9 @@ class RingFacts:
     `notice_s`, `limit_s`: how long this rank may stand still in this phase before it is worth a word, and before
     standing still is an alarm by itself. `backward`: file and line of a backward of the main thread that has not ended.
     `creating`: the site of a group's creation that has not ended. `waits_for_device`: the main thread is in a read of a
-    value or a synchronisation, for calls that a device has not ended. `crash_site`: where its process crashed.
+    value or a synchronisation, for calls that a device has not ended. `open_call` is the main
+    thread's, `beside` another thread's. `before`: where the main thread made the call, or
+    began the backward, before the one that it is in. `crash_site`: where its process crashed.
     """
 
     flight: Mapping[str, Any]
@@ -66,6 +68,8 @@ class RingFacts:
     blocked_record: int | None = None
     waits_for_device: bool = False
     open_call: OpenCall | None = None
+    beside: OpenCall | None = None
+    before: Frame | None = None
     crash_site: str | None = None
     problems: tuple[str, ...] = ()
 
@@ -201,6 +205,11 @@ def _stacks_json(process: ProcessStacks) -> dict[str, Any]:
     }
 
 
+def _frame_from(data: Sequence[Any]) -> Frame:
+    function, file, line = data
+    return typed(Frame, function=function, file=file, line=line)
+
+
 def _stacks_from(data: Mapping[str, Any]) -> ProcessStacks:
     return typed(
         ProcessStacks,
@@ -219,9 +228,7 @@ def _stacks_from(data: Mapping[str, Any]) -> ProcessStacks:
                 thread_ident=thread["ident"],
                 is_active=thread["active"],
                 has_gil=thread["gil"],
-                frames=tuple(
-                    typed(Frame, function=name, file=file, line=line) for name, file, line in thread["frames"]
-                ),
+                frames=tuple(map(_frame_from, thread["frames"])),
             )
             for thread in data["threads"]
         ),
@@ -242,6 +249,8 @@ def _ring_json(ring: RingFacts) -> dict[str, Any]:
         "backward": None if ring.backward is None else list(ring.backward),
         "groups_made": list(ring.groups_made),
         "open_call": None if ring.open_call is None else asdict(ring.open_call),
+        "beside": None if ring.beside is None else asdict(ring.beside),
+        "before": None if ring.before is None else [ring.before.function, ring.before.file, ring.before.line],
         "creating_ranks": list(ring.creating_ranks),
         "problems": list(ring.problems),
         "moments": [[m.kind, m.text, m.site, m.age_s] for m in ring.moments],
@@ -257,6 +266,8 @@ def _ring_from(data: Mapping[str, Any]) -> RingFacts:
         backward=None if data["backward"] is None else (data["backward"][0], data["backward"][1]),
         groups_made=tuple(data["groups_made"]),
         open_call=None if data.get("open_call") is None else typed(OpenCall, **data["open_call"]),
+        beside=None if data.get("beside") is None else typed(OpenCall, **data["beside"]),
+        before=None if data.get("before") is None else _frame_from(data["before"]),
         creating_ranks=tuple(data["creating_ranks"]),
         problems=tuple(data["problems"]),
         moments=tuple(

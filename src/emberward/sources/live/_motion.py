@@ -137,4 +137,4 @@ def sits_in(process: ProcessFacts) -> WaitingIn | None:
 
 def waits_for_ever(looks: Sequence[RankLook | None]) -> bool:
     """Whether the main thread sat in a wait without a time-out in every look that was had."""
-    return all(look is not None and sits_in(look.process) is WaitingIn.FUTEX for look in looks)
+    return all(look is not None and sits_in(look.process) in (WaitingIn.FUTEX, WaitingIn.EVENT) for look in looks)

@@ -50,6 +50,8 @@ class WaitingIn(StrEnum):
     OPEN = "open"
     CHILD = "child"
     POLL = "poll"
+    EVENT = "event"
+    """An epoll without a time-out that watches one file alone: the pair by which an event loop wakes itself."""
     FILE_LOCK = "file_lock"
     OTHER = "other"
 
@@ -80,6 +82,9 @@ _CALLS_ARM = {
 }  # fmt: skip
 
 
+_EPOLL_WAITS = {"x86_64": (232, 281), "aarch64": (22,)}
+_FOR_EVER = 0xFFFFFFFF
+"""A time-out of -1 as an int."""
 _FUTEX_PRIVATE = 128
 """FUTEX_PRIVATE_FLAG of linux/futex.h."""
 
@@ -208,6 +213,15 @@ def waiting_in(text: str | None, *, machine: str) -> WaitingIn | None:
     return found
 
 
+def _waits_for_itself(folder: Path, text: str | None, *, machine: str) -> bool:
+    """Whether a thread is in ``epoll_wait(epfd, events, maxevents, -1)`` on one file alone. Source: proc(5), fdinfo."""
+    words = (text or "").split()
+    if len(words) < 5 or not words[0].isdigit() or int(words[0]) not in _EPOLL_WAITS.get(machine, ()):
+        return False
+    watched = _text(folder / "fdinfo" / str(int(words[1], 16))) or ""
+    return int(words[4], 16) & _FOR_EVER == _FOR_EVER and watched.count("tfd:") == 1
+
+
 def _io(folder: Path) -> dict[str, int]:
     text = _text(folder / "io") or ""
     return {name: int(value) for name, value in re.findall(r"^(\w+): (\d+)$", text, re.MULTILINE)}
@@ -230,12 +244,14 @@ def _threads(folder: Path, machine: str) -> tuple[ThreadFacts, ...]:
         if fields is None:
             continue
         channel = (_text(own / "wchan") or "").strip()
+        call = _text(own / "syscall")
+        is_event = _waits_for_itself(folder, call, machine=machine)
         out.append(
             ThreadFacts(
                 tid=tid,
                 state=_STATES.get(fields[0], ProcessState.UNKNOWN),
                 cpu_ticks=int(fields[11]) + int(fields[12]),
-                waiting_in=waiting_in(_text(own / "syscall"), machine=machine),
+                waiting_in=WaitingIn.EVENT if is_event else waiting_in(call, machine=machine),
                 channel=channel if channel not in ("", "0") else None,
                 read_bytes=_io(own).get("rchar"),
                 switches=_switches(own),

@@ -32,6 +32,7 @@ _BY_CALL = {
     WaitingIn.FUTEX_SHARED: HostState.LOCK,
     WaitingIn.FUTEX_TIMED: HostState.LOCK,
     WaitingIn.FILE_LOCK: HostState.LOCK,
+    WaitingIn.EVENT: HostState.LOCK,
 }
 _OPEN_TO_FACTS = frozenset({HostState.UNKNOWN, HostState.CPU_LOOP})
 _PEER_CALLS = frozenset({HostState.COLLECTIVE, HostState.P2P, HostState.BACKWARD})
@@ -54,6 +55,9 @@ class Reader:
         ring = self._rings.get(process.pid or -1)
         if ring is not None and ring.waits_for_device:
             return _for_device(reading, ring, line_of)
+        if ring is not None and reading.kind is HostState.DEVICE_SYNC:
+            # The recorder tells of a read that waits: on the CPU none does, whatever the text says.
+            reading = replace(reading, kind=HostState.UNKNOWN)
         if reading.kind is HostState.EXIT:
             reading = replace(read_process(self._that_keep(process), line_of), process=process)
         facts, motion = self._facts.get(process.pid or -1, (None, None))
@@ -65,6 +69,9 @@ class Reader:
         if main is not None and main.state is ProcessState.RUNNING:
             return replace(reading, kind=HostState.CPU_LOOP)
         kind = _BY_CALL.get(sits_in(facts) or WaitingIn.OTHER)
+        if main is not None and main.waiting_in in (WaitingIn.READ, WaitingIn.WRITE) and "pipe" in (main.channel or ""):
+            # At the other end of a pipe is a process.
+            kind = HostState.SUBPROCESS
         return reading if kind is None else replace(reading, kind=kind)
 
     def _that_keep(self, process: ProcessStacks) -> ProcessStacks:

@@ -1,6 +1,6 @@
 """What the judge of live jobs needs of a ring."""
 
-from emberward.diagnose import short_path
+from emberward.diagnose import Frame, short_path
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
 from emberward.sources.dumps import ring_flight, ring_group_name
 from emberward.sources.live._limits import limits_of
@@ -47,7 +47,9 @@ def ring_facts(view: RingView) -> RingFacts:
         waits_for_device=any(
             isinstance(e.body, HostSync) and e.completed_ns is None and e.lane.index == 0 for e in view.events
         ),
-        open_call=_open_call(view),
+        open_call=_open_call(view, of_main=True),
+        beside=_open_call(view, of_main=False),
+        before=_before(view),
         problems=view.problems[-8:],
     )
 
@@ -57,6 +59,19 @@ def _backward(view: RingView) -> tuple[str, int] | None:
         if mark.kind is MarkKind.BACKWARD and mark.thread == MAIN_THREAD and mark.site is not None:
             return mark.site.file, mark.site.line
     return None
+
+
+def _before(view: RingView) -> Frame | None:
+    """Where the main thread made its last call that has ended, or began its last backward that has."""
+    marks = [
+        m for m in view.marks if m.kind is MarkKind.BACKWARD and m.thread == MAIN_THREAD and m.ended_ns is not None
+    ]
+    made = [e for e in view.events if isinstance(e.body, Collective) and e.completed_ns is not None]
+    calls = [event for event in made if _is_main(view, event)]
+    places = [(mark.began_ns, mark.site) for mark in marks[-1:]]
+    places += [(event.issued_ns or 0, event.site) for event in calls[-1:]]
+    _, site = max(places, key=lambda place: place[0], default=(0, None))
+    return None if site is None else Frame(function=site.function or "", file=site.file, line=site.line)
 
 
 def num_moves(view: RingView) -> tuple[int, int]:
@@ -75,9 +90,7 @@ def _blocked(view: RingView) -> int | None:
     for event in reversed(view.events):
         if event.completed_ns is not None or event.lane.kind is not LaneKind.HOST:
             continue
-        caller = view.callers.get(event.ref)
-        is_main = caller is None or not 0 <= caller < len(view.threads) or view.threads[caller].native_id == view.pid
-        if not is_main:
+        if not _is_main(view, event):
             continue
         if isinstance(event.body, HostSync):
             return _oldest_open(view, event)
@@ -95,9 +108,15 @@ def _oldest_open(view: RingView, sync: Event) -> int | None:
     return min((n for ref in is_open if (n := view.numbers.get(ref, 0)) < end), default=None)
 
 
-def _open_call(view: RingView) -> OpenCall | None:
-    """The newest collective that was made in Python and is open; None when there is none, or no line of it."""
-    calls = [event for event in view.events if isinstance(event.body, Collective)]
+def _is_main(view: RingView, event: Event) -> bool:
+    """Whether the main thread made the call, as far as the ring tells."""
+    caller = view.callers.get(event.ref)
+    return caller is None or not 0 <= caller < len(view.threads) or view.threads[caller].native_id == view.pid
+
+
+def _open_call(view: RingView, *, of_main: bool) -> OpenCall | None:
+    """The newest collective that the main thread, or one beside it, made in Python, if it is open and has a line."""
+    calls = [event for event in view.events if isinstance(event.body, Collective) and _is_main(view, event) is of_main]
     last = calls[-1] if calls else None
     if last is None or last.completed_ns is not None or last.site is None or not isinstance(last.body, Collective):
         return None

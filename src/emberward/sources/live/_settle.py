@@ -148,8 +148,8 @@ def _rank_proof(rank: int, scene: Scene) -> str | None:
     match reading.kind:
         case HostState.EXIT:
             return f"the main thread of rank {rank} has left its program: it will make no call any more"
-        case HostState.LOCK:
-            return _lock_proof(rank, seen, early, scene)
+        case HostState.LOCK | HostState.SUBPROCESS:
+            return _lock_proof(reading.kind, rank, seen, early, scene)
         case HostState.DATALOADER:
             return _worker_proof(rank, seen, scene)
         case HostState.STORE_WAIT:
@@ -161,11 +161,11 @@ def _rank_proof(rank: int, scene: Scene) -> str | None:
             return None
 
 
-def _lock_proof(rank: int, seen: RankLook, early: RankLook | None, scene: Scene) -> str | None:
+def _lock_proof(kind: HostState, rank: int, seen: RankLook, early: RankLook | None, scene: Scene) -> str | None:
     if progress_of(rank, scene) is not None:
         return None
     call = sits_in(seen.process)
-    if call is not None and not waits_for_ever((early, seen)):
+    if (call is not None or kind is HostState.SUBPROCESS) and not waits_for_ever((early, seen)):
         return None
     if not all(_is_idle(thread, kind, seen) for thread, kind in other_threads(seen.own_stacks, scene.line_of)):
         return None
@@ -183,7 +183,10 @@ def _is_idle(thread: ThreadStack, kind: HostState, seen: RankLook) -> bool:
 
 
 def _may_end(child: ProcessFacts) -> bool:
-    return child.is_alive and child.main is not None and sits_in(child) is WaitingIn.NANOSLEEP
+    """Whether a child is in a call that returns by itself; a pipe is silent as long as nobody writes to it."""
+    if not child.is_alive or child.main is None or "pipe" in (child.main.channel or ""):
+        return False
+    return sits_in(child) in (WaitingIn.NANOSLEEP, WaitingIn.READ, WaitingIn.WRITE, WaitingIn.OPEN)
 
 
 def _worker_proof(rank: int, seen: RankLook, scene: Scene) -> str | None:

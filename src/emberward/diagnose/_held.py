@@ -1,0 +1,62 @@
+"""A lock between processes that one rank holds while it waits for the very ranks that wait for the lock."""
+
+from collections.abc import Sequence
+
+from emberward.diagnose._frames import Frame, LineOf
+from emberward.diagnose._program import common_function, is_entered, text_of
+from emberward.diagnose._say import hang_finding, ranks_text, verb
+from emberward.diagnose._waits import Reading
+from emberward.events import WAITING, HostState
+from emberward.findings import Cause, Certainty, Finding, Kind
+
+
+def held_findings(readings: Sequence[Reading], line_of: LineOf) -> list[Finding]:
+    """A finding when all that are free wait to enter a ``with`` inside whose block one rank waits for its peers.
+
+    A lock of threads, which no other process can hold, is entered without a frame of its own, or by `threading`.
+    """
+    blocked = [reading for reading in readings if reading.kind not in WAITING]
+    if not blocked or any(reading.kind is not HostState.LOCK for reading in blocked):
+        return []
+    holders = [reading for reading in readings if reading.kind in WAITING and _holds(reading, blocked[0], line_of)]
+    if len(holders) != 1 or not all(_holds(holders[0], reading, line_of) for reading in blocked):
+        return []
+    holder = holders[0]
+    whose = [reading.process.who for reading in blocked]
+    ranks = [r.process.rank for r in blocked if r.process.rank is not None]
+    who = ranks_text(ranks) if len(ranks) == len(blocked) else ", ".join(whose)
+    return [
+        hang_finding(
+            "H106",
+            f"{holder.process.who} {holder.text}, inside a lock for which {who} {verb(blocked, 'waits', 'wait')} at "
+            f"{blocked[0].site}",
+            kind=Kind.DEADLOCK,
+            cause=Cause.LOCK,
+            certainty=Certainty.INFERRED,
+            ranks=() if holder.process.rank is None else (holder.process.rank,),
+            pids=() if holder.process.pid is None else (holder.process.pid,),
+            waiting=ranks,
+            hosts=() if holder.process.host is None else (holder.process.host,),
+            site=holder.site,
+            evidence=[f"{reading.process.who} {reading.text}" for reading in [holder, *blocked[:7]]],
+            ruled_out=("a busy rank: every rank waits",),
+            next_step=f"make no call to other ranks at {holder.site} while the lock is held",
+        )
+    ]
+
+
+def _holds(holder: Reading, blocked: Reading, line_of: LineOf) -> bool:
+    found = common_function(blocked.frames, holder.frames)
+    if found is None:
+        return False
+    entry, inside = found
+    below = blocked.frames[: blocked.frames.index(entry)]
+    text = text_of(entry.file, line_of)
+    if text is None or entry.line is None or inside.line is None or not _is_shared(below):
+        return False
+    return is_entered(text, entry=entry.line, inside=inside.line)
+
+
+def _is_shared(below: Sequence[Frame]) -> bool:
+    python = [frame for frame in below if not frame.is_native]
+    return bool(python) and not any(frame.file.endswith("threading.py") for frame in python)
