@@ -83,6 +83,7 @@ MAY_FOLLOW = frozenset({Cause.EXCEPTION, Cause.SEGFAULT, Cause.SHAPE})
 """Deaths that a mismatch of calls brings about: gloo raises or aborts, and may do so in an innocent rank."""
 _SEVERITY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
 _CERTAINTY = {Certainty.PROVED: 0, Certainty.OBSERVED: 1, Certainty.INFERRED: 2, Certainty.UNKNOWN: 3}
+_LEFT_THE_ORDER = frozenset({Kind.MISMATCH, Kind.MISSING})
 _SUSPECTED = frozenset({Kind.HANG, Kind.STRAGGLER, Kind.NONE})
 
 
@@ -188,9 +189,10 @@ def after_roots(found: Sequence[Finding], death: Finding) -> tuple[Finding, ...]
 def conclude(findings: Sequence[Finding], *, is_over: bool) -> list[Finding]:
     """The findings on one incident in the order in which to read them: each conclusion once, a death behind its root.
 
-    Two findings conclude the same when they name the same processes, cause and line, whatever found them: the most
-    severe is kept, of these the surest, of these the first. `is_over`: the incident was judged when it ended: what was
-    merely suspected on the way, or seen before the culprit was known, is left out when there is an error.
+    Two findings conclude the same when they name the same processes, cause and line, or say of the same processes that
+    they left the order of calls at one line, or that they died, whatever found them: the most severe is kept, of these
+    the surest, of these the first. `is_over`: the incident was judged when it ended: what was merely suspected on the
+    way, or seen before the culprit was known, is left out when there is an error.
     """
     deaths = [f for f in findings if f.kind is Kind.CRASH and f.severity is Severity.ERROR]
     calls = [f for f in findings if f not in deaths]
@@ -244,7 +246,12 @@ def _concerned(finding: Finding) -> frozenset[int]:
 def _conclusion(finding: Finding) -> tuple[object, ...]:
     if not names_someone(finding):
         return (finding.code, finding.cause, finding.waiting_ranks, finding.site, finding.message)
+    if finding.kind is Kind.CRASH:
+        # A process ends once, whoever tells how.
+        return (finding.culprit_ranks, finding.culprit_pids, finding.kind)
     file, _, line = (finding.site or "").rpartition(":")
     members = tuple(member.rank for member in finding.cycle or ())
     name = file.rpartition("/")[2]
-    return (finding.culprit_ranks, finding.culprit_pids, members, finding.cause, name, line)
+    # Left out, one too many or another one: of a rank that left the order at a line one of these is true.
+    cause = "order" if finding.kind in _LEFT_THE_ORDER and file and not members else finding.cause
+    return (finding.culprit_ranks, finding.culprit_pids, members, cause, name, line)

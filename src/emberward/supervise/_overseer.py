@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from typing import Any, assert_never
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.processes import ProcessTree
 from emberward.report import LineTail, RunFolder
+from emberward.sources.dumps import explain_paths
 from emberward.sources.live import Watcher
 from emberward.supervise._act import DEATH_LIMIT_S, LASTING, Act, Held, Patience, decide, is_stuck
 from emberward.supervise._late_lines import LINES, write_if_possible
@@ -235,6 +236,24 @@ class Overseer:
             # The watcher was not up yet, or is late. The ranks are gone: only rings are left, and read without a wait.
             new = (*new, *Watcher(self._box.folder).end(self._exits).findings)
         return [found for found in new if found.code not in DEATHS]
+
+    def explained(self, found: Sequence[Finding]) -> tuple[Finding, ...]:
+        """`found` on this attempt, which failed, as ``emberward explain`` concludes from the folder and them: one call
+        of the judge on the rings that are kept there, so that nobody finds more in it afterwards.
+
+        Of several hosts each has its own ranks' rings alone: there it stays with `found`.
+        """
+        if self._box is None or self._oversight.node is not None:
+            return tuple(found)
+        self._box.copy(self._kept)
+        try:
+            (verdict,) = explain_paths([self.folder.path], source_folders=[Path.cwd()], prior=found).explanations
+        except Exception as error:  # noqa: BLE001 (whatever went wrong here, what was found is told)
+            self.report(own_finding(f"its rings could not be explained: {type(error).__name__}: {error}"))
+            return tuple(found)
+        known = {key_of(finding) for finding in found}
+        last = [each for each in verdict.findings if each.severity is Severity.ERROR or key_of(each) in known]
+        return tuple(last or found)
 
     def end(self) -> None:
         """Ends the watcher, keeps the rings in ``events/attempt-N``, and takes their folder away."""

@@ -293,6 +293,7 @@ class AttemptMaker:
             ended_by_us=going.terminated_s is not None,
             standing=self._overseer.standing(now_s=time.monotonic()),
         )
+        findings = self._overseer.explained(findings)
         for finding in findings:
             if not self._overseer.is_said(finding):
                 self._on_finding(finding)

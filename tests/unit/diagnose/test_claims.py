@@ -118,3 +118,22 @@ def test_an_exception_of_nobody_in_a_log_is_no_death_where_stacks_show_who_stand
     assert found == {Ground.STACKS: Severity.ERROR, Ground.ENDS: Severity.NOTICE}
     (alone,) = hear({Ground.STACKS: lambda: [NOBODY], Ground.ENDS: lambda: [caught]})[1:]
     assert alone.finding.severity is Severity.ERROR
+
+
+def test_of_a_rank_that_left_the_order_at_a_line_one_way_is_told_the_first_of_the_surest():
+    skipped = replace(NAMED, code="H104", kind=Kind.MISSING, cause=Cause.SKIPPED_COLLECTIVE)
+    extra = replace(NAMED, code="M101", kind=Kind.MISMATCH, cause=Cause.EXTRA_COLLECTIVE)
+    assert conclude([skipped, extra], is_over=True) == [skipped]
+    guess = replace(skipped, certainty=Certainty.INFERRED)
+    assert conclude([guess, extra], is_over=True) == [extra]
+    for other in (replace(extra, site="train.py:8"), replace(extra, culprit_ranks=(2,)), replace(NAMED, site=None)):
+        assert conclude([skipped, other], is_over=True) == [skipped, other]
+
+
+def test_a_rank_dies_once_whoever_tells_how():
+    told = replace(DEATH, code="L102", cause=Cause.DATALOADER_WORKER, site="train.py:24")
+    assert conclude([told, DEATH], is_over=True) == [told]
+    assert conclude([told, replace(DEATH, culprit_ranks=(2,))], is_over=True) == [
+        told,
+        replace(DEATH, culprit_ranks=(2,)),
+    ]

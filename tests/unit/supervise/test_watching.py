@@ -12,11 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from emberward.events import CollectiveOp, Group
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.processes import ProcessTree, identify
 from emberward.report import RunFolder
+from emberward.sources.dumps import explain_paths
 from emberward.sources.live import WatchReport
 from emberward.sources.ring import RingWriter, find_rings, identity_here, ring_name
+from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag
 from emberward.supervise._exits import ExitWatch
 from emberward.supervise._late_lines import LateLines
 from emberward.supervise._members import Members, rank_in, ranks_below
@@ -242,6 +245,41 @@ def test_the_rings_are_read_when_the_watcher_ends_without_its_last_word(
     overseer._child = watcher
     found = overseer.conclude()
     assert (found, read) == (([EXTRA], [(folder, {7: -6})]) if is_late else ([DIFFER], []))
+    overseer.close(state="done")
+
+
+def test_a_run_says_before_it_ends_what_explain_finds_in_its_folder(tmp_path, monkeypatch):
+    group, op = Group(ranks=(0, 1, 2), label="world"), OP_OF_COLLECTIVE[CollectiveOp.ALL_REDUCE]
+    folder = RunFolder(path=tmp_path)
+    overseer = Overseer(folder, Oversight(), environment={})
+    overseer.begin(1)
+    assert overseer._box is not None
+    for rank in range(3):
+        path = overseer._box.folder / ring_name(rank=rank, pid=os.getpid() + rank)
+        writer = RingWriter(path, identity_here(rank=rank, world_size=3, local_rank=rank))
+        site, number = writer.site("/job/train.py", 43, "step"), writer.group(group)
+        for dtype in (1, 1, 6 if rank == 2 else 1):
+            writer.done(writer.call(op, number, 128, dtype, site, CallFlag.BLOCKING), number)
+        writer.close()
+    # gloo let the types meet: of the ranks' ends alone nobody would tell why one of them crashed.
+    death = replace(DIFFER, code="L102", kind=Kind.CRASH, cause=Cause.SEGFAULT, culprit_ranks=(0,))
+    first, second = overseer.explained((death,))
+    assert (first.code, first.culprit_ranks, first.severity) == ("M102", (2,), Severity.ERROR)
+    assert (second.code, second.severity) == ("L102", Severity.NOTICE)
+    for finding in (first, second):
+        overseer.report(finding)
+    afterwards = explain_paths([tmp_path]).findings
+    assert [(f.code, f.culprit_ranks, f.severity) for f in afterwards] == [
+        ("M102", (2,), Severity.ERROR),
+        ("L102", (0,), Severity.NOTICE),
+    ]
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr("emberward.supervise._overseer.explain_paths", broken)
+    assert overseer.explained((death,)) == (death,)
+    assert "RuntimeError: a mistake" in folder.findings.read_text()
     overseer.close(state="done")
 
 

@@ -76,16 +76,21 @@ def flight_trace(evidence: Evidence) -> Trace:
 
 
 def explain_paths(
-    paths: Sequence[Path], *, source_folders: Sequence[Path] = (), piped: Readable | None = None
+    paths: Sequence[Path],
+    *,
+    source_folders: Sequence[Path] = (),
+    piped: Readable | None = None,
+    prior: Sequence[Finding] = (),
 ) -> ExplainResult:
     """The verdict on the files and folders in `paths`; reads them, writes nothing, needs no torch.
 
     Folders that hold dumps of the same ranks are looks at one job when they share calls or processes, and incidents to
     compare otherwise. `source_folders`: where the program's files may lie, besides the paths that stacks name. `piped`:
-    standard input, when it is to be read too.
+    standard input, when it is to be read too. `prior`: what is concluded already, and not written in the folder yet.
     Raises FileNotFoundError for a path that is not there, and nothing for what files hold.
     """
     incidents = gather(paths, piped=piped)
+    incidents[0].prior = [*prior, *incidents[0].prior]
     folders = [*source_folders, *(path if path.is_dir() else path.parent for path in paths)]
     line_of = source_lines(folders)
     explained = [judge(evidence, line_of=line_of) for evidence in incidents]
