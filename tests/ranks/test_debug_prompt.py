@@ -76,7 +76,10 @@ def test_a_rank_of_another_family_stops_at_a_prompt_too(tmp_path, recipe, module
         terminal.expect(">>> ")
         terminal.type("tuple(tensor.shape), bool(tensor.isfinite().all())\n")
         terminal.expect(f"({shape}, True)")
+        # An end of input that is typed before the prompt is there is lost.
+        terminal.expect(">>> ")
         terminal.type("\x04")
+        terminal.expect("step 1/1")
         assert terminal.rank.wait(LIMIT_S) == 0
     finally:
         terminal.rank.kill()
