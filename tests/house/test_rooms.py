@@ -30,6 +30,7 @@ SHOWN = {
         "cpu_nccl",
         "fake_world",
         "live",
+        "losses",
         "lens",
         "peak",
         "recorder",
@@ -52,7 +53,7 @@ try:
 except SystemExit as end:
     sys.exit(end.code)
 """
-TORCH_FREE = tuple(f"emberward.sources.{name}" for name in ("attach", "dumps", "live", "ring"))
+TORCH_FREE = tuple(f"emberward.sources.{name}" for name in ("attach", "dumps", "live", "losses", "ring"))
 NEEDS_TORCH = {"engine", "lanes", "rank"}
 
 

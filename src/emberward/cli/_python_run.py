@@ -68,9 +68,9 @@ class Run:
 
     @property
     def metrics(self) -> Frame:
-        """A row a step of ``metrics.jsonl``, whole; of a step that was done again, its last row."""
+        """A row a step of the metrics or of the loss that a program under `run` logged; the last of one done again."""
         rows: dict[object, dict[str, Any]] = {}
-        for row in read_lines(self._folder.metrics):
+        for row in read_lines(self._folder.curve):
             step = row.get("step")
             if isinstance(step, int):
                 rows.pop(step, None)

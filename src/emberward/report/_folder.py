@@ -71,6 +71,16 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def logged(self) -> Path:
+        """The loss curve of a program under `emberward run`, as its watcher read it in the program's own logs."""
+        return self.path / "logged.jsonl"
+
+    @property
+    def curve(self) -> Path:
+        """The file with the loss of each step: the metrics, else what the program logged."""
+        return self.logged if not self.metrics.exists() and self.logged.exists() else self.metrics
+
+    @property
     def evals(self) -> Path:
         """One object an evaluation, by rank 0."""
         return self.path / "evals.jsonl"

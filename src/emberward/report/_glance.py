@@ -40,8 +40,8 @@ class Save:
 class Glance:
     """A run at one moment, as its first screen shows it. Absent facts are None; times are seconds since 1970.
 
-    `since_unix`: since when the state holds. `limit_s`: how old the last step may be. `at_risk_steps`: steps that a
-    death now would cost.
+    `since_unix`: since when the state holds. `limit_s`: how old the last step may be. `logged`: where the program
+    itself logged its `loss`, of one that writes no metrics of ours. `at_risk_steps`: steps that a death now would cost.
     """
 
     folder: RunFolder
@@ -54,6 +54,7 @@ class Glance:
     step: int | None
     steps: int | None
     loss: float | None
+    logged: str | None
     step_s: float | None
     tokens_per_s: float | None
     mfu: float | None
@@ -114,13 +115,14 @@ def read_glance(
     summary, progress = read_json(folder.summary) or {}, read_json(folder.progress) or {}
     outcome = read_outcome(folder)
     outcome = outcome if outcome in (None, *_ENDED) else "failed"
-    last = _last_steps(folder)
     last_unix = _modified_unix(folder)
+    last = _last_steps(folder) if last_unix is not None else []
     if last_unix is None:
         last, last_unix = watched_steps(folder, newest=NUM_LAST_STEPS)
     newest = last[-1] if last else {}
     standing, recovered = read_findings(folder, starts, outcome)
     standing = (*standing, *said)
+    logged = None if folder.curve == folder.metrics else next(iter(reversed(_last_steps(folder))), None)
     step_s = _median(last, "step_s")
     step = _int(newest.get("step", progress.get("step")))
     steps = _int(progress.get("steps", summary.get("steps", newest.get("steps"))))
@@ -159,7 +161,8 @@ def read_glance(
         detail=progress.get("detail") if isinstance(progress.get("detail"), str) else None,
         step=step,
         steps=steps,
-        loss=_float(newest.get("loss")),
+        loss=_float(newest.get("loss")) if logged is None else _float(logged.get("loss")),
+        logged=None if logged is None else str(logged.get("curve")),
         step_s=step_s,
         tokens_per_s=_median(last, "tokens_per_s"),
         mfu=_median(last, "mfu"),
@@ -182,7 +185,7 @@ def read_glance(
 
 
 def _last_steps(folder: RunFolder) -> list[JsonObject]:
-    lines = tail_text(folder.metrics, num_lines=NUM_LAST_STEPS, max_bytes=64 * 1024)
+    lines = tail_text(folder.curve, num_lines=NUM_LAST_STEPS, max_bytes=64 * 1024)
     found = [parse_line(line.encode()) for line in lines]
     return [line for line in found if line is not None and isinstance(line.get("step"), int)]
 

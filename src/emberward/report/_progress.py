@@ -111,13 +111,17 @@ class ProgressReader:
 
     def __init__(self, folder: RunFolder, *, from_end: bool = False, after_step: int | None = None) -> None:
         self._folder = folder
-        self._tail = LineTail(folder.metrics, from_end=from_end)
+        self._path = folder.curve
+        self._tail = LineTail(self._path, from_end=from_end)
         self._given = after_step
         self._recent_s: deque[float] = deque(maxlen=NUM_RECENT_STEPS)
         self._last: dict[str, Any] = {}
 
     def poll(self, *, now_unix: float) -> tuple[Progress, list[dict[str, Any]]]:
         """Where the run stands, and the objects of the steps since the last call. Reads three files; does not wait."""
+        if self._given is None and self._folder.curve != self._path:
+            self._path = self._folder.curve
+            self._tail = LineTail(self._path)
         new = [metrics for metrics in self._tail.poll() if self._is_new(metrics)]
         for metrics in new:
             if isinstance(metrics.get("step_s"), int | float):

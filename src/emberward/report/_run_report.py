@@ -98,8 +98,8 @@ def read_run(folder: RunFolder) -> RunReport:
     """
     summary = read_json(folder.summary) or {}
     said = read_json(folder.progress) or {}
-    by_step = {line["step"]: line for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)}
-    steps = [by_step[step] for step in sorted(by_step)]
+    steps = _by_step(folder.metrics)
+    losses = tuple(_number(line.get("loss")) for line in (steps or _by_step(folder.curve)))
     evals = list(read_lines(folder.evals))
     ends = [line for line in read_lines(folder.attempts) if line.get("event") == "end"]
     starts = [line for line in read_lines(folder.attempts) if line.get("event") == "start"]
@@ -112,8 +112,8 @@ def read_run(folder: RunFolder) -> RunReport:
         step=steps[-1]["step"] if steps else summary.get("step"),
         steps=said.get("steps", summary.get("steps")),
         first_step=steps[0]["step"] if steps else None,
-        loss_first=steps[0].get("loss") if steps else summary.get("loss_first"),
-        loss_last=steps[-1].get("loss") if steps else summary.get("loss_last"),
+        loss_first=losses[0] if losses else summary.get("loss_first"),
+        loss_last=losses[-1] if losses else summary.get("loss_last"),
         evals=summary.get("evals") or last_eval.get("sets") or {},
         eval_step=last_eval.get("step"),
         tokens_per_s=_median(steps, "tokens_per_s") or summary.get("tokens_per_s"),
@@ -130,8 +130,13 @@ def read_run(folder: RunFolder) -> RunReport:
         diary=read_diary(folder, steps),
         sample_source=summary.get("sample_source"),
         unit=summary.get("unit") or "tokens",
-        losses=tuple(_number(line.get("loss")) for line in steps),
+        losses=losses,
     )
+
+
+def _by_step(path: Path) -> list[JsonObject]:
+    found = {line["step"]: line for line in read_lines(path) if isinstance(line.get("step"), int)}
+    return [found[step] for step in sorted(found)]
 
 
 def _last_sign(folder: RunFolder, said: JsonObject) -> float:

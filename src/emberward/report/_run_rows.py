@@ -100,7 +100,7 @@ def read_row(folder: RunFolder) -> RunRow:
 
 def _last_metrics(folder: RunFolder) -> dict[str, Any]:
     """The last whole line; one that is being written is not believed."""
-    for line in reversed(tail_text(folder.metrics, num_lines=2)):
+    for line in reversed(tail_text(folder.curve, num_lines=2)):
         found = parse_line(line.encode())
         if found is not None:
             return found

@@ -23,6 +23,8 @@ from emberward.supervise._watching import MAX_STARTS, WatcherChild, findings_in,
 
 BEAT_S = 2.0
 CONCLUDE_LIMIT_S = 8.0
+LAST_LIMIT_S = 10.0
+"""For the watcher to read what the job logged last."""
 DEATHS = frozenset({"H105"})
 """Of deaths the supervisor itself knows more: the exit codes, and which came first."""
 LOUDNESS = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
@@ -259,7 +261,7 @@ class Overseer:
         """Ends the watcher, keeps the rings in ``events/attempt-N``, and takes their folder away."""
         self._written_by_ranks()
         if self._child is not None:
-            self._child.stop()
+            self._child.stop(limit_s=LAST_LIMIT_S)
             self._child = None
         if self._box is not None:
             self._tell_gaps(is_last=True)
@@ -284,7 +286,10 @@ class Overseer:
     def _listen(self, rings: Path, *, now_s: float) -> list[Finding]:
         """What the watcher said; starts it when there is something to watch, and again when it is silent."""
         if self._child is None:
-            if self._num_starts < MAX_STARTS and (self.rings() or self._oversight.node is not None):
+            is_due = (
+                self.rings() or self._oversight.node is not None or (self._box is not None and self._box.has_captured())
+            )
+            if self._num_starts < MAX_STARTS and is_due:
                 self._start(rings, now_s=now_s)
             return []
         new: list[Finding] = []

@@ -77,6 +77,10 @@ class RingBox:
             return {}
         return {pid: ring for ring in find_rings(self.folder) if (pid := pid_of(ring)) is not None}
 
+    def has_captured(self) -> bool:
+        """Whether a process of this attempt has noted a loss or a log: one without a ring may."""
+        return self.folder is not None and next(self.folder.glob("captured-*"), None) is not None
+
     def copy(self, to: Path) -> None:
         """Copies all rings, as they are now, to the folder `to`, up to MAX_COPIED_BYTES; keeps the newest attempts.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
 from emberward.processes import Child, ProcessId, ProcessTree, end, send
 from emberward.report import RunFolder
+from emberward.sources.attach import CAPTURE_VARIABLE
 from emberward.supervise._act import Ending, EndMove, end_move
 from emberward.supervise._attempts import now_text, open_attempt
 from emberward.supervise._members import Members, rank_in, ranks_below
@@ -97,7 +98,7 @@ class AttemptMaker:
         number = open_attempt(
             plan.folder, self._overseer.lines, why=why, num_ranks=None, config=None, command=plan.command
         )
-        environment = {**self._overseer.begin(number), NUMBER_OF_ATTEMPT: str(number)}
+        environment = {**self._overseer.begin(number), NUMBER_OF_ATTEMPT: str(number), CAPTURE_VARIABLE: "1"}
         with ProcessTree(grace_s=plan.grace_s) as tree:
             try:
                 going = self._start(tree, environment)

@@ -99,11 +99,11 @@ class WatcherChild:
         """Its process."""
         return self._process.pid
 
-    def stop(self) -> None:
-        """Ends it: by the end of its input, else by force. One that the kernel holds is left to end later."""
+    def stop(self, *, limit_s: float = STOP_LIMIT_S) -> None:
+        """Ends it: by the end of its input, else after `limit_s` by force. One that the kernel holds ends later."""
         self._process.close("stdin")
         try:
-            self._process.wait(STOP_LIMIT_S)
+            self._process.wait(limit_s)
         except subprocess.TimeoutExpired:
             self._process.end()
         self._process.close()

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from emberward.findings import Kind, Severity
+from emberward.report import RunFolder
 from emberward.sources.live import Watcher, WatchReport, resumed_finding
 from emberward.sources.ring import find_rings
 from emberward.supervise._lag import LagLog
+from emberward.supervise._losses import LossLog
 from emberward.supervise._node_agent import NodeAgent
 from emberward.supervise._nodes import Node
 from emberward.supervise._rings import rank_of
@@ -83,6 +85,8 @@ def main(folder: Path, lag: Path, node: Node | None) -> int:
     told = _Input(0)
     watcher = Watcher(folder)
     agent = None if node is None else NodeAgent(node)
+    losses = LossLog(folder, RunFolder(path=lag.parent))
+    losses.start()
     log = LagLog(lag, socket.gethostname() if node is None else node.host)
     while not told.is_closed:
         if told.must_conclude:
@@ -96,6 +100,7 @@ def main(folder: Path, lag: Path, node: Node | None) -> int:
             report = agent.step(report, ranks=ranks, facts=watcher.facts, steps=watcher.steps())
         os.write(1, line_of(report, told_elsewhere=() if agent is None else agent.told_elsewhere))
         told.wait(max(POLL_S - (time.monotonic() - began_s), 0.0))
+    losses.end()
     watcher.close()
     if agent is not None:
         agent.leave()

@@ -40,7 +40,8 @@ class Columns:
     bad: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._tail = LineTail(self.folder.metrics)
+        self._path = self.folder.curve
+        self._tail = LineTail(self._path)
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -48,6 +49,8 @@ class Columns:
     def poll(self) -> int:
         """Reads what the file got since the last call; the number of new steps. Blocks for about 10 us a step."""
         before = len(self.steps)
+        if not before and self.folder.curve != self._path:
+            self.__post_init__()
         # A file that shrank or was replaced is given again from its start: its first step cuts what was read.
         while rows := self._tail.poll():
             for row in rows:

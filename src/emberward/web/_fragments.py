@@ -120,7 +120,13 @@ def _tiles(glance: Glance) -> list[Html]:
     tiles = [_age_tile(glance)]
     step = "-" if glance.step is None else f"{glance.step:,}"
     tiles.append(_tile("step", step, None if glance.steps is None else f"of {glance.steps:,}"))
-    tiles.append(_tile("loss", "-" if glance.loss is None else f"{glance.loss:.4f}", "the last step's"))
+    tiles.append(
+        _tile(
+            "loss",
+            "-" if glance.loss is None else f"{glance.loss:.4f}",
+            "the last step's" if glance.logged is None else "as the program logged it",
+        )
+    )
     if glance.step_s is not None:
         tiles.append(_tile("step time", f"{glance.step_s:.3g} s", "median of the last steps"))
     if glance.tokens_per_s is not None:

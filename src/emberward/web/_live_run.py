@@ -66,7 +66,7 @@ class LiveRun:
 
     def _id(self) -> str:
         try:
-            inode = self.folder.metrics.stat().st_ino
+            inode = self.folder.curve.stat().st_ino
         except OSError:
             inode = 0
         return f"{inode:x}.{self._columns.generation}-{len(self._columns)}"

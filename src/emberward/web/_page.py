@@ -91,12 +91,13 @@ def body_of(glance: Glance, parts: Mapping[str, Html], *, is_live: bool) -> Html
     charts = [
         tag(
             "figure",
-            tag("figcaption", tag("strong", title), tag("span", text, class_="note")),
+            tag("figcaption", tag("strong", title), tag("span", words, class_="note")),
             tag("div", class_="chart", id=f"chart-{key}", tabindex="0", role="img", aria_label=f"{title} by step"),
             tag("p", class_="reading", id=f"reading-{key}", aria_live="polite"),
             class_="panel chart-panel",
         )
         for key, title, text in CHARTS
+        for words in [f"the program's own log: {glance.logged}" if key == "loss" and glance.logged else text]
     ]
     return join(
         tag("a", "skip to the incident", href="#part-card", class_="skip"),

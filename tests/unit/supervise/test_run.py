@@ -118,6 +118,20 @@ def test_a_clean_run_adds_nothing_to_either_stream_and_reads_our_input(place):
     assert Run(place, *python(program), is_recorded=True).end("given") == (0, "given", "e")
 
 
+def test_what_a_program_logs_of_its_loss_is_its_curve_though_it_ends_at_once(place):
+    (place / "torch.py").write_text("")
+    (place / "train.py").write_text(
+        "import torch\nlog = open('log.csv', 'w')\nlog.write('step,loss,loss_scale\\n')\nfor step in range(9):\n"
+        "    log.write(f'{step},{2.5 - step / 10},65536\\n')\nlog.close()\n"
+        "print('packet loss: 3.5')\nprint('step', 0, 'loss', 2.5)\n"
+    )
+    run = Run(place, sys.executable, "train.py", is_recorded=True)
+    assert run.end() == (0, "packet loss: 3.5\nstep 0 loss 2.5\n", "")
+    assert [(row["step"], row["loss"]) for row in run.lines("logged.jsonl")] == [
+        (step, 2.5 - step / 10) for step in range(9)
+    ]
+
+
 def test_a_failure_without_ranks_is_told_in_four_facts(place):
     err = Run(place, "sh", "-c", "exit 3").end()[2].splitlines()
     assert err[0].split("  ")[0] == "L106 the command failed: exit code 3"

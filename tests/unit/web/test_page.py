@@ -45,6 +45,15 @@ def test_the_file_asks_for_nothing_and_runs_its_own_script_alone(tmp_path):
     assert "default-src 'none'" in text
 
 
+def test_a_curve_that_the_program_logged_says_whose_it_is(tmp_path):
+    folder = make("empty", tmp_path, now_unix=NOW)
+    rows = [{"step": step, "loss": 2.5, "curve": "loss, in <b>.csv, by step"} for step in range(9)]
+    folder.logged.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = page(folder)
+    assert "the program's own log: loss, in &lt;b&gt;.csv, by step" in text
+    assert "as the program logged it" in text
+
+
 def test_a_large_run_fits_into_a_ticket(tmp_path):
     assert len(page(make("large", tmp_path, now_unix=NOW)).encode()) < 1_000_000
 

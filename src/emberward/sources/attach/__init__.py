@@ -5,8 +5,10 @@
 every process of the job. It takes its folder off ``sys.path`` again, chains the sitecustomize that would have been
 imported without it, and waits: only a process that calls ``torch.distributed.init_process_group`` gets the recorder and
 a ring in `RING_VARIABLE`'s folder. So launchers, data workers and compilers stay as they are, and nothing but the
-standard library is loaded before the program loads torch. What fails is written into the folder's problems, and the
-program runs on. Python started with ``-S``, ``-I`` or ``-E`` reads no sitecustomize and stays without a recorder.
+standard library is loaded before the program loads torch. With CAPTURE_VARIABLE each process that imports torch notes
+there which logs it opens and what it prints of a loss (`_capture`), and no more. What fails is written into the
+folder's problems, and the program runs on. Python started with ``-S``, ``-I`` or ``-E`` reads no sitecustomize and
+stays without a recorder.
 """
 
 import os
@@ -17,6 +19,8 @@ RING_VARIABLE = "EMBERWARD_RING"
 """The folder for rings; without it no process records."""
 PACKAGE_VARIABLE = "EMBERWARD_PACKAGE"
 """Where emberward lies, for a Python that does not have it."""
+CAPTURE_VARIABLE = "EMBERWARD_CAPTURE"
+"""Set where what a program logs of its loss is to be captured too, from when it imports torch."""
 LENS_VARIABLE = "EMBERWARD_LENS"
 """The folder for what the lens sees; without it no process is sampled."""
 LENS_WINDOW_VARIABLE = "EMBERWARD_LENS_WINDOW"
@@ -24,6 +28,7 @@ LENS_WINDOW_VARIABLE = "EMBERWARD_LENS_WINDOW"
 SITE_FOLDER = Path(__file__).parent / "site"
 
 __all__ = [
+    "CAPTURE_VARIABLE",
     "LENS_VARIABLE",
     "LENS_WINDOW_VARIABLE",
     "PACKAGE_VARIABLE",

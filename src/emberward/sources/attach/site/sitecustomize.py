@@ -18,7 +18,7 @@ WATCHED = (
 )
 RECORDER = "emberward.sources.recorder"
 LENS = "emberward.sources.lens"
-SAMPLED = ("torch",) if os.environ.get("EMBERWARD_LENS") else ()
+WITH_TORCH = ("torch",) if os.environ.get("EMBERWARD_LENS") or os.environ.get("EMBERWARD_CAPTURE") else ()
 
 
 class Watch:
@@ -26,7 +26,7 @@ class Watch:
 
     def find_spec(self, name, path=None, target=None):
         """The spec that the others find, whose loader tells us when the module is there; None for other modules."""
-        if name not in WATCHED and name not in SAMPLED:
+        if name not in WATCHED and name not in WITH_TORCH:
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
@@ -56,8 +56,11 @@ def loaded(name, module):
     try:
         if name == WATCHED[0]:
             wrap_init(module)
-        elif name in SAMPLED:
-            load(LENS).start(dict(os.environ))
+        elif name in WITH_TORCH:
+            if os.environ.get("EMBERWARD_CAPTURE"):
+                capture()
+            if os.environ.get("EMBERWARD_LENS"):
+                load(LENS).start(dict(os.environ))
         elif RECORDER in sys.modules:
             sys.modules[RECORDER].loaded(name, module)
     except Exception as error:
@@ -109,6 +112,19 @@ def load(name):
     finally:
         if is_new and package in sys.path:
             sys.path.remove(package)
+
+
+def capture():
+    """Starts the capture of what this process logs. Its file alone is loaded: data workers import torch too."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    if sys.version_info < (3, 11):
+        raise RuntimeError("the recorder needs Python 3.11")
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_capture.py")
+    spec = spec_from_file_location("emberward_capture", path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.start(os.environ["EMBERWARD_RING"], dict(os.environ))
 
 
 def problem(what, error):
