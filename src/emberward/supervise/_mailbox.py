@@ -9,7 +9,7 @@ import json
 import secrets
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,6 +34,13 @@ class Heard:
 
     posts: Posts
     silent_s: Mapping[str, float]
+
+    def without(self, hosts: Collection[str]) -> "Heard":
+        """What the others say."""
+        return Heard(
+            posts={host: post for host, post in self.posts.items() if host not in hosts},
+            silent_s={host: silent_s for host, silent_s in self.silent_s.items() if host not in hosts},
+        )
 
 
 class Mailbox(Protocol):

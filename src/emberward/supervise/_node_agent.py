@@ -9,7 +9,7 @@ from typing import Any
 from emberward.findings import Finding
 from emberward.sources.live import Look, WatchReport, join_looks, judge_with_progress
 from emberward.supervise._mailbox import Heard, Mailbox, Posts, open_mailbox
-from emberward.supervise._nodes import Node, NodePost, judge_nodes, peers_of, speaker
+from emberward.supervise._nodes import Node, NodePost, is_connected, judge_nodes, peers_of, speaker
 from emberward.supervise._probe import Links, ProbedLinks
 from emberward.supervise._slow_hosts import HostsAlike
 from emberward.supervise._slow_links import LinkWatch
@@ -41,6 +41,8 @@ class NodeAgent:
         self._early: Look | None = None
         self._joined_s = 0.0
         self._held: dict[tuple[Any, ...], Finding] = {}
+        self._alone: dict[str, Finding] = {}
+        """Hosts that were named alone, cut off, and that nobody has reached since."""
         self.problem: str | None = None
         self.is_speaker = True
         """Whether this host tells people what all hosts found: one of them does."""
@@ -71,7 +73,7 @@ class NodeAgent:
         try:
             self._facts = facts or self._facts
             post = {**self._post(report, ranks), "steps": list(steps), "facts": self._facts}
-            heard = self._mailbox.exchange(self._node.host, post)
+            heard = self._mailbox.exchange(self._node.host, post).without(self._node.left_out)
         except OSError as error:
             self.problem = f"{type(error).__name__}: {error}"
             self.is_speaker, self._joint = True, ()
@@ -84,6 +86,7 @@ class NodeAgent:
         self.is_speaker = self._node.host == speaker(read)
         known_cut = frozenset(host for f in self._held.values() if f.code == "L112" for host in f.hosts)
         left = frozenset(host for host, post in posts.items() if post.get("has_left") is True)
+        self._alone = {host: f for host, f in self._alone.items() if not is_connected(host, read)}
         found = self._standing(judge_nodes(read, known_cut=known_cut), left if report.is_still else frozenset()) or (
             *(self._compared(posts, read) if self.is_speaker or len(read) <= MANY_HOSTS else ()),
             *self._judge_together(posts),
@@ -163,13 +166,13 @@ class NodeAgent:
 
         `left`: hosts that have ended their part while the ranks here still wait; one that was named stays so too.
         """
-        alone = {f.hosts: f for f in self._held.values() if f.code == "L112" and len(f.hosts) == 1}
-        out: dict[tuple[Any, ...], Finding] = {(f.code, f.hosts): f for f in alone.values() if f.hosts[0] in left}
+        out: dict[tuple[Any, ...], Finding] = {(f.code, f.hosts): f for host, f in self._alone.items() if host in left}
         for finding in found:
-            named = [(host,) for host in finding.hosts if (host,) in alone]
+            named = [host for host in finding.hosts if host in self._alone]
             is_of_one = finding.code == "L112" and len(finding.hosts) == 2 and len(named) == 1
-            kept = alone[named[0]] if is_of_one else finding
+            kept = self._alone[named[0]] if is_of_one else finding
             out.setdefault((kept.code, kept.hosts), kept)
+        self._alone |= {f.hosts[0]: f for f in out.values() if f.code == "L112" and len(f.hosts) == 1}
         return tuple(out.values())
 
     def _news(self, found: tuple[Finding, ...], report: WatchReport) -> WatchReport:

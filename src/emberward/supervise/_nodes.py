@@ -27,11 +27,15 @@ MAX_PEERS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """This host among several: its name, its address on the job's link, and the mailbox (a folder or a URL)."""
+    """This host among several: its name, its address on the job's link, and the mailbox (a folder or a URL).
+
+    `left_out`: hosts that take no part any more. They may still post: the end of their part takes as long as it takes.
+    """
 
     host: str
     address: str
     mailbox: str
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +123,15 @@ def _groups(up: Mapping[str, NodePost], bad: Collection[frozenset[str]]) -> list
                 group[member] = large
     unique = {id(members): tuple(sorted(members)) for members in group.values()}
     return sorted(unique.values(), key=lambda members: (-len(members), members))
+
+
+def is_connected(host: str, posts: Sequence[NodePost]) -> bool:
+    """Whether anybody who posts reaches the host on the job's link, or it anybody."""
+    return any(
+        any(post.reached.values()) if post.host == host else post.reached.get(host) is True
+        for post in posts
+        if post.silent_s <= SILENT_S
+    )
 
 
 def _is_unreached(host: str, posts: Sequence[NodePost]) -> bool:

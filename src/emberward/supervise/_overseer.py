@@ -95,6 +95,12 @@ class Overseer:
         self.verdicts: list[Finding] = []
         """The error findings of this attempt that still hold, by the watcher's word."""
 
+    def leave_out(self, host: str) -> None:
+        """Of the next attempts on: a host that takes no part any more is not judged, though it may still post."""
+        node = self._oversight.node
+        if node is not None:
+            self._oversight = replace(self._oversight, node=replace(node, left_out=node.left_out | {host}))
+
     # -- one attempt -------------------------------------------------------------------------------------------------
 
     def begin(self, attempt: int) -> dict[str, str]:

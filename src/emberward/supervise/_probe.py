@@ -5,17 +5,22 @@ A load has to take LOAD_S to be told from the noise of a busy host, so that it g
 most: above, processors decide and not links (unshaped pairs of one busy machine vary from 1.5 to 24 Gb/s). It is
 fetched so seldom that all peers' loads take LOAD_SHARE of the time. What was lost on the way the kernel of the sender
 has counted: segments that it sent again (TCP_INFO, tcp(7)).
+
+[Note: links are compared over one stretch of time]
+A link counts by its loads of the last KEPT_S, and not by a number of loads: slow ones are fetched less often, so that
+a number of them reaches further back, and two links that became slow at one moment would seem to do so half a minute
+apart.
 """
 
 import contextlib
 import socket
+import statistics
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 LIMIT_S = 1.0
 EVERY_S = 1.0
@@ -30,8 +35,10 @@ LOAD_SHARE = 0.03
 LOAD_EVERY_S, LOAD_SELDOM_S = 2.0, 4.0
 LOAD_LIMIT_S = 5.0
 _INFO_BYTES = 160
-NUM_LOADS = 8
-"""Tries of which the shortest counts: a job's own traffic has gaps."""
+KEPT_S = 32.0
+"""Of this time the shortest load counts: a job's own traffic has gaps. See the second note above."""
+MIN_LOADS = 6
+"""So many of a slow link lie in KEPT_S, at one every LOAD_SELDOM_S + EVERY_S."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +47,8 @@ class Sent:
 
     segments: int
     again: int
+    at_s: float
+    """When, by this process's monotonic clock."""
 
 
 def sent_on(connection: socket.socket) -> Sent | None:
@@ -51,7 +60,7 @@ def sent_on(connection: socket.socket) -> Sent | None:
         return None
     # struct tcp_info of linux/tcp.h: tcpi_total_retrans and, since Linux 4.6, tcpi_data_segs_out.
     (again,), (segments,) = struct.unpack_from("I", told, 100), struct.unpack_from("I", told, 156)
-    return Sent(segments=segments, again=again)
+    return Sent(segments=segments, again=again, at_s=time.monotonic())
 
 
 class Listener:
@@ -60,7 +69,7 @@ class Listener:
     def __init__(self, address: str) -> None:
         """Raises OSError when the address is not this host's."""
         self._socket = socket.create_server((address, 0))
-        self._sent: dict[str, deque[Sent]] = {}
+        self._sent: dict[str, tuple[Sent, ...]] = {}
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._serve, name="answer", daemon=True).start()
 
@@ -84,15 +93,22 @@ class Listener:
             connection.sendall(bytes(min(int.from_bytes(asked, "big"), MAX_LOAD_BYTES)))
             connection.recv(1)  # The other side has got all of it and ends.
             if (sent := sent_on(connection)) is not None:
-                self._sent.setdefault(connection.getpeername()[0], deque(maxlen=NUM_LOADS)).append(sent)
+                self.take(connection.getpeername()[0], sent)
 
-    def sent_to(self) -> dict[str, Sent]:
-        """By the other side's address, what was sent in the last NUM_LOADS loads, where there were so many."""
-        kept = {address: tuple(loads) for address, loads in sorted(self._sent.items())}
+    def take(self, address: str, *sent: Sent) -> None:
+        """Takes up what was sent to the other side's address."""
+        self._sent[address] = (*_kept(self._sent.get(address, ())), *sent)
+
+    def lost_to(self) -> dict[str, float]:
+        """By the other side's address, the share of segments that half of the loads of the last KEPT_S lost at least.
+
+        Where that were MIN_LOADS. One load that met a full queue is no link that loses packets.
+        """
+        kept = {address: _kept(sent) for address, sent in sorted(self._sent.items())}
         return {
-            address: Sent(segments=sum(each.segments for each in loads), again=sum(each.again for each in loads))
-            for address, loads in kept.items()
-            if len(loads) == NUM_LOADS
+            address: statistics.median_low(each.again / max(each.segments, 1) for each in sent)
+            for address, sent in kept.items()
+            if len(sent) >= MIN_LOADS
         }
 
     def close(self) -> None:
@@ -148,6 +164,8 @@ class Load:
 
     num_bytes: int
     seconds: float
+    at_s: float
+    """When, by this process's monotonic clock."""
 
     def seconds_of(self, num_bytes: int) -> float:
         """What `num_bytes` take at this rate."""
@@ -157,6 +175,15 @@ class Load:
 def next_size(num_bytes: int, seconds: float) -> int:
     """The size of the next load, twice as large while one takes less than LOAD_S. See [Note: how large a load]."""
     return min(num_bytes * 2, MAX_LOAD_BYTES) if seconds < LOAD_S else num_bytes
+
+
+Timed = TypeVar("Timed", Load, Sent)
+
+
+def _kept(timed: tuple[Timed, ...]) -> tuple[Timed, ...]:
+    """Those of the last KEPT_S."""
+    since_s = time.monotonic() - KEPT_S
+    return tuple(each for each in timed if each.at_s >= since_s)
 
 
 class Links(Protocol):
@@ -205,12 +232,8 @@ class ProbedLinks:
 
     def lost(self) -> dict[str, float]:
         """See `Links`."""
-        sent = self._listener.sent_to()
-        return {
-            host: round(sent[address].again / max(sent[address].segments, 1), 4)
-            for host, address in self._prober.addresses().items()
-            if address in sent
-        }
+        lost = self._listener.lost_to()
+        return {host: round(lost[address], 4) for host, address in self._prober.addresses().items() if address in lost}
 
 
 class Prober:
@@ -221,7 +244,7 @@ class Prober:
         self._peers: dict[str, tuple[str, int]] = {}
         self._bad: dict[str, int] = {}
         self._tried: set[str] = set()
-        self._loads: dict[str, deque[Load]] = {}
+        self._loads: dict[str, tuple[Load, ...]] = {}
 
     def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
         """Takes up these hosts, name -> address and port of its listener, and no others any more."""
@@ -231,7 +254,6 @@ class Prober:
             threading.Thread(target=self._try, args=(host,), name=f"try-{host}", daemon=True).start()
 
     def _try(self, host: str) -> None:
-        loads = self._loads.setdefault(host, deque(maxlen=NUM_LOADS))
         due_s, size = 0.0, FIRST_LOAD_BYTES
         while (place := self._peers.get(host)) is not None:
             began_s = time.monotonic()
@@ -242,13 +264,13 @@ class Prober:
                 due_s = began_s + LOAD_EVERY_S
                 seconds = fetch_s(*place, size, from_address=self._from)
                 if seconds is not None:
-                    loads.append(Load(num_bytes=size, seconds=seconds))
+                    load = Load(num_bytes=size, seconds=seconds, at_s=began_s)
                     rest_s = seconds * len(self._peers) / LOAD_SHARE
                     due_s = began_s + min(max(rest_s, LOAD_EVERY_S), LOAD_SELDOM_S)
                     larger = next_size(size, seconds)
-                    if larger > size:
-                        size = larger
-                        loads.clear()
+                    # Loads of another size are not compared with these.
+                    self._loads[host] = (*_kept(self._loads.get(host, ())), load) if larger == size else ()
+                    size = larger
             time.sleep(max(EVERY_S - (time.monotonic() - began_s), 0.05))
 
     def addresses(self) -> dict[str, str]:
@@ -256,10 +278,10 @@ class Prober:
         return {host: address for host, (address, _) in sorted(self._peers.items())}
 
     def fetched(self) -> dict[str, Load]:
-        """The fastest of the last NUM_LOADS loads of one size from each host, where there were so many."""
-        kept = {host: tuple(loads) for host, loads in sorted(self._loads.items()) if host in self._peers}
+        """The fastest load of the last KEPT_S from each host, all of one size, where there were MIN_LOADS."""
+        kept = {host: _kept(loads) for host, loads in sorted(self._loads.items()) if host in self._peers}
         return {
-            host: min(loads, key=lambda load: load.seconds) for host, loads in kept.items() if len(loads) == NUM_LOADS
+            host: min(loads, key=lambda load: load.seconds) for host, loads in kept.items() if len(loads) >= MIN_LOADS
         }
 
     def reached(self) -> dict[str, bool]:

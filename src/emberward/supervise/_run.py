@@ -67,7 +67,11 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
 
 
 def _keep_out(node: Node, named: Finding, overseer: Overseer) -> None:
-    """Leaves the named host out of later starts; a folder that cannot be written to is told, and no more."""
+    """Leaves the named host out of the next attempts and of later starts.
+
+    A folder that cannot be written to is told, and no more.
+    """
+    overseer.leave_out(named.hosts[0])
     try:
         keep_out(node, named)
     except OSError as error:

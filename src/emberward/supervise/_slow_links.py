@@ -1,9 +1,10 @@
 """Which host's link is slow or loses packets, from what hosts fetch from each other: pure.
 
 [Note: rows, columns, cells]
-Each host says how long it took to fetch from each other one, and how much of what it sent had to be sent again. A cell
-that is slow alone is a link between two hosts; a
-slow row is what one host sends, a slow column what it gets. What is ordinary is the lower quartile of all cells: so
+Each host says how long it took to fetch from each other one, and how much of what it sent had to be sent again. A slow
+row is what one host sends, a slow column what it gets. A cell that is slow alone is a link between two hosts, where the
+rest of its row and of its column is known: else it may be the first that is told of a row. What is ordinary is the
+lower quartile of all cells: so
 one slow host of three leaves cells to compare with, and when all are slow alike nothing is. Of two hosts nobody tells
 whose end it is. When more than a third of the hosts would be named the network is uneven by its make, and nobody is.
 """
@@ -27,7 +28,7 @@ macroscopic behavior of the TCP congestion avoidance algorithm, 1.22 segments / 
 """
 
 HOLD_S = 12.0
-"""Half of the loads by which a cell is judged are new then."""
+"""Two cells that become slow at one moment are seen so within less: each is fetched every 5 s at least, and posted."""
 
 Cell = tuple[str, str]
 """The host that sends, the host that gets."""
@@ -108,9 +109,20 @@ def _judge_cells(values: Mapping[Cell, float], by_host: Mapping[str, NodePost], 
     for host, ways in named.items():
         yield _host_finding(host, ways, cells, by_host)
     alone = max(PAIR_FACTOR * ordinary, ordinary + more)
-    left = {frozenset(cell) for cell in bad if values[cell] >= alone and not named.keys() & set(cell)}
+    left = {
+        frozenset(cell)
+        for cell in bad
+        if values[cell] >= alone and not named.keys() & set(cell) and _is_known_around(cell, values, by_host)
+    }
     for pair in sorted(left, key=sorted):
         yield _pair_finding(sorted(pair), cells, by_host)
+
+
+def _is_known_around(cell: Cell, values: Mapping[Cell, float], by_host: Mapping[str, NodePost]) -> bool:
+    """Whether all else that the sender sends and the getter gets has a figure."""
+    sender, getter = cell
+    others = by_host.keys() - {sender, getter}
+    return all((sender, other) in values and (other, getter) in values for other in others)
 
 
 def _hosts(cells: _Cells) -> Iterator[tuple[str, tuple[str, ...]]]:

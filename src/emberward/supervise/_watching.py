@@ -34,7 +34,7 @@ def watcher_command(
 
     `node`: this host's place among several.
     """
-    more = () if node is None else (node.mailbox, node.host, node.address)
+    more = () if node is None else (node.mailbox, node.host, node.address, *sorted(node.left_out))
     return (python, "-m", "emberward.supervise.watcher", str(folder), str(lag), *more)
 
 

@@ -1,6 +1,6 @@
 """The watcher's program: looks at the ranks of one attempt and says what it finds, one JSON object a line.
 
-    python -m emberward.supervise.watcher RING_FOLDER LAG_FOLDER [MAILBOX HOST ADDRESS]
+    python -m emberward.supervise.watcher RING_FOLDER LAG_FOLDER [MAILBOX HOST ADDRESS [HOST_LEFT_OUT ...]]
 
 It reads facts on its standard input, ``{"exits": {"PID": CODE}}`` and ``{"conclude": true}``, and ends with that
 input. Each line that it writes has ``findings``, ``resolved``, ``done`` (the last word after ``conclude``) and after
@@ -109,7 +109,10 @@ def main(folder: Path, lag: Path, node: Node | None) -> int:
 
 def node_of(words: Sequence[str]) -> Node | None:
     """This host's place among several; None without one."""
-    return Node(mailbox=words[0], host=words[1], address=words[2]) if words else None
+    if not words:
+        return None
+    mailbox, host, address, *left_out = words
+    return Node(mailbox=mailbox, host=host, address=address, left_out=frozenset(left_out))
 
 
 if __name__ == "__main__":

@@ -247,7 +247,7 @@ def test_of_many_hosts_one_tells_people_and_another_when_it_is_silent(monkeypatc
 def test_a_host_that_was_named_stays_named_when_one_that_showed_it_has_ended(monkeypatch):
     (agent,) = agents("a", FakeMailbox()).values()
     seen = []
-    for hosts in ("abc", "ac"):
+    for hosts in ("abc", "ac", "a", "ac"):
         monkeypatch.setattr(
             node_agent,
             "judge_nodes",
@@ -255,13 +255,25 @@ def test_a_host_that_was_named_stays_named_when_one_that_showed_it_has_ended(mon
         )
         report = agent.step(WatchReport(), ranks=[0])
         seen.append(([f.hosts for f in report.findings], [f.hosts for f in report.resolved]))
-    assert seen == [([("c",)], []), ([], [])]
+    # In the third round the others have ended, and say in the fourth that they are there again.
+    assert seen == [([("c",)], []), ([], []), ([], [("c",)]), ([("c",)], [])]
     agent._mailbox.posts["c"] = {"number": 9, "has_left": True}
     monkeypatch.setattr(node_agent, "judge_nodes", lambda read, known_cut: ())
     waits = agent.step(WatchReport(is_still=True), ranks=[0])
     assert (waits.findings, waits.resolved) == ((), ()), "it has ended its part, and the ranks here wait for it still"
     monkeypatch.setattr(node_agent, "judge_nodes", lambda read, known_cut: judge_nodes(posts(set())))
     assert [f.hosts for f in agent.step(WatchReport(), ranks=[0]).resolved] == [("c",)]
+
+
+def test_a_host_that_was_left_out_is_not_judged_while_it_still_posts():
+    mailbox, whom = FakeMailbox(), []
+    node = Node(host="a", address="127.0.0.1", mailbox="posts", left_out=frozenset("c"))
+    agent = NodeAgent(node, mailbox=mailbox)
+    agent._links.know = lambda peers: whom.append(sorted(peers))
+    for host in "bc":
+        mailbox.posts[host] = {"address": "127.0.0.1", "port": 1, "ranks": [], "reached": {"a": host == "b"}}
+    assert agent.step(WatchReport(is_still=True), ranks=[0]).findings == ()
+    assert whom == [["b"]]
 
 
 def test_a_host_without_a_mailbox_tells_people_itself():

@@ -4,6 +4,8 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -11,13 +13,16 @@ from emberward.findings import Cause, Kind, Severity
 from emberward.supervise._nodes import NodePost
 from emberward.supervise._probe import (
     FIRST_LOAD_BYTES,
+    KEPT_S,
     LOAD_S,
     MAX_LOAD_BYTES,
-    NUM_LOADS,
+    MIN_LOADS,
     Listener,
     Prober,
+    Sent,
     fetch_s,
     next_size,
+    sent_on,
 )
 from emberward.supervise._slow_links import HOLD_S, LinkWatch, judge_links
 
@@ -81,6 +86,21 @@ def test_a_slow_link_is_said_once_all_tries_agree():
     assert watch.poll(posts({}), now_s=30.0) == ()
 
 
+@pytest.mark.parametrize("missing", ["cb", "ba"])
+def test_a_slow_cell_is_a_pair_only_where_the_rest_of_its_row_and_column_is_known(missing):
+    """Of three hosts: what would tell whether all is slow that c sends, or all that a gets."""
+    slow = posts({"ca": 0.05})
+    part = [
+        replace(each, fetch_s=without(each.fetch_s, missing[0] if each.host == missing[1] else "")) for each in slow
+    ]
+    assert judge_links(part) == ()
+    assert [found.hosts for found in judge_links(slow)] == [("a", "c")]
+
+
+def without(fetch_s: Mapping[str, float], host: str) -> dict[str, float]:
+    return {sender: seconds for sender, seconds in fetch_s.items() if sender != host}
+
+
 def test_one_slow_pair_among_four_is_no_host_s_fault():
     (found,) = judge_links(posts({"bd": 0.04, "db": 0.04}, hosts="abcd"))
     assert (found.hosts, found.culprit_ranks) == (("b", "d"), ())
@@ -113,12 +133,28 @@ def test_a_load_grows_until_it_can_be_told_from_noise():
 
 def test_what_was_sent_is_counted_by_the_kernel_with_what_was_sent_again(wait_until):
     listener = Listener("127.0.0.1")
-    for _ in range(NUM_LOADS):
+    for _ in range(MIN_LOADS):
         fetch_s("127.0.0.1", listener.port, FIRST_LOAD_BYTES, from_address="127.0.0.1")
-    wait_until(listener.sent_to, "what was sent")
-    sent = listener.sent_to()["127.0.0.1"]
-    assert sent.segments >= NUM_LOADS * FIRST_LOAD_BYTES // 65536
-    assert 0 <= sent.again <= sent.segments // 20
+    wait_until(listener.lost_to, "what was lost")
+    assert 0 <= listener.lost_to()["127.0.0.1"] <= 0.05
+    listener.close()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as peer:
+        peer.sendall(bytes(FIRST_LOAD_BYTES // 4))
+        sent = sent_on(peer)
+    assert sent is not None
+    assert (sent.segments >= 1, sent.again) == (True, 0)
+
+
+@pytest.mark.parametrize(("bad", "share"), [(1, 0.0), (2, 0.0), (4, 0.02), (6, 0.02)])
+def test_one_load_that_met_a_full_queue_is_no_loss_of_the_link(bad, share):
+    listener = Listener("127.0.0.1")
+    now_s = time.monotonic()
+    loads = [Sent(segments=1000, again=20 if number < bad else 0, at_s=now_s) for number in range(MIN_LOADS)]
+    old = [Sent(segments=1000, again=500, at_s=now_s - KEPT_S - 1)] * MIN_LOADS
+    listener.take("10.0.0.2", *old)
+    assert listener.lost_to() == {}
+    listener.take("10.0.0.2", *loads)
+    assert listener.lost_to() == {"10.0.0.2": share}
     listener.close()
 
 
