@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from unseen import SETS, add_set_options, answer_of, contact
 MEASURES = ["src/emberward/lens", "src/emberward/cli/_profile.py"]
 LIMIT_S = 240.0
 KINDS = ("stall", "exposed", "waste")
+SAME_WORD = {"issued_late": "late_issue", "waited_early": "early_wait", "shared_lane": "same_lane"}
+"""Words of a truth for causes that the product calls otherwise."""
 _MARKER = re.compile(r"[ \t]*#: LINE[ \t]*$", re.MULTILINE)
 
 
@@ -66,8 +68,13 @@ def is_examined(document: dict[str, Any]) -> bool:
 def named_by(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any] | None:
     """The finding with an accepted cause, if there is one, with an accepted line rather than without."""
     found = [each for each in document.get("findings", ()) if each["kind"] in KINDS]
-    named = [each for each in found if each["cause"] in truth["cause"]]
+    named = [each for each in found if each["cause"] in words(truth["cause"])]
     return next((each for each in named if has_line(truth, each)), named[0] if named else None)
+
+
+def words(causes: Sequence[str] | None) -> set[str]:
+    """The product's words for the causes of a truth."""
+    return {SAME_WORD.get(each, each) for each in causes or ()}
 
 
 def has_line(truth: dict[str, Any], finding: dict[str, Any]) -> bool:
@@ -82,7 +89,7 @@ def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
         wrong = [
             each
             for each in found
-            if each["cause"] in (truth.get("not_cause") or ()) or site_of(each) == truth.get("lookalike_line")
+            if each["cause"] in words(truth.get("not_cause")) or site_of(each) == truth.get("lookalike_line")
         ]
         return {"is_right": is_examined(document) and not wrong, "wrong": [each["cause"] for each in wrong]}
     best = named_by(truth, document)

@@ -49,9 +49,14 @@ _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...]
     (r"/importlib/__init__\.py$", None, Cause.IMPORT),
     (r"/subprocess\.py$", None, Cause.SUBPROCESS),
     (r"/(socket|ssl)\.py$|/(http|urllib)/", None, Cause.NETWORK_IO),
-    (r"/(threading|queue)\.py$|/concurrent/futures/|/multiprocessing/", None, Cause.LOCK),
+    (
+        r"/(threading|queue)\.py$|/concurrent/futures/|/multiprocessing/|/(filelock|portalocker|fasteners)/",
+        None,
+        Cause.LOCK,
+    ),
 )
-"""Files and functions of Python and torch, outermost first in a stack, and what they mean. None: another judge's."""
+"""Files and functions of Python and torch, outermost first in a stack, and what they mean. None: another judge's, but
+for what they call of the program (the module inside DDP, a hook)."""
 
 _OF_TENSORS = {
     "item": Cause.ITEM,
@@ -85,6 +90,8 @@ ALWAYS = frozenset({"item", "tolist", "synchronize", "print"})
 _OF_HOSTS = {
     "sleep": Cause.SLEEP,
     "acquire": Cause.LOCK,
+    "flock": Cause.LOCK,
+    "lockf": Cause.LOCK,
     "collect": Cause.GC,
     "fsync": Cause.LOGGING,
     "flush": Cause.LOGGING,
@@ -110,6 +117,8 @@ _WHATEVER_THE_PROCESSOR_DOES = frozenset({"sleep", "collect", "import_module", "
 
 _JUMPS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT")
 _LOCKED = ("BEFORE_WITH",)
+_HOLDS = frozenset({"acquire", "flock", "lockf"})
+"""Calls that wait until a lock is free, of threads or of a file (fcntl(3))."""
 _IMPORTS = ("IMPORT_NAME", "IMPORT_FROM")
 _PLACES = frozenset({"device", "gpu", "cuda", "accelerator", "host", "cpu"})
 _WAITS = frozenset({Cause.LOCK, Cause.SLEEP, Cause.FILE_READ, Cause.NETWORK_IO, Cause.SUBPROCESS})
@@ -159,10 +168,11 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     wall = sum(wall for wall, _ in sampled.steps.values())
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
-    told = _by_function(frames) if _has_known(frames) else _by_call(frames, sources, is_waiting=is_waiting)
+    judged = _judged(frames)
+    told = _by_call(frames, sources, is_waiting=is_waiting) if judged is None else _by_function(frames, *judged)
     if told is None or told.cause in _WAITS:
         stand_in = _stand_in(frames, sources, is_waiting=is_waiting)
-        if stand_in is not None and not (told is None and _has_known(frames)):
+        if stand_in is not None and not (told is None and judged is not None):
             return stand_in
     if told is None:
         unused = next((place for place in users if sources.is_unused(place)), None)
@@ -176,7 +186,7 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
 def _awaited(told: Told, frames: list[Place], sampled: Sampled, sources: Sources) -> Told:
     """What a wait for another thread, a file or the network is for."""
     users = [place for place in frames if place.owner == USER]
-    is_held = users[0].operation.startswith(_LOCKED) or sources.called(users[0]) == "acquire"
+    is_held = users[0].operation.startswith(_LOCKED) or sources.called(users[0]) in _HOLDS
     if is_held or any(_OF_MODULES.search(place.file) for place in frames):
         return told
     fed = sources.fed_at(users)
@@ -222,19 +232,20 @@ def _known(place: Place) -> tuple[bool, Cause | None]:
     return False, None
 
 
-def _has_known(frames: list[Place]) -> bool:
-    return any(_known(place)[0] for place in frames)
-
-
-def _by_function(frames: list[Place]) -> Told | None:
-    """By the outermost function of a known kind, at the program's line that called it."""
+def _judged(frames: list[Place]) -> tuple[int, Cause | None] | None:
+    """The outermost function of a known kind: its index and what it means; None where there is none."""
     for index in range(len(frames) - 1, -1, -1):
         is_known, cause = _known(frames[index])
-        if is_known:
-            site = next((place.site for place in frames[index + 1 :] if place.owner == USER), None)
-            inner = next((place.site for place in frames[:index] if place.owner == USER), None)
-            return None if cause is None or site is None else Told(cause=cause, site=site, inner=inner)
+        if is_known and (cause is not None or all(place.owner != USER for place in frames[:index])):
+            return index, cause
     return None
+
+
+def _by_function(frames: list[Place], index: int, cause: Cause | None) -> Told | None:
+    """By a function of a known kind, at the program's line that called it."""
+    site = next((place.site for place in frames[index + 1 :] if place.owner == USER), None)
+    inner = next((place.site for place in frames[:index] if place.owner == USER), None)
+    return None if cause is None or site is None else Told(cause=cause, site=site, inner=inner)
 
 
 def _by_call(frames: list[Place], sources: Sources, *, is_waiting: bool) -> Told | None:

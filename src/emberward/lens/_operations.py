@@ -12,7 +12,7 @@ FORM = 1
 OPERATIONS_SUFFIX = ".ops"
 MODULE, AT, BACKWARD = "emberward::module ", "emberward::at ", "emberward::backward "
 START = f"{AT}start"
-KERNEL = re.compile(r"^(?!torch::autograd|autograd::|FSDP|c10d::|emberward::)\w+::\w")
+KERNEL = re.compile(r"^(?!torch::autograd|autograd::|FSDP|c10d::|_c10d_functional|emberward::)\w+::\w")
 """Names of operations that compute; others are spans around them, collectives, or nodes of the backward."""
 ATTENTION = re.compile(r"^aten::_scaled_dot_product_\w*attention\w*$")
 

@@ -11,7 +11,15 @@ last rank that is the peer's lateness, after it the transfer. A transfer could h
   what the small ones of a line take is a (Hockney 1994).
 
 The lines are those of the function that issues the call, with the time that the sampler saw in them; what is hidden
-cannot be more than they take. A tensor that other names hold too is not seen through.
+cannot be more than they take. The names of a tensor are those that it was made from without a copy, back from the call:
+a line that may change what one of them holds is the last that makes it.
+
+A receive that its rank waits for at a line of its own is told as `early_wait` too, with all of the wait: whoever the
+sender is, and however late, the lines behind the wait could go on meanwhile. The same holds for a collective whose wait
+is a call of its own.
+
+A call of a group ends no later than those after it, for a group does them in order: where an end is only seen when
+somebody waits for it, that of a later call bounds it.
 """
 
 import ast
@@ -20,13 +28,14 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from emberward.events import ITEM_BYTES, Barrier, Collective, Event, Group, Lane, LaneKind, Ref, Wait
+from emberward.events import ITEM_BYTES, Barrier, Collective, Event, Group, Lane, LaneKind, Recv, Ref, Send, Wait
 from emberward.findings import Cause
+from emberward.lens._held import may_change, names_held
 from emberward.lens._samples import MIN_COST_S, MIN_SHARE, RankSamples
 from emberward.lens._slowdown import excess_line
-from emberward.lens._source import Sources, call_name
+from emberward.lens._source import Sources
 
 MIN_TINY = 4
 """Calls of a group at one line in a step, from which they count as many."""
@@ -46,7 +55,10 @@ class RankCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A collective on one rank, in seconds of the host's clock. It blocks its rank from `blocked_s` to `free_s`."""
+    """A collective on one rank, in seconds of the host's clock. It blocks its rank from `blocked_s` to `free_s`.
+
+    Or one end of a transfer between two ranks, `is_transfer`, whose group is the sender and the receiver, in order.
+    """
 
     rank: int
     lane: Lane
@@ -61,6 +73,18 @@ class Call:
     file: str
     line: int
     wait_line: int
+    wait_file: str = ""
+    is_transfer: bool = False
+
+    @property
+    def lane_name(self) -> str:
+        """Its group's, or sender and receiver: ``0>1``."""
+        return ">".join(map(str, self.group.ranks)) if self.is_transfer else str(self.group)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the training thread stands in the call itself."""
+        return self.lane.kind is LaneKind.HOST and self.lane.index == 0 and self.blocked_s == self.issued_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,42 +123,66 @@ class Overlap:
 
 
 def calls_of(rank: RankCalls) -> tuple[Call, ...]:
-    """The rank's finished collectives, in order."""
+    """The rank's finished collectives and transfers, in order. One whose end nobody asked for ends by the next's."""
     waits = {event.body.on: event for event in rank.events if isinstance(event.body, Wait)}
-    found = []
-    for event in rank.events:
-        body, number = event.body, rank.sequences.get(event.ref)
-        if not isinstance(body, Collective | Barrier) or number is None or event.site is None:
-            continue
-        if event.issued_ns is None or event.completed_ns is None:
-            continue
-        wait = waits.get(event.ref)
-        is_host = event.lane.kind is LaneKind.HOST
-        issued, ended = event.issued_ns / 1e9, event.completed_ns / 1e9
-        blocked, free = (issued, ended) if is_host else (ended, ended)
-        if wait is not None and wait.issued_ns is not None and wait.completed_ns is not None:
-            blocked, free = wait.issued_ns / 1e9, wait.completed_ns / 1e9
-        found.append(
-            Call(
-                rank=rank.rank,
-                lane=event.lane,
-                group=body.group,
-                number=number,
-                op=body.op.value if isinstance(body, Collective) else "barrier",
-                num_bytes=_bytes_of(body),
-                issued_s=issued,
-                ended_s=min(ended, free) if free > issued else ended,
-                blocked_s=blocked,
-                free_s=free,
-                file=event.site.file,
-                line=event.site.line,
-                wait_line=event.site.line if wait is None or wait.site is None else wait.site.line,
-            )
-        )
-    return tuple(found)
+    found = [
+        call
+        for event in rank.events
+        if isinstance(event.body, Collective | Barrier | Send | Recv) and event.site is not None
+        if (call := _call_of(rank, event, event.body, waits.get(event.ref))) is not None
+    ]
+    first_end: dict[Group, float] = {}
+    for index, call in sorted(enumerate(found), key=lambda each: -each[1].number):
+        ended_s = min(call.ended_s, max(first_end.get(call.group, call.ended_s), call.issued_s))
+        first_end[call.group] = ended_s
+        blocked_s, free_s = (ended_s if each == math.inf else each for each in (call.blocked_s, call.free_s))
+        found[index] = replace(call, ended_s=ended_s, blocked_s=blocked_s, free_s=free_s)
+    return tuple(call for call in found if call.ended_s < math.inf)
 
 
-def _bytes_of(body: Collective | Barrier) -> int:
+def _call_of(
+    rank: RankCalls, event: Event, body: Collective | Barrier | Send | Recv, wait: Event | None
+) -> Call | None:
+    number, site = rank.sequences.get(event.ref), event.site
+    if number is None or site is None or event.issued_ns is None:
+        return None
+    issued, ended = event.issued_ns / 1e9, math.inf if event.completed_ns is None else event.completed_ns / 1e9
+    blocked, free = (issued, ended) if event.lane.kind is LaneKind.HOST else (ended, ended)
+    at = site
+    if wait is not None and wait.issued_ns is not None and wait.completed_ns is not None:
+        blocked, free = wait.issued_ns / 1e9, wait.completed_ns / 1e9
+        at = wait.site or site
+    match body:
+        case Collective() | Barrier():
+            group, op = body.group, body.op.value if isinstance(body, Collective) else "barrier"
+        case Send():
+            group, op = Group(ranks=(rank.rank, body.peer), index=_TRANSFERS + (body.tag or 0)), "send"
+        case Recv():
+            group, op = Group(ranks=(body.peer, rank.rank), index=_TRANSFERS + (body.tag or 0)), "recv"
+    return Call(
+        rank=rank.rank,
+        lane=event.lane,
+        group=group,
+        number=number,
+        op=op,
+        num_bytes=_bytes_of(body),
+        issued_s=issued,
+        ended_s=min(ended, free) if free > issued else ended,
+        blocked_s=blocked,
+        free_s=free,
+        file=site.file,
+        line=site.line,
+        wait_line=at.line,
+        wait_file=at.file,
+        is_transfer=isinstance(body, Send | Recv),
+    )
+
+
+_TRANSFERS = 2_000_000
+"""Index from which on the groups of transfers lie, which torch has none of: by their tag."""
+
+
+def _bytes_of(body: Collective | Barrier | Send | Recv) -> int:
     if isinstance(body, Barrier) or body.numel is None:
         return 0
     return body.numel * ITEM_BYTES.get(body.dtype or "", 4)
@@ -161,7 +209,7 @@ def audit(
     met: dict[tuple[Group, int], list[Call]] = defaultdict(list)
     for call in inside:
         met[call.group, call.number].append(call)
-    whole = {key: calls for key, calls in met.items() if len(calls) == len(key[0].ranks)}
+    whole = {key: _received(calls) for key, calls in met.items() if len(calls) == len(key[0].ranks)}
     steps = {rank: each.num_steps for rank, each in by_rank.items()}
     step_s = {rank: each.measured_s / each.num_steps for rank, each in by_rank.items()}
     late: dict[int, float] = defaultdict(float)
@@ -172,6 +220,9 @@ def audit(
         last = max(calls, key=lambda call: call.issued_s)
         for call in calls:
             blocked = max(call.free_s - call.blocked_s, 0.0)
+            if call.is_transfer:
+                rest[call.file, call.line].append((call, 0.0, last.issued_s))
+                continue
             waited = max(min(last.issued_s, call.free_s) - call.blocked_s, 0.0) if call is not last else 0.0
             late[call.rank] += waited / steps[call.rank]
             exposed[call.rank] += blocked / steps[call.rank]
@@ -188,7 +239,7 @@ def audit(
             found.append(reason)
     num_steps = max(steps.values(), default=1)
     one = min(by_rank, default=0)
-    own = [call for call in inside if call.rank == one]
+    own = [call for call in inside if call.rank == one and not call.is_transfer]
     return Overlap(
         found=tuple(sorted(found, key=lambda each: -each.cost_s)),
         waits_s=dict(late),
@@ -197,6 +248,14 @@ def audit(
         bytes_per_step=sum(call.num_bytes for call in own) / num_steps,
         met=tuple(tuple(calls) for calls in [*whole.values(), *hidden]),
     )
+
+
+def _received(calls: list[Call]) -> list[Call]:
+    """The calls of a meeting; a send has ended when its receiver has all, whenever its own rank asks for it."""
+    if not calls[0].is_transfer:
+        return calls
+    last_s = next(call.ended_s for call in calls if call.rank == call.group.ranks[-1])
+    return [replace(call, ended_s=max(min(call.ended_s, last_s), call.issued_s)) for call in calls]
 
 
 def _late_peers(
@@ -258,7 +317,7 @@ def _reason(
     for each in here:
         by_rank[each[0].rank].append(each)
     costs = {rank: sum(rest for _, rest, _ in each) / samples[rank].num_steps for rank, each in by_rank.items()}
-    rank = max(costs, key=lambda each: costs[each])
+    rank = max(costs, key=lambda each: (costs[each], sum(call.free_s - call.blocked_s for call, _, _ in by_rank[each])))
     own = by_rank[rank]
     call, cost_s, number = own[0][0], costs[rank], len(own) / samples[rank].num_steps
     tiny = [(each, rest) for each, rest, _ in own if each.num_bytes <= SMALL_BYTES]
@@ -267,6 +326,8 @@ def _reason(
     )
     behind_s = _behind_s(own, ends_before) / samples[rank].num_steps
     before_s, after_s = hideable_s(call, samples[rank], sources)
+    waits_s = sum(max(each.free_s - each.blocked_s, 0.0) for each, _, _ in own) / samples[rank].num_steps
+    before_s, after_s = min(before_s, cost_s), min(after_s, cost_s if call.blocks else waits_s)
     cause, gain_s = Cause.NONE, 0.0
     num_tiny, tiny_s = len(tiny) / samples[rank].num_steps, sum(rest for _, rest in tiny) / samples[rank].num_steps
     if num_tiny >= MIN_TINY and start_s > tiny_s / num_tiny / 2:
@@ -275,21 +336,22 @@ def _reason(
         cause, gain_s = Cause.SAME_LANE, behind_s
     elif max(before_s, after_s) > 0:
         cause = Cause.LATE_ISSUE if before_s > after_s else Cause.EARLY_WAIT
-        gain_s = min(cost_s, max(before_s, after_s))
+        gain_s = max(before_s, after_s)
+        cost_s = max(cost_s, gain_s)
     if cause is Cause.NONE or gain_s < max(MIN_SHARE * samples[rank].measured_s / samples[rank].num_steps, MIN_COST_S):
         return None
-    line = call.wait_line if cause is Cause.EARLY_WAIT else call.line
+    site = f"{call.wait_file}:{call.wait_line}" if cause is Cause.EARLY_WAIT else f"{call.file}:{call.line}"
     return Exposed(
         cause=cause,
-        site=f"{call.file}:{line}",
+        site=site,
         issued_at=(call.file, call.line),
         cost_s=cost_s,
         part=gain_s / cost_s,
         share=cost_s * samples[rank].num_steps / samples[rank].measured_s,
-        ranks=tuple(sorted(each for each, cost in costs.items() if cost >= cost_s / 2)),
+        ranks=tuple(sorted(each for each, cost in costs.items() if cost >= costs[rank] / 2)),
         waiting=(),
         calls=number,
-        what=f"{call.op} {call.group}, {call.num_bytes:,} bytes",
+        what=f"{call.op} {call.lane_name}, {call.num_bytes:,} bytes",
     )
 
 
@@ -342,24 +404,42 @@ def hideable_s(call: Call, samples: RankSamples, sources: Sources) -> tuple[floa
     """Seconds a step of the lines that could have hidden the call: by issuing it earlier, by waiting for it later."""
     source = sources.of(call.file)
     nodes = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node.lineno <= call.line]
-    issue = [node for node in nodes if call.line <= (node.end_lineno or 0) and call_name(node).startswith(_ISSUES)]
+    issue = [
+        node
+        for node in nodes
+        if call.line <= (node.end_lineno or 0) and source.named(node).removeprefix("i").startswith(_ISSUES)
+    ]
     if not issue:
         return 0.0, 0.0
-    names = {node.id for arg in issue[0].args[:2] for node in ast.walk(arg) if isinstance(node, ast.Name)}
+    given = {node.id for arg in issue[0].args[:2] for node in ast.walk(arg) if isinstance(node, ast.Name)}
     body = _block_of(issue[0], source.parents)
-    if not names or body is None:
+    if not given or body is None:
         return 0.0, 0.0
     spent = _seconds_by_line(samples, call.file)
-    at = next((i for i, stmt in enumerate(body) if stmt.lineno <= call.line <= (stmt.end_lineno or 0)), None)
-    waited = next((i for i, stmt in enumerate(body) if stmt.lineno <= call.wait_line <= (stmt.end_lineno or 0)), at)
-    if at is None or waited is None:
+    at = _index_at(body, call.line)
+    waited = at if call.blocks else _index_at(body, call.wait_line) if call.wait_file == call.file else None
+    if at is None:
         return 0.0, 0.0
-    before = _until_named(reversed(body[:at]), names, spent)
-    after = _until_named(body[waited + 1 :], names, spent)
+    scope = next((node for _, node in source.above(issue[0]) if isinstance(node, ast.FunctionDef)), source.tree)
+    before = _until_changed(reversed(body[:at]), given, names_held(given, scope), spent)
+    after = 0.0 if waited is None else _until_changed(body[waited + 1 :], given | _bound_at(body[at]), set(), spent)
     return before, after
 
 
-_ISSUES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter")
+def _index_at(body: Sequence[ast.stmt], line: int) -> int | None:
+    return next((i for i, stmt in enumerate(body) if stmt.lineno <= line <= (stmt.end_lineno or 0)), None)
+
+
+def _bound_at(statement: ast.stmt) -> set[str]:
+    """The names that a statement binds: of a call that is waited for elsewhere, its handle."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+_ISSUES = (
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter",
+    "send", "recv",
+)  # fmt: skip
 
 
 def _block_of(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[ast.stmt] | None:
@@ -373,11 +453,17 @@ def _block_of(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[ast.stm
     return None
 
 
-def _until_named(statements: Iterable[ast.stmt], names: set[str], spent: Mapping[int, float]) -> float:
-    """Seconds of the statements up to the first that names one of `names`; 0 where none does: others may hold it."""
+def _until_changed(
+    statements: Iterable[ast.stmt], names: set[str], held: set[str], spent: Mapping[int, float]
+) -> float:
+    """Seconds of the statements up to the first that names one of `names` or may change what one of `held` holds.
+
+    0 where none does: others may hold it.
+    """
     total = 0.0
     for statement in statements:
-        if any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(statement)):
+        named = any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(statement))
+        if named or may_change(statement, held):
             return total
         total += sum(spent.get(line, 0.0) for line in range(statement.lineno, (statement.end_lineno or 0) + 1))
     return 0.0

@@ -1,9 +1,10 @@
 """What a step would take without something: the measured steps as a list of events, run again with a clock. Pure.
 
 [Note: replay]
-Each rank's training thread is a lane: its own time between calls, the calls that block it, and its waits. A call that
-does not block has its group's lane. A call ends after the last rank has come and what stands before it in its lane has
-ended, plus the time that it took after that when it was measured. So a stall that is taken out of one rank lets the
+Each rank's training thread is a lane: its own time between calls, and its waits. A call has its group's lane, whether
+the thread waits for it at once or later. It ends after the last rank has come and what stands before it in its lane has
+ended, plus the time that it took after that when it was measured. A send that ended before its receiver came was taken
+by a buffer: it waits for nobody. So a stall that is taken out of one rank lets the
 calls after it come earlier only as far as the other ranks do, and what a call hid before is seen when that is gone.
 
 The gain is the difference of two runs, with and without. How far the run of what was measured is off says how good the
@@ -15,7 +16,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from emberward.events import Barrier, Compute, Event, Group, Lane, LaneKind, Observer, Ref, Trace, Wait
+from emberward.events import (
+    Barrier,
+    Body,
+    Compute,
+    Event,
+    Group,
+    Lane,
+    LaneKind,
+    Observer,
+    Ref,
+    StoreSet,
+    StoreWait,
+    Trace,
+    Wait,
+)
 from emberward.findings import Cause
 from emberward.lens._overlap import Call, Exposed
 from emberward.lens._samples import RankSamples
@@ -24,8 +39,8 @@ from emberward.match import Clockwork, Timed
 
 MAX_EVENTS = 20_000
 """Of a replay: of longer profiles the first steps are replayed."""
-EVENTS_OF_A_CALL = 5
-"""At most: its issue, itself, its wait, and the host's own time before each of the two."""
+EVENTS_OF_A_CALL = 6
+"""At most: its issue, itself, that its numbers are there, its wait, and the host's own time before each of the two."""
 HOST = Lane(kind=LaneKind.HOST)
 
 
@@ -49,12 +64,11 @@ class PathPart:
 
 @dataclass(slots=True)
 class _Act:
-    """One thing of a rank's host: its own time (no call), a call that blocks, an issue, or a wait for the call."""
+    """One thing of a rank's host: its own time (no call), the issue of a call, or a wait for it."""
 
     began_s: float
     seconds: float = 0.0
     call: Call | None = None
-    is_issue: bool = False
     is_wait: bool = False
 
 
@@ -86,6 +100,7 @@ class Replay:
         """The acts of the events of what was measured."""
         self._index: dict[tuple[Group, int], int] = {}
         """Each meeting is a group of its own, so that it stays the same one where its call is moved."""
+        self._buffered: set[tuple[Group, int]] = set()
         self._took_s = self._transfers([calls for calls in meetings if self._is_inside(calls)])
         try:
             self._usual = self._timed(Edit())
@@ -102,17 +117,21 @@ class Replay:
     def _transfers(self, meetings: list[tuple[Call, ...]]) -> dict[tuple[int, Group, int], float]:
         """What each call took on its rank once all had come and its lane was free."""
         took: dict[tuple[int, Group, int], float] = {}
-        lane_s: dict[tuple[int, Lane, Group], float] = {}
+        lane_s: dict[tuple[int, Group], float] = {}
         for calls in sorted(meetings, key=lambda calls: min(call.issued_s for call in calls)):
-            ready = max(max(call.issued_s, lane_s.get((call.rank, call.lane, call.group), 0.0)) for call in calls)
+            free = {call.rank: max(call.issued_s, lane_s.get((call.rank, call.group), 0.0)) for call in calls}
             met = calls[0].group, calls[0].number
             self._index[met] = len(self._index)
             self._arrived_s[met] = {call.rank: call.issued_s for call in calls}
+            buffered = _buffered(calls)
+            if buffered is not None:
+                self._buffered.add(met)
             for call in calls:
                 self._calls[call.rank].append(call)
+                others = free.values() if buffered is None else (free[call.rank], buffered.ended_s)
+                ready = free[call.rank] if call is buffered else max(others)
                 took[call.rank, call.group, call.number] = max(call.ended_s - ready, 0.0)
-                if not _blocks(call):
-                    lane_s[call.rank, call.lane, call.group] = call.ended_s
+                lane_s[call.rank, call.group] = call.ended_s
         return took
 
     @property
@@ -172,7 +191,7 @@ class Replay:
             if act.call is not None:
                 call = act.call
                 what = f"{call.op} at {call.file}:{call.line}" if call.file else call.op
-                parts[event.rank, str(call.group), what] += seconds
+                parts[event.rank, call.lane_name, what] += seconds
                 continue
             times, lines = seen[event.rank]
             here = lines[bisect.bisect_left(times, act.began_s) : bisect.bisect_right(times, act.began_s + act.seconds)]
@@ -205,10 +224,7 @@ class Replay:
         """The host of a rank from the first bound of any rank to its own last one."""
         points: list[tuple[float, float, _Act]] = []
         for call in self._calls[rank]:
-            if _blocks(call):
-                points.append((call.issued_s, call.free_s, _Act(call.issued_s, call=call)))
-                continue
-            points.append((call.issued_s, call.issued_s, _Act(call.issued_s, call=call, is_issue=True)))
+            points.append((call.issued_s, call.issued_s, _Act(call.issued_s, call=call)))
             if call.free_s > call.blocked_s:
                 rest = call.free_s - max(call.blocked_s, call.ended_s)
                 wait = _Act(call.blocked_s, max(rest, 0.0), call, is_wait=True)
@@ -229,7 +245,7 @@ class Replay:
         issued: dict[tuple[Group, int], Ref] = {}
         lanes: dict[object, Lane] = {}
 
-        def put(lane: Lane, body: Barrier | Compute | Wait, seconds: float, *after: Ref) -> Ref:
+        def put(lane: Lane, body: Body, seconds: float, *after: Ref) -> Ref:
             event = Event(rank=rank, lane=lane, position=heads[lane], body=body, after=after)
             heads[lane] += 1
             events.append(event)
@@ -247,15 +263,26 @@ class Replay:
                     put(HOST, Wait(on=issued[key]), act.seconds)
                 continue
             took_s = self._took_s[rank, *key] * edit.factor.get(line, 1.0)
-            body = Barrier(group=Group(ranks=call.group.ranks, index=self._index[key]))
-            if not act.is_issue:
-                put(HOST, body, took_s)
-                continue
-            own = (call.lane, call.group, line if line in edit.own_lane else None)
+            own = call.group, line if line in edit.own_lane else None
             lane = lanes.setdefault(own, Lane(kind=LaneKind.COMM, index=len(lanes)))
             ref = put(HOST, Compute(name="issue"), 0.0)
-            issued[key] = put(lane, body, took_s, ref)
+            index = self._index[key]
+            if key not in self._buffered:
+                issued[key] = put(lane, Barrier(group=Group(ranks=call.group.ranks, index=index)), took_s, ref)
+            elif rank == call.group.ranks[0]:
+                issued[key] = put(lane, Compute(name="send"), took_s, ref)
+                put(lane, StoreSet(key=str(index)), 0.0)
+            else:
+                issued[key] = put(lane, StoreWait(key=str(index)), took_s, ref)
         return tuple(events)
+
+
+def _buffered(calls: Sequence[Call]) -> Call | None:
+    """The send that ended before its receiver came; None where the calls are no transfer, or it did not."""
+    if not calls[0].is_transfer:
+        return None
+    send = next(call for call in calls if call.rank == call.group.ranks[0])
+    return send if all(send.ended_s <= call.issued_s for call in calls if call is not send) else None
 
 
 def _lines_seen(rank: RankSamples) -> tuple[list[float], list[tuple[str, float]]]:
@@ -269,11 +296,6 @@ def _lines_seen(rank: RankSamples) -> tuple[list[float], list[tuple[str, float]]
             ]
     seen.sort()
     return [at_s for at_s, _, _ in seen], [(site, wall) for _, site, wall in seen]
-
-
-def _blocks(call: Call) -> bool:
-    """Whether the training thread stands in the call itself."""
-    return call.lane == HOST and call.blocked_s == call.issued_s
 
 
 def _take_out(acts: Sequence[_Act], cuts: Iterable[Cut]) -> None:
@@ -293,18 +315,9 @@ def _take_out(acts: Sequence[_Act], cuts: Iterable[Cut]) -> None:
             left_s -= taken_s
 
 
-def _moved(acts: list[_Act], moved: Mapping[tuple[str, int], tuple[float, float]]) -> list[_Act]:
+def _moved(acts: Sequence[_Act], moved: Mapping[tuple[str, int], tuple[float, float]]) -> list[_Act]:
     """The acts with the calls of some lines issued earlier and waited for later, within the host's own time."""
-    parted: list[_Act] = []
-    for act in acts:
-        if act.call is not None and not (act.is_issue or act.is_wait) and (act.call.file, act.call.line) in moved:
-            parted += [
-                _Act(act.began_s, call=act.call, is_issue=True),
-                _Act(act.began_s, call=act.call, is_wait=True),
-            ]
-        else:
-            parted.append(act)
-    early = _forward(parted, lambda call: moved.get((call.file, call.line), (0.0, 0.0))[0], is_wait=False)
+    early = _forward(acts, lambda call: moved.get((call.file, call.line), (0.0, 0.0))[0], is_wait=False)
     return _forward(early[::-1], lambda call: moved.get((call.file, call.line), (0.0, 0.0))[1], is_wait=True)[::-1]
 
 
@@ -313,7 +326,7 @@ def _forward(acts: Sequence[_Act], seconds_of: Callable[[Call], float], *, is_wa
     found: list[_Act] = []
     for act in acts:
         passed: list[_Act] = []
-        left_s = seconds_of(act.call) if act.call is not None and (act.is_issue, act.is_wait)[is_wait] else 0.0
+        left_s = seconds_of(act.call) if act.call is not None and act.is_wait is is_wait else 0.0
         while left_s > 0 and found and found[-1].call is None:
             own = found.pop()
             taken_s = min(left_s, own.seconds)

@@ -2,10 +2,11 @@
 
 [Note: gathered twice]
 Parameters change once a step, in the optimizer. A unit that is gathered more often in a step was released meanwhile,
-for the sake of memory. Where the units, whole, fit into the memory that was free on the host in the observed steps, on
-all its ranks together, that is time for nothing. Its cost is what the gathers after a step's first keep the training
-thread: exposed, or in FSDP's work of issuing and copying them. Which unit a gather is of, its asker says: FSDP names
-it, else the module in which it was issued, with its size.
+for the sake of memory. Where a program gathers weights itself that FSDP gathers too (``full_tensor``), its own gathers
+are the second ones: FSDP's have the same numbers in the same step. Where the units, whole, fit into the memory that was
+free on the host in the observed steps, on all its ranks together, that is time for nothing. Its cost is what the
+gathers after a step's first keep the training thread: exposed, or in FSDP's work of issuing and copying them. Which
+unit a gather is of, its asker says: FSDP names it, else the module in which it was issued, with its size.
 """
 
 import bisect
@@ -126,7 +127,8 @@ def _of_parameters(work: RankWork, rank: RankOperations, num_ranks: int) -> list
     for each in rank.parameters:
         held[each.name] = each.held
         held[each.name.rpartition(".")[0]] += each.held
-    whole = {size * n * item for size in held.values() for n in range(2, num_ranks + 1) for item in _ITEM_BYTES}
+    # Of calls of DTensor's torch's profiler has the size of what a rank gives, not of what it gets.
+    whole = {size * n * item for size in held.values() for n in range(1, num_ranks + 1) for item in _ITEM_BYTES}
     return [each for each in _gathers(work) if each.label or each.num_bytes in whole]
 
 
@@ -161,11 +163,15 @@ def _times(transfers: Sequence[Transfer]) -> Spans:
 
 
 def wastes_of(
-    work: Work, ranks: Sequence[RankOperations], calls: Mapping[int, Sequence[Call]] = {}
+    work: Work,
+    ranks: Sequence[RankOperations],
+    calls: Mapping[int, Sequence[Call]] = {},
+    unit_site: str | None = None,
 ) -> tuple[Waste, ...]:
     """What was gathered again, gathered in small pieces, or computed again, though there was room to keep it.
 
-    `calls`: of each rank's ring, which know the innermost line of the program that asked for a gather.
+    `calls`: of each rank's ring, which know the innermost line of the program that asked for a gather. `unit_site`: the
+    line that makes units of many modules, which small ones are told at, for that is where they change.
     """
     work = replace(work, ranks=tuple(_at_calls(rank, calls.get(rank.rank, ())) for rank in work.ranks))
     by_rank = {rank.rank: rank for rank in ranks}
@@ -177,7 +183,8 @@ def wastes_of(
         _, worst = max(each, key=lambda pair: pair[1].cost_s)
         if worst.cost_s >= max(MIN_SHARE * work.step_s, MIN_COST_S):
             alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
-            found.append(replace(worst, ranks=alike))
+            is_made = worst.cause is Cause.SMALL_PARAMETERS and unit_site is not None and _are_units(work)
+            found.append(replace(worst, ranks=alike, site=unit_site if is_made else worst.site))
     return tuple(found)
 
 
@@ -195,6 +202,11 @@ def _at_calls(rank: RankWork, calls: Sequence[Call]) -> RankWork:
     return replace(rank, transfers=tuple(told(each) for each in rank.transfers))
 
 
+def _are_units(work: Work) -> bool:
+    """Whether FSDP asks for the small gathers."""
+    return any(each.label for rank in work.ranks for each in _gathers(rank) if each.num_bytes <= SMALL_BYTES)
+
+
 def _fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
     """Whether every rank could keep so many bytes more. Ranks of several hosts are taken to share one."""
     free = [rank.free_bytes for rank in ranks]
@@ -205,14 +217,18 @@ def _gathered_twice(work: RankWork, rank: RankOperations, ranks: Sequence[RankOp
     gathers = _of_parameters(work, rank, len(ranks))
     counts = Counter(_unit(each) for each in gathers)
     units = {unit for unit, count in counts.items() if count >= MIN_TWICE * rank.num_steps and unit[0]}
+    is_sharded = any(each.label for each in gathers)
+    own = [each for each in gathers if is_sharded and not each.label and each.num_bytes > SMALL_BYTES]
+    with_own = sum(bool(_within(own, rank, step)) for step in range(rank.num_steps))
+    own = own if 2 * with_own > rank.num_steps else []  # In a step now and then, they are a report as it should be.
     again: list[Transfer] = []
     for step in range(rank.num_steps):
         seen: set[Unit] = set()
         for each in _within(gathers, rank, step):
-            if _unit(each) in seen and _unit(each) in units:
+            if each in own or (_unit(each) in seen and _unit(each) in units):
                 again.append(each)
             seen.add(_unit(each))
-    unique = sum(num_bytes for _, num_bytes in units)
+    unique = sum(num_bytes for _, num_bytes in {_unit(each) for each in gathers if each.label or not is_sharded})
     if not again or not _fits(unique, ranks):
         return None
     times = _times(again)
@@ -232,8 +248,8 @@ def _gathered_twice(work: RankWork, rank: RankOperations, ranks: Sequence[RankOp
         share=cost_s / work.step_s,
         ranks=(work.rank,),
         evidence=(
-            f"{len(units)} units gathered {len(gathers) / rank.num_steps:.0f} times a step, "
-            f"{len(again) / rank.num_steps:.0f} of them again",
+            f"{len(gathers) / rank.num_steps:.0f} gathers of parameters a step, "
+            f"{len(again) / rank.num_steps:.0f} of them of what the step had",
             f"kept whole they take {unique:,} bytes a rank; {rank.free_bytes:,} were free",
         ),
     )

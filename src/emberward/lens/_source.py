@@ -9,7 +9,7 @@ before, for that is a source of data and no part of the model.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ WRITERS = frozenset({"print", *LOG_LEVELS})
 """Names of calls that show a text to people and do nothing else with it."""
 
 ReadText = Callable[[str], str]
+_LOOPS = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
 Node = ast.expr | ast.stmt
 
 
@@ -77,6 +78,26 @@ class Source:
             return None
         return min(reversed(inside), key=_extent)  # Of equal ones the deepest: a call, not the statement that it is.
 
+    @cached_property
+    def renamed(self) -> dict[str, str]:
+        """Other names that the file gives to functions: ``from torch import nonzero as rows``, ``rows = x.nonzero``."""
+        found: dict[str, set[str]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom):
+                for each in node.names:
+                    found.setdefault(each.asname or each.name, set()).add(each.name)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute | ast.Name):
+                last = node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        found.setdefault(target.id, set()).add(last)
+        return {name: last for name, names in found.items() if len(names) == 1 for last in names}
+
+    def named(self, call: ast.Call) -> str:
+        """The last name of what is called, by the name that it was defined with."""
+        name = call_name(call)
+        return self.renamed.get(name, name) if isinstance(call.func, ast.Name) else name
+
     def above(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """(child, parent) from the node up to the module."""
         while (parent := self.parents.get(node)) is not None:
@@ -110,10 +131,11 @@ class Sources:
 
     def called(self, place: Place) -> str:
         """The name of what the instruction calls, ``item`` of ``loss.item()``; empty when it calls nothing."""
-        node = self.of(place.file).node_at(place)
+        source = self.of(place.file)
+        node = source.node_at(place)
         for _ in range(3):  # A call's own instruction may cover its function alone.
             if isinstance(node, ast.Call):
-                return call_name(node)
+                return source.named(node)
             parent = None if node is None else self.of(place.file).parents.get(node)
             if not isinstance(parent, ast.Call) or parent.func is not node:
                 return ""
@@ -156,6 +178,19 @@ class Sources:
             source = self.of(place.file)
             self._unused[place.file, place.line] = _is_unused(source, source.node_at(place))
         return self._unused[place.file, place.line]
+
+    def repeated_call(self, files: Iterable[str], names: frozenset[str]) -> str | None:
+        """The one call in the files of a function of these names that is made again and again, in a loop; else None."""
+        found: list[str] = []
+        for file in files:
+            source = self.of(file)
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.Call) and source.named(node) in names:
+                    above = [parent for _, parent in source.above(node)]
+                    scope = next((i for i, each in enumerate(above) if isinstance(each, ast.FunctionDef)), len(above))
+                    if any(isinstance(each, _LOOPS) for each in above[:scope]):
+                        found.append(f"{file}:{node.lineno}")
+        return found[0] if len(found) == 1 else None
 
     def loops(self, place: Place) -> bool:
         """Whether the instruction stands in a loop of its function."""
@@ -215,7 +250,7 @@ class Sources:
         return function is not None and only_prints(function, source)
 
 
-_READERS = frozenset(
+READERS = frozenset(
     {
         "abs",
         "all",
@@ -290,7 +325,7 @@ def _is_unused(source: Source, node: ast.AST | None) -> bool:
         return False
     if not all(isinstance(target, ast.Name) for target in statement.targets):
         return False
-    names = {name for target in statement.targets for name in _names(target)}
+    names = {name for target in statement.targets for name in names_in(target)}
     own = {id(each) for each in ast.walk(statement)}
     is_declared = any(isinstance(each, ast.Global | ast.Nonlocal) and names & {*each.names} for each in ast.walk(scope))
     return not is_declared and not any(
@@ -309,7 +344,7 @@ def _only_reads(node: ast.AST, source: Source, depth: int) -> bool:
         name, of = call_name(each), each.func
         base = of.value if isinstance(of, ast.Attribute) else None
         library = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
-        if name in _READERS or (library in _LIBRARIES and not name.endswith("_")):
+        if name in READERS or (library in _LIBRARIES and not name.endswith("_")):
             continue
         function = source.function(name)
         if function is None or depth >= MAX_DEPTH or not _is_reader(function, source, depth):
@@ -328,7 +363,7 @@ def _is_reader(function: ast.FunctionDef, source: Source, depth: int) -> bool:
             return False
         if isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Store):
             return False
-        if isinstance(each, ast.AugAssign) and _names(each.target) & own:
+        if isinstance(each, ast.AugAssign) and names_in(each.target) & own:
             return False
     return all(_only_reads(each, source, depth + 1) for each in function.body)
 
@@ -337,17 +372,17 @@ _KEEPERS = WRITERS | {"append", "put", "put_nowait", "add", "extend", "write", "
 """Calls that show or keep what they are given."""
 
 
-def _names(node: ast.AST) -> set[str]:
+def names_in(node: ast.AST) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _bound(statement: ast.stmt | None, above: Sequence[ast.AST]) -> set[str]:
     """The names that take the value which is computed at the first of `above`."""
     if isinstance(statement, ast.For):
-        return _names(statement.target) if any(each is statement.iter for each in above) else set()
+        return names_in(statement.target) if any(each is statement.iter for each in above) else set()
     if isinstance(statement, ast.Assign):
-        return {name for target in statement.targets for name in _names(target)}
-    return _names(statement.target) if isinstance(statement, ast.AnnAssign | ast.AugAssign) else set()
+        return {name for target in statement.targets for name in names_in(target)}
+    return names_in(statement.target) if isinstance(statement, ast.AnnAssign | ast.AugAssign) else set()
 
 
 def _feeds(names: set[str], scope: ast.AST) -> bool:
@@ -355,10 +390,10 @@ def _feeds(names: set[str], scope: ast.AST) -> bool:
     backward = [call for call in calls if call_name(call) == "backward"]
     if not backward:
         given = [arg for call in calls if call_name(call) not in _KEEPERS for arg in (*call.args, *call.keywords)]
-        return any(names & _names(arg) for arg in given)
-    reached = set().union(*(_names(call) for call in backward))
+        return any(names & names_in(arg) for arg in given)
+    reached = set().union(*(names_in(call) for call in backward))
     assigned = [
-        (bound, _names(node.iter if isinstance(node, ast.For) else node))
+        (bound, names_in(node.iter if isinstance(node, ast.For) else node))
         for node in ast.walk(scope)
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) and (bound := _bound_by(node))
     ]
@@ -378,19 +413,19 @@ def _bound_by(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) -> set
 def _returns(names: set[str] | None, scope: ast.AST) -> bool:
     """Whether the function gives one of the names to its caller; of None, whether it gives anything."""
     given = [node for node in ast.walk(scope) if isinstance(node, ast.Return | ast.Yield) and node.value is not None]
-    return any(names is None or names & _names(node) for node in given)
+    return any(names is None or names & names_in(node) for node in given)
 
 
 def _computed(scope: ast.AST) -> set[str]:
     """The names that a function assigns what a call gives."""
     assigned = [node for node in ast.walk(scope) if isinstance(node, ast.Assign)]
     calls = [node for node in assigned if any(isinstance(each, ast.Call) for each in ast.walk(node.value))]
-    return {name for node in calls for target in node.targets for name in _names(target)}
+    return {name for node in calls for target in node.targets for name in names_in(target)}
 
 
 def _names_of_arguments(above: Sequence[ast.AST]) -> set[str]:
     call = next((each for each in above if isinstance(each, ast.Call)), None)
-    return set() if call is None else {name for arg in (*call.args, *call.keywords) for name in _names(arg)}
+    return set() if call is None else {name for arg in (*call.args, *call.keywords) for name in names_in(arg)}
 
 
 def call_name(call: ast.Call) -> str:

@@ -356,7 +356,7 @@ def _rank_work(
 
 def _is_waiting_place(op: Operation) -> bool:
     """Whether a thread that runs no operation there waits: in a collective's call, in FSDP's work, in the backward."""
-    return op.name.startswith(("c10d::", "FSDP::", BACKWARD))
+    return op.name.startswith(("c10d::", "_c10d_functional", "FSDP::", BACKWARD))
 
 
 def _under_way(transfers: Sequence[Transfer], last: Arrivals) -> tuple[Spans, Spans, Spans]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from emberward.events import Collective, CollectiveOp, Event, Group, Lane, LaneKind, Ref, Site, Wait
+from emberward.events import Collective, CollectiveOp, Event, Group, Lane, LaneKind, Recv, Ref, Send, Site, Wait
 from emberward.findings import Cause
 from emberward.lens import (
     FIRST_LANE,
@@ -125,6 +125,105 @@ def test_a_transfer_whose_tensor_others_may_hold_or_that_is_hidden_is_not_accuse
     assert causes(found(UNKNOWN, [[(30, 31, 61)]] * 2, wait_line=4, line=3, lines={2: 25, 4: 30})) == []
     assert causes(found(EARLY, [[(10, 40, 40.2)]] * 2, wait_line=3, line=2, lines={4: 20, 3: 30})) == []
     assert causes(found(EARLY, [[(10, 11, 41)]] * 2, wait_line=3, line=2, lines={3: 30})) == []
+
+
+HELD = """for step in range(9):
+    make(bank)
+    row = bank.reshape(-1)
+    {between}
+    work = all_gather(out, row)
+    work.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "is_named"),
+    [("compute(other)", True), ("bank += 1", False), ("bank[0] = other", False), ("bank.add_(1)", False),
+     ("write(bank, other)", False), ("more = row", False)],
+)  # fmt: skip
+def test_a_call_cannot_be_issued_before_the_last_line_that_changes_what_its_tensor_holds(between, is_named):
+    text = HELD.format(between=between)
+    seen = found(text, [[(40, 41, 71)]] * 2, wait_line=6, line=5, lines={4: 25, 6: 30})
+    assert [each[0] for each in causes(seen)] == ([Cause.LATE_ISSUE] if is_named else [])
+
+
+BEHIND = """for step in range(9):
+    compute()
+    works = [all_reduce(part) for part in parts]
+    all_reduce(flag)
+"""
+
+
+def test_a_call_that_blocks_behind_another_of_its_group_is_named_and_one_alone_is_not():
+    def told(first_ms):
+        ranks = [calls(rank, [(first_ms, 95, 95.1)], wait_line=2, line=3) for rank in (0, 1)]
+        both = [
+            RankCalls(
+                rank=rank.rank,
+                events=tuple(each for event in rank.events for each in (event, *blocking(event, first_ms))),
+                sequences={ref: 2 * number for ref, number in rank.sequences.items()}
+                | {
+                    Ref(lane=HOST, position=1000 + ref.position): 2 * n + (1 if first_ms < 31 else -1)
+                    for ref, n in rank.sequences.items()
+                },
+            )
+            for rank in ranks
+        ]
+        seen = [samples(rank, lines={2: 50}) for rank in (0, 1)]
+        return causes((audit(both, seen, Sources(lambda file: BEHIND)), seen))
+
+    def blocking(event, first_ms):
+        """A sum of one number at 31 ms of the step, which ends at 60 where it stands behind the other."""
+        if event.lane != COMM:
+            return
+        at = event.issued_ns - int(first_ms * MS)
+        yield Event(
+            rank=event.rank, lane=HOST, position=1000 + event.position, site=Site(file=FILE, line=4),
+            body=Collective(op=CollectiveOp.ALL_REDUCE, group=WORLD, dtype="float32", numel=1),
+            issued_ns=at + 31 * MS, completed_ns=at + (60 if first_ms < 31 else 32) * MS,
+        )  # fmt: skip
+
+    assert told(30) == [(Cause.SAME_LANE, "train.py:4", 29, 29)]
+    assert told(70) == []
+
+
+RECEIVE = """def rear():
+    coming = irecv(x, 0)
+    coming.wait()
+    {between}
+    use(x)
+"""
+
+
+def received(text, lines):
+    """Rank 0 sends at 40 ms of each step; rank 1 receives from 0 ms on, waits for it, and works."""
+    both = []
+    for rank in (0, 1):
+        body = Recv(peer=0, group=WORLD, numel=1000) if rank else Send(peer=1, group=WORLD, numel=1000)
+        events = []
+        for k in range(NUM):
+            at, begin, end = k * STEP_MS * MS, (0 if rank else 40) * MS, 41 * MS
+            ref = Ref(lane=COMM, position=k)
+            events.append(
+                Event(rank=rank, lane=COMM, position=k, body=body, site=Site(file=FILE, line=2 if rank else 9),
+                      issued_ns=at + begin, completed_ns=at + end)
+            )  # fmt: skip
+            events.append(
+                Event(rank=rank, lane=HOST, position=k, body=Wait(on=ref), site=Site(file=FILE, line=3 if rank else 9),
+                      issued_ns=at + begin, completed_ns=at + end)
+            )  # fmt: skip
+        sequences = {Ref(lane=COMM, position=k): k + 1 for k in range(NUM)}
+        both.append(RankCalls(rank=rank, events=tuple(events), sequences=sequences))
+    seen = [samples(0, lines={8: 40}), samples(1, lines=lines)]
+    overlap = audit(both, seen, Sources(lambda file: text))
+    assert overlap.calls_per_step == 0 and overlap.waits_s == {}
+    return [(each.cause, each.site, round(1000 * each.cost_s, 1), each.ranks) for each in overlap.found]
+
+
+def test_a_receive_that_is_waited_for_before_work_that_needs_nothing_of_it_is_named():
+    seen = received(RECEIVE.format(between="labels = read()"), {4: 30, 5: 20})
+    assert seen == [(Cause.EARLY_WAIT, "train.py:3", 30, (1,))]
+    assert received(RECEIVE.format(between="labels = read(x)"), {4: 30, 5: 20}) == []
 
 
 def test_many_small_calls_are_named_and_one_is_not():

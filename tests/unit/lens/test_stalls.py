@@ -1,16 +1,20 @@
 """Stalls planted into loops that run for real under the sampler, each beside a twin that does the work and no stall."""
 
+import fcntl
 import functools
 import gc
 import inspect
 import io
 import logging
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import torch
 
 from emberward.findings import Cause
 from emberward.lens import RankSamples, Sources, profile_of, read_samples
@@ -78,6 +82,29 @@ class Device:
     def __torch_function__(self, name):
         self.synchronize()
         return 1.0
+
+
+class Held(torch.Tensor):
+    """A tensor whose sizes only its device knows."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func.__name__ == "nonzero":
+            wait()
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+rows_of = torch.nonzero
+IN_DDP = {}
+exec(  # A function of torch's that calls the program, as DDP's forward does.
+    compile("def call(f):\n    return f()\n", str(Path(torch.__file__).parent / "nn/parallel/distributed.py"), "exec"),
+    IN_DDP,
+)
+
+
+def release(file):
+    wait()
+    fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def debug(text):
@@ -171,6 +198,27 @@ def plant_import(step):
     return lens_slow_import
 
 
+def plant_import_below_ddp(step):
+    def forward():
+        import lens_slow_import  # here
+
+        return lens_slow_import
+
+    sys.modules.pop("lens_slow_import", None)
+    return IN_DDP["call"](forward)
+
+
+def plant_nonzero_by_another_name(step):
+    return rows_of(torch.ones(2).as_subclass(Held))  # here
+
+
+def plant_lock_of_a_file(step):
+    with tempfile.NamedTemporaryFile() as held, Path(held.name).open() as file:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        POOL.submit(release, held)
+        fcntl.flock(file, fcntl.LOCK_EX)  # here
+
+
 def plant_gc(step):
     gc.collect()  # here
 
@@ -181,6 +229,9 @@ CAUSES = {
     "plant_debug_string_logged": Cause.DEBUG_STRING,
     "plant_debug_string_variable": Cause.DEBUG_STRING,
     "plant_lock_result": Cause.LOCK,
+    "plant_lock_of_a_file": Cause.LOCK,
+    "plant_import_below_ddp": Cause.IMPORT,
+    "plant_nonzero_by_another_name": Cause.NONZERO,
 }
 
 
@@ -233,6 +284,15 @@ def twin_lazy(step):
 def twin_free_lock(step):
     with LOCK:
         return sum(range(40_000))
+
+
+def twin_free_lock_of_a_file(step):
+    with tempfile.NamedTemporaryFile() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def twin_another_name_of_a_fixed_size(step):
+    return rows_of(torch.ones(2))
 
 
 def twin_own_item(step):

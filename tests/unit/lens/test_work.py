@@ -129,12 +129,15 @@ GATHER = json.dumps([[[250_000], [125_000]], ["float", "float"]])
 TINY = json.dumps([[[200], [100]], ["float", "float"]])
 
 
-def rank_of(number, rows, *, steps=NUM_STEPS, parameters=(), free=1 << 40):
-    """`rows`: name, shapes, begin and length in ms of a step, sequence, whether it is asynchronous; in each step."""
+def rank_of(number, rows, *, steps=NUM_STEPS, parameters=(), free=1 << 40, some=(), some_steps=0):
+    """`rows`: name, shapes, begin and length in ms of a step, sequence, whether it is asynchronous; in each step.
+
+    `some` of them are in the first `some_steps` alone.
+    """
     words = ["emberward::at start", "[[], []]"]
     ops = [[0, 1, 1, 0, 1000, -1, 0, 0]]
     for step in range(steps):
-        for name, shapes, begin, length, sequence, is_async in rows:
+        for name, shapes, begin, length, sequence, is_async in [*rows, *(some if step < some_steps else ())]:
             for word in (name, shapes):
                 if word not in words:
                     words.append(word)
@@ -226,6 +229,49 @@ def test_a_gather_that_is_done_again_is_named_where_memory_is_there():
     assert waste.cost_s == pytest.approx(6 * 0.0004, rel=0.05)
     for innocent in ([sharded(n, again=False) for n in (0, 1)], [sharded(n, again=True, free=10_000) for n in (0, 1)]):
         assert wastes_of(work_of(innocent), innocent) == ()
+
+
+def whole_weight(shape, *, steps=NUM_STEPS):
+    """FSDP gathers a unit in each step, and the program gathers the weight in it after the optimizer in so many."""
+    own = json.dumps([[], []])
+    rows = [
+        ("emberward::at train.py:5", NONE, 0.0, 3.0, -1, False),
+        ("FSDP::all_gather (block)", NONE, 0.0, 0.4, -1, False),
+        ("c10d::_allgather_base_", GATHER, 0.0, 0.01, -1, False),
+        ("gloo:all_gather", GATHER, 0.01, 0.39, -1, True),
+    ]
+    again = [
+        ("_c10d_functional::all_gather_into_tensor", shape, 5.0, 0.1, -1, False),
+        ("c10d::allgather_into_tensor_coalesced_", own, 5.0, 0.05, -1, False),
+        ("gloo:all_gather", shape, 5.0, 2.0, -1, True),
+        ("_c10d_functional::wait_tensor", shape, 5.1, 1.9, -1, False),
+    ]
+    held = [("block.weight", 250_000, 125_000, None)]
+    return [rank_of(number, rows, parameters=held, some=again, some_steps=steps) for number in (0, 1)]
+
+
+def test_a_weight_that_the_program_gathers_itself_beside_fsdp_is_gathered_twice():
+    ranks = whole_weight(json.dumps([[[125_000]], ["float"]]))
+    work = work_of(ranks)
+    assert 1000 * work.waterfall["exposed"] == pytest.approx(2.4, rel=0.05)
+    (waste,) = wastes_of(work, ranks)
+    assert (waste.cause, waste.cost_s) == (Cause.GATHERED_TWICE, pytest.approx(0.002, rel=0.05))
+    others = whole_weight(json.dumps([[[90_000]], ["float"]]))  # Of another size: numbers of the batch, no weight.
+    assert wastes_of(work_of(others), others) == ()
+    report = whole_weight(json.dumps([[[125_000]], ["float"]]), steps=1)
+    assert wastes_of(work_of(report), report) == ()
+
+
+def test_small_units_are_told_at_the_line_that_makes_them():
+    ranks = [sharded(number, again=False, shape=TINY) for number in (0, 1)]
+    work = work_of(ranks)
+    text = "from torch.distributed.fsdp import fully_shard as shard\nfor layer in net:\n    shard(layer)\nshard(net)\n"
+    made = frozenset({"fully_shard"})
+    site = Sources(lambda file: text).repeated_call(["build.py"], made)
+    assert site == "build.py:3"
+    assert [each.site for each in wastes_of(work, ranks, {}, site)] == ["build.py:3"]
+    alone = Sources(lambda file: text.replace("for layer in net:", "if net:"))
+    assert alone.repeated_call(["build.py"], made) is None
 
 
 def test_parameters_too_small_to_be_sharded_are_named_and_large_ones_are_not():
