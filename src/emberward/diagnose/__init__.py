@@ -38,7 +38,6 @@ from emberward.diagnose._frames import (
 from emberward.diagnose._groups import Groups, world_of
 from emberward.diagnose._identity import identify
 from emberward.diagnose._judge import Explanation, judge
-from emberward.diagnose._judge_calls import stuck_worker
 from emberward.diagnose._judge_words import judge_ends
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
@@ -47,7 +46,7 @@ from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
 from emberward.diagnose._say import NS, hang_finding, ranks_text, verb, waits
 from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
 from emberward.diagnose._trace import SIZED, to_trace
-from emberward.diagnose._waits import Reading, class_of, makes_call, read_process
+from emberward.diagnose._waits import Reading, class_of, makes_call, read_process, stuck_worker
 
 __all__ = [
     "FATAL",

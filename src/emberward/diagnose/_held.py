@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from emberward.diagnose._frames import Frame, LineOf
-from emberward.diagnose._program import common_function, is_entered, text_of
+from emberward.diagnose._parting import common_function
+from emberward.diagnose._program import is_entered, text_of
 from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.diagnose._waits import Reading
 from emberward.events import WAITING, HostState

@@ -19,7 +19,7 @@ from emberward.diagnose._observe import with_ranks
 from emberward.diagnose._refine import frames_by_rank, refine
 from emberward.diagnose._say import age_s, hang_finding, limit_s, ranks_text, verb
 from emberward.diagnose._shift import shift_findings
-from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
+from emberward.diagnose._source import by_short_name, with_source
 from emberward.diagnose._usual import untied
 from emberward.diagnose._waits import Reading, read_process
 from emberward.events import HELPERS, HostState, Trace
@@ -110,7 +110,7 @@ def judge(
     own = [r for r in readings if r.process.section == main]
     by_rank = {r.process.rank: r for r in own if r.process.rank is not None and r.kind not in HELPERS}
     by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
-    flight_judge = FlightJudge(evidence, by_rank, by_pid, tie_break_by_text(line_of)) if evidence.flights else None
+    flight_judge = FlightJudge(evidence, by_rank, by_pid, line_of) if evidence.flights else None
     heard: dict[Ground, Rule] = {
         Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS]),
         Ground.HELD: lambda: held_findings([r for r in own if r.kind not in HELPERS], line_of),

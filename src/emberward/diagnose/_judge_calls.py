@@ -1,23 +1,26 @@
 """The judge of flight-recorder dumps: mismatches first, then where all waiting ends."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from emberward.diagnose._calls import Call, GroupName
-from emberward.diagnose._departures import departures
+from emberward.diagnose._departures import Departure, departures
 from emberward.diagnose._ends import Ending, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
+from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
 from emberward.diagnose._mismatch import mismatches, tells_why
+from emberward.diagnose._parting import left_the_loop
+from emberward.diagnose._program import is_in_every_turn
 from emberward.diagnose._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
+from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
 from emberward.diagnose._transfers import new_peer_finding, other_tag_finding, unmatched_finding
-from emberward.diagnose._waits import Reading
+from emberward.diagnose._waits import Reading, stack_evidence, stuck_worker
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
-from emberward.match import TieBreak
 
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_oop", "reduce_oop"})
 """Calls with a root: a member may end them while others wait for ever."""
@@ -31,7 +34,7 @@ class FlightJudge:
     evidence: Evidence
     readings: Mapping[int, Reading]
     workers: Mapping[int, tuple[Reading, ...]]
-    tie_break: TieBreak | None = None
+    line_of: LineOf
     world: tuple[int, ...] = ()
     groups: Groups = field(init=False)
     graph: WaitGraph = field(init=False)
@@ -56,7 +59,9 @@ class FlightJudge:
         flights = self.evidence.flights
         found: list[Finding] = []
         odd_groups: set[GroupName] = set()
-        for name, finding in mismatches(flights, self.groups, len(self.world), tie_break=self.tie_break):
+        for name, finding in mismatches(
+            flights, self.groups, len(self.world), tie_break=tie_break_by_text(self.line_of)
+        ):
             odd_groups.add(name)
             found.append(finding)
         roots = self.graph.roots()
@@ -396,16 +401,24 @@ class FlightJudge:
 
     def _cycle(self, root: Root) -> Finding:
         left = departures(self.graph, root)
+        turned = [item for item in left if self._is_turned_round(item, root)]
+        left = [] if turned else left
         members = tuple(self._member(rank) for rank in root.ranks[:32])
         evidence = [
             f"rank {m.rank} in {m.op}{f' at {m.site}' if m.site else ''}, waits for {ranks_text(m.waits_for)}"
             for m in members[:8]
+        ]
+        evidence += [
+            f"rank {item.rank} now makes the calls at {item.call.site}, one in each turn, in another order than before"
+            for item in turned
         ]
         is_p2p = any(op[2] == -1 for op in root.ops)
         sites = {rank: reading.site for rank, reading in self.readings.items()}
         unmatched = unmatched_finding(self.graph, root, evidence) or new_peer_finding(self.graph, root, evidence, sites)
         if unmatched is not None:
             return unmatched
+        if (ended := self._left_the_loop(root, evidence)) is not None:
+            return ended
         if left:
             ranks = [item.rank for item in left]
             first = left[0]
@@ -440,6 +453,41 @@ class FlightJudge:
             next="issue these calls in one order on every rank, or put them in one batch",
         )
 
+    def _is_turned_round(self, item: Departure, root: Root) -> bool:
+        """Whether the call that a rank seems to lack is made at the very line at which it waits, turn by turn."""
+        lacked = [call for op in root.ops if op[0] == item.group for call in self.graph.calls.get(op, {}).values()]
+        is_one_line = bool(lacked) and item.call.place is not None and all(c.place == item.call.place for c in lacked)
+        return is_one_line and is_in_every_turn(user_frame(item.call.frames), self.line_of)
+
+    def _left_the_loop(self, root: Root, evidence: Sequence[str]) -> Finding | None:
+        """A finding when one rank of a cycle of transfers is in a collective behind the loop that all others are in."""
+        heads = {rank: self.evidence.flights[rank].head for rank in root.ranks}
+        lone = [rank for rank, head in heads.items() if head is not None and not head.is_p2p]
+        rest = [rank for rank in root.ranks if rank not in lone]
+        if len(lone) != 1 or not rest:
+            return None
+        frames = {rank: self._frames(rank) for rank in root.ranks}
+        left = [left_the_loop(frames[lone[0]], frames[rank], self.line_of) for rank in rest]
+        if left[0] is None or None in left:
+            return None
+        now, inside, cause = left[0]
+        return hang_finding(
+            "H104",
+            f"rank {lone[0]} left its loop and is at {now.site}, while {waits(rest)} for it in theirs ({inside.site})",
+            kind=Kind.MISSING,
+            cause=cause,
+            ranks=lone,
+            waiting=sorted((set(root.ranks) | set(root.victims)) - set(lone)),
+            site=now.site,
+            evidence=evidence,
+            ruled_out=("a busy rank: every rank of the cycle waits in a call",),
+            next_step=f"count the turns of the loop before {now.site} on rank {lone[0]} and of those of the others",
+        )
+
+    def _frames(self, rank: int) -> tuple[Frame, ...]:
+        reading, head = self.readings.get(rank), self.evidence.flights[rank].head
+        return reading.frames if reading is not None else () if head is None else head.frames
+
     def _member(self, rank: int) -> CycleMember:
         flight = self.evidence.flights[rank]
         head = flight.head
@@ -450,28 +498,3 @@ class FlightJudge:
         return CycleMember(
             rank=rank, op=call_text(head, view).partition(" at ")[0], site=head.site, waits_for=tuple(sorted(targets))
         )
-
-
-def stuck_worker(workers: tuple[Reading, ...]) -> Reading | None:
-    """The first data worker that does something else than wait for work; None when there is none."""
-    return next((worker for worker in workers if worker.kind is HostState.WORKER), None)
-
-
-def _inner_calls(reading: Reading) -> list[str]:
-    """The innermost calls down to the user's line and its caller: of a long library part the two ends."""
-    calls = list(reversed(reading.path))
-    place = next((i for i, call in enumerate(calls) if reading.site and call.endswith(f" {reading.site}")), 3)
-    if place <= 5:
-        return calls[: place + 2]
-    return [*calls[:3], "...", *calls[place - 1 : place + 2]]
-
-
-def stack_evidence(reading: Reading, workers: tuple[Reading, ...]) -> list[str]:
-    """What the stack shows, inner calls first, and what a stuck data worker does."""
-    lines = [f"its stack: {' <- '.join(_inner_calls(reading))}"]
-    if reading.source_line is not None:
-        lines.append(f"{reading.site} reads: {reading.source_line}")
-    worker = stuck_worker(workers)
-    if worker is not None:
-        lines.append(f"its data worker (process {worker.process.pid}) is in {worker.function}() at {worker.site}")
-    return lines

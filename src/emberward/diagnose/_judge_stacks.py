@@ -6,20 +6,18 @@ from dataclasses import replace
 
 from emberward.diagnose._creation import is_creating
 from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
-from emberward.diagnose._judge_calls import stack_evidence, stuck_worker
-from emberward.diagnose._program import are_branches, is_guarded, left_the_loop, parting, text_of
+from emberward.diagnose._parting import left_the_loop, parting
+from emberward.diagnose._program import are_branches, is_guarded, text_of
 from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
-from emberward.diagnose._waits import Reading, class_of
+from emberward.diagnose._waits import Reading, class_of, stack_evidence, stuck_worker
 from emberward.events import HELPERS, STUCK, WAITING, HostState, Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 MIN_CROWD = 2
 """Fewest alike processes against which one other is odd."""
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_object_list", "scatter_object_list"})
-MAX_BRANCH_LINES = 200
-"""Most source lines between two calls that are searched for an ``else``."""
 MAX_ODD_SHARE = 0.25
 """Largest share of waiting processes that may be odd among waiting ones, when no busy one explains them."""
 
@@ -228,13 +226,9 @@ def _all_busy(busy: list[Reading]) -> Finding:
 
 
 def _is_branch(left: Frame, right: Frame, line_of: LineOf) -> bool:
-    """Whether two lines of one function are the branches of one choice: by the text, or by an ``else`` between them."""
+    """Whether two lines of one function are the branches of one choice."""
     text = text_of(left.file, line_of)
-    if text is not None and are_branches(text, left.line or 0, right.line or 0):
-        return True
-    low, high = sorted((left.line or 0, right.line or 0))
-    texts = (line_of(replace(left, line=number)) for number in range(low + 1, min(high, low + MAX_BRANCH_LINES)))
-    return any(text is not None and text.lstrip().startswith(("else:", "elif ")) for text in texts)
+    return text is not None and are_branches(text, left.line or 0, right.line or 0)
 
 
 def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:

@@ -7,7 +7,7 @@ never makes one.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -43,17 +43,17 @@ def tree_of(text: str) -> ast.Module | None:
         return None
 
 
-def _covers(node: ast.stmt | ast.expr, line: int) -> bool:
+def covers(node: ast.stmt | ast.expr, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
-def _body_covers(body: list[ast.stmt], line: int) -> bool:
+def body_covers(body: list[ast.stmt], line: int) -> bool:
     return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
 
 
-def _loops_around(tree: ast.Module, line: int) -> Iterator[ast.For | ast.While | ast.AsyncFor]:
+def loops_around(tree: ast.Module, line: int) -> Iterator[ast.For | ast.While | ast.AsyncFor]:
     for node in ast.walk(tree):
-        if isinstance(node, _LOOPS) and _body_covers(node.body, line):
+        if isinstance(node, _LOOPS) and body_covers(node.body, line):
             yield node
 
 
@@ -69,27 +69,27 @@ def cause_of_leaving(text: str, *, inside: int, now: int) -> Cause | None:
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
 
     def home(line: int) -> ast.AST:
-        around = [f for f in functions if _covers(f, line)]
+        around = [f for f in functions if covers(f, line)]
         return max(around, key=lambda f: f.lineno, default=tree)
 
     if home(inside) is not home(now):
         return None
-    loops = sorted(_loops_around(tree, inside), key=lambda loop: loop.lineno)
+    loops = sorted(loops_around(tree, inside), key=lambda loop: loop.lineno)
     # Of inner loops only those of whole steps, as in an epoch: one over parameters is a part of the step.
-    counted = [loop for n, loop in enumerate(loops) if n == 0 or _makes_steps(loop)]
+    counted = [loop for n, loop in enumerate(loops) if n == 0 or makes_steps(loop)]
     if not any(now > (loop.end_lineno or loop.lineno) for loop in counted):
         return None
-    causes = {_cause_of_end(loop) for loop in counted if now > (loop.end_lineno or loop.lineno)}
+    causes = {cause_of_end(loop) for loop in counted if now > (loop.end_lineno or loop.lineno)}
     return Cause.UNEVEN_DATA if Cause.UNEVEN_DATA in causes else Cause.SKIPPED_COLLECTIVE
 
 
-def _cause_of_end(loop: ast.stmt) -> Cause:
+def cause_of_end(loop: ast.stmt) -> Cause:
     """Why one rank left the loop before others: its data, unless it counts the same turns on every rank.
 
     A count is the same when it is written down, or when the loop can be broken off: then that is what differs.
     """
     calls = [n for n in ast.walk(loop.iter) if isinstance(n, ast.Call)] if isinstance(loop, ast.For) else []
-    count = next((call for call in calls if _called_name(call) == "range"), None)
+    count = next((call for call in calls if called_name(call) == "range"), None)
     if isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and not _takes_data(loop):
         return Cause.SKIPPED_COLLECTIVE
     if count is None:
@@ -100,7 +100,7 @@ def _cause_of_end(loop: ast.stmt) -> Cause:
 
 def _takes_data(loop: ast.While) -> bool:
     """Whether a loop without an end of its own asks an iterator for its turns."""
-    return any(isinstance(n, ast.Call) and _called_name(n) == "next" for n in ast.walk(loop))
+    return any(isinstance(n, ast.Call) and called_name(n) == "next" for n in ast.walk(loop))
 
 
 def _breaks_off(node: ast.AST) -> bool:
@@ -111,7 +111,7 @@ def _breaks_off(node: ast.AST) -> bool:
     return any(isinstance(each, ast.Break) or _breaks_off(each) for each in inner)
 
 
-def _makes_steps(loop: ast.stmt) -> bool:
+def makes_steps(loop: ast.stmt) -> bool:
     """Whether a loop's body trains: it calls ``backward`` or ``step`` of something."""
     called = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
     return any(isinstance(func, ast.Attribute) and func.attr in ("backward", "step") for func in called)
@@ -122,19 +122,19 @@ def _gives_up(handler: ast.ExceptHandler) -> bool:
     for node in ast.walk(handler):
         if isinstance(node, ast.Raise):
             return True
-        if isinstance(node, ast.Call) and _called_name(node) in ("exit", "_exit", "abort", "kill"):
+        if isinstance(node, ast.Call) and called_name(node) in ("exit", "_exit", "abort", "kill"):
             return True
     return False
 
 
-def _called_name(call: ast.Call) -> str:
+def called_name(call: ast.Call) -> str:
     """The name of what is called, without that of what it belongs to; empty for what has none."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def _function_around(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+def function_around(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The innermost function in which a line lies; None for a line of the module."""
-    around = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and _covers(n, line))
+    around = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and covers(n, line))
     return max(around, key=lambda f: f.lineno, default=None)
 
 
@@ -143,7 +143,7 @@ def swallowing_handler(text: str, line: int) -> int | None:
     tree = tree_of(text)
     if tree is None:
         return None
-    guards = [n for n in ast.walk(tree) if isinstance(n, ast.Try) and _body_covers(n.body, line)]
+    guards = [n for n in ast.walk(tree) if isinstance(n, ast.Try) and body_covers(n.body, line)]
     guards.sort(key=lambda guard: -guard.lineno)
     for guard in guards:
         for handler in guard.handlers:
@@ -161,7 +161,7 @@ def is_entered(text: str, *, entry: int, inside: int) -> bool:
 def _exit_of(tree: ast.Module, entry: int, *, inside: int) -> int:
     """The line behind the ``with`` that `entry` enters, if `inside` stands in its block: left there; else `entry`."""
     withs = (node for node in ast.walk(tree) if isinstance(node, ast.With | ast.AsyncWith))
-    around = (n for n in withs if n.lineno <= entry < n.body[0].lineno and _body_covers(n.body, inside))
+    around = (n for n in withs if n.lineno <= entry < n.body[0].lineno and body_covers(n.body, inside))
     return next(((node.end_lineno or entry) + 1 for node in around), entry)
 
 
@@ -175,7 +175,7 @@ def are_branches(text: str, left: int, right: int) -> bool:
         return False
     for bodies in _choices(tree):
         at = [
-            {n for n, body in enumerate(bodies) if any(_covers(each, line) for each in body)} for line in (left, right)
+            {n for n, body in enumerate(bodies) if any(covers(each, line) for each in body)} for line in (left, right)
         ]
         if at[0] and at[1] and not at[0] & at[1]:
             return True
@@ -210,8 +210,8 @@ def line_of_call(text: str, *, called: str, beside: int) -> int | None:
     tree = tree_of(text)
     if tree is None:
         return None
-    calls = [n for n in ast.walk(_function_around(tree, beside) or tree) if isinstance(n, ast.Call)]
-    return min((n.lineno for n in calls if _called_name(n) == called and n.lineno != beside), default=None)
+    calls = [n for n in ast.walk(function_around(tree, beside) or tree) if isinstance(n, ast.Call)]
+    return min((n.lineno for n in calls if called_name(n) == called and n.lineno != beside), default=None)
 
 
 def callers_in_common(
@@ -240,7 +240,7 @@ def _callers(tree: ast.Module, frame: Frame) -> dict[str, int]:
     lines, found = {frame.line or 0}, dict[str, int]()
     while len(lines) == 1:
         (line,) = lines
-        around = _function_around(tree, line)
+        around = function_around(tree, line)
         name = "<module>" if around is None else around.name
         if name in found:
             break
@@ -264,7 +264,7 @@ def _lines_of_calls(tree: ast.Module, function: ast.FunctionDef | ast.AsyncFunct
         known = {line for line, _, form in calls if form in forms}
         if known:
             return known
-    return {line for line, call, form in calls if _called_name(call) == name and form[0] in ("?", name[0])}
+    return {line for line, call, form in calls if called_name(call) == name and form[0] in ("?", name[0])}
 
 
 def comes_first(
@@ -296,10 +296,10 @@ def _distance(before: _Path, path: _Path, line_of: LineOf) -> _Distance | None:
         tree = None if text is None else tree_of(text)
         if function not in path or tree is None:
             continue
-        line, home = _exit_of(tree, path[function], inside=after), _function_around(tree, after)
-        loops = [loop for loop in _loops_around(tree, after) if home is None or _covers(home, loop.lineno)]
+        line, home = _exit_of(tree, path[function], inside=after), function_around(tree, after)
+        loops = [loop for loop in loops_around(tree, after) if home is None or covers(home, loop.lineno)]
         loops.sort(key=lambda loop: -loop.lineno)
-        level = next((n for n, loop in enumerate(loops) if _body_covers(loop.body, line)), None)
+        level = next((n for n, loop in enumerate(loops) if body_covers(loop.body, line)), None)
         if level is not None or line > after:
             return depth, len(loops) if level is None else level, line <= after, line
     return None
@@ -329,7 +329,7 @@ def handler_around(text: str, line: int) -> int | None:
     tree = tree_of(text)
     if tree is None:
         return None
-    found = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.ExceptHandler) and _body_covers(n.body, line)]
+    found = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.ExceptHandler) and body_covers(n.body, line)]
     return max(found, default=None)
 
 
@@ -341,81 +341,43 @@ def is_guarded(left: Frame, right: Frame, line_of: LineOf) -> bool:
     tree = None if text is None else tree_of(text)
     first, last = sorted((left.line, right.line))
     choices = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.If)]
-    return any(_body_covers(n.body, first) and not _covers(n, last) for n in choices)
+    return any(body_covers(n.body, first) and not covers(n, last) for n in choices)
 
 
-def parting(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
-    """The two frames of one function in which two stacks part, from outside in; None when they part otherwise."""
-    for left, right in zip(reversed(ours), reversed(theirs), strict=False):
-        if left != right:
-            return (left, right) if (left.function, left.file) == (right.function, right.file) else None
-    return None
+def deciding(body: Sequence[ast.stmt], line: int) -> list[int]:
+    """The lines of the conditions that decide whether a block comes to a line of it: around it, or that leave before.
 
-
-def common_function(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
-    """The outermost function that both stacks are in, at different lines: recorders cut the outer frames off."""
-    known = {(frame.function, frame.file): frame for frame in theirs if not frame.is_library}
-    for frame in reversed(ours):
-        other = known.get((frame.function, frame.file))
-        if other is not None and other.line != frame.line:
-            return frame, other
-    return None
-
-
-def left_the_loop(
-    ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf
-) -> tuple[Frame, Frame, Cause] | None:
-    """The frames at which `ours` has left a loop in which `theirs` still is, and why; None when no text says so.
-
-    The loop may be a trainer's: its text is read as the user's is.
+    How many turns a loop around the line has is none of them.
     """
-    parted = parting(ours, theirs) or common_function(ours, theirs)
-    if parted is None:
-        return None
-    now, inside = parted
-    if now.line is None or inside.line is None or now.is_platform:
-        return None
-    text = text_of(now.file, line_of)
-    if text is None:
-        return None
-    cause = cause_of_leaving(text, inside=inside.line, now=now.line)
-    if cause is not None:
-        return now, inside, cause
-    if now.is_library:
-        return None
-    is_step = _share_a_loop(text, inside.line, now.line)
-    deeper = _loop_below(theirs, inside, line_of, in_step=is_step) if now.line > inside.line else None
-    if deeper is None or are_branches(text, inside.line, now.line):
-        return None
-    return now, *deeper
+    found: list[int] = []
+    for stmt in body:
+        if covers(stmt, line):
+            if isinstance(stmt, ast.If | ast.Match):
+                found.append(stmt.lineno)
+            blocks = [getattr(stmt, name, []) for name in ("body", "orelse", "finalbody")]
+            blocks += [each.body for each in (*getattr(stmt, "handlers", ()), *getattr(stmt, "cases", ()))]
+            return found + [n for block in blocks if isinstance(block, list) for n in deciding(block, line)]
+        found += [n.lineno for n in ast.walk(stmt) if isinstance(n, ast.If) and _may_leave([*n.body, *n.orelse])]
+    return found
 
 
-def _share_a_loop(text: str, left: int, right: int) -> bool:
-    """Whether one loop is around both lines: what lies between them is then done in each of its turns."""
-    tree = tree_of(text)
-    return tree is not None and any(_body_covers(loop.body, right) for loop in _loops_around(tree, left))
+def _may_leave(body: Sequence[ast.AST]) -> bool:
+    """Whether a block may end the turn or the function that it is in."""
+    inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    return any(
+        isinstance(each, ast.Return | ast.Raise | ast.Continue | ast.Break)
+        or (not isinstance(each, inner) and _may_leave(list(ast.iter_child_nodes(each))))
+        for each in body
+    )
 
 
-def _loop_below(
-    frames: tuple[Frame, ...], inside: Frame, line_of: LineOf, *, in_step: bool
-) -> tuple[Frame, Cause] | None:
-    """The outermost frame below `inside` that stands in a loop of its function, and why ours has returned from it.
-
-    `in_step`: only a loop of whole steps counts, one that trains or calls a function that does. A loop in whose body
-    the stack ends, over handles or parameters, may be a part of the step.
-    """
-    place = frames.index(inside)
-    users = [frame for frame in frames[:place] if not frame.is_library]
-    for frame in reversed(frames[:place]):
-        if frame.is_library or frame.line is None:
-            continue
-        text = text_of(frame.file, line_of)
-        tree = None if text is None else tree_of(text)
-        if tree is None:
-            continue
-        home = _function_around(tree, frame.line)
-        loops = [] if home is None else [x for x in _loops_around(tree, frame.line) if _covers(home, x.lineno)]
-        found = [loop for loop in loops if not in_step or frame is not users[0] or _makes_steps(loop)]
-        if found:
-            return frame, _cause_of_end(min(found, key=lambda loop: loop.lineno))
-    return None
+def is_in_every_turn(frame: Frame | None, line_of: LineOf) -> bool:
+    """Whether each turn of the loop around a line comes to it, by the text: what differs is what the loop is over."""
+    text = None if frame is None else text_of(frame.file, line_of)
+    tree = None if text is None else tree_of(text)
+    if tree is None or frame is None or frame.line is None:
+        return False
+    first = getattr(function_around(tree, frame.line), "lineno", 0)
+    loops = [loop for loop in loops_around(tree, frame.line) if loop.lineno >= first]
+    inner = max(loops, key=lambda loop: loop.lineno, default=None)
+    return inner is not None and not deciding(inner.body, frame.line)

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
-from emberward.diagnose._program import handler_around, left_the_loop, swallowing_handler, text_of
+from emberward.diagnose._parting import left_the_loop, turned_off
+from emberward.diagnose._program import handler_around, swallowing_handler, text_of
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._usual import by_order, is_ahead
 from emberward.diagnose._waits import Reading
@@ -66,6 +67,10 @@ def _refined(
 ) -> Finding:
     """See `refine`. `ahead`: the program comes to the culprit's call first, so that the others are in a later turn."""
     ranks = finding.culprit_ranks
+    if finding.cause is Cause.MISSING_GROUP and ranks and finding.waiting_ranks:
+        turn = turned_off(frames.get(ranks[0], ()), frames.get(finding.waiting_ranks[0], ()), line_of)
+        line = "" if turn is None else f"{_who(finding)} returned at {turn.site} on the way to it"
+        return finding if turn is None else replace(finding, site=turn.site, evidence=(*finding.evidence, line))
     if finding.code not in _CODES or finding.cause not in _UNCLEAR:
         return finding
     if ranks and finding.waiting_ranks:

@@ -13,13 +13,12 @@ from emberward.diagnose._calls import Call, RankFlight
 from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._order import MIN_ROUNDS, Standing, has_followed, standing
+from emberward.diagnose._parting import common_function, is_dispatched, parting
 from emberward.diagnose._program import (
     are_branches,
     callers_in_common,
     comes_first,
-    common_function,
     line_of_call,
-    parting,
     text_of,
 )
 from emberward.diagnose._say import ranks_text, verb
@@ -27,8 +26,6 @@ from emberward.findings import Cause, Finding, Kind
 
 MAX_COMPARED = 16
 """Most peers whose earlier calls are looked through."""
-MAX_LINES_APART = 200
-"""Most lines between two calls that are searched for an ``else``."""
 
 
 def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call, int] | None:
@@ -266,7 +263,9 @@ def by_order(
     is_no_choice = branches is False or theirs.site is None
     is_next = is_no_choice and bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
     is_usual = _has_text(stacks[0], line_of) and _is_usual_elsewhere(theirs, ours, others)
-    if is_first or (stands is Standing.NEW and (is_next or is_usual or _is_before(*stacks, line_of))):
+    if is_first or (
+        stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of)))
+    ):
         return replace(
             finding,
             cause=Cause.EXTRA_COLLECTIVE,
@@ -292,22 +291,22 @@ def _has_text(stack: tuple[Frame, ...], line_of: LineOf) -> bool:
     return frame is not None and text_of(frame.file, line_of) is not None
 
 
+def _parted(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> tuple[Frame, Frame] | None:
+    """The lines of one function from which two places are reached."""
+    return parting(ours, theirs) or common_function(ours, theirs) or callers_in_common(ours, theirs, line_of)
+
+
 def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool:
-    """Whether our line comes before theirs in one function, and no ``else`` lies between: then both are to be made."""
-    parted = parting(ours, theirs) or common_function(ours, theirs) or callers_in_common(ours, theirs, line_of)
-    if parted is None:
-        return False
-    left, right = parted
-    if left.line is None or right.line is None or left.line >= right.line:
-        return False
-    last = min(right.line, left.line + MAX_LINES_APART)
-    texts = [line_of(replace(left, line=number)) for number in range(left.line + 1, last)]
-    return all(text is not None and not text.lstrip().startswith(("else:", "elif ")) for text in texts)
+    """Whether our line comes before theirs in one function; both are to be made then, where they are no choice."""
+    parted = _parted(ours, theirs, line_of)
+    return parted is not None and (parted[0].line or 0) < (parted[1].line or 0)
 
 
 def _are_branches(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool | None:
     """Whether the two lines are the branches of one choice, of which a round makes one; None when no text tells."""
-    parted = parting(ours, theirs) or common_function(ours, theirs) or callers_in_common(ours, theirs, line_of)
+    if is_dispatched(ours, theirs, line_of):
+        return True
+    parted = _parted(ours, theirs, line_of)
     if parted is None:
         return _is_called_in_branches(user_frame(ours), user_frame(theirs), line_of)
     if parted[0].line is None or parted[1].line is None:

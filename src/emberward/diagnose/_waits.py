@@ -287,3 +287,28 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
         inner=package_frame(frames),
         is_stuck=kind in STUCK or (kind is HostState.WORKER and class_of(_inside_worker(main), line_of) in STUCK),
     )
+
+
+def stuck_worker(workers: tuple[Reading, ...]) -> Reading | None:
+    """The first data worker that does something else than wait for work; None when there is none."""
+    return next((worker for worker in workers if worker.kind is HostState.WORKER), None)
+
+
+def _inner_calls(reading: Reading) -> list[str]:
+    """The innermost calls down to the user's line and its caller: of a long library part the two ends."""
+    calls = list(reversed(reading.path))
+    place = next((i for i, call in enumerate(calls) if reading.site and call.endswith(f" {reading.site}")), 3)
+    if place <= 5:
+        return calls[: place + 2]
+    return [*calls[:3], "...", *calls[place - 1 : place + 2]]
+
+
+def stack_evidence(reading: Reading, workers: tuple[Reading, ...]) -> list[str]:
+    """What the stack shows, inner calls first, and what a stuck data worker does."""
+    lines = [f"its stack: {' <- '.join(_inner_calls(reading))}"]
+    if reading.source_line is not None:
+        lines.append(f"{reading.site} reads: {reading.source_line}")
+    worker = stuck_worker(workers)
+    if worker is not None:
+        lines.append(f"its data worker (process {worker.process.pid}) is in {worker.function}() at {worker.site}")
+    return lines

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from emberward.sources._facts import facts_here
 from emberward.sources._heart import Heart
 from emberward.sources._live import CURRENT, LiveRecorder
-from emberward.sources._marks import loaded, mark_everything
+from emberward.sources._marks import forget_exit, loaded, mark_everything
 from emberward.sources._wrap import wrap_everything
 from emberward.sources.ring import MarkKind, RingWriter, crash_file, identity_here, ring_name
 
@@ -78,6 +78,7 @@ def _around(original: Callable[..., Any], args: Sequence[Any], named: Mapping[st
     live = CURRENT.live
     if live is None:
         return original(*args, **named)
+    forget_exit()
     number = live.writer.begin(MarkKind.SETUP, "init_process_group", site=live.sites.here())
     try:
         return original(*args, **named)

@@ -333,7 +333,7 @@ def _ends_badly() -> bool:
 
 
 _LEFT_AT: list[int] = []
-"""The line at which the main thread last called `sys.exit`."""
+"""The line at which the main thread last called `sys.exit`, or else destroyed its groups."""
 
 
 def _wrapped_exit(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -341,15 +341,25 @@ def _wrapped_exit(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def leave(*args: Any) -> Any:
-        live = CURRENT.live
-        if live is not None and _is_main():
-            try:
-                _LEFT_AT[:] = [live.sites.here()]
-            except Exception as error:  # noqa: BLE001 (as above)
-                live.problem("the line of an exit not marked", error)
+        note_exit()
         return original(*args)
 
     return leave
+
+
+def forget_exit() -> None:
+    """The program goes on after all: it has made a process group again."""
+    _LEFT_AT.clear()
+
+
+def note_exit() -> None:
+    """Remembers the line of the program at which the main thread is: it is about to end. Never raises."""
+    live = CURRENT.live
+    if live is not None and _is_main():
+        try:
+            _LEFT_AT[:] = [live.sites.here()]
+        except Exception as error:  # noqa: BLE001 (as above)
+            live.problem("the line of an exit not marked", error)
 
 
 def _main_ends() -> None:

@@ -26,6 +26,7 @@ from emberward.sources._calls import METHODS
 from emberward.sources._ends import DeviceEnds, is_device_backend, wrap_host_waits
 from emberward.sources._issue import SHORT, short_method, short_wait
 from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
+from emberward.sources._marks import note_exit
 from emberward.sources.ring._format import (
     DTYPES,
     OP_BARRIER,
@@ -472,6 +473,8 @@ def _wrapped_destroy(original: Callable[..., Any]) -> Callable[..., Any]:
         live = CURRENT.live
         if live is None:
             return original(*args, **named)
+        if (args[0] if args else named.get("group")) is None:
+            note_exit()
         is_quiet = live.quiet.acquire(timeout=MAX_QUIET_S)
         try:
             return original(*args, **named)

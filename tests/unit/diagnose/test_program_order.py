@@ -3,6 +3,8 @@
 import pytest
 
 from emberward.diagnose import Frame, comes_first
+from emberward.diagnose._parting import is_dispatched, turned_off
+from emberward.diagnose._program import is_in_every_turn
 
 TEXT = """\
 class Meter:
@@ -72,3 +74,103 @@ def line_of(at: Frame) -> str | None:
 )
 def test_a_program_goes_on_from_where_it_was(before, ours, theirs, is_first):
     assert comes_first(frame(before), frame(ours), frame(theirs), line_of) is is_first
+
+
+WAYS = """\
+import torch.distributed as dist
+
+TABLE = {"near": near, "far": far}
+
+
+def near(x):
+    dist.all_reduce(x)
+
+
+def far(x):
+    dist.reduce(x, 0)
+
+
+def by_value(x, kind):
+    return TABLE[kind](x) + 1
+
+
+def by_name(x, owner, kind):
+    getattr(owner, kind)(x)
+
+
+def one_after_another(x):
+    for each in TABLE.values():
+        each(x)
+
+
+def both(x):
+    return near(x) + far(x)
+
+
+def visit(groups, x):
+    for group in sorted(groups):
+        y = x.clone()
+        dist.broadcast(y, 0, group=group)
+
+
+def visit_some(groups, x):
+    for group in groups:
+        if group is None:
+            continue
+        dist.broadcast(x, 0, group=group)
+
+
+def share(x, size):
+    if size < 9:
+        return x
+    dist.new_group([0, 1])
+
+
+def train(x, size):
+    for step in range(9):
+        share(x, size)
+        dist.barrier()
+
+
+def train_some(x, size):
+    for step in range(9):
+        if step:
+            share(x, size)
+        dist.barrier()
+"""
+PLACES = {"near": 7, "far": 11, "by_value": 15, "by_name": 19, "one_after_another": 24, "both": 28}
+
+
+def at(function: str, line: int, file: str = "/job/ways.py") -> Frame:
+    return Frame(function=function, file=file, line=line)
+
+
+def text_of_ways(frame: Frame) -> str | None:
+    lines = WAYS.splitlines()
+    return lines[frame.line - 1] if frame.line is not None and 0 < frame.line <= len(lines) else None
+
+
+@pytest.mark.parametrize(
+    ("caller", "is_choice"), [("by_value", True), ("by_name", True), ("one_after_another", False), ("both", False)]
+)
+@pytest.mark.parametrize("through", [(), (Frame(function="inner", file="/x/site-packages/torch/a.py", line=1),)])
+def test_one_call_that_leads_to_two_functions_is_a_choice_between_them(caller, is_choice, through):
+    below = [(*([at(name, PLACES[name])]), *through, at(caller, PLACES[caller])) for name in ("near", "far")]
+    assert is_dispatched(*below, text_of_ways) is is_choice
+    assert is_dispatched(*below[::-1], text_of_ways) is is_choice
+
+
+def test_a_line_that_each_turn_comes_to_is_left_out_by_none():
+    assert is_in_every_turn(at("visit", 34), text_of_ways)
+    assert not is_in_every_turn(at("visit_some", 41), text_of_ways)
+    assert not is_in_every_turn(at("near", 7), text_of_ways)
+
+
+def test_who_returned_on_the_way_to_a_call_did_so_at_one_condition():
+    theirs = (at("share", 47), at("train", 52))
+    turn = turned_off((at("train", 53),), theirs, text_of_ways)
+    assert turn is not None
+    assert (turn.function, turn.line) == ("share", 45)
+    # A condition beside the call that it is in may have kept it from the way as well.
+    assert turned_off((at("train_some", 60),), (at("share", 47), at("train_some", 59)), text_of_ways) is None
+    assert turned_off((at("train", 53),), (at("train", 53),), text_of_ways) is None
