@@ -116,26 +116,38 @@ def write_ranks(folder: RunFolder, num_ranks: int, *, a_host: int = 4) -> None:
         )
 
 
-def write_lag(folder: RunFolder, num_ranks: int, steps: range, *, slow: int | None, step_s: float = 0.5) -> None:
-    """The lag of `steps`, with one slow rank."""
+def write_lag(
+    folder: RunFolder,
+    num_ranks: int,
+    steps: range,
+    *,
+    slow: int | None,
+    step_s: float = 0.5,
+    a_host: int | None = None,
+) -> None:
+    """The lag of `steps`, with one slow rank; a file for each host of `a_host` ranks, or one for all."""
     rng = np.random.default_rng(0)
     lag = rng.gamma(2.0, 0.002, (len(steps), num_ranks))
     if slow is not None:
         lag[:, slow] += 0.36 * step_s
     cells = lag_cells(lag)
-    LagWriter(folder.lag, "node-00").write(
-        LagRows(
-            level=1,
-            ranks=tuple(range(num_ranks)),
-            programs=("a",),
-            program_of=(0,) * num_ranks,
-            steps=np.array(steps, dtype=np.int64),
-            length_s=np.full(len(steps), step_s, dtype=np.float32),
-            middle_s=np.full((len(steps), 1), 0.3, dtype=np.float32),
-            most=cells,
-            mean=cells,
+    size = num_ranks if a_host is None else a_host
+    for first in range(0, num_ranks, size):
+        ranks = tuple(range(first, min(first + size, num_ranks)))
+        of_host = cells[:, first : first + size]
+        LagWriter(folder.lag, f"node-{first // size:02}").write(
+            LagRows(
+                level=1,
+                ranks=ranks,
+                programs=("a",),
+                program_of=(0,) * len(ranks),
+                steps=np.array(steps, dtype=np.int64),
+                length_s=np.full(len(steps), step_s, dtype=np.float32),
+                middle_s=np.full((len(steps), 1), 0.3, dtype=np.float32),
+                most=of_host,
+                mean=of_host,
+            )
         )
-    )
 
 
 @cache

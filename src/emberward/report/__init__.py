@@ -23,7 +23,7 @@ from emberward.report._fit import curve_text, fit, left_table, shell_lines, tabl
 from emberward.report._folder import RunFolder
 from emberward.report._frame import Frame
 from emberward.report._glance import Glance, Save, read_glance
-from emberward.report._lag_file import LagRows, LagWriter, lag_cells, lag_seconds, read_lag
+from emberward.report._lag_file import LagRows, LagWriter, joined_lag, lag_cells, lag_seconds, read_lag
 from emberward.report._markup import Html, join, json_block, tag
 from emberward.report._pictures import (
     ALONE_STYLE,
@@ -134,6 +134,7 @@ __all__ = [
     "first_steps_text",
     "fit",
     "join",
+    "joined_lag",
     "json_block",
     "lag_cells",
     "lag_seconds",

@@ -19,7 +19,9 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +38,7 @@ _MAGIC = b"EWL1"
 _HEAD = struct.Struct("<4sII")
 _NAME = re.compile(r"(?P<host>.+)-(?P<level>\d{3})-(?P<number>\d{6})\.lag")
 _SCALE = 253 / math.log(MOST_S / LEAST_S)
+_SECONDS = np.concatenate([[np.nan, 0.0], LEAST_S * np.exp(np.arange(254) / _SCALE)])
 Bytes = NDArray[np.uint8]
 
 
@@ -47,8 +50,7 @@ def lag_cells(lag_s: NDArray[np.float64]) -> Bytes:
 
 def lag_seconds(cells: Bytes) -> NDArray[np.float64]:
     """Cells as seconds, to 4%; 0 is NaN, and 1 is 0."""
-    seconds = LEAST_S * np.exp((cells.astype(np.float64) - 2) / _SCALE)
-    return np.where(cells == 0, np.nan, np.where(cells == 1, 0.0, seconds))
+    return _SECONDS[cells]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,39 +83,51 @@ class LagWriter:
     def __init__(self, folder: Path, host: str) -> None:
         self._folder = folder
         self._host = re.sub(r"[^A-Za-z0-9._]", "_", host)[:64] or "host"
+        self._known: dict[int, list[tuple[int, Path]]] | None = None
+        """Of each level the segments, ascending. Read once: beside those of thousands of hosts a look is dear."""
+        self._num_rows: dict[Path, int] = {}
 
     def write(self, rows: LagRows) -> None:
         """Appends rows of level 1. Raises OSError when the folder cannot be written."""
         self._folder.mkdir(exist_ok=True)
         self._append(rows)
         for level, coarser in zip(LEVELS, (*LEVELS[1:], None), strict=True):
-            full = self._segments(level)[:-1]
-            for _, old in full[: max(len(full) - MAX_SEGMENTS, 0)]:
+            segments = self._segments(level)
+            while len(segments) - 1 > MAX_SEGMENTS:
+                _, old = segments.pop(0)
                 if coarser is not None:
                     for folded in fold(list(read_segment(old)), coarser):
                         self._append(folded)
-                old.unlink()
+                old.unlink(missing_ok=True)
+                self._num_rows.pop(old, None)
 
     def _append(self, rows: LagRows) -> None:
         segments = self._segments(rows.level)
         number, path = segments[-1] if segments else (0, None)
-        if path is None or sum(len(each.steps) for each in read_segment(path)) >= SEGMENT_ROWS:
+        if path is not None and path not in self._num_rows:
+            self._num_rows[path] = sum(len(each.steps) for each in read_segment(path))
+        if path is None or self._num_rows[path] >= SEGMENT_ROWS:
             number += 1
             path = self._folder / f"{self._host}-{rows.level:03d}-{number:06d}.lag"
+            segments.append((number, path))
         data = _block(rows)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             os.write(descriptor, data)
         finally:
             os.close(descriptor)
+        self._num_rows[path] = self._num_rows.get(path, 0) + len(rows.steps)
 
     def _segments(self, level: int) -> list[tuple[int, Path]]:
-        found = []
-        for path in self._folder.glob("*.lag"):
-            named = _NAME.fullmatch(path.name)
-            if named is not None and named["host"] == self._host and int(named["level"]) == level:
-                found.append((int(named["number"]), path))
-        return sorted(found)
+        if self._known is None:
+            self._known = {each: [] for each in LEVELS}
+            for path in self._folder.glob("*.lag"):
+                named = _NAME.fullmatch(path.name)
+                if named is not None and named["host"] == self._host and int(named["level"]) in LEVELS:
+                    self._known[int(named["level"])].append((int(named["number"]), path))
+            for segments in self._known.values():
+                segments.sort()
+        return self._known[level]
 
 
 def _block(rows: LagRows) -> bytes:
@@ -132,11 +146,27 @@ def _block(rows: LagRows) -> bytes:
 
 
 def read_segment(path: Path) -> Iterator[LagRows]:
-    """The whole blocks of a segment, in order; nothing of a file that cannot be read."""
-    for payload in _payloads(path):
-        rows = _rows_of(payload)
-        if rows is not None:
-            yield rows
+    """The whole blocks of a segment, in order, those of the same ranks and programs put together.
+
+    Nothing of a file that cannot be read.
+    """
+    blocks = [rows for payload in _payloads(path) if (rows := _rows_of(payload)) is not None]
+    for _, alike in groupby(blocks, key=lambda rows: (rows.level, *rows.key)):
+        yield joined_lag(list(alike))
+
+
+def joined_lag(blocks: Sequence[LagRows]) -> LagRows:
+    """Blocks of one level and key one after the other; there must be one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    return replace(
+        blocks[0],
+        steps=np.concatenate([each.steps for each in blocks]),
+        length_s=np.concatenate([each.length_s for each in blocks]),
+        middle_s=np.concatenate([each.middle_s for each in blocks]),
+        most=np.concatenate([each.most for each in blocks]),
+        mean=np.concatenate([each.mean for each in blocks]),
+    )
 
 
 def _payloads(path: Path) -> Iterator[bytes]:
@@ -153,14 +183,25 @@ def _payloads(path: Path) -> Iterator[bytes]:
             yield payload
 
 
+@lru_cache(maxsize=8)
+def _head_of(text: bytes) -> tuple[int, int, tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
+    """Level, rows, ranks, programs, and the program of each rank: the blocks of a segment mostly have one header."""
+    head = json.loads(text)
+    return (
+        int(head["level"]),
+        int(head["rows"]),
+        tuple(int(rank) for rank in head["ranks"]),
+        tuple(str(program) for program in head["programs"]),
+        tuple(int(each) for each in head["program_of"]),
+    )
+
+
 def _rows_of(payload: bytes) -> LagRows | None:
     try:
         (size,) = struct.unpack_from("<I", payload)
         if size > MAX_HEADER_BYTES:
             return None
-        head = json.loads(payload[4 : 4 + size])
-        level, num_rows, ranks = int(head["level"]), int(head["rows"]), tuple(int(rank) for rank in head["ranks"])
-        programs = tuple(str(program) for program in head["programs"])
+        level, num_rows, ranks, programs, program_of = _head_of(payload[4 : 4 + size])
         place, arrays = 4 + size, []
         shapes: list[tuple[str, tuple[int, ...]]] = [("<i8", (num_rows,)), ("<f4", (num_rows,))]
         shapes += [("<f4", (num_rows, len(programs))), ("u1", (num_rows, len(ranks)))]
@@ -173,7 +214,7 @@ def _rows_of(payload: bytes) -> LagRows | None:
             level=level,
             ranks=ranks,
             programs=programs,
-            program_of=tuple(int(each) for each in head["program_of"]),
+            program_of=program_of,
             steps=arrays[0],
             length_s=arrays[1],
             middle_s=arrays[2],

@@ -6,9 +6,11 @@ would show 1% of spread as fire. Where several steps or ranks share a cell, the 
 """
 
 import base64
+import os
 import statistics
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emberward.report import RunFolder, lag_seconds, read_lag
+from emberward.report import LagRows, RunFolder, joined_lag, lag_seconds, read_lag
 
 MAX_CELLS = 512
 LEAST_SHARE = 1e-3
 NUM_SENTENCE_STEPS = 256
 MAX_WORST = 8
+Stamp = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,86 +37,146 @@ class LagTable:
     length_s: NDArray[np.float32]
 
 
-def _stamp(folder: Path) -> tuple[tuple[str, int], ...]:
+def _stamp(folder: Path) -> Stamp:
     try:
-        return tuple(sorted((path.name, path.stat().st_size) for path in folder.glob("*.lag")))
+        with os.scandir(folder) as entries:
+            return tuple(sorted((each.name, each.stat().st_size) for each in entries if each.name.endswith(".lag")))
     except OSError:
         return ()
 
 
-def read_table(folder: RunFolder, *, newest: int | None = None) -> LagTable | None:
-    """The lag of all hosts' ranks; None when none was written. Kept until a file of it grows.
+@lru_cache(maxsize=4)
+def _read(folder: Path, _stamp: Stamp, newest: int | None) -> tuple[LagRows, ...]:
+    """What each host's watcher wrote, its steps ascending and each once, as it was said last."""
+    found: dict[tuple[object, ...], list[LagRows]] = {}
+    for block in read_lag(folder, newest=newest):
+        found.setdefault(block.key, []).append(block)
+    return tuple(_once(blocks) for blocks in found.values())
 
-    `newest`: only so many steps, at least, from the end.
+
+def _once(blocks: list[LagRows]) -> LagRows:
+    rows = joined_lag(blocks)
+    order = np.argsort(rows.steps, kind="stable")
+    steps = rows.steps[order]
+    last = order[np.flatnonzero(np.append(np.diff(steps), 1))]
+    return replace(
+        rows,
+        steps=rows.steps[last],
+        length_s=rows.length_s[last],
+        middle_s=rows.middle_s[last],
+        most=rows.most[last],
+        mean=rows.mean[last],
+    )
+
+
+def _offsets(hosts: Sequence[LagRows], steps: NDArray[np.int64]) -> dict[tuple[int, int], NDArray[np.float32]]:
+    """By place in `hosts` and number of its program: how far its median is behind that of all hosts in each step."""
+    middles: dict[str, dict[tuple[int, int], NDArray[np.float32]]] = defaultdict(dict)
+    for place, host in enumerate(hosts):
+        at = np.searchsorted(steps, host.steps)
+        for number, program in enumerate(host.programs):
+            middle = middles[program][(place, number)] = np.full(len(steps), np.nan, dtype=np.float32)
+            middle[at] = host.middle_s[:, number]
+    offsets: dict[tuple[int, int], NDArray[np.float32]] = {}
+    for of_hosts in middles.values():
+        if len(of_hosts) > 1:
+            whole = np.stack(list(of_hosts.values()))
+            median = np.median if not np.isnan(whole).any() else np.nanmedian
+            behind = np.nan_to_num(whole - median(whole, axis=0))
+            offsets |= dict(zip(of_hosts, behind, strict=True))
+    return offsets
+
+
+def _lag_of(host: LagRows, place: int, offsets: dict[tuple[int, int], NDArray[np.float32]],
+            at: NDArray[np.intp]) -> NDArray[np.float32]:  # fmt: skip
+    """Seconds of a host's ranks behind the middle of all ranks of their program, (its steps, its ranks)."""
+    lag = lag_seconds(host.most).astype(np.float32)
+    behind = {number: offsets[place, number][at] for number in range(len(host.programs)) if (place, number) in offsets}
+    if behind:
+        none = np.zeros(len(at), dtype=np.float32)
+        lag += np.stack([behind.get(number, none) for number in range(len(host.programs))], axis=1)[
+            :, list(host.program_of)
+        ]
+    return np.maximum(lag, 0.0)
+
+
+def read_table(folder: RunFolder, *, newest: int | None = None) -> LagTable | None:
+    """The lag of all hosts' ranks, step by step; None when none was written.
+
+    `newest`: only so many steps, at least, from the end; such a table is kept until a file of it grows.
     """
     stamp = _stamp(folder.lag)
-    return _table(folder.lag, stamp, newest) if stamp else None
+    return (_table if newest is not None else _table.__wrapped__)(folder.lag, stamp, newest) if stamp else None
 
 
-@lru_cache(maxsize=8)
-def _table(folder: Path, _stamp: tuple[tuple[str, int], ...], newest: int | None) -> LagTable | None:
-    blocks = read_lag(folder, newest=newest)
-    if not blocks:
+@lru_cache(maxsize=4)
+def _table(folder: Path, stamp: Stamp, newest: int | None) -> LagTable | None:
+    hosts = _read(folder, stamp, newest)
+    if not hosts:
         return None
-    ranks = sorted({rank for block in blocks for rank in block.ranks})
+    ranks = sorted({rank for host in hosts for rank in host.ranks})
     column = {rank: number for number, rank in enumerate(ranks)}
-    steps = np.unique(np.concatenate([block.steps for block in blocks]))
+    steps = np.unique(np.concatenate([host.steps for host in hosts]))
     lag = np.full((len(steps), len(ranks)), np.nan, dtype=np.float32)
     length = np.zeros(len(steps), dtype=np.float32)
-    # The medians of each host's ranks of one program: what hosts differ by as a whole.
-    middles: dict[str, dict[int, NDArray[np.float32]]] = defaultdict(dict)
-    programs: dict[tuple[str, int], str] = {}
-    for block in blocks:
-        rows = np.searchsorted(steps, block.steps)
-        lag[np.ix_(rows, np.array([column[rank] for rank in block.ranks]))] = lag_seconds(block.most)
-        length[rows] = np.maximum(length[rows], block.length_s)
-        for number, program in enumerate(block.programs):
-            first = min(rank for rank, index in zip(block.ranks, block.program_of, strict=True) if index == number)
-            middle = middles[program].setdefault(first, np.full(len(steps), np.nan, dtype=np.float32))
-            middle[rows] = block.middle_s[:, number]
-            for rank, index in zip(block.ranks, block.program_of, strict=True):
-                if index == number:
-                    programs[(program, rank)] = str(first)
-    for program, hosts in middles.items():
-        if len(hosts) < 2:
-            continue
-        all_hosts = np.nanmedian(np.stack(list(hosts.values())), axis=0)
-        for (name, rank), first_name in programs.items():
-            if name == program:
-                offset = hosts[int(first_name)] - all_hosts
-                lag[:, column[rank]] += np.where(np.isnan(offset), 0.0, offset)
-    return LagTable(tuple(ranks), steps, np.maximum(lag, 0.0), length)
+    offsets = _offsets(hosts, steps)
+    for place, host in enumerate(hosts):
+        at = np.searchsorted(steps, host.steps)
+        lag[np.ix_(at, np.array([column[rank] for rank in host.ranks]))] = _lag_of(host, place, offsets, at)
+        length[at] = np.maximum(length[at], host.length_s)
+    return LagTable(tuple(ranks), steps, lag, length)
 
 
 def lag_json(folder: RunFolder, *, low: int | None = None, high: int | None = None) -> dict[str, Any] | None:
-    """The map for the script: rows of ranks, columns of steps, cells as bytes in base64; None without any lag."""
-    table = read_table(folder)
-    if table is None:
+    """The map for the script: rows of ranks, columns of steps, cells as bytes in base64; None without any lag.
+
+    No more than the map is held besides what the files have, so that 16,384 ranks fit.
+    """
+    stamp = _stamp(folder.lag)
+    hosts = _read(folder.lag, stamp, None) if stamp else ()
+    if not hosts:
         return None
-    first = 0 if low is None else int(np.searchsorted(table.steps, low))
-    last = len(table.steps) if high is None else int(np.searchsorted(table.steps, high, side="right"))
+    ranks = sorted({rank for host in hosts for rank in host.ranks})
+    steps = np.unique(np.concatenate([host.steps for host in hosts]))
+    first = 0 if low is None else int(np.searchsorted(steps, low))
+    last = len(steps) if high is None else int(np.searchsorted(steps, high, side="right"))
     if first >= last:
         return None
-    steps, lag = table.steps[first:last], table.lag_s[first:last]
-    share = lag / np.maximum(table.length_s[first:last, None], 1e-9)
-    codes = 1 + np.clip(np.log(np.maximum(share, LEAST_SHARE) / LEAST_SHARE) / -np.log(LEAST_SHARE), 0, 1) * 254
-    cells = np.where(np.isnan(share), 0, np.rint(codes)).astype(np.uint8)
-    cells, starts = _grouped(cells, axis=0)
-    ends = np.append(starts[1:], len(steps))
-    cells, rank_starts = _grouped(cells, axis=1)
+    length = np.zeros(len(steps), dtype=np.float32)
+    for host in hosts:
+        at = np.searchsorted(steps, host.steps)
+        length[at] = np.maximum(length[at], host.length_s)
+    offsets = _offsets(hosts, steps)
+    starts, rank_starts = _starts(last - first), _starts(len(ranks))
+    column_of = np.searchsorted(starts, np.arange(last - first), side="right") - 1
+    row_of = dict(zip(ranks, (np.searchsorted(rank_starts, np.arange(len(ranks)), side="right") - 1).tolist(),
+                      strict=True))  # fmt: skip
+    cells = np.zeros((len(rank_starts), len(starts)), dtype=np.uint8)
+    for place, host in enumerate(hosts):
+        at = np.searchsorted(steps, host.steps)
+        inside = (at >= first) & (at < last)
+        if not inside.any():
+            continue
+        share = (_lag_of(host, place, offsets, at) / np.maximum(length[at, None], 1e-9))[inside]
+        codes = 1 + np.clip(np.log(np.maximum(share, LEAST_SHARE) / LEAST_SHARE) / -np.log(LEAST_SHARE), 0, 1) * 254
+        codes = np.where(np.isnan(share), 0, np.rint(codes)).astype(np.uint8)
+        columns, in_steps = np.unique(column_of[at[inside] - first], return_index=True)
+        rows, in_ranks = np.unique([row_of[rank] for rank in host.ranks], return_index=True)
+        most = np.maximum.reduceat(np.maximum.reduceat(codes, in_steps, axis=0), in_ranks, axis=1).T
+        where = np.ix_(rows, columns)
+        cells[where] = np.maximum(cells[where], most)
+    ends = np.append(starts[1:], last - first)
     return {
-        "ranks": [table.ranks[start] for start in rank_starts],
-        "ranks_a_row": -(-len(table.ranks) // MAX_CELLS),
-        "steps": [int(steps[end - 1]) for end in ends],
-        "cells": base64.b64encode(cells.T.tobytes()).decode(),
+        "ranks": [ranks[start] for start in rank_starts],
+        "ranks_a_row": -(-len(ranks) // MAX_CELLS),
+        "steps": [int(steps[first + end - 1]) for end in ends],
+        "cells": base64.b64encode(cells.tobytes()).decode(),
     }
 
 
-def _grouped(cells: NDArray[np.uint8], *, axis: int) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-    """At most MAX_CELLS groups along an axis, the greatest of each, and where each begins."""
-    length = cells.shape[axis]
-    starts = np.unique(np.linspace(0, length, min(length, MAX_CELLS), endpoint=False).astype(np.intp))
-    return np.maximum.reduceat(cells, starts, axis=axis), starts
+def _starts(length: int) -> NDArray[np.intp]:
+    """Where each of at most MAX_CELLS groups of `length` things begins."""
+    return np.unique(np.linspace(0, length, min(length, MAX_CELLS), endpoint=False).astype(np.intp))
 
 
 def lag_sentence(folder: RunFolder) -> str:
