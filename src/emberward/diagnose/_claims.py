@@ -92,6 +92,19 @@ def names_someone(finding: Finding) -> bool:
     return bool(finding.culprit_ranks or finding.culprit_pids or finding.cycle) and finding.kind is not Kind.NONE
 
 
+def seen_by_run(prior: Sequence[Finding]) -> list[Finding]:
+    """Of what a run concluded before: stopped processes, and deaths that no other fault may have brought about."""
+    sure = (Certainty.PROVED, Certainty.OBSERVED)
+    return [
+        each
+        for each in prior
+        if each.severity is Severity.ERROR
+        and each.certainty in sure
+        and names_someone(each)
+        and (each.cause is Cause.STOPPED or each.cause not in MAY_FOLLOW)
+    ]
+
+
 def hear(rules: Mapping[Ground, Rule]) -> list[Claim]:
     """The claims of all rules that nothing silences, the grounds in their order; a silenced rule is not run.
 

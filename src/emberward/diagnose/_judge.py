@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emberward.diagnose._calls import KNOWN_VERSIONS
-from emberward.diagnose._claims import MEET_AND_DIFFER, Ground, Rule, conclude, hear
+from emberward.diagnose._claims import MEET_AND_DIFFER, Ground, Rule, conclude, hear, seen_by_run
 from emberward.diagnose._creation import creation_findings
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import LineOf, ProcessStacks
@@ -112,6 +112,9 @@ def judge(
     by_pid = {rank: workers.get(r.process.pid or -1, ()) for rank, r in by_rank.items()}
     flight_judge = FlightJudge(evidence, by_rank, by_pid, line_of) if evidence.flights else None
     heard: dict[Ground, Rule] = {
+        # What the run itself saw is a claim beside those on its files, as it was while the job ran.
+        Ground.STOPPED: lambda: [each for each in seen_by_run(evidence.prior) if each.cause is Cause.STOPPED],
+        Ground.DEATHS: lambda: [each for each in seen_by_run(evidence.prior) if each.kind is Kind.CRASH],
         Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS]),
         Ground.HELD: lambda: held_findings([r for r in own if r.kind not in HELPERS], line_of),
         Ground.STACKS: lambda: judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence)),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emberward.supervise._act import ACT_AFTER_S, Act, Held, Patience, decide
-    from emberward.supervise._attempts import newest_save
     from emberward.supervise._command import absolute, agent_command, agent_environment
+    from emberward.supervise._diary import newest_save
     from emberward.supervise._heartbeat import facts_of, silence_finding
     from emberward.supervise._hosts import Host, Launcher, Team, ask_hosts, hosts_of, launcher_of, pick_hosts, without
     from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _FILES = {
     "_act": "ACT_AFTER_S Act Held Patience decide",
-    "_attempts": "newest_save",
+    "_diary": "newest_save",
     "_command": "absolute agent_command agent_environment",
     "_heartbeat": "facts_of silence_finding",
     "_hosts": "Host Launcher Team ask_hosts hosts_of launcher_of pick_hosts without",

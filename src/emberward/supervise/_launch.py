@@ -1,38 +1,34 @@
-"""Starts the ranks of one attempt, watches them, stops them in order, and leaves no process behind."""
+"""Starts the ranks of one attempt of a recipe, asks them to save and stop, and leaves no process behind."""
 
-import contextlib
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-from emberward.diagnose import roots
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.processes import Child, ProcessId, ProcessTree, end, identify, is_alive, send
+from emberward.findings import Cause, Finding, Kind
+from emberward.processes import Child, end, send
 from emberward.report import Progress, ProgressReader, RunFolder, read_json, read_lines, tail_text
 from emberward.runs import require_no_kill_switch
-from emberward.supervise._attempts import lost_s, newest_save, now_text, open_attempt
+from emberward.supervise._attempt import Attempt, OnFinding, kill_switch_finding, launch_error
 from emberward.supervise._command import KILL_SWITCH, agent_environment
-from emberward.supervise._death import RankRecord, death_finding, death_text, first_death, parse_agent_report
-from emberward.supervise._exits import ExitWatch
-from emberward.supervise._lock import hold_lock
+from emberward.supervise._death import RankRecord, parse_agent_report
+from emberward.supervise._diary import lost_s, newest_save
+from emberward.supervise._exits import Ended as SeenEnd
+from emberward.supervise._lock import LaunchLock, hold_lock
 from emberward.supervise._overseer import Overseer, Oversight
-from emberward.supervise._policy import Move, Outcome, Seen, StopBy, exit_code_of_launch, next_move, outcome_of
-from emberward.supervise._run_attempt import kill_switch_finding
-from emberward.supervise._verdict import read_facts
+from emberward.supervise._policy import Move, Outcome, Seen, exit_code_of_launch, next_move, outcome_of
+from emberward.supervise._signals import StopAsked, stop_signals
+from emberward.supervise._verdict import Conclusion, RingFacts, judge_end, read_last_facts
 
 POLL_S = 0.2
 LOG_TAIL_LINES = 20
 
 NO_OVERSIGHT = Oversight(is_watched=False)
-OnFinding = Callable[[Finding], None]
 OnProgress = Callable[[Progress, Sequence[Mapping[str, Any]]], None]
 
 
@@ -77,237 +73,269 @@ class LaunchResult:
     """Of several hosts, a finding for each that the attempt lost."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Watched:
-    """What the launcher has seen so far of the attempt that runs."""
+class RecipeAttempt(Attempt):
+    """An attempt of our own ranks, which say in the run's folder who they are, how far they are and how they failed."""
 
-    ranks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    processes: dict[int, ProcessId] = field(default_factory=dict)
-    gone_unix: dict[int, float] = field(default_factory=dict)
-    watches: dict[int, ExitWatch] = field(default_factory=dict)
-    codes: dict[int, int] = field(default_factory=dict)
-    told: set[int] = field(default_factory=set)
-    stop_at_s: float | None = None
-    stop_by: StopBy | None = None
-    num_interrupts: int = 0
-    failed_at_s: float | None = None
-    due: Finding | None = None
-    forced: bool = False
-    had_ranks: bool = False
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        overseer: Overseer,
+        asked: StopAsked,
+        *,
+        on_progress: OnProgress,
+        on_finding: OnFinding,
+    ) -> None:
+        super().__init__(plan.folder, overseer, on_finding, grace_s=plan.grace_s)
+        self.plan = plan
+        self.asked = asked
+        self.ranks: dict[int, dict[str, Any]] = {}
+        """What each rank wrote of itself when it was up."""
+        self.is_forced = self.is_switched_off = False
+        self.failed_s: float | None = None
+        self._on_progress = on_progress
+        self.log_sizes = clear_attempt(plan.folder)
+        save = newest_save(plan.folder)
+        self._progress = ProgressReader(plan.folder, from_end=True, after_step=None if save is None else save[0])
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Began:
-    """When an attempt began, its number, and how long the ranks' logs were then."""
-
-    attempt: int
-    unix: float
-    s: float
-    log_sizes: Mapping[int, int]
-
-
-@contextmanager
-def stop_signals(watched: Watched) -> Iterator[None]:
-    """Notes Ctrl-C, SIGTERM and SIGHUP in `watched` instead of ending this process. Only in the main thread."""
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT:
-            watched.num_interrupts += 1
-        if watched.stop_at_s is None:
-            watched.stop_at_s = time.monotonic()
-            watched.stop_by = StopBy.INTERRUPT if number == signal.SIGINT else StopBy.TERMINATE
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, note) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _look(folder: RunFolder, watched: Watched) -> None:
-    """Learns of ranks that came up, failed or went since the last look."""
-    for path in folder.ranks.glob("rank*.json"):
-        said = read_json(path)
-        if said is None or not isinstance(said.get("rank"), int) or said["rank"] in watched.ranks:
-            continue
-        watched.ranks[said["rank"]] = said
-        if (process := identify(said["pid"])) is not None:
-            watched.processes[said["rank"]] = process
-            with contextlib.suppress(OSError):
-                watched.watches[process.pid] = ExitWatch(process.pid)
-    for rank, process in watched.processes.items():
-        if rank not in watched.gone_unix and not is_alive(process):
-            watched.gone_unix[rank] = time.time()
-    if watched.failed_at_s is None and next(folder.failures.glob("rank*.json"), None) is not None:
-        watched.failed_at_s = time.monotonic()
-
-
-def _exits(watched: Watched) -> dict[int, int]:
-    """Exit codes by pid of the ranks that ended since the last look, for the watcher."""
-    found = {}
-    for pid, watch in list(watched.watches.items()):
-        if (ended := watch.ended(now_unix=time.time())) is not None:
-            watch.close()
-            del watched.watches[pid]
-            if ended.exit_code is not None:
-                found[pid] = ended.exit_code
-    watched.codes |= found
-    return found
-
-
-def _tell(watched: Watched) -> None:
-    """Sends SIGTERM once to each rank that is up: save at the end of the step, then exit 0."""
-    for rank, process in watched.processes.items():
-        if rank not in watched.told:
-            watched.told.add(rank)
-            send(process, signal.SIGTERM)
-
-
-def _watch(
-    plan: LaunchPlan,
-    tree: ProcessTree,
-    agent: Child,
-    watched: Watched,
-    overseer: Overseer,
-    on_progress: OnProgress,
-    on_finding: OnFinding,
-) -> int:
-    """Waits until the agent has ended, and returns its exit code. Makes the moves that the policy asks for."""
-    save = newest_save(plan.folder)
-    reader = ProgressReader(plan.folder, from_end=True, after_step=None if save is None else save[0])
-    while True:
-        try:
-            code: int | None = agent.wait(POLL_S)
-        except subprocess.TimeoutExpired:
-            code = None
-        _look(plan.folder, watched)
-        tree.ask_first([process.pid for process in watched.processes.values()])
-        overseer.tell_exits(_exits(watched))
-        on_progress(*reader.poll(now_unix=time.time()))
-        if code is not None:
-            return code
-        now_s, now_unix = time.monotonic(), time.time()
-        for finding in overseer.poll(now_s=now_s, now_unix=now_unix, num_ranks=len(watched.processes)):
-            on_finding(finding)
-        if watched.due is None and watched.failed_at_s is None:
-            said, watched.due = overseer.act(now_s=now_s, now_unix=now_unix)
-            for finding in said:
-                on_finding(finding)
-        seen = Seen(
-            now_s=now_s,
-            stop_at_s=watched.stop_at_s,
-            stop_by=watched.stop_by,
-            num_interrupts=watched.num_interrupts,
-            has_ranks=bool(watched.processes),
-            failed_at_s=watched.failed_at_s,
-            is_due=watched.due is not None,
+    def launch(self) -> LaunchResult:
+        """The attempt, and its exit code for whoever started us."""
+        plan = self.plan
+        ended = self.make(plan.why, num_ranks=plan.num_ranks, config=plan.config)
+        if ended.outcome is Outcome.STOPPED and self.is_switched_off:
+            self.overseer.report(kill_switch_finding(self.kill_switch))
+        return LaunchResult(
+            outcome=ended.outcome,
+            exit_code=exit_code_of_launch(ended.outcome, self.asked.by, is_switched_off=self.is_switched_off),
+            attempt=ended.attempt,
+            seconds=ended.seconds,
+            findings=ended.findings,
+            death=ended.death,
+            num_ended=ended.num_ended,
         )
-        match next_move(seen, grace_s=plan.grace_s):
-            case Move.TELL:
-                _tell(watched)
-            case Move.KILL:
-                overseer.mute()
-                if not watched.forced:
-                    watched.forced, watched.had_ranks = True, bool(watched.processes)
-                end(tree.processes())
-            case Move.WAIT:
-                pass
 
+    @property
+    def kill_switch(self) -> Path:
+        """The file that stops the run."""
+        return self.plan.kill_switch or self.folder.kill_switch
 
-def _rank_ends(
-    plan: LaunchPlan, watched: Watched, log_sizes: Mapping[int, int], rings: Mapping[int, Path]
-) -> list[RankRecord]:
-    """What is known of each rank, after the agent has ended."""
-    folder = plan.folder
-    codes = parse_agent_report("\n".join(tail_text(folder.agent_log, num_lines=10_000, max_bytes=2**20)))
-    ends = []
-    for rank in range(plan.num_ranks):
+    @property
+    def has_ranks(self) -> bool:
+        """Whether a rank came up that could have saved."""
+        return bool(self.ranks)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether a rank wrote that it failed."""
+        return self.failed_s is not None
+
+    def look(self, *, now_s: float, now_unix: float) -> None:
+        """Learns of ranks that came up, failed or ended; says how far the run is."""
+        self.hear_ranks()
+        if self.failed_s is None and next(self.folder.failures.glob("rank*.json"), None) is not None:
+            self.failed_s = now_s
+        self._on_progress(*self._progress.poll(now_unix=now_unix))
+
+    def hear_ranks(self) -> None:
+        """Reads what ranks that came up since the last call wrote of themselves."""
+        for path in self.folder.ranks.glob("rank*.json"):
+            said = read_json(path)
+            if said is not None and isinstance(said.get("rank"), int):
+                self.ranks.setdefault(said["rank"], said)
+
+    def settle(self, code: int) -> Outcome:
+        """How it ended, by rank 0's summary and the agent's code."""
+        self.look(now_s=time.monotonic(), now_unix=time.time())
+        summary = read_json(self.folder.summary)
+        self.is_switched_off |= summary is not None and summary.get("is_switched_off") is True
+        return outcome_of(
+            summary=summary,
+            agent_exit_code=code,
+            has_ranks=self.has_ranks,
+            stop_by=self.asked.by,
+            forced=self.is_forced,
+        )
+
+    def records(self, codes: Mapping[int, tuple[int, int]], facts: Mapping[int, RingFacts]) -> list[RankRecord]:
+        """What is known of each rank after its end. `codes`: rank -> exit code and pid, of the agents' own reports."""
+        members = {member.rank: member for member in self.members.latest()}
+        return [
+            self._record(rank, codes.get(rank), None if (m := members.get(rank)) is None else m.ended, facts)
+            for rank in range(self.plan.num_ranks)
+        ]
+
+    def _record(
+        self, rank: int, told: tuple[int, int] | None, seen: SeenEnd | None, facts: Mapping[int, RingFacts]
+    ) -> RankRecord:
+        folder = self.folder
         # A rank writes its file twice: when it is up, and again when it knows its coordinates.
-        said = read_json(folder.rank_file(rank)) or watched.ranks.get(rank, {})
-        code, pid = codes.get(rank, (None, said.get("pid")))
-        if code is None and isinstance(pid, int) and watched.codes.get(pid, 0) > 0:
+        said = read_json(folder.rank_file(rank)) or self.ranks.get(rank, {})
+        code, pid = told or (None, said.get("pid"))
+        if code is None and seen is not None and (seen.exit_code or 0) > 0:
             # The agent had not yet seen it fail. A signal would tell nothing here: it may have been the agent's own.
-            code = watched.codes[pid]
+            code = seen.exit_code
         log = folder.rank_log(rank)
-        tail = tail_text(log, num_lines=LOG_TAIL_LINES, since_byte=log_sizes.get(rank, 0))
+        tail = tail_text(log, num_lines=LOG_TAIL_LINES, since_byte=self.log_sizes.get(rank, 0))
         if not tail:
             early = sorted(
                 folder.early_logs.glob(f"*/attempt_0/{rank}/stderr.log"), key=lambda path: path.stat().st_mtime
             )
             log = early[-1] if early else log
             tail = tail_text(log, num_lines=LOG_TAIL_LINES)
-        ends.append(
-            RankRecord(
-                rank=rank,
-                pid=pid,
-                host=said.get("host") or socket.gethostname(),
-                coordinates=said.get("coordinates"),
-                exit_code=code,
-                gone_unix=watched.gone_unix.get(rank),
-                failure=read_json(folder.failure_file(rank)) or _ring_failure(rings.get(pid or 0), code),
-                log=str(log),
-                log_tail=tuple(tail),
-            )
+        failure: Mapping[str, Any] | None = read_json(folder.failure_file(rank))
+        if failure is None and code is not None and code > 0 and (ring := facts.get(pid or 0)) is not None:
+            # The exception that its ring saw escape: on a full disk a rank can write no file.
+            failure = ring.failure
+        return RankRecord(
+            rank=rank,
+            pid=pid,
+            host=said.get("host") or self.host_of(rank),
+            coordinates=said.get("coordinates"),
+            exit_code=code,
+            gone_unix=None if seen is None else seen.seen_unix,
+            failure=failure,
+            log=str(log),
+            log_tail=tuple(tail),
         )
-    return ends
 
+    def host_of(self, rank: int) -> str:
+        """The host of a rank that said nothing."""
+        return socket.gethostname()
 
-def _ring_failure(ring: Path | None, code: int | None) -> Mapping[str, Any] | None:
-    """The exception that a rank's ring saw escape, for one that could write no file, as on a full disk."""
-    if ring is None or code is None or code <= 0:
-        return None
-    facts = read_facts(ring)
-    return None if facts is None else facts.failure
-
-
-def launch_error(code: str, kind: Kind, cause: Cause, message: str, evidence: Sequence[str], next: str) -> Finding:
-    """An error that the launcher itself saw, on this host."""
-    return Finding(
-        code=code,
-        severity=Severity.ERROR,
-        kind=kind,
-        cause=cause,
-        certainty=Certainty.OBSERVED,
-        message=message,
-        hosts=(socket.gethostname(),),
-        evidence=tuple(evidence),
-        next=next,
-    )
-
-
-def _judge(
-    plan: LaunchPlan, watched: Watched, outcome: Outcome, agent_code: int, ends: Sequence[RankRecord]
-) -> tuple[list[Finding], str | None]:
-    """The findings of an attempt that ended, and the text about a death. None for one that ended well."""
-    agent_log = plan.folder.agent_log
-    if outcome is Outcome.KILLED:
-        saved = newest_save(plan.folder)
+    def killed_finding(self) -> Finding:
+        """L104: the ranks did not stop in time."""
+        saved = newest_save(self.folder)
         since = "no save exists" if saved is None else f"the last save is of step {saved[0]}"
         message = f"ranks did not stop in time and were killed; {since}"
-        how = "second Ctrl-C" if watched.num_interrupts >= 2 else f"{plan.grace_s:.0f} s after the stop was asked"
+        how = "second Ctrl-C" if self.asked.num_interrupts >= 2 else f"{self.grace_s:.0f} s after the stop was asked"
         next = "the same command resumes; emberward train --grace-s gives ranks more time to save"
-        return [launch_error("L104", Kind.HANG, Cause.UNKNOWN, message, [how], next)], None
-    if outcome is not Outcome.FAILED:
-        return [], None
-    first = first_death(ends)
-    # When the agent was killed, the ranks that lost it say so: they are not the cause.
-    if first is not None and (agent_code >= 0 or first[1] is Certainty.OBSERVED):
-        culprit, certainty = first
-        others = [end for end in ends if end.rank != culprit.rank]
-        finding = death_finding(culprit, certainty, others)
-        return [finding], death_text(ends, culprit, finding)
-    tail = tail_text(agent_log, num_lines=8)
-    code = f"agent exit code {agent_code}"
-    if not watched.ranks:
-        message = "the ranks did not start"
-        return [launch_error("L103", Kind.CRASH, Cause.UNKNOWN, message, [code, *tail], f"read {agent_log}")], None
-    message = "the launch ended without a result: " + (
-        f"its agent was killed by signal {-agent_code}" if agent_code < 0 else "no rank failed and none wrote a summary"
-    )
-    cause = Cause.KILLED if agent_code < 0 else Cause.MAIN_EXITED
-    return [launch_error("L105", Kind.CRASH, cause, message, [code, *tail], "the same command resumes")], None
+        return launch_error("L104", Kind.HANG, Cause.UNKNOWN, message, [how], next)
+
+    def why(self, outcome: Outcome) -> str:
+        """Who stopped it."""
+        if outcome is not Outcome.STOPPED:
+            return super().why(outcome)
+        if self.is_switched_off:
+            return "stopped by the kill switch"
+        return f"stopped by {'a signal to a rank' if self.asked.by is None else self.asked.by.value}"
+
+    def costs(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
+        """Steps, the newest save, and the time that the next attempt must do again."""
+        saved = newest_save(self.folder)
+        steps = [line["step"] for line in read_lines(self.folder.metrics) if isinstance(line.get("step"), int)]
+        lost = lost_s(
+            outcome=outcome,
+            start_unix=self.began_unix,
+            end_unix=self.began_unix + seconds,
+            save_unix=None if saved is None else saved[1],
+        )
+        return {
+            "last_step": max(steps, default=None),
+            "saved_step": None if saved is None else saved[0],
+            "hours_lost": lost / 3600,
+        }
+
+
+class LocalAttempt(RecipeAttempt):
+    """The same on this host alone, below torch's elastic agent."""
+
+    def __init__(self, plan: LaunchPlan, overseer: Overseer, asked: StopAsked, lock: LaunchLock, **told: Any) -> None:
+        super().__init__(plan, overseer, asked, **told)
+        self._lock = lock
+        self._agent: Child
+        self._told: set[int] = set()
+        self._had_ranks = False
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Starts the agent in a session of its own, so that Ctrl-C reaches us alone."""
+        plan = self.plan
+        if plan.kill_switch is not None:
+            environment = {**environment, KILL_SWITCH: str(plan.kill_switch)}
+        with plan.folder.agent_log.open("wb") as log:
+            self._agent = self.tree.start(
+                plan.command,
+                environment=agent_environment(environment, is_restart=plan.is_restart),
+                stdout=log.fileno(),
+                stderr=log.fileno(),
+            )
+        if self._agent.identity is not None:
+            self._lock.name_agent(self._agent.identity)
+
+    def ended(self) -> int | None:
+        """The agent's exit code; waits POLL_S."""
+        try:
+            return self._agent.wait(POLL_S)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def look(self, *, now_s: float, now_unix: float) -> None:
+        """The same, and the ends of the ranks' processes, which get SIGTERM first should we die."""
+        super().look(now_s=now_s, now_unix=now_unix)
+        pids = {said["pid"]: rank for rank, said in self.ranks.items() if isinstance(said.get("pid"), int)}
+        self.members.add(pids, rings=self.overseer.rings())
+        self.see_ends(now_unix=now_unix)
+        self.tree.ask_first(list(self.members.by_pid))
+
+    def move(self, *, now_s: float) -> None:
+        """Tells the ranks to save and stop, or kills what is there. See `next_move`."""
+        seen = Seen(
+            now_s=now_s,
+            stop_at_s=self.asked.at_s,
+            stop_by=self.asked.by,
+            num_interrupts=self.asked.num_interrupts,
+            has_ranks=bool(self.members.by_pid),
+            failed_at_s=self.failed_s,
+            is_due=self.due is not None,
+        )
+        match next_move(seen, grace_s=self.grace_s):
+            case Move.TELL:
+                for pid, member in self.members.by_pid.items():
+                    if pid not in self._told:
+                        self._told.add(pid)
+                        send(member.process, signal.SIGTERM)
+            case Move.KILL:
+                self.overseer.mute()
+                if not self.is_forced:
+                    self.is_forced, self._had_ranks = True, bool(self.members.by_pid)
+                end(self.tree.processes())
+            case Move.WAIT:
+                pass
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether one had come up when they were killed; else whether one did at all."""
+        return self._had_ranks if self.is_forced else super().has_ranks
+
+    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+        """The findings of an attempt that did not end well."""
+        if outcome is Outcome.KILLED:
+            return Conclusion(findings=(self.killed_finding(),))
+        if outcome is not Outcome.FAILED:
+            return Conclusion()
+        rings = self.overseer.rings().items()
+        facts = {pid: known for pid, ring in rings if (known := read_last_facts(ring)) is not None}
+        report = "\n".join(tail_text(self.folder.agent_log, num_lines=10_000, max_bytes=2**20))
+        return judge_end(
+            code=code,
+            records=self.records(parse_agent_report(report), facts),
+            facts=facts,
+            verdicts=[*self.overseer.verdicts, *self.overseer.conclude()],
+            otherwise=lambda: self._agent_failed(code),
+            due=self.due,
+            standing=self.overseer.standing(now_s=time.monotonic()),
+            can_resume=True,
+        )
+
+    def _agent_failed(self, code: int) -> Finding:
+        """The finding where no rank's end is known."""
+        log = self.folder.agent_log
+        evidence = [f"agent exit code {code}", *tail_text(log, num_lines=8)]
+        if not self.ranks:
+            return launch_error("L103", Kind.CRASH, Cause.UNKNOWN, "the ranks did not start", evidence, f"read {log}")
+        message = "the launch ended without a result: " + (
+            f"its agent was killed by signal {-code}" if code < 0 else "no rank failed and none wrote a summary"
+        )
+        cause = Cause.KILLED if code < 0 else Cause.MAIN_EXITED
+        return launch_error("L105", Kind.CRASH, cause, message, evidence, "the same command resumes")
 
 
 def clear_attempt(folder: RunFolder) -> dict[int, int]:
@@ -334,153 +362,14 @@ def launch(plan: LaunchPlan, *, on_progress: OnProgress, on_finding: OnFinding =
     folder = plan.folder
     require_no_kill_switch(plan.kill_switch or folder.kill_switch)
     with hold_lock(folder, launcher_pid=os.getpid()) as lock:
-        log_sizes = clear_attempt(folder)
         overseer = Overseer(folder, plan.oversight, environment=plan.environment)
-        attempt = open_attempt(folder, overseer.lines, why=plan.why, num_ranks=plan.num_ranks, config=plan.config)
-        began = _Began(attempt=attempt, unix=time.time(), s=time.monotonic(), log_sizes=log_sizes)
-        watched = Watched()
         state = Outcome.FAILED
         try:
-            with stop_signals(watched):
-                with ProcessTree(grace_s=plan.grace_s) as tree:
-                    agent = _start_agent(plan, tree, overseer.begin(attempt))
-                    if agent.identity is not None:
-                        lock.name_agent(agent.identity)
-                    agent_code = _watch(plan, tree, agent, watched, overseer, on_progress, on_finding)
-                    left = tree.processes()
-                result = _conclude(plan, watched, overseer, began, agent_code, len(left))
-                state = result.outcome
+            with stop_signals() as asked:
+                result = LocalAttempt(
+                    plan, overseer, asked, lock, on_progress=on_progress, on_finding=on_finding
+                ).launch()
+            state = result.outcome
         finally:
             overseer.close(state=state.value)
-            for watch in watched.watches.values():
-                watch.close()
         return result
-
-
-def _start_agent(plan: LaunchPlan, tree: ProcessTree, environment: Mapping[str, str]) -> Child:
-    if plan.kill_switch is not None:
-        environment = {**environment, KILL_SWITCH: str(plan.kill_switch)}
-    with plan.folder.agent_log.open("wb") as log:
-        return tree.start(
-            plan.command,
-            environment=agent_environment(environment, is_restart=plan.is_restart),
-            stdout=log.fileno(),
-            stderr=log.fileno(),
-        )
-
-
-def _found(
-    plan: LaunchPlan,
-    watched: Watched,
-    overseer: Overseer,
-    outcome: Outcome,
-    agent_code: int,
-    log_sizes: Mapping[int, int],
-) -> tuple[list[Finding], str | None]:
-    """The findings of an attempt that ended, the cause first, and the text about a death."""
-    if watched.due is not None:
-        return [watched.due, *(each for each in overseer.verdicts if each != watched.due)], None
-    ends = _rank_ends(plan, watched, log_sizes, overseer.rings()) if outcome is Outcome.FAILED else []
-    findings, death = _judge(plan, watched, outcome, agent_code, ends)
-    if outcome is Outcome.FAILED:
-        verdicts = [*overseer.verdicts, *overseer.conclude()]
-        first = first_death(ends)
-        if first is not None and findings:
-            findings = [*roots(verdicts, death=findings[0].cause, certainty=first[1]), *findings]
-    return findings, death
-
-
-def why_ended(
-    outcome: Outcome, findings: Sequence[Finding], stop_by: StopBy | None, *, is_switched_off: bool = False
-) -> str:
-    """Why an attempt ended, for the diary."""
-    if findings:
-        return findings[0].message
-    if outcome is Outcome.STOPPED and is_switched_off:
-        return "stopped by the kill switch"
-    if outcome is Outcome.STOPPED:
-        return f"stopped by {'a signal to a rank' if stop_by is None else stop_by.value}"
-    return outcome.value
-
-
-def write_end(
-    folder: RunFolder,
-    overseer: Overseer,
-    outcome: Outcome,
-    findings: Sequence[Finding],
-    *,
-    attempt: int,
-    start_unix: float,
-    seconds: float,
-    num_ended: int,
-    why: str,
-) -> None:
-    """Appends the end line of an attempt to ``attempts.jsonl``."""
-    saved = newest_save(folder)
-    steps = [line["step"] for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)]
-    lost = lost_s(
-        outcome=outcome,
-        start_unix=start_unix,
-        end_unix=start_unix + seconds,
-        save_unix=None if saved is None else saved[1],
-    )
-    overseer.lines.append(
-        folder.attempts,
-        {
-            "event": "end",
-            "attempt": attempt,
-            "end": now_text(),
-            "outcome": outcome.value,
-            "why": why,
-            "cause": findings[0].cause.value if findings else None,
-            "code": findings[0].code if findings else None,
-            "hosts": list(findings[0].hosts) if findings else [],
-            "last_step": max(steps, default=None),
-            "saved_step": None if saved is None else saved[0],
-            "hours": seconds / 3600,
-            "hours_lost": lost / 3600,
-            "num_ended": num_ended,
-        },
-    )
-
-
-def _conclude(
-    plan: LaunchPlan, watched: Watched, overseer: Overseer, began: _Began, agent_code: int, num_ended: int
-) -> LaunchResult:
-    """Judges the attempt and writes its end line and its findings."""
-    folder = plan.folder
-    seconds = time.monotonic() - began.s
-    summary = read_json(folder.summary)
-    is_switched_off = summary is not None and summary.get("is_switched_off") is True
-    outcome = outcome_of(
-        summary=summary,
-        agent_exit_code=agent_code,
-        has_ranks=watched.had_ranks if watched.forced else bool(watched.ranks),
-        stop_by=watched.stop_by,
-        forced=watched.forced,
-    )
-    findings, death = _found(plan, watched, overseer, outcome, agent_code, began.log_sizes)
-    for finding in findings:
-        overseer.report(finding)
-    if outcome is Outcome.STOPPED and is_switched_off:
-        overseer.report(kill_switch_finding(plan.kill_switch or folder.kill_switch))
-    write_end(
-        folder,
-        overseer,
-        outcome,
-        findings,
-        attempt=began.attempt,
-        start_unix=began.unix,
-        seconds=seconds,
-        num_ended=num_ended,
-        why=why_ended(outcome, findings, watched.stop_by, is_switched_off=is_switched_off),
-    )
-    return LaunchResult(
-        outcome=outcome,
-        exit_code=exit_code_of_launch(outcome, watched.stop_by, is_switched_off=is_switched_off),
-        attempt=began.attempt,
-        seconds=seconds,
-        findings=tuple(findings),
-        death=death,
-        num_ended=num_ended,
-    )

@@ -14,37 +14,26 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from emberward.findings import Cause, Finding, Kind, Severity
-from emberward.processes import Child, ProcessTree
-from emberward.report import LineTail, ProgressReader, RunFolder, read_json, tail_text
+from emberward.processes import Child
+from emberward.report import LineTail, RunFolder, read_json, tail_text
 from emberward.runs import require_no_kill_switch, strike
-from emberward.supervise._attempts import newest_save, open_attempt
+from emberward.supervise._attempt import OnFinding, launch_error
 from emberward.supervise._command import KILL_SWITCH, agent_environment
-from emberward.supervise._death import RankRecord, death_finding, death_text, first_death, parse_agent_report
+from emberward.supervise._death import parse_agent_report
 from emberward.supervise._hosts import Team, ask_hosts, lost_hosts, script_for
-from emberward.supervise._launch import (
-    LOG_TAIL_LINES,
-    POLL_S,
-    LaunchPlan,
-    LaunchResult,
-    OnFinding,
-    OnProgress,
-    Watched,
-    clear_attempt,
-    launch_error,
-    stop_signals,
-    why_ended,
-    write_end,
-)
+from emberward.supervise._launch import POLL_S, LaunchPlan, LaunchResult, OnProgress, RecipeAttempt
 from emberward.supervise._left_out import NAMING, named_host, slow_host
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._overseer import Overseer, key_of
-from emberward.supervise._policy import Outcome, StopBy, exit_code_of_launch, outcome_of
-from emberward.supervise._run_attempt import kill_switch_finding
+from emberward.supervise._policy import Outcome, StopBy
+from emberward.supervise._signals import StopAsked, stop_signals
+from emberward.supervise._verdict import Conclusion, judge_end
 
 FIRST_PORT, NUM_PORTS = 20000, 12768
 """As in `rank/_place.py`, a stranger of this room."""
@@ -59,125 +48,238 @@ _OF_A_COMMAND = frozenset({"L102", "L106", "L115"})
 """What a host's supervisor says of the command it supervised; here the ranks' own words are judged instead."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Going:
-    """What has been seen of the attempt that runs."""
-
-    children: dict[str, Child]
-    pipes: dict[str, int]
-    codes: dict[str, int] = field(default_factory=dict)
-    tails: dict[Path, LineTail] = field(default_factory=dict)
-    found: list[Finding] = field(default_factory=list)
-    said: set[tuple[object, ...]] = field(default_factory=set)
-    failed_at_s: float | None = None
-    ended_at_s: float | None = None
-    is_switched_off: bool = False
-    is_signalled: bool = False
-    """Whether every process of a host got a signal, as SLURM sends it: what torchrun ends with tells nothing then."""
-    slow_s: dict[tuple[object, ...], float] = field(default_factory=dict)
-    """Since when each slow host is known to be."""
-    leaving: Finding | None = None
-    """The slow host for which the ranks were asked to save."""
-
-
 def launch_on_hosts(plan: LaunchPlan, team: Team, *, on_progress: OnProgress, on_finding: OnFinding) -> LaunchResult:
     """How the attempt ended; blocks until it has. See [Note: one supervisor a host] and `launch`, which this follows.
 
     Hosts that the attempt lost are in the result's `lost`; the ledger has those that their hardware lost.
     """
     folder = plan.folder
-    switch = plan.kill_switch or folder.kill_switch
-    require_no_kill_switch(switch)
+    require_no_kill_switch(plan.kill_switch or folder.kill_switch)
     with hold_lock(folder, launcher_pid=os.getpid()):
-        log_sizes = clear_attempt(folder)
-        for name in (STOP_FILE, WANTED_FILE):
-            (folder.path / name).unlink(missing_ok=True)
         overseer = Overseer(folder, replace(plan.oversight, is_watched=False, node=None), environment=plan.environment)
-        number = open_attempt(folder, overseer.lines, why=plan.why, num_ranks=plan.num_ranks, config=plan.config)
-        overseer.begin(number)
-        start_unix, start_s = time.time(), time.monotonic()
-        watched = Watched()
         state = Outcome.FAILED
-        old = set((folder.path / "hosts").glob("*/*/findings.jsonl"))
         try:
-            with stop_signals(watched), ProcessTree(grace_s=plan.grace_s) as tree:
-                going = _start(plan, team, tree, number)
-                try:
-                    _follow(plan, team, going, watched, overseer, switch, old, on_progress, on_finding)
-                finally:
-                    for pipe in going.pipes.values():
-                        os.close(pipe)
-                left = tree.processes()
-            outcome = outcome_of(
-                summary=read_json(folder.summary),
-                agent_exit_code=_agents_code(folder, going),
-                has_ranks=bool(watched.ranks),
-                stop_by=watched.stop_by,
-                forced=watched.forced,
-            )
-            findings: list[Finding] = []
-            death = None
-            if outcome is Outcome.FAILED:
-                findings, death = _judge(plan, team, going, log_sizes, number)
-            for finding in findings:
-                if key_of(finding) not in going.said:
-                    overseer.report(finding)
-            if outcome is Outcome.STOPPED and going.is_switched_off:
-                overseer.report(kill_switch_finding(switch))
-            lost = tuple(finding for finding in findings if named_host([finding]) is not None)
-            if outcome is Outcome.STOPPED and watched.stop_at_s is None and going.leaving is not None:
-                findings, lost = [going.leaving], (going.leaving,)
-            for finding in lost:
-                strike(folder.runs, finding, by=f"attempt {number} of {folder.name}/{folder.id}")
-            seconds = time.monotonic() - start_s
-            write_end(
-                folder,
-                overseer,
-                outcome,
-                findings,
-                attempt=number,
-                start_unix=start_unix,
-                seconds=seconds,
-                num_ended=len(left),
-                why=why_ended(outcome, findings, watched.stop_by, is_switched_off=going.is_switched_off),
-            )
-            state = outcome
+            with stop_signals() as asked:
+                attempt = HostsAttempt(plan, team, overseer, asked, on_progress=on_progress, on_finding=on_finding)
+                result = attempt.launch()
+            state = result.outcome
+            for finding in attempt.lost:
+                strike(folder.runs, finding, by=f"attempt {result.attempt} of {folder.name}/{folder.id}")
         finally:
             overseer.close(state=state.value)
-    return LaunchResult(
-        outcome=outcome,
-        exit_code=exit_code_of_launch(outcome, watched.stop_by, is_switched_off=going.is_switched_off),
-        attempt=number,
-        seconds=seconds,
-        findings=tuple(findings),
-        death=death,
-        num_ended=len(left),
-        lost=lost,
-    )
+    return replace(result, lost=attempt.lost)
 
 
-# -- starting ----------------------------------------------------------------------------------------------------------
+class HostsAttempt(RecipeAttempt):
+    """The same on several hosts, each below a supervisor of its own. See [Note: one supervisor a host]."""
 
+    def __init__(self, plan: LaunchPlan, team: Team, overseer: Overseer, asked: StopAsked, **told: Any) -> None:
+        super().__init__(plan, overseer, asked, **told)
+        self._team = team
+        for name in (STOP_FILE, WANTED_FILE):
+            (self.folder.path / name).unlink(missing_ok=True)
+        self._old = set((self.folder.path / "hosts").glob("*/*/findings.jsonl"))
+        self._children: dict[str, Child] = {}
+        self._pipes: dict[str, int] = {}
+        self._codes: dict[str, int] = {}
+        self._tails: dict[Path, LineTail] = {}
+        self.found: list[Finding] = []
+        """What the hosts' supervisors found."""
+        self._said: set[tuple[object, ...]] = set()
+        self._failed_at_s: float | None = None
+        self._ended_at_s: float | None = None
+        self._is_signalled = False
+        """Whether every process of a host got a signal, as SLURM sends it: what torchrun ends with tells nothing."""
+        self._slow_s: dict[tuple[object, ...], float] = {}
+        """Since when each slow host is known to be."""
+        self._leaving: Finding | None = None
+        """The slow host for which the ranks were asked to save."""
+        self.lost: tuple[Finding, ...] = ()
 
-def _start(plan: LaunchPlan, team: Team, tree: ProcessTree, attempt: int) -> _Going:
-    going = _Going(children={}, pipes={})
-    environment = agent_environment(plan.environment, is_restart=plan.is_restart)
-    environment[KILL_SWITCH] = str(plan.folder.path / STOP_FILE)
-    environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(int(plan.grace_s))
-    for number, host in enumerate(team.hosts):
-        words = host_command(plan, team, number, attempt)
-        script = script_for(words, folder=Path.cwd(), environment={**environment, "EMBERWARD_HOST": host.name})
-        reading, going.pipes[host.name] = os.pipe()
-        with _host_log(plan.folder, host.name).open("wb") as log:
-            going.children[host.name] = tree.start(
-                team.launcher.command(host.name, script),
-                environment=environment,
-                stdin=reading,
-                stdout=log.fileno(),
-                stderr=log.fileno(),
-            )
-        os.close(reading)
-    return going
+    # -- starting ------------------------------------------------------------------------------------------------------
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Starts each host's supervisor, with a pipe to it."""
+        plan, team = self.plan, self._team
+        environment = agent_environment(environment, is_restart=plan.is_restart)
+        environment[KILL_SWITCH] = str(self.folder.path / STOP_FILE)
+        environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(int(plan.grace_s))
+        for number, host in enumerate(team.hosts):
+            words = host_command(plan, team, number, self.number)
+            script = script_for(words, folder=Path.cwd(), environment={**environment, "EMBERWARD_HOST": host.name})
+            reading, self._pipes[host.name] = os.pipe()
+            with _host_log(self.folder, host.name).open("wb") as log:
+                self._children[host.name] = self.tree.start(
+                    team.launcher.command(host.name, script),
+                    environment=environment,
+                    stdin=reading,
+                    stdout=log.fileno(),
+                    stderr=log.fileno(),
+                )
+            os.close(reading)
+
+    # -- while it runs -------------------------------------------------------------------------------------------------
+
+    def ended(self) -> int | None:
+        """The first exit code of a host that is not 0, once every host's supervisor has ended; waits POLL_S.
+
+        Of hosts that were signalled what their ranks say counts instead.
+        """
+        for name, child in self._children.items():
+            if name not in self._codes and (code := child.poll()) is not None:
+                self._codes[name] = code
+        if len(self._codes) < len(self._children):
+            time.sleep(POLL_S)
+            return None
+        has_failed = next(self.folder.failures.glob("rank*.json"), None) is not None
+        if self._is_signalled and not has_failed and -9 not in self._codes.values():
+            return 0
+        return next((code for code in self._codes.values() if code), 0)
+
+    @property
+    def num_living(self) -> int:
+        """How many ranks came up on all hosts."""
+        return len(self.ranks)
+
+    def look(self, *, now_s: float, now_unix: float) -> None:
+        """The same, and what the hosts' supervisors found."""
+        super().look(now_s=now_s, now_unix=now_unix)
+        for finding in self._found_on_hosts():
+            self.on_finding(finding)
+
+    def _found_on_hosts(self) -> list[Finding]:
+        """What the supervisors found since the last call, each once, written down here too."""
+        new = []
+        for path in sorted(set((self.folder.path / "hosts").glob("*/*/findings.jsonl")) - self._old):
+            for line in self._tails.setdefault(path, LineTail(path)).poll():
+                try:
+                    finding = Finding.from_json(line)
+                except (KeyError, TypeError, ValueError):
+                    continue
+                if finding.code in _OF_A_COMMAND:
+                    continue
+                self.found.append(finding)
+                if key_of(finding) not in self._said:
+                    self._said.add(key_of(finding))
+                    self.overseer.report(finding)
+                    new.append(finding)
+        return new
+
+    def leave_slow_host(self, *, now_s: float) -> None:
+        """Asks the ranks to save when a host was slow for long enough. See `_left_out.py` [Note: a slow host]."""
+        names = {host.name for host in self._team.hosts}
+        plan = self.plan
+        for finding in self.found:
+            is_ours = slow_host([finding]) is not None and finding.hosts[0] in names
+            if not is_ours or finding.culprit_ranks in plan.known_slow:
+                continue
+            since_s = self._slow_s.setdefault(key_of(finding), now_s)
+            limit_s = plan.replace_slow_s
+            is_long = limit_s is not None and now_s - since_s >= limit_s
+            if self._leaving is None and limit_s is not None and is_long and _is_held(plan, finding):
+                self._leaving = finding
+                self.overseer.report(leaving_finding(finding, limit_s))
+        if self._leaving is not None:
+            with contextlib.suppress(OSError):
+                (self.folder.path / STOP_FILE).touch()
+
+    def move(self, *, now_s: float) -> None:
+        """Asks the ranks to stop, or ends the supervisors that are left, when it is time."""
+        plan, asked = self.plan, self.asked
+        if self._team.spares and self.ranks and asked.at_s is None and self._failed_at_s is None:
+            self.leave_slow_host(now_s=now_s)
+        with contextlib.suppress(OSError):
+            self.is_switched_off |= self.kill_switch.exists()
+            if asked.at_s is None and (self.folder.path / WANTED_FILE).exists():
+                self._is_signalled = True
+                asked.ask(StopBy.TERMINATE)
+        if self.is_switched_off:
+            asked.ask(None)
+        if asked.at_s is not None and self.ranks:
+            with contextlib.suppress(OSError):
+                (self.folder.path / STOP_FILE).touch()
+        if self._failed_at_s is None and any(self._codes.values()):
+            self._failed_at_s = now_s
+        is_late = False
+        if asked.at_s is not None:
+            is_late = asked.num_interrupts >= 2 or not self.ranks or now_s - asked.at_s > plan.grace_s
+        left = set(self._children) - set(self._codes)
+        named = {finding.hosts[0] for finding in self.found if named_host([finding]) is not None}
+        if self._failed_at_s is not None and left:
+            wait_s = OTHERS_LIMIT_S + plan.oversight.patience.act_after_s
+            is_late |= now_s - self._failed_at_s > (0.0 if left <= named else wait_s)
+        if not is_late:
+            return
+        if self._ended_at_s is None:
+            self._ended_at_s = now_s
+            self.is_forced = asked.at_s is not None
+            for name in left:
+                # The end of the pipe ends its supervisor, which ends the ranks.
+                os.close(self._pipes.pop(name))
+        for name in left:
+            limit_s = 0.0 if name in named else plan.grace_s + END_MARGIN_S
+            if now_s - self._ended_at_s > limit_s:
+                # A host that is gone cannot end; what is left of it here is its launcher.
+                self._codes[name] = -9
+
+    def close_pipes(self) -> None:
+        """Ends the supervisors that still have theirs."""
+        while self._pipes:
+            os.close(self._pipes.popitem()[1])
+
+    # -- after its end -------------------------------------------------------------------------------------------------
+
+    def settle(self, code: int) -> Outcome:
+        """The same; the pipes to the supervisors are closed."""
+        self.close_pipes()
+        return super().settle(code)
+
+    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+        """The findings of an attempt that did not end well, and the hosts that it lost."""
+        found = self._judged(code) if outcome is Outcome.FAILED else Conclusion()
+        self.lost = tuple(finding for finding in found.findings if named_host([finding]) is not None)
+        if outcome is Outcome.STOPPED and self.asked.at_s is None and self._leaving is not None:
+            self.lost = (self._leaving,)
+            return Conclusion(findings=self.lost)
+        return found
+
+    def _judged(self, code: int) -> Conclusion:
+        """What is known of a failed attempt, the cause first: who lost its link or its host, then as on one host."""
+        errors = list({key_of(each): each for each in self.found if each.severity is Severity.ERROR}.values())
+        named = [each for each in errors if each.code in NAMING]
+        answers = ask_hosts(self._team.launcher, self._team.hosts, python=sys.executable, folder=Path.cwd())
+        known = {host for each in named for host in each.hosts}
+        silent = [each for each in lost_hosts(self._team.hosts, answers) if each.hosts[0] not in known]
+        if named or silent:
+            return Conclusion(findings=(*silent, *named, *(each for each in errors if each not in named)))
+        if errors:
+            return Conclusion(findings=tuple(errors))
+        codes: dict[int, tuple[int, int]] = {}
+        for host in self._team.hosts:
+            log = _host_log(self.folder, host.name)
+            codes |= parse_agent_report("\n".join(tail_text(log, num_lines=10_000, max_bytes=2**20)))
+        return judge_end(
+            code=max(code, 0),
+            records=self.records(codes, {}),
+            facts={},
+            verdicts=(),
+            otherwise=self._supervisors_failed,
+            can_resume=True,
+        )
+
+    def host_of(self, rank: int) -> str:
+        """The host on which the rank was to run."""
+        return self._team.hosts[rank // self._team.ranks_per_host].name
+
+    def _supervisors_failed(self) -> Finding:
+        codes = ", ".join(f"{name} {code}" for name, code in sorted(self._codes.items()))
+        bad = next((name for name, code in self._codes.items() if code), self._team.hosts[0].name)
+        log = _host_log(self.folder, bad)
+        evidence = [f"exit codes of the hosts' supervisors: {codes}", *tail_text(log, num_lines=8)]
+        code, what = (
+            ("L105", "the launch ended without a result") if self.ranks else ("L103", "the ranks did not start")
+        )
+        return launch_error(code, Kind.CRASH, Cause.UNKNOWN, what, evidence, f"read {log}")
 
 
 def _host_log(folder: RunFolder, host: str) -> Path:
@@ -207,79 +309,6 @@ def host_command(
     )  # fmt: skip
 
 
-# -- while it runs -----------------------------------------------------------------------------------------------------
-
-
-def _follow(
-    plan: LaunchPlan,
-    team: Team,
-    going: _Going,
-    watched: Watched,
-    overseer: Overseer,
-    switch: Path,
-    old: set[Path],
-    on_progress: OnProgress,
-    on_finding: OnFinding,
-) -> None:
-    """Waits until every host's supervisor has ended; asks for stops, and ends what does not end by itself."""
-    save = newest_save(plan.folder)
-    reader = ProgressReader(plan.folder, from_end=True, after_step=None if save is None else save[0])
-    while len(going.codes) < len(going.children):
-        for name, child in going.children.items():
-            if name not in going.codes and (code := child.poll()) is not None:
-                going.codes[name] = code
-        for path in plan.folder.ranks.glob("rank*.json"):
-            if (said := read_json(path)) is not None and isinstance(said.get("rank"), int):
-                watched.ranks.setdefault(said["rank"], said)
-        on_progress(*reader.poll(now_unix=time.time()))
-        now_s = time.monotonic()
-        news = overseer.poll(now_s=now_s, now_unix=time.time(), num_ranks=len(watched.ranks))
-        for finding in [*news, *_found_on_hosts(plan.folder, going, old, overseer)]:
-            on_finding(finding)
-        if team.spares and watched.ranks and watched.stop_at_s is None and going.failed_at_s is None:
-            _leave_slow_host(plan, team, going, overseer, now_s=now_s)
-        _stop_or_end(plan, going, watched, switch, now_s=now_s)
-        if len(going.codes) < len(going.children):
-            time.sleep(POLL_S)
-    on_progress(*reader.poll(now_unix=time.time()))
-    _found_on_hosts(plan.folder, going, old, overseer)
-
-
-def _found_on_hosts(folder: RunFolder, going: _Going, old: set[Path], overseer: Overseer) -> list[Finding]:
-    """What the supervisors found since the last call, each once, written down here too."""
-    new = []
-    for path in sorted(set((folder.path / "hosts").glob("*/*/findings.jsonl")) - old):
-        for line in going.tails.setdefault(path, LineTail(path)).poll():
-            try:
-                finding = Finding.from_json(line)
-            except (KeyError, TypeError, ValueError):
-                continue
-            if finding.code in _OF_A_COMMAND:
-                continue
-            going.found.append(finding)
-            if key_of(finding) not in going.said:
-                going.said.add(key_of(finding))
-                overseer.report(finding)
-                new.append(finding)
-    return new
-
-
-def _leave_slow_host(plan: LaunchPlan, team: Team, going: _Going, overseer: Overseer, *, now_s: float) -> None:
-    """Asks the ranks to save when a host has been slow for long enough. See `_left_out.py` [Note: a slow host]."""
-    names = {host.name for host in team.hosts}
-    for finding in going.found:
-        if slow_host([finding]) is None or finding.hosts[0] not in names or finding.culprit_ranks in plan.known_slow:
-            continue
-        since_s = going.slow_s.setdefault(key_of(finding), now_s)
-        limit_s = plan.replace_slow_s
-        if going.leaving is None and limit_s is not None and now_s - since_s >= limit_s and _is_held(plan, finding):
-            going.leaving = finding
-            overseer.report(leaving_finding(finding, limit_s))
-    if going.leaving is not None:
-        with contextlib.suppress(OSError):
-            (plan.folder.path / STOP_FILE).touch()
-
-
 def _is_held(plan: LaunchPlan, finding: Finding) -> bool:
     """Whether a host's supervisor still holds what was found."""
     told = [read_json(path) or {} for path in (plan.folder.path / "hosts").glob("*/*/supervisor.json")]
@@ -295,112 +324,3 @@ def leaving_finding(finding: Finding, seconds: float) -> Finding:
         message=f"a spare takes the place of {finding.hosts[0]}, slow for {seconds:.0f} s: {finding.message[:200]}",
         next=f"emberward doctor --hosts {finding.hosts[0]}; it takes no part in this launch any more",
     )
-
-
-def _stop_or_end(plan: LaunchPlan, going: _Going, watched: Watched, switch: Path, *, now_s: float) -> None:
-    """Asks the ranks to stop, or ends the supervisors that are left, when it is time."""
-    with contextlib.suppress(OSError):
-        going.is_switched_off |= switch.exists()
-        if watched.stop_at_s is None and (plan.folder.path / WANTED_FILE).exists():
-            watched.stop_at_s, watched.stop_by, going.is_signalled = now_s, StopBy.TERMINATE, True
-    if going.is_switched_off and watched.stop_at_s is None:
-        watched.stop_at_s = now_s
-    if watched.stop_at_s is not None and watched.ranks:
-        with contextlib.suppress(OSError):
-            (plan.folder.path / STOP_FILE).touch()
-    if going.failed_at_s is None and any(going.codes.values()):
-        going.failed_at_s = now_s
-    is_late = False
-    if watched.stop_at_s is not None:
-        is_late = watched.num_interrupts >= 2 or not watched.ranks or now_s - watched.stop_at_s > plan.grace_s
-    left = set(going.children) - set(going.codes)
-    if going.failed_at_s is not None and left:
-        wait_s = OTHERS_LIMIT_S + plan.oversight.patience.act_after_s
-        named = {finding.hosts[0] for finding in going.found if named_host([finding]) is not None}
-        is_late |= now_s - going.failed_at_s > (0.0 if left <= named else wait_s)
-    if not is_late:
-        return
-    if going.ended_at_s is None:
-        going.ended_at_s = now_s
-        watched.forced = watched.stop_at_s is not None
-        for name in set(going.children) - set(going.codes):
-            # The end of the pipe ends its supervisor, which ends the ranks.
-            os.close(going.pipes.pop(name))
-    named_only = {finding.hosts[0] for finding in going.found if named_host([finding]) is not None}
-    for name in set(going.children) - set(going.codes):
-        limit_s = 0.0 if name in named_only else plan.grace_s + END_MARGIN_S
-        if now_s - going.ended_at_s > limit_s:
-            # A host that is gone cannot end; what is left of it here is its launcher.
-            going.codes[name] = -9
-
-
-# -- judging -----------------------------------------------------------------------------------------------------------
-
-
-def _agents_code(folder: RunFolder, going: _Going) -> int:
-    """The first exit code of a host that is not 0. Of hosts that were signalled what their ranks say counts instead."""
-    has_failed = next(folder.failures.glob("rank*.json"), None) is not None
-    if going.is_signalled and not has_failed and -9 not in going.codes.values():
-        return 0
-    return next((code for code in going.codes.values() if code), 0)
-
-
-def _judge(
-    plan: LaunchPlan, team: Team, going: _Going, log_sizes: Mapping[int, int], attempt: int
-) -> tuple[list[Finding], str | None]:
-    """The findings of a failed attempt, the cause first, and the text about a death."""
-    errors = _unique([each for each in going.found if each.severity is Severity.ERROR])
-    named = [each for each in errors if each.code in NAMING]
-    answers = ask_hosts(team.launcher, team.hosts, python=sys.executable, folder=Path.cwd())
-    silent = [
-        each for each in lost_hosts(team.hosts, answers) if each.hosts[0] not in {h for n in named for h in n.hosts}
-    ]
-    if named or silent:
-        return [*silent, *named, *(each for each in errors if each not in named)], None
-    ends = _rank_records(plan, team, log_sizes)
-    first = first_death(ends)
-    if errors:
-        return errors, None
-    if first is not None:
-        culprit, certainty = first
-        finding = death_finding(culprit, certainty, [end for end in ends if end.rank != culprit.rank])
-        return [finding], death_text(ends, culprit, finding)
-    codes = ", ".join(f"{name} {code}" for name, code in sorted(going.codes.items()))
-    bad = next((name for name, code in going.codes.items() if code), team.hosts[0].name)
-    tail = tail_text(_host_log(plan.folder, bad), num_lines=8)
-    what = "the launch ended without a result" if ends and any(end.pid for end in ends) else "the ranks did not start"
-    code = "L105" if what.startswith("the launch") else "L103"
-    evidence = [f"exit codes of the hosts' supervisors: {codes}", *tail]
-    return [launch_error(code, Kind.CRASH, Cause.UNKNOWN, what, evidence, f"read {_host_log(plan.folder, bad)}")], None
-
-
-def _unique(findings: Sequence[Finding]) -> list[Finding]:
-    return list({key_of(finding): finding for finding in findings}.values())
-
-
-def _rank_records(plan: LaunchPlan, team: Team, log_sizes: Mapping[int, int]) -> list[RankRecord]:
-    """What is known of each rank, from its own files and its host's agent."""
-    folder = plan.folder
-    codes: dict[int, tuple[int, int]] = {}
-    for host in team.hosts:
-        codes |= parse_agent_report(
-            "\n".join(tail_text(_host_log(folder, host.name), num_lines=10_000, max_bytes=2**20))
-        )
-    ends = []
-    for rank in range(plan.num_ranks):
-        said = read_json(folder.rank_file(rank)) or {}
-        code, pid = codes.get(rank, (None, said.get("pid")))
-        log = folder.rank_log(rank)
-        ends.append(
-            RankRecord(
-                rank=rank,
-                pid=pid,
-                host=said.get("host") or team.hosts[rank // team.ranks_per_host].name,
-                coordinates=said.get("coordinates"),
-                exit_code=code,
-                failure=read_json(folder.failure_file(rank)),
-                log=str(log),
-                log_tail=tuple(tail_text(log, num_lines=LOG_TAIL_LINES, since_byte=log_sizes.get(rank, 0))),
-            )
-        )
-    return ends

@@ -249,11 +249,13 @@ class Overseer:
         """`found` on this attempt, which failed, as ``emberward explain`` concludes from the folder and them: one call
         of the judge on the rings that are kept there, so that nobody finds more in it afterwards.
 
-        Of several hosts each has its own ranks' rings alone: there it stays with `found`.
+        Of several hosts each has its own ranks' rings alone: there it stays with `found`, and whoever started them
+        all asks the judge about the folder that holds them.
         """
-        if self._box is None or self._oversight.node is not None:
+        if self._oversight.node is not None:
             return tuple(found)
-        self._box.copy(self._kept)
+        if self._box is not None:
+            self._box.copy(self._kept)
         try:
             (verdict,) = explain_paths([self.folder.path], source_folders=[Path.cwd()], prior=found).explanations
         except Exception as error:  # noqa: BLE001 (whatever went wrong here, what was found is told)

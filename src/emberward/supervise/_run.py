@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from emberward.findings import Finding
 from emberward.runs import require_no_kill_switch
+from emberward.supervise._attempt import OnFinding
 from emberward.supervise._left_out import keep_out, named_host
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._nodes import Node
 from emberward.supervise._overseer import Overseer, own_finding
 from emberward.supervise._policy import Outcome
 from emberward.supervise._restart import RunEnd, decide_rerun
-from emberward.supervise._run_attempt import AttemptMaker, OnFinding, RunPlan, shell_code
+from emberward.supervise._run_attempt import CommandAttempt, RunPlan, shell_code
 from emberward.supervise._signals import SignalDesk
 
 
@@ -41,12 +42,11 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
         overseer = Overseer(
             plan.folder, plan.oversight, environment=plan.environment, around_start=desk.passing_on_the_mask
         )
-        attempt = AttemptMaker(plan, overseer, desk, on_finding)
         why = "started"
         outcome = Outcome.FAILED
         try:
             while True:
-                result = attempt.run(why)
+                result = CommandAttempt(plan, overseer, desk, on_finding).run(why)
                 ends.append(result)
                 outcome = result.outcome
                 if node is not None and (named := named_host(result.findings)) is not None:

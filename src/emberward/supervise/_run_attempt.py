@@ -1,25 +1,33 @@
-"""One attempt of a supervised command: started, watched, ended when it must be, judged, and written down."""
+"""One attempt of a supervised command: what it starts, when it ends it, what its rings tell of its costs."""
 
 import signal
-import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
-from emberward.processes import Child, ProcessId, ProcessTree, end, send
+from emberward.findings import ConfigError
+from emberward.processes import Child, ProcessId, end, send
 from emberward.report import RunFolder
 from emberward.sources.attach import CAPTURE_VARIABLE
 from emberward.supervise._act import Ending, EndMove, end_move
-from emberward.supervise._attempts import now_text, open_attempt
+from emberward.supervise._attempt import Attempt, Ended, OnFinding, kill_switch_finding
 from emberward.supervise._members import Members, rank_in, ranks_below
-from emberward.supervise._overseer import Overseer, Oversight, own_finding
+from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import Outcome
 from emberward.supervise._restart import RunEnd
 from emberward.supervise._rings import rank_of
 from emberward.supervise._signals import SignalDesk
-from emberward.supervise._verdict import RingFacts, judge_end, read_facts, read_last_facts
+from emberward.supervise._verdict import (
+    Conclusion,
+    RingFacts,
+    command_failed,
+    judge_end,
+    rank_record,
+    read_facts,
+    read_last_facts,
+)
 
 TICK_S = 0.1
 RINGS_EVERY_S = 0.5
@@ -31,7 +39,6 @@ SETTLE_LIMIT_S = 2.0
 NUMBER_OF_ATTEMPT = "EMBERWARD_ATTEMPT"
 
 DEFAULT = Oversight()
-OnFinding = Callable[[Finding], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,294 +59,230 @@ class RunPlan:
     stdout: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class _Going:
-    """What has been seen of the attempt that runs. Times are seconds of the monotonic clock."""
-
-    tree: ProcessTree
-    process: Child
-    root: ProcessId | None
-    members: Members
-    began_s: float
-    is_stop_asked: bool = False
-    is_switched_off: bool = False
-    due: Finding | None = None
-    died_s: float | None = None
-    moved_s: float | None = None
-    left_s: float | None = None
-    num_calls: int = 0
-    asked_s: float | None = None
-    terminated_s: float | None = None
-    is_killed: bool = False
-    rings_s: float = float("-inf")
-    tree_s: float = float("-inf")
-    switch_s: float = float("-inf")
-    found: list[Finding] = field(default_factory=list)
-    facts: dict[int, RingFacts] = field(default_factory=dict)
-
-
 def shell_code(code: int) -> int:
     """A child's exit code as a shell tells it: 128 + n for signal n."""
     return 128 - code if code < 0 else code
 
 
-class AttemptMaker:
-    """Makes attempts, one after the other."""
+class CommandAttempt(Attempt):
+    """An attempt of a command that nobody changed: it has our streams, and its signals pass through us."""
+
+    tells_at_end = True
 
     def __init__(self, plan: RunPlan, overseer: Overseer, desk: SignalDesk, on_finding: OnFinding) -> None:
+        super().__init__(plan.folder, overseer, on_finding, grace_s=plan.grace_s)
         self._plan = plan
-        self._overseer = overseer
         self._desk = desk
-        self._on_finding = on_finding
+        self.members = Members(own_rank=rank_in(plan.environment))
+        self._process: Child
+        self._root: ProcessId | None = None
+        self._is_stop_asked = self._is_switched_off = self._is_killed = False
+        self._died_s: float | None = None
+        self._moved_s: float | None = None
+        self._left_s: float | None = None
+        self._terminated_s: float | None = None
+        self._num_calls = self._code = 0
+        self._rings_s = self._tree_s = self._switch_s = float("-inf")
+        self._facts: dict[int, RingFacts] = {}
 
     def run(self, why: str) -> RunEnd:
-        """One attempt from its start line to its end line. After a failure nothing of it runs any more."""
-        plan = self._plan
-        number = open_attempt(
-            plan.folder, self._overseer.lines, why=why, num_ranks=None, config=None, command=plan.command
-        )
-        environment = {**self._overseer.begin(number), NUMBER_OF_ATTEMPT: str(number), CAPTURE_VARIABLE: "1"}
-        with ProcessTree(grace_s=plan.grace_s) as tree:
-            try:
-                going = self._start(tree, environment)
-            except OSError as error:
-                self._overseer.end()
-                raise _cannot_start(plan.command, error) from error
-            start_unix = time.time()
-            try:
-                code = self._watch(going)
-                self._settle(going, code)
-                outcome = self._outcome(going, code)
-                findings = self._judge(going, code, outcome)
-                left = tree.processes()
-            finally:
-                going.members.close()
-            if outcome is Outcome.DONE:
-                # What a command that ended well left running was meant to go on.
-                left = set()
-                tree.release()
-        for finding in findings:
-            self._overseer.report(finding)
-        result = self._end(going, code, outcome, findings)
-        self._write_end(number, result, start_unix, going, len(left))
-        self._overseer.end()
-        return result
+        """The attempt, and what of its rings decides whether there is another."""
+        ended = self.make(why, command=self._plan.command)
+        return self._run_end(ended)
 
-    def _start(self, tree: ProcessTree, environment: Mapping[str, str]) -> _Going:
-        with self._desk.passing_on_the_mask():
-            process = tree.start(
-                self._plan.command,
-                environment=environment,
-                stdin=None,
-                stdout=self._plan.stdout,
-                stderr=None,
-                is_session=False,
-                passes_descriptors=True,
-            )
-        return _Going(
-            tree=tree,
-            process=process,
-            root=process.identity,
-            members=Members(own_rank=rank_in(self._plan.environment)),
-            began_s=time.monotonic(),
-        )
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Starts the command. Raises ConfigError C112 when it cannot be."""
+        try:
+            with self._desk.passing_on_the_mask():
+                self._process = self.tree.start(
+                    self._plan.command,
+                    environment={**environment, NUMBER_OF_ATTEMPT: str(self.number), CAPTURE_VARIABLE: "1"},
+                    stdin=None,
+                    stdout=self._plan.stdout,
+                    stderr=None,
+                    is_session=False,
+                    passes_descriptors=True,
+                )
+        except OSError as error:
+            raise _cannot_start(self._plan.command, error) from error
+        self._root = self._process.identity
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
-    def _watch(self, going: _Going) -> int:
-        """Waits for the command's end and returns its code, negative for a signal. Makes what moves are due.
+    def ended(self) -> int | None:
+        """Its exit code; waits TICK_S for a signal, and passes that on."""
+        if (code := self._process.poll()) is not None:
+            return code
+        taken = self._desk.take(timeout_s=TICK_S)
+        if taken is not None:
+            self._is_stop_asked |= taken.asks_to_stop
+            if not taken.is_shared and self._root is not None:
+                send(self._root, taken.number)
+        return None
 
-        A mistake of ours ends the watching, never the command: from then on it is only waited for.
-        """
-        is_blind = False
-        while (code := going.process.poll()) is None:
-            taken = self._desk.take(timeout_s=TICK_S)
-            if taken is not None:
-                going.is_stop_asked |= taken.asks_to_stop
-                if not taken.is_shared and going.root is not None:
-                    send(going.root, taken.number)
-            if is_blind:
-                continue
-            try:
-                self._tick(going, now_s=time.monotonic(), now_unix=time.time())
-            except Exception as error:  # noqa: BLE001 (see above; the finding carries the mistake)
-                is_blind = True
-                self._overseer.report(own_finding(f"the supervisor failed: {type(error).__name__}: {error}"))
-        return code
+    @property
+    def is_failing(self) -> bool:
+        """Whether a rank ended with an error, and was not started anew."""
+        return self._died_s is not None
 
-    def _tick(self, going: _Going, *, now_s: float, now_unix: float) -> None:
-        self._look(going, now_s=now_s, now_unix=now_unix)
-        for finding in self._overseer.poll(now_s=now_s, now_unix=now_unix, num_ranks=len(going.members.living)):
-            self._on_finding(finding)
-        # A job in which a rank has died is ended within seconds, or goes on without it: there is nothing to announce.
-        if going.due is None and going.died_s is None:
-            said, due = self._overseer.act(now_s=now_s, now_unix=now_unix)
-            for finding in said:
-                self._on_finding(finding)
-            if due is not None:
-                going.due, going.asked_s = due, now_s
-        self._look_at_switch(going, now_s=now_s)
-        self._move(going, now_s=now_s)
+    def look(self, *, now_s: float, now_unix: float) -> None:
+        """Learns of ranks by their rings and by the processes below the command, and of their ends."""
+        if now_s - self._rings_s >= RINGS_EVERY_S:
+            self._rings_s = now_s
+            rings = self.overseer.rings()
+            self.members.add(
+                {pid: rank for pid, ring in rings.items() if (rank := rank_of(ring)) is not None}, rings=rings
+            )
+        every_s = TREE_EVERY_S if now_s - self.began_s > EARLY_S else EARLY_TREE_EVERY_S
+        if now_s - self._tree_s >= every_s:
+            self._tree_s = now_s
+            self.members.add(ranks_below(self._process.pid))
+        if self.see_ends(now_unix=now_unix) and self._died_s is None:
+            self._died_s = now_s
+        if self._died_s is not None:
+            self._look_after_a_death(now_s=now_s)
 
-    def _look(self, going: _Going, *, now_s: float, now_unix: float) -> None:
-        """Learns of ranks that came up or ended."""
-        members = going.members
-        if now_s - going.rings_s >= RINGS_EVERY_S:
-            going.rings_s = now_s
-            rings = self._overseer.rings()
-            members.add({pid: rank for pid, ring in rings.items() if (rank := rank_of(ring)) is not None}, rings=rings)
-        every_s = TREE_EVERY_S if now_s - going.began_s > EARLY_S else EARLY_TREE_EVERY_S
-        if now_s - going.tree_s >= every_s:
-            going.tree_s = now_s
-            members.add(ranks_below(going.process.pid))
-        gone = members.look(now_unix=now_unix)
-        codes = {m.process.pid: m.ended.exit_code for m in gone if m.ended is not None}
-        self._overseer.tell_exits({pid: code for pid, code in codes.items() if code is not None})
-        failed = [member for member in gone if member.ended is not None and member.ended.exit_code != 0]
-        if failed and going.died_s is None:
-            going.died_s = now_s
-        if going.died_s is not None:
-            self._look_after_a_death(going, now_s=now_s)
-
-    def _look_after_a_death(self, going: _Going, *, now_s: float) -> None:
+    def _look_after_a_death(self, *, now_s: float) -> None:
         """Whether the launcher started the dead anew, and whether the others go on without them."""
-        latest = going.members.latest()
-        going.left_s = None if going.members.living else going.left_s or now_s
+        latest = self.members.latest()
+        self._left_s = None if self.members.living else self._left_s or now_s
         if all(member.ended is None or member.ended.exit_code == 0 for member in latest):
-            going.died_s = None
+            self._died_s = None
             return
         facts = [read_facts(member.ring) for member in latest if member.ended is None and member.ring is not None]
         num_calls = sum(each.num_calls for each in facts if each is not None)
-        if num_calls != going.num_calls:
-            going.num_calls, going.moved_s = num_calls, now_s if going.num_calls else None
+        if num_calls != self._num_calls:
+            self._num_calls, self._moved_s = num_calls, now_s if self._num_calls else None
 
-    def _look_at_switch(self, going: _Going, *, now_s: float) -> None:
-        switch = self._plan.kill_switch
-        if switch is None or going.is_switched_off or now_s - going.switch_s < SWITCH_EVERY_S:
-            return
-        going.switch_s = now_s
-        if switch.exists() and going.root is not None:
-            going.is_switched_off = True
-            finding = kill_switch_finding(switch)
-            self._overseer.report(finding)
-            self._on_finding(finding)
-            send(going.root, signal.SIGTERM)
-
-    def _move(self, going: _Going, *, now_s: float) -> None:
+    def move(self, *, now_s: float) -> None:
         """Ends the job when it is due. See [Note: never on a guess]."""
-        if going.root is None or going.is_killed:
+        self._look_at_switch(now_s=now_s)
+        if self._root is None or self._is_killed:
             return
-        stopping = going.is_stop_asked or going.is_switched_off
         ending = Ending(
             now_s=now_s,
-            died_s=None if stopping else going.died_s,
-            moved_s=going.moved_s,
-            left_s=going.left_s,
-            asked_s=going.asked_s,
-            terminated_s=going.terminated_s,
+            died_s=None if self._is_stopping else self._died_s,
+            moved_s=self._moved_s,
+            left_s=self._left_s,
+            asked_s=self.due_s,
+            terminated_s=self._terminated_s,
         )
-        match end_move(ending, grace_s=self._plan.grace_s):
+        match end_move(ending, grace_s=self.grace_s):
             case EndMove.TERMINATE:
-                going.terminated_s = now_s
-                self._remember_rings(going)
-                self._overseer.mute()
-                send(going.root, signal.SIGTERM)
+                self._terminated_s = now_s
+                self._remember_rings()
+                self.overseer.mute()
+                send(self._root, signal.SIGTERM)
             case EndMove.KILL:
-                going.is_killed = True
-                end(going.tree.processes())
+                self._is_killed = True
+                end(self.tree.processes())
             case EndMove.WAIT:
                 pass
 
+    @property
+    def _is_stopping(self) -> bool:
+        return self._is_stop_asked or self._is_switched_off
+
+    def _look_at_switch(self, *, now_s: float) -> None:
+        switch = self._plan.kill_switch
+        if switch is None or self._is_switched_off or now_s - self._switch_s < SWITCH_EVERY_S:
+            return
+        self._switch_s = now_s
+        if switch.exists() and self._root is not None:
+            self._is_switched_off = True
+            finding = kill_switch_finding(switch)
+            self.overseer.report(finding)
+            self.on_finding(finding)
+            send(self._root, signal.SIGTERM)
+
     # -- after its end -----------------------------------------------------------------------------------------------
 
-    def _settle(self, going: _Going, code: int) -> None:
+    def settle(self, code: int) -> Outcome:
         """Sees the ends of ranks whose launcher has just gone: briefly after a failure, `grace_s` after a stop.
 
         Ranks that were asked to stop may be saving.
         """
-        is_stopped = going.is_stop_asked or going.is_switched_off
-        limit_s = self._plan.grace_s if is_stopped else SETTLE_LIMIT_S if code != 0 else 0.0
+        limit_s = self.grace_s if self._is_stopping else SETTLE_LIMIT_S if code != 0 else 0.0
         until_s = time.monotonic() + limit_s
         while True:
-            going.rings_s = float("-inf")
-            self._look(going, now_s=time.monotonic(), now_unix=time.time())
-            if not going.members.living or time.monotonic() >= until_s:
+            self._rings_s = float("-inf")
+            self.look(now_s=time.monotonic(), now_unix=time.time())
+            if not self.members.living or time.monotonic() >= until_s:
                 break
             time.sleep(TICK_S)
-        self._remember_rings(going)
-
-    def _remember_rings(self, going: _Going) -> None:
-        for member in going.members.latest():
-            if member.ring is not None and (facts := read_last_facts(member.ring)) is not None:
-                going.facts[member.process.pid] = facts
-
-    def _outcome(self, going: _Going, code: int) -> Outcome:
-        if going.is_stop_asked or going.is_switched_off:
+        self._remember_rings()
+        self._code = code
+        if self._is_stopping:
             return Outcome.STOPPED
-        if going.terminated_s is not None:
-            return Outcome.FAILED
-        return Outcome.DONE if code == 0 else Outcome.FAILED
+        return Outcome.DONE if code == 0 and self._terminated_s is None else Outcome.FAILED
 
-    def _judge(self, going: _Going, code: int, outcome: Outcome) -> tuple[Finding, ...]:
+    def left(self, outcome: Outcome) -> set[ProcessId]:
+        """What still runs; what a command that ended well left running was meant to go on."""
+        if outcome is Outcome.DONE:
+            self.tree.release()
+            return set()
+        return super().left(outcome)
+
+    def _remember_rings(self) -> None:
+        for member in self.members.latest():
+            if member.ring is not None and (facts := read_last_facts(member.ring)) is not None:
+                self._facts[member.process.pid] = facts
+
+    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+        """The findings on a failed attempt; none of another."""
         if outcome is not Outcome.FAILED:
-            return ()
-        concluded = self._overseer.conclude()
-        findings = judge_end(
+            return Conclusion()
+        concluded = self.overseer.conclude()
+        return judge_end(
             code=code,
-            command=self._plan.command,
-            members=going.members.latest(),
-            facts=going.facts,
-            verdicts=[*self._overseer.verdicts, *concluded],
-            due=going.due,
-            ended_by_us=going.terminated_s is not None,
-            standing=self._overseer.standing(now_s=time.monotonic()),
+            records=[rank_record(each, self._facts.get(each.process.pid)) for each in self.members.latest()],
+            facts=self._facts,
+            verdicts=[*self.overseer.verdicts, *concluded],
+            otherwise=lambda: command_failed(code, self._plan.command),
+            due=self.due,
+            ended_by_us=self._terminated_s is not None,
+            standing=self.overseer.standing(now_s=time.monotonic()),
         )
-        findings = self._overseer.explained(findings)
-        for finding in findings:
-            if not self._overseer.is_said(finding):
-                self._on_finding(finding)
-        return findings
 
-    def _end(self, going: _Going, code: int, outcome: Outcome, findings: Sequence[Finding]) -> RunEnd:
-        steps = [facts.step for facts in going.facts.values() if facts.step is not None]
-        saves = [facts.num_saves for facts in going.facts.values()]
+    def why(self, outcome: Outcome) -> str:
+        """Who stopped it."""
+        if outcome is Outcome.STOPPED:
+            return "stopped by the kill switch" if self._is_switched_off else "stopped by a signal"
+        return super().why(outcome)
+
+    def costs(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
+        """Steps and saves of this attempt, as its rings tell."""
+        saved_unix = self._saved_unix
+        lost_s = seconds - max(0.0, (saved_unix or 0.0) - self.began_unix) if outcome is Outcome.FAILED else 0.0
+        return {
+            "exit_code": shell_code(self._code),
+            "last_step": self._last_step,
+            "saved_step": None,
+            "num_saves": self._num_saves,
+            "hours_lost": max(lost_s, 0.0) / 3600,
+        }
+
+    @property
+    def _last_step(self) -> int | None:
+        return max((facts.step for facts in self._facts.values() if facts.step is not None), default=None)
+
+    @property
+    def _num_saves(self) -> int:
+        return max((facts.num_saves for facts in self._facts.values()), default=0)
+
+    @property
+    def _saved_unix(self) -> float | None:
+        return max((facts.saved_unix for facts in self._facts.values() if facts.saved_unix), default=None)
+
+    def _run_end(self, ended: Ended) -> RunEnd:
         return RunEnd(
-            outcome=outcome,
-            exit_code=code,
-            findings=tuple(findings),
-            last_step=max(steps, default=None),
-            num_saves=max(saves, default=0),
-            seconds=time.monotonic() - going.began_s,
-            saved_unix=max((facts.saved_unix for facts in going.facts.values() if facts.saved_unix), default=None),
-        )
-
-    def _write_end(self, number: int, result: RunEnd, start_unix: float, going: _Going, num_ended: int) -> None:
-        lost_s = 0.0
-        if result.outcome is Outcome.FAILED:
-            lost_s = start_unix + result.seconds - max(start_unix, result.saved_unix or 0.0)
-        first = result.findings[0] if result.findings else None
-        why = first.message if first is not None else result.outcome.value
-        if result.outcome is Outcome.STOPPED:
-            why = "stopped by the kill switch" if going.is_switched_off else "stopped by a signal"
-        self._overseer.lines.append(
-            self._plan.folder.attempts,
-            {
-                "event": "end",
-                "attempt": number,
-                "end": now_text(),
-                "outcome": result.outcome.value,
-                "why": why,
-                "cause": None if first is None else first.cause.value,
-                "code": None if first is None else first.code,
-                "hosts": [] if first is None else list(first.hosts),
-                "exit_code": shell_code(result.exit_code),
-                "last_step": result.last_step,
-                "saved_step": None,
-                "num_saves": result.num_saves,
-                "hours": result.seconds / 3600,
-                "hours_lost": max(lost_s, 0.0) / 3600,
-                "num_ended": num_ended,
-            },
+            outcome=ended.outcome,
+            exit_code=ended.exit_code,
+            findings=ended.findings,
+            last_step=self._last_step,
+            num_saves=self._num_saves,
+            seconds=ended.seconds,
+            saved_unix=self._saved_unix,
         )
 
 
@@ -351,18 +294,4 @@ def _cannot_start(command: Sequence[str], error: OSError) -> ConfigError:
         expected="a program on PATH or a path to one",
         found=error.strerror or type(error).__name__,
         next="emberward run -- torchrun --nproc-per-node 8 train.py",
-    )
-
-
-def kill_switch_finding(switch: Path) -> Finding:
-    """The notice that a kill switch stopped a run."""
-    return Finding(
-        code="L111",
-        severity=Severity.NOTICE,
-        kind=Kind.NONE,
-        cause=Cause.NONE,
-        certainty=Certainty.OBSERVED,
-        message=f"stopped by the kill switch {switch}",
-        hosts=(socket.gethostname(),),
-        next=f"rm {switch}   (starts are refused until then)",
     )

@@ -17,9 +17,43 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from emberward.supervise._policy import StopBy
+
 PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 ASK_TO_STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 SI_KERNEL = 0x80
+
+
+@dataclass(slots=True, kw_only=True)
+class StopAsked:
+    """Who asked to stop, how often by Ctrl-C, and when first (seconds of the monotonic clock); None: nobody."""
+
+    at_s: float | None = None
+    by: StopBy | None = None
+    num_interrupts: int = 0
+
+    def ask(self, by: StopBy | None) -> None:
+        """Notes the first request."""
+        if self.at_s is None:
+            self.at_s, self.by = time.monotonic(), by
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopAsked]:
+    """Notes Ctrl-C, SIGTERM and SIGHUP inside the block instead of ending this process. Only in the main thread."""
+    asked = StopAsked()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        asked.num_interrupts += number == signal.SIGINT
+        asked.ask(StopBy.INTERRUPT if number == signal.SIGINT else StopBy.TERMINATE)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import shlex
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import crash_site, source_lines
 from emberward.sources.ring import Mark, MarkKind, RingView, crash_file, read_ring
-from emberward.supervise._death import RankRecord, death_finding, first_death
+from emberward.supervise._death import RankRecord, death_finding, death_text, first_death
 from emberward.supervise._members import Member
 
 
@@ -89,47 +89,46 @@ def rank_record(member: Member, facts: RingFacts | None) -> RankRecord:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What was found about an attempt at its end, the cause first; `death`: the text on who died first, for people."""
+
+    findings: tuple[Finding, ...] = ()
+    death: str | None = None
+
+
 def judge_end(
     *,
     code: int,
-    command: Sequence[str],
-    members: Sequence[Member],
+    records: Sequence[RankRecord],
     facts: Mapping[int, RingFacts],
     verdicts: Sequence[Finding],
-    due: Finding | None,
-    ended_by_us: bool,
+    otherwise: Callable[[], Finding],
+    due: Finding | None = None,
+    ended_by_us: bool = False,
     standing: Sequence[Finding] = (),
-) -> tuple[Finding, ...]:
+    can_resume: bool = False,
+) -> Conclusion:
     """The findings on a failed attempt, the cause first; a death that follows from it is a notice.
 
-    `verdicts` are the watcher's; for `due` we ended it. `standing`: what the watcher said last of ranks that stood
-    still, notices too.
+    `code`: the launcher's own, negative for a signal. `facts`: of the rings, by pid. `verdicts` are the watcher's; for
+    `due` we ended it. `standing`: what the watcher said last of ranks that stood still, notices too. `otherwise`: the
+    finding where no rank's end is known.
 
     What died after we ended the job died of that. Else a verdict that tells why a rank died comes before the death, and
-    the command's own end is told when no rank's is known. See [Note: root and death].
+    the launcher's own end is told when no rank's is known. See [Note: root and death].
     """
     if due is not None:
-        return (due, *(each for each in conclude([due, *verdicts], is_over=True) if each != due))
-    records = [rank_record(member, facts.get(member.process.pid)) for member in members]
+        return Conclusion(findings=(due, *(each for each in conclude([due, *verdicts], is_over=True) if each != due)))
     first = first_death(records)
-    if first is None:
-        return tuple(verdicts) or (_command_failed(code, command),)
+    if first is None or (code < 0 and not ended_by_us and first[1] is not Certainty.OBSERVED):
+        # When the launcher was killed, the ranks that lost it say so: they are not the cause.
+        return Conclusion(findings=tuple(verdicts) or (otherwise(),))
     culprit, certainty = first
     bystanders = [record for record in records if record.rank != culprit.rank]
-    found = death_finding(culprit, certainty, bystanders, can_resume=False)
-    if culprit.failure is not None and isinstance(culprit.failure.get("site"), str):
-        found = replace(found, site=culprit.failure["site"])
-    told = None if culprit.pid is None else facts.get(culprit.pid)
-    # What a data worker did, or a crash below Python, its handler wrote into the same file.
-    is_crash = found.cause is Cause.DATALOADER_WORKER or (
-        culprit.failure is None and found.cause in (Cause.SEGFAULT, Cause.EXCEPTION)
-    )
-    if found.site is None and told is not None and told.last_site is not None:
-        line = "the line is that of its last call, or of its exit"
-        found = replace(found, site=told.last_site, evidence=(*found.evidence, line))
-    if is_crash and told is not None and told.crash_site is not None:
-        # A data worker's crash lies in the same file: a rank that was killed did not crash there.
-        found = replace(found, site=told.crash_site)
+    found = death_finding(culprit, certainty, bystanders, can_resume=can_resume)
+    if found.site is None and found.code == "L102":
+        found = _with_site(found, culprit, None if culprit.pid is None else facts.get(culprit.pid))
     failed = [record for record in records if record.ending is not None and record.ending.has_failed]
     if all(record.ending is not None and record.ending.is_secondary for record in failed):
         roots_found = roots(verdicts, death=found.cause, certainty=Certainty.INFERRED)
@@ -141,7 +140,27 @@ def judge_end(
     if ended_by_us:
         lines = "its launcher did not end the job within seconds: SIGTERM, then SIGKILL, by pid"
         found = replace(found, evidence=(*found.evidence, lines))
-    return after_roots(conclude(roots_found, is_over=True), _with_line(found))
+    found = _with_line(found)
+    return Conclusion(
+        findings=after_roots(conclude(roots_found, is_over=True), found), death=death_text(records, culprit, found)
+    )
+
+
+def _with_site(found: Finding, culprit: RankRecord, told: RingFacts | None) -> Finding:
+    """The finding on a death with the line where it happened, as far as a failure or a ring tells."""
+    if culprit.failure is not None and isinstance(culprit.failure.get("site"), str):
+        found = replace(found, site=culprit.failure["site"])
+    # What a data worker did, or a crash below Python, its handler wrote into the same file.
+    is_crash = found.cause is Cause.DATALOADER_WORKER or (
+        culprit.failure is None and found.cause in (Cause.SEGFAULT, Cause.EXCEPTION)
+    )
+    if found.site is None and told is not None and told.last_site is not None:
+        line = "the line is that of its last call, or of its exit"
+        found = replace(found, site=told.last_site, evidence=(*found.evidence, line))
+    if is_crash and told is not None and told.crash_site is not None:
+        # A data worker's crash lies in the same file: a rank that was killed did not crash there.
+        found = replace(found, site=told.crash_site)
+    return found
 
 
 def _with_line(finding: Finding) -> Finding:
@@ -160,7 +179,7 @@ def _behind_a_time_out(standing: Sequence[Finding], dead: set[int]) -> list[Find
     return [replace(f, severity=Severity.ERROR, evidence=(*f.evidence, line)) for f in waits]
 
 
-def _command_failed(code: int, command: Sequence[str]) -> Finding:
+def command_failed(code: int, command: Sequence[str]) -> Finding:
     """The finding for a command that failed and of whose ranks nothing is known."""
     ending = classify(RankEnd(exit_code=code, is_recorded=True))
     assert ending is not None, "the command has ended"

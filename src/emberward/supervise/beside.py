@@ -23,13 +23,13 @@ from emberward.match import explain_finding
 from emberward.processes import ProcessId, identify
 from emberward.report import RunFolder, write_json
 from emberward.sources.ring import find_rings, remove_ring_folder
-from emberward.supervise._attempts import now_text, open_attempt
+from emberward.supervise._diary import now_text, open_attempt
 from emberward.supervise._exits import Ended
 from emberward.supervise._members import Member, Members
 from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import Outcome
 from emberward.supervise._rings import pid_of, rank_of
-from emberward.supervise._verdict import RingFacts, judge_end, read_last_facts
+from emberward.supervise._verdict import RingFacts, command_failed, judge_end, rank_record, read_last_facts
 
 TICK_S = 0.25
 LAST_RANKS_S = 10.0
@@ -119,16 +119,16 @@ class Beside:
         """What ended the loop; nothing when it ended well by the first rank's word."""
         if self._told.facts.get("done"):
             return ()
-        findings = judge_end(
+        members = [*self._members.latest(), *self._unseen()]
+        found = judge_end(
             code=1,
-            command=command,
-            members=[*self._members.latest(), *self._unseen()],
+            records=[rank_record(each, self._facts.get(each.process.pid)) for each in members],
             facts=self._facts,
             verdicts=[*self._overseer.verdicts, *self._overseer.conclude()],
-            due=None,
-            ended_by_us=False,
+            otherwise=lambda: command_failed(1, command),
             standing=self._overseer.standing(now_s=time.monotonic()),
         )
+        findings = self._overseer.explained(found.findings)
         for finding in findings:
             if not self._overseer.is_said(finding):
                 _say(finding)

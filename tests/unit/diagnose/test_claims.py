@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from emberward.diagnose import Ground, conclude, hear
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.diagnose import Evidence, Ground, conclude, hear, judge
+from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
 
 NAMED = Finding(
     code="H101",
@@ -137,3 +137,22 @@ def test_a_rank_dies_once_whoever_tells_how():
         told,
         replace(DEATH, culprit_ranks=(2,)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("prior", "stand"),
+    [
+        (replace(NAMED, code="H125", cause=Cause.STOPPED), ["H125"]),
+        (replace(NAMED, code="H125", cause=Cause.STOPPED, severity=Severity.NOTICE), ["M104"]),
+        (replace(DEATH, code="L102"), ["L102"]),
+        (replace(DEATH, code="L102", certainty=Certainty.INFERRED), ["M104", "L102"]),
+    ],
+    ids=["stopped", "stopped for a while", "killed", "who died first is not sure"],
+)
+def test_what_a_run_saw_is_heard_beside_what_its_files_look_like_afterwards(prior, stand):
+    """Rings that end where a process was stopped or killed look like a deadlock."""
+    members = tuple(CycleMember(rank=rank, op="recv", site=None, waits_for=(1 - rank,)) for rank in (0, 1))
+    cycle = replace(NOBODY, code="M104", kind=Kind.DEADLOCK, cause=Cause.CYCLE_P2P, cycle=members)
+    rules = {Ground.CALLS: lambda: [cycle]}
+    found = judge(Evidence(label="a run", prior=[prior]), rules=rules).findings
+    assert [finding.code for finding in found] == stand

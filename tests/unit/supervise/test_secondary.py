@@ -9,7 +9,7 @@ from emberward.processes import ProcessId
 from emberward.sources.ring import RingWriter, crash_file, identity_here, ring_name
 from emberward.supervise._exits import Ended
 from emberward.supervise._members import Member
-from emberward.supervise._verdict import RingFacts, judge_end, read_last_facts
+from emberward.supervise._verdict import RingFacts, command_failed, judge_end, rank_record, read_last_facts
 
 LOST = "[pair.cc:553] Connection closed by peer [127.0.0.1]:7"
 TIMED_OUT = "Rank 1 failed to pass monitoredBarrier in 30000 ms"
@@ -38,16 +38,18 @@ def raised(message: str, at_unix: float = 100.0) -> RingFacts:
 def judged(
     members: list[Member], facts: dict[int, RingFacts], standing: tuple[Finding, ...] = ()
 ) -> tuple[Finding, ...]:
+    return concluded(members, facts, standing=standing)
+
+
+def concluded(members, facts, *, code=1, verdicts=(), standing=()) -> tuple[Finding, ...]:
     return judge_end(
-        code=1,
-        command=("torchrun", "train.py"),
-        members=members,
+        code=code,
+        records=[rank_record(each, facts.get(each.process.pid)) for each in members],
         facts=facts,
-        verdicts=(),
-        due=None,
-        ended_by_us=False,
+        verdicts=verdicts,
+        otherwise=lambda: command_failed(code, ("torchrun", "train.py")),
         standing=standing,
-    )
+    ).findings
 
 
 def test_a_rank_that_left_with_code_0_is_named_in_these_words():
@@ -102,13 +104,11 @@ def test_a_crash_is_named_with_its_line_and_a_kill_is_not(tmp_path, code, site):
 
 def test_calls_that_differ_are_the_root_also_when_the_judge_knows_which_was_left_out():
     extra = replace(SLEEPS, code="M102", kind=Kind.MISSING, cause=Cause.EXTRA_COLLECTIVE, severity=Severity.ERROR)
-    found = judge_end(
-        code=1,
-        command=("torchrun", "train.py"),
-        members=[member(0, -6)],
-        facts={},
-        verdicts=(extra,),
-        due=None,
-        ended_by_us=False,
-    )
+    found = concluded([member(0, -6)], {}, verdicts=(extra,))
     assert [(f.code, f.severity) for f in found] == [("M102", Severity.ERROR), ("L102", Severity.NOTICE)]
+
+
+@pytest.mark.parametrize(("message", "code"), [(LOST, "L106"), ("loss is nan", "L102")])
+def test_who_lost_a_launcher_that_was_killed_did_not_die_first(message, code):
+    (finding,) = concluded([member(0, 1), member(1, 1)], {1000: raised(message), 1001: raised(LOST)}, code=-9)
+    assert finding.code == code

@@ -8,9 +8,10 @@ import pytest
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import RunFolder, write_json
 from emberward.supervise import Host, LaunchPlan, Team, launcher_of
-from emberward.supervise._launch_hosts import STOP_FILE, _Going, _leave_slow_host, leaving_finding
+from emberward.supervise._launch_hosts import STOP_FILE, HostsAttempt, leaving_finding
 from emberward.supervise._policy import Outcome
 from emberward.supervise._restart import AttemptEnd, decide_restart
+from emberward.supervise._signals import StopAsked
 
 SLOW = Finding(
     code="H143",
@@ -45,9 +46,11 @@ def after(folder: Path, seconds: float, *findings: Finding, holds: str = "H143",
     plan = LaunchPlan(
         folder=RunFolder(path=folder), num_ranks=2, command=(), environment={}, why="new", replace_slow_s=60.0, **more
     )
-    told, going = Told(), _Going(children={}, pipes={}, found=list(findings))
+    told = Told()
+    attempt = HostsAttempt(plan, TEAM, told, StopAsked(), on_progress=None, on_finding=told.report)
+    attempt.found += findings
     for now_s in (100.0, 100.0 + seconds):
-        _leave_slow_host(plan, TEAM, going, told, now_s=now_s)
+        attempt.leave_slow_host(now_s=now_s)
     assert (folder / STOP_FILE).exists() == bool(told.findings)
     return [finding.code for finding in told.findings]
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 MAX_FILES = 40_000
 """Most files that are looked at below one path."""
@@ -46,7 +46,7 @@ SKIPPED_SUFFIXES = frozenset(
 # fmt: on
 _SKIPPED_FOLDERS = frozenset({"checkpoints", "__pycache__", ".git", "node_modules"})
 _RUN_FILES = frozenset({"metrics.jsonl", "attempts.jsonl", "certificate.json"})
-_ATTEMPT = re.compile(r"^attempt_(\d{1,6})$")
+_ATTEMPT = re.compile(r"^attempt[_-](\d{1,6})$")
 _ARCHIVES = {b"\x1f\x8b": "gz", b"PK\x03\x04": "zip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz"}
 # Plain words, since a search for one of many patterns is twenty times slower than all of these.
 _WORDS = (
@@ -81,7 +81,7 @@ def files_below(path: Path, problems: list[tuple[Path, str]]) -> Iterator[Path]:
     """The files below a folder in order of name; hidden ones and state that holds no evidence are passed over.
 
     Folders behind links are not entered. A folder that cannot be listed is appended to `problems`. Of the attempts that
-    torchrun logs side by side the newest alone is given.
+    torchrun or a supervisor keeps side by side the newest alone is given.
     """
     folders = [path]
     while folders:
@@ -220,14 +220,19 @@ def keep_piped(pipe: Readable, into: Path) -> Path:
     return path
 
 
-def read_content(path: Path) -> Content:
-    """The bytes of a file or pipe. Raises OSError, and UnreadableError for what is too large or no file."""
+def read_content(path: Path, *, since_byte: int = 0) -> Content:
+    """The bytes of a file or pipe. Raises OSError, and UnreadableError for what is too large or no file.
+
+    `since_byte`: where the part of a text begins that counts; its lines keep their numbers in the file.
+    """
     about = path.stat()
     if stat.S_ISFIFO(about.st_mode):
         return Content(data=_read_pipe(path), mtime_ns=about.st_mtime_ns)
     if not stat.S_ISREG(about.st_mode):
         raise UnreadableError("is a device or a socket, no file")
     with path.open("rb") as file:
+        if 0 < since_byte <= about.st_size:
+            return _tail_of(file, since_byte, about.st_mtime_ns)
         head = file.read(64)
         is_text = b"\x00" not in head and (head.lstrip()[:1] not in (b"\x80", b"{", b"[") or _is_log_like(head))
         is_whole = about.st_size <= (MAX_PLAIN_TEXT_BYTES if is_text else MAX_WHOLE_BYTES)
@@ -238,6 +243,20 @@ def read_content(path: Path) -> Content:
             raise UnreadableError(f"has {about.st_size >> 20} MB, more than the {MAX_WHOLE_BYTES >> 20} that are read")
         data, numbers = sieve(file)
         return Content(data=data, mtime_ns=about.st_mtime_ns, numbers=numbers)
+
+
+def _tail_of(file: BinaryIO, since_byte: int, mtime_ns: int) -> Content:
+    """The lines of a text from a byte on, as far as they can matter where they are many."""
+    num_before, left = 0, since_byte
+    while left > 0 and (block := file.read(min(left, 1 << 20))):
+        num_before += block.count(b"\n")
+        left -= len(block)
+    data = file.read(MAX_PLAIN_TEXT_BYTES + 1)
+    numbers = tuple(range(1, data.count(b"\n") + 2))
+    if len(data) > MAX_PLAIN_TEXT_BYTES:
+        file.seek(since_byte)
+        data, numbers = sieve(file)
+    return Content(data=data, mtime_ns=mtime_ns, numbers=tuple(number + num_before for number in numbers))
 
 
 def _is_log_like(head: bytes) -> bool:

@@ -18,6 +18,7 @@ from emberward.sources.dumps._files import (
     unpack,
 )
 from emberward.sources.dumps._gatherer import RING_MAGIC, Gatherer, no_collector
+from emberward.sources.dumps._last_attempt import left_before, of_last_attempt
 
 
 def _kinds_below(paths: Sequence[Path]) -> frozenset[tuple[int, str]]:
@@ -47,6 +48,7 @@ class _Bundle:
     named: set[Path] = field(default_factory=set)
     shown: dict[Path, str] = field(default_factory=dict)
     problems: list[tuple[Path, str]] = field(default_factory=list)
+    since_bytes: dict[Path, int] = field(default_factory=dict)
 
     def take(self, path: Path, *, is_named: bool, rooms: ProcessTree, shown: str | None = None) -> None:
         """Adds a file, or what an archive holds. `shown`: how people call it."""
@@ -79,7 +81,9 @@ def _bundles(paths: Sequence[Path], rooms: ProcessTree) -> tuple[list[_Bundle], 
     for path in paths:
         if path.is_dir():
             bundle = _Bundle(str(path))
-            for file, _ in zip(files_below(path, bundle.problems), range(MAX_FILES), strict=False):
+            files = (file for file, _ in zip(files_below(path, bundle.problems), range(MAX_FILES), strict=False))
+            bundle.since_bytes = of_last_attempt(files, path, left_before(path))
+            for file in bundle.since_bytes:
                 bundle.take(file, is_named=False, rooms=rooms)
             bundles.append(bundle)
         elif not path.exists():
@@ -116,6 +120,7 @@ def gather(paths: Sequence[Path], *, piped: Readable | None = None) -> list[Evid
                 whole.named |= bundle.named
                 whole.shown.update(bundle.shown)
                 whole.problems += bundle.problems
+                whole.since_bytes |= bundle.since_bytes
             bundles = [whole]
         bundles[0].files += loose
         bundles[0].named |= set(loose)
@@ -128,5 +133,10 @@ def _read(bundle: _Bundle) -> Evidence:
         for path, reason in bundle.problems:
             gatherer.add_problem(path, "cannot be read", reason)
         for file in bundle.files:
-            gatherer.add(file, is_named=file in bundle.named, shown=bundle.shown.get(file))
+            gatherer.add(
+                file,
+                is_named=file in bundle.named,
+                shown=bundle.shown.get(file),
+                since_byte=bundle.since_bytes.get(file, 0),
+            )
     return gatherer.finish()

@@ -85,16 +85,17 @@ class Gatherer:
         self._written_ns: dict[str, int] = {}
         self._rank_of_pid: dict[int, int] = {}
 
-    def add(self, path: Path, *, is_named: bool, shown: str | None = None) -> None:
+    def add(self, path: Path, *, is_named: bool, shown: str | None = None, since_byte: int = 0) -> None:
         """Reads one file. `is_named`: a person gave this very path, so an unknown content is worth a word.
 
-        `shown`: how people call it, when that is not its path (a member of an archive).
+        `shown`: how people call it, when that is not its path (a member of an archive). `since_byte`: where the part
+        begins that is of this incident.
         """
         self.evidence.num_files += 1
         if shown is not None:
             self._shown[path] = shown
         try:
-            content = read_content(path)
+            content = read_content(path, since_byte=since_byte)
         except UnreadableError as error:
             self._problem(path, "cannot be read", str(error), "give the file that holds the dump, stack or log")
             return
@@ -105,7 +106,8 @@ class Gatherer:
             if is_named or self._looks_named(path):
                 self._problem(path, "is empty", "0 bytes", "the rank may have died while it wrote: dump it again")
             return
-        self._add_content(path, content, is_named=is_named)
+        if content.data or not since_byte:
+            self._add_content(path, content, is_named=is_named)
 
     def _add_content(self, path: Path, content: Content, *, is_named: bool) -> None:
         data = content.data

@@ -110,12 +110,22 @@ def open_attempt(
         "config": config,
         "versions": versions(),
         "saved_step": None if saved is None else saved[0],
+        "before": _left_before(folder),
     }
     if command is not None:
         start["command"] = shlex.join(command)
     start["changed"] = changes(last_good_start(starts, ends) or _good_start_beside(folder), start)
     lines.append(folder.attempts, start)
     return int(start["attempt"])
+
+
+def _left_before(folder: RunFolder) -> dict[str, int | None]:
+    """What earlier attempts left where this one's evidence comes to lie: bytes of files that go on, None of folders."""
+    files = [folder.findings, *sorted(folder.logs.glob("rank*.log"))]
+    folders = [*folder.early_logs.glob("*"), *(folder.path / "hosts").glob("*/*")]
+    sizes: dict[Path, int | None] = {path: path.stat().st_size for path in files if path.exists()}
+    sizes |= dict.fromkeys(sorted(path for path in folders if path.is_dir()))
+    return {str(path.relative_to(folder.path)): size for path, size in sizes.items()}
 
 
 def _good_start_beside(folder: RunFolder) -> Mapping[str, Any] | None:

@@ -1,0 +1,241 @@
+"""The one loop of an attempt, whatever it runs: started, watched, ended when it must be, judged, and written down."""
+
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.processes import ProcessId, ProcessTree
+from emberward.report import RunFolder
+from emberward.supervise._diary import now_text, open_attempt
+from emberward.supervise._members import Members
+from emberward.supervise._overseer import Overseer, own_finding
+from emberward.supervise._policy import Outcome
+from emberward.supervise._verdict import Conclusion
+
+OnFinding = Callable[[Finding], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How an attempt ended. `exit_code` is the command's, negative for a signal. `num_ended`: processes of it that
+    still ran then, and were ended."""
+
+    attempt: int
+    outcome: Outcome
+    exit_code: int
+    findings: tuple[Finding, ...]
+    death: str | None
+    seconds: float
+    num_ended: int
+
+
+class Attempt(ABC):
+    """One attempt of a run; make a new one for each. `make` it in the main thread.
+
+    What runs, how it is asked to stop and what it leaves behind is a subclass's; the order of things is here alone:
+    look, hear the overseer, ask the policy; after the end see the ends of ranks, ask the judge once, write it down.
+    """
+
+    tells_at_end: ClassVar[bool] = False
+    """Whether people are told at once of what is found at the end; else whoever called does it."""
+
+    def __init__(self, folder: RunFolder, overseer: Overseer, on_finding: OnFinding, *, grace_s: float) -> None:
+        self.folder = folder
+        self.overseer = overseer
+        self.grace_s = grace_s
+        self.on_finding = on_finding
+        self.members = Members()
+        self.tree = ProcessTree(grace_s=grace_s)
+        self.number = 0
+        self.began_s = self.began_unix = 0.0
+        self.due: Finding | None = None
+        """For what the attempt is ended."""
+        self.due_s: float | None = None
+
+    # -- what differs --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Starts it in `tree`. An exception ends the attempt before it began."""
+
+    @abstractmethod
+    def ended(self) -> int | None:
+        """Its exit code once it has ended; waits a fraction of a second at most, and takes signals meanwhile."""
+
+    @abstractmethod
+    def look(self, *, now_s: float, now_unix: float) -> None:
+        """Learns of ranks that came up or ended."""
+
+    @property
+    @abstractmethod
+    def is_failing(self) -> bool:
+        """Whether a rank has failed: then the job ends within seconds, or goes on without it."""
+
+    @abstractmethod
+    def move(self, *, now_s: float) -> None:
+        """Makes the move that the policy asks for."""
+
+    @abstractmethod
+    def settle(self, code: int) -> Outcome:
+        """How it ended; sees the ends of ranks that come after that of their launcher."""
+
+    @abstractmethod
+    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+        """What was found about an attempt that did not end well, before the judge has heard what its folder holds."""
+
+    @abstractmethod
+    def costs(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
+        """The part of the end line that tells what was done and what is lost."""
+
+    @property
+    def num_living(self) -> int:
+        """How many ranks are up."""
+        return len(self.members.living)
+
+    def why(self, outcome: Outcome) -> str:
+        """Why it ended, when nothing was found."""
+        return outcome.value
+
+    # -- the same for all ----------------------------------------------------------------------------------------------
+
+    def make(
+        self,
+        why: str,
+        *,
+        num_ranks: int | None = None,
+        config: str | None = None,
+        command: Sequence[str] | None = None,
+    ) -> Ended:
+        """The attempt from its start line to its end line; blocks. Afterwards nothing of it runs any more, but for what
+        a command that ended well left running."""
+        overseer = self.overseer
+        self.number = open_attempt(
+            self.folder,
+            overseer.lines,
+            why=why,
+            num_ranks=num_ranks,
+            config=config,
+            command=command,
+        )
+        try:
+            environment = overseer.begin(self.number)
+            self.began_s, self.began_unix = time.monotonic(), time.time()
+            with self.tree:
+                self.start(environment)
+                code = self._watch()
+                outcome = self.settle(code)
+                left = self.left(outcome)
+                found = self.conclude(code, outcome)
+            findings = tuple(found.findings)
+            if outcome is Outcome.FAILED:
+                findings = overseer.explained(findings)
+            for finding in findings:
+                if self.tells_at_end and not overseer.is_said(finding):
+                    self.on_finding(finding)
+                overseer.report(finding)
+            ended = Ended(
+                attempt=self.number,
+                outcome=outcome,
+                exit_code=code,
+                findings=findings,
+                death=found.death,
+                seconds=time.monotonic() - self.began_s,
+                num_ended=len(left),
+            )
+            self._write_end(ended)
+            return ended
+        finally:
+            self.members.close()
+            overseer.end()
+
+    def left(self, outcome: Outcome) -> set[ProcessId]:
+        """The processes of it that still run after its end, and are ended now."""
+        return self.tree.processes()
+
+    def _watch(self) -> int:
+        """Waits for the end and returns its code. A mistake of ours ends what it is in, never the job: the watching or
+        the moves; it is told once."""
+        steps: list[Callable[[], None]] = [
+            self._tick,
+            lambda: self.move(now_s=time.monotonic()),
+        ]
+        while (code := self.ended()) is None:
+            for step in tuple(steps):
+                try:
+                    step()
+                except Exception as error:  # noqa: BLE001 (see above; the finding carries the mistake)
+                    steps.remove(step)
+                    self.overseer.report(own_finding(f"the supervisor failed: {type(error).__name__}: {error}"))
+        return code
+
+    def _tick(self) -> None:
+        now_s, now_unix = time.monotonic(), time.time()
+        self.look(now_s=now_s, now_unix=now_unix)
+        for finding in self.overseer.poll(now_s=now_s, now_unix=now_unix, num_ranks=self.num_living):
+            self.on_finding(finding)
+        # A job in which a rank has died is ended within seconds, or goes on without it: there is nothing to announce.
+        if self.due is None and not self.is_failing:
+            said, due = self.overseer.act(now_s=now_s, now_unix=now_unix)
+            for finding in said:
+                self.on_finding(finding)
+            if due is not None:
+                self.due, self.due_s = due, now_s
+
+    def see_ends(self, *, now_unix: float) -> list[int]:
+        """Pids of members that ended since the last call with another code than 0; the watcher is told all codes."""
+        gone = {each.process.pid: each.ended for each in self.members.look(now_unix=now_unix) if each.ended is not None}
+        self.overseer.tell_exits({pid: end.exit_code for pid, end in gone.items() if end.exit_code is not None})
+        return [pid for pid, end in gone.items() if end.exit_code != 0]
+
+    def _write_end(self, ended: Ended) -> None:
+        first = ended.findings[0] if ended.findings else None
+        self.overseer.lines.append(
+            self.folder.attempts,
+            {
+                "event": "end",
+                "attempt": ended.attempt,
+                "end": now_text(),
+                "outcome": ended.outcome.value,
+                "why": self.why(ended.outcome) if first is None else first.message,
+                "cause": None if first is None else first.cause.value,
+                "code": None if first is None else first.code,
+                "hosts": [] if first is None else list(first.hosts),
+                **self.costs(ended.outcome, ended.seconds),
+                "hours": ended.seconds / 3600,
+                "num_ended": ended.num_ended,
+            },
+        )
+
+
+def launch_error(code: str, kind: Kind, cause: Cause, message: str, evidence: Sequence[str], next: str) -> Finding:
+    """An error that the launcher itself saw, on this host."""
+    return Finding(
+        code=code,
+        severity=Severity.ERROR,
+        kind=kind,
+        cause=cause,
+        certainty=Certainty.OBSERVED,
+        message=message,
+        hosts=(socket.gethostname(),),
+        evidence=tuple(evidence),
+        next=next,
+    )
+
+
+def kill_switch_finding(switch: Path) -> Finding:
+    """The notice that a kill switch stopped a run."""
+    return Finding(
+        code="L111",
+        severity=Severity.NOTICE,
+        kind=Kind.NONE,
+        cause=Cause.NONE,
+        certainty=Certainty.OBSERVED,
+        message=f"stopped by the kill switch {switch}",
+        hosts=(socket.gethostname(),),
+        next=f"rm {switch}   (starts are refused until then)",
+    )
