@@ -25,7 +25,7 @@ ROOMS = {
     "dumps": ("src/emberward/sources/dumps", ("tests/unit/sources", "-k", "dumps")),
     # Most of what it concludes is tested where dumps are read.
     "diagnose": ("src/emberward/diagnose", ("tests/unit/diagnose", "tests/unit/sources", "-k", "dumps or diagnose")),
-    "live": ("src/emberward/sources/live", ("tests/unit/sources", "-k", "live or stragglers")),
+    "live": ("src/emberward/diagnose/live", ("tests/unit/sources", "-k", "live or stragglers")),
 }
 OPERATORS = (
     "ReplaceComparisonOperator", "NumberReplacer", "AddNot", "ReplaceAndWithOr", "ReplaceOrWithAnd",

@@ -16,6 +16,8 @@ MAX_LINES = 500
 # Modules that a room shows beside its face.
 SHOWN = {
     "cli": set(),
+    # The judge of two snapshots of a job that runs.
+    "diagnose": {"live"},
     # What runs as ``python -m emberward.doctor.probe``.
     "doctor": {"probe"},
     # What `from emberward import boxing` gives.

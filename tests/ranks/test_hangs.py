@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from emberward.diagnose.live import Look
 from emberward.findings import CATALOGUE, Severity
 from emberward.sources import cpu_nccl
 from emberward.sources.dumps import source_lines
-from emberward.sources.live import Look, explain_pids
+from emberward.sources.live import explain_pids
 from ranks.hangs.driver import HOME, HangJob, Watched, is_right, warm_ranks, watch
 from ranks.hangs.truth import ALIVE, TRUTHS
 

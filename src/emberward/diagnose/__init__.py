@@ -2,8 +2,8 @@
 
 How a process ended and which end came first, which process is which rank, what a rank is expected to do
 next, which rules claim that one left that order, and which of several claims about an incident stand. `sources` only
-reads: calls, stacks, logs and reports come as the nouns of this room. How severe a claim about a live job is, by what
-moved between two snapshots, is still said in `sources.live`.
+reads: calls, stacks, logs and reports come as the nouns of this room. `live` is the same for a job that still runs:
+what only two snapshots of it can tell, and how severe a claim is by what moved between them.
 """
 
 from emberward.diagnose._calls import (

@@ -34,7 +34,7 @@ from emberward.events._event import (
     describe,
 )
 from emberward.events._groups import GroupTable
-from emberward.events._observation import HELPERS, STUCK, WAITING, HostState, Observation
+from emberward.events._observation import HELPERS, KEPT_BY, STUCK, WAITING, HostState, Observation
 from emberward.events._owner import Owner, main_package, owner_of, package_of
 from emberward.events._sizes import ITEM_BYTES, expects, gives, is_split, misfits
 from emberward.events._trace import Observer, Sink, Trace, TraceBuilder
@@ -42,6 +42,7 @@ from emberward.events._trace import Observer, Sink, Trace, TraceBuilder
 __all__ = [
     "HELPERS",
     "ITEM_BYTES",
+    "KEPT_BY",
     "STUCK",
     "WAITING",
     "Acquire",

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+KEPT_BY = "kept by threads "
+"""How a mark of the main thread's end is named when threads keep the process; their system numbers follow."""
+
 
 class HostState(StrEnum):
     """What the main thread of a process does."""

@@ -28,8 +28,9 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
 
+from emberward.events import KEPT_BY
 from emberward.sources._live import CURRENT, LiveRecorder
-from emberward.sources.ring import KEPT_BY, MarkKind
+from emberward.sources.ring import MarkKind
 
 MAX_TEXT = 300
 """Characters of an exception's text that are kept."""

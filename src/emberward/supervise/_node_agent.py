@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from emberward.diagnose.live import Look, join_looks
 from emberward.findings import Finding
-from emberward.sources.live import Look, WatchReport, join_looks, judge_with_progress
+from emberward.sources.live import WatchReport, judge_with_progress
 from emberward.supervise._mailbox import Heard, Mailbox, Posts, open_mailbox
 from emberward.supervise._nodes import Node, NodePost, is_connected, judge_nodes, peers_of, speaker
 from emberward.supervise._probe import Links, ProbedLinks

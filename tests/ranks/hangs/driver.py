@@ -12,9 +12,10 @@ from pathlib import Path
 from ports import reserve_port
 from warm import TORCH, WarmServer
 
+from emberward.diagnose.live import Look
 from emberward.findings import Finding, Severity
 from emberward.sources.attach import RING_VARIABLE, attach_environment
-from emberward.sources.live import LiveExplanation, Look, Watcher, descendants, parents
+from emberward.sources.live import LiveExplanation, Watcher, descendants, parents
 from emberward.sources.ring import new_ring_folder, remove_ring_folder
 from ranks.hangs.truth import Truth
 

@@ -4,7 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from emberward.diagnose import Frame, ProcessStacks, StackSource, ThreadStack
-from emberward.sources.live import Look, Moment, ProcessFacts, ProcessState, RankLook, RingFacts, ThreadFacts, WaitingIn
+from emberward.diagnose.live import (
+    Look,
+    Moment,
+    ProcessFacts,
+    ProcessState,
+    RankLook,
+    RingFacts,
+    ThreadFacts,
+    WaitingIn,
+)
 
 PROGRAM = "/job/train.py"
 C10D = "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"

@@ -13,17 +13,13 @@ import pytest
 from unit.sources.live_looks import ALL_REDUCE, PROGRAM, look, process, rank_look, ring, stack, waiting
 
 from emberward.diagnose import Frame
+from emberward.diagnose.live import Look, ProcessFacts, ProcessState, RankLook, WaitingIn
 from emberward.events import CollectiveOp, Group
 from emberward.findings import Cause, Severity
 from emberward.sources.live import (
     FoundJob,
     FoundRank,
     LiveExplanation,
-    Look,
-    ProcessFacts,
-    ProcessState,
-    RankLook,
-    WaitingIn,
     Watcher,
     explain_pids,
     find_job,

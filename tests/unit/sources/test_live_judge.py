@@ -23,8 +23,9 @@ from unit.sources.live_looks import (
 )
 
 from emberward.diagnose import Frame, ThreadStack
+from emberward.diagnose.live import Look, ProcessState, RankLook, WaitingIn, join_looks
 from emberward.findings import Cause, Finding, Kind, Severity
-from emberward.sources.live import Look, ProcessState, RankLook, WaitingIn, join_looks, judge_looks, resumed_finding
+from emberward.sources.live import judge_looks, resumed_finding
 
 TEXT = {20: "    dist.all_reduce(x)", 30: "    time.sleep(40)", 31: "    with guard:", 40: "    jobs.put(x)"}
 

@@ -7,8 +7,9 @@ import pytest
 from unit.sources.live_looks import QUEUE_GET, helper, look, rank_look, ring, stack, waiting
 
 from emberward.diagnose import Frame
+from emberward.diagnose.live import Look, WaitingIn
 from emberward.findings import Certainty, Severity
-from emberward.sources.live import Look, WaitingIn, judge_with_progress
+from emberward.sources.live import judge_with_progress
 
 TEXT = {20: "    dist.all_reduce(x)", 30: "    time.sleep(2)", 31: "    with guard:", 32: "    line.sendall(part)"}
 OTHERS = (waiting(0), waiting(1), waiting(3))

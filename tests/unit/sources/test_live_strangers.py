@@ -10,9 +10,10 @@ from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, ra
 
 from emberward.diagnose import Frame, ThreadStack
 from emberward.diagnose._program import are_branches, callers_in_common, cause_of_leaving
+from emberward.diagnose.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import source_lines
-from emberward.sources.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn, Watcher, judge_looks
+from emberward.sources.live import Watcher, judge_looks
 
 GONE = ProcessState.GONE
 LOST = "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7"

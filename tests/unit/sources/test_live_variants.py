@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from emberward.diagnose import Frame
+from emberward.diagnose.live import Look
 from emberward.findings import Finding
-from emberward.sources.live import Look, judge_looks
+from emberward.sources.live import judge_looks
 
 TESTS = Path(__file__).parents[2]
 LOOKS, PROGRAMS = TESTS / "data" / "looks", TESTS / "unseen"

@@ -9,8 +9,9 @@ import urllib.request
 import pytest
 from unit.sources.live_looks import look, process, rank_look, ring, stack, waiting
 
+from emberward.diagnose.live import ProcessState
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.live import ProcessState, WatchReport
+from emberward.sources.live import WatchReport
 from emberward.supervise import _node_agent as node_agent
 from emberward.supervise._mailbox import FolderMailbox, Freshness, Heard, open_mailbox
 from emberward.supervise._node_agent import NodeAgent

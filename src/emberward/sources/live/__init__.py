@@ -1,20 +1,14 @@
 """Judges a job that runs now: who stands still, why, and whether it can go on by itself. No torch.
 
 `Watcher` watches a folder of rings; `find_job` and `look_at_job` look at a job that was not started by us;
-`judge_looks` is the judge, pure. Looks are plain data (`Look.to_json`): those of several hosts are joined by
-`join_looks`.
+`judge_looks` asks the judge, which is in `diagnose.live`.
 """
 
 from emberward.sources.live._explain import LiveExplanation, explain_pids
 from emberward.sources.live._find import FoundJob, FoundRank, find_job
-from emberward.sources.live._judge import judge_looks, judge_with_progress
+from emberward.sources.live._flights import judge_looks, judge_with_progress
 from emberward.sources.live._limits import Limits, limits_of
-from emberward.sources.live._look import Look, Moment, OpenCall, RankLook, RingFacts, join_looks
 from emberward.sources.live._process import (
-    ProcessFacts,
-    ProcessState,
-    ThreadFacts,
-    WaitingIn,
     descendants,
     parents,
     read_process_facts,
@@ -30,22 +24,12 @@ __all__ = [
     "FoundRank",
     "Limits",
     "LiveExplanation",
-    "Look",
-    "Moment",
-    "OpenCall",
     "OwnRows",
-    "ProcessFacts",
-    "ProcessState",
-    "RankLook",
-    "RingFacts",
-    "ThreadFacts",
-    "WaitingIn",
     "WatchReport",
     "Watcher",
     "descendants",
     "explain_pids",
     "find_job",
-    "join_looks",
     "judge_looks",
     "judge_with_progress",
     "limits_of",

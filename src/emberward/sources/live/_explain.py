@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from emberward.diagnose import LineOf, Reading, hang_finding, ranks_text
+from emberward.diagnose.live import Look, Scene
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.live._find import FoundJob, find_job
-from emberward.sources.live._judge import judge_looks
-from emberward.sources.live._look import Look
-from emberward.sources.live._scene import Scene
+from emberward.sources.live._flights import flights_of, judge_looks
 from emberward.sources.live._take import look_at_job
 
 LOOKS_APART_S = 4.0
@@ -58,7 +57,7 @@ def explain_pids(
         found = judge_looks(early, look, line_of=line_of, is_asked=True)
         if _is_conclusive(found) or len(looks) == MAX_LOOKS:
             break
-    scene = Scene(early=early, look=look, line_of=line_of)
+    scene = Scene(early=early, look=look, line_of=line_of, flights_of=flights_of)
     findings = found or (_no_hang(scene),)
     blind = [seen for seen in look.ranks.values() if seen.process.is_alive and seen.own_stacks is None]
     if blind:

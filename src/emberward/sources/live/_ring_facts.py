@@ -1,10 +1,10 @@
 """What the judge of live jobs needs of a ring."""
 
 from emberward.diagnose import Frame, short_path
+from emberward.diagnose.live import Moment, OpenCall, RingFacts
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
 from emberward.sources.dumps import ring_flight, ring_group_name
 from emberward.sources.live._limits import limits_of
-from emberward.sources.live._look import Moment, OpenCall, RingFacts
 from emberward.sources.ring import MAIN_THREAD, MarkKind, RingView
 
 _MOMENTS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED, MarkKind.DATA_END})

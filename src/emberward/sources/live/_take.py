@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from emberward.checkpoint import SAVE_WRITER
+from emberward.diagnose.live import Look, ProcessFacts, ProcessState, RankLook, RingFacts
 from emberward.sources.dumps import crash_site
 from emberward.sources.live._find import FoundJob, find_job
-from emberward.sources.live._look import Look, RankLook, RingFacts
 from emberward.sources.live._process import (
-    ProcessFacts,
-    ProcessState,
     descendants,
     environment_of,
     parents,

@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from emberward.diagnose import Evidence, LineOf, hang_finding, judge, ranks_text
+from emberward.diagnose.live import Look
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import source_lines
 from emberward.sources.live._alike import are_alike
-from emberward.sources.live._judge import judge_with_progress
+from emberward.sources.live._flights import flights_of, judge_with_progress
 from emberward.sources.live._lasting import LineDifference, difference_finding, lasting_differences
 from emberward.sources.live._limits import MIN_NOTICE_S, limits_of
 from emberward.sources.live._lines import StartSampler, start_sampler
-from emberward.sources.live._look import Look
 from emberward.sources.live._process import read_process_facts
 from emberward.sources.live._quiet import Pulses, ReadPulses, read_pulses
 from emberward.sources.live._ring_facts import ring_facts
-from emberward.sources.live._scene import flights_of
 from emberward.sources.live._skew import SkewWatch
 from emberward.sources.live._stragglers import OwnRows, StragglerWatch
 from emberward.sources.live._take import look_at_rings, newest_rings

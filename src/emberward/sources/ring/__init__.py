@@ -18,14 +18,13 @@ from emberward.sources.ring._folder import (
     ring_name,
     shared_ring_folder,
 )
-from emberward.sources.ring._format import KEPT_BY, MAIN_THREAD, Geometry, MarkKind
+from emberward.sources.ring._format import MAIN_THREAD, Geometry, MarkKind
 from emberward.sources.ring._identity import RingIdentity, identity_here
 from emberward.sources.ring._reader import read_ring
 from emberward.sources.ring._view import Certified, FlightCopy, GroupCount, Mark, RingView, ThreadName
 from emberward.sources.ring._writer import RingWriter
 
 __all__ = [
-    "KEPT_BY",
     "MAIN_THREAD",
     "SHARED_MEMORY",
     "SUFFIX",

@@ -155,9 +155,6 @@ MARK_KINDS = tuple(MarkKind)
 ENDS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED})
 """Marks that set `Flag.ENDED`."""
 
-KEPT_BY = "kept by threads "
-"""How the name of a MAIN_EXITED mark begins when threads still keep the process; their system numbers follow."""
-
 STAGE_OF_KIND = {
     MarkKind.DATA: Stage.DATA,
     MarkKind.FORWARD: Stage.FORWARD,

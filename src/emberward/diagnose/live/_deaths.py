@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from emberward.diagnose import Frame, classify, hang_finding, judge_ends, ranks_text, user_frame, verb, waits
+from emberward.diagnose.live._look import Look, RankLook
+from emberward.diagnose.live._process import ProcessState
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind
-from emberward.sources.live._look import Look, RankLook
-from emberward.sources.live._process import ProcessState
 
 
 def rank_end(seen: RankLook, exit_code: int | None) -> RankEnd:

@@ -1,9 +1,9 @@
 """A job in which every rank stands still at one place of its own, and none waits for a peer."""
 
 from emberward.diagnose import hang_finding, ranks_text
+from emberward.diagnose.live._scene import Scene
 from emberward.events import HostState
 from emberward.findings import Certainty, Finding, Kind, Severity
-from emberward.sources.live._scene import Scene
 
 MIN_RANKS = 2
 _IDLE = frozenset(

@@ -16,11 +16,10 @@ from emberward.diagnose import (
     read_process,
     user_frame,
 )
-from emberward.events import HostState
-from emberward.sources.live._look import Look, RingFacts
-from emberward.sources.live._motion import Motion, sits_in
-from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
-from emberward.sources.ring import KEPT_BY
+from emberward.diagnose.live._look import Look, RingFacts
+from emberward.diagnose.live._motion import Motion, sits_in
+from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
+from emberward.events import KEPT_BY, HostState
 
 _START = frozenset({"run", "_bootstrap", "_bootstrap_inner"})
 _BY_CALL = {

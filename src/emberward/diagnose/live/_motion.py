@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emberward.diagnose import ProcessStacks, may_act
-from emberward.sources.live._look import Look, RankLook
-from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
+from emberward.diagnose.live._look import Look, RankLook
+from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
 
 TICKS_PER_S = 100.0
 """Clock ticks of proc(5); 100 on every Linux that Python runs on (USER_HZ)."""

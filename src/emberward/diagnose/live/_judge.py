@@ -13,34 +13,36 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from emberward.diagnose import Ground, LineOf, conclude, judge, ranks_text, with_source
+from emberward.diagnose.live._aborts import abort_findings
+from emberward.diagnose.live._all_still import alike_findings
+from emberward.diagnose.live._creation import creation_findings
+from emberward.diagnose.live._credits import credit_findings
+from emberward.diagnose.live._deaths import death_findings, stopped_findings
+from emberward.diagnose.live._look import Look
+from emberward.diagnose.live._scene import FlightsOf, Scene, no_source
+from emberward.diagnose.live._settle import all_progress, settle
+from emberward.diagnose.live._threads import of_threads
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind
-from emberward.sources.live._aborts import abort_findings
-from emberward.sources.live._all_still import alike_findings
-from emberward.sources.live._creation import creation_findings
-from emberward.sources.live._credits import credit_findings
-from emberward.sources.live._deaths import death_findings, stopped_findings
-from emberward.sources.live._look import Look
-from emberward.sources.live._scene import Scene, no_source
-from emberward.sources.live._settle import all_progress, settle
-from emberward.sources.live._threads import of_threads
 
 
 def judge_looks(
     early: Look | None,
     look: Look,
     *,
+    flights_of: FlightsOf,
     line_of: LineOf = no_source,
     exits: Mapping[int, int] | None = None,
     is_asked: bool = False,
 ) -> tuple[Finding, ...]:
     """The findings of `judge_with_progress`."""
-    return judge_with_progress(early, look, line_of=line_of, exits=exits, is_asked=is_asked)[0]
+    return judge_with_progress(early, look, flights_of=flights_of, line_of=line_of, exits=exits, is_asked=is_asked)[0]
 
 
 def judge_with_progress(
     early: Look | None,
     look: Look,
     *,
+    flights_of: FlightsOf,
     line_of: LineOf = no_source,
     exits: Mapping[int, int] | None = None,
     is_asked: bool = False,
@@ -50,7 +52,7 @@ def judge_with_progress(
     `exits`: codes of ranks that have ended, as a parent saw them (minus the signal's number). `is_asked`: a person says
     that the job hangs: what may come by itself is a warning then, not a notice. See [Note: two tiers].
     """
-    scene = Scene(early=early, look=look, line_of=line_of)
+    scene = Scene(early=early, look=look, line_of=line_of, flights_of=flights_of)
     codes = exits or {}
     explanation = judge(
         scene.evidence(),

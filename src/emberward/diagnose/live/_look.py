@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from emberward.diagnose import Frame, ProcessStacks, StackSource, ThreadStack
+from emberward.diagnose.live._process import ProcessFacts
+from emberward.diagnose.live._typed import typed
 from emberward.events import Stage
-from emberward.sources.live._process import ProcessFacts
-from emberward.sources.live._typed import typed
 
 MAX_FRAMES = 80
 """Frames of a thread that a look keeps, half of them the innermost."""

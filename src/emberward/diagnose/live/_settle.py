@@ -10,13 +10,13 @@ library code makes in slices (a queue's, a data loader's), which returns and beg
 from dataclasses import replace
 
 from emberward.diagnose import ThreadStack, read_process, stuck_worker, waits
+from emberward.diagnose.live._look import RankLook
+from emberward.diagnose.live._motion import sits_in, waits_for_ever
+from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
+from emberward.diagnose.live._reading import other_threads
+from emberward.diagnose.live._scene import Scene
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.live._look import RankLook
-from emberward.sources.live._motion import sits_in, waits_for_ever
-from emberward.sources.live._process import ProcessFacts, ProcessState, WaitingIn
-from emberward.sources.live._reading import other_threads
-from emberward.sources.live._scene import Scene
 
 _DIFFER = frozenset({"M101", "M102", "H152"})
 _CERTAIN = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.CRASH})

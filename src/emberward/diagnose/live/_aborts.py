@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emberward.diagnose import Frame, comes_first, hang_finding, ranks_text, tie_break_by_text, verb
+from emberward.diagnose.live._look import OpenCall, RankLook
+from emberward.diagnose.live._scene import Scene
 from emberward.events import Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import OddSide
-from emberward.sources.live._look import OpenCall, RankLook
-from emberward.sources.live._scene import Scene
 
 _LEFT = "it has left the loop that they are still in"
 _BEHIND = "it is still in the loop that they have left"

@@ -1,8 +1,8 @@
 """A process group that not every rank creates, by the stacks of a look and what the rings know of the group."""
 
 from emberward.diagnose import creation_findings as by_stacks
+from emberward.diagnose.live._scene import Scene
 from emberward.findings import Finding
-from emberward.sources.live._scene import Scene
 
 
 def creation_findings(scene: Scene) -> list[Finding]:

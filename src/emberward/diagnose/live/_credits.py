@@ -1,10 +1,10 @@
 """A cycle through a bounded buffer: main threads wait for their own threads, and those for each other's ranks."""
 
 from emberward.diagnose import waits
+from emberward.diagnose.live._reading import peer_thread
+from emberward.diagnose.live._scene import Scene
 from emberward.events import WAITING
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
-from emberward.sources.live._reading import peer_thread
-from emberward.sources.live._scene import Scene
 
 
 def credit_findings(scene: Scene) -> list[Finding]:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from emberward.diagnose import Frame, Reading, ThreadStack, class_of, is_lane, ranks_text, user_frame, waits
+from emberward.diagnose.live._scene import Scene
 from emberward.events import HostState
 from emberward.findings import Cause, Certainty, Finding, Kind
-from emberward.sources.live._scene import Scene
 
 _TOLD = frozenset({"H105", "H125"})
 
