@@ -8,6 +8,7 @@ shows no choice between the two: a program that goes on makes the usual one afte
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from emberward.diagnose._calls import Call, RankFlight
 from emberward.diagnose._departures import are_alike, history
@@ -22,6 +23,7 @@ from emberward.diagnose._program import (
     text_of,
 )
 from emberward.diagnose._say import ranks_text, verb
+from emberward.diagnose._source import conditions_around
 from emberward.findings import Cause, Finding, Kind
 
 MAX_COMPARED = 16
@@ -263,15 +265,18 @@ def by_order(
     is_no_choice = branches is False or theirs.site is None
     is_next = is_no_choice and bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
     is_usual = _has_text(stacks[0], line_of) and _is_usual_elsewhere(theirs, ours, others)
-    if is_first or (
-        stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of)))
+    is_other = _came_another_way(ours, theirs, past, stacks[0], line_of)
+    if (
+        is_first
+        or is_other
+        or (stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of))))
     ):
         return replace(
             finding,
             cause=Cause.EXTRA_COLLECTIVE,
             site=here,
             message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text}"
-            f"{_at(here)}, before the next one{f', {theirs.text}' if theirs.site is None else _at(there)}",
+            f"{_at(here)}, before the next one{f', {theirs.text}' if theirs.site in (None, ours.site) else _at(there)}",
             evidence=(finding.message, *finding.evidence),
             next=_read(here, f"it holds on {ranks_text(ranks)} alone"),
         )
@@ -283,6 +288,27 @@ def _is_usual_elsewhere(theirs: Call, ours: Call, others: Sequence[Call]) -> boo
     if ours.place in (None, theirs.place) or (ours.op, ours.numel) == (theirs.op, theirs.numel):
         return False
     return sum(are_alike(call, theirs) for call in others) >= MIN_ROUNDS
+
+
+def _came_another_way(
+    ours: Call, theirs: Call, past: Sequence[Call], stack: tuple[Frame, ...], line_of: LineOf
+) -> bool:
+    """Whether one line of a function that is called at several was come to under a condition, with a size new there.
+
+    While what its peers make at that line is what as a rule came next: theirs is the usual call, and ours one more.
+    """
+
+    def form(call: Call) -> tuple[object, ...]:
+        return call.op, call.numel, call.dtype, call.place
+
+    after = [form(late) for early, late in pairwise(past) if form(early) == form(past[-1])]
+    if ours.place is None or form(ours)[::3] != form(theirs)[::3] or form(ours) in map(form, past):
+        return False
+    if len(after) < MIN_ROUNDS or 2 * after.count(form(theirs)) <= len(after):
+        return False
+    users = [frame for frame in stack if not frame.is_library and frame.line is not None]
+    texts = [(text_of(frame.file, line_of), frame.line or 0) for frame in users[1:]]
+    return any(text is not None and conditions_around(text, line) for text, line in texts)
 
 
 def _has_text(stack: tuple[Frame, ...], line_of: LineOf) -> bool:

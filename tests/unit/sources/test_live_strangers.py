@@ -681,7 +681,9 @@ def test_what_stands_behind_a_branch_that_leaves_is_the_other_branch(left, right
 def test_an_abort_while_two_threads_make_calls_of_one_group_accuses_nobody(program):
     facts = ring(num_done=0, is_inside=False, world=2)
     beside = OpenCall(text="all_reduce of 1 int64", function="run", file=str(program), line=10, is_new=False)
-    both = replace(facts, beside=beside, backward=(str(program), 4), crash_site="uneven.py:4")
+    both = replace(
+        facts, beside=beside, backward=(str(program), 4), crashed=(Frame(function="main", file=str(program), line=4),)
+    )
     seen = look(*(rank_look(rank, None, both, state=GONE) for rank in range(2)))
     (finding,) = judge_looks(seen, seen, line_of=source_lines([]), exits={0: -15, 1: -signal.SIGABRT})
     assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", Cause.DIFFERENT_OP, ())

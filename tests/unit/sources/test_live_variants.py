@@ -34,12 +34,13 @@ TRUTHS: Mapping[str, tuple[int | None, str, int | None]] = {
     "patience": (1, "skipped_collective", 72),
     "pipe_reports": (2, "uneven_data", 68),
     "preempt": (1, "extra_collective", 44),
+    "probe_words": (0, "extra_collective", 12),
     "skipgram": (2, "skipped_collective", 52),
     "tp_inspect": (0, "extra_collective", 40),
     "vocab_cache": (3, "lock", 43),
 }
 """Culprit, cause and line; of a cycle nobody."""
-IN_ONE_GROUP = ("accel_gather", "autotuned_sync", "patience", "preempt", "skipgram", "tp_inspect")
+IN_ONE_GROUP = ("accel_gather", "autotuned_sync", "patience", "preempt", "probe_words", "skipgram", "tp_inspect")
 """Jobs whose ranks meet in collectives of the world alone: another rank may stand beside each."""
 SHIFT = 100_000
 
@@ -196,3 +197,17 @@ def test_twice_as_many_ranks_have_the_same_culprit(name: str) -> None:
 def test_without_a_rank_nobody_else_is_accused(name: str) -> None:
     finding = told(dropped(recorded(name)))
     assert set(finding.culprit_ranks) <= {TRUTHS[name][0]}
+
+
+def test_another_size_at_one_line_is_one_call_more_only_where_it_is_new_and_under_a_condition() -> None:
+    case = recorded("probe_words")
+
+    def known(look: dict[str, Any]) -> None:
+        for rank in look["ranks"]:
+            for entry in rank["ring"]["flight"]["entries"][10:20:5]:
+                entry["input_sizes"] = [[24]]
+
+    assert told(varied(case, known)).cause.value == "shape"
+    always = case.text.replace("if rank == 0 and step % 20 == 19:", "with torch.no_grad():")
+    assert always != case.text
+    assert told(varied(case, lambda _: None, text=always)).cause.value == "shape"

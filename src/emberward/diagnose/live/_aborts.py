@@ -33,18 +33,26 @@ class _Place:
     rank: int
     site: Site
     call: OpenCall | None
+    stack: tuple[Frame, ...] = ()
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        return (Frame(function=self.site.function or "", file=self.site.file, line=self.site.line),)
+        return self.stack or (Frame(function=self.site.function or "", file=self.site.file, line=self.site.line),)
 
     @property
     def short(self) -> str:
-        return self.frames[0].site
+        return Frame(function="", file=self.site.file, line=self.site.line).site
 
     @property
     def text(self) -> str:
         return "a call below Python" if self.call is None else self.call.text
+
+
+def _way_to(call: OpenCall, crashed: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The stack of a crash, from the line of the open call outwards; empty where it did not crash there."""
+    places = [(frame.file, frame.line) for frame in crashed]
+    at = (call.file, call.line)
+    return crashed[places.index(at) :] if at in places else ()
 
 
 def _places(scene: Scene, aborted: RankLook, call: OpenCall) -> list[_Place]:
@@ -78,7 +86,8 @@ def abort_findings(scene: Scene, exits: Mapping[int, int]) -> list[Finding]:
             return [_of_two_threads(scene, rank, beside)]
         if call is None:
             continue
-        own = _Place(rank=rank, site=Site(file=call.file, line=call.line), call=call)
+        way = _way_to(call, seen.ring.crashed)
+        own = _Place(rank=rank, site=Site(file=call.file, line=call.line), call=call, stack=way)
         places = _places(scene, seen, call)
         others = [place for place in places if (place.site, place.text) != (own.site, own.text)]
         if not others:

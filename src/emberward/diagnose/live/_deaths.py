@@ -15,7 +15,8 @@ def rank_end(seen: RankLook, exit_code: int | None) -> RankEnd:
     error = None if ring is None else ring.moment("exception")
     left = None if ring is None else ring.moment("main_exited")
     moment = error if error is not None else left
-    crashed_at = None if ring is None else ring.crash_site
+    crashed = None if ring is None else user_frame(ring.crashed)
+    crashed_at = None if crashed is None else crashed.site
     last = None if ring is None or ring.before is None else ring.before.site
     if ring is not None and ring.open_call is not None:
         last = Frame(function="", file=ring.open_call.file, line=ring.open_call.line).site

@@ -46,7 +46,7 @@ class RingFacts:
     `creating`: the site of a group's creation that has not ended. `waits_for_device`: the main thread is in a read of a
     value or a synchronisation, for calls that a device has not ended. `open_call` is the main
     thread's, `beside` another thread's. `before`: where the main thread made the call, or
-    began the backward, before the one that it is in. `crash_site`: where its process crashed.
+    began the backward, before the one that it is in. `crashed`: the main thread's stack when its process crashed.
     """
 
     flight: Mapping[str, Any]
@@ -70,7 +70,7 @@ class RingFacts:
     open_call: OpenCall | None = None
     beside: OpenCall | None = None
     before: Frame | None = None
-    crash_site: str | None = None
+    crashed: tuple[Frame, ...] = ()
     problems: tuple[str, ...] = ()
 
     def moment(self, kind: str) -> Moment | None:
@@ -237,7 +237,7 @@ def _stacks_from(data: Mapping[str, Any]) -> ProcessStacks:
 
 _PLAIN = (
     "num_calls", "num_done", "step", "stage_name", "heartbeat_age_s", "moved_age_s", "notice_s", "limit_s",
-    "has_history", "creating", "blocked_record", "waits_for_device", "crash_site",
+    "has_history", "creating", "blocked_record", "waits_for_device",
 )  # fmt: skip
 
 
@@ -251,6 +251,7 @@ def _ring_json(ring: RingFacts) -> dict[str, Any]:
         "open_call": None if ring.open_call is None else asdict(ring.open_call),
         "beside": None if ring.beside is None else asdict(ring.beside),
         "before": None if ring.before is None else [ring.before.function, ring.before.file, ring.before.line],
+        "crashed": [[f.function, f.file, f.line] for f in _kept(ring.crashed)],
         "creating_ranks": list(ring.creating_ranks),
         "problems": list(ring.problems),
         "moments": [[m.kind, m.text, m.site, m.age_s] for m in ring.moments],
@@ -268,6 +269,7 @@ def _ring_from(data: Mapping[str, Any]) -> RingFacts:
         open_call=None if data.get("open_call") is None else typed(OpenCall, **data["open_call"]),
         beside=None if data.get("beside") is None else typed(OpenCall, **data["beside"]),
         before=None if data.get("before") is None else _frame_from(data["before"]),
+        crashed=tuple(map(_frame_from, data.get("crashed", ()))),
         creating_ranks=tuple(data["creating_ranks"]),
         problems=tuple(data["problems"]),
         moments=tuple(

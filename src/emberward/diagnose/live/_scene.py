@@ -59,14 +59,18 @@ class Scene:
 
         The copy of torch's recorder is taken without stacks first, and with them seconds later: without a line the
         judge cannot tell which of two calls is one too many. Until then the ring's own record of the call has its line,
-        and the stack has that of a call below Python.
+        and the stack has that of a call below Python. Of a
+        process that crashed in a call its last stack has the whole way to it.
         """
         entries = ring.flight.get("entries", ())
         reading, call = self.readings.get(seen.rank), ring.open_call
         waiting = [e for e in entries if isinstance(e, dict) and not e.get("retired") and not e.get("is_p2p")]
-        if len(waiting) != 1 or waiting[0].get("frames"):
+        told = {(frame["filename"], frame["line"]) for frame in waiting[0].get("frames") or ()} if waiting else set()
+        if len(waiting) == 1 and told & {(frame.file, frame.line) for frame in ring.crashed}:
+            frames = list(ring.crashed)
+        elif len(waiting) != 1 or told:
             return ring
-        if ring.blocked_record is not None and call is not None:
+        elif ring.blocked_record is not None and call is not None:
             frames = [Frame(function=call.function, file=call.file, line=call.line)]
         elif reading is not None and reading.kind in WAITING:
             frames = list(reading.frames)

@@ -4,7 +4,7 @@
 does both and compares when there are two. `flight_trace` gives the dumps as a trace of observer DUMP.
 """
 
-from emberward.sources.dumps._crash import crash_site
+from emberward.sources.dumps._crash import crash_frames, crash_site
 from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
 from emberward.sources.dumps._flight import DumpFormatError, FlightReader
 from emberward.sources.dumps._gather import gather
@@ -16,6 +16,7 @@ __all__ = [
     "DumpFormatError",
     "ExplainResult",
     "FlightReader",
+    "crash_frames",
     "crash_site",
     "explain_paths",
     "flight_trace",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from emberward.checkpoint import SAVE_WRITER
 from emberward.diagnose.live import Look, ProcessFacts, ProcessState, RankLook, RingFacts
-from emberward.sources.dumps import crash_site
+from emberward.sources.dumps import crash_frames
 from emberward.sources.live._find import FoundJob, find_job
 from emberward.sources.live._process import (
     descendants,
@@ -166,4 +166,4 @@ def _moved_meanwhile(views: Mapping[int, RingView]) -> dict[int, RingView]:
 def _facts_of(view: RingView, process: ProcessFacts) -> RingFacts:
     """The ring's facts; of a process that is gone, where it crashed too."""
     facts = ring_facts(view)
-    return facts if process.is_alive else replace(facts, crash_site=crash_site(crash_file(view.path)))
+    return facts if process.is_alive else replace(facts, crashed=crash_frames(crash_file(view.path)))
