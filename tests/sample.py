@@ -53,8 +53,13 @@ LATER: dict[str, str] = {
         "test_layout_grid.py (layouts), ../unit/engine/test_toy_family.py (the page's family)"
     ),
     "ranks/test_hangs.py::test_a_slow_job_is_no_alarm_where_a_wait_does_not_block": "test_hangs.py (slow jobs)",
-    "ranks/test_node_scripts.py::test_two_nodes_train_one_run_and_post_what_they_see": (
+    "ranks/test_node_scripts.py::test_two_nodes_of_a_manifest_train_one_run_and_post_what_they_see": (
         "../unit/manifests/test_manifests.py (the words of the script)"
+    ),
+    "ranks/test_node_scripts.py::"
+    "test_a_stop_of_one_node_saves_on_all_and_a_node_that_is_lost_leaves_the_other_to_go_on": (
+        "test_launch.py (a stop saves), ../unit/runs/test_choose.py (another layout), "
+        "../unit/supervise/test_act.py (how long a launcher may be without ranks)"
     ),
     "ranks/test_rewind.py::test_a_run_that_is_done_is_rewound_and_learns_from_other_samples": (
         "test_spike.py (rewound and skipped)"

@@ -121,16 +121,23 @@ def _of_the_job(refusal: ConfigError) -> EmberwardError:
 
 def _numbers(options: HostOptions, num_hosts: int) -> tuple[int, int]:
     """(the fewest hosts to train on, how many are wanted)."""
-    least, _, most = (options.nnodes or str(num_hosts)).rpartition(":")
-    if not most.isdigit() or (least and not least.isdigit()) or not 1 <= int(least or most) <= int(most) <= num_hosts:
+    least, wanted = node_numbers(options.nnodes or str(num_hosts), num_hosts=num_hosts)
+    fewest = options.min_hosts if options.min_hosts is not None else least
+    return min(fewest, wanted), wanted
+
+
+def node_numbers(text: str, *, num_hosts: int | None = None) -> tuple[int, int]:
+    """(fewest, most) of ``N`` or ``MIN:MAX``; raises ConfigError C113 for another text, and for more than there are."""
+    least, _, most = text.rpartition(":")
+    is_read = most.isdigit() and (not least or least.isdigit()) and 1 <= int(least or most) <= int(most)
+    if not is_read or (num_hosts is not None and int(most) > num_hosts):
+        bound = "" if num_hosts is None else f" <= {num_hosts}, the hosts that there are"
         raise ConfigError(
             "the number of hosts is not understood",
             code="C113",
-            where=f"--nnodes {options.nnodes}",
-            expected=f"N, or MIN:MAX, with 1 <= MIN <= MAX <= {num_hosts}, the hosts that there are",
-            found=str(options.nnodes),
+            where=f"--nnodes {text}",
+            expected=f"N, or MIN:MAX, with 1 <= MIN <= MAX{bound}",
+            found=text,
             next="emberward train RECIPE --hosts A,B,C --nnodes 2:3",
         )
-    wanted = int(most)
-    fewest = options.min_hosts if options.min_hosts is not None else int(least or most)
-    return min(fewest, wanted), wanted
+    return int(least or most), int(most)

@@ -40,6 +40,7 @@ from emberward.cli._run import (
 )
 from emberward.cli._slurm import slurm_app
 from emberward.cli._train import REPLACE_SLOW_S, TrainOptions, train
+from emberward.cli._train_node import Rendezvous, train_on_node
 from emberward.cli._window_app import add_window_verbs
 from emberward.runs import Intent
 from emberward.supervise import ACT_AFTER_S
@@ -59,6 +60,18 @@ app.add_typer(slurm_app, name="slurm")
 HardwareOption = Annotated[
     str | None, typer.Option("--hardware", help="Predict a step's time on a100, h100, h200, ...")
 ]
+MasterOption = Annotated[str | None, typer.Option("--master-addr", help="Node 0's address.")]
+MasterPortOption = Annotated[int | None, typer.Option("--master-port", help="Node 0's port.")]
+BackendOption = Annotated[
+    str | None, typer.Option("--rdzv-backend", help="static; or c10d, for nodes that come and go.")
+]
+EndpointOption = Annotated[str | None, typer.Option("--rdzv-endpoint", help="HOST:PORT where the nodes meet.")]
+RdzvIdOption = Annotated[str | None, typer.Option("--rdzv-id", help="Of this job alone.")]
+RdzvConfOption = Annotated[str | None, typer.Option("--rdzv-conf", help="torchrun's own: a=b,c=d.")]
+MaxRestartsOption = Annotated[
+    int | None, typer.Option("--max-restarts", min=0, help="torchrun's own, within one attempt.")
+]
+LocalAddrOption = Annotated[str | None, typer.Option("--local-addr", help="This node's address on the job's link.")]
 VerboseOption = Annotated[
     bool, typer.Option("-v", "--verbose", help="Also show the plan in full and what the proof assumes.")
 ]
@@ -66,7 +79,13 @@ VerboseOption = Annotated[
 
 @app.command(
     "train",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": True},
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": True,
+        # torchrun takes --node_rank for --node-rank; a recipe's own keys are unknown here and stay as they are.
+        "token_normalize_func": lambda word: word.replace("_", "-"),
+    },
     epilog=examples(
         "emberward train bloom_tiny --ranks 2 data.train=my.txt",
         "emberward train recipes/bloom_tiny.py steps=300 --optim.lr 1e-3 --fresh",
@@ -104,6 +123,19 @@ def train_verb(
         str | None, typer.Option("--nnodes", help="Hosts that train, N or MIN:MAX; the others stand by.")
     ] = None,
     nproc: Annotated[int, typer.Option("--nproc-per-node", min=1, help="Ranks on each host.")] = 1,
+    node_rank: Annotated[
+        int | None,
+        typer.Option("--node-rank", min=0, help="Its number: the command is given on each."),
+    ] = None,
+    master_addr: MasterOption = None,
+    master_port: MasterPortOption = None,
+    rdzv_backend: BackendOption = None,
+    rdzv_endpoint: EndpointOption = None,
+    rdzv_id: RdzvIdOption = None,
+    rdzv_conf: RdzvConfOption = None,
+    max_restarts: MaxRestartsOption = None,
+    local_addr: LocalAddrOption = None,
+    host: Annotated[str | None, typer.Option("--host", help="What this node is called; else its own name.")] = None,
     min_hosts: Annotated[int | None, typer.Option("--min-hosts", min=1, help="Go on with so few hosts.")] = None,
     screen_first: Annotated[
         bool, typer.Option("--screen", help="Test the hosts first, 30 s at most, and suspects after a failure.")
@@ -123,6 +155,20 @@ def train_verb(
 ) -> None:
     """Check a recipe, launch it, supervise it, resume it by itself, end with a summary."""
     intent = Intent.FRESH if fresh else Intent.RESUME if resume or run_id is not None else Intent.AUTO
+    rendezvous = Rendezvous(
+        nnodes=nnodes,
+        nproc_per_node=nproc,
+        node_rank=node_rank,
+        master_addr=master_addr,
+        master_port=master_port,
+        rdzv_backend=rdzv_backend,
+        rdzv_endpoint=rdzv_endpoint,
+        rdzv_id=rdzv_id,
+        rdzv_conf=rdzv_conf,
+        max_restarts=max_restarts,
+        local_addr=local_addr,
+        host=host,
+    )
     options = TrainOptions(
         recipe=recipe,
         overrides=(*(overrides or ()), *context.args),
@@ -168,7 +214,10 @@ def train_verb(
             is_fresh=fresh,
             why=why,
         )
-        return train(replace(options, rewind=asked), screen)
+        wanted = replace(options, rewind=asked)
+        # A number of nodes, and no way to reach them: this is one of them.
+        is_alone = nnodes is not None and options.hosts is None
+        return train_on_node(wanted, rendezvous, screen) if rendezvous.is_asked or is_alone else train(wanted, screen)
 
     guarded(run, is_json=is_json)
 

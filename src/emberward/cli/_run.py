@@ -6,7 +6,7 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Annotated
@@ -26,6 +26,7 @@ from emberward.supervise import (
     Oversight,
     Patience,
     RunPlan,
+    RunResult,
     absolute,
     require_part,
     supervise_command,
@@ -54,6 +55,10 @@ KillSwitchOption = Annotated[
 ]
 NoRecordOption = Annotated[bool, typer.Option("--no-record", help="Only supervise; record nothing in the ranks.")]
 NAME_CHARACTERS = 60
+JOIN_TIMEOUT_S = 600.0
+KILL_SWITCH, JOINED = "EMBERWARD_KILL_SWITCH", "EMBERWARD_JOINED"
+"""As `rank.__main__` reads them: the file that asks ranks to save, and the one where they tell which run is theirs."""
+STOP_FILE, JOINED_FILE = "stop-asked", "joined.json"
 STDERR = 2
 
 
@@ -70,6 +75,8 @@ class RunOptions:
     kill_switch: Path | None
     environment: Mapping[str, str]
     excluded: tuple[str, ...] = ()
+    has_our_ranks: bool = False
+    """Whether the command starts Emberward's own ranks, which tell their run and save when a file asks them to."""
 
 
 def name_of(command: tuple[str, ...]) -> str:
@@ -92,6 +99,32 @@ def program_beside(program: str, path: str | None) -> str:
 
 def run_command(options: RunOptions, screen: Screen) -> int:
     """The exit code of the supervised command; blocks until it ends. Raises ConfigError L114 on a host left out."""
+    folder, result = supervised(options, screen)
+    screen.document(
+        result.findings,
+        run=str(folder.path),
+        outcome=result.outcome.value,
+        attempts=result.num_attempts,
+        exit_code=result.exit_code,
+    )
+    return result.exit_code
+
+
+def rendezvous_s(command: Sequence[str]) -> float | None:
+    """How long an elastic torchrun may take to start ranks anew when none lives; None for any other command.
+
+    It waits for other hosts as long as its rendezvous may take: 600 s unless ``--rdzv-conf`` has
+    another join_timeout (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, RendezvousTimeout, 2.13).
+    """
+    text = " ".join(command)
+    if re.search(r"--nnodes[= ]\d+:\d+\b", text) is None:
+        return None
+    found = re.search(r"\bjoin_timeout=(\d+)", text)
+    return JOIN_TIMEOUT_S if found is None else float(found[1])
+
+
+def supervised(options: RunOptions, screen: Screen) -> tuple[RunFolder, RunResult]:
+    """The supervisor's folder and how the command ended; blocks until it has. Raises as `run_command`."""
     if not options.command:
         raise ConfigError(
             "there is no command to run",
@@ -111,13 +144,19 @@ def run_command(options: RunOptions, screen: Screen) -> int:
     folder = RunFolder(path=absolute(options.runs) / name / new_id())
     folder.path.mkdir(parents=True, exist_ok=True)
     write_json(folder.command, {"command": list(command), "folder": str(Path.cwd())})
+    environment = dict(options.environment)
+    stop_file = folder.path / STOP_FILE if options.has_our_ranks else None
+    if stop_file is not None:
+        environment |= {KILL_SWITCH: str(stop_file), JOINED: str(folder.path / JOINED_FILE)}
     plan = RunPlan(
         folder=folder,
         command=command,
-        environment=options.environment,
+        environment=environment,
         oversight=options.oversight,
         max_restarts=options.max_restarts,
         grace_s=options.grace_s,
+        rendezvous_s=rendezvous_s(command),
+        stop_file=stop_file,
         kill_switch=folder.kill_switch if options.kill_switch is None else absolute(options.kill_switch),
         stdout=STDERR if screen.is_json else None,
     )
@@ -126,14 +165,7 @@ def run_command(options: RunOptions, screen: Screen) -> int:
         screen.complain(f"emberward: {folder.path}")
         if options.max_restarts:
             screen.complain(f"emberward: not started again: {result.why}")
-    screen.document(
-        result.findings,
-        run=str(folder.path),
-        outcome=result.outcome.value,
-        attempts=result.num_attempts,
-        exit_code=result.exit_code,
-    )
-    return result.exit_code
+    return folder, result
 
 
 def oversight_of(

@@ -45,18 +45,12 @@ def node_script(job: TrainingJob) -> str:
 
     Nothing in it is a word of the shell but the four variables.
     """
-    place = job.runs / f"{job.name}-nodes"
-    supervise = shlex.join([
-        *("python", "-m", "emberward", "run", "--runs", str(place), "--name", job.name),
-        *("--collector", str(place / "posts"), "--grace-s", str(job.grace_s), "--host"),
-    ])  # fmt: skip
-    launch = shlex.join([
-        *("python", "-m", "torch.distributed.run", "--nnodes", str(job.num_nodes)),
+    train = shlex.join([
+        *("python", "-m", "emberward", "train", job.recipe, *job.overrides, "--runs", str(job.runs)),
+        *("--grace-s", str(job.grace_s), "--nnodes", str(job.num_nodes)),
         *("--nproc-per-node", str(job.ranks_per_node), "--master-port", str(job.port)),
     ])  # fmt: skip
-    rank = shlex.join(["-m", "emberward.rank", "--runs", str(job.runs), job.recipe, *job.overrides])
     return (
-        f'exec {supervise} "${HOST}" --address "${ADDRESS}" -- \\\n'
-        f'  {launch} --node-rank "${NODE_RANK}" --master-addr "${HEAD}" \\\n'
-        f"  {rank}\n"
+        f"exec {train} \\\n"
+        f'  --node-rank "${NODE_RANK}" --master-addr "${HEAD}" --local-addr "${ADDRESS}" --host "${HOST}"\n'
     )

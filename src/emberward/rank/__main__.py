@@ -24,6 +24,8 @@ from emberward.report import RunFolder, write_json
 
 KILL_SWITCH = "EMBERWARD_KILL_SWITCH"
 """Names the file that stops the run, where it is not the one beside the runs of its name."""
+JOINED = "EMBERWARD_JOINED"
+"""Names a file in which the ranks of a host tell its supervisor which run is theirs."""
 HOST = "EMBERWARD_HOST"
 """What the launcher calls this host."""
 
@@ -33,6 +35,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="folder of a run that the launcher prepared")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders lie (with RECIPE)")
     parser.add_argument("--fresh", action="store_true", help="start anew (with RECIPE)")
+    parser.add_argument("--fits", action="store_true", help="the layout gives way to the number of ranks (with RECIPE)")
     parser.add_argument("recipe", nargs="?", help="recipe, when started by plain torchrun or srun")
     parser.add_argument("overrides", nargs="*", help="a.b=c")
     options, rest = parser.parse_known_args(arguments)
@@ -90,6 +93,8 @@ def main(arguments: Sequence[str]) -> int:
         overrides=tuple(options.overrides),
         runs=options.runs,
         is_fresh=options.fresh,
+        may_move=options.fits,
+        joined=None if JOINED not in os.environ else Path(os.environ[JOINED]),
         kill_switch=None if KILL_SWITCH not in os.environ else Path(os.environ[KILL_SWITCH]),
     )
     session = Session(place, wanted)

@@ -12,18 +12,21 @@ from emberward.data import Manifest, open_tokenizer, read_manifest
 from emberward.findings import EmberwardError
 from emberward.rank._place import Place
 from emberward.rank._skew import START_TIMEOUT_S, Store, fingerprint, require_equal_fingerprints, told_to_others
-from emberward.recipe import Resolved, load_recipe, read_resolved, resolve
+from emberward.recipe import Resolved, fit_ranks, load_recipe, read_resolved, resolve
 from emberward.report import RunFolder, read_json, write_json
 from emberward.runs import Intent, Start, begin, choose_run, new_id, prepare_data, recipe_digest, require_no_kill_switch
 
 PREPARE_TIMEOUT_S = 1800.0
+COMMAND = ("emberward", "train")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What a rank was started with: the folder of a prepared run, or a recipe to find or make one for.
 
-    `kill_switch`: the file that stops the run; None for the one beside the runs of its name.
+    `kill_switch`: the file that stops the run; None for the one beside the runs of its name. `may_move`: whether the
+    layout gives way to the number of ranks, as where the number of hosts may change. `joined`: the file that tells this
+    host's supervisor which run it is.
     """
 
     folder: Path | None
@@ -32,6 +35,8 @@ class Wanted:
     runs: Path
     is_fresh: bool
     kill_switch: Path | None = None
+    may_move: bool = False
+    joined: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +100,15 @@ def _choose(wanted: Wanted, place: Place, resolved: Resolved) -> Start:
     """Where this start goes. ``--fresh`` holds for a launch: what that launch began, its restarts go on with."""
     runs, number = wanted.runs.absolute(), new_id()
     assert wanted.recipe is not None, "a run is chosen for a recipe"
-    command = shlex.join(["emberward", "train", wanted.recipe, *wanted.overrides])
+    command = shlex.join([*COMMAND, wanted.recipe, *wanted.overrides])
     if not wanted.is_fresh:
-        return choose_run(runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number, command=command)
+        return choose_run(
+            runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number, command=command, may_move=wanted.may_move
+        )
     if place.is_restart and place.launch is not None:
-        start = choose_run(runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number, command=command)
+        start = choose_run(
+            runs, resolved, intent=Intent.AUTO, run_id=None, new_id=number, command=command, may_move=wanted.may_move
+        )
         if start.is_resume and (read_json(start.folder.launch) or {}).get("launch") == place.launch:
             return start
     return choose_run(runs, resolved, intent=Intent.FRESH, run_id=None, new_id=number, command=command)
@@ -115,7 +124,13 @@ def _forget_last_attempt(folder: RunFolder) -> None:
 
 def _resolve(wanted: Wanted, place: Place) -> Resolved:
     assert wanted.recipe is not None
-    loaded = load_recipe(wanted.recipe, wanted.overrides)
+    loaded = (
+        fit_ranks(
+            wanted.recipe, wanted.overrides, num_ranks=place.world_size, command=COMMAND, keeps_layout=False
+        ).loaded
+        if wanted.may_move
+        else load_recipe(wanted.recipe, wanted.overrides)
+    )
     tokenizer = open_tokenizer(loaded.recipe.data.tokenizer)
     return resolve(loaded, num_ranks=place.world_size, tokenizer_size=tokenizer.size)
 

@@ -73,6 +73,8 @@ class Session:
         self._store = _open_store(place)
         joined = join_run(self._wanted, place, self._store)
         self.folder = joined.folder
+        if self._wanted.joined is not None and place.local_rank == 0:
+            write_json(self._wanted.joined, {"folder": str(joined.folder.path), "rank": place.rank})
         _require_equal_ranks(self._store, place, joined)
         self._is_among_others = False
         if place.local_rank == 0:
@@ -129,7 +131,9 @@ class Session:
             sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
         dist.destroy_process_group()
         self._is_among_others = True
-        asks_again = outcome is Outcome.STOPPED and not trainer.is_switched_off and not place.is_supervised
+        # A supervisor reads how the run ended; an agent that restarts ranks would take 75 for a failure.
+        is_read = place.is_supervised or self._wanted.joined is not None
+        asks_again = outcome is Outcome.STOPPED and not trainer.is_switched_off and not is_read
         return EXIT_STOPPED if asks_again else 0
 
     def leave(self) -> None:
@@ -193,8 +197,9 @@ def _open_store(place: Place) -> Store:
         wait_for_workers=False,
         multi_tenant=True,
     )
-    # An agent's store outlives an attempt: keys of an earlier one must not be read.
-    return PrefixStore(f"emberward/{place.attempt}", tcp)
+    # An agent's store outlives an attempt: keys of an earlier one must not be read. A store of our own is as new as the
+    # attempt, whose number agents that joined at different times do not agree on.
+    return PrefixStore(f"emberward/{place.attempt if place.is_under_agent else 'own'}", tcp)
 
 
 def _build_trainer(

@@ -50,13 +50,21 @@ def recipe_digest(resolved: Resolved) -> str:
 
 
 def choose_run(
-    runs: Path, resolved: Resolved, *, intent: Intent, run_id: str | None, new_id: str, command: str
+    runs: Path,
+    resolved: Resolved,
+    *,
+    intent: Intent,
+    run_id: str | None,
+    new_id: str,
+    command: str,
+    may_move: bool = False,
 ) -> Start:
     """The folder under `runs` for this start. Reads the folders of the recipe's name; writes nothing.
 
     `run_id` names the run to resume, `new_id` what a new one would be called, `command` is what the person typed,
-    without those. A run that never trained a step and has another recipe holds nothing and is passed over. Raises
-    ConfigError C107 when a run that would go on was started with another recipe, or when there is none to resume.
+    without those. `may_move`: the layout may change without being asked, as where the number of hosts may. A run that
+    never trained a step and has another recipe holds nothing and is passed over. Raises ConfigError C107 when a run
+    that would go on was started with another recipe, or when there is none to resume.
     """
     shelf = runs / resolved.recipe.name
     fresh = Start(folder=RunFolder(path=shelf / new_id), is_resume=False, why=f"new run {shelf.name}/{new_id}")
@@ -72,7 +80,9 @@ def choose_run(
         changed = [
             each for each in differences(read_resolved(folder.config).recipe, resolved.recipe) if not each.harmless
         ]
-        blocking = [each for each in changed if not _is_allowed(each, intent)]
+        blocking = [
+            each for each in changed if not (_is_allowed(each, intent) or (may_move and each.key.startswith(_MAY_MOVE)))
+        ]
         if blocking and run_id is None and not has_trained(folder):
             passed_over = f"; {shelf.name}/{folder.id} never trained a step and has another recipe"
             continue

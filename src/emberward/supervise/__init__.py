@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from emberward.supervise._nodes import SILENT_S, Node
     from emberward.supervise._notify import Notifier
     from emberward.supervise._overseer import Oversight, key_of
-    from emberward.supervise._policy import Move, Outcome, Seen, StopBy, next_move
+    from emberward.supervise._policy import Move, Outcome, Seen, StopBy, exit_code_of_launch, next_move, outcome_of
     from emberward.supervise._post_office import PostOffice
     from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
     from emberward.supervise._run import RunResult, supervise_command
@@ -43,7 +43,7 @@ _FILES = {
     "_nodes": "SILENT_S Node",
     "_notify": "Notifier",
     "_overseer": "Oversight key_of",
-    "_policy": "Move Outcome Seen StopBy next_move",
+    "_policy": "Move Outcome Seen StopBy exit_code_of_launch next_move outcome_of",
     "_post_office": "PostOffice",
     "_restart": "AttemptEnd Restart RunEnd decide_rerun decide_restart",
     "_run": "RunResult supervise_command",
@@ -91,6 +91,7 @@ __all__ = [
     "decide",
     "decide_rerun",
     "decide_restart",
+    "exit_code_of_launch",
     "facts_of",
     "hold_lock",
     "hosts_of",
@@ -102,6 +103,7 @@ __all__ = [
     "named_host",
     "newest_save",
     "next_move",
+    "outcome_of",
     "pick_hosts",
     "require_part",
     "silence_finding",

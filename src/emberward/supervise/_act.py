@@ -127,7 +127,7 @@ class Ending:
 
     `died_s`: a rank ended with another code than 0, and the launcher has started none in its place. `moved_s`: when
     another rank was last seen to make a call. `left_s`: since when no rank lives. `asked_s`: when a finding became due.
-    `terminated_s`: when SIGTERM was sent.
+    `terminated_s`: when SIGTERM was sent. `left_limit_s`: how long a launcher without ranks may take.
     """
 
     now_s: float
@@ -136,6 +136,7 @@ class Ending:
     left_s: float | None = None
     asked_s: float | None = None
     terminated_s: float | None = None
+    left_limit_s: float = LEFT_LIMIT_S
 
 
 def end_move(ending: Ending, *, grace_s: float) -> EndMove:
@@ -148,6 +149,6 @@ def end_move(ending: Ending, *, grace_s: float) -> EndMove:
         return EndMove.WAIT
     if ending.moved_s is not None and ending.now_s - ending.moved_s < DEATH_LIMIT_S:
         return EndMove.WAIT
-    if ending.left_s is not None and ending.now_s - ending.left_s < LEFT_LIMIT_S:
+    if ending.left_s is not None and ending.now_s - ending.left_s < ending.left_limit_s:
         return EndMove.WAIT
     return EndMove.TERMINATE

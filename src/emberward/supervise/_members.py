@@ -69,9 +69,13 @@ def ranks_below(root: int) -> dict[int, int]:
 class Members:
     """All rank processes that this attempt has had on this host, by pid. `close` it."""
 
-    def __init__(self, *, own_rank: int | None = None) -> None:
-        """`own_rank` is the rank of our own environment: what merely inherited it is no member."""
+    def __init__(self, *, own_rank: int | None = None, is_elastic: bool = False) -> None:
+        """`own_rank` is the rank of our own environment: what merely inherited it is no member.
+
+        `is_elastic`: the launcher may start anew with fewer ranks, and with other ones here.
+        """
         self._own_rank = own_rank
+        self._is_elastic = is_elastic
         self._watches: dict[int, ExitWatch] = {}
         self.by_pid: dict[int, Member] = {}
 
@@ -113,12 +117,22 @@ class Members:
         return [member for member in self.by_pid.values() if member.ended is None]
 
     def latest(self) -> list[Member]:
-        """The youngest process of each rank, by rank: a launcher may have started a rank again."""
+        """The youngest process of each rank, by rank: a launcher may have started a rank again.
+
+        Of an elastic launcher, those of its last start: it ends all ranks before it starts any.
+        """
         found: dict[int, Member] = {}
         for member in self.by_pid.values():
             before = found.get(member.rank)
             if before is None or member.process.created > before.process.created:
                 found[member.rank] = member
+        if self._is_elastic:
+            newest = max((member.process.created for member in found.values()), default=0.0)
+            found = {
+                rank: member
+                for rank, member in found.items()
+                if member.ended is None or member.ended.seen_unix >= newest or member.process.created == newest
+            }
         return [found[rank] for rank in sorted(found)]
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from emberward.supervise._left_out import keep_out, named_host
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._nodes import Node
 from emberward.supervise._overseer import Overseer, own_finding
-from emberward.supervise._policy import Outcome
+from emberward.supervise._policy import Outcome, StopBy
 from emberward.supervise._restart import RunEnd, decide_rerun
 from emberward.supervise._run_attempt import CommandAttempt, RunPlan, shell_code
 from emberward.supervise._signals import SignalDesk
@@ -25,6 +25,7 @@ class RunResult:
     num_attempts: int
     findings: tuple[Finding, ...]
     why: str
+    stop_by: StopBy | None = None
 
 
 def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
@@ -46,7 +47,8 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
         outcome = Outcome.FAILED
         try:
             while True:
-                result = CommandAttempt(plan, overseer, desk, on_finding).run(why)
+                attempt = CommandAttempt(plan, overseer, desk, on_finding)
+                result = attempt.run(why)
                 ends.append(result)
                 outcome = result.outcome
                 if node is not None and (named := named_host(result.findings)) is not None:
@@ -63,6 +65,7 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
         num_attempts=len(ends),
         findings=ends[-1].findings,
         why=rerun.why,
+        stop_by=attempt.stop_by,
     )
 
 

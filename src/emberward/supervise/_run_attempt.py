@@ -11,11 +11,11 @@ from emberward.findings import ConfigError
 from emberward.processes import Child, ProcessId, end, send
 from emberward.report import RunFolder
 from emberward.sources.attach import CAPTURE_VARIABLE
-from emberward.supervise._act import Ending, EndMove, end_move
+from emberward.supervise._act import LEFT_LIMIT_S, Ending, EndMove, end_move
 from emberward.supervise._attempt import Attempt, Ended, OnFinding, kill_switch_finding
 from emberward.supervise._members import Members, rank_in, ranks_below
 from emberward.supervise._overseer import Overseer, Oversight
-from emberward.supervise._policy import Outcome
+from emberward.supervise._policy import Outcome, StopBy
 from emberward.supervise._restart import RunEnd
 from emberward.supervise._rings import rank_of
 from emberward.supervise._signals import SignalDesk
@@ -57,6 +57,11 @@ class RunPlan:
     grace_s: float = 10.0
     kill_switch: Path | None = None
     stdout: int | None = None
+    rendezvous_s: float | None = None
+    """Of a launcher that starts with other ranks when hosts come and go: how long its rendezvous may take."""
+    stop_file: Path | None = None
+    """Made instead of passing on the first signal that asks to stop, and for the kill switch: the ranks look for it and
+    save. The command then has a session of its own, and `grace_s` to end."""
 
 
 def shell_code(code: int) -> int:
@@ -73,7 +78,10 @@ class CommandAttempt(Attempt):
         super().__init__(plan.folder, overseer, on_finding, grace_s=plan.grace_s)
         self._plan = plan
         self._desk = desk
-        self.members = Members(own_rank=rank_in(plan.environment))
+        self.members = Members(own_rank=rank_in(plan.environment), is_elastic=plan.rendezvous_s is not None)
+        self.stop_by: StopBy | None = None
+        """By what kind of signal we were asked to stop, if we were."""
+        self._stop_s: float | None = None
         self._process: Child
         self._root: ProcessId | None = None
         self._is_stop_asked = self._is_switched_off = self._is_killed = False
@@ -100,7 +108,7 @@ class CommandAttempt(Attempt):
                     stdin=None,
                     stdout=self._plan.stdout,
                     stderr=None,
-                    is_session=False,
+                    is_session=self._plan.stop_file is not None,
                     passes_descriptors=True,
                 )
         except OSError as error:
@@ -115,8 +123,13 @@ class CommandAttempt(Attempt):
             return code
         taken = self._desk.take(timeout_s=TICK_S)
         if taken is not None:
+            is_first = taken.asks_to_stop and not self._is_stop_asked
             self._is_stop_asked |= taken.asks_to_stop
-            if not taken.is_shared and self._root is not None:
+            if is_first:
+                self.stop_by = StopBy.INTERRUPT if taken.number == signal.SIGINT else StopBy.TERMINATE
+            if is_first and self._plan.stop_file is not None:
+                self._ask_by_file(self._plan.stop_file)
+            elif self._root is not None and not (taken.is_shared and self._plan.stop_file is None):
                 send(self._root, taken.number)
         return None
 
@@ -159,13 +172,15 @@ class CommandAttempt(Attempt):
         self._look_at_switch(now_s=now_s)
         if self._root is None or self._is_killed:
             return
+        is_overdue = self._stop_s is not None and now_s - self._stop_s >= self.grace_s
         ending = Ending(
             now_s=now_s,
             died_s=None if self._is_stopping else self._died_s,
             moved_s=self._moved_s,
             left_s=self._left_s,
-            asked_s=self.due_s,
+            asked_s=now_s if is_overdue else self.due_s,
             terminated_s=self._terminated_s,
+            left_limit_s=LEFT_LIMIT_S + (self._plan.rendezvous_s or 0.0),
         )
         match end_move(ending, grace_s=self.grace_s):
             case EndMove.TERMINATE:
@@ -193,7 +208,19 @@ class CommandAttempt(Attempt):
             finding = kill_switch_finding(switch)
             self.overseer.report(finding)
             self.on_finding(finding)
-            send(self._root, signal.SIGTERM)
+            if self._plan.stop_file is None:
+                send(self._root, signal.SIGTERM)
+            else:
+                self._ask_by_file(self._plan.stop_file)
+
+    def _ask_by_file(self, file: Path) -> None:
+        """Asks the ranks to save, as long as there are any; a folder that takes no file leaves the signal."""
+        now_s = time.monotonic()
+        try:
+            file.touch()
+            self._stop_s = now_s if self.members.living else now_s - self.grace_s
+        except OSError:
+            self._stop_s = now_s - self.grace_s
 
     # -- after its end -----------------------------------------------------------------------------------------------
 

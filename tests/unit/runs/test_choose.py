@@ -51,6 +51,18 @@ def test_an_unfinished_run_goes_on_and_says_so(runs):
     assert (start.is_resume, start.folder.id, start.why) == (True, "first", "resumes bloom_tiny/first")
 
 
+def test_where_hosts_may_come_and_go_the_layout_may_change_and_nothing_else(runs):
+    def start(resolved):
+        return choose_run(runs, resolved, intent=Intent.AUTO, run_id=None, new_id="new", command=COMMAND, may_move=True)
+
+    fewer = recipe("layout.dp=1", "layout.tp=2", "layout.pp=2", ranks=4)
+    assert start(fewer).is_resume
+    with pytest.raises(ConfigError, match="C107"):
+        choose(runs, fewer)
+    with pytest.raises(ConfigError, match="C107"):
+        start(recipe("optim.lr=2e-3"))
+
+
 def test_what_does_not_change_the_curve_may_change(runs):
     assert choose(runs, recipe("save.interval=7", "log.tensorboard=true")).is_resume
 

@@ -4,10 +4,14 @@ import dataclasses
 
 import pytest
 
+from emberward.cli._run import rendezvous_s
 from emberward.diagnose import roots
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.processes import ProcessId
 from emberward.supervise import Outcome, RunEnd, decide_rerun
 from emberward.supervise._act import DEATH_LIMIT_S, Act, Decision, Ending, EndMove, Held, Patience, decide, end_move
+from emberward.supervise._exits import Ended
+from emberward.supervise._members import Member, Members
 from emberward.supervise._overseer import end_announcement, ending_finding
 
 STOPPED = Finding(
@@ -147,6 +151,8 @@ def test_the_reason_of_an_end_is_true_to_what_is_known():
         # Nothing but the launcher is left: it makes its last report, and its exit code is the command's.
         ({"died_s": 80.0, "left_s": 81.0}, EndMove.WAIT),
         ({"died_s": 60.0, "left_s": 70.0}, EndMove.TERMINATE),
+        # An elastic launcher may wait for other hosts.
+        ({"died_s": 60.0, "left_s": 70.0, "left_limit_s": 630.0}, EndMove.WAIT),
     ],
 )
 def test_a_job_is_ended_by_sigterm_first(facts, move):
@@ -201,3 +207,29 @@ def verdict(kind: Kind) -> Finding:
 def test_a_verdict_on_calls_is_the_root_of_a_death_only_when_such_a_death_can_follow(death, certainty, kinds):
     verdicts = [verdict(kind) for kind in (Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.HANG)]
     assert [each.kind for each in roots(verdicts, death=death, certainty=certainty)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds"),
+    [
+        ("torchrun --nnodes 4 train.py", None),
+        ("torchrun --nnodes=2:4 train.py", 600.0),
+        ("torchrun --nnodes 2:4 --rdzv-conf last_call_timeout=5,join_timeout=60 train.py", 60.0),
+        ("python train.py", None),
+    ],
+)
+def test_an_elastic_torchrun_may_be_without_ranks_as_long_as_its_rendezvous_takes(command, seconds):
+    assert rendezvous_s(command.split()) == seconds
+
+
+def test_ranks_of_an_elastic_launcher_s_earlier_start_count_no_more():
+    """It began with rank 1 here, which died with a peer's host; now the only rank left is rank 0."""
+
+    def latest(*, is_elastic: bool) -> list[int]:
+        members = Members(is_elastic=is_elastic)
+        dead = Member(rank=1, process=ProcessId(pid=1, created=10.0), ended=Ended(exit_code=1, seen_unix=20.0))
+        members.by_pid = {1: dead, 2: Member(rank=0, process=ProcessId(pid=2, created=30.0))}
+        return [member.rank for member in members.latest()]
+
+    assert latest(is_elastic=True) == [0]
+    assert latest(is_elastic=False) == [0, 1], "one rank may start later than another dies"
