@@ -113,7 +113,7 @@ def main() -> int:
     )
     for room in options.rooms:
         run_room(room, options.sample, options.seed, results)
-    counts = Counter((row["room"], row["outcome"]) for row in results.attempts)
+    counts = Counter((row["room"], row["outcome"]) for row in results.latest().values())
     results.summarise({room: {o: n for (r, o), n in sorted(counts.items()) if r == room} for room in ROOMS})
     return 0
 

@@ -20,6 +20,7 @@ and is to be mended.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 from xml.etree import ElementTree
@@ -47,6 +50,10 @@ JOBS = _of_ranks(
 )
 PROCESSES = tuple(f"tests/unit/{room}" for room in ("cli", "processes", "supervise", "testing"))
 FILES = tuple(f"tests/unit/{room}" for room in ("checkpoint", "data", "recipe", "report"))
+IN_MEMORY = frozenset({"files"})
+"""Lanes whose temporary files lie in shared memory where that has LEAST_FREE_BYTES: they make and remove thousands."""
+SHARED_MEMORY = Path("/dev/shm")
+LEAST_FREE_BYTES = 4 << 30
 LANES = {
     "ranks": ("tests/ranks", *(f"--ignore={file}" for file in (*HANGS, *JOBS))),
     "hangs": HANGS,
@@ -100,10 +107,27 @@ def end(processes: dict[str, Child]) -> None:
             process.end()
 
 
+@contextmanager
+def folder_in_memory() -> Iterator[Path | None]:
+    """A folder in shared memory for temporary files, removed at the end; None where that has too little room.
+
+    Nor where it takes no O_DIRECT (Linux before 6.6): tests of saves would not reach what a disk's reach.
+    """
+    with ExitStack() as stack:
+        folder = None
+        with suppress(OSError):
+            if shutil.disk_usage(SHARED_MEMORY).free >= LEAST_FREE_BYTES:
+                made = tempfile.TemporaryDirectory(prefix="tests-", dir=SHARED_MEMORY, ignore_cleanup_errors=True)
+                path = Path(stack.enter_context(made))
+                os.close(os.open(path / "probe", os.O_CREAT | os.O_WRONLY | os.O_DIRECT))
+                folder = path
+        yield folder
+
+
 def run_lanes(lanes: dict[str, tuple[str, ...]], choice: tuple[str, ...], reports: Path) -> int:
     """The exit code of the worst lane; writes a JUnit report of each lane into `reports`."""
-    with ProcessTree() as tree:
-        codes = wait_for_lanes(tree, lanes, choice, reports)
+    with folder_in_memory() as memory, ProcessTree() as tree:
+        codes = wait_for_lanes(tree, lanes, choice, reports, memory)
         if left := tree.processes():
             pids = ", ".join(str(process.pid) for process in left)
             sys.stdout.write(f"{len(left)} processes of the tests still run and are ended now: {pids}\n")
@@ -138,9 +162,9 @@ def failures_of(lane: str) -> Path:
 
 
 def wait_for_lanes(
-    tree: ProcessTree, lanes: dict[str, tuple[str, ...]], choice: tuple[str, ...], reports: Path
+    tree: ProcessTree, lanes: dict[str, tuple[str, ...]], choice: tuple[str, ...], reports: Path, memory: Path | None
 ) -> dict[str, int]:
-    """The lanes' exit codes; their processes belong to `tree`."""
+    """The lanes' exit codes; their processes belong to `tree`. `memory`: for the temporary files of lanes IN_MEMORY."""
     processes: dict[str, Child] = {}
     readers = []
     # Hundreds of processes are started: without files of compiled code each of them would compile the whole program.
@@ -152,8 +176,11 @@ def wait_for_lanes(
             own = ("-o", f"cache_dir={CACHE / lane}", f"--junit-xml={reports / lane}.xml")
             command = [*PRIORITY.get(lane, ()), sys.executable, "-m", "pytest", *OPTIONS, *choice, *own, *files]
             lines, end_of_lines = os.pipe()
+            of_lane = (
+                {**environment, "TMPDIR": str(memory)} if memory is not None and lane in IN_MEMORY else environment
+            )
             process = tree.start(
-                command, environment=environment, stdout=end_of_lines, stderr=end_of_lines, is_session=False
+                command, environment=of_lane, stdout=end_of_lines, stderr=end_of_lines, is_session=False
             )
             os.close(end_of_lines)
             processes[lane] = process

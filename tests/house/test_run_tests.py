@@ -73,3 +73,19 @@ def test_every_test_file_is_in_one_lane(choice):
     chosen = [file for file in files if file.startswith(here) and (here in own or not file.startswith(own))]
     assert len(chosen) >= 1
     assert {file: found for file in chosen if len(found := lanes_of(file, lanes)) != 1} == {}
+
+
+def test_the_folder_in_memory_takes_what_a_disk_does_and_goes(monkeypatch, tmp_path):
+    with run_tests.folder_in_memory() as folder:
+        if folder is not None:
+            assert folder.parent == run_tests.SHARED_MEMORY
+            (folder / "file").write_text("x")
+    assert folder is None or not folder.exists()
+    monkeypatch.setattr(run_tests, "SHARED_MEMORY", tmp_path / "none")
+    with run_tests.folder_in_memory() as folder:
+        assert folder is None
+    monkeypatch.setattr(run_tests, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(run_tests, "LEAST_FREE_BYTES", 1 << 60)
+    with run_tests.folder_in_memory() as folder:
+        assert folder is None
+    assert list(tmp_path.iterdir()) == []

@@ -73,6 +73,9 @@ def rows_in(path: Path, *, without: frozenset[str] = frozenset()) -> Iterator[Pu
             yield _run(row)
 
 
+_GATHERED_FP8 = ("weights gathered in fp8", "float8 all-gather on")
+
+
 def _cluster(hardware: dict[str, Any]) -> str:
     name = _CLUSTERS[hardware["gpu"]]
     network = hardware.get("network_per_node") or ""
@@ -125,7 +128,8 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
         found["shard_ranks"] = int(ranks.rstrip(")"))
     if kind in ("zero3", "hsdp"):
         found["shards_parameters"] = True
-        found["gather_bytes"] = 1.0 if "float8" in row["numerics"]["weights_compute"] else 2.0
+        # Computing in fp8 does not gather in fp8: a scale by row, or Transformer Engine's of old steps, gathers bf16.
+        found["gather_bytes"] = 1.0 if any(words in said for said in row["assumed"] for words in _GATHERED_FP8) else 2.0
     elif kind == "zero2":
         found["scatters_each"] = True
     elif is_autocast:
