@@ -19,6 +19,7 @@ MAX_LINES = 20_000
 """Longest program text that is parsed."""
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
+Loop = ast.For | ast.While | ast.AsyncFor
 
 
 @lru_cache(maxsize=256)
@@ -51,7 +52,7 @@ def body_covers(body: list[ast.stmt], line: int) -> bool:
     return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
 
 
-def loops_around(tree: ast.Module, line: int) -> Iterator[ast.For | ast.While | ast.AsyncFor]:
+def loops_around(tree: ast.Module, line: int) -> Iterator[Loop]:
     for node in ast.walk(tree):
         if isinstance(node, _LOOPS) and body_covers(node.body, line):
             yield node
@@ -281,12 +282,33 @@ def comes_first(
         text = text_of(function[0], line_of)
         if text is not None and are_branches(text, paths[1][function], paths[2][function]):
             return None
-    return None if None in found or found[0] == found[1] else found[0] < found[1]  # type: ignore[operator]
+    if found[0] is None or found[1] is None or found[0] == found[1]:
+        return None
+    if found[1] < found[0] and found[1][2]:
+        # A loop over parameters or handles may have had all its turns: then ours came before the next turn around it.
+        inner, outer = _loop_at(paths[0], found[1], line_of), _loop_at(paths[0], found[0], line_of)
+        if inner is not None and outer is not None and not makes_steps(inner):
+            return None
+    return found[0] < found[1]
 
 
 _Path = Mapping[tuple[str, str], int]
 _Distance = tuple[int, int, bool, int]
 """Functions outwards, loops outwards, whether in the next turn of that loop, and the line."""
+
+
+def _loop_at(before: _Path, at: _Distance, line_of: LineOf) -> Loop | None:
+    """The loop around `before` in a turn of which a place lies, by its distance; None outside of all."""
+    function, after = list(before.items())[at[0]]
+    loops = _loops_from_within(tree_of(text_of(function[0], line_of) or ""), after)
+    return loops[at[1]] if at[1] < len(loops) else None
+
+
+def _loops_from_within(tree: ast.Module | None, line: int) -> list[Loop]:
+    """The loops around a line in its function, the innermost first."""
+    home = None if tree is None else function_around(tree, line)
+    loops = [] if tree is None else [x for x in loops_around(tree, line) if home is None or covers(home, x.lineno)]
+    return sorted(loops, key=lambda loop: -loop.lineno)
 
 
 def _distance(before: _Path, path: _Path, line_of: LineOf) -> _Distance | None:
@@ -296,9 +318,7 @@ def _distance(before: _Path, path: _Path, line_of: LineOf) -> _Distance | None:
         tree = None if text is None else tree_of(text)
         if function not in path or tree is None:
             continue
-        line, home = _exit_of(tree, path[function], inside=after), function_around(tree, after)
-        loops = [loop for loop in loops_around(tree, after) if home is None or covers(home, loop.lineno)]
-        loops.sort(key=lambda loop: -loop.lineno)
+        line, loops = _exit_of(tree, path[function], inside=after), _loops_from_within(tree, after)
         level = next((n for n, loop in enumerate(loops) if body_covers(loop.body, line)), None)
         if level is not None or line > after:
             return depth, len(loops) if level is None else level, line <= after, line

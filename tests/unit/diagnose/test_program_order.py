@@ -174,3 +174,28 @@ def test_who_returned_on_the_way_to_a_call_did_so_at_one_condition():
     # A condition beside the call that it is in may have kept it from the way as well.
     assert turned_off((at("train_some", 60),), (at("share", 47), at("train_some", 59)), text_of_ways) is None
     assert turned_off((at("train", 53),), (at("train", 53),), text_of_ways) is None
+
+
+STEPS = """\
+def sync(handles):
+    for handle in handles:
+        handle.wait()
+
+
+def fit(handles):
+    for batch in data:
+        sync(handles)
+        if chief:
+            report()
+    barrier()
+"""
+
+
+def test_a_loop_over_handles_may_have_had_all_its_turns():
+    def line_of(frame: Frame) -> str | None:
+        lines = STEPS.splitlines()
+        return lines[frame.line - 1] if frame.line is not None and 0 < frame.line <= len(lines) else None
+
+    before, report, end = ((at(name, line, "/job/fit.py"),) for name, line in (("sync", 3), ("fit", 9), ("fit", 10)))
+    assert comes_first(before, report, before, line_of) is None  # in this step, or the others in the next one
+    assert comes_first(before, end, before, line_of) is False  # behind all loops: turns were left out

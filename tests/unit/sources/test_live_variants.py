@@ -35,12 +35,22 @@ TRUTHS: Mapping[str, tuple[int | None, str, int | None]] = {
     "pipe_reports": (2, "uneven_data", 68),
     "preempt": (1, "extra_collective", 44),
     "probe_words": (0, "extra_collective", 12),
+    "recall_meter": (0, "extra_collective", 23),
     "skipgram": (2, "skipped_collective", 52),
     "tp_inspect": (0, "extra_collective", 40),
     "vocab_cache": (3, "lock", 43),
 }
 """Culprit, cause and line; of a cycle nobody."""
-IN_ONE_GROUP = ("accel_gather", "autotuned_sync", "patience", "preempt", "probe_words", "skipgram", "tp_inspect")
+IN_ONE_GROUP = (
+    "accel_gather",
+    "autotuned_sync",
+    "patience",
+    "preempt",
+    "probe_words",
+    "recall_meter",
+    "skipgram",
+    "tp_inspect",
+)
 """Jobs whose ranks meet in collectives of the world alone: another rank may stand beside each."""
 SHIFT = 100_000
 
