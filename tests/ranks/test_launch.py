@@ -200,6 +200,13 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
     assert "go on from the last save:" in out
     done = len(steps_in(path))
     assert SAVE_EVERY + 5 <= done < STEPS
+    explained = emberward("explain", str(path), "--json", cwd=place)
+    told = map(json.loads, (path / "findings.jsonl").read_text().splitlines())
+    errors = [
+        [(each["code"], each["culprit_ranks"]) for each in found if each["severity"] == "error"]
+        for found in (told, explained.document["findings"])
+    ]
+    assert errors == [[("L102", [1])]] * 2, "explain says no other thing than train said"
 
     said = emberward(*command("killed", "optim.lr=1e-3", "--dry", "--json"), cwd=place)
     assert (said.code, said.document["findings"][0]["code"]) == (2, "C107")

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 
 from emberward.diagnose._frames import ThreadStack
-from emberward.diagnose._say import hang_finding, ranks_text, verb
-from emberward.diagnose._waits import Reading
+from emberward.diagnose._say import hang_finding, verb
+from emberward.diagnose._waits import Reading, hosts_of, pids_of, ranks_of, who_text
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind
 
@@ -43,9 +43,7 @@ def creation_findings(
     # Nobody waits for a rank outside of the group.
     missing = [reading for reading in others if reading.process.rank in set(members) - set(made)] or others
     culprits, rest = (creators, others) if is_lone else (missing, creators)
-    ranks = [r.process.rank for r in culprits if r.process.rank is not None]
-    waiting = [r.process.rank for r in rest if r.process.rank is not None]
-    who, others_text = (_who(each) for each in (culprits, rest))
+    who, others_text = who_text(culprits), who_text(rest)
     what = (
         f"{who} {verb(culprits, 'creates', 'create')} a group that the others do not create"
         if is_lone
@@ -59,21 +57,13 @@ def creation_findings(
             kind=Kind.MISSING,
             cause=Cause.MISSING_GROUP,
             certainty=Certainty.OBSERVED,
-            ranks=ranks,
-            pids=[r.process.pid for r in culprits if r.process.pid is not None],
-            waiting=waiting,
-            hosts=[r.process.host for r in culprits if r.process.host is not None],
+            ranks=ranks_of(culprits),
+            pids=pids_of(culprits),
+            waiting=ranks_of(rest),
+            hosts=hosts_of(culprits),
             site=culprits[0].site,
             evidence=[f"{r.process.who} {r.text}" for r in [*creators[:3], *others[:3]]],
             ruled_out=("a busy rank: every rank waits",),
             next_step="call new_group on every rank of the job, members or not, in the same order",
         )
     ]
-
-
-def _who(readings: Sequence[Reading]) -> str:
-    ranks = [r.process.rank for r in readings if r.process.rank is not None]
-    if ranks:
-        return ranks_text(ranks)
-    pids = [r.process.pid for r in readings if r.process.pid is not None]
-    return f"{verb(pids, 'process', 'processes')} {', '.join(map(str, sorted(pids)))}"

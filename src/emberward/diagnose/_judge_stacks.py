@@ -8,10 +8,19 @@ from emberward.diagnose._creation import is_creating
 from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
 from emberward.diagnose._parting import left_the_loop, parting
 from emberward.diagnose._program import are_branches, is_guarded, text_of
-from emberward.diagnose._say import hang_finding, ranks_text, verb
+from emberward.diagnose._say import hang_finding, verb
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
-from emberward.diagnose._waits import Reading, class_of, stack_evidence, stuck_worker
+from emberward.diagnose._waits import (
+    Reading,
+    class_of,
+    hosts_of,
+    pids_of,
+    ranks_of,
+    stack_evidence,
+    stuck_worker,
+    who_text,
+)
 from emberward.events import HELPERS, STUCK, WAITING, HostState, Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
@@ -20,30 +29,6 @@ MIN_CROWD = 2
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_object_list", "scatter_object_list"})
 MAX_ODD_SHARE = 0.25
 """Largest share of waiting processes that may be odd among waiting ones, when no busy one explains them."""
-
-
-def who_text(readings: Sequence[Reading]) -> str:
-    """The processes by rank where all have one, else by number."""
-    ranks = [r.process.rank for r in readings if r.process.rank is not None]
-    if len(ranks) == len(readings):
-        return ranks_text(ranks)
-    pids = [r.process.pid for r in readings if r.process.pid is not None]
-    if len(pids) == 1:
-        return f"process {pids[0]}"
-    return f"processes {', '.join(map(str, sorted(pids)[:12]))}" if pids else "a process"
-
-
-def _ranks(readings: Sequence[Reading]) -> list[int]:
-    ranks = [r.process.rank for r in readings if r.process.rank is not None]
-    return ranks if len(ranks) == len(readings) else []
-
-
-def _pids(readings: Sequence[Reading]) -> list[int]:
-    return [r.process.pid for r in readings if r.process.pid is not None]
-
-
-def _hosts(readings: Sequence[Reading]) -> list[str]:
-    return [r.process.host for r in readings if r.process.host is not None]
 
 
 def _crowds(readings: Sequence[Reading]) -> list[str]:
@@ -123,10 +108,10 @@ def _busy_findings(
                 cause=first.cause,
                 certainty=Certainty.INFERRED,
                 severity=_severity(group, is_lasting=is_lasting),
-                ranks=_ranks(group),
-                pids=_pids(group),
-                waiting=_ranks(waiting),
-                hosts=_hosts(group),
+                ranks=ranks_of(group),
+                pids=pids_of(group),
+                waiting=ranks_of(waiting),
+                hosts=hosts_of(group),
                 site=first.site if worker is None or worker.site is None else worker.site,
                 evidence=(*stack_evidence(first, children), *_crowds(ranks)),
                 ruled_out=(f"the other {len(waiting)}: each waits in a call that needs its peers",),
@@ -192,7 +177,7 @@ def _all_busy(busy: list[Reading]) -> Finding:
             f"thread is at {served[0]}",
             kind=Kind.DEADLOCK,
             cause=Cause.CYCLE_CREDIT,
-            waiting=_ranks(busy),
+            waiting=ranks_of(busy),
             evidence=_crowds(busy),
             ruled_out=("a busy rank: no main thread and no thread that it waits for is free",),
             next_step=f"let the queue at {lead.site} hold all that is put before its peer answers",
@@ -240,7 +225,7 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
                 f"all {len(waiting)} processes wait in sends or receives, and none is free to answer",
                 kind=Kind.DEADLOCK,
                 cause=Cause.CYCLE_P2P,
-                waiting=_ranks(waiting),
+                waiting=ranks_of(waiting),
                 evidence=_crowds(waiting),
                 ruled_out=("a busy rank: every process waits",),
                 next_step="order sends before receives on every second rank, or issue both in one batch",
@@ -311,10 +296,10 @@ def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:
         "the others are in a collective",
         kind=Kind.MISSING,
         cause=Cause.UNMATCHED_P2P,
-        ranks=_ranks(p2p),
-        pids=_pids(p2p),
-        waiting=_ranks(rest),
-        hosts=_hosts(p2p),
+        ranks=ranks_of(p2p),
+        pids=pids_of(p2p),
+        waiting=ranks_of(rest),
+        hosts=hosts_of(p2p),
         site=p2p[0].site,
         evidence=(*stack_evidence(p2p[0], ()), *_crowds([*p2p, *rest])),
         ruled_out=("a busy rank: every process waits",),
@@ -341,10 +326,10 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
         f"{len(crowd)} others wait",
         kind=kind,
         cause=cause,
-        ranks=_ranks(odd),
-        pids=_pids(odd),
-        waiting=_ranks(crowd),
-        hosts=_hosts(odd),
+        ranks=ranks_of(odd),
+        pids=pids_of(odd),
+        waiting=ranks_of(crowd),
+        hosts=hosts_of(odd),
         site=odd[0].site,
         evidence=(*stack_evidence(odd[0], ()), *_crowds([*odd, *crowd])),
         ruled_out=("a busy rank: every process waits",),
@@ -361,7 +346,7 @@ def _crossed(odd: list[Reading], crowd: list[Reading]) -> Finding:
         kind=Kind.DEADLOCK,
         cause=Cause.CYCLE_COLLECTIVE,
         severity=Severity.WARNING,
-        waiting=_ranks([*odd, *crowd]) if _ranks(odd) and _ranks(crowd) else (),
+        waiting=ranks_of([*odd, *crowd]) if ranks_of(odd) and ranks_of(crowd) else (),
         evidence=_crowds([*odd, *crowd]),
         ruled_out=("a busy rank: every process waits",),
         next_step="explain the flight-recorder dumps of the same moment: they tell the order of the calls",
@@ -377,7 +362,7 @@ def _alike(waiting: list[Reading]) -> Finding:
         cause=Cause.UNKNOWN,
         certainty=Certainty.UNKNOWN,
         severity=Severity.WARNING,
-        waiting=_ranks(waiting),
+        waiting=ranks_of(waiting),
         evidence=_crowds(waiting),
         ruled_out=("a busy rank: every process that left a stack waits",),
         next_step="look for a rank without a stack; else it is the device or the link: fetch the flight-recorder dumps",

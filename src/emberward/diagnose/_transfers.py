@@ -154,10 +154,24 @@ def new_peer_finding(graph: WaitGraph, root: Root, evidence: Sequence[str], site
     text = _text(graph, rank, call)
     waiting = sorted({*root.ranks, *root.victims} - {rank})
     site = sites.get(rank) or call.site
-    return hang_finding(
-        "H109",
+    return _unanswered(
         f"rank {rank} is in {text}, a rank with which it exchanged nothing in any round before, at {site}; "
         f"{waits(waiting)} in their usual ones",
+        rank=rank,
+        waiting=waiting,
+        site=site,
+        evidence=evidence,
+        next_step=f"read how rank {rank} chooses its peer at {call.site}",
+    )
+
+
+def _unanswered(
+    message: str, *, rank: int, waiting: Sequence[int], site: str | None, evidence: Sequence[str], next_step: str
+) -> Finding:
+    """A finding for a transfer of a cycle that nobody answers; the rank that is guilty of it."""
+    return hang_finding(
+        "H109",
+        message,
         kind=Kind.MISSING,
         cause=Cause.UNMATCHED_P2P,
         ranks=(rank,),
@@ -165,7 +179,7 @@ def new_peer_finding(graph: WaitGraph, root: Root, evidence: Sequence[str], site
         site=site,
         evidence=evidence,
         ruled_out=("a busy rank: every rank of the cycle waits in a call",),
-        next_step=f"read how rank {rank} chooses its peer at {call.site}",
+        next_step=next_step,
     )
 
 
@@ -202,16 +216,12 @@ def unmatched_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> 
         if transfer.is_left_out
         else f"{waits(waiting)} for it{' in a collective' if lone is not None else ''}"
     )
-    return hang_finding(
-        "H109",
+    return _unanswered(
         f"rank {rank} waits in {text} at {call.site}, which its peer does not answer; {what}",
-        kind=Kind.MISSING,
-        cause=Cause.UNMATCHED_P2P,
-        ranks=(culprit,),
+        rank=culprit,
         waiting=waiting,
         site=site,
         evidence=evidence,
-        ruled_out=("a busy rank: every rank of the cycle waits in a call",),
         next_step=f"read {call.site}: which rank is its peer, and does that rank make the partner call",
     )
 

@@ -1,6 +1,7 @@
 """What a thread's stack says it is doing: waiting for peers, or something that only its own rank does."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from emberward.diagnose._expression import does_save, state_at
@@ -15,6 +16,7 @@ from emberward.diagnose._frames import (
     user_frame,
 )
 from emberward.diagnose._program import text_of
+from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._states import cause_of_state, words_of_state
 from emberward.events import STUCK, HostState
 from emberward.findings import Cause
@@ -312,3 +314,27 @@ def stack_evidence(reading: Reading, workers: tuple[Reading, ...]) -> list[str]:
     if worker is not None:
         lines.append(f"its data worker (process {worker.process.pid}) is in {worker.function}() at {worker.site}")
     return lines
+
+
+def ranks_of(readings: Sequence[Reading]) -> list[int]:
+    """The ranks of the processes where all have one; else none."""
+    ranks = [r.process.rank for r in readings if r.process.rank is not None]
+    return ranks if len(ranks) == len(readings) else []
+
+
+def pids_of(readings: Sequence[Reading]) -> list[int]:
+    """The numbers of the processes that have one."""
+    return [r.process.pid for r in readings if r.process.pid is not None]
+
+
+def hosts_of(readings: Sequence[Reading]) -> list[str]:
+    """The hosts that are told."""
+    return [r.process.host for r in readings if r.process.host is not None]
+
+
+def who_text(readings: Sequence[Reading]) -> str:
+    """The processes by rank where all have one, else by number."""
+    if ranks := ranks_of(readings):
+        return ranks_text(ranks)
+    pids = sorted(pids_of(readings))
+    return f"{verb(pids, 'process', 'processes')} {', '.join(map(str, pids[:12]))}" if pids else "a process"
