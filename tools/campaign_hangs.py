@@ -229,7 +229,7 @@ def main() -> int:
         "hangs",
         what="small real programs on gloo ranks with steps of 0.2 s: verdicts on those that hang, die or are slow, "
         "and on look-alikes",
-        measures=["src/emberward/sources", "src/emberward/health", "src/emberward/match"],
+        measures=["src/emberward/sources", "src/emberward/diagnose", "src/emberward/health", "src/emberward/match"],
         settings={"seed": options.seed},
         is_fresh=options.fresh,
         folder=options.into,

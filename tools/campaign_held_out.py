@@ -191,7 +191,13 @@ def main() -> int:
     results = Results(
         "held_out",
         what="programs of authors who had not seen the judge, under `emberward run`, after their first contact",
-        measures=["src/emberward/sources", "src/emberward/supervise", "src/emberward/health", "src/emberward/match"],
+        measures=[
+            "src/emberward/sources",
+            "src/emberward/diagnose",
+            "src/emberward/supervise",
+            "src/emberward/health",
+            "src/emberward/match",
+        ],
         is_fresh=options.fresh,
         folder=options.into,
     )

@@ -44,7 +44,12 @@ def main() -> int:
     results = Results(
         "incidents",
         what="each incident and its healthy twin, replayed for real",
-        measures=["src/emberward/testing", "src/emberward/sources", "src/emberward/supervise"],
+        measures=[
+            "src/emberward/testing",
+            "src/emberward/sources",
+            "src/emberward/diagnose",
+            "src/emberward/supervise",
+        ],
         is_fresh=options.fresh,
         folder=options.into,
     )

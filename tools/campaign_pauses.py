@@ -94,7 +94,13 @@ def main() -> int:
     results = Results(
         "pauses",
         what="healthy jobs whose rank 0 is away for 100 to 600 s under run: none is ended; two that are stuck are",
-        measures=("src/emberward/supervise", "src/emberward/sources", "tools/campaign_pauses.py", "tests/ranks/pauses"),
+        measures=(
+            "src/emberward/supervise",
+            "src/emberward/sources",
+            "src/emberward/diagnose",
+            "tools/campaign_pauses.py",
+            "tests/ranks/pauses",
+        ),
         settings={"seed": asked.seed},
         is_fresh=asked.fresh,
         folder=asked.into,
