@@ -28,6 +28,7 @@ class PostOffice:
         self._latest: dict[str, int] = {}
         """host -> the version of its last change; the host that changed last comes last."""
         self._heard_s: dict[str, float] = {}
+        """host -> when it last wrote; the host that wrote last comes last."""
         self._writers: dict[str, list[tuple[str, int]]] = {}
         """host -> (writer, number of its last letter), the newest writer last."""
         self._version = 0
@@ -43,6 +44,7 @@ class PostOffice:
         if not is_known and letter.get("is_whole") is not True:
             return {"session": self.session, "wants_whole": True}
         if (host in self._posts or len(self._posts) < MAX_HOSTS) and self._is_newer(host, writer, number):
+            self._heard_s.pop(host, None)
             self._heard_s[host] = now_s
             self._note(host, {**changes, "renewed": True} if number > 1 or host in self._posts else changes)
         since = letter.get("since") if is_known else 0
@@ -50,10 +52,17 @@ class PostOffice:
             "session": self.session,
             "version": self._version,
             "posts": self._since(since if isinstance(since, int) else 0),
-            "silent_s": {
-                name: round(now_s - heard_s, 1) for name, heard_s in self._heard_s.items() if now_s - heard_s > FRESH_S
-            },
+            "silent_s": self._silent_s(now_s),
         }
+
+    def _silent_s(self, now_s: float) -> dict[str, float]:
+        """Of each host that has not written for FRESH_S, for how long; as much work as there are such hosts."""
+        found = {}
+        for name, heard_s in self._heard_s.items():
+            if now_s - heard_s <= FRESH_S:
+                break
+            found[name] = round(now_s - heard_s, 1)
+        return found
 
     def _is_newer(self, host: str, writer: str, number: int) -> bool:
         writers = self._writers.setdefault(host, [])

@@ -23,6 +23,8 @@ class Collector(ThreadingHTTPServer):
     """The server and the posts that it keeps."""
 
     daemon_threads = True
+    request_queue_size = 1024
+    """Hosts of a job write at once: what is beyond the queue, 5 by default, the kernel drops until it is sent again."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         super().__init__(address, _Handler)

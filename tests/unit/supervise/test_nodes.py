@@ -16,6 +16,7 @@ from emberward.supervise import _node_agent as node_agent
 from emberward.supervise._mailbox import FolderMailbox, Freshness, Heard, open_mailbox
 from emberward.supervise._node_agent import NodeAgent
 from emberward.supervise._nodes import MAX_PEERS, SILENT_S, Node, NodePost, judge_nodes, peers_of, speaker
+from emberward.supervise._post_office import PostOffice
 from emberward.supervise._probe import Listener, is_reached
 from emberward.supervise.collector import Collector
 
@@ -137,6 +138,21 @@ def test_a_folder_and_a_collector_give_everybody_everybody_s_posts(tmp_path, col
         assert heard.silent_s == {}, "nobody was seen to renew its post yet"
     (tmp_path / "posts" / "b.json").write_text('{"host": "b", "num')
     assert list(FolderMailbox(tmp_path / "posts").exchange("a/1", {"number": 2}).posts) == ["a/1"]
+
+
+def test_a_collector_tells_of_the_hosts_that_have_not_written_for_a_while_and_of_no_other():
+    office = PostOffice("one")
+
+    def take(host: str, number: int, now_s: float) -> dict[str, float]:
+        letter = {"host": host, "writer": host, "number": number, "is_whole": True, "changes": {}}
+        return office.take(letter, now_s=now_s)["silent_s"]
+
+    for now_s, host in ((0.0, "a"), (0.5, "b"), (1.0, "c")):
+        assert take(host, 1, now_s) == {}
+    assert take("a", 2, 3.5) == {"b": 3.0, "c": 2.5}
+    assert take("c", 2, 4.0) == {"b": 3.5}
+    assert take("b", 2, 6.0) == {"a": 2.5}
+    assert take("b", 2, 7.0) == {"a": 3.5, "c": 3.0}, "a late copy is no news of its host"
 
 
 def test_a_collector_refuses_what_is_no_post(collector):
