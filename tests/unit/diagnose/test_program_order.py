@@ -196,6 +196,6 @@ def test_a_loop_over_handles_may_have_had_all_its_turns():
         lines = STEPS.splitlines()
         return lines[frame.line - 1] if frame.line is not None and 0 < frame.line <= len(lines) else None
 
-    before, report, end = ((at(name, line, "/job/fit.py"),) for name, line in (("sync", 3), ("fit", 9), ("fit", 10)))
+    before, report, end = ((at(name, line, "/job/fit.py"),) for name, line in (("sync", 3), ("fit", 10), ("fit", 11)))
     assert comes_first(before, report, before, line_of) is None  # in this step, or the others in the next one
     assert comes_first(before, end, before, line_of) is False  # behind all loops: turns were left out
