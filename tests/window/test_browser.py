@@ -186,6 +186,9 @@ def test_a_page_whose_server_was_killed_has_every_step_once_when_it_is_back(brow
         browser.wait("document.querySelector('#part-tiles').innerText.includes('125')")
         browser.wait("!document.querySelector('#link').classList.contains('lost')")
         assert browser.steps_drawn() == list(range(125, 0, -1))
+        browser.go("about:blank")
+    # What it could not reach meanwhile is no error of the next test's page.
+    assert all("net::ERR_" in said for said in browser.console())
 
 
 @pytest.mark.parametrize("kind", ["hang", "large", "hostile"])
