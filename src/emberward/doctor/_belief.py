@@ -16,67 +16,19 @@ less than that end, and a device that failed with one partner alone is not yet t
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from itertools import combinations
 
 import numpy as np
 
+from emberward.doctor._faults import Cluster, Explanation, Fault, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Fleet, Links, Set
-
-
-class Kind(StrEnum):
-    """What sort of part; a cable is all that two hosts have between them, a cut all that two groups of hosts have."""
-
-    DEVICE = "device"
-    HOST = "host"
-    LINK = "link"
-    CABLE = "cable"
-    SWITCH = "switch"
-    CUT = "cut"
-
-
-class Scope(StrEnum):
-    """In which sets a fault can show: any, those of so many members at least, those of several hosts."""
-
-    ALWAYS = "always"
-    TOGETHER = "together"
-    FOUR = "four"
-    EIGHT = "eight"
-    OUTSIDE = "outside"
-
-    @property
-    def least(self) -> int:
-        """Members of the smallest set in which it can show."""
-        return _LEAST.get(self, 1)
-
-
-_LEAST = {Scope.TOGETHER: 2, Scope.FOUR: 4, Scope.EIGHT: 8}
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Part:
-    """A device (its number), a host, a link (two numbers), a cable (two hosts), a switch, a cut (one side of it)."""
-
-    kind: Kind
-    key: tuple[int, ...] | tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A part that fails in `scope` in a share `rate` of the tries."""
-
-    part: Part
-    scope: Scope
-    rate: float
-
 
 SPURIOUS = 1e-3
 """Share of tests of sound parts that fail all the same: a port in use, a full disk, a lost connection."""
 RATES = {0.999: 0.6, 0.5: 0.2, 0.1: 0.1, 0.02: 0.1}
 """Rate of a fault and the share of faults that have it."""
 PRIORS: dict[Kind, dict[Scope, float]] = {
-    Kind.DEVICE: {Scope.ALWAYS: 5e-3, Scope.TOGETHER: 5e-3, Scope.FOUR: 1e-9, Scope.EIGHT: 1e-9},
+    Kind.DEVICE: {Scope.ALWAYS: 5e-3, Scope.TOGETHER: 5e-3, Scope.FOUR: 1e-4, Scope.EIGHT: 1e-4},
     Kind.HOST: {Scope.ALWAYS: 1e-3, Scope.TOGETHER: 5e-4, Scope.OUTSIDE: 1.5e-3},
     Kind.LINK: {Scope.TOGETHER: 5e-4},
     Kind.CABLE: {Scope.OUTSIDE: 5e-4},
@@ -87,72 +39,22 @@ PRIORS: dict[Kind, dict[Scope, float]] = {
 
 A cut's is shared by all ways to part so many hosts in two, 2^(hosts - 1): which one it is was read off the tests."""
 LINK_BUNCH = 10.0
-"""Once a link is known to be bad, others are this much likelier: a bad batch of cables, a bad board."""
+"""Beside a bad link others are this much likelier, and again at the same end: a bad batch of cables, a bad board."""
 MAX_LINK_SET = 16
 """Links are possible parts of a failed test of at most so many members: in a larger one there are too many."""
 MAX_SIDES = 4
 """With more groups that never passed together it is too early to speak of a cut."""
 LEAST_PRIOR = 3e-10
 """Faults that are less likely from the start are not considered."""
-BEAM = 40
+BEAM = 24
 MAX_FAULTS = 8
 MAX_HYPOTHESES = 400
-MAX_SECOND = 40
+MAX_POOL = 150
+"""Faults that are tried beside others."""
+MAX_GROWN = 300
 MAX_EXPLANATIONS = 250
 UNKNOWN_USE = 0.5
 """Share of its links that a set of three or more uses when its probe does not say which."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """All tests of one set: how often it passed and failed, and which links it used (None: unknown)."""
-
-    devices: Set
-    links: Links | None
-    passes: int
-    fails: int
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Faults that together explain a cluster, and its posterior."""
-
-    faults: tuple[Fault, ...]
-    weight: float
-
-    @property
-    def parts(self) -> frozenset[Part]:
-        """The parts that it names."""
-        return frozenset(fault.part for fault in self.faults)
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """Failed tests that may have a part in common, and what may explain them, likeliest first."""
-
-    failed: tuple[Trial, ...]
-    explanations: tuple[Explanation, ...]
-    faults: tuple[Fault, ...]
-    """The faults that some explanation names."""
-    names: np.ndarray
-    """explanation x fault: whether it names it."""
-    evidence: float
-    """Logarithm of what the explanations are worth together, priors included."""
-
-    def marginals(self) -> dict[Part, float]:
-        """The posterior of each part that some explanation names."""
-        found: dict[Part, float] = defaultdict(float)
-        for each in self.explanations:
-            for part in each.parts:
-                found[part] += each.weight
-        return dict(found)
-
-    def by_parts(self) -> dict[frozenset[Part], float]:
-        """The posterior of each set of parts, whatever their scopes and rates."""
-        found: dict[frozenset[Part], float] = defaultdict(float)
-        for each in self.explanations:
-            found[each.parts] += each.weight
-        return dict(found)
 
 
 class Belief:
@@ -167,7 +69,10 @@ class Belief:
         self._several = {host for host, count in counts.items() if count > 1}
         self._common_prior = common_prior
         self._trials: dict[tuple[Set, Links | None], list[int]] = {}
-        self._of_device: dict[int, set[tuple[Set, Links | None]]] = defaultdict(set)
+        self._failed: dict[tuple[Set, Links | None], list[int]] = {}
+        self._partners: dict[int, set[int]] = defaultdict(set)
+        self._sides: dict[str, set[str]] = {}
+        self._passes: dict[tuple[object, ...], int] = defaultdict(int)
         self.tries: dict[tuple[int, bool], int] = defaultdict(int)
         """Passed tries by device and whether it was in a set of two or more."""
 
@@ -177,11 +82,54 @@ class Belief:
         """Takes in a test; `tries`: how many tries its one answer stands for."""
         key = (devices, links)
         counts = self._trials.setdefault(key, [0, 0])
-        counts[0 if passed else 1] += tries if passed else 1
+        hosts = {self._hosts[device] for device in devices}
+        for host in hosts:
+            self._sides.setdefault(host, {host})
+        if len(devices) == 2:
+            self._partners[devices[0]].add(devices[1])
+            self._partners[devices[1]].add(devices[0])
+        if passed:
+            counts[0] += tries
+            self._count_pass(devices, hosts, links, tries)
+        else:
+            counts[1] += 1
+            self._failed[key] = counts
+
+    def _count_pass(self, devices: Set, hosts: set[str], links: Links | None, tries: int) -> None:
+        """Counts the tries for each part that they clear: what `exposure` says is surely exercised."""
         for device in devices:
-            self._of_device[device].add(key)
-            if passed:
-                self.tries[device, len(devices) > 1] += tries
+            self.tries[device, len(devices) > 1] += tries
+            for scope in (Scope.FOUR, Scope.EIGHT):
+                if len(devices) >= scope.least:
+                    self._passes[Kind.DEVICE, scope, device] += tries
+        for host in hosts & self._several:
+            self._passes[Kind.HOST, Scope.ALWAYS, host] += tries
+            self._passes[Kind.HOST, Scope.TOGETHER, host] += tries * (len(devices) > 1)
+            self._passes[Kind.HOST, Scope.OUTSIDE, host] += tries * (len(hosts) > 1)
+        for pair in _surely_used(devices, links):
+            self._passes[Kind.LINK, Scope.TOGETHER, *pair] += tries
+        if len(hosts) < 2:
+            return
+        ordered = sorted(hosts)
+        for switch in {switch for a, b in combinations(ordered, 2) for switch in self._path(a, b)}:
+            self._passes[Kind.SWITCH, Scope.OUTSIDE, switch] += tries
+        if len(several := [host for host in ordered if host in self._several]) > 1:
+            for a, b in combinations(several, 2):
+                if self.exposure(Part(Kind.CABLE, (a, b)), Scope.OUTSIDE, devices, links) >= 1:
+                    self._passes[Kind.CABLE, Scope.OUTSIDE, a, b] += tries
+        joined = max((self._sides[host] for host in ordered), key=len)
+        for host in ordered:
+            if (side := self._sides[host]) is not joined:
+                joined |= side
+                for each in side:
+                    self._sides[each] = joined
+
+    def passes(self, part: Part, scope: Scope) -> int:
+        """Passed tries that surely exercised the part."""
+        if part.kind is Kind.DEVICE and scope in (Scope.ALWAYS, Scope.TOGETHER):
+            number = int(part.key[0])
+            return self.tries[number, True] + (self.tries[number, False] if scope is Scope.ALWAYS else 0)
+        return self._passes.get((part.kind, scope, *part.key), 0)
 
     def has_passed(self, device: int, *, together: bool) -> bool:
         """Whether the device was in a test that passed; `together`: in a set of two or more, else in any."""
@@ -189,15 +137,11 @@ class Belief:
 
     def partners(self, device: int) -> set[int]:
         """The devices with which it was tested as a pair."""
-        return {
-            other for devices, _ in self._of_device[device] if len(devices) == 2 for other in devices if other != device
-        }
+        return self._partners[device]
 
     def failed_trials(self) -> tuple[Trial, ...]:
         """The sets that failed at least once."""
-        return tuple(
-            Trial(devices, links, passes, fails) for (devices, links), (passes, fails) in self._trials.items() if fails
-        )
+        return tuple(Trial(devices, links, passes, fails) for (devices, links), (passes, fails) in self._failed.items())
 
     # -- what is exercised -------------------------------------------------------------------------------------------
 
@@ -281,42 +225,24 @@ class Belief:
             return -math.inf
         return math.log(self._common_prior) + math.log(1e-3) * min(passes, 50) + math.log(SPURIOUS) * other_fails
 
-    def _sides(self) -> list[frozenset[str]]:
-        """The groups of hosts that passed tests together, directly or by way of others."""
-        group: dict[str, set[str]] = {}
-        for (devices, _), (passes, _) in self._trials.items():
-            hosts = {self._hosts[device] for device in devices}
-            for host in hosts:
-                group.setdefault(host, {host})
-            if passes and len(hosts) > 1:
-                joined = set().union(*(group[host] for host in hosts))
-                for host in joined:
-                    group[host] = joined
-        return [frozenset(side) for side in {id(side): side for side in group.values()}.values()]
-
     def _cuts(self) -> list[Part]:
-        """The cuts that no test speaks against, each by its smaller side: groups of two hosts or more on both."""
-        sides = self._sides()
-        total = sum(map(len, sides))
+        """The cuts that no test speaks against, each by its smaller side: groups of two hosts or more on both.
+
+        A group passed tests together, directly or by way of others.
+        """
+        sides = [frozenset(side) for side in {id(side): side for side in self._sides.values()}.values()]
+        total = len(self._sides)
         if not 1 < len(sides) <= MAX_SIDES:
             return []
         found = [side for side in sides if len(side) > 1 and total - len(side) > 1]
-        whole = frozenset().union(*sides)
+        whole = frozenset(self._sides)
         return sorted({Part(Kind.CUT, min(sorted_side(side), sorted_side(whole - side))) for side in found})
 
-    def clusters(self, *, known_links: int = 0, settled: frozenset[Part] = frozenset()) -> list[Cluster]:
-        """The failures in groups without a common part, each with its explanations.
-
-        `settled`: parts that are known to be bad; tests that one of them made fail for certain tell no more.
-        """
-        failed = [
-            trial
-            for trial in self.failed_trials()
-            if not any(self.exposure(part, _widest(part), trial.devices, trial.links) >= 1 for part in settled)
-        ]
+    def clusters(self, *, known_links: int = 0) -> list[Cluster]:
+        """The failures in groups without a common part, each with its explanations."""
         groups: list[tuple[set[Part], list[Trial]]] = []
-        cuts = self._cuts() if failed else []
-        for trial in failed:
+        cuts = self._cuts() if self._failed else []
+        for trial in self.failed_trials():
             parts = set(self._possible(trial.devices))
             parts |= {cut for cut in cuts if self.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links)}
             joined = [group for group in groups if not group[0].isdisjoint(parts)]
@@ -325,38 +251,29 @@ class Belief:
             groups.append(
                 (parts.union(*(group[0] for group in joined)), [trial, *(each for g in joined for each in g[1])])
             )
-        return [self._explain(sorted(parts), trials, known_links, settled) for parts, trials in groups]
+        return [self._explain(sorted(parts), trials, known_links) for parts, trials in groups]
 
-    def _explain(self, parts: list[Part], failed: list[Trial], known_links: int, settled: frozenset[Part]) -> Cluster:
-        touched = {number for trial in failed for number in trial.devices}
-        keys = sorted({key for number in touched for key in self._of_device[number]}, key=lambda key: key[0])
-        trials = [
-            Trial(key[0], key[1], *self._trials[key])
-            for key in keys
-            if not any(self.exposure(part, _widest(part), key[0], key[1]) >= 1 for part in settled)
-        ]
-        passes = np.array([trial.passes for trial in trials], dtype=float)
-        fails = np.array([trial.fails for trial in trials], dtype=float)
+    def _explain(self, parts: list[Part], failed: list[Trial], known_links: int) -> Cluster:
+        fails = np.array([trial.fails for trial in failed], dtype=float)
         faults: list[Fault] = []
         rows: list[np.ndarray] = []
         priors: list[float] = []
-        table = _Exposures(self, trials)
+        table = _Exposures(self, failed)
         for part in parts:
             for scope, prior in PRIORS[part.kind].items():
                 exposed = table.of(part, scope)
-                if not (exposed * fails).any():
+                if not exposed.any():
                     continue
-                if part.kind is Kind.LINK and known_links:
-                    prior = min(prior * LINK_BUNCH, 5e-3)
                 if part.kind is Kind.CUT:
                     prior *= 2.0 ** (1 - min(len(set(self._hosts)), 1000))
+                passes = self.passes(part, scope)
                 for rate, share in RATES.items():
                     if prior * share < LEAST_PRIOR and part.kind is not Kind.CUT:
                         continue
                     faults.append(Fault(part, scope, rate))
                     rows.append(exposed * rate)
-                    priors.append(math.log(prior * share))
-        found, evidence = _search(faults, np.array(rows), np.array(priors), passes, fails)
+                    priors.append(math.log(prior * share) + passes * math.log1p(-rate))
+        found, evidence = _search(faults, np.array(rows), np.array(priors), fails, has_bad_link=known_links > 0)
         named = {fault: column for column, fault in enumerate({f: None for each in found for f in each.faults})}
         names = np.zeros((len(found), len(named)))
         for row, each in enumerate(found):
@@ -412,8 +329,13 @@ def sorted_side(hosts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(hosts))
 
 
-def _widest(part: Part) -> Scope:
-    return Scope.ALWAYS if part.kind in (Kind.DEVICE, Kind.HOST) else Scope.TOGETHER
+def _surely_used(devices: Set, links: Links | None) -> Iterable[Set]:
+    """The links, each by its ends in order, that a test of the set uses for certain."""
+    if len(devices) < 2 or links is Links.NONE:
+        return []
+    if links is Links.ALL or len(devices) == 2:
+        return combinations(sorted(devices), 2)
+    return {(min(edge), max(edge)) for edge in _ring(devices)} if links is Links.RING else []
 
 
 def _ring(devices: Set) -> list[tuple[int, int]]:
@@ -421,57 +343,58 @@ def _ring(devices: Set) -> list[tuple[int, int]]:
 
 
 def _search(
-    faults: list[Fault], shows: np.ndarray, priors: np.ndarray, passes: np.ndarray, fails: np.ndarray
+    faults: list[Fault], shows: np.ndarray, scores: np.ndarray, fails: np.ndarray, *, has_bad_link: bool
 ) -> tuple[tuple[Explanation, ...], float]:
-    """The likeliest sets of faults, and the logarithm of what they are worth together.
+    """The likeliest sets of faults, and the logarithm of what they are worth together: breadth-first with a beam.
 
-    `shows`: fault x trial, the chance that the fault shows in one try of it.
-
-    A link of a set that may or may not use it explains a failure, and a pass clears it of nothing.
+    `shows`: fault x failed trial, the chance that the fault shows in one try of it. `scores`: of each fault the
+    logarithm of its prior and of what the passed tests say. `has_bad_link`: whether one is known to be bad elsewhere.
     """
     shown = np.log1p(-np.clip(shows, 0.0, 0.9999))
-    # Where the use of a link is unknown its rate is halved in `shows`; a pass then says nothing against it.
-    silent = np.array([[fault.part.kind in (Kind.LINK, Kind.CABLE)] for fault in faults])
-    rates = np.array([[fault.rate] for fault in faults])
-    cleared = np.where(silent & (shows < rates) & (shows > 0), 0.0, shown)
 
-    def likelihood(log_unshown: np.ndarray, log_cleared: np.ndarray) -> np.ndarray:
-        failing = 1 - (1 - SPURIOUS) * np.exp(log_unshown)
-        value: np.ndarray = (fails * np.log(failing)).sum(-1) + (passes * (log_cleared + math.log1p(-SPURIOUS))).sum(-1)
+    def failing(log_unshown: np.ndarray) -> np.ndarray:
+        value: np.ndarray = np.log(1 - (1 - SPURIOUS) * np.exp(log_unshown)) @ fails
         return value
 
-    zero = np.zeros_like(passes)
-    found: dict[tuple[int, ...], float] = {(): float(likelihood(zero, zero))}
-    alone = priors + likelihood(shown, cleared)
-    order = np.argsort(-alone)[:MAX_HYPOTHESES]
-    for index in order:
-        found[(int(index),)] = float(alone[index])
-    second = order[:MAX_SECOND]
-    gain = (shows > 0.0).astype(float) @ fails
-    by_gain = np.argsort(-(priors + gain * -math.log(SPURIOUS) + (cleared * passes).sum(-1)))[:MAX_SECOND]
-    pool = [int(index) for index in np.unique(np.concatenate([second, by_gain]))]
-    beam: list[tuple[int, ...]] = [(int(index),) for index in order[:BEAM]]
+    bunch = math.log(LINK_BUNCH)
+    is_link = np.array([fault.part.kind in (Kind.LINK, Kind.CABLE) for fault in faults])
+    alone = scores + failing(shown) + bunch * has_bad_link * is_link
+    order = np.argsort(-alone, kind="stable")[:MAX_HYPOTHESES]
+    found: dict[tuple[int, ...], float] = {(): float(failing(np.zeros(len(fails))))}
+    found |= {(int(index),): float(alone[index]) for index in order}
+    hopeful = np.argsort(-(scores + (shows > 0.0) @ fails * -math.log(SPURIOUS)), kind="stable")[:MAX_POOL]
+    pool = np.unique(np.concatenate([order[:BEAM], hopeful]))
+    parts = {part: number for number, part in enumerate({fault.part for fault in faults})}
+    part_of = np.array([parts[fault.part] for fault in faults])
+    ends = np.array([fault.part.key if fault.part.kind is Kind.LINK else (-1, -1) for fault in faults])
+    base, total = order[:BEAM, None], alone[order[:BEAM]]
     best = max(found.values())
     for _ in range(MAX_FAULTS - 1):
-        grown: dict[tuple[int, ...], float] = {}
-        for base in beam:
-            used = {faults[index].part for index in base}
-            rest = [index for index in pool if faults[index].part not in used]
-            scores = (
-                priors[rest]
-                + priors[list(base)].sum()
-                + likelihood(shown[list(base)].sum(0) + shown[rest], cleared[list(base)].sum(0) + cleared[rest])
-            )
-            for place in np.flatnonzero(scores > best - 12):
-                grown[tuple(sorted((*base, rest[place])))] = float(scores[place])
-        if not grown:
+        # Axes: set of faults, its members, candidate to add.
+        apart = np.not_equal(part_of[base][:, :, None], part_of[pool]).all(1)
+        is_bunch = is_link[pool] & (np.any(is_link[base], axis=1, keepdims=True) | has_bad_link)
+        is_near = (
+            np.equal(ends[base][:, :, None, :, None], ends[pool][:, None, :]).any((-1, -2)) & is_link[base][:, :, None]
+        )
+        prior = scores[pool] + bunch * (is_bunch + (is_near.any(1) & is_link[pool] & (ends[pool, 0] >= 0)))
+        fixed = total - failing(shown[base].sum(1))
+        grown = fixed[:, None] + prior + failing(shown[base].sum(1)[:, None, :] + shown[pool])
+        grown[~apart] = -math.inf
+        likely = np.flatnonzero(grown.ravel() > best - 12)
+        likely = likely[np.argsort(-grown.ravel()[likely], kind="stable")][:MAX_GROWN]
+        level: dict[tuple[int, ...], float] = {}
+        for place in likely:
+            row, column = divmod(int(place), len(pool))
+            level.setdefault(tuple(sorted((*map(int, base[row]), int(pool[column])))), float(grown[row, column]))
+        if not level:
             break
-        found |= grown
-        top = max(grown.values())
-        beam = sorted(grown, key=grown.__getitem__, reverse=True)[:BEAM]
+        found |= level
+        top = next(iter(level.values()))
         if top < best - 5:
             break
         best = max(best, top)
+        kept = list(level)[:BEAM]
+        base, total = np.array(kept), np.array([level[key] for key in kept])
     return _normalised(faults, found)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emberward.doctor._belief import MAX_LINK_SET, SPURIOUS, Belief, Cluster, Kind, Part
+from emberward.doctor._belief import MAX_LINK_SET, SPURIOUS, Belief
+from emberward.doctor._faults import Cluster, Kind, Part
 from emberward.doctor._fleet import Links, Set, Talk
 
 MAX_SUSPECTS = 8
@@ -14,7 +15,7 @@ MAX_BATCH = 6
 """Tests of one cluster in one round."""
 TIE_BITS = 0.02
 """Tests that differ by less are equally good; the first is taken."""
-LEAST_BITS = 5e-4
+LEAST_BITS = 1e-4
 """A test that tells less is not worth its start."""
 FEW = 16
 """Up to so many devices a fault is sought by halves, in few tests; above, by pairs, in few rounds."""
@@ -139,6 +140,8 @@ def _sets(
         for least in sorted(leasts):
             for some in ([n] for n in suspects[:2]):
                 yield from _filled(some, least, partners)
+            # Where several may be bad, larger sets all fail.
+            yield from (tuple(ranked[i : i + least]) for i in range(0, len(ranked) - least + 1, least))
             yield from _filled(suspects[: len(suspects) // 2], least, partners)
             yield from _filled(ranked[: len(ranked) // 2], least, partners)
 
@@ -171,14 +174,15 @@ def _batch(cluster: Cluster, offers: Sequence[_Offer], taken: set[int], *, least
     chosen: list[_Offer] = []
     known = 0.0
     while len(chosen) < MAX_BATCH:
-        best: tuple[float, _Offer] | None = None
-        for offer in offers:
-            if taken.isdisjoint(offer.devices):
-                gain = _information([*chosen, offer], weights, group, len(names)) - known
-                if best is None or gain > best[0] + TIE_BITS:
-                    best = (gain, offer)
-        if best is None or best[0] < (least if chosen else LEAST_BITS):
+        gains = [
+            (_information([*chosen, offer], weights, group, len(names)) - known, offer)
+            for offer in offers
+            if taken.isdisjoint(offer.devices)
+        ]
+        top = max((gain for gain, _ in gains), default=0.0)
+        if top < (least if chosen else LEAST_BITS):
             break
+        best = next(each for each in gains if each[0] >= top - min(TIE_BITS, top / 4))
         chosen.append(best[1])
         known += best[0]
         taken |= set(best[1].devices)

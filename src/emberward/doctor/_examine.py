@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from emberward.doctor._belief import Kind
+from emberward.doctor._faults import Kind
 from emberward.doctor._fleet import Fleet, Result
 from emberward.doctor._plan import Plan, ProbePlan
 from emberward.doctor._probe import Probe

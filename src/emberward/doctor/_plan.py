@@ -13,12 +13,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from emberward.doctor._belief import Belief, Cluster, Kind, Part
+from emberward.doctor._belief import Belief
 from emberward.doctor._choose import FEW, circle_round, halves, next_tests, wholes_of
+from emberward.doctor._faults import LINKS, Cluster, Kind, Part
 from emberward.doctor._fleet import Fleet, Links, Outcome, Result, Set, Talk
 from emberward.doctor._numbers import Figure, Numbers
 
 CONFIDENCE = 0.99
+SURE = 0.999
+"""For a device that fails now and then, or in larger sets alone, and never failed alone: some of its links explain
+nearly the same tests, and further tests tell."""
 RAREST = 0.02
 MISS = 0.01
 """A fault that shows in RAREST of the tries is missed so often at the end."""
@@ -28,7 +32,6 @@ ACQUITTED = 0.9
 """Chance is taken for the reason of a failure from here on; what else it may be is listed as open."""
 MAX_COMMON = 0.05
 """Nothing is accused while the probe itself may be to blame with so much weight."""
-LINKS = (Kind.LINK, Kind.CABLE, Kind.CUT)
 MAYBE_LINK = 0.3
 """With so much weight on links all pairs are tested, where no set tells MANY_BITS about them."""
 MANY_BITS = 0.4
@@ -140,7 +143,7 @@ class Plan:
         found: dict[Part, float] = {}
         for cluster in self.clusters(with_settled=False):
             for part, p in cluster.marginals().items():
-                if p >= CONFIDENCE:
+                if p >= (SURE if cluster.is_like_links(part) else CONFIDENCE):
                     found[part] = p
         self.settled = found
 
@@ -190,7 +193,7 @@ class Plan:
             self._is_screened = True
             return self._first(free) or self._end("no device is free")
         open_clusters = self.clusters()
-        if all(map(_is_faint, open_clusters)):
+        if all(each.is_faint for each in open_clusters):
             if found := self._screen(free, is_few=is_few, is_open=bool(open_clusters)):
                 return found
             if self.is_quick and not open_clusters:
@@ -221,7 +224,7 @@ class Plan:
         if may_ask and (bits < GOOD_BITS or len(free) <= 2):
             self._asked_busy += 1
             return self._with_busy(clusters, waiting, free)
-        is_link = any(_links_weight(each) > MAYBE_LINK for each in clusters)
+        is_link = any(each.links_weight > MAYBE_LINK for each in clusters)
         if is_link and bits < MANY_BITS and (found := self._untried(free)):
             return found
         if bits >= GOOD_BITS:
@@ -229,7 +232,7 @@ class Plan:
         if found := self._screen(free, is_few=is_few, is_open=True):
             return found
         if self.common() > 0.5:
-            return self._end("the probe fails everywhere")
+            return self._doubted(free)
         return tests or self._end("no further test tells the open parts apart")
 
     def _screen(self, free: list[int], *, is_few: bool, is_open: bool) -> list[Set]:
@@ -300,6 +303,14 @@ class Plan:
         together = self.probe.talk is not Talk.ALONE and len(free) > 1
         return [n for n in free if not self.belief.has_passed(n, together=together)]
 
+    def _doubted(self, free: list[int]) -> list[Set]:
+        """Before the probe is to blame: each device alone, and each pair where these are few or others have passed."""
+        tested = {result.devices for _, result in self.results}
+        alone: list[Set] = [(n,) for n in free if (n,) not in tested] if self.probe.talk is not Talk.TOGETHER else []
+        is_hopeful = len(free) <= 8 or any(self.belief.has_passed(n, together=True) for n in free)
+        pairs = self._untried(free) if len(free) <= FEW and is_hopeful else []
+        return alone or pairs or self._end("the probe fails everywhere")
+
     def _screen_failed(self, unmet: list[int]) -> bool:
         """Whether these devices have been screened and cannot be told more of."""
         last = [result for round_, result in self.results[-2:] if set(unmet) <= set(result.devices)]
@@ -339,7 +350,7 @@ class Plan:
         `is_open`: failures are not explained yet, so that nothing ends because all is.
         """
         if self.common() > 0.5:
-            return self._end("the probe fails everywhere")
+            return self._doubted(free)
         is_alone = self.probe.talk is not Talk.TOGETHER
         is_together = self.probe.talk is not Talk.ALONE and len(free) > 1
         slow = self.slow()
@@ -359,12 +370,13 @@ class Plan:
         alone = self._never_alone() if is_few and not is_open and len(self.results) < FEW_TESTS else []
         if alone:
             return [(n,) for n in alone]
-        if self.settled and is_few and not is_open and not self.numbers.is_uneven:
-            return self._end("every failure is explained, and the others have passed")
-        if self.settled and not is_open and not has_numbers:
+        # What fails now and then may have company that has not shown yet.
+        is_constant = all(each.is_constant(p) for each in self.clusters(with_settled=False) for p in self.settled)
+        is_explained = bool(self.settled) and is_constant and not is_open
+        if is_explained and (not has_numbers or (is_few and not self.numbers.is_uneven)):
             return self._end("every failure is explained, and the others have passed")
         matrix = self._matrix_rounds(free, is_together=is_together and has_numbers and (is_few or not slow))
-        if not (needs_numbers or is_undecided or matrix) and (slow or self.settled) and not is_open:
+        if not (needs_numbers or is_undecided or matrix) and (slow or is_explained) and not is_open:
             return self._end("what was found is certain, and the others are within the noise")
         tried = [self._tries(n, is_alone=is_alone, is_together=is_together) for n in free]
         if not (needs_numbers or is_undecided or matrix) and min(tried, default=NEEDED_TRIES) >= NEEDED_TRIES:
@@ -372,7 +384,8 @@ class Plan:
         if is_undecided and rounds_alone > 80:
             return self._end("the noise does not let the numbers be decided")
         self._turn += 1
-        if numbers_open and self._turn % 2:
+        # The groups that slow links part are seen only when every pair has been measured.
+        if numbers_open and self._turn % 2 and not (matrix and is_few):
             return numbers_open
         if is_alone and (not is_together or self._turn % 2 == 0):
             return [(n,) for n in free]
@@ -481,18 +494,3 @@ class Plan:
             if p >= 0.02 and part not in self.settled
         ]
         return sorted(found, key=lambda each: (-each.certainty, each.part))
-
-
-def _is_faint(cluster: Cluster) -> bool:
-    """Whether it is likelier chance, or a fault that shows now and then, than one that always shows."""
-    constant = (each for each in cluster.explanations if each.faults and min(f.rate for f in each.faults) > 0.9)
-    return sum(each.weight for each in constant) < 0.5
-
-
-def _links_weight(cluster: Cluster) -> float:
-    """The posterior that links alone explain it."""
-    return sum(
-        each.weight
-        for each in cluster.explanations
-        if each.faults and all(fault.part.kind in LINKS for fault in each.faults)
-    )

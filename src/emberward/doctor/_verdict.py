@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emberward.doctor._belief import Kind, Part, Scope
 from emberward.doctor._examine import Examination
+from emberward.doctor._faults import Kind, Part, Scope
 from emberward.doctor._fleet import Fleet, Outcome, Result
 from emberward.doctor._numbers import Figure
 from emberward.doctor._plan import CONFIDENCE, NEEDED_TRIES, Plan, Suspect

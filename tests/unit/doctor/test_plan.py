@@ -124,6 +124,25 @@ def test_a_device_that_fails_in_larger_sets_alone_is_found(least):
     assert accused(plan) == [("device", (4,))]
 
 
+@pytest.mark.parametrize("num_bad", [1, 2])
+def test_devices_that_fail_in_sets_of_four_alone_are_found_among_64_hosts(num_bad):
+    bad = set(random.Random(num_bad).sample(range(64), num_bad))
+    plan = planned(Fleet.of([f"n{i}" for i in range(64)], 1), lambda d: len(d) >= 4 and not bad.isdisjoint(d))
+    assert accused(plan) == [("device", (number,)) for number in sorted(bad)]
+    assert plan.round <= 40
+
+
+def test_five_bad_devices_of_eight_are_no_fault_of_the_probe():
+    plan = planned(Fleet.of([f"n{i}" for i in range(8)], 1), lambda d: min(d) < 5)
+    assert accused(plan) == [("device", (number,)) for number in range(5)]
+
+
+def test_a_second_device_that_fails_now_and_then_is_looked_for_beside_the_first():
+    rng = random.Random(0)
+    plan = planned(Fleet.of(["box"], 3), lambda d: any(n in d and rng.random() < 0.3 for n in (1, 2)))
+    assert accused(plan) == [("device", (1,)), ("device", (2,))]
+
+
 def test_two_groups_with_slow_links_between_them_are_told_from_slow_ends():
     fleet = Fleet.of(list("abcdefgh"), 1)
 
