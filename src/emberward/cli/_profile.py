@@ -16,6 +16,7 @@ import typer
 from emberward.cli._console import Screen
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._named_run import DEFAULT_RUNS, RunsOption, find_run, require_run
+from emberward.cli._profile_pid import profile_pid
 from emberward.cli._run import name_of, program_beside
 from emberward.findings import ConfigError, Finding
 from emberward.lens import (
@@ -76,6 +77,7 @@ class ProfileOptions:
     ranks: int | None
     runs: Path
     trace: Path | None
+    pid: int | None
     environment: Mapping[str, str]
 
 
@@ -90,6 +92,9 @@ def profile_verb(
     ranks: Annotated[int | None, typer.Option("--ranks", min=1, help="Number of ranks of a recipe.")] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write a timeline here that Chrome and Perfetto open.")
+    ] = None,
+    pid: Annotated[
+        int | None, typer.Option("--pid", min=1, help="A process of a job that runs: sampled from outside.")
     ] = None,
     runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
@@ -110,6 +115,7 @@ def profile_verb(
         ranks=ranks,
         runs=runs,
         trace=trace,
+        pid=pid,
         environment=dict(os.environ),
     )
     guarded(lambda screen: profile(options, screen), is_json=is_json)
@@ -117,6 +123,10 @@ def profile_verb(
 
 def profile(options: ProfileOptions, screen: Screen) -> int:
     """The exit code of the profiled program, or 0 for a run that was profiled before. Blocks until it ends."""
+    if options.pid is not None:
+        if options.words or options.command:
+            raise _not_understood(f"{(*options.words, *options.command)[0]} beside --pid")
+        return profile_pid(options.pid, options.num_steps, screen)
     if options.command:
         if options.words:
             raise _not_understood(f"{options.words[0]} before --")
@@ -139,7 +149,7 @@ def _not_understood(found: str) -> ConfigError:
     return ConfigError(
         "there is nothing to profile",
         code="C113",
-        expected="a recipe, a run, or -- and a command",
+        expected="a recipe, a run, --pid and a process, or -- and a command",
         found=found,
         next="emberward profile -- torchrun --nproc-per-node 2 train.py",
     )

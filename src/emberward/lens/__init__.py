@@ -15,6 +15,7 @@ from emberward.lens._operations import (
     operations_of,
     read_operations,
 )
+from emberward.lens._outside import line_shares, outside_samples
 from emberward.lens._overlap import Call, Exposed, Overlap, RankCalls, audit, calls_of
 from emberward.lens._profile import Profile, finding_page, page_text, profile_of
 from emberward.lens._replay import Cut, Edit, Replay
@@ -77,11 +78,13 @@ __all__ = [
     "find_stalls",
     "finding_page",
     "flops_of",
+    "line_shares",
     "middle_step_s",
     "missing_part",
     "most_used_dtype",
     "nothing_measured",
     "operations_of",
+    "outside_samples",
     "page_text",
     "parts_around",
     "parts_by_step",

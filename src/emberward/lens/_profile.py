@@ -168,7 +168,11 @@ def _nothing(ranks: Sequence[RankSamples], measured: Sequence[RankSamples], aske
         why = f"the job ended before step {asked_warmup + 1}, the first after the warm-up"
         return [nothing_measured(why=why, next_step="--warmup with fewer steps")]
     why = "no process ended a step of a torch.optim optimizer"
-    return [nothing_measured(why=why, next_step="steps are told by the first optimizer that steps")]
+    return [
+        nothing_measured(
+            why=why, next_step="emberward profile --pid PID while it runs: lines and their shares need no steps"
+        )
+    ]
 
 
 def _stalls_s(stalls: Sequence[Stall]) -> dict[int, float]:
@@ -253,6 +257,8 @@ def _path_text(replay: Replay) -> str:
 
 def _changes(ranks: Sequence[RankSamples], sources: Sources) -> list[tuple[Slowdown, dict[str, dict[int, float]]]]:
     """The lasting changes among the measured steps, each with the parts of the steps."""
+    if any(rank.is_spread for rank in ranks):
+        return []
     lengths: dict[int, list[float]] = {}
     for rank in ranks:
         for index, length in enumerate(rank.step_s):

@@ -66,6 +66,7 @@ class RankSamples:
 
     Step k lies between bounds k and k + 1; `first_step` is the number of the first. `loop`: file, function and first
     line of the functions that every step ends in, outermost first. `outputs`: lines that printed or logged something.
+    `is_spread`: what was seen is spread evenly over the steps, for nobody knows in which of them it was.
     """
 
     rank: int
@@ -81,6 +82,7 @@ class RankSamples:
     outputs: frozenset[tuple[str, int]]
     stacks: tuple[Sampled, ...]
     is_whole: bool
+    is_spread: bool = False
     retries: int = 0
     problems: tuple[str, ...] = field(default=())
 

@@ -179,6 +179,13 @@ class Sources:
             self._unused[place.file, place.line] = _is_unused(source, source.node_at(place))
         return self._unused[place.file, place.line]
 
+    def only_call(self, file: str, line: int) -> tuple[int, int, int] | None:
+        """Column, last line and last column of the one call that begins in a line; None unless it is one."""
+        calls = [node for node in ast.walk(self.of(file).tree) if isinstance(node, ast.Call) and node.lineno == line]
+        if len(calls) != 1:
+            return None
+        return calls[0].col_offset, calls[0].end_lineno or line, calls[0].end_col_offset or 0
+
     def repeated_call(self, files: Iterable[str], names: frozenset[str]) -> str | None:
         """The one call in the files of a function of these names that is made again and again, in a loop; else None."""
         found: list[str] = []

@@ -3,11 +3,16 @@
 [Note: cost and gain of a stall]
 The cost is the time that the training thread spends in it, a step, on the rank where it is most. The gain is what the
 replay of the steps is shorter by when that time is taken out of it on each rank ([Note: replay]): less where another
-rank is still waited for, or where the stall hid a transfer. Where it is a wait for a device, host and device overlap
-without it, and no more is taken out than what the host does outside such waits.
+rank is still waited for, or where the stall hid a transfer. Where it is a wait for a device, host and device
+overlap without it. The device has work while the host issues some, in modules, the backward and the optimizer, and
+until the wait is over; it stands still only while the host does something else. So no more is taken out than that: the
+host's time outside such waits and outside what issues work, without the time for want of a processor, which no line
+gives back. A host that is slower than the device it feeds gains more, up to all of its time outside such waits: a stall
+that could gain nothing even so is not told.
 """
 
 import math
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -120,6 +125,11 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
     by_rank = {rank.rank: stalls_of_rank(rank, sources) for rank in measured}
     steps = {rank.rank: rank.measured_s / rank.num_steps for rank in measured}
     numbers = {rank.rank: rank.num_steps for rank in measured}
+    own = {rank.rank: _own_s(rank, by_rank[rank.rank]) for rank in measured}
+    unfed = {
+        rank.rank: max(own[rank.rank] - (rank.queue_s / rank.num_steps) - _issuing_s(rank, sources), 0.0)
+        for rank in measured
+    }
     queued = {rank.rank: min(rank.queue_s / rank.measured_s, 1.0) for rank in measured}
     periods = {rank.rank: rank.period_s for rank in measured}
     for stalls in by_rank.values():
@@ -133,16 +143,22 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
             continue
         if _is_rare(worst, numbers[worst.rank], periods[worst.rank]):
             continue
-        cuts = {
-            stall.rank: _cuts(stall, _saving(stall, by_rank[stall.rank], steps[stall.rank]) / stall.cost_s, replay)
-            for stall in each
-            if stall.cost_s > 0
-        }
-        gain_s = replay.gain_s(Edit(cuts=cuts))
+        gain_s, most_s = (
+            replay.gain_s(
+                Edit(
+                    cuts={
+                        stall.rank: _cuts(stall, _saving(stall, free[stall.rank]) / stall.cost_s, replay)
+                        for stall in each
+                        if stall.cost_s > 0
+                    }
+                )
+            )
+            for free in (unfed, own)
+        )
         sure = 1 - _uncertainty(worst, numbers[worst.rank])
         if cause in _FOR_OTHERS:
             sure *= 1 - queued[worst.rank]
-        if gain_s * sure < MIN_GAIN * step_s:
+        if most_s * sure < MIN_GAIN * step_s:
             continue
         found.append(
             Stall(
@@ -193,12 +209,30 @@ def _cuts(stall: RankStall, share: float, replay: Replay) -> list[Cut]:
     return cuts
 
 
-def _saving(stall: RankStall, all_of_rank: Sequence[RankStall], step_s: float) -> float:
-    """What a rank's own time shrinks by without the stall. See [Note: cost and gain of a stall]."""
-    if not _waits_for_device(stall):
-        return stall.cost_s
-    waits_s = sum(each.cost_s for each in all_of_rank if _waits_for_device(each))
-    return min(stall.cost_s, max(step_s - waits_s, 0.0))
+def _saving(stall: RankStall, free_s: float) -> float:
+    """What a rank's own time shrinks by without the stall, where `free_s` of it can go on beside the device."""
+    return min(stall.cost_s, free_s) if _waits_for_device(stall) else stall.cost_s
+
+
+def _own_s(rank: RankSamples, stalls: Sequence[RankStall]) -> float:
+    """Seconds a step in which the host does not wait for its device."""
+    waits_s = sum(each.cost_s for each in stalls if _waits_for_device(each))
+    return max(rank.measured_s / rank.num_steps - waits_s, 0.0)
+
+
+def _issuing_s(rank: RankSamples, sources: Sources) -> float:
+    """Seconds a step in which the host gives its device work."""
+    steps = range(rank.first_step, rank.first_step + rank.num_steps)
+    total_s = 0.0
+    for sampled in rank.stacks:
+        if any(_ISSUES_WORK.search(place.file) for place in sampled.stack):
+            told = tell(sampled, rank, sources)
+            if told is None or told.cause not in DEVICE_WAITS:
+                total_s += sum(seconds for step, (seconds, _) in sampled.steps.items() if step in steps)
+    return total_s / rank.num_steps
+
+
+_ISSUES_WORK = re.compile(r"torch/(nn/modules/module|autograd/\w+|optim/\w+)\.py$")
 
 
 def middle_step_s(ranks: Sequence[RankSamples]) -> float | None:

@@ -84,6 +84,21 @@ def test_without_a_wait_for_the_device_host_and_device_overlap(item_ns, gain_ms)
     assert [each.gain_ms_per_step for each in profile(lines(item_ns=item_ns)).findings] == [gain_ms]
 
 
+@pytest.mark.parametrize(("queue_ms", "gain_ms"), [(0, 30.0), (10, 20.0)])
+def test_time_for_want_of_a_processor_is_no_gain(queue_ms, gain_ms):
+    head, *rest = lines(item_ns=70_000_000)
+    (found,) = profile([{**head, "queue_ns": 10 * queue_ms * 1_000_000}, *rest]).findings
+    assert found.gain_ms_per_step == gain_ms
+
+
+def test_the_device_has_work_while_the_host_issues_some():
+    head, item, work, *rest = lines(item_ns=70_000_000)
+    module = ["/x/torch/nn/modules/module.py", "_call_impl", 1, "platform", 9, 9, 0, 1, "CALL"]
+    issuing = {"stack": [2, 1], "flag": "", "steps": {step: [25_000_000, 25_000_000] for step in range(5, 15)}}
+    (found,) = profile([head, item, work, {"place": module}, issuing, *rest]).findings
+    assert (found.cost_ms_per_step, found.gain_ms_per_step) == (70.0, 5.0)
+
+
 def test_work_that_is_no_wait_is_no_stall():
     assert profile(lines(stack=WORK)).findings == ()
     assert profile(lines(item_ns=500_000)).findings == ()

@@ -8,6 +8,7 @@ from emberward.sources.live._explain import LiveExplanation, explain_pids
 from emberward.sources.live._find import FoundJob, FoundRank, find_job
 from emberward.sources.live._flights import judge_looks, judge_with_progress
 from emberward.sources.live._limits import Limits, limits_of
+from emberward.sources.live._outside import owner_of_line, record_stacks, stacks_of
 from emberward.sources.live._process import (
     descendants,
     parents,
@@ -36,9 +37,12 @@ __all__ = [
     "look_at_job",
     "look_at_rings",
     "newest_rings",
+    "owner_of_line",
     "parents",
     "read_process_facts",
+    "record_stacks",
     "resumed_finding",
     "ring_facts",
     "skew_findings",
+    "stacks_of",
 ]
