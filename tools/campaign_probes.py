@@ -8,14 +8,18 @@ docs/measured/first_contact/SET.json, once and for ever; without, into docs/meas
 
 A machine is *right* when each of its faults has an accepted verdict and no verdict names anything else; a verdict that
 names a member that nobody may accuse is a *false accusation*. ``--budget`` bounds the seconds of each examination,
-which is less than the truth's own where a machine is to be examined in a minute.
+which is less than the truth's own where a machine is to be examined in a minute. A set with a ``score.py`` of its
+author's is run and scored by it.
 """
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +75,10 @@ def score(truth: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def run(folder: Path, name: str, truth: dict[str, Any], budget_s: float) -> dict[str, Any]:
+def run(folder: Path, truths: dict[str, Any], most_s: float, name: str) -> dict[str, Any]:
     """One machine: what was said, and its score."""
+    truth = truths[name]
+    budget_s = min(most_s, truth["budget_s"])
     probe = f"sim={sys.executable} {folder / 'sim.py'} {folder / 'worlds' / name}.json"
     words = ["doctor", "--json", "--probe-only", "--launcher", "local"]
     words += ["--probe", probe, "--hosts", ",".join(truth["hosts"]), "--budget", str(budget_s)]
@@ -91,6 +97,27 @@ def run(folder: Path, name: str, truth: dict[str, Any], budget_s: float) -> dict
         "open": document.get("open"),
         **({} if "unreadable" not in document else {"unreadable": document["unreadable"]}),
         **score(truth, {} if "unreadable" in document else document),
+    }
+
+
+def run_by_its_own(folder: Path, name: str) -> dict[str, Any]:
+    """One machine of a set whose author wrote what runs and scores it, ``score.py``."""
+    with tempfile.TemporaryDirectory() as here:
+        out = Path(here) / "results.json"
+        words = [sys.executable, str(folder / "score.py"), f"{sys.executable} -m emberward", "--worlds", name]
+        subprocess.run([*words, "--out", str(out)], check=False, stdout=subprocess.DEVNULL)
+        (row,) = json.loads(out.read_text())["worlds"]
+    return {
+        "machine": name,
+        "is_healthy": row["sound"],
+        "seconds": row["seconds"],
+        "num_starts": row["starts"],
+        "verdicts": row["verdicts"],
+        "is_right": row["right"],
+        "missed": row["missed"],
+        "others": row["wrong"],
+        "false_accusations": row["wrong"],
+        **({"problem": row["problem"]} if "problem" in row else {}),
     }
 
 
@@ -114,11 +141,19 @@ def main() -> int:
     add_set_options(parser)
     options = parser.parse_args()
     folder = SETS / options.set
-    truths = json.loads((folder / "truth.json").read_text())
+    one: Callable[[str], dict[str, Any]]
+    if (folder / "score.py").exists():
+        names = [path.stem for path in (folder / "worlds").glob("*.json")]
+        one = partial(run_by_its_own, folder)
+    else:
+        truths = json.loads((folder / "truth.json").read_text())
+        names = list(truths)
+        one = partial(run, folder, truths, options.budget)
+
     total = contact(
         options,
-        truths,
-        lambda name: run(folder, name, truths[name], min(options.budget, truths[name]["budget_s"])),
+        names,
+        one,
         summary,
         what=f"simulated machines of {options.set} under `emberward doctor`, at most {options.budget:.0f} s each",
         measures=MEASURES,
