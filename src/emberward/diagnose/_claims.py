@@ -93,7 +93,10 @@ def names_someone(finding: Finding) -> bool:
 
 
 def seen_by_run(prior: Sequence[Finding]) -> list[Finding]:
-    """Of what a run concluded before: stopped processes, and deaths that no other fault may have brought about."""
+    """Of what a run concluded before: what its files do not show, and deaths that no other fault brings about.
+
+    That are stopped processes, and ranks that wait for a buffer of their own.
+    """
     sure = (Certainty.PROVED, Certainty.OBSERVED)
     return [
         each

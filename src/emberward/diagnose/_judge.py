@@ -114,6 +114,7 @@ def judge(
     heard: dict[Ground, Rule] = {
         # What the run itself saw is a claim beside those on its files, as it was while the job ran.
         Ground.STOPPED: lambda: [each for each in seen_by_run(evidence.prior) if each.cause is Cause.STOPPED],
+        Ground.CREDITS: lambda: [each for each in seen_by_run(evidence.prior) if each.cause is Cause.CYCLE_CREDIT],
         Ground.DEATHS: lambda: [each for each in seen_by_run(evidence.prior) if each.kind is Kind.CRASH],
         Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS]),
         Ground.HELD: lambda: held_findings([r for r in own if r.kind not in HELPERS], line_of),

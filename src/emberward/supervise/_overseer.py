@@ -261,8 +261,13 @@ class Overseer:
         except Exception as error:  # noqa: BLE001 (whatever went wrong here, what was found is told)
             self.report(own_finding(f"its rings could not be explained: {type(error).__name__}: {error}"))
             return tuple(found)
-        known = {key_of(finding) for finding in found}
-        last = [each for each in verdict.findings if each.severity is Severity.ERROR or key_of(each) in known]
+        # What was found before stays as it was said: an explanation of a folder knows shorter names of files.
+        known = {key_of(finding): finding for finding in found}
+        last = [
+            known.get(key_of(each), each)
+            for each in verdict.findings
+            if each.severity is Severity.ERROR or key_of(each) in known
+        ]
         return tuple(last or found)
 
     def end(self) -> None:

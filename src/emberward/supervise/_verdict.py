@@ -128,7 +128,8 @@ def judge_end(
     bystanders = [record for record in records if record.rank != culprit.rank]
     found = death_finding(culprit, certainty, bystanders, can_resume=can_resume)
     if found.site is None and found.code == "L102":
-        found = _with_site(found, culprit, None if culprit.pid is None else facts.get(culprit.pid))
+        # What a rank said of itself has its line already.
+        found = _with_line(_with_site(found, culprit, None if culprit.pid is None else facts.get(culprit.pid)))
     failed = [record for record in records if record.ending is not None and record.ending.has_failed]
     if all(record.ending is not None and record.ending.is_secondary for record in failed):
         roots_found = roots(verdicts, death=found.cause, certainty=Certainty.INFERRED)
@@ -140,7 +141,6 @@ def judge_end(
     if ended_by_us:
         lines = "its launcher did not end the job within seconds: SIGTERM, then SIGKILL, by pid"
         found = replace(found, evidence=(*found.evidence, lines))
-    found = _with_line(found)
     return Conclusion(
         findings=after_roots(conclude(roots_found, is_over=True), found), death=death_text(records, culprit, found)
     )

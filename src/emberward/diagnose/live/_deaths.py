@@ -36,14 +36,19 @@ def rank_end(seen: RankLook, exit_code: int | None) -> RankEnd:
     )
 
 
-def death_findings(look: Look, exits: Mapping[int, int], *, waiting: Sequence[int]) -> list[Finding]:
+def death_findings(
+    early: Look | None, look: Look, exits: Mapping[int, int], *, waiting: Sequence[int]
+) -> list[Finding]:
     """What `judge_ends` says of those who are gone or have raised.
 
-    `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only while somebody waits, or
-    failed because it was gone: at a job's own end its ranks leave one after the other.
+    How a process ended its parent tells a little later than it is gone: without that it counts as killed once it was
+    gone in both looks. `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only while
+    somebody waits, or failed because it was gone: at a job's own end its ranks leave one after the other.
     """
     ends = [rank_end(seen, exits.get(rank)) for rank, seen in look.ranks.items()]
     ends = [end for end in ends if end.is_gone or end.words is not None]
+    just_gone = {rank for rank, seen in (early.ranks.items() if early is not None else ()) if seen.process.is_alive}
+    ends = [end for end in ends if end.rank not in just_gone or not _is_guess(end)]
     ended = {end.rank for end in ends}
     endings = [ending for end in ends if (ending := classify(end)) is not None]
     if not waiting and not any(ending.is_secondary for ending in endings):
@@ -51,6 +56,11 @@ def death_findings(look: Look, exits: Mapping[int, int], *, waiting: Sequence[in
         ends = [each.end for each in endings if each.certainty is Certainty.OBSERVED or each.end.rank in exits]
     alive = [rank for rank, seen in look.ranks.items() if seen.process.is_alive and rank not in ended]
     return judge_ends(ends, alive=alive, is_needed=bool(waiting))
+
+
+def _is_guess(end: RankEnd) -> bool:
+    ending = classify(end)
+    return ending is not None and ending.cause is Cause.KILLED and ending.certainty is not Certainty.OBSERVED
 
 
 def stopped_findings(early: Look | None, look: Look) -> list[Finding]:
