@@ -261,12 +261,12 @@ class Overseer:
         except Exception as error:  # noqa: BLE001 (whatever went wrong here, what was found is told)
             self.report(own_finding(f"its rings could not be explained: {type(error).__name__}: {error}"))
             return tuple(found)
-        # What was found before stays as it was said: an explanation of a folder knows shorter names of files.
-        known = {key_of(finding): finding for finding in found}
+        # A line that was told before keeps the name of its file: an explanation of a folder knows shorter ones.
+        lines = {key_of(finding): finding.site for finding in found}
         last = [
-            known.get(key_of(each), each)
+            replace(each, site=lines.get(key_of(each)) or each.site)
             for each in verdict.findings
-            if each.severity is Severity.ERROR or key_of(each) in known
+            if each.severity is Severity.ERROR or key_of(each) in lines
         ]
         return tuple(last or found)
 
