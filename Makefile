@@ -88,6 +88,7 @@ campaign: setup
 	$(VENV)/bin/python benchmarks/schedules.py --fresh
 	$(VENV)/bin/python benchmarks/certificate_overhead.py --fresh
 	$(VENV)/bin/python tools/campaign_grid.py --fresh
+	$(VENV)/bin/python tools/campaign_dry_runs.py --fresh
 	$(VENV)/bin/python tools/campaign_hangs.py --fresh
 	$(VENV)/bin/python tools/campaign_held_out.py --fresh
 	$(VENV)/bin/python tools/campaign_supervise.py --fresh

@@ -11,7 +11,7 @@ EVERY: dict[str, int] = {
     "ranks/test_boxing.py": 7,
     "ranks/test_certificate.py": 5,
     "ranks/test_drift.py": 3,
-    "ranks/test_dry_run.py": 4,
+    "ranks/test_dry_run.py": 6,
     "ranks/test_folded.py": 2,
     "ranks/test_gloo_truth.py": 4,
     "ranks/test_hangs.py": 6,
@@ -39,6 +39,13 @@ EVERY: dict[str, int] = {
 """Of each parametrised test in the file every n-th case runs in `make test`."""
 
 LATER: dict[str, str] = {
+    "ranks/test_boxing.py::test_users_change_layouts_in_bf16_and_float32": "test_boxing.py (every ordered pair)",
+    "ranks/test_folded.py::test_what_does_not_repeat_itself_is_executed": (
+        "test_folded.py (each derived event is one that would have been executed)"
+    ),
+    "unit/cli/test_transcripts.py::test_the_transcript_of_a_proof_is_the_one_that_was_reviewed": (
+        "../../ranks/test_check.py (the tiny preset), test_transcripts.py (of a script)"
+    ),
     "ranks/test_check.py::test_fewer_ranks_adapt_the_presets_layout_and_all_of_them_can_be_run_dry": "test_dry_run.py",
     "ranks/test_certificate_run.py::test_a_rank_that_departs_ends_the_run_at_once_and_is_named_by_the_launcher": (
         "test_certificate.py (a planted departure)"
@@ -155,7 +162,7 @@ BUDGET_S = 60.0
 """What one file may take in `make test`, in the seconds that `tools/run_tests.py --times` wrote down last."""
 
 OVER: dict[str, str] = {
-    "ranks/test_dry_run.py": "three whole runs of two and four ranks, live beside dry",
+    "ranks/test_dry_run.py": "two whole runs of two and four ranks, live beside dry",
     "ranks/test_readme.py": "jobs that hang under `run`, as long as a reader of README waits for the verdict",
     "unit/cli/test_transcripts.py": "six lanes beside it: each verb's start, which a person waits for alone",
 }

@@ -25,29 +25,32 @@ from emberward.report import RunFolder
 from emberward.sources import Tape, Transport
 from emberward.sources.recorder import Recorder
 from ranks.cases import small_recipe
+from ranks.swin_cases import swin_recipe
 
 EVAL_SETS = {"held out": 21, "news": 5}
 """Sizes that leave padding on some ranks and whole micro-batches of it on others."""
 
 
-def whole_recipe(*, background: bool = True, **layout: Any) -> Recipe:
+def whole_recipe(*, background: bool = True, family: str = "bloom", **layout: Any) -> Recipe:
     """A resolved recipe that evaluates and saves in the middle of the run, clips and samples."""
-    recipe = small_recipe(**layout)
+    recipe = swin_recipe("small", **layout) if family == "swin" else small_recipe(family=family, **layout)
+    train_samples = 10 * recipe.batch.global_batch
     return dataclasses.replace(
         recipe,
         steps=10,
-        train_samples=10 * 16,
+        train_samples=train_samples,
         sample_tokens=2,
         sample_prompt="1 2",
         evaluation=EvalConfig(interval=2, samples=64, micro_batch=2),
         save=SaveConfig(interval=2, keep=1, background=background),
-        optim=dataclasses.replace(recipe.optim, decay_samples=160),
+        optim=dataclasses.replace(recipe.optim, decay_samples=train_samples),
     )
 
 
 def script(**layout: Any) -> Script:
     recipe = whole_recipe(**layout)
-    batch = solve_batch(global_batch=16, micro_batch=recipe.batch.micro_batch, dp=recipe.layout.dp)
+    sizes = recipe.batch
+    batch = solve_batch(global_batch=sizes.global_batch, micro_batch=sizes.micro_batch, dp=recipe.layout.dp)
     return script_of(recipe, batch, EVAL_SETS)
 
 
