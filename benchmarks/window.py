@@ -269,12 +269,49 @@ def wire_cut(root: Path) -> dict[str, object]:
     }
 
 
+def in_a_browser(root: Path, *, num_steps: int, num_ranks: int, num_lag: int, a_host: int) -> dict[str, object]:
+    """What a person waits for: the page's file from disk and the page of a server. Needs Debian's Chromium.
+
+    Paints are the browser's own first contentful paint. Map and charts are timed from the navigation's start, the
+    drawer from the key.
+    """
+    folder = long_run(root, num_steps=num_steps, num_ranks=num_ranks, num_lag=num_lag, a_host=a_host)
+    to = root / "page.html"
+    subprocess.run([*EMBERWARD, "report", str(folder.path), "--html", str(to)], check=False, capture_output=True)
+    browser = Browser(root / "browser")
+    painted = "return performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"
+    now = "return performance.now() / 1000"
+    browser.open(f"file://{to}")
+    row = {"file_painted_s": browser.run(painted)}
+    with served(str(folder.path)) as (port, _, _):
+        browser.open(f"http://127.0.0.1:{port}{path_of(port)}")
+        browser.wait("document.querySelector('#lag-map canvas')")
+        row["map_s"] = browser.run(now)
+        browser.wait("document.querySelectorAll('.chart canvas').length === 4")
+        row["charts_s"] = browser.run(now)
+        row["painted_s"] = browser.run(painted)
+        began_s = browser.run(now)
+        browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'r'}))")
+        browser.wait("!document.querySelector('#drawer').hidden")
+        row["drawer_s"] = browser.run(now) - began_s
+        row["heap_bytes"] = browser.run("return performance.memory.usedJSHeapSize")
+        row["errors"] = len(browser.console())
+    browser.close()
+    return row
+
+
 CASES = {
     "disk to screen": disk_to_screen,
     "100k steps x 1,024 ranks": lambda root: first_screen(root, num_steps=100_000, num_ranks=1024, num_lag=8192),
     "200 runs": list_of_runs,
     "spike in 1,000,000": spike,
     "wire cut for 60 s": wire_cut,
+    "100k steps x 1,024 ranks in a browser": lambda root: in_a_browser(
+        root, num_steps=100_000, num_ranks=1024, num_lag=8192, a_host=8
+    ),
+    "16,384 ranks in a browser": lambda root: in_a_browser(
+        root, num_steps=2_000, num_ranks=16_384, num_lag=512, a_host=8
+    ),
     "16,384 ranks": lambda root: first_screen(root, num_steps=2_000, num_ranks=16_384, num_lag=512, a_host=8),
 }
 
