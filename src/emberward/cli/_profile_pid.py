@@ -52,6 +52,7 @@ def profile_pid(pid: int, num_steps: int, screen: Screen) -> int:
     views, sources = _rings(job), Sources()
     samples: list[RankSamples] = []
     problems: list[Finding] = []
+    lines: dict[str, dict[str, float]] = {}
     for rank in job.ranks:
         seen = stacks[rank.rank]
         if isinstance(seen, str):
@@ -74,7 +75,9 @@ def profile_pid(pid: int, num_steps: int, screen: Screen) -> int:
                     sources=sources,
                 )
             )
-        for site, share in line_shares(seen, owner_of_line)[:SHOWN_LINES]:
+        shares = line_shares(seen, owner_of_line)
+        lines[str(rank.rank)] = dict(shares)
+        for site, share in shares[:SHOWN_LINES]:
             screen.say(f"  rank {rank.rank}  {100 * share:5.1f}%  {site}")
     calls = [RankCalls(rank=rank, events=view.events, sequences=view.sequences) for rank, view in views.items()]
     findings = tuple(problems)
@@ -86,9 +89,6 @@ def profile_pid(pid: int, num_steps: int, screen: Screen) -> int:
     else:
         for finding in problems:
             screen.say(f"{finding.severity.value} {finding.code}  {finding.message}")
-    lines = {
-        str(rank): dict(line_shares(seen, owner_of_line)) for rank, seen in stacks.items() if not isinstance(seen, str)
-    }
     screen.document(findings, profile=document, lines=lines)
     return 0
 
