@@ -63,6 +63,14 @@ class Browser:
         """Opens a page and waits for its loading alone."""
         self._send("POST", "/url", {"url": address})
 
+    def new_tab(self) -> str:
+        """Opens a tab behind the others and returns its handle."""
+        return str(self._send("POST", "/window/new", {"type": "tab"})["handle"])
+
+    def to_tab(self, handle: str) -> None:
+        """Brings a tab to the front."""
+        self._send("POST", "/window", {"handle": handle})
+
     def run(self, script: str, *values: object) -> Any:
         """What a script returns; a promise is waited for."""
         return self._send("POST", "/execute/sync", {"script": script, "args": list(values)})

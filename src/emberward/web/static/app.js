@@ -174,6 +174,12 @@
     }
   }
   let waiting = null;
+  function mapSoon() {
+    waiting = setTimeout(async () => {
+      waiting = null;
+      try { drawMap(await (await get("lag")).json()); } catch { mapSoon(); }
+    }, 2000);
+  }
   function listen() {
     if (source) source.close();
     heard = Date.now();
@@ -185,8 +191,7 @@
       put(news.parts);
       if (news.reset) load();
       else if (news.points) append(news.points);
-      if (news.parts.lag && !waiting)
-        waiting = setTimeout(async () => { waiting = null; drawMap(await (await get("lag")).json()); }, 2000);
+      if (news.parts.lag && !waiting) mapSoon();
       document.body.dataset.ticks = +(document.body.dataset.ticks || 0) + 1;
       tick();
     };
@@ -272,7 +277,7 @@
   if (asked && boot.live) { state.range = [+asked[1], +asked[2]]; $("whole").hidden = false; }
   if (!boot.live) drawMap(boot.lag);
   load().then(() => {
-    if (boot.live) listen();
+    if (boot.live && !document.hidden) listen();
     document.body.dataset.ready = "true";
   });
   setInterval(tick, 1000);
