@@ -21,7 +21,7 @@ from emberward.diagnose._calls import (
 from emberward.diagnose._claims import Ground, after_roots, conclude, hear, roots
 from emberward.diagnose._compare import compare_incidents, compare_looks, is_same_job
 from emberward.diagnose._creation import creation_findings, is_creating
-from emberward.diagnose._ends import FATAL, Ending, classify, first_endings, is_secondary
+from emberward.diagnose._ends import FATAL, Ending, classify, death_finding, first_endings, is_secondary
 from emberward.diagnose._evidence import Evidence, file_problem
 from emberward.diagnose._frames import (
     Frame,
@@ -85,6 +85,7 @@ __all__ = [
     "compare_looks",
     "conclude",
     "creation_findings",
+    "death_finding",
     "file_problem",
     "first_endings",
     "group_name",

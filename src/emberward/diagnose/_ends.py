@@ -17,8 +17,9 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from emberward.diagnose._say import hang_finding, waits
 from emberward.events import RankEnd
-from emberward.findings import Cause, Certainty
+from emberward.findings import Cause, Certainty, Finding, Kind, ranks_text
 
 LEFT = frozenset({Cause.MAIN_EXITED, Cause.UNEVEN_DATA})
 """Ends without an error: a fault only where somebody still needs the rank."""
@@ -184,3 +185,70 @@ def _outlived(ending: Ending, endings: Sequence[Ending]) -> Ending:
         if each.certainty is Certainty.OBSERVED and not each.is_secondary and each.has_failed
     ]
     return replace(ending, is_secondary=any(at_s is not None and at_s < alive_s for at_s in times))
+
+
+_HINTS = {
+    Cause.KILLED: "ask dmesg for the out-of-memory killer, or who sent the signal",
+    Cause.SEGFAULT: "the output's last lines name the native frame",
+    Cause.DISK_FULL: "free space on the disk",
+    Cause.OUT_OF_MEMORY: "a smaller micro-batch, or more ranks",
+    Cause.MAIN_EXITED: "find why it leaves its program earlier than the others: fewer batches, or an early return",
+    Cause.UNEVEN_DATA: "give every rank the same number of batches: drop_last=True, a sampler that pads, or Join",
+}
+MAX_OTHERS = 6
+"""Most ends that are listed behind the first one."""
+
+
+def death_finding(
+    group: Sequence[Ending],
+    *,
+    waiting: Sequence[int] = (),
+    others: Sequence[Ending] = (),
+    certainty: Certainty = Certainty.OBSERVED,
+    evidence: Sequence[str] = (),
+) -> Finding:
+    """The finding on the ranks whose end is the cause, all in one way: one rule for a launcher, a watcher and files.
+
+    `waiting`: the ranks that still run and wait for them; `others`: ends that came after. `certainty`: INFERRED where
+    every failure is secondary, so that the earliest one is named.
+    """
+    first, end = group[0], group[0].end
+    ranks = [each.end.rank for each in group if each.end.rank is not None]
+    victims = [each.end.rank for each in others if each.is_secondary and each.end.rank is not None]
+    who = ranks_text(ranks) if ranks else "a process"
+    when = f" while {waits(waiting)}" if waiting else " first" if end.at_s is not None or others else ""
+    text, hint = first.text[:200], _HINTS.get(first.cause, "fix the cause shown in the traceback")
+    if not first.has_failed:
+        text += f" while {ranks_text(victims) if victims else 'its peers'} still needed it"
+    elif certainty is not Certainty.OBSERVED:
+        text += "; every failure is secondary: it names a lost peer"
+    elif end.exit_code is None and not end.is_gone:
+        text += "; its process is still there"
+    if end.exit_code == -signal.SIGABRT and end.words is None:
+        hint = "read the output above the abort: 'terminate called' names what was raised below Python"
+    if end.source is not None:
+        hint = "read the log before that line; the ranks that time out later are its victims"
+    told = [] if end.source is None else [f"{end.source} says so"]
+    told += [
+        f"rank {each.end.rank} then failed as a consequence: {each.text[:160]}"
+        if each.end.source is None
+        else f"also {each.end.source}: {each.text[:120]}"
+        for each in others[:MAX_OTHERS]
+    ]
+    return hang_finding(
+        "L102",
+        f"{who} {'died' if first.has_failed else 'ended'}{when}: {text}",
+        kind=Kind.MISSING if first.cause is Cause.UNEVEN_DATA else Kind.CRASH,
+        cause=first.cause,
+        certainty=first.certainty if certainty is Certainty.OBSERVED else certainty,
+        ranks=ranks,
+        pids=[each.end.pid for each in group if each.end.pid is not None],
+        waiting=waiting or (() if first.has_failed else victims),
+        hosts=[each.end.host for each in group if each.end.host is not None],
+        site=None if first.cause is Cause.KILLED else end.site,
+        evidence=(*evidence, *told),
+        ruled_out=("the ranks that failed after it: they name a lost peer",)
+        if others and all(each.is_secondary for each in others)
+        else (),
+        next_step=f"{hint}; the others cannot go on: start the job from its last save" if waiting else hint,
+    )

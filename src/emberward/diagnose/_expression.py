@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from emberward.diagnose._bindings import Bindings, bindings_of
-from emberward.diagnose._program import tree_of
+from emberward.diagnose._program import calls_in, covers, place_in, tree_of
 from emberward.events import HostState
 
 """Usual names of modules, for a line whose file is not at hand."""
@@ -75,22 +75,13 @@ def state_at(text: str | None, line: str | None, number: int) -> HostState | Non
 @lru_cache(maxsize=1024)
 def does_save(text: str | None, number: int) -> bool:
     """Whether the function around a line writes a checkpoint, and does not train."""
-    tree = None if text is None else tree_of(text)
-    if tree is None:
+    place = None if text is None else place_in(text, number)
+    if place is None or place.home is None:
         return False
-    around = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and _holds(n, number)]
-    home = max(around, key=lambda f: f.lineno, default=None)
-    if home is None:
-        return False
-    names = bindings_of(tree)
-    calls = [node for node in ast.walk(home) if isinstance(node, ast.Call)]
+    names, calls = bindings_of(place.tree), calls_in(place.home)
     states = {_state_of(names.of(call.func)) for call in calls}
     trains = any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
     return HostState.CHECKPOINT_IO in states and not trains and HostState.COLLECTIVE not in states
-
-
-def _holds(node: ast.stmt | ast.expr, number: int) -> bool:
-    return node.lineno <= number <= (node.end_lineno or node.lineno)
 
 
 def _state(tree: ast.Module, number: int) -> HostState | None:
@@ -102,7 +93,7 @@ def _state(tree: ast.Module, number: int) -> HostState | None:
 def _waited_at(tree: ast.Module, names: Bindings, number: int) -> Iterator[str]:
     """What is called at a line, as dotted names, and what is entered there by ``with``."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _holds(node, number):
+        if isinstance(node, ast.Call) and covers(node, number):
             name = names.of(node.func)
             method = node.func.attr if isinstance(node.func, ast.Attribute) else None
             # Of a mapping's get, which never waits, only the key is known: one that waits is a store's.
@@ -110,7 +101,7 @@ def _waited_at(tree: ast.Module, names: Bindings, number: int) -> Iterator[str]:
             yield f"{'torch.distributed.Store().get' if is_keyed else name}"
         elif isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
-                if _holds(item.context_expr, number) and not isinstance(item.context_expr, ast.Call):
+                if covers(item.context_expr, number) and not isinstance(item.context_expr, ast.Call):
                     yield "?.__enter__"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from emberward.diagnose._frames import Frame, LineOf
 from emberward.diagnose._parting import common_function
-from emberward.diagnose._program import is_entered, text_of
+from emberward.diagnose._program import is_entered, place_at
 from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.diagnose._waits import Reading
 from emberward.events import WAITING, HostState
@@ -50,12 +50,9 @@ def _holds(holder: Reading, blocked: Reading, line_of: LineOf) -> bool:
     found = common_function(blocked.frames, holder.frames)
     if found is None:
         return False
-    entry, inside = found
-    below = blocked.frames[: blocked.frames.index(entry)]
-    text = text_of(entry.file, line_of)
-    if text is None or entry.line is None or inside.line is None or not _is_shared(below):
-        return False
-    return is_entered(text, entry=entry.line, inside=inside.line)
+    entry, inside = (place_at(frame, line_of) for frame in found)
+    below = blocked.frames[: blocked.frames.index(found[0])]
+    return entry is not None and inside is not None and _is_shared(below) and is_entered(entry, inside)
 
 
 def _is_shared(below: Sequence[Frame]) -> bool:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from emberward.diagnose._calls import Call, GroupName
 from emberward.diagnose._departures import Departure, departures
-from emberward.diagnose._ends import Ending, failures_of_ranks
+from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
 from emberward.diagnose._mismatch import mismatches, tells_why
 from emberward.diagnose._parting import left_the_loop
-from emberward.diagnose._program import is_in_every_turn
+from emberward.diagnose._program import is_in_every_turn, place_at
 from emberward.diagnose._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
@@ -158,19 +158,8 @@ class FlightJudge:
         reading = self.readings.get(ranks[0])
         evidence = [line for root in roots for line in self._waits(root)][:6]
         evidence += [self._last_calls(rank) for rank in ranks[:4]]
-        if (death := deaths.get(ranks[0])) is not None:
-            return hang_finding(
-                "H105",
-                f"{ranks_text(ranks)} died while {waits(victims)}: {death.text[:160]}",
-                kind=Kind.CRASH,
-                cause=death.cause,
-                certainty=Certainty.OBSERVED,
-                ranks=ranks,
-                waiting=victims,
-                site=death.end.site,
-                evidence=(*evidence, f"{death.end.source} says so"),
-                next_step="end the job and start it again from its last save; the others cannot go on",
-            )
+        if dead := [deaths[rank] for rank in ranks if rank in deaths]:
+            return death_finding(dead, waiting=victims, evidence=evidence)
         if reading is not None and reading.kind in WAITING:
             return self._hidden_wait(ranks, victims, reading, evidence)
         subject = verb(ranks, "it does", "they do")
@@ -457,7 +446,7 @@ class FlightJudge:
         """Whether the call that a rank seems to lack is made at the very line at which it waits, turn by turn."""
         lacked = [call for op in root.ops if op[0] == item.group for call in self.graph.calls.get(op, {}).values()]
         is_one_line = bool(lacked) and item.call.place is not None and all(c.place == item.call.place for c in lacked)
-        return is_one_line and is_in_every_turn(user_frame(item.call.frames), self.line_of)
+        return is_one_line and is_in_every_turn(place_at(user_frame(item.call.frames), self.line_of))
 
     def _left_the_loop(self, root: Root, evidence: Sequence[str]) -> Finding | None:
         """A finding when one rank of a cycle of transfers is in a collective behind the loop that all others are in."""

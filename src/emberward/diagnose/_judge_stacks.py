@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from emberward.diagnose._creation import is_creating
-from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
+from emberward.diagnose._frames import LineOf, code_frame, user_frame
 from emberward.diagnose._parting import left_the_loop, parting
-from emberward.diagnose._program import are_branches, is_guarded, text_of
+from emberward.diagnose._program import are_branches, is_guarded, place_at
 from emberward.diagnose._say import hang_finding, verb
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
@@ -210,12 +210,6 @@ def _all_busy(busy: list[Reading]) -> Finding:
     )
 
 
-def _is_branch(left: Frame, right: Frame, line_of: LineOf) -> bool:
-    """Whether two lines of one function are the branches of one choice."""
-    text = text_of(left.file, line_of)
-    return text is not None and are_branches(text, left.line or 0, right.line or 0)
-
-
 def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
     """Everybody waits for peers: the odd one out among alike ones, or a ring of sends and receives."""
     if all(reading.kind is HostState.P2P for reading in waiting):
@@ -248,7 +242,8 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
         is_two = len(odd) >= MIN_CROWD and len(sites) == 2 and parted is not None
         return [_crossed(odd, most) if is_two and not _has_root([*odd, *most]) else _unclear(waiting)]
     first = odd if parted is not None and (parted[0].line or 0) < (parted[1].line or 0) else most
-    is_choice = parted is not None and (_is_branch(*parted, line_of) or is_guarded(*parted, line_of))
+    places = [place_at(frame, line_of) for frame in parted or (None, None)]
+    is_choice = are_branches(*places) or is_guarded(*places)
     if parted is not None and _has_root(first) and not is_choice:
         return [_unclear(waiting)]
     return [_ahead(odd, most, line_of)]
@@ -314,7 +309,7 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
     left = left_the_loop(odd[0].frames, crowd[0].frames, line_of)
     if left is not None:
         cause, what = left[2], "a call behind the loop"
-    elif parted is not None and _is_branch(*parted, line_of):
+    elif parted is not None and are_branches(*(place_at(frame, line_of) for frame in parted)):
         cause, kind, what = Cause.DIFFERENT_OP, Kind.MISMATCH, "the other branch of the choice"
     elif parted is not None and (parted[0].line or 0) < (parted[1].line or 0):
         cause, what = Cause.EXTRA_COLLECTIVE, "a call before the one"

@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from emberward.diagnose._ends import LEFT, Ending, classify, first_endings
+from emberward.diagnose._ends import Ending, classify, death_finding, first_endings
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._ras_facts import RasComm, RasReport
-from emberward.diagnose._say import hang_finding, ranks_text, verb, waits
+from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
@@ -38,43 +38,7 @@ def judge_ends(
         together[(ending.cause, ending.text, ending.end.site)].append(ending)
     told = {ending.end for group in together.values() for ending in group}
     others = [each for each in endings if each.end not in told and each.has_failed]
-    return [_death(group, alive, others) for group in together.values()]
-
-
-def _death(group: Sequence[Ending], alive: Sequence[int], others: Sequence[Ending]) -> Finding:
-    first = group[0]
-    end, has_left = first.end, first.cause in LEFT
-    ranks = [each.end.rank for each in group if each.end.rank is not None]
-    behind = f" while {waits(alive)}" if alive else ""
-    text = f"{first.text} while its peers still need it" if has_left and not first.has_failed else first.text
-    lingers = "" if end.is_gone or has_left else "; its process is still there"
-    who = ranks_text(ranks) if ranks else "a process"
-    told = [] if end.source is None else [f"{end.source} says so"]
-    told += [
-        f"rank {each.end.rank} then failed as a consequence: {each.text[:120]}"
-        if each.end.source is None
-        else f"also {each.end.source}: {each.text[:120]}"
-        for each in others[:6]
-    ]
-    return hang_finding(
-        "H105",
-        f"{who} {'ended' if has_left else 'died'}{behind}: {text[:200]}{lingers}",
-        kind=Kind.MISSING if first.cause is Cause.UNEVEN_DATA else Kind.CRASH,
-        cause=first.cause,
-        certainty=first.certainty,
-        ranks=ranks,
-        pids=[each.end.pid for each in group if each.end.pid is not None],
-        waiting=alive,
-        hosts=[each.end.host for each in group if each.end.host is not None],
-        site=None if first.cause is Cause.KILLED else end.site,
-        evidence=told,
-        ruled_out=("the ranks that failed after it: they name a lost peer",)
-        if others and all(each.is_secondary for each in others)
-        else (),
-        next_step="read that rank's log; the others cannot go on: end the job and start it from its last save"
-        if end.source is None
-        else "read the log before that line; the ranks that time out later are its victims",
-    )
+    return [death_finding(group, waiting=alive, others=others, certainty=certainty) for group in together.values()]
 
 
 def _size_finding(sizes: Sequence[LogFact]) -> Finding:

@@ -8,17 +8,14 @@ from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._frames import Frame, LineOf
 from emberward.diagnose._program import (
     are_branches,
-    body_covers,
     called_name,
+    calls_in,
     cause_of_end,
     cause_of_leaving,
     covers,
     deciding,
-    function_around,
-    loops_around,
     makes_steps,
-    text_of,
-    tree_of,
+    place_at,
 )
 from emberward.findings import Cause
 
@@ -33,13 +30,9 @@ def turned_off(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: Line
         return None
     found: list[Frame] = []
     for frame in reversed(theirs[: theirs.index(parted[1]) + 1]):
-        text = None if frame.is_library else text_of(frame.file, line_of)
-        tree = None if text is None else tree_of(text)
-        home = None if tree is None or frame.line is None else function_around(tree, frame.line)
-        if tree is not None and home is not None and frame.line is not None:
-            loops = [loop for loop in loops_around(tree, frame.line) if loop.lineno > home.lineno]
-            block = max(loops, key=lambda loop: loop.lineno, default=home).body if frame is parted[1] else home.body
-            found += [replace(frame, line=line) for line in deciding(block, frame.line)]
+        place = None if frame.is_library else place_at(frame, line_of)
+        if place is not None and place.home is not None:
+            found += [replace(frame, line=n) for n in deciding(place.turn if frame is parted[1] else place.steps)]
     return found[0] if len(found) == 1 and found[0].function != parted[1].function else None
 
 
@@ -51,24 +44,19 @@ def is_dispatched(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: L
     above = next((n for n, (a, b) in enumerate(zip(reversed(ours), reversed(theirs), strict=False)) if a != b), 0)
     same = [frame for frame in ours[len(ours) - above :] if not frame.is_library]
     left, right = ([f for f in stack[: len(stack) - above] if not f.is_library] for stack in (ours, theirs))
-    text = text_of(same[0].file, line_of) if same and left and right else None
-    tree = None if text is None else tree_of(text)
-    if (
-        tree is None
-        or same[0].line is None
-        or (left[-1].function, left[-1].file) == (right[-1].function, right[-1].file)
-    ):
+    place = place_at(same[0], line_of) if same and left and right else None
+    if place is None or (left[-1].function, left[-1].file) == (right[-1].function, right[-1].file):
         return False
     names = {stack[-1].function.rpartition(".")[2] for stack in (left, right)}
     # What is imported or built in leads to no function of the program.
-    known, built_in = bindings_of(tree), vars(builtins)
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and covers(n, same[0].line)]
+    known, built_in = bindings_of(place.tree), vars(builtins)
+    calls = [call for call in calls_in(place.tree) if covers(call, place.line)]
     calls = [n for n in calls if known.of(n.func)[0] in "?." or isinstance(n.func, ast.Call | ast.Subscript)]
     calls = [n for n in calls if called_name(n) not in built_in or called_name(n) in names]
     if len(calls) != 1 or called_name(calls[0]) in names:
         return False
-    loops = [loop for loop in loops_around(tree, same[0].line) if isinstance(loop, ast.For)]
-    turns = {n.id for loop in loops for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    targets = [loop.target for loop in place.loops if not isinstance(loop, ast.While)]
+    turns = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
     return not turns & {n.id for n in ast.walk(calls[0].func) if isinstance(n, ast.Name)}
 
 
@@ -101,27 +89,17 @@ def left_the_loop(
     if parted is None:
         return None
     now, inside = parted
-    if now.line is None or inside.line is None or now.is_platform:
+    here, there = place_at(now, line_of), place_at(inside, line_of)
+    if here is None or there is None or now.is_platform:
         return None
-    text = text_of(now.file, line_of)
-    if text is None:
-        return None
-    cause = cause_of_leaving(text, inside=inside.line, now=now.line)
+    cause = cause_of_leaving(there, here)
     if cause is not None:
         return now, inside, cause
-    if now.is_library:
+    if now.is_library or here.line <= there.line or are_branches(there, here):
         return None
-    is_step = _share_a_loop(text, inside.line, now.line)
-    deeper = _loop_below(theirs, inside, line_of, in_step=is_step) if now.line > inside.line else None
-    if deeper is None or are_branches(text, inside.line, now.line):
-        return None
-    return now, *deeper
-
-
-def _share_a_loop(text: str, left: int, right: int) -> bool:
-    """Whether one loop is around both lines: what lies between them is then done in each of its turns."""
-    tree = tree_of(text)
-    return tree is not None and any(body_covers(loop.body, right) for loop in loops_around(tree, left))
+    # What lies in one loop with both lines is done in each of its turns.
+    deeper = _loop_below(theirs, inside, line_of, in_step=bool(set(there.loops) & set(here.loops)))
+    return None if deeper is None else (now, *deeper)
 
 
 def _loop_below(
@@ -135,15 +113,9 @@ def _loop_below(
     place = frames.index(inside)
     users = [frame for frame in frames[:place] if not frame.is_library]
     for frame in reversed(frames[:place]):
-        if frame.is_library or frame.line is None:
-            continue
-        text = text_of(frame.file, line_of)
-        tree = None if text is None else tree_of(text)
-        if tree is None:
-            continue
-        home = function_around(tree, frame.line)
-        loops = [] if home is None else [x for x in loops_around(tree, frame.line) if covers(home, x.lineno)]
+        at = None if frame.is_library else place_at(frame, line_of)
+        loops = () if at is None or at.home is None else at.loops
         found = [loop for loop in loops if not in_step or frame is not users[0] or makes_steps(loop)]
         if found:
-            return frame, cause_of_end(min(found, key=lambda loop: loop.lineno))
+            return frame, cause_of_end(found[-1])
     return None

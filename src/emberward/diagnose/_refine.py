@@ -6,7 +6,7 @@ from dataclasses import replace
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._parting import left_the_loop, turned_off
-from emberward.diagnose._program import handler_around, swallowing_handler, text_of
+from emberward.diagnose._program import handler_around, place_at, swallowing_handler
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._usual import by_order, is_ahead
 from emberward.diagnose._waits import Reading
@@ -100,21 +100,17 @@ def _refined(
 
 def _inside_handler(ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
     frame = user_frame(ours)
-    text = None if frame is None else text_of(frame.file, line_of)
-    if frame is None or frame.line is None or text is None:
-        return None
-    line = handler_around(text, frame.line)
-    return None if line is None else replace(frame, line=line).site
+    place = place_at(frame, line_of)
+    line = None if place is None else handler_around(place)
+    return None if frame is None or line is None else replace(frame, line=line).site
 
 
 def _guard(waiters: Sequence[tuple[Frame, ...]], ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
     """The handler that guards the place where the others wait and lets the program go on; our rank is outside it."""
     here = {(frame.file, frame.line) for frame in ours}
     for frame in waiters[0]:
-        if frame.is_library or frame.line is None or (frame.file, frame.line) in here:
-            continue
-        text = text_of(frame.file, line_of)
-        line = None if text is None else swallowing_handler(text, frame.line)
+        place = None if frame.is_library or (frame.file, frame.line) in here else place_at(frame, line_of)
+        line = None if place is None else swallowing_handler(place)
         if line is not None:
             return replace(frame, line=line).site
     return None

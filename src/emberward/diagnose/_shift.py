@@ -11,7 +11,7 @@ from emberward.diagnose._calls import Call, GroupPart, RankFlight
 from emberward.diagnose._frames import LineOf, user_frame
 from emberward.diagnose._groups import Groups, GroupView
 from emberward.diagnose._order import shift
-from emberward.diagnose._program import swallowing_handler, text_of
+from emberward.diagnose._program import place_at, swallowing_handler
 from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.findings import Cause, Certainty, Finding, Kind
 
@@ -106,10 +106,9 @@ def _finding(rank: int, view: GroupView, place: int, count: int, met: tuple[Call
     is_skip = count > 0
     others = [member for member in view.members if member != rank]
     frame = user_frame(theirs.frames)
-    text = None if frame is None or not is_skip else text_of(frame.file, line_of)
-    handler = None if text is None or frame is None or frame.line is None else swallowing_handler(text, frame.line)
+    lacked = place_at(frame, line_of) if is_skip else None
     cause = Cause.SKIPPED_COLLECTIVE if is_skip else Cause.EXTRA_COLLECTIVE
-    if handler is not None:
+    if lacked is not None and swallowing_handler(lacked) is not None:
         cause = Cause.SWALLOWED_EXCEPTION
     what = (
         f"left out the {theirs.text} at {theirs.site}"

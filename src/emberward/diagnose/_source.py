@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, ProcessStacks, short_path, user_frame
-from emberward.diagnose._program import callers_in_common, calls_around, cause_of_leaving, text_of, tree_of
+from emberward.diagnose._program import Place, callers, callers_in_common, cause_of_leaving, place_at
 from emberward.events import Site
 from emberward.findings import Cause, Finding
 from emberward.match import OddSide, TieBreak
@@ -21,44 +21,23 @@ MAX_SEARCHED = 64
 """Most ranks, and most calls of a group, that are searched for the whole paths of files."""
 
 
-def conditions_around(text: str, line: int) -> tuple[tuple[int, str], ...]:
-    """(line, header) of each condition around a line within its function, the innermost first: ``if``, ``elif``,
+def conditions_around(place: Place) -> tuple[tuple[int, str], ...]:
+    """(line, header) of each condition around a place within its function, the innermost first: ``if``, ``elif``,
     ``else``, ``case``, ``except``. Loops are none, nor is the test of ``__main__``.
     """
-    tree = tree_of(text)
-    if tree is None:
-        return ()
-    lines = text.splitlines()
-    found: dict[int, str] = {}
-    for node in ast.walk(_home(tree, line)):
-        match node:
-            case ast.If() if _is_main_test(node):
-                continue
-            case ast.If() | ast.Match():
-                for header, label, body in _ways(node, lines):
-                    if body and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno):
-                        found[header] = label
-            case ast.ExceptHandler() if node.body and node.body[0].lineno <= line <= (node.end_lineno or node.lineno):
-                found[node.lineno] = _header(lines, node.lineno)
-    return tuple(sorted(found.items(), reverse=True))
-
-
-def _home(tree: ast.Module, line: int) -> ast.AST:
-    """The innermost function around a line, else the module."""
-    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
-    around = [f for f in functions if f.lineno <= line <= (f.end_lineno or f.lineno)]
-    return max(around, key=lambda f: f.lineno, default=tree)
-
-
-def _ways(node: ast.If | ast.Match, lines: list[str]) -> list[tuple[int, str, list[ast.stmt]]]:
-    """(line, header, statements) of each branch of a choice; an ``elif`` is a choice of its own."""
-    if isinstance(node, ast.Match):
-        return [(case.body[0].lineno - 1, f"case {ast.unparse(case.pattern)}", case.body) for case in node.cases]
-    ways = [(node.lineno, _header(lines, node.lineno), node.body)]
-    is_elif = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
-    if node.orelse and not is_elif:
-        ways.append((node.lineno, f"else of: {_header(lines, node.lineno)}", node.orelse))
-    return ways
+    lines = place.text.splitlines()
+    found: list[tuple[int, str]] = []
+    for step in place.steps:
+        match step.owner:
+            case ast.If(lineno=line) as node if not _is_main_test(node):
+                is_elif = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
+                if step.part == "body" or not is_elif:
+                    found.append((line, ("" if step.part == "body" else "else of: ") + _header(lines, line)))
+            case ast.match_case(pattern=pattern, body=body):
+                found.append((body[0].lineno - 1, f"case {ast.unparse(pattern)}"))
+            case ast.ExceptHandler(lineno=line):
+                found.append((line, _header(lines, line)))
+    return tuple(reversed(found))
 
 
 def _is_main_test(node: ast.If) -> bool:
@@ -79,12 +58,9 @@ def source_evidence(site: str | None, line_of: LineOf) -> tuple[str, ...]:
     if frame is None or text is None or not text.strip():
         return ()
     rows = [f"{site} reads: {text.strip()[:MAX_TEXT]}"]
-    whole = text_of(frame.file, line_of)
-    if whole is None:
-        return tuple(rows)
     name, _, _ = (site or "").rpartition(":")
-    for at in calls_around(whole, frame.line or 0):
-        rows += [f"{name}:{line} holds there: {header}" for line, header in conditions_around(whole, at)]
+    for at in callers(place_at(frame, line_of)).values():
+        rows += [f"{name}:{line} holds there: {header}" for line, header in conditions_around(at)]
     return tuple(rows[: 1 + MAX_CONDITIONS])
 
 
@@ -109,23 +85,20 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
 
     def odd(first: Site, second: Site | None) -> OddSide | None:
         left = Frame(function=first.function or "", file=first.file, line=first.line)
-        text = text_of(left.file, line_of)
-        if text is None:
-            return None
         if second is None:
-            guards = [row for at in calls_around(text, first.line) for row in conditions_around(text, at)]
+            guards = _guards(left, line_of)
             return _extra(True, first, guards[0]) if guards else None
         right = Frame(function=second.function or "", file=second.file, line=second.line)
-        pair = _in_one_function(text, left, right, line_of)
+        pair = _in_one_function(left, right, line_of)
         if pair is None:
             return None
         for is_first, (now, inside) in ((True, pair), (False, pair[::-1])):
-            cause = cause_of_leaving(text, inside=inside, now=now)
+            cause = cause_of_leaving(inside, now)
             if cause is not None:
                 where = left if is_first else right
                 why = f"{where.site} lies behind the loop in which the other side still is"
                 return OddSide(is_first, cause, why)
-        own, other = (_guards(text, frame, to=line) for frame, line in zip((left, right), pair, strict=True))
+        own, other = (_guards(frame, line_of, to=at) for frame, at in zip((left, right), pair, strict=True))
         only, rest = ([row for row in rows if row not in others] for rows, others in ((own, other), (other, own)))
         if bool(only) == bool(rest):
             return None
@@ -134,11 +107,11 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
     return odd
 
 
-def _guards(text: str, frame: Frame, *, to: int) -> list[tuple[int, str]]:
-    """The conditions around a line and its calls, outwards to line `to` of the function that both sides share."""
+def _guards(frame: Frame, line_of: LineOf, *, to: Place | None = None) -> list[tuple[int, str]]:
+    """The conditions around a line and its calls, outwards to place `to` of the function that both sides share."""
     rows: list[tuple[int, str]] = []
-    for at in calls_around(text, frame.line or 0):
-        rows += conditions_around(text, at)
+    for at in callers(place_at(frame, line_of)).values():
+        rows += conditions_around(at)
         if at == to:
             break
     return rows
@@ -151,17 +124,15 @@ def _extra(is_first: bool, site: Site, condition: tuple[int, str]) -> OddSide:
     return OddSide(is_first, Cause.EXTRA_COLLECTIVE, why)
 
 
-def _in_one_function(text: str, left: Frame, right: Frame, line_of: LineOf) -> tuple[int, int] | None:
-    """The lines of one function from which two places of a file are reached; None when they are one line, or none."""
-    if left.file != right.file or left.line is None or right.line is None or left.line == right.line:
+def _in_one_function(left: Frame, right: Frame, line_of: LineOf) -> tuple[Place, Place] | None:
+    """The places in one function from which two lines of a file are reached; None when they are one line, or none."""
+    if left.file != right.file or left.line == right.line:
         return None
-    tree = tree_of(text)
-    if tree is not None and _home(tree, left.line) is _home(tree, right.line):
-        return left.line, right.line
-    pair = callers_in_common((left,), (right,), line_of)
-    if pair is None or pair[0].line is None or pair[1].line is None:
-        return None
-    return pair[0].line, pair[1].line
+    here, there = place_at(left, line_of), place_at(right, line_of)
+    if here is None or there is None or here.home is not there.home:
+        pair = callers_in_common((left,), (right,), line_of)
+        here, there = (None, None) if pair is None else (place_at(frame, line_of) for frame in pair)
+    return None if here is None or there is None else (here, there)
 
 
 def by_short_name(

@@ -20,7 +20,8 @@ from emberward.diagnose._program import (
     callers_in_common,
     comes_first,
     line_of_call,
-    text_of,
+    place_at,
+    place_in,
 )
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._source import conditions_around
@@ -264,7 +265,9 @@ def by_order(
     # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
     is_no_choice = branches is False or theirs.site is None
     is_next = is_no_choice and bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
-    is_usual = _has_text(stacks[0], line_of) and _is_usual_elsewhere(theirs, ours, others)
+    # Where the text is at hand a choice between the two calls would show.
+    has_text = place_at(user_frame(stacks[0]), line_of) is not None
+    is_usual = has_text and _is_usual_elsewhere(theirs, ours, others)
     is_other = _came_another_way(ours, theirs, past, stacks[0], line_of)
     if (
         is_first
@@ -307,14 +310,8 @@ def _came_another_way(
     if len(after) < MIN_ROUNDS or 2 * after.count(form(theirs)) <= len(after):
         return False
     users = [frame for frame in stack if not frame.is_library and frame.line is not None]
-    texts = [(text_of(frame.file, line_of), frame.line or 0) for frame in users[1:]]
-    return any(text is not None and conditions_around(text, line) for text, line in texts)
-
-
-def _has_text(stack: tuple[Frame, ...], line_of: LineOf) -> bool:
-    """Whether the program's text is at hand: a choice between the two calls would show."""
-    frame = user_frame(stack)
-    return frame is not None and text_of(frame.file, line_of) is not None
+    places = [place_at(frame, line_of) for frame in users[1:]]
+    return any(conditions_around(place) for place in places if place is not None)
 
 
 def _parted(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> tuple[Frame, Frame] | None:
@@ -335,21 +332,16 @@ def _are_branches(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: L
     parted = _parted(ours, theirs, line_of)
     if parted is None:
         return _is_called_in_branches(user_frame(ours), user_frame(theirs), line_of)
-    if parted[0].line is None or parted[1].line is None:
-        return None
-    text = text_of(parted[0].file, line_of)
-    return None if text is None else are_branches(text, parted[0].line, parted[1].line)
+    left, right = (place_at(frame, line_of) for frame in parted)
+    return None if left is None or right is None else are_branches(left, right)
 
 
 def _is_called_in_branches(ours: Frame | None, theirs: Frame | None, line_of: LineOf) -> bool | None:
     """The same of two lines in two functions of one file, of which one calls the other: rings keep one frame."""
-    if ours is None or theirs is None or ours.file != theirs.file or ours.line is None or theirs.line is None:
+    if ours is None or theirs is None or ours.file != theirs.file:
         return None
-    text = text_of(ours.file, line_of)
-    if text is None:
-        return None
-    for inner, outer in ((ours, theirs), (theirs, ours)):
-        line = line_of_call(text, called=inner.function, beside=outer.line or 0)
-        if line is not None:
-            return are_branches(text, line, outer.line or 0)
+    for inner, outer in ((ours, place_at(theirs, line_of)), (theirs, place_at(ours, line_of))):
+        line = None if outer is None else line_of_call(inner.function, beside=outer)
+        if outer is not None and line is not None:
+            return are_branches(place_in(outer.text, line), outer)
     return None

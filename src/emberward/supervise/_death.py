@@ -1,14 +1,14 @@
 """The death that ended an attempt, for a person to read: as a finding, and as a text with its traceback."""
 
 import re
-import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from emberward.diagnose import Ending, classify, first_endings
+from emberward.diagnose import death_finding as judged_death
 from emberward.events import RankEnd
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Certainty, Finding, ranks_text
 from emberward.report import printable
 
 MAX_TRACEBACK_LINES = 60
@@ -48,7 +48,7 @@ class RankRecord:
                 host=self.host,
                 exit_code=self.exit_code,
                 words=words,
-                is_gone=False,
+                is_gone=self.exit_code is not None or failure is not None,
                 is_recorded=self.is_recorded,
                 at_s=raised_unix if isinstance(raised_unix, int | float) else self.gone_unix,
             )
@@ -75,17 +75,10 @@ def how_it_ended(record: RankRecord) -> str:
     return "gone, nobody saw how" if record.ending is None else record.ending.text
 
 
-_HINTS = {
-    Cause.KILLED: "ask dmesg for the out-of-memory killer, or who sent the signal",
-    Cause.SEGFAULT: "the output's last lines name the native frame",
-    Cause.DISK_FULL: "free space on the disk",
-}
-
-
 def death_finding(
     record: RankRecord, certainty: Certainty, others: Sequence[RankRecord], *, can_resume: bool = True
 ) -> Finding:
-    """The finding for the first death: the rank's own finding when it left one, else L102.
+    """The finding for the first death: the rank's own finding when it left one, else the judge's with its log.
 
     `can_resume`: the program is a recipe's run, which the same command resumes; of any other nobody knows that.
     """
@@ -93,64 +86,10 @@ def death_finding(
         return Finding.from_json(record.failure["finding"])
     ending = record.ending
     assert ending is not None, "a rank that has not ended did not die"
-    victims = [other for other in others if other.ending is not None and other.ending.is_secondary]
-    if not ending.has_failed:
-        return _left_finding(record, ending, victims)
-    hint = _HINTS.get(ending.cause, "fix the cause shown in the traceback")
-    if ending.cause is Cause.OUT_OF_MEMORY:
-        hint = "a smaller batch.micro_batch or more ranks" if can_resume else "a smaller batch"
-    if record.exit_code == -signal.SIGABRT and record.failure is None:
-        hint = "read the output above the abort: 'terminate called' names what was raised below Python"
-    unsure = "" if certainty is Certainty.OBSERVED else "; every failure is secondary: it names a lost peer"
-    return Finding(
-        code="L102",
-        severity=Severity.ERROR,
-        kind=Kind.CRASH,
-        cause=ending.cause,
-        certainty=certainty,
-        culprit_ranks=(record.rank,),
-        hosts=() if record.host is None else (record.host,),
-        message=f"rank {record.rank} died first: {ending.text}{unsure}",
-        evidence=tuple(line for line in (record.log, *record.log_tail[-3:]) if line),
-        waiting_ranks=(),
-        ruled_out=tuple(f"rank {other.rank}: {how_it_ended(other)}" for other in victims[:3]),
-        next=f"{hint}; run the same command to resume" if can_resume else hint,
-    )
-
-
-def _left_finding(left: RankRecord, ending: Ending, victims: Sequence[RankRecord]) -> Finding:
-    """The finding on a rank that ended without an error before its peers failed for want of it."""
-    return Finding(
-        code="L102",
-        severity=Severity.ERROR,
-        kind=Kind.CRASH,
-        cause=ending.cause,
-        certainty=Certainty.OBSERVED,
-        culprit_ranks=(left.rank,),
-        waiting_ranks=tuple(victim.rank for victim in victims),
-        hosts=() if left.host is None else (left.host,),
-        message=f"rank {left.rank} ended first, with exit code 0, while "
-        f"{ranks_text([victim.rank for victim in victims])} still needed it",
-        evidence=tuple(
-            f"rank {victim.rank} then failed as a consequence: {how_it_ended(victim)[:160]}" for victim in victims[:3]
-        ),
-        ruled_out=tuple(f"rank {victim.rank}: its error names a lost peer" for victim in victims[:3]),
-        next=f"find why rank {left.rank} leaves its program earlier than the others: fewer batches, or an early return",
-    )
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """``rank 3``, or ``ranks 0-2, 5 (4 ranks)``."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    spans: list[list[int]] = []
-    for rank in sorted(ranks):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
-    return f"ranks {shown} ({len(ranks)} ranks)"
+    victims = [each for other in others if (each := other.ending) is not None and each.is_secondary]
+    log = [line for line in (record.log, *record.log_tail[-3:]) if line]
+    found = judged_death([ending], others=victims[:3], certainty=certainty, evidence=log)
+    return replace(found, next=f"{found.next}; run the same command to resume") if can_resume else found
 
 
 def folded(records: Sequence[RankRecord], culprit: RankRecord) -> list[str]:

@@ -25,7 +25,7 @@ BEAT_S = 2.0
 CONCLUDE_LIMIT_S = 8.0
 LAST_LIMIT_S = 10.0
 """For the watcher to read what the job logged last."""
-DEATHS = frozenset({"H105"})
+DEATHS = frozenset({"L102"})
 """Of deaths the supervisor itself knows more: the exit codes, and which came first."""
 LOUDNESS = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
 POLL_S = 0.05

@@ -149,7 +149,7 @@ BLOOM_LIMBO = Incident(
         "Supervised, the attempt ends within seconds and the rank that died first is named."
     ),
     seconds=25,
-    expected=Expected(codes=("L102", "L106", "H105"), causes=(Cause.KILLED,), culprit_ranks=(2,)),
+    expected=Expected(codes=("L102", "L106"), causes=(Cause.KILLED,), culprit_ranks=(2,)),
     replay=_bloom_limbo("2"),
     twin=_bloom_limbo(),
 )

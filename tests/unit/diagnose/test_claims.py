@@ -21,7 +21,7 @@ NAMED = Finding(
 )
 NOBODY = replace(NAMED, code="H107", culprit_ranks=(), certainty=Certainty.UNKNOWN, cause=Cause.UNKNOWN)
 DIFFER = replace(NOBODY, code="M102", kind=Kind.MISMATCH, cause=Cause.SHAPE)
-DEATH = replace(NAMED, code="H105", kind=Kind.CRASH, cause=Cause.KILLED, site=None)
+DEATH = replace(NAMED, code="L102", kind=Kind.CRASH, cause=Cause.KILLED, site=None)
 
 
 def heard(**rules: Finding) -> list[str]:

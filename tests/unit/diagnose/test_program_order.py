@@ -4,7 +4,7 @@ import pytest
 
 from emberward.diagnose import Frame, comes_first
 from emberward.diagnose._parting import is_dispatched, turned_off
-from emberward.diagnose._program import is_in_every_turn
+from emberward.diagnose._program import is_in_every_turn, place_in
 
 TEXT = """\
 class Meter:
@@ -161,9 +161,9 @@ def test_one_call_that_leads_to_two_functions_is_a_choice_between_them(caller, i
 
 
 def test_a_line_that_each_turn_comes_to_is_left_out_by_none():
-    assert is_in_every_turn(at("visit", 34), text_of_ways)
-    assert not is_in_every_turn(at("visit_some", 41), text_of_ways)
-    assert not is_in_every_turn(at("near", 7), text_of_ways)
+    assert is_in_every_turn(place_in(WAYS, 34))
+    assert not is_in_every_turn(place_in(WAYS, 41))
+    assert not is_in_every_turn(place_in(WAYS, 7))
 
 
 def test_who_returned_on_the_way_to_a_call_did_so_at_one_condition():

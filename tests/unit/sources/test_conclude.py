@@ -62,7 +62,7 @@ def test_a_kill_does_not_follow_from_calls():
 
 def test_what_differs_only_in_who_found_it_is_said_once():
     told = replace(ABORTED, site="/job/train.py:9", message="rank 0 died first: ValueError")
-    again = replace(told, code="H105", site="train.py:9", message="rank 0 died: ValueError")
+    again = replace(told, code="L102", site="train.py:9", message="rank 0 died: ValueError")
     assert codes(told, again) == [("L102", "error")]
     assert codes(DIFFER, replace(DIFFER, severity=Severity.NOTICE)) == [("H152", "error")]
 

@@ -107,7 +107,7 @@ def test_a_named_pipe_is_read_to_its_end_and_a_device_is_refused(tmp_path: Path)
     writer.start()
     found = verdict(pipe)
     writer.join(60)
-    assert (found.code, found.culprit_ranks, found.site) == ("H105", (2,), "data.py:77")
+    assert (found.code, found.culprit_ranks, found.site) == ("L102", (2,), "data.py:77")
     assert codes(Path("/dev/zero")) == ["H107", "H108"]
 
 
@@ -206,7 +206,7 @@ def test_torchruns_folders_of_logs_tell_the_rank_and_the_last_attempt_counts(tmp
             folder.mkdir(parents=True)
             (folder / "stderr.log").write_text(TRACEBACK if rank == bad else "")
     found = verdict(tmp_path)
-    assert (found.code, found.culprit_ranks, found.site) == ("H105", (2,), "data.py:77")
+    assert (found.code, found.culprit_ranks, found.site) == ("L102", (2,), "data.py:77")
 
 
 def spy_text(rank: int) -> str:

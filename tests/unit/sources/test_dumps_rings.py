@@ -47,7 +47,7 @@ def test_a_ring_tells_the_exception_that_ended_its_rank_and_not_its_echo(tmp_pat
     write_ring(tmp_path, 1, num_done=5, is_inside=False, error="ValueError: label 1001 of 1000")
     write_ring(tmp_path, 2, num_done=5, is_inside=True)
     finding = explain_paths([tmp_path]).explanations[0].verdict
-    assert (finding.code, finding.culprit_ranks, finding.cause) == ("H105", (1,), Cause.EXCEPTION)
+    assert (finding.code, finding.culprit_ranks, finding.cause) == ("L102", (1,), Cause.EXCEPTION)
     assert finding.site == "data.py:7"
 
 

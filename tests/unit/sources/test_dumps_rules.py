@@ -318,7 +318,7 @@ def test_a_rank_that_died_is_a_crash_and_its_peers_are_victims(tmp_path: Path) -
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     )
     finding = verdict(folder)
-    assert (finding.code, finding.kind, finding.cause) == ("H105", Kind.CRASH, Cause.OUT_OF_MEMORY)
+    assert (finding.code, finding.kind, finding.cause) == ("L102", Kind.CRASH, Cause.OUT_OF_MEMORY)
     assert (finding.culprit_ranks, finding.site) == ((2,), "train.py:14")
 
 
@@ -370,7 +370,7 @@ def test_a_folder_of_an_emberward_run_is_read(tmp_path: Path) -> None:
         '{"rank": 3, "host": "h", "time_unix": 1.0, "type": "MemoryError", "message": "", "traceback": ""}'
     )
     finding = verdict(tmp_path)
-    assert (finding.code, finding.culprit_ranks, finding.cause) == ("H105", (3,), Cause.OUT_OF_MEMORY)
+    assert (finding.code, finding.culprit_ranks, finding.cause) == ("L102", (3,), Cause.OUT_OF_MEMORY)
 
 
 def test_a_runs_notes_about_its_ranks_give_ranks_to_stacks_and_are_no_broken_dumps(tmp_path: Path) -> None:

@@ -47,20 +47,20 @@ def test_h102_and_h103_stay_silent_where_a_rank_never_came(tmp_path: Path) -> No
     assert [finding_of(folder, code) for code in ("H102", "H103")] == [None, None]
 
 
-def test_h105_a_death_that_a_log_tells(tmp_path: Path) -> None:
+def test_l102_a_death_that_a_log_tells(tmp_path: Path) -> None:
     (tmp_path / "rank_2.log").write_text(
         'step 4\nTraceback (most recent call last):\n  File "/job/train.py", line 14, in step\n'
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     )
-    finding = finding_of(tmp_path, "H105")
+    finding = finding_of(tmp_path, "L102")
     assert finding is not None
     assert finding.message == ("rank 2 died: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
     assert finding.next == "read the log before that line; the ranks that time out later are its victims"
 
 
-def test_h105_a_log_that_only_speaks_of_memory_is_no_death(tmp_path: Path) -> None:
+def test_l102_a_log_that_only_speaks_of_memory_is_no_death(tmp_path: Path) -> None:
     (tmp_path / "rank_2.log").write_text("step 4: memory 2.00 GiB, no error\nstep 5\n")
-    assert finding_of(tmp_path, "H105") is None
+    assert finding_of(tmp_path, "L102") is None
 
 
 def test_h108_a_file_that_cannot_be_read(tmp_path: Path) -> None:

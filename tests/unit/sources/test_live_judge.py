@@ -252,7 +252,7 @@ def test_a_rank_that_is_gone_is_named_and_its_victim_is_not():
         replace(waiting(2), process=away(2, 0, state=ProcessState.GONE).process),
     )
     finding = only(judge_looks(*twice(*ranks), line_of=line_of, exits={2: -9}))
-    assert (finding.code, finding.culprit_ranks, finding.cause) == ("H105", (2,), Cause.KILLED)
+    assert (finding.code, finding.culprit_ranks, finding.cause) == ("L102", (2,), Cause.KILLED)
     assert finding.message == "rank 2 died while rank 0 waits: killed by SIGKILL"
 
 
@@ -333,7 +333,7 @@ def test_a_rank_that_ends_while_its_peers_wait_for_it_is_an_error():
     left = (moment("main_exited", ""),)
     finding = only(judge_looks(*twice(*OTHERS, gone(2, moments=left)), line_of=line_of, exits={2: 0}))
     assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.MAIN_EXITED, (2,), Severity.ERROR)
-    assert finding.message == "rank 2 ended while ranks 0, 1, 3 wait: its program ended while its peers still need it"
+    assert finding.message == "rank 2 ended while ranks 0, 1, 3 wait: its program ended while its peers still needed it"
 
 
 FULLY_SHARD = (

@@ -9,7 +9,7 @@ import pytest
 from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, rank_look, ring, stack, twice, waiting
 
 from emberward.diagnose import Frame, ThreadStack
-from emberward.diagnose._program import are_branches, callers_in_common, cause_of_leaving
+from emberward.diagnose._program import are_branches, callers_in_common, cause_of_leaving, place_in
 from emberward.diagnose.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import source_lines
@@ -149,7 +149,7 @@ def test_the_rank_that_left_early_is_named_and_not_the_echo():
         0, None, ring(num_done=6, is_inside=False, world=2, moments=(moment("exception", LOST),)), state=GONE
     )
     (finding,) = judged(echo, left, exits={0: 1, 1: 0})
-    assert (finding.code, finding.culprit_ranks, finding.cause) == ("H105", (1,), Cause.MAIN_EXITED)
+    assert (finding.code, finding.culprit_ranks, finding.cause) == ("L102", (1,), Cause.MAIN_EXITED)
 
 
 def test_ranks_that_end_one_after_the_other_are_no_finding():
@@ -264,7 +264,7 @@ def test_an_abort_where_open_calls_of_one_line_differ_is_their_mismatch(program,
 
 def test_an_abort_in_a_call_that_the_others_make_alike_is_no_mismatch(program):
     seen, exits = aborted_in(program, ("all_reduce of 8 float32", "all_reduce of 8 float32"))
-    assert {finding.code for finding in judge_looks(seen, seen, line_of=source_lines([]), exits=exits)} == {"H105"}
+    assert {finding.code for finding in judge_looks(seen, seen, line_of=source_lines([]), exits=exits)} == {"L102"}
 
 
 def in_a_barrier(rank: int, num_received: int) -> RankLook:
@@ -610,7 +610,8 @@ def main(loader, count):
     ],
 )
 def test_a_loop_with_as_many_turns_on_every_rank_is_not_left_for_want_of_data(loop, way, cause):
-    assert cause_of_leaving(LEAVES.format(loop=loop, way=way), inside=5, now=6) is cause
+    text = LEAVES.format(loop=loop, way=way)
+    assert cause_of_leaving(place_in(text, 5), place_in(text, 6)) is cause
 
 
 def test_the_other_branch_of_a_choice_is_a_different_call_and_none_left_out(tmp_path):
@@ -642,7 +643,7 @@ def train(loader, net, optimizer):
     ids=["an epoch", "an epoch, from a loop in it", "a loop in a step", "an epoch's step", "one line", "a next epoch"],
 )
 def test_the_loop_of_an_epoch_is_left_and_one_over_parameters_is_a_part_of_the_step(inside, now, has_left):
-    assert (cause_of_leaving(EPOCHS, inside=inside, now=now) is not None) is has_left
+    assert (cause_of_leaving(place_in(EPOCHS, inside), place_in(EPOCHS, now)) is not None) is has_left
 
 
 CHOICES = """def average(value):
@@ -675,7 +676,7 @@ def loop(batches):
     ids=["after a return", "and back", "elif", "after a continue", "a branch that goes on", "behind it", "no else"],
 )
 def test_what_stands_behind_a_branch_that_leaves_is_the_other_branch(left, right, is_choice):
-    assert are_branches(CHOICES, left, right) is is_choice
+    assert are_branches(place_in(CHOICES, left), place_in(CHOICES, right)) is is_choice
 
 
 def test_an_abort_while_two_threads_make_calls_of_one_group_accuses_nobody(program):

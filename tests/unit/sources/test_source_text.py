@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from emberward.diagnose import tie_break_by_text, with_source
+from emberward.diagnose._program import place_in
 from emberward.diagnose._source import conditions_around
 from emberward.events import Collective, CollectiveOp, Group, Lane, LaneKind, Observer, Site, TraceBuilder
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
@@ -62,11 +63,11 @@ def program(tmp_path: Path) -> Path:
     ],
 )
 def test_the_conditions_around_a_line(line, rows):
-    assert conditions_around(TEXT, line) == rows
+    assert conditions_around(place_in(TEXT, line)) == rows
 
 
 def test_a_text_that_is_no_program_has_no_conditions():
-    assert conditions_around("if x:\n  (", 2) == ()
+    assert place_in("if x:\n  (", 2) is None
 
 
 def finding(site: str | None) -> Finding:

@@ -159,7 +159,7 @@ def test_the_look_alike_a_notice_that_stays_one_is_shown_and_one_that_is_over_is
 def test_a_death_that_its_launcher_is_about_to_act_on_is_not_announced(folder):
     overseer = Overseer(folder, Oversight(patience=PATIENCE, is_watched=False), environment={})
     overseer.begin(1)
-    died = dataclasses.replace(HANG, code="H105", kind=Kind.CRASH, cause=Cause.KILLED)
+    died = dataclasses.replace(HANG, code="L102", kind=Kind.CRASH, cause=Cause.KILLED)
     overseer._take({"findings": [died.to_json()]}, now_s=0.0)
     assert overseer.act(now_s=4.0, now_unix=0.0) == ([], None)
     assert [each.code for each in overseer.act(now_s=6.0, now_unix=0.0)[0]] == ["L115"], "it did not act"

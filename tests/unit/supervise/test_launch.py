@@ -90,7 +90,7 @@ def test_the_first_dead_ranks_traceback_is_last_and_the_others_are_folded(folder
     code, said = Launch(folder, "echo", "raise", "echo").result()
     assert (code, said["outcome"]) == (1, "failed")
     lines = said["death"].splitlines()
-    assert lines[0].startswith("ranks 0, 2 (2 ranks): RuntimeError: [gloo/transport")
+    assert lines[0].startswith("ranks 0, 2: RuntimeError: [gloo/transport")
     assert lines[1] == "╭─ L102 rank 1 died first: ValueError: a batch is not as it should be"
     assert lines[2].startswith("│ host n1   pid ")
     assert lines[2].endswith("   pp1   exit code 1")

@@ -180,7 +180,8 @@ def test_the_rank_that_died_is_named_though_its_launcher_reaped_it(place, wait_u
     assert code == 1
     assert (finding["code"], finding["cause"], finding["culprit_ranks"]) == ("L102", cause, [1])
     assert finding["message"] == f"rank 1 died first: killed by {how}"
-    assert finding["ruled_out"] == ["rank 0: killed by SIGTERM", "rank 2: killed by SIGTERM"]
+    ended = [line for line in finding["evidence"] if line.endswith("as a consequence: killed by SIGTERM")]
+    assert [line.split()[1] for line in ended] == ["0", "2"]
     assert run.lines("attempts.jsonl")[-1]["cause"] == cause
 
 

@@ -55,7 +55,7 @@ def concluded(members, facts, *, code=1, verdicts=(), standing=()) -> tuple[Find
 def test_a_rank_that_left_with_code_0_is_named_in_these_words():
     (finding,) = judged([member(0, 1), member(1, 0, 100.2)], {1000: raised(LOST)})
     assert (finding.code, finding.culprit_ranks, finding.cause) == ("L102", (1,), Cause.MAIN_EXITED)
-    assert finding.message == "rank 1 ended first, with exit code 0, while rank 0 still needed it"
+    assert finding.message == "rank 1 ended first: its program ended while rank 0 still needed it"
 
 
 def test_a_rank_that_left_long_after_the_failure_is_not_blamed():

@@ -7,7 +7,7 @@ from emberward.diagnose.live._scene import Scene
 from emberward.events import HostState
 from emberward.findings import Cause, Certainty, Finding, Kind
 
-_TOLD = frozenset({"H105", "H125"})
+_TOLD = frozenset({"L102", "H125"})
 
 
 def of_threads(finding: Finding, scene: Scene) -> Finding | None:
