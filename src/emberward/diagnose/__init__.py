@@ -17,6 +17,7 @@ from emberward.diagnose._calls import (
     group_name,
     integer_of,
     op_of,
+    store_calls,
 )
 from emberward.diagnose._claims import Ground, after_roots, conclude, hear, roots
 from emberward.diagnose._compare import compare_incidents, compare_looks, is_same_job
@@ -45,6 +46,7 @@ from emberward.diagnose._program import comes_first
 from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
 from emberward.diagnose._say import NS, hang_finding, ranks_text, verb, waits
 from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
+from emberward.diagnose._store import in_store
 from emberward.diagnose._trace import SIZED, to_trace
 from emberward.diagnose._waits import Reading, class_of, makes_call, read_process, stuck_worker
 
@@ -93,6 +95,7 @@ __all__ = [
     "hear",
     "host_of_name",
     "identify",
+    "in_store",
     "integer_of",
     "is_creating",
     "is_lane",
@@ -111,6 +114,7 @@ __all__ = [
     "read_process",
     "roots",
     "short_path",
+    "store_calls",
     "stuck_worker",
     "tie_break_by_text",
     "to_trace",

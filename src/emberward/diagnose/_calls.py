@@ -100,6 +100,49 @@ class GroupPart:
         return call_of(entry, self.completed, group=self.name)
 
 
+MAX_STORE_KEYS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCall:
+    """A rank's call of a store: it sets `keys`, waits until they are there, or `asks` for them without waiting.
+
+    `is_waiting`: it is in this call now, or asks again and again.
+    """
+
+    is_set: bool
+    asks: bool
+    keys: tuple[str, ...]
+    frame: Frame
+    is_waiting: bool = False
+
+
+def store_calls(rows: object) -> tuple[StoreCall, ...] | None:
+    """The calls that a recorder wrote down as rows of way, keys, file, line, function, and whether it waits there.
+
+    None when there are none, or one is not of that form: what a rank did to its stores is not known then.
+    """
+    found: list[StoreCall] = []
+    for row in rows if isinstance(rows, list) else (None,):
+        match row:
+            case [
+                ("set" | "wait" | "ask") as way,
+                list() as keys,
+                str() as file,
+                int() as line,
+                str() as name,
+                bool() as is_in,
+            ]:
+                texts = tuple(map(str, keys[:MAX_STORE_KEYS]))
+                frame = Frame(function=name, file=file, line=line)
+                found.append(
+                    StoreCall(is_set=way == "set", asks=way == "ask", keys=texts, frame=frame, is_waiting=is_in)
+                )
+            case _:
+                return None
+    return tuple(found)
+
+
 @dataclass(slots=True, kw_only=True)
 class RankFlight:
     """One rank's dump. `pending` are its calls that have not completed, in the order of issue.
@@ -127,6 +170,8 @@ class RankFlight:
     num_dropped: int = 0
     is_ring: bool = False
     notes: list[str] = field(default_factory=list)
+    store: tuple[StoreCall, ...] | None = None
+    """Its last calls of stores; None where nobody knows them."""
     before: tuple[Frame, ...] = ()
     """Where the rank was in the call or backward before the open one, as its own recorder tells; empty: untold."""
 

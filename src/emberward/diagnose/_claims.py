@@ -31,6 +31,8 @@ class Ground(StrEnum):
     """A lock between processes that one holds while it waits for those who wait for the lock."""
     CREDITS = "credits"
     """Threads that wait for each other through a bounded buffer."""
+    STORE = "store"
+    """What ranks set in their stores and wait for there, by key."""
     LINES = "lines"
     """The lines of recorded calls, which meet one place apart."""
     CALLS = "calls"
@@ -59,10 +61,11 @@ class Claim:
 
 Rule = Callable[[], Iterable[Finding]]
 
-_WAITS = frozenset({Ground.CREATION, Ground.HELD, Ground.CREDITS})
+_WAITS = frozenset({Ground.CREATION, Ground.HELD, Ground.CREDITS, Ground.STORE})
 _CALLS = _WAITS | {Ground.LINES, Ground.CALLS}
 SILENCED_BY: Mapping[Ground, frozenset[Ground]] = {
     Ground.CREDITS: frozenset({Ground.CREATION, Ground.HELD}),
+    Ground.STORE: frozenset({Ground.CREATION, Ground.HELD, Ground.CREDITS}),
     Ground.LINES: _WAITS,
     Ground.CALLS: _WAITS,
     Ground.ABORTS: frozenset({Ground.CALLS}),

@@ -20,6 +20,7 @@ from emberward.diagnose._refine import frames_by_rank, refine
 from emberward.diagnose._say import age_s, hang_finding, limit_s, ranks_text, verb
 from emberward.diagnose._shift import shift_findings
 from emberward.diagnose._source import by_short_name, with_source
+from emberward.diagnose._store import in_store, store_findings
 from emberward.diagnose._usual import untied
 from emberward.diagnose._waits import Reading, read_process
 from emberward.events import HELPERS, HostState, Trace
@@ -105,6 +106,7 @@ def judge(
     readings, notes = with_ranks(readings, evidence.flights, world)
     workers = _workers(readings)
     readings = _with_workers(readings, workers)
+    readings = [in_store(r, None if r.process.rank is None else evidence.flights.get(r.process.rank)) for r in readings]
     sections = sorted({reading.process.section for reading in readings})
     main = max(sections, key=lambda s: sum(r.process.section == s for r in readings), default=0)
     own = [r for r in readings if r.process.section == main]
@@ -127,6 +129,7 @@ def judge(
     }
     if flight_judge is not None:
         calls, groups = flight_judge.judge, flight_judge.groups
+        heard[Ground.STORE] = lambda: store_findings(evidence.flights, by_rank, flight_judge.world, line_of)
         heard[Ground.LINES] = lambda: shift_findings(evidence.flights, groups, line_of)
         heard[Ground.CALLS] = lambda: [untied(found, evidence.flights) for found in calls()]
     findings = [claim.finding for claim in hear({**heard, **(rules or {})})]

@@ -94,6 +94,7 @@ CATALOGUE: dict[str, CodeEntry] = {
     ),
     **_rows(Kind.MISSING, {"H104": "a rank left out or added a call", "H109": "a send or receive that nobody answers"}),
     **_rows(Kind.MISSING, {"H129": "a group that not every rank creates", "H152": "a call met one below Python"}),
+    **_rows(Kind.MISSING, {"H134": "a key of a store that nobody sets"}),
     **_rows(Kind.MISMATCH, {"H150": "a send and a receive whose tags differ"}),
     **_rows(
         Kind.RESOURCE,

@@ -85,7 +85,7 @@ class Heart(threading.Thread):
         super().__init__(name="emberward-heart", daemon=True)
         self._live = live
         self._end = threading.Event()
-        self._last_number = 0
+        self._last_numbers = 0, 0
 
     def stop(self) -> None:
         """Ends the beats; waits for the one under way, at most MAX_END_S."""
@@ -114,8 +114,9 @@ class Heart(threading.Thread):
         """Reads counters; whether anything has moved since the last look."""
         live = self._live
         number = live.writer.last_number
-        has_moved = number != self._last_number
-        self._last_number = number
+        num_stored = 0 if live.store is None else live.store.number
+        has_moved = (number, num_stored) != self._last_numbers
+        self._last_numbers = number, num_stored
         live.look_at_pending(MAX_LOOKED_AT)
         if live.ends is not None:
             live.ends.ask()
@@ -138,9 +139,10 @@ class Heart(threading.Thread):
         if dump is None or not distributed_c10d._world.pg_map:
             return
         writer = self._live.writer
-        if writer.flight(dump(True, has_stacks, False)):
+        store = b"" if self._live.store is None else self._live.store.copy()
+        if writer.flight(dump(True, has_stacks, False), store):
             return
-        if not writer.flight(dump(True, False, True)):
+        if not writer.flight(dump(True, False, True), store):
             writer.problem("flight recorder not copied: it is larger than the ring's room for it")
 
 

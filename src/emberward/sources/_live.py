@@ -18,6 +18,7 @@ from weakref import ReferenceType, ref
 from emberward.events import Group, GroupCreate, Owner, Phase, Site, SyncKind
 from emberward.sources._groups import GroupTable
 from emberward.sources._site import MAX_FRAMES, SiteFinder
+from emberward.sources._store import StoreLog
 from emberward.sources.ring import MarkKind, RingWriter
 from emberward.sources.ring._format import KIND_OF_STAGE, OP_CREATE, OP_WAIT, CallFlag
 
@@ -199,6 +200,7 @@ class LiveRecorder:
         self.sites = SiteNumbers(writer)
         self.steps = Steps()
         self.heart: Heart | None = None
+        self.store: StoreLog | None = None
         self.pending: dict[int, Pending] = {}
         self.sync: dict[Any, tuple[int, int]] = {}
         """Works that torch itself waits for next and that end with that wait: number and group of the call.

@@ -27,6 +27,7 @@ from emberward.sources._ends import DeviceEnds, is_device_backend, wrap_host_wai
 from emberward.sources._issue import SHORT, short_method, short_wait
 from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
 from emberward.sources._marks import note_exit
+from emberward.sources._store import wrap_stores
 from emberward.sources.ring._format import (
     DTYPES,
     OP_BARRIER,
@@ -101,6 +102,7 @@ def wrap_everything(live: LiveRecorder) -> None:
     functional.wait_tensor = _wrapped_wait_tensor(functional.wait_tensor)
     distributed_c10d._new_process_group_helper = _wrapped_helper(distributed_c10d._new_process_group_helper)
     distributed_c10d._new_group_with_tag = _wrapped_new_group(distributed_c10d._new_group_with_tag)
+    wrap_stores(live, _distributed_c10d.Store, _distributed_c10d.PrefixStore, lambda: CURRENT.live)
     for owner, name, wrap in (
         (distributed_c10d, "batch_isend_irecv", _wrapped_batch),
         (distributed_c10d, "destroy_process_group", _wrapped_destroy),

@@ -11,6 +11,7 @@ from emberward.diagnose import (
     RankFlight,
     Reading,
     by_short_name,
+    in_store,
     is_creating,
 )
 from emberward.diagnose.live._look import Look, RankLook, RingFacts
@@ -52,6 +53,7 @@ class Scene:
         self.flights = self.flights_of(
             {r: self._placed(seen, seen.ring) for r, seen in self.look.ranks.items() if seen.ring}
         )
+        self.readings = {rank: in_store(reading, self.flights.get(rank)) for rank, reading in self.readings.items()}
         self.waits_for_all = self._waits_for_all()
 
     def _placed(self, seen: RankLook, ring: RingFacts) -> RingFacts:

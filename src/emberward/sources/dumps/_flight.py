@@ -23,7 +23,17 @@ from functools import lru_cache
 from operator import itemgetter, sub
 from typing import Any
 
-from emberward.diagnose import Call, GroupName, GroupPart, Members, RankFlight, call_of, group_name, integer_of
+from emberward.diagnose import (
+    Call,
+    GroupName,
+    GroupPart,
+    Members,
+    RankFlight,
+    call_of,
+    group_name,
+    integer_of,
+    store_calls,
+)
 from emberward.sources.dumps._forms import FormedEntries
 
 KEPT_TAIL = 96
@@ -260,6 +270,7 @@ class FlightReader:
             thread_ids=frozenset(read.threads),
             read_ns=read_ns,
             num_dropped=read.num_dropped,
+            store=store_calls(data.get("store")),
         )
         # Gloo counts sends and receives as calls of the group, and does not write them down.
         counts_more = flight.backend == "gloo" and "comm_lib_version" in data

@@ -83,6 +83,7 @@ def _flight(view: RingView, calls: list[Event]) -> dict[str, Any]:
         },
         "pg_status": status,
         "entries": _numbered(entries),
+        "store": None if view.store is None else list(view.store),
     }
 
 

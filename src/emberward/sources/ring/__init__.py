@@ -18,7 +18,7 @@ from emberward.sources.ring._folder import (
     ring_name,
     shared_ring_folder,
 )
-from emberward.sources.ring._format import MAIN_THREAD, Geometry, MarkKind
+from emberward.sources.ring._format import MAIN_THREAD, Geometry, MarkKind, StoreWay
 from emberward.sources.ring._identity import RingIdentity, identity_here
 from emberward.sources.ring._reader import read_ring
 from emberward.sources.ring._view import Certified, FlightCopy, GroupCount, Mark, RingView, ThreadName
@@ -38,6 +38,7 @@ __all__ = [
     "RingIdentity",
     "RingView",
     "RingWriter",
+    "StoreWay",
     "ThreadName",
     "crash_file",
     "find_rings",

@@ -11,7 +11,8 @@ Little-endian, of one fixed size, allocated in full before it is mapped. In orde
 * slots: one for each call, number modulo their count; an issue part with an Adler-32 over it, both stored at once, then
   a completion part;
 * table: records that are only ever appended (`RECORD`): sites, groups, texts, threads, problems;
-* blobs: two areas for copies of torch's flight recorder, written in turn, compressed by zlib.
+* blobs: two areas for copies of torch's flight recorder, written in turn, compressed by zlib; behind each, compressed
+  apart, the calls of stores as JSON (none in a ring of before).
 
 Numbers count from 1, so that a slot of zeros is empty. A reader believes a part only when its number is the one that
 belongs there and its check fits: a process may die, and a reader may look, between any two stores.
@@ -88,6 +89,8 @@ class Word:
     """Two cells of position, digest, check; written in turn."""
     FLIGHT = 16
     """Two cells of number, taken unix ns, length, check (over them and the CRC-32 of the bytes); written in turn."""
+    STORE = 24
+    """How often what the process put into stores, or waits for there, has changed: a copy of another number is old."""
 
 
 class GroupWord:
@@ -147,6 +150,14 @@ class MarkKind(StrEnum):
     CHECK = "check"
     SEARCH = "search"
     BUFFERS = "buffers"
+
+
+class StoreWay(StrEnum):
+    """What a call of a store does: puts in what others may wait for, waits, or asks without waiting."""
+
+    SET = "set"
+    WAIT = "wait"
+    ASK = "ask"
 
 
 MARK_KINDS = tuple(MarkKind)

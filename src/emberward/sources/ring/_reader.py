@@ -1,10 +1,12 @@
 """Reads a ring. Never raises for what a file holds: what does not fit its check is left out and said in `problems`."""
 
+import json
 import struct
 import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from emberward.events import Group, Phase
 from emberward.sources._tape import Transport
@@ -39,6 +41,7 @@ from emberward.sources.ring._view import Certified, FlightCopy, GroupCount, Mark
 
 MAX_FLIGHT_BYTES = 64 << 20
 """A copy of the flight recorder that is longer when unpacked is not believed."""
+MAX_STORE_BYTES = 1 << 20
 
 MAX_ENDED = 1 << 15
 _ENDED: dict[tuple[str, bytes], Mark] = {}
@@ -122,6 +125,7 @@ def view_of(
         folds_waits=folds_waits,
     )
     open_marks = [mark for mark in marks if mark.ended_ns is None and mark.thread == MAIN_THREAD]
+    flight = _flight_of(data, sizes, words)
     return RingView(
         path=path,
         read_unix=now_unix,
@@ -151,7 +155,8 @@ def view_of(
         threads=records.threads,
         facts=records.facts,
         certificate=_certificate_of(words),
-        flight=_flight_of(data, sizes, words),
+        flight=flight,
+        store=() if words[Word.STORE] == 0 else None if flight is None else flight.store,
         problems=tuple(problems),
         is_complete=calls.num_calls <= sizes.num_slots and calls.num_unreadable == 0,
     )
@@ -295,6 +300,16 @@ def _certificate_of(words: tuple[int, ...]) -> Certified | None:
     return found
 
 
+def _store_of(packed: bytes, number: int) -> tuple[Any, ...] | None:
+    """The calls of stores behind a copy; None when the process has made others since."""
+    try:
+        found = json.loads(zlib.decompressobj().decompress(packed, MAX_STORE_BYTES) or b"{}")
+    except (zlib.error, ValueError):
+        return None
+    is_last = isinstance(found, dict) and found.get("number") == number and isinstance(found.get("calls"), list)
+    return tuple(found["calls"]) if is_last else None
+
+
 def _flight_of(data: bytes | bytearray, sizes: Geometry, words: tuple[int, ...]) -> FlightCopy | None:
     cells = [words[Word.FLIGHT + 4 * index : Word.FLIGHT + 4 * index + 4] for index in (0, 1)]
     for index in sorted((0, 1), key=lambda index: -cells[index][0]):
@@ -311,5 +326,7 @@ def _flight_of(data: bytes | bytearray, sizes: Geometry, words: tuple[int, ...])
         except zlib.error:
             continue
         if unpacker.eof:
-            return FlightCopy(data=whole, taken_unix=taken / 1e9)
+            return FlightCopy(
+                data=whole, taken_unix=taken / 1e9, store=_store_of(unpacker.unused_data, words[Word.STORE])
+            )
     return None

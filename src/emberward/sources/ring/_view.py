@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from emberward.events import Event, Group, Phase, Ref, Site
 from emberward.sources.ring._format import MarkKind
@@ -44,10 +45,14 @@ class GroupCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightCopy:
-    """A dump of torch's flight recorder, as torch gave it (pickle or JSON), and when it was taken."""
+    """A dump of torch's flight recorder, as torch gave it (pickle or JSON), when it was taken, and the calls of stores.
+
+    `store`: rows as `sources._store` writes them; None when they are older than the last such call.
+    """
 
     data: bytes
     taken_unix: float
+    store: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,7 @@ class RingView:
     the calls that raised. Ages are as of the reading; `moved_age_s` is the time since anything but the heartbeat: a
     call or mark that began or ended, or torch's count of a group's calls that rose. `problems` are what the recorder
     could not do, and what was wrong with the file. `facts`: what should be alike on all ranks, by name: versions, and
-    digests of the program's own files.
+    digests of the program's own files. `store`: the process's last calls of stores (`FlightCopy`), None when unknown.
     """
 
     path: Path
@@ -109,6 +114,7 @@ class RingView:
     facts: Mapping[str, str] = field(default_factory=dict)
     certificate: Certified | None = None
     flight: FlightCopy | None = None
+    store: tuple[Any, ...] | None = None
     problems: tuple[str, ...] = ()
     is_complete: bool = False
     is_readable: bool = True

@@ -362,9 +362,13 @@ class RingWriter:
         self.words[at + 1] = digest & MASK
         self.words[at + 2] = check_of(position, digest & MASK, 1)
 
-    def flight(self, data: bytes) -> bool:
-        """Keeps a copy of torch's flight recorder; False when there is no room for it."""
-        packed = zlib.compress(data, 1)
+    def store(self, number: int) -> None:
+        """Writes how often what the process put into stores, or waits for there, has changed."""
+        self.words[_LIVE + Word.STORE] = number
+
+    def flight(self, data: bytes, store: bytes = b"") -> bool:
+        """Keeps a copy of torch's flight recorder and the calls of stores; False when there is no room for it."""
+        packed = zlib.compress(data, 1) + zlib.compress(store, 1)
         if len(packed) > self.geometry.blob_bytes:
             return False
         self._num_flights += 1

@@ -1,0 +1,163 @@
+"""A key of a store that nobody sets, and the rank that was to set it.
+
+[Note: who was to set a key]
+A store knows no ranks: who sets a key is the program's own agreement, which its past shows. The key before, for which
+the same line waited, had setters: they were to set this one too, each of them where a counter needs all. At the first
+key the peers show it: at the line that sets such keys each rank sets one for which another waits, and the odd rank's is
+missing or has a name for which nobody waits. Who waits for a key itself is no culprit, but in a circle, where the fewer
+are. Somebody is named only while all ranks wait or have ended: any rank that is free may set a key.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from emberward.diagnose._calls import RankFlight, StoreCall
+from emberward.diagnose._frames import Frame, LineOf
+from emberward.diagnose._program import callers, deciding, place_at
+from emberward.diagnose._say import hang_finding, ranks_text, verb, waits
+from emberward.diagnose._waits import Reading
+from emberward.events import WAITING, HostState
+from emberward.findings import Cause, Certainty, Finding, Kind
+
+MIN_SERVED = 2
+"""Fewest ranks that show at which line each sets a key."""
+_STILL = WAITING | {HostState.STORE_WAIT, HostState.EXIT}
+
+
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """A key for which `waiting` wait and that `due` were to set, where `setting` was set before; by the past or not."""
+
+    key: str
+    waiting: frozenset[int]
+    due: frozenset[int]
+    setting: Frame
+    before: str | None
+
+
+def in_store(reading: Reading, flight: RankFlight | None) -> Reading:
+    """The reading; of a rank that asks a store again and again, and sleeps between, that it waits for the store."""
+    call = None if flight is None else waited_for(flight)
+    if call is None or reading.kind in WAITING or not any(_is_in(frame, call.frame) for frame in reading.frames):
+        return reading
+    return replace(reading, kind=HostState.STORE_WAIT)
+
+
+def waited_for(flight: RankFlight) -> StoreCall | None:
+    """The call of a store in which a rank waits; None when it waits in none, or nobody knows."""
+    return next((call for call in reversed(flight.store or ()) if call.is_waiting), None)
+
+
+def _is_in(frame: Frame, other: Frame) -> bool:
+    return (frame.file, frame.function.rpartition(".")[2]) == (other.file, other.function.rpartition(".")[2])
+
+
+def store_findings(
+    flights: Mapping[int, RankFlight], readings: Mapping[int, Reading], world: Collection[int], line_of: LineOf
+) -> list[Finding]:
+    """A finding (H134) for the ranks that were to set a key for which others wait. See [Note: who was to set a key]."""
+    logs = {rank: flight.store for rank, flight in flights.items() if flight.store is not None}
+    stuck = {rank: call for rank, flight in flights.items() if (call := waited_for(flight)) is not None}
+    if not stuck or not set(world) <= set(logs):
+        return []
+    if any(_may_set(rank, readings.get(rank), flights[rank]) for rank in world if rank not in stuck):
+        return []
+    return [_finding(lack, logs, readings, line_of) for lack in _roots(_lacks(stuck, logs))]
+
+
+def _may_set(rank: int, reading: Reading | None, flight: RankFlight) -> bool:
+    return not flight.pending if reading is None else reading.kind not in _STILL
+
+
+def _lacks(stuck: Mapping[int, StoreCall], logs: Mapping[int, Sequence[StoreCall]]) -> list[_Lack]:
+    setters: dict[str, dict[int, Frame]] = defaultdict(dict)
+    for rank, log in logs.items():
+        for call in log:
+            if call.is_set:
+                for key in call.keys:
+                    setters[key][rank] = call.frame
+    found: dict[str, _Lack] = {}
+    for rank, call in stuck.items():
+        for n, key in enumerate(call.keys):
+            if key in setters and not call.asks:
+                continue
+            past = [c.keys[n] for c in logs[rank] if not c.is_set and c.frame == call.frame and len(c.keys) > n]
+            before = next((old for old in reversed(past) if old != key and setters.get(old)), None)
+            known = setters[before] if before is not None else _by_peers(key, call, stuck, logs)
+            due = frozenset(known) - frozenset(setters.get(key, ()))
+            waiting = frozenset(r for r, other in stuck.items() if key in other.keys) - due
+            if due and waiting and key not in found:
+                found[key] = _Lack(key, waiting, due, known[min(due)], before)
+    return list(found.values())
+
+
+def _by_peers(
+    key: str, call: StoreCall, stuck: Mapping[int, StoreCall], logs: Mapping[int, Sequence[StoreCall]]
+) -> dict[int, Frame]:
+    """The ranks that set no key for which another waits at `call`'s line, where their peers each set one, and where."""
+    awaited: dict[str, set[int]] = defaultdict(set)
+    for rank, log in logs.items():
+        for other in log:
+            if not other.is_set and other.frame == call.frame:
+                for each in other.keys:
+                    awaited[each].add(rank)
+    served: dict[int, Frame] = {}
+    for rank, log in logs.items():
+        for other in log:
+            if other.is_set and any(awaited.get(each, set()) - {rank} for each in other.keys):
+                served[rank] = other.frame
+    rest = set(logs) - set(served)
+    rest = rest - {rank for rank, other in stuck.items() if key in other.keys} or rest
+    if len(served) < MIN_SERVED or len(rest) >= len(served):
+        return {}
+    return dict.fromkeys(rest, served[min(served)])
+
+
+def _roots(lacks: Sequence[_Lack]) -> list[_Lack]:
+    """Those whose due ranks wait for no key that another was to set; in a circle the one with the fewest."""
+    roots = [lack for lack in lacks if not any(lack.due & other.waiting for other in lacks)]
+    if roots or not lacks:
+        return roots
+    fewest = min(len(lack.due) for lack in lacks)
+    least = [lack for lack in lacks if len(lack.due) == fewest]
+    return least[:1] if len({lack.due for lack in least}) == 1 else []
+
+
+def _finding(
+    lack: _Lack, logs: Mapping[int, Sequence[StoreCall]], readings: Mapping[int, Reading], line_of: LineOf
+) -> Finding:
+    ranks, waiting = sorted(lack.due), sorted(lack.waiting)
+    waited = next(call for call in reversed(logs[waiting[0]]) if lack.key in call.keys and not call.is_set)
+    site = _way_to(lack.setting, line_of).site
+    evidence = [f"{waits(waiting)} for the key {lack.key} at {waited.frame.site}"]
+    if lack.before is not None:
+        evidence.append(f"the key before, {lack.before}, {ranks_text(ranks)} set at {lack.setting.site}")
+    for rank in ranks[:4]:
+        own = [call for call in logs[rank] if call.is_set]
+        last = f"last set {own[-1].keys[-1]} at {own[-1].frame.site}" if own and own[-1].keys else "set no key"
+        reading = readings.get(rank)
+        evidence.append(f"rank {rank} {last}" + ("" if reading is None else f" and {reading.text}"))
+    return hang_finding(
+        "H134",
+        f"{ranks_text(ranks)} did not set the key {lack.key}, for which {waits(waiting)} at {waited.frame.site}; "
+        f"{verb(ranks, 'it was', 'they were')} to set it at {lack.setting.site}",
+        kind=Kind.MISSING,
+        cause=Cause.STORE_WAIT,
+        certainty=Certainty.INFERRED if lack.before is None else Certainty.OBSERVED,
+        ranks=ranks,
+        waiting=waiting,
+        site=site,
+        evidence=evidence,
+        ruled_out=("a busy rank: every rank waits or has ended",),
+        next_step=f"read {site}: on {ranks_text(ranks)} it kept the key from being set, or gave it another name",
+    )
+
+
+def _way_to(setting: Frame, line_of: LineOf) -> Frame:
+    """The one condition on the way to the line that sets the key; that line where there is none, or several are."""
+    for at in callers(place_at(setting, line_of)).values():
+        found = deciding(at.turn) if at.home is not None or at.loops else []
+        if found:
+            return replace(setting, line=found[0]) if len(found) == 1 else setting
+    return setting
