@@ -159,24 +159,26 @@ def _wrapped(
     is_add = original.__name__ == "add"
 
     @functools.wraps(original)
-    def call(store: Any, *args: Any) -> Any:
+    def call(store: Any, *args: Any, **named: Any) -> Any:
         live = current()
         log = None if live is None else live.store
         if live is None or log is None:
-            return original(store, *args)
+            return original(store, *args, **named)
         noted = None
         try:
-            keys = [args[0]] if isinstance(args[0], str) else list(args[0])
-            asks = is_add and args[1] == 0
+            # torch 2.13 takes them by position alone.
+            first, *rest = (*args, *named.values())
+            keys = [first] if isinstance(first, str) else list(first)
+            asks = is_add and rest == [0]
             before = prefixes.get(store, "")
             noted = log.begin(StoreWay.ASK if asks else way, [(before + key)[-MAX_KEY:] for key in keys])
         except Exception as error:  # noqa: BLE001 (a record is not worth the program)
             live.problem("a call of a store not recorded", error)
         if noted is None:
-            return original(store, *args)
+            return original(store, *args, **named)
         has_raised = True
         try:
-            result = original(store, *args)
+            result = original(store, *args, **named)
             has_raised = False
             return result
         finally:

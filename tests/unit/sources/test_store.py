@@ -1,6 +1,7 @@
 """What the recorder keeps of a program's calls of torch's stores, and what a reader believes of it."""
 
 import json
+from typing import ClassVar
 
 import pytest
 
@@ -14,7 +15,7 @@ class Stores:
 
     def __init__(self, writer: RingWriter) -> None:
         class Store:
-            values: dict = {}
+            values: ClassVar[dict] = {}
 
             def set(self, key, value):
                 self.values[key] = value
@@ -58,7 +59,8 @@ def test_keys_are_kept_with_their_prefixes_and_the_program_s_line(stores):
     book = stores.prefix("b", stores.prefix("a", stores.plain))
     book.set("k", "v")
     stores.plain.wait(["x", "y"]) if stores.plain.check(["x"]) else None
-    assert stores.rows() == [["set", ["a/b/k"], False], ["ask", ["x"], False]]
+    stores.plain.set(key="n", value="v")
+    assert stores.rows() == [["set", ["a/b/k"], False], ["ask", ["x"], False], ["set", ["n"], False]]
     row = json.loads(stores.store.copy())["calls"][0]
     assert row[2].endswith("test_store.py")
     assert row[4] == "test_keys_are_kept_with_their_prefixes_and_the_program_s_line"
