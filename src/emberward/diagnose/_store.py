@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emberward.diagnose._calls import RankFlight, StoreCall
-from emberward.diagnose._frames import Frame, LineOf
+from emberward.diagnose._frames import Frame, LineOf, may_act
 from emberward.diagnose._program import callers, deciding, place_at
 from emberward.diagnose._say import hang_finding, ranks_text, verb, waits
-from emberward.diagnose._waits import Reading
-from emberward.events import WAITING, HostState
+from emberward.diagnose._waits import Reading, class_of
+from emberward.events import STUCK, WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind
 
 MIN_SERVED = 2
@@ -61,13 +61,16 @@ def store_findings(
     stuck = {rank: call for rank, flight in flights.items() if (call := waited_for(flight)) is not None}
     if not stuck or not set(world) <= set(logs):
         return []
-    if any(_may_set(rank, readings.get(rank), flights[rank]) for rank in world if rank not in stuck):
+    unseen = [rank for rank in world if rank not in readings and rank not in stuck and not flights[rank].pending]
+    if unseen or any(_may_set(reading, line_of) for rank, reading in readings.items() if rank in world):
         return []
     return [_finding(lack, logs, readings, line_of) for lack in _roots(_lacks(stuck, logs))]
 
 
-def _may_set(rank: int, reading: Reading | None, flight: RankFlight) -> bool:
-    return not flight.pending if reading is None else reading.kind not in _STILL
+def _may_set(reading: Reading, line_of: LineOf) -> bool:
+    """Whether the rank may set a key yet: its main thread is free, or one beside it that neither waits nor idles."""
+    threads = [each for each in reading.process.threads if each is not reading.process.main and may_act(each.frames)]
+    return reading.kind not in _STILL or any(class_of(each, line_of) not in WAITING | STUCK for each in threads)
 
 
 def _lacks(stuck: Mapping[int, StoreCall], logs: Mapping[int, Sequence[StoreCall]]) -> list[_Lack]:

@@ -1,8 +1,19 @@
 """Keys of a store that nobody sets: who was to set them, and when nobody is accused."""
 
+from dataclasses import replace
+
 import pytest
 
-from emberward.diagnose import Frame, ProcessStacks, RankFlight, Reading, StackSource, in_store, store_calls
+from emberward.diagnose import (
+    Frame,
+    ProcessStacks,
+    RankFlight,
+    Reading,
+    StackSource,
+    ThreadStack,
+    in_store,
+    store_calls,
+)
 from emberward.diagnose._store import store_findings
 from emberward.events import HostState
 from emberward.findings import Cause, Certainty, Kind
@@ -42,6 +53,7 @@ def publish(book):
     book.wait([name_of(each) for each in range(world)])
 """
 FILE = "/job/keys.py"
+THREADING = "/py/lib/python3.11/threading.py"
 WAIT, SET, ADD, ASK, PUBLISH, READ = 4, 7, 12, 15, 30, 31
 NAMES = {WAIT: "write", SET: "write", ADD: "enter", ASK: "wait", PUBLISH: "publish", READ: "publish"}
 
@@ -116,6 +128,19 @@ def test_who_waits_for_a_key_itself_is_no_culprit():
 @pytest.mark.parametrize("busy", ["r0", "r1", "r2"])
 def test_while_any_rank_is_free_it_may_set_the_key(state, busy):
     assert found(turns(last=3, breaks_at=2), **{busy: state}) == []
+
+
+@pytest.mark.parametrize(
+    ("inner", "may_set"), [(("sleep", "/py/lib/python3.11/time.py"), True), (("wait", THREADING), False)]
+)
+def test_a_thread_beside_a_rank_that_waits_may_set_the_key(inner, may_set):
+    rows = turns(last=3, breaks_at=2)
+    read = {rank: reading(rank, HostState.COLLECTIVE) for rank in rows}
+    frames = (Frame(function=inner[0], file=inner[1], line=320), Frame(function="serve", file="/job/other.py", line=3))
+    threads = (ThreadStack(name="MainThread", frames=()), ThreadStack(name="T", frames=frames, is_active=False))
+    read[0] = replace(read[0], process=replace(read[0].process, threads=threads))
+    flights = {rank: flight(rank, each) for rank, each in rows.items()}
+    assert bool(store_findings(flights, read, tuple(rows), line_of)) is not may_set
 
 
 def test_what_a_rank_did_to_its_stores_must_be_known_of_all():
