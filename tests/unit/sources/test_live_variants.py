@@ -33,11 +33,14 @@ TRUTHS: Mapping[str, tuple[int | None, str, int | None]] = {
     "mailtags": (5, "unmatched_p2p", 20),
     "patience": (1, "skipped_collective", 72),
     "pipe_reports": (2, "uneven_data", 68),
+    "polite_store": (3, "store_wait", 50),
     "preempt": (1, "extra_collective", 44),
     "probe_words": (0, "extra_collective", 12),
+    "rendezvous_book": (4, "store_wait", 29),
     "recall_meter": (0, "extra_collective", 23),
     "skipgram": (2, "skipped_collective", 52),
     "tp_inspect": (0, "extra_collective", 40),
+    "turn_taking": (2, "store_wait", 26),
     "vocab_cache": (3, "lock", 43),
 }
 """Culprit, cause and line; of a cycle nobody."""
