@@ -75,43 +75,51 @@ def _may_set(reading: Reading, line_of: LineOf) -> bool:
 
 def _lacks(stuck: Mapping[int, StoreCall], logs: Mapping[int, Sequence[StoreCall]]) -> list[_Lack]:
     setters: dict[str, dict[int, Frame]] = defaultdict(dict)
+    waiters: dict[str, set[int]] = defaultdict(set)
     for rank, log in logs.items():
         for call in log:
-            if call.is_set:
-                for key in call.keys:
-                    setters[key][rank] = call.frame
+            for key in call.keys if call.is_set else ():
+                setters[key][rank] = call.frame
+    for rank, call in stuck.items():
+        for key in call.keys:
+            waiters[key].add(rank)
+    served: dict[Frame, tuple[dict[int, Frame], set[int]]] = {}
     found: dict[str, _Lack] = {}
     for rank, call in stuck.items():
         for n, key in enumerate(call.keys):
-            if key in setters and not call.asks:
+            if key in found or (key in setters and not call.asks):
                 continue
             past = [c.keys[n] for c in logs[rank] if not c.is_set and c.frame == call.frame and len(c.keys) > n]
-            before = next((old for old in reversed(past) if old != key and setters.get(old)), None)
-            known = setters[before] if before is not None else _by_peers(key, call, stuck, logs)
+            before = next((old for old in reversed(past) if old != key and old in setters), None)
+            if before is None and call.frame not in served:
+                served[call.frame] = _served(call.frame, logs)
+            known = setters[before] if before is not None else _odd(*served[call.frame], waiters[key])
             due = frozenset(known) - frozenset(setters.get(key, ()))
-            waiting = frozenset(r for r, other in stuck.items() if key in other.keys) - due
-            if due and waiting and key not in found:
+            waiting = frozenset(waiters[key]) - due
+            if due and waiting:
                 found[key] = _Lack(key, waiting, due, known[min(due)], before)
     return list(found.values())
 
 
-def _by_peers(
-    key: str, call: StoreCall, stuck: Mapping[int, StoreCall], logs: Mapping[int, Sequence[StoreCall]]
-) -> dict[int, Frame]:
-    """The ranks that set no key for which another waits at `call`'s line, where their peers each set one, and where."""
+def _served(line: Frame, logs: Mapping[int, Sequence[StoreCall]]) -> tuple[dict[int, Frame], set[int]]:
+    """The ranks that set a key for which another waits, or waited, at a line, and where they set it; the others."""
     awaited: dict[str, set[int]] = defaultdict(set)
     for rank, log in logs.items():
-        for other in log:
-            if not other.is_set and other.frame == call.frame:
-                for each in other.keys:
-                    awaited[each].add(rank)
-    served: dict[int, Frame] = {}
-    for rank, log in logs.items():
-        for other in log:
-            if other.is_set and any(awaited.get(each, set()) - {rank} for each in other.keys):
-                served[rank] = other.frame
-    rest = set(logs) - set(served)
-    rest = rest - {rank for rank, other in stuck.items() if key in other.keys} or rest
+        for call in log:
+            for key in call.keys if not call.is_set and call.frame == line else ():
+                awaited[key].add(rank)
+    served = {
+        rank: call.frame
+        for rank, log in logs.items()
+        for call in log
+        if call.is_set and any(key in awaited and awaited[key] != {rank} for key in call.keys)
+    }
+    return served, set(logs) - set(served)
+
+
+def _odd(served: Mapping[int, Frame], others: set[int], waiters: set[int]) -> dict[int, Frame]:
+    """Of `others` those that were to set a key for `waiters`, while their peers each set one, and where those did."""
+    rest = others - waiters or others
     if len(served) < MIN_SERVED or len(rest) >= len(served):
         return {}
     return dict.fromkeys(rest, served[min(served)])
@@ -119,7 +127,8 @@ def _by_peers(
 
 def _roots(lacks: Sequence[_Lack]) -> list[_Lack]:
     """Those whose due ranks wait for no key that another was to set; in a circle the one with the fewest."""
-    roots = [lack for lack in lacks if not any(lack.due & other.waiting for other in lacks)]
+    waiting = frozenset(rank for lack in lacks for rank in lack.waiting)
+    roots = [lack for lack in lacks if not lack.due & waiting]
     if roots or not lacks:
         return roots
     fewest = min(len(lack.due) for lack in lacks)

@@ -1,6 +1,6 @@
 """The rank processes of a running command, found without its help, and how each of them ended."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,9 +140,3 @@ class Members:
         for watch in self._watches.values():
             watch.close()
         self._watches.clear()
-
-
-def first_failed(members: Iterable[Member]) -> Member | None:
-    """The member that ended first with another code than 0, as far as its code is known; None when there is none."""
-    failed = [each for each in members if each.ended is not None and each.ended.exit_code not in (0, None)]
-    return min(failed, key=lambda each: each.ended.seen_unix if each.ended else 0.0, default=None)
