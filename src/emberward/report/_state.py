@@ -2,8 +2,9 @@
 
 [Note: states]
 The launcher's word on how an attempt ended comes first. Without one, a run whose launcher is gone has died. A run is
-stalled when an error that stops ranks stands, or when its last step is older than it may be: `step_limit_s`. In a phase
-that the ranks declared (start, evaluation, save, sample) a step may take as long as it likes.
+stalled when an error that stops ranks stands, when a rank for which others wait stands still for longer than its history
+explains, or sleeps for longer (a warning), or when its last step is older than it may be: `step_limit_s`. In a phase that
+the ranks declared (start, evaluation, save, sample) a step may take as long as it likes.
 """
 
 from dataclasses import dataclass
@@ -69,6 +70,12 @@ def is_late(signs: Signs) -> bool:
     return not is_declared and signs.step_age_s is not None and signs.step_age_s > step_limit_s(signs.step_s)
 
 
+def _stops(finding: Finding) -> bool:
+    if finding.severity is Severity.WARNING:
+        return finding.kind is Kind.HANG
+    return finding.severity is Severity.ERROR and finding.kind in STOPPING
+
+
 def state_of(signs: Signs) -> State:
     """The state. See [Note: states]."""
     if signs.outcome is not None:
@@ -79,7 +86,7 @@ def state_of(signs: Signs) -> State:
         return State.NOT_STARTED
     if signs.phase == "done":
         return State.DONE
-    if any(each.severity is Severity.ERROR and each.kind in STOPPING for each in signs.findings) or is_late(signs):
+    if any(map(_stops, signs.findings)) or is_late(signs):
         return State.STALLED
     if signs.phase in DECLARED:
         return State(DECLARED[signs.phase])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from canned_runs import HANG, START, STRAGGLER, make
 
-from emberward.findings import Certainty
+from emberward.findings import Certainty, Severity
 from emberward.report import CardFacts, Signs, State, append_line, card_of, read_glance, state_of, step_limit_s
 
 NOW = START + 3600
@@ -32,6 +32,8 @@ def signs(**more):
         ({"step_age_s": None, "phase": None}, State.STARTING),
         ({"step_age_s": None, "phase": None, "num_attempts": 0}, State.NOT_STARTED),
         ({"findings": (HANG,)}, State.STALLED),
+        ({"findings": (replace(HANG, severity=Severity.WARNING),)}, State.STALLED),
+        ({"findings": (replace(HANG, severity=Severity.NOTICE),)}, State.RUNNING),
         ({"findings": (STRAGGLER,)}, State.RUNNING),
         ({"is_alone": True}, State.ABANDONED),
         ({"outcome": "done", "is_alone": True, "step_age_s": 9e9}, State.DONE),

@@ -60,6 +60,14 @@ def test_what_the_kernel_says_of_a_process(sleeper: subprocess.Popen[bytes]) -> 
     assert ProcessFacts.from_json(facts.to_json()) == facts
 
 
+def test_the_kernel_tells_when_a_sleep_ends(sleeper: subprocess.Popen[bytes]) -> None:
+    until_s = time.monotonic() + 60
+    while (main := read_process_facts(sleeper.pid).main) is None or main.waiting_in is not WaitingIn.NANOSLEEP:
+        assert time.monotonic() < until_s
+    assert main.wakes_in_s is not None
+    assert 400 < main.wakes_in_s <= 600
+
+
 LOOPS = {
     "itself": ("asyncio.Event().wait()", WaitingIn.EVENT),
     "for a time": ("asyncio.sleep(600)", WaitingIn.POLL),

@@ -79,6 +79,23 @@ def test_a_rank_that_sleeps_is_a_notice_until_its_limit():
     assert late.severity is Severity.WARNING, "time alone makes no error"
 
 
+def asleep(wakes_in_s):
+    """Rank 2, which has stood still for 6 s of 75 and sleeps for another `wakes_in_s`."""
+    seen = away(2, 30, waiting_in=WaitingIn.NANOSLEEP)
+    main = replace(seen.process.threads[0], wakes_in_s=wakes_in_s)
+    return replace(seen, process=replace(seen.process, threads=(main,)))
+
+
+@pytest.mark.parametrize(
+    ("left_s", "severity"), [(9_990.0, Severity.WARNING), (70.0, Severity.WARNING), (5.0, Severity.NOTICE)]
+)
+def test_a_sleep_that_ends_behind_the_limit_is_a_warning_at_once_and_a_short_one_is_not(left_s, severity):
+    finding = only(judge_looks(None, look(*OTHERS, asleep(left_s)), line_of=line_of))
+    assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.SLEEP, (2,), severity)
+    assert f"the sleep that it is in ends in {left_s:.0f} s: the kernel has the time" in finding.evidence
+    assert finding.severity is only(judged(*OTHERS, asleep(left_s))).severity, "and a second look says the same"
+
+
 def test_a_lock_without_time_out_is_proved_by_two_looks_and_not_by_one():
     stuck = away(2, 31, waiting_in=WaitingIn.FUTEX)
     finding = only(judged(*OTHERS, stuck))

@@ -44,7 +44,8 @@ class ThreadFacts:
     """One thread. `cpu_ticks` counts user and system time; `waiting_in` is None while it runs or cannot be told.
 
     `read_bytes`: what passed its reads; `switches`: how often it gave up its processor to wait; None where that may not
-    be read.
+    be read. `wakes_in_s`: seconds until the sleep that it is in ends; None where it is in none, or has no end that the
+    kernel tells.
     """
 
     tid: int
@@ -54,6 +55,7 @@ class ThreadFacts:
     channel: str | None = None
     read_bytes: int | None = None
     switches: int | None = None
+    wakes_in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,7 @@ class ProcessFacts:
                     t.channel,
                     t.read_bytes,
                     t.switches,
+                    t.wakes_in_s,
                 ]
                 for t in self.threads
             ],
@@ -126,7 +129,8 @@ class ProcessFacts:
                     channel=channel,
                     read_bytes=read,
                     switches=switches,
+                    wakes_in_s=wakes,
                 )
-                for tid, state, ticks, call, channel, read, switches in data["threads"]
+                for tid, state, ticks, call, channel, read, switches, wakes in data["threads"]
             ),
         )

@@ -104,20 +104,32 @@ def all_progress(scene: Scene) -> dict[int, str]:
 def _lasting(finding: Finding, scene: Scene, may_come: Severity) -> Finding:
     """A notice; a warning once the rank has stood still for longer than its limit, and is not seen at work.
 
-    Time alone makes no error: a rank that computes, reads, writes or sleeps may come by itself. See [Note: two tiers].
+    One that sleeps to a time that lies behind its limit is a warning at once. Time alone makes no error: a rank that
+    computes, reads, writes or sleeps may come by itself. See [Note: two tiers].
     """
     ranks = finding.culprit_ranks or finding.waiting_ranks
     rings = [scene.look.ranks[r].ring for r in ranks if r in scene.look.ranks]
     known = [(ring.moved_age_s, ring) for ring in rings if ring is not None and ring.moved_age_s is not None]
+    left_s = _sleep_left_s(finding, scene)
+    lines = [] if left_s is None else [f"the sleep that it is in ends in {left_s:.0f} s: the kernel has the time"]
     if not known:
-        line = "how long it has stood still is not known: no recorder ran in the job"
-        return replace(finding, severity=may_come, evidence=(*finding.evidence, line))
+        lines.append("how long it has stood still is not known: no recorder ran in the job")
+        return replace(finding, severity=may_come, evidence=(*finding.evidence, *lines))
     age, ring = max(known, key=lambda item: item[0])
     how = "by this job's own history" if ring.has_history else "a phase without a history"
-    line = f"it has stood still for {age:.0f} s; up to {ring.limit_s:.0f} s it could be slow and alive ({how})"
+    lines.append(f"it has stood still for {age:.0f} s; up to {ring.limit_s:.0f} s it could be slow and alive ({how})")
     is_at_work = any(scene.motions[rank].is_lively for rank in ranks if rank in scene.motions)
-    severity = Severity.WARNING if age > ring.limit_s and not is_at_work else may_come
-    return replace(finding, severity=severity, evidence=(*finding.evidence, line))
+    is_past = age > ring.limit_s and not is_at_work
+    will_pass = left_s is not None and age + left_s > ring.limit_s
+    severity = Severity.WARNING if is_past or will_pass else may_come
+    return replace(finding, severity=severity, evidence=(*finding.evidence, *lines))
+
+
+def _sleep_left_s(finding: Finding, scene: Scene) -> float | None:
+    """How long the culprits' main threads still sleep, the one that wakes last; None where one is in no such sleep."""
+    seen = [scene.look.ranks[rank].process.main for rank in finding.culprit_ranks if rank in scene.look.ranks]
+    left = [main.wakes_in_s for main in seen if main is not None and main.wakes_in_s is not None]
+    return max(left) if left and len(left) == len(finding.culprit_ranks) else None
 
 
 def _with_motion(finding: Finding, scene: Scene) -> Finding:

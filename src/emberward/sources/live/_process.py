@@ -8,6 +8,8 @@ itself. Source: proc(5), Linux 6; ``/proc/PID/syscall`` and ``io`` need the righ
 
 import os
 import re
+import struct
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -53,6 +55,10 @@ _FOR_EVER = 0xFFFFFFFF
 """A time-out of -1 as an int."""
 _FUTEX_PRIVATE = 128
 """FUTEX_PRIVATE_FLAG of linux/futex.h."""
+_CLOCK_NANOSLEEP = {"x86_64": 230, "aarch64": 115}
+_TIMER_ABSTIME = 1
+_CLOCKS = (0, 1)
+"""CLOCK_REALTIME and CLOCK_MONOTONIC of linux/time.h, which read the same in every process."""
 
 
 def _text(path: Path) -> str | None:
@@ -95,6 +101,27 @@ def _waits_for_itself(folder: Path, text: str | None, *, machine: str) -> bool:
     return int(words[4], 16) & _FOR_EVER == _FOR_EVER and watched.count("tfd:") == 1
 
 
+def _wakes_in_s(folder: Path, text: str | None, *, machine: str) -> float | None:
+    """Seconds until ``clock_nanosleep(clock, TIMER_ABSTIME, until, ...)`` ends; None of any other call.
+
+    ``time.sleep`` of Python 3.11 and newer makes that call, so that a signal does not lengthen it. Where a sleep is
+    given by its length alone, nobody tells how much is left. Source: clock_nanosleep(2), proc(5), mem.
+    """
+    words = (text or "").split()
+    if len(words) < 4 or not words[0].isdigit() or int(words[0]) != _CLOCK_NANOSLEEP.get(machine):
+        return None
+    clock, flags, until = (int(word, 16) for word in words[1:4])
+    if clock not in _CLOCKS or not flags & _TIMER_ABSTIME:
+        return None
+    try:
+        with (folder / "mem").open("rb", buffering=0) as memory:
+            memory.seek(until)
+            seconds, nanoseconds = struct.unpack("qq", memory.read(16))
+    except (OSError, OverflowError, struct.error):
+        return None
+    return max(seconds + nanoseconds / 1e9 - time.clock_gettime(clock), 0.0)
+
+
 def _io(folder: Path) -> dict[str, int]:
     text = _text(folder / "io") or ""
     return {name: int(value) for name, value in re.findall(r"^(\w+): (\d+)$", text, re.MULTILINE)}
@@ -128,6 +155,7 @@ def _threads(folder: Path, machine: str) -> tuple[ThreadFacts, ...]:
                 channel=channel if channel not in ("", "0") else None,
                 read_bytes=_io(own).get("rchar"),
                 switches=_switches(own),
+                wakes_in_s=_wakes_in_s(own, call, machine=machine),
             )
         )
     return tuple(out)
