@@ -42,6 +42,7 @@ from emberward.cli._slurm import slurm_app
 from emberward.cli._train import REPLACE_SLOW_S, TrainOptions, train
 from emberward.cli._train_node import Rendezvous, train_on_node
 from emberward.cli._window_app import add_window_verbs
+from emberward.cli._words import PlainGroup
 from emberward.runs import Intent
 from emberward.supervise import ACT_AFTER_S
 
@@ -52,10 +53,11 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    cls=PlainGroup,
 )
-app.add_typer(checkpoint_app, name="checkpoint")
-app.add_typer(incident_app, name="incident")
-app.add_typer(slurm_app, name="slurm")
+app.add_typer(checkpoint_app, name="checkpoint", cls=PlainGroup)
+app.add_typer(incident_app, name="incident", cls=PlainGroup)
+app.add_typer(slurm_app, name="slurm", cls=PlainGroup)
 
 HardwareOption = Annotated[
     str | None, typer.Option("--hardware", help="Predict a step's time on a100, h100, h200, ...")

@@ -12,6 +12,9 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+NO_CUT = 10_000
+"""Characters of a sentence, more than any has: click cuts what is longer."""
+
 
 class PlainCommand(TyperCommand):
     """A command of typer's that loads pydantic only for words that are not plain."""
@@ -27,11 +30,19 @@ class PlainCommand(TyperCommand):
 
 
 class PlainGroup(TyperGroup):
-    """A group of commands that does the same."""
+    """A group of commands that does the same, and lists them with the first sentence of their help, uncut."""
 
     def get_help_option(self, ctx: Any) -> Any:
         """As typer has it."""
         return _make_plain(super().get_help_option(ctx))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """As click has it, but for the cut."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, each.get_short_help_str(limit=NO_CUT)) for name, each in found if each and not each.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 def _make_plain(param: Any) -> Any:

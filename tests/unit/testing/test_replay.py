@@ -1,5 +1,6 @@
 """The referee itself, and the judge against it."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -85,11 +86,9 @@ def test_calls_that_meet_and_differ_are_told():
 
 @pytest.mark.parametrize("batches", list(BatchCompletion))
 def test_no_thread_outlives_a_replay(batches: BatchCompletion):
-    import threading
-
-    before = set(threading.enumerate())
     ThreadReplayer(batches=batches).replay(random_program(1), time_limit_s=LIMIT_S)
-    assert set(threading.enumerate()) <= before
+    # By name: other tests of this process have threads too, which start and end when they like.
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("replay rank")] == []
 
 
 def test_a_seed_gives_the_same_program_again():

@@ -129,8 +129,8 @@ class ProcessFacts:
                     channel=channel,
                     read_bytes=read,
                     switches=switches,
-                    wakes_in_s=wakes,
+                    wakes_in_s=wakes[0] if wakes else None,
                 )
-                for tid, state, ticks, call, channel, read, switches, wakes in data["threads"]
+                for tid, state, ticks, call, channel, read, switches, *wakes in data["threads"]
             ),
         )
