@@ -10,10 +10,12 @@ import argparse
 import http.client
 import json
 import os
+import pty
 import statistics
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -36,6 +38,7 @@ EMBERWARD = (sys.executable, "-m", "emberward")
 NUM_VIEWERS, NUM_TICKS = 16, 40
 CUT_S = 60
 NUM_TABS = 8
+WATCH_S = 40
 
 
 @contextmanager
@@ -85,7 +88,7 @@ def long_run(root: Path, *, num_steps: int, num_ranks: int, num_lag: int, a_host
     start(folder, 1, num_ranks=num_ranks)
     write_metrics(folder, (metrics_of(step, steps=2 * num_steps) for step in range(1, num_steps + 1)))
     for first in range(max(num_steps - num_lag, 0), num_steps, 1024):
-        write_lag(folder, num_ranks, range(first + 1, min(first + 1024, num_steps) + 1), slow=37, a_host=a_host)
+        write_lag(folder, num_ranks, range(first + 1, min(first + 1024, num_steps) + 1), slow=min(37, num_ranks - 1), a_host=a_host)
     append_line(folder.findings, {**HANG.to_json(), "attempt": 1})
     say(folder, "train", num_steps, 2 * num_steps, age_s=90, now_unix=time.time())
     return folder
@@ -334,7 +337,53 @@ def in_a_browser(root: Path, *, num_steps: int, num_ranks: int, num_lag: int, a_
     return row
 
 
+def watch(root: Path, *, num_steps: int, num_ranks: int) -> dict[str, object]:
+    """Processor time of ``emberward watch`` in a terminal of 120 x 40, a step a second; its start is left out."""
+    folder = long_run(root, num_steps=num_steps, num_ranks=num_ranks, num_lag=1024, a_host=8)
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (40, 120))
+    drawn = 0
+    child = subprocess.Popen([*EMBERWARD, "watch", str(folder.path)], stdin=follower, stdout=follower, stderr=follower)
+    os.close(follower)
+
+    def read() -> None:
+        nonlocal drawn
+        while True:
+            try:
+                drawn += len(os.read(leader, 1 << 16))
+            except OSError:  # the terminal of a process that has ended
+                return
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        process = psutil.Process(child.pid)
+        while not drawn:
+            threading.Event().wait(0.1)
+        threading.Event().wait(3)
+        started_s, drawn_before = sum(process.cpu_times()[:2]), drawn
+        began_s = time.perf_counter()
+        for step in range(num_steps + 1, num_steps + 1 + WATCH_S):
+            write_metrics(folder, [metrics_of(step, steps=2 * num_steps)])
+            say(folder, "train", step, 2 * num_steps, age_s=0, now_unix=time.time())
+            threading.Event().wait(1)
+        apart_s, spent_s = time.perf_counter() - began_s, sum(process.cpu_times()[:2]) - started_s
+        assert child.poll() is None
+    finally:
+        child.terminate()
+        child.wait(20)
+        os.close(leader)
+    return {
+        "seconds": apart_s,
+        "share_of_a_core": spent_s / apart_s,
+        "start_processor_s": started_s,
+        "bytes_a_second": (drawn - drawn_before) / apart_s,
+    }
+
+
 CASES = {
+    "watch, 8 ranks": lambda root: watch(root, num_steps=2_000, num_ranks=8),
+    "watch, 100k steps x 1,024 ranks": lambda root: watch(root, num_steps=100_000, num_ranks=1024),
     "disk to screen": disk_to_screen,
     "100k steps x 1,024 ranks": lambda root: first_screen(root, num_steps=100_000, num_ranks=1024, num_lag=8192),
     "200 runs": list_of_runs,

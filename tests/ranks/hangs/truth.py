@@ -22,8 +22,10 @@ class Truth:
 
     @property
     def severity(self) -> str:
-        """A program that goes on is a warning; one that may come by itself is a notice."""
-        return "warning" if self.kind in ("straggler", "config") else "error" if self.is_sure else "notice"
+        """A program that goes on, or sleeps for longer than its limit, is a warning; one that may come is a notice."""
+        if self.kind in ("straggler", "config") or self.cause == "sleep":
+            return "warning"
+        return "error" if self.is_sure else "notice"
 
 
 TRUTHS = {
