@@ -88,7 +88,13 @@ def long_run(root: Path, *, num_steps: int, num_ranks: int, num_lag: int, a_host
     start(folder, 1, num_ranks=num_ranks)
     write_metrics(folder, (metrics_of(step, steps=2 * num_steps) for step in range(1, num_steps + 1)))
     for first in range(max(num_steps - num_lag, 0), num_steps, 1024):
-        write_lag(folder, num_ranks, range(first + 1, min(first + 1024, num_steps) + 1), slow=min(37, num_ranks - 1), a_host=a_host)
+        write_lag(
+            folder,
+            num_ranks,
+            range(first + 1, min(first + 1024, num_steps) + 1),
+            slow=min(37, num_ranks - 1),
+            a_host=a_host,
+        )
     append_line(folder.findings, {**HANG.to_json(), "attempt": 1})
     say(folder, "train", num_steps, 2 * num_steps, age_s=90, now_unix=time.time())
     return folder

@@ -31,7 +31,7 @@ MEASURES = [f"src/emberward/{room}" for room in ("sources", "supervise", "health
 BIN = Path(sys.executable).parent
 POINTS = ("verdict", "ranks", "cause", "line")
 SAME_WORD = {"thread_died": "queue"}
-"""What an author calls otherwise: a truth's word for a queue that nothing feeds any more is of its wait, ours of its feeder."""
+"""Our word and what an author calls it: his is of the wait for a queue, ours of the thread that fed it."""
 KEYS = ("severity", "code", "kind", "cause", "certainty", "culprit_ranks", "site", "message")
 POLL_S = 0.25
 STANDS_S = 12.0

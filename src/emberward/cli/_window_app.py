@@ -25,9 +25,17 @@ MAX_RUNS = 30
 def report_verb(
     run: RunArgument,
     bundle: Annotated[
-        Path | None, typer.Option("--bundle", help="Pack the run's files into this .tar.gz, secrets and host names taken out: for others.")
+        Path | None,
+        typer.Option(
+            "--bundle", help="Pack the run's files into this .tar.gz, secrets and host names taken out: for others."
+        ),
     ] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Write the run's page as this one file, hosts, paths and log lines in it: for colleagues.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", help="Write the run's page as this one file, hosts, paths and log lines in it: for colleagues."
+        ),
+    ] = None,
     keep_hosts: Annotated[bool, typer.Option("--keep-hosts", help="Leave host names in the bundle.")] = False,
     runs: RunsOption = DEFAULT_RUNS,
     is_json: JsonOption = False,
@@ -72,9 +80,21 @@ def ui_verb(
         Path | None, typer.Argument(help="A run, or a folder of runs; without it the folder of --runs.")
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on. For any but this machine's own a token is made and stands in the printed link.")
+        str,
+        typer.Option(
+            "--host",
+            help="Address to listen on. For any but this machine's own a token is made and stands in the printed link.",
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page, http://127.0.0.1:8642/ if none is given; 0 takes a free one.")] = 8642,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port of the page, http://127.0.0.1:8642/ if none is given; 0 takes a free one.",
+        ),
+    ] = 8642,
     name: Annotated[
         list[str] | None, typer.Option("--name", help="A name under which browsers reach this machine.")
     ] = None,

@@ -2,9 +2,9 @@
 
 [Note: states]
 The launcher's word on how an attempt ended comes first. Without one, a run whose launcher is gone has died. A run is
-stalled when an error that stops ranks stands, when a rank for which others wait stands still for longer than its history
-explains, or sleeps for longer (a warning), or when its last step is older than it may be: `step_limit_s`. In a phase that
-the ranks declared (start, evaluation, save, sample) a step may take as long as it likes.
+stalled when an error that stops ranks stands, when a rank for which others wait stands still for longer than its
+history explains, or sleeps for longer (a warning), or when its last step is older than it may be: `step_limit_s`. In a
+phase that the ranks declared (start, evaluation, save, sample) a step may take as long as it likes.
 """
 
 from dataclasses import dataclass

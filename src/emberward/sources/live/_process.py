@@ -119,7 +119,8 @@ def _wakes_in_s(folder: Path, text: str | None, *, machine: str) -> float | None
             seconds, nanoseconds = struct.unpack("qq", memory.read(16))
     except (OSError, OverflowError, struct.error):
         return None
-    return max(seconds + nanoseconds / 1e9 - time.clock_gettime(clock), 0.0)
+    left_s: float = seconds + nanoseconds / 1e9 - time.clock_gettime(clock)
+    return max(left_s, 0.0)
 
 
 def _io(folder: Path) -> dict[str, int]:
