@@ -1,6 +1,7 @@
 """The hands of the live judge: processes, jobs found by their processes, limits, and a watcher over real rings."""
 
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from unit.sources.live_looks import ALL_REDUCE, PROGRAM, look, process, rank_loo
 
 from emberward.diagnose import Frame
 from emberward.diagnose.live import Look, ProcessFacts, ProcessState, RankLook, WaitingIn
+from emberward.diagnose.live._wire import from_plain, to_plain
 from emberward.events import CollectiveOp, Group
 from emberward.findings import Cause, Severity
 from emberward.sources.live import (
@@ -57,7 +59,7 @@ def test_what_the_kernel_says_of_a_process(sleeper: subprocess.Popen[bytes]) -> 
     assert facts.is_alive
     assert facts.parent_pid == os.getpid()
     assert facts.main is not None
-    assert ProcessFacts.from_json(facts.to_json()) == facts
+    assert from_plain(ProcessFacts, json.loads(json.dumps(to_plain(facts)))) == facts
 
 
 def test_the_kernel_tells_when_a_sleep_ends(sleeper: subprocess.Popen[bytes]) -> None:

@@ -1,12 +1,12 @@
 """One look at a job: what each rank's ring, processes and stacks said at one moment. Plain data, for other hosts."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emberward.diagnose import Frame, ProcessStacks, StackSource, ThreadStack
+from emberward.diagnose import Frame, ProcessStacks
 from emberward.diagnose.live._process import ProcessFacts
-from emberward.diagnose.live._typed import typed
+from emberward.diagnose.live._wire import from_plain, to_plain
 from emberward.events import Stage
 
 MAX_FRAMES = 80
@@ -115,25 +115,14 @@ class Look:
 
     def to_json(self) -> dict[str, Any]:
         """The look as plain data."""
-        return {
-            "taken_s": self.taken_s,
-            "taken_unix": self.taken_unix,
-            "world_size": self.world_size,
-            "problems": list(self.problems),
-            "ranks": [_rank_json(rank) for rank in self.ranks.values()],
-        }
+        ranks = [to_plain(_bounded(rank)) for rank in self.ranks.values()]
+        return {**to_plain(replace(self, ranks={})), "ranks": ranks}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Look":
         """The look that `to_json` gave. Raises ValueError, KeyError or TypeError on other data."""
-        ranks = [_rank_from(item) for item in data["ranks"]]
-        return cls(
-            taken_s=float(data["taken_s"]),
-            taken_unix=float(data["taken_unix"]),
-            world_size=data["world_size"],
-            problems=tuple(map(str, data["problems"])),
-            ranks={rank.rank: rank for rank in ranks},
-        )
+        ranks = [from_plain(RankLook, item) for item in data["ranks"]]
+        return replace(from_plain(cls, {**data, "ranks": {}}), ranks={rank.rank: rank for rank in ranks})
 
 
 def join_looks(looks: Iterable[Look]) -> Look:
@@ -150,129 +139,18 @@ def join_looks(looks: Iterable[Look]) -> Look:
     )
 
 
-def _rank_json(look: RankLook) -> dict[str, Any]:
-    return {
-        "rank": look.rank,
-        "host": look.host,
-        "process": look.process.to_json(),
-        "children": [child.to_json() for child in look.children],
-        "stacks": [_stacks_json(process) for process in look.stacks],
-        "ring": None if look.ring is None else _ring_json(look.ring),
-        "has_moved": look.has_moved,
-        "switches_after": {str(tid): count for tid, count in look.switches_after.items()},
-        "problems": list(look.problems),
-    }
+def _bounded(look: RankLook) -> RankLook:
+    """The same with as many threads and frames as a look keeps."""
 
+    def bounded(process: ProcessStacks) -> ProcessStacks:
+        threads = process.threads[:MAX_THREADS]
+        return replace(process, threads=tuple(replace(each, frames=_kept(each.frames)) for each in threads))
 
-def _rank_from(data: Mapping[str, Any]) -> RankLook:
-    return RankLook(
-        rank=int(data["rank"]),
-        host=str(data["host"]),
-        process=ProcessFacts.from_json(data["process"]),
-        children=tuple(map(ProcessFacts.from_json, data["children"])),
-        stacks=tuple(map(_stacks_from, data["stacks"])),
-        ring=None if data["ring"] is None else _ring_from(data["ring"]),
-        has_moved=bool(data.get("has_moved", False)),
-        switches_after={int(tid): int(count) for tid, count in data["switches_after"].items()},
-        problems=tuple(map(str, data["problems"])),
-    )
+    ring = None if look.ring is None else replace(look.ring, crashed=_kept(look.ring.crashed))
+    return replace(look, stacks=tuple(map(bounded, look.stacks)), ring=ring)
 
 
 def _kept(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     if len(frames) <= MAX_FRAMES:
         return frames
     return frames[: MAX_FRAMES // 2] + frames[-MAX_FRAMES // 2 :]
-
-
-def _stacks_json(process: ProcessStacks) -> dict[str, Any]:
-    return {
-        "pid": process.pid,
-        "parent_pid": process.parent_pid,
-        "rank": process.rank,
-        "host": process.host,
-        "command": process.command,
-        "threads": [
-            {
-                "name": thread.name,
-                "tid": thread.os_thread_id,
-                "ident": thread.thread_ident,
-                "active": thread.is_active,
-                "gil": thread.has_gil,
-                "frames": [[f.function, f.file, f.line] for f in _kept(thread.frames)],
-            }
-            for thread in process.threads[:MAX_THREADS]
-        ],
-    }
-
-
-def _frame_from(data: Sequence[Any]) -> Frame:
-    function, file, line = data
-    return typed(Frame, function=function, file=file, line=line)
-
-
-def _stacks_from(data: Mapping[str, Any]) -> ProcessStacks:
-    return typed(
-        ProcessStacks,
-        pid=data["pid"],
-        parent_pid=data["parent_pid"],
-        rank=data["rank"],
-        host=data["host"],
-        command=data["command"],
-        path=f"process {data['pid']}",
-        source=StackSource.PY_SPY,
-        threads=tuple(
-            typed(
-                ThreadStack,
-                name=thread["name"],
-                os_thread_id=thread["tid"],
-                thread_ident=thread["ident"],
-                is_active=thread["active"],
-                has_gil=thread["gil"],
-                frames=tuple(map(_frame_from, thread["frames"])),
-            )
-            for thread in data["threads"]
-        ),
-    )
-
-
-_PLAIN = (
-    "num_calls", "num_done", "step", "stage_name", "heartbeat_age_s", "moved_age_s", "notice_s", "limit_s",
-    "has_history", "creating", "blocked_record", "waits_for_device",
-)  # fmt: skip
-
-
-def _ring_json(ring: RingFacts) -> dict[str, Any]:
-    return {
-        **{name: getattr(ring, name) for name in _PLAIN},
-        "flight": ring.flight,
-        "stage": None if ring.stage is None else ring.stage.value,
-        "backward": None if ring.backward is None else list(ring.backward),
-        "groups_made": list(ring.groups_made),
-        "open_call": None if ring.open_call is None else asdict(ring.open_call),
-        "beside": None if ring.beside is None else asdict(ring.beside),
-        "before": None if ring.before is None else [ring.before.function, ring.before.file, ring.before.line],
-        "crashed": [[f.function, f.file, f.line] for f in _kept(ring.crashed)],
-        "creating_ranks": list(ring.creating_ranks),
-        "problems": list(ring.problems),
-        "moments": [[m.kind, m.text, m.site, m.age_s] for m in ring.moments],
-    }
-
-
-def _ring_from(data: Mapping[str, Any]) -> RingFacts:
-    return typed(
-        RingFacts,
-        **{name: data[name] for name in _PLAIN},
-        flight=dict(data["flight"]),
-        stage=None if data["stage"] is None else Stage(data["stage"]),
-        backward=None if data["backward"] is None else (data["backward"][0], data["backward"][1]),
-        groups_made=tuple(data["groups_made"]),
-        open_call=None if data.get("open_call") is None else typed(OpenCall, **data["open_call"]),
-        beside=None if data.get("beside") is None else typed(OpenCall, **data["beside"]),
-        before=None if data.get("before") is None else _frame_from(data["before"]),
-        crashed=tuple(map(_frame_from, data.get("crashed", ()))),
-        creating_ranks=tuple(data["creating_ranks"]),
-        problems=tuple(data["problems"]),
-        moments=tuple(
-            typed(Moment, kind=kind, text=text, site=site, age_s=age) for kind, text, site, age in data["moments"]
-        ),
-    )

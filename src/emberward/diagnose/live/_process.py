@@ -1,11 +1,7 @@
 """What the kernel told of a process at one moment. Plain data; `sources.live` reads it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
-
-from emberward.diagnose.live._typed import typed
 
 
 class ProcessState(StrEnum):
@@ -82,55 +78,3 @@ class ProcessFacts:
     def main(self) -> ThreadFacts | None:
         """The main thread's facts."""
         return next((thread for thread in self.threads if thread.tid == self.pid), None)
-
-    def to_json(self) -> dict[str, Any]:
-        """The facts as plain data."""
-        return {
-            "pid": self.pid,
-            "state": self.state.value,
-            "start_ticks": self.start_ticks,
-            "parent_pid": self.parent_pid,
-            "exit_code": self.exit_code,
-            "cpu_ticks": self.cpu_ticks,
-            "read_bytes": self.read_bytes,
-            "written_bytes": self.written_bytes,
-            "command": self.command,
-            "threads": [
-                [
-                    t.tid,
-                    t.state.value,
-                    t.cpu_ticks,
-                    None if t.waiting_in is None else t.waiting_in.value,
-                    t.channel,
-                    t.read_bytes,
-                    t.switches,
-                    t.wakes_in_s,
-                ]
-                for t in self.threads
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "ProcessFacts":
-        """The facts that `to_json` gave. Raises ValueError, KeyError or TypeError on other data."""
-        return typed(
-            cls,
-            **{key: data[key] for key in ("pid", "start_ticks", "parent_pid", "exit_code", "cpu_ticks", "command")},
-            read_bytes=data["read_bytes"],
-            written_bytes=data["written_bytes"],
-            state=ProcessState(data["state"]),
-            threads=tuple(
-                typed(
-                    ThreadFacts,
-                    tid=tid,
-                    state=ProcessState(state),
-                    cpu_ticks=ticks,
-                    waiting_in=None if call is None else WaitingIn(call),
-                    channel=channel,
-                    read_bytes=read,
-                    switches=switches,
-                    wakes_in_s=wakes[0] if wakes else None,
-                )
-                for tid, state, ticks, call, channel, read, switches, *wakes in data["threads"]
-            ),
-        )

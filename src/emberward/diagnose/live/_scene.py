@@ -67,7 +67,8 @@ class Scene:
         entries = ring.flight.get("entries", ())
         reading, call = self.readings.get(seen.rank), ring.open_call
         waiting = [e for e in entries if isinstance(e, dict) and not e.get("retired") and not e.get("is_p2p")]
-        told = {(frame["filename"], frame["line"]) for frame in waiting[0].get("frames") or ()} if waiting else set()
+        rows = [frame for frame in waiting[0].get("frames") or () if isinstance(frame, dict)] if waiting else []
+        told = {(frame.get("filename"), frame.get("line")) for frame in rows}
         if len(waiting) == 1 and told & {(frame.file, frame.line) for frame in ring.crashed}:
             frames = list(ring.crashed)
         elif len(waiting) != 1 or told:
