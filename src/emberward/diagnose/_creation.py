@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 
 from emberward.diagnose._frames import ThreadStack
-from emberward.diagnose._say import hang_finding, verb
-from emberward.diagnose._waits import Reading, hosts_of, pids_of, ranks_of, who_text
+from emberward.diagnose._say import verb
+from emberward.diagnose._waits import Reading, finding_on, who_text
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind
 
@@ -51,17 +51,14 @@ def creation_findings(
         f"{others_text} {verb(rest, 'creates', 'create')} at {rest[0].site}"
     )
     return [
-        hang_finding(
+        finding_on(
             "H129",
             what,
+            culprits,
+            waiting=rest,
             kind=Kind.MISSING,
             cause=Cause.MISSING_GROUP,
             certainty=Certainty.OBSERVED,
-            ranks=ranks_of(culprits),
-            pids=pids_of(culprits),
-            waiting=ranks_of(rest),
-            hosts=hosts_of(culprits),
-            site=culprits[0].site,
             evidence=[f"{r.process.who} {r.text}" for r in [*creators[:3], *others[:3]]],
             ruled_out=("a busy rank: every rank waits",),
             next_step="call new_group on every rank of the job, members or not, in the same order",

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from emberward.diagnose._frames import Frame, LineOf
 from emberward.diagnose._parting import common_function
 from emberward.diagnose._program import is_entered, place_at
-from emberward.diagnose._say import hang_finding, ranks_text, verb
-from emberward.diagnose._waits import Reading
+from emberward.diagnose._say import verb
+from emberward.diagnose._waits import Reading, finding_on, who_text
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind
 
@@ -23,22 +23,16 @@ def held_findings(readings: Sequence[Reading], line_of: LineOf) -> list[Finding]
     if len(holders) != 1 or not all(_holds(holders[0], reading, line_of) for reading in blocked):
         return []
     holder = holders[0]
-    whose = [reading.process.who for reading in blocked]
-    ranks = [r.process.rank for r in blocked if r.process.rank is not None]
-    who = ranks_text(ranks) if len(ranks) == len(blocked) else ", ".join(whose)
     return [
-        hang_finding(
+        finding_on(
             "H106",
-            f"{holder.process.who} {holder.text}, inside a lock for which {who} {verb(blocked, 'waits', 'wait')} at "
-            f"{blocked[0].site}",
+            f"{holder.process.who} {holder.text}, inside a lock for which {who_text(blocked)} "
+            f"{verb(blocked, 'waits', 'wait')} at {blocked[0].site}",
+            holders,
+            waiting=blocked,
             kind=Kind.DEADLOCK,
             cause=Cause.LOCK,
             certainty=Certainty.INFERRED,
-            ranks=() if holder.process.rank is None else (holder.process.rank,),
-            pids=() if holder.process.pid is None else (holder.process.pid,),
-            waiting=ranks,
-            hosts=() if holder.process.host is None else (holder.process.host,),
-            site=holder.site,
             evidence=[f"{reading.process.who} {reading.text}" for reading in [holder, *blocked[:7]]],
             ruled_out=("a busy rank: every rank waits",),
             next_step=f"make no call to other ranks at {holder.site} while the lock is held",

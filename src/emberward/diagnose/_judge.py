@@ -17,7 +17,7 @@ from emberward.diagnose._judge_words import judge_ends, judge_logs, judge_ras, r
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._observe import with_ranks
 from emberward.diagnose._refine import frames_by_rank, refine
-from emberward.diagnose._say import age_s, hang_finding, limit_s, ranks_text, verb
+from emberward.diagnose._say import age_s, hang_finding, limit_s, ranks_text, verb, waits
 from emberward.diagnose._shift import shift_findings
 from emberward.diagnose._source import by_short_name, with_source
 from emberward.diagnose._store import in_store, store_findings
@@ -225,15 +225,31 @@ def _agree(findings: list[Finding], by_rank: dict[int, Reading]) -> list[Finding
 
 
 def _of_threads(findings: list[Finding], facts: Sequence[LogFact]) -> list[Finding]:
-    """The findings; who waits for ever, where a log tells of a thread that ended, waits for that one."""
+    """The findings; who waits for a lock or a queue, where a thread of it ended with an exception, waits for that one.
+
+    A recorder tells whose thread it was, so that its line is the site; of a log it is inferred.
+    """
     ended = [fact for fact in facts if fact.kind is LogFactKind.THREAD]
     out = []
     for finding in findings:
         who = (*finding.culprit_ranks, *finding.culprit_pids)
         fact = next((each for each in ended if each.rank is None or each.rank in finding.culprit_ranks), None)
         if finding.cause is Cause.LOCK and len(who) == 1 and fact is not None:
-            line = f"a thread ended with an exception: {fact.word}{f' at {fact.site}' if fact.site else ''}"
-            finding = replace(finding, cause=Cause.THREAD_DIED, evidence=(*finding.evidence, line))
+            name = ranks_text(finding.culprit_ranks) if finding.culprit_ranks else f"process {who[0]}"
+            behind = f"; {waits(finding.waiting_ranks)} for it" if finding.waiting_ranks else ""
+            is_its = fact.rank is not None and fact.site is not None
+            finding = replace(
+                finding,
+                code="H131",
+                kind=Kind.HANG,
+                cause=Cause.THREAD_DIED,
+                certainty=Certainty.OBSERVED if is_its else finding.certainty,
+                message=f"a thread of {name} died ({fact.word or 'an exception'}) and its main thread waits at "
+                f"{finding.site}{behind}",
+                site=fact.site if is_its else finding.site,
+                evidence=(f"{fact.text[:200]}{f' at {fact.site}' if fact.site else ''}", *finding.evidence),
+                next="fix the exception, and hand it to the main thread instead of losing it with the thread",
+            )
         out.append(finding)
     return out
 

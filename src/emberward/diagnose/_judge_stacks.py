@@ -14,8 +14,7 @@ from emberward.diagnose._states import next_of_state
 from emberward.diagnose._waits import (
     Reading,
     class_of,
-    hosts_of,
-    pids_of,
+    finding_on,
     ranks_of,
     stack_evidence,
     stuck_worker,
@@ -101,17 +100,15 @@ def _busy_findings(
         children = workers.get(first.process.pid or -1, ())
         worker = stuck_worker(children)
         found.append(
-            hang_finding(
+            finding_on(
                 "H106",
                 f"{who_text(group)} {first.text}, while {len(waiting)} of {len(ranks)} processes wait for their peers",
+                group,
+                waiting=waiting,
                 kind=Kind.HANG,
                 cause=first.cause,
                 certainty=Certainty.INFERRED,
                 severity=_severity(group, is_lasting=is_lasting),
-                ranks=ranks_of(group),
-                pids=pids_of(group),
-                waiting=ranks_of(waiting),
-                hosts=hosts_of(group),
                 site=first.site if worker is None or worker.site is None else worker.site,
                 evidence=(*stack_evidence(first, children), *_crowds(ranks)),
                 ruled_out=(f"the other {len(waiting)}: each waits in a call that needs its peers",),
@@ -285,17 +282,14 @@ def _has_root(readings: Sequence[Reading]) -> bool:
 
 
 def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:
-    return hang_finding(
+    return finding_on(
         "H109",
         f"{who_text(p2p)} {verb(p2p, 'waits', 'wait')} in a send or receive at {p2p[0].site} that nobody answers; "
         "the others are in a collective",
+        p2p,
+        waiting=rest,
         kind=Kind.MISSING,
         cause=Cause.UNMATCHED_P2P,
-        ranks=ranks_of(p2p),
-        pids=pids_of(p2p),
-        waiting=ranks_of(rest),
-        hosts=hosts_of(p2p),
-        site=p2p[0].site,
         evidence=(*stack_evidence(p2p[0], ()), *_crowds([*p2p, *rest])),
         ruled_out=("a busy rank: every process waits",),
         next_step=f"read {p2p[0].site}: which rank is its peer, and does that rank make the partner call",
@@ -315,17 +309,14 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
         cause, what = Cause.EXTRA_COLLECTIVE, "a call before the one"
     elif parted is not None:
         what = "a call behind the one"
-    return hang_finding(
+    return finding_on(
         "H104",
         f"{who_text(odd)} {verb(odd, 'waits', 'wait')} at {odd[0].site}, in {what} at {crowd[0].site} in which "
         f"{len(crowd)} others wait",
+        odd,
+        waiting=crowd,
         kind=kind,
         cause=cause,
-        ranks=ranks_of(odd),
-        pids=pids_of(odd),
-        waiting=ranks_of(crowd),
-        hosts=hosts_of(odd),
-        site=odd[0].site,
         evidence=(*stack_evidence(odd[0], ()), *_crowds([*odd, *crowd])),
         ruled_out=("a busy rank: every process waits",),
         next_step="explain the flight-recorder dumps of the same moment: they tell which call differs",

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from emberward.diagnose._expression import does_save, state_at
 from emberward.diagnose._frames import (
@@ -16,10 +17,10 @@ from emberward.diagnose._frames import (
     user_frame,
 )
 from emberward.diagnose._program import text_of
-from emberward.diagnose._say import ranks_text, verb
+from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.diagnose._states import cause_of_state, words_of_state
 from emberward.events import STUCK, HostState
-from emberward.findings import Cause
+from emberward.findings import Cause, Finding
 
 _C10D = "torch/distributed/distributed_c10d.py"
 # fmt: off
@@ -338,3 +339,21 @@ def who_text(readings: Sequence[Reading]) -> str:
         return ranks_text(ranks)
     pids = sorted(pids_of(readings))
     return f"{verb(pids, 'process', 'processes')} {', '.join(map(str, pids[:12]))}" if pids else "a process"
+
+
+def finding_on(
+    code: str, message: str, culprits: Sequence[Reading], *, waiting: Sequence[Reading], **others: Any
+) -> Finding:
+    """A finding on processes: their ranks or numbers and hosts, who waits for them, and `others` of `hang_finding`.
+
+    The line is that of the first one, unless `others` tells another.
+    """
+    return hang_finding(
+        code,
+        message,
+        ranks=ranks_of(culprits),
+        pids=pids_of(culprits),
+        waiting=ranks_of(waiting),
+        hosts=hosts_of(culprits),
+        **{"site": culprits[0].site, **others},
+    )

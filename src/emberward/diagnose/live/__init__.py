@@ -1,10 +1,10 @@
 """Concludes about a job that still runs, from two snapshots of it: who stands still, why, and whether it can go on.
 
-`judge_looks` is the judge, pure; a `Look` is plain data (`Look.to_json`), and those of several hosts are joined by
-`join_looks`. `sources.live` takes them.
+`judge_with_progress` is the judge, pure; a `Look` is plain data (`Look.to_json`), and those of several hosts are joined
+by `join_looks`. `sources.live` takes them.
 """
 
-from emberward.diagnose.live._judge import judge_looks, judge_with_progress
+from emberward.diagnose.live._judge import judge_with_progress
 from emberward.diagnose.live._look import Look, Moment, OpenCall, RankLook, RingFacts, join_looks
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, ThreadFacts, WaitingIn
 from emberward.diagnose.live._scene import FlightsOf, Scene
@@ -22,6 +22,5 @@ __all__ = [
     "ThreadFacts",
     "WaitingIn",
     "join_looks",
-    "judge_looks",
     "judge_with_progress",
 ]

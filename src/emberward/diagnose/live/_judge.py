@@ -21,21 +21,8 @@ from emberward.diagnose.live._deaths import death_findings, stopped_findings
 from emberward.diagnose.live._look import Look
 from emberward.diagnose.live._scene import FlightsOf, Scene, no_source
 from emberward.diagnose.live._settle import all_progress, settle
-from emberward.diagnose.live._threads import of_threads
+from emberward.diagnose.live._threads import of_lanes
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind
-
-
-def judge_looks(
-    early: Look | None,
-    look: Look,
-    *,
-    flights_of: FlightsOf,
-    line_of: LineOf = no_source,
-    exits: Mapping[int, int] | None = None,
-    is_asked: bool = False,
-) -> tuple[Finding, ...]:
-    """The findings of `judge_with_progress`."""
-    return judge_with_progress(early, look, flights_of=flights_of, line_of=line_of, exits=exits, is_asked=is_asked)[0]
 
 
 def judge_with_progress(
@@ -66,7 +53,7 @@ def judge_with_progress(
             Ground.DEATHS: lambda: death_findings(early, look, codes, waiting=() if early is None else scene.waiting()),
         },
     )
-    found = [of_threads(f, scene) or f for f in explanation.findings if f.kind is not Kind.NONE]
+    found = [of_lanes(f, scene) for f in explanation.findings if f.kind is not Kind.NONE]
     # Who waits for the store, or for a thread that waits, is no culprit while another rank is free to come.
     found = [f for f in found if not f.culprit_ranks or not set(f.culprit_ranks) <= scene.waits_for_all]
     # All have left their programs: the job's own end.

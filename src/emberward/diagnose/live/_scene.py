@@ -7,6 +7,8 @@ from emberward.diagnose import (
     Evidence,
     Frame,
     LineOf,
+    LogFact,
+    LogFactKind,
     ProcessStacks,
     RankFlight,
     Reading,
@@ -14,7 +16,7 @@ from emberward.diagnose import (
     in_store,
     is_creating,
 )
-from emberward.diagnose.live._look import Look, RankLook, RingFacts
+from emberward.diagnose.live._look import Look, Moment, RankLook, RingFacts
 from emberward.diagnose.live._motion import Motion, motions
 from emberward.diagnose.live._reading import Reader, peer_thread
 from emberward.events import WAITING, HostState
@@ -151,7 +153,9 @@ class Scene:
             for rank, seen in self.look.ranks.items()
             for process in seen.stacks
         ]
-        return Evidence(label="the job", flights=self.flights, stacks=stacks, free_ranks=self.free)
+        ended = [(rank, seen.ring.moment("thread_died")) for rank, seen in self.look.ranks.items() if seen.ring]
+        facts = [_of_thread(rank, moment) for rank, moment in ended if moment is not None]
+        return Evidence(label="the job", flights=self.flights, stacks=stacks, facts=facts, free_ranks=self.free)
 
     def lines_by_short_name(self) -> LineOf:
         """`line_of` for lines as findings say them, whose files calls and stacks tell in full."""
@@ -170,3 +174,16 @@ class Scene:
             if reading.kind not in WAITING and rank not in self.waits_for_all and not sits:
                 free.add(rank)
         return frozenset(free)
+
+
+def _of_thread(rank: int, died: Moment) -> LogFact:
+    """A thread's last exception as its rank's recorder noted it."""
+    return LogFact(
+        kind=LogFactKind.THREAD,
+        path=f"ring of rank {rank}",
+        line=0,
+        text=f"the thread ended {died.age_s:.0f} s before the look",
+        rank=rank,
+        word=died.text,
+        site=died.site,
+    )

@@ -1,72 +1,32 @@
-"""A thread beside the main one for which that waits: one that ended with an exception, or a lane in a long task."""
+"""A lane in a long task, for which the main thread waits."""
 
 from dataclasses import replace
 
 from emberward.diagnose import Frame, Reading, ThreadStack, class_of, is_lane, ranks_text, user_frame, waits
 from emberward.diagnose.live._scene import Scene
-from emberward.events import HostState
-from emberward.findings import Cause, Certainty, Finding, Kind
+from emberward.findings import Certainty, Finding, Kind
 
 _TOLD = frozenset({"L102", "H125"})
-
-
-def of_threads(finding: Finding, scene: Scene) -> Finding | None:
-    """The finding about a rank whose main thread waits for another thread of it; None when it waits for none.
-
-    How a rank ended, or that it was stopped, tells more than what its main thread waits for.
-    """
-    if finding.code in _TOLD:
-        return None
-    return _thread_death(finding, scene) or _lane_hang(finding, scene)
-
-
-def _thread_death(finding: Finding, scene: Scene) -> Finding | None:
-    """The finding about a rank that waits for a lock or a queue, when a thread of it has died; None otherwise.
-
-    The recorder notes a thread's last exception and its line: that line is the site.
-    """
-    ranks = finding.culprit_ranks
-    seen = scene.look.ranks.get(ranks[0]) if len(ranks) == 1 else None
-    reading = None if seen is None else scene.readings.get(ranks[0])
-    if seen is None or seen.ring is None or reading is None or reading.kind is not HostState.LOCK:
-        return None
-    died = seen.ring.moment("thread_died")
-    if died is None:
-        return None
-    behind = f"; {waits(finding.waiting_ranks)} for it" if finding.waiting_ranks else ""
-    return replace(
-        finding,
-        code="H131",
-        kind=Kind.HANG,
-        cause=Cause.THREAD_DIED,
-        certainty=Certainty.OBSERVED,
-        message=f"a thread of {ranks_text(ranks)} died ({died.text or 'an exception'}) and its main thread waits at "
-        f"{reading.site}{behind}",
-        site=died.site or finding.site,
-        evidence=(f"the thread ended {died.age_s:.0f} s before the look", *finding.evidence),
-        next="fix the exception, and hand it to the main thread instead of losing it with the thread",
-    )
-
-
 _LANES = "emberward/lanes/"
 LANE = "lane "
 """How the name of a lane's thread begins (`emberward.lanes`)."""
 
 
-def _lane_hang(finding: Finding, scene: Scene) -> Finding | None:
-    """The finding about a rank whose main thread waits for a lane that is in a task; None otherwise.
+def of_lanes(finding: Finding, scene: Scene) -> Finding:
+    """The finding; of a rank whose main thread waits for a lane that is in a task, the one about that task.
 
-    The site is the line at which the lane is, and the cause what it does there.
+    The site is the line at which the lane is, and the cause what it does there. How a rank ended, or that it was
+    stopped, tells more.
     """
-    ranks = finding.culprit_ranks
+    ranks = () if finding.code in _TOLD else finding.culprit_ranks
     seen = scene.look.ranks.get(ranks[0]) if len(ranks) == 1 else None
     reading = None if seen is None else scene.readings.get(ranks[0])
     stacks = None if seen is None else seen.own_stacks
     if reading is None or stacks is None or not any(_LANES in frame.file for frame in reading.frames):
-        return None
+        return finding
     busy = [(thread, frame) for thread in stacks.threads if (frame := _in_task(thread)) is not None]
     if len(busy) != 1:
-        return None
+        return finding
     (thread, frame) = busy[0]
     kind = class_of(thread, scene.line_of)
     task = Reading(

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from emberward.diagnose import RankFlight, op_of
-from emberward.diagnose.live import RingFacts
-from emberward.diagnose.live import judge_looks as judge_pair
+from emberward.diagnose.live import Look, RingFacts
 from emberward.diagnose.live import judge_with_progress as judge_pair_with_progress
+from emberward.findings import Finding
 from emberward.sources.dumps import DumpFormatError, FlightReader
 
 
@@ -89,5 +89,9 @@ def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict
     return out
 
 
-judge_looks = partial(judge_pair, flights_of=flights_of)
 judge_with_progress = partial(judge_pair_with_progress, flights_of=flights_of)
+
+
+def judge_looks(early: Look | None, look: Look, **options: Any) -> tuple[Finding, ...]:
+    """The findings of `judge_with_progress`, with its options."""
+    return judge_with_progress(early, look, **options)[0]
