@@ -14,27 +14,30 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from emberward.findings import Finding, Severity
+from emberward.findings import Finding
 from emberward.match import explain_finding
 from emberward.processes import ProcessId, identify
 from emberward.report import RunFolder, write_json
 from emberward.sources.ring import find_rings, remove_ring_folder
-from emberward.supervise._diary import now_text, open_attempt
+from emberward.supervise._act import Patience
+from emberward.supervise._attempt import Attempt
 from emberward.supervise._exits import Ended
-from emberward.supervise._members import Member, Members
+from emberward.supervise._members import Member
 from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import Outcome
 from emberward.supervise._rings import pid_of, rank_of
-from emberward.supervise._verdict import RingFacts, command_failed, judge_end, rank_record, read_last_facts
+from emberward.supervise._verdict import Conclusion, RingFacts, command_failed, judge_end, rank_record, read_last_facts
 
 TICK_S = 0.25
 LAST_RANKS_S = 10.0
 """How long ranks are watched that live on after the loop of the first one broke off."""
 MAX_READ_BYTES = 1 << 20
+WATCHED = Oversight(patience=Patience(act_after_s=0.0))
+"""Nothing is ended, whatever is found."""
 
 
 class _Told:
@@ -60,87 +63,89 @@ class _Told:
             self.facts |= json.loads(line)
 
 
-class Beside:
+class Beside(Attempt):
     """Watches one start of a program on this host, from its first rank's call to the last rank's end."""
 
+    tells_at_end = True
+
     def __init__(self, folder: RunFolder, rings: Path, told: _Told) -> None:
-        self._folder = folder
         self._told = told
         self._rings = rings
-        self._members = Members()
         self._facts: dict[int, RingFacts] = {}
-        self._overseer = Overseer(folder, Oversight(), environment=told.facts["environment"], ring_folder=rings)
-        self._overseer.begin(1)
+        self._over_s: float | None = None
+        self._command = [str(word) for word in told.facts["command"]]
+        overseer = Overseer(folder, WATCHED, environment=told.facts["environment"], ring_folder=rings)
+        super().__init__(folder, overseer, _say, grace_s=0.0)
 
     def run(self) -> Outcome:
         """How the loop ended, by its own word and by its ranks' ends; blocks until it has."""
-        command = [str(word) for word in self._told.facts["command"]]
-        write_json(self._folder.command, {"command": command, "folder": str(Path.cwd())})
-        why = "emberward.watch() was called"
-        number = open_attempt(self._folder, self._overseer.lines, why=why, num_ranks=None, config=None, command=command)
-        began_s, over_s = time.monotonic(), None
-        self._look(now_s=began_s)
-        os.write(1, b"watching\n")
-        while True:
-            self._told.wait(TICK_S)
-            now_s = time.monotonic()
-            self._look(now_s=now_s)
-            if (self._told.is_closed or self._told.is_left) and over_s is None:
-                over_s = now_s
-            if over_s is None:
-                continue
-            is_over = self._told.facts.get("done") or not self._members.living
-            if is_over or now_s - over_s > LAST_RANKS_S:
-                break
-        findings = self._judge(command)
-        is_done = bool(self._told.facts.get("done")) and not any(each.severity is Severity.ERROR for each in findings)
-        outcome = Outcome.DONE if is_done else Outcome.FAILED
-        self._write_end(number, outcome, findings, seconds=time.monotonic() - began_s)
-        self._overseer.close(state=outcome.value)
-        self._members.close()
+        write_json(self.folder.command, {"command": self._command, "folder": str(Path.cwd())})
+        outcome = self.make("emberward.watch() was called", command=self._command).outcome
+        self.overseer.close(state=outcome.value)
         return outcome
 
-    def _look(self, *, now_s: float) -> None:
-        rings = self._found_rings()
-        self._members.add(
-            {pid: rank for pid, ring in rings.items() if (rank := rank_of(ring)) is not None}, rings=rings
-        )
-        gone = self._members.look(now_unix=time.time())
-        codes = {each.process.pid: each.ended.exit_code for each in gone if each.ended is not None}
-        self._overseer.tell_exits({pid: code for pid, code in codes.items() if code is not None})
-        for member in gone:
-            if member.ring is not None and (facts := read_last_facts(member.ring)) is not None:
-                self._facts[member.process.pid] = facts
-        living = len(self._members.living)
-        for finding in self._overseer.poll(now_s=now_s, now_unix=time.time(), num_ranks=living):
-            _say(finding)
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Learns of the ranks that are up, and lets the program go on."""
+        self.look(now_s=time.monotonic(), now_unix=time.time())
+        os.write(1, b"watching\n")
 
-    def _judge(self, command: Sequence[str]) -> tuple[Finding, ...]:
-        """What ended the loop; nothing when it ended well by the first rank's word."""
-        if self._told.facts.get("done"):
-            return ()
-        members = [*self._members.latest(), *self._unseen()]
-        found = judge_end(
-            code=1,
+    def ended(self) -> int | None:
+        """0 when the loop has ended well by its own word, else 1; waits TICK_S."""
+        self._told.wait(TICK_S)
+        now_s, is_done = time.monotonic(), bool(self._told.facts.get("done"))
+        if not (self._told.is_closed or self._told.is_left):
+            return None
+        self._over_s = now_s if self._over_s is None else self._over_s
+        is_over = is_done or not self.members.living or now_s - self._over_s > LAST_RANKS_S
+        return int(not is_done) if is_over else None
+
+    @property
+    def is_failing(self) -> bool:
+        """Never: nothing is ended here."""
+        return False
+
+    def move(self, *, now_s: float) -> None:
+        """None: the program is its own."""
+
+    def look(self, *, now_s: float, now_unix: float) -> None:
+        """Learns of ranks by their rings, and of their ends."""
+        rings = self._found_rings()
+        self.members.add({pid: rank for pid, ring in rings.items() if (rank := rank_of(ring)) is not None}, rings=rings)
+        self.see_ends(now_unix=now_unix)
+
+    def settle(self, code: int) -> Outcome:
+        """By the first rank's word."""
+        self.look(now_s=time.monotonic(), now_unix=time.time())
+        for pid, member in self.members.by_pid.items():
+            if member.ring is not None and (facts := read_last_facts(member.ring)) is not None:
+                self._facts[pid] = facts
+        return Outcome.DONE if code == 0 else Outcome.FAILED
+
+    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+        """What ended the loop; nothing when it ended well."""
+        if outcome is Outcome.DONE:
+            return Conclusion()
+        members = [*self.members.latest(), *self._unseen()]
+        return judge_end(
+            code=code,
             records=[rank_record(each, self._facts.get(each.process.pid)) for each in members],
             facts=self._facts,
-            verdicts=[*self._overseer.verdicts, *self._overseer.conclude()],
-            otherwise=lambda: command_failed(1, command),
-            standing=self._overseer.standing(now_s=time.monotonic()),
+            verdicts=[*self.overseer.verdicts, *self.overseer.conclude()],
+            otherwise=lambda: command_failed(code, self._command),
+            standing=self.overseer.standing(now_s=time.monotonic()),
         )
-        findings = self._overseer.explained(found.findings)
-        for finding in findings:
-            if not self._overseer.is_said(finding):
-                _say(finding)
-                self._overseer.report(finding)
-        return findings
+
+    def costs(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
+        """The last step that a rank told."""
+        steps = [facts.step for facts in self._facts.values() if facts.step is not None]
+        return {"last_step": max(steps, default=None), "saved_step": None, "hours_lost": 0.0}
 
     def _found_rings(self) -> dict[int, Path]:
         return {pid: ring for ring in find_rings(self._rings) if (pid := pid_of(ring)) is not None}
 
     def _unseen(self) -> list[Member]:
         """Ranks that began and were gone between two looks: what their rings hold is all that is known of them."""
-        seen = {member.rank for member in self._members.by_pid.values()}
+        seen = {member.rank for member in self.members.by_pid.values()}
         found = []
         for pid, ring in self._found_rings().items():
             rank, facts = rank_of(ring), read_last_facts(ring)
@@ -151,27 +156,6 @@ class Beside:
             ended = Ended(exit_code=None, seen_unix=at)
             found.append(Member(rank=rank, process=ProcessId(pid=pid, created=at), ended=ended, ring=ring))
         return found
-
-    def _write_end(self, number: int, outcome: Outcome, findings: Sequence[Finding], *, seconds: float) -> None:
-        first = findings[0] if findings else None
-        steps = [facts.step for facts in self._facts.values() if facts.step is not None]
-        self._overseer.lines.append(
-            self._folder.attempts,
-            {
-                "event": "end",
-                "attempt": number,
-                "end": now_text(),
-                "outcome": outcome.value,
-                "why": outcome.value if first is None else first.message,
-                "cause": None if first is None else first.cause.value,
-                "code": None if first is None else first.code,
-                "hosts": [] if first is None else list(first.hosts),
-                "last_step": max(steps, default=None),
-                "saved_step": None,
-                "hours": seconds / 3600,
-                "hours_lost": 0.0,
-            },
-        )
 
 
 def _say(finding: Finding) -> None:
