@@ -42,6 +42,7 @@ from emberward.diagnose._judge import Explanation, judge
 from emberward.diagnose._judge_words import judge_ends
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
+from emberward.diagnose._order import MIN_ROUNDS
 from emberward.diagnose._program import comes_first
 from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
 from emberward.diagnose._say import NS, hang_finding, ranks_text, verb, waits
@@ -53,6 +54,7 @@ from emberward.diagnose._waits import Reading, class_of, makes_call, read_proces
 __all__ = [
     "FATAL",
     "KNOWN_VERSIONS",
+    "MIN_ROUNDS",
     "NS",
     "SIZED",
     "Call",

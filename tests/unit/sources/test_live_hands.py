@@ -27,6 +27,7 @@ from emberward.sources.live import (
     find_job,
     limits_of,
     read_process_facts,
+    ring_facts,
 )
 from emberward.sources.live._process import waiting_in
 from emberward.sources.live._take import look_at_rings, siblings
@@ -278,6 +279,40 @@ def fill(writer: RingWriter, num_calls: int) -> None:
     site = writer.site("/job/train.py", 43, "step")
     for _ in range(num_calls):
         writer.done(writer.call(OP_OF_COLLECTIVE[CollectiveOp.ALL_REDUCE], group, 8, 1, site, CallFlag.BLOCKING), group)
+
+
+def rounds(writer: RingWriter, num_rounds: int) -> None:
+    """Rounds of a broadcast, an all-reduce and a backward, then one more broadcast."""
+    group, site = writer.group(WORLD), writer.site("/job/train.py", 40, "step")
+    trainer = writer.site("/job/train.py", 66, "<module>", "/env/trainer.py:265")
+    for n in range(num_rounds + 1):
+        writer.done(writer.call(OP_OF_COLLECTIVE[CollectiveOp.BROADCAST], group, 8, 1, trainer), group)
+        if n < num_rounds:
+            writer.done(writer.call(OP_OF_COLLECTIVE[CollectiveOp.ALL_REDUCE], group, 4, 1, site), group)
+            writer.end(writer.begin(MarkKind.BACKWARD, site=trainer))
+
+
+@pytest.mark.parametrize(("num_rounds", "lacks"), [(4, 40), (2, None)])
+def test_a_backward_instead_of_the_call_that_came_there_in_each_round_lacks_it(writer, num_rounds, lacks) -> None:
+    """The handler of a signal makes a call inside the backward: no part of the program's order."""
+    rounds(writer, num_rounds)
+    trainer = writer.site("/job/train.py", 66, "<module>", "/env/trainer.py:265")
+    handler = writer.site("/job/train.py", 66, "<module>", "/env/signals.py:118")
+    mark = writer.begin(MarkKind.BACKWARD, site=trainer)
+    writer.call(OP_OF_COLLECTIVE[CollectiveOp.BROADCAST], writer.group(WORLD), 8, 1, handler)
+    writer.end(mark)
+    facts = ring_facts(read_ring(writer.path))
+    assert (None if facts.lacks is None else facts.lacks.line, facts.open_call) == (lacks, None)
+
+
+def test_who_comes_to_the_call_that_comes_next_lacks_nothing(writer: RingWriter) -> None:
+    rounds(writer, 4)
+    site = writer.site("/job/train.py", 40, "step")
+    writer.call(OP_OF_COLLECTIVE[CollectiveOp.ALL_REDUCE], writer.group(WORLD), 4, 1, site)
+    facts = ring_facts(read_ring(writer.path))
+    assert facts.lacks is None
+    assert facts.open_call is not None
+    assert facts.open_call.line == 40
 
 
 def test_a_job_without_a_past_gets_generous_limits(writer: RingWriter) -> None:

@@ -229,6 +229,18 @@ def test_an_abort_in_a_call_that_is_made_in_every_round_names_both_lines_and_acc
     )
 
 
+@pytest.mark.parametrize(("is_new", "cause"), [(False, Cause.SKIPPED_COLLECTIVE), (True, Cause.EXTRA_COLLECTIVE)])
+def test_who_was_at_another_line_than_in_each_earlier_round_left_the_order(program, is_new, cause):
+    seen, exits = aborted(program, line=10, other=4, is_new=is_new)
+    odd = seen.ranks[1]
+    assert odd.ring is not None
+    there = Frame(function="main", file=str(program), line=4)
+    lacking = replace(odd, ring=replace(odd.ring, lacks=there))
+    both = look(seen.ranks[0], lacking)
+    finding = judge_looks(both, both, line_of=lambda _: None, exits=exits)[0]
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", cause, (1,))
+
+
 def aborted_in(path: Path, texts: tuple[str, ...]) -> tuple[Look, dict[int, int]]:
     """All ranks in an open call at one line, of which rank 1 aborted."""
     facts = ring(num_done=0, is_inside=False, world=len(texts))

@@ -185,6 +185,13 @@ def _at_two_lines(scene: Scene, own: _Place, places: list[_Place]) -> Finding:
     )
 
 
+def _has_left_for(place: _Place, other: _Place, scene: Scene) -> bool:
+    """Whether a rank is at its place instead of at the other side's, to which it came in its earlier rounds."""
+    ring = scene.look.ranks[place.rank].ring
+    lacked = None if ring is None else ring.lacks
+    return lacked is not None and (lacked.file, lacked.line) == (other.site.file, other.site.line)
+
+
 _Odd = tuple[bool, Cause, str]
 
 
@@ -211,6 +218,11 @@ def _odd_side(scene: Scene, sides: tuple[list[_Place], list[_Place]], odd: OddSi
     if odd is not None:
         # What is made in other rounds too belongs to each: the other side left it out.
         return not odd.is_first, Cause.SKIPPED_COLLECTIVE, "the other side does not make it"
+    gone = _has_left_for(own, there, scene), _has_left_for(there, own, scene)
+    if gone[0] is not gone[1]:
+        call = own.call if gone[0] else there.call
+        cause = Cause.EXTRA_COLLECTIVE if call is not None and call.is_new else Cause.SKIPPED_COLLECTIVE
+        return gone[0], cause, "in each earlier round that side came to the other's line next, and now it did not"
     if own.call is not None and own.call.is_new and ring is not None and ring.has_history:
         return True, Cause.EXTRA_COLLECTIVE, "nobody made it before"
     return True, Cause.UNKNOWN, "nothing tells which of the two is the odd one"

@@ -46,7 +46,8 @@ class RingFacts:
     `creating`: the site of a group's creation that has not ended. `waits_for_device`: the main thread is in a read of a
     value or a synchronisation, for calls that a device has not ended. `open_call` is the main
     thread's, `beside` another thread's. `before`: where the main thread made the call, or
-    began the backward, before the one that it is in. `crashed`: the main thread's stack when its process crashed.
+    began the backward, before the one that it is in; `lacks`: the line to which it came from there in each earlier
+    round, where it is at another one now. `crashed`: the main thread's stack when its process crashed.
     """
 
     flight: Mapping[str, Any]
@@ -70,6 +71,7 @@ class RingFacts:
     open_call: OpenCall | None = None
     beside: OpenCall | None = None
     before: Frame | None = None
+    lacks: Frame | None = None
     crashed: tuple[Frame, ...] = ()
     problems: tuple[str, ...] = ()
 

@@ -1,11 +1,13 @@
 """What the judge of live jobs needs of a ring."""
 
-from emberward.diagnose import Frame, short_path
+from itertools import pairwise
+
+from emberward.diagnose import MIN_ROUNDS, Frame, short_path
 from emberward.diagnose.live import Moment, OpenCall, RingFacts
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
 from emberward.sources.dumps import ring_flight, ring_group_name
 from emberward.sources.live._limits import limits_of
-from emberward.sources.ring import MAIN_THREAD, MarkKind, RingView
+from emberward.sources.ring import MAIN_THREAD, Mark, MarkKind, RingView
 
 _MOMENTS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED, MarkKind.DATA_END})
 
@@ -50,6 +52,7 @@ def ring_facts(view: RingView) -> RingFacts:
         open_call=_open_call(view, of_main=True),
         beside=_open_call(view, of_main=False),
         before=_before(view),
+        lacks=_lacks(view),
         problems=view.problems[-8:],
     )
 
@@ -63,15 +66,46 @@ def _backward(view: RingView) -> tuple[str, int] | None:
 
 def _before(view: RingView) -> Frame | None:
     """Where the main thread made its last call that has ended, or began its last backward that has."""
-    marks = [
-        m for m in view.marks if m.kind is MarkKind.BACKWARD and m.thread == MAIN_THREAD and m.ended_ns is not None
-    ]
+    marks = [mark for mark in _backwards(view) if mark.ended_ns is not None]
     made = [e for e in view.events if isinstance(e.body, Collective) and e.completed_ns is not None]
     calls = [event for event in made if _is_main(view, event)]
     places = [(mark.began_ns, mark.site) for mark in marks[-1:]]
     places += [(event.issued_ns or 0, event.site) for event in calls[-1:]]
     _, site = max(places, key=lambda place: place[0], default=(0, None))
     return None if site is None else Frame(function=site.function or "", file=site.file, line=site.line)
+
+
+def _lacks(view: RingView) -> Frame | None:
+    """The line to which the main thread came next, each time that it was where it was last; None where it did again.
+
+    A call in Python and a backward, whose calls torch makes below Python, are places of one order.
+    """
+    found = [(event.issued_ns or 0, False, event.site) for event in _calls(view, of_main=True)]
+    found += [(mark.began_ns, True, mark.site) for mark in _backwards(view)]
+    places = [place[1:] for place in sorted(found, key=lambda place: place[0])]
+    after = [late for early, late in pairwise(places[:-1]) if early == places[-2]]
+    if len(after) < MIN_ROUNDS or len(set(after)) > 1 or after[0] == places[-1]:
+        return None
+    _, site = after[0]
+    return None if site is None else Frame(function=site.function or "", file=site.file, line=site.line)
+
+
+def _backwards(view: RingView) -> list[Mark]:
+    return [mark for mark in view.marks if mark.kind is MarkKind.BACKWARD and mark.thread == MAIN_THREAD]
+
+
+def _calls(view: RingView, *, of_main: bool) -> list[Event]:
+    """The collectives that the main thread, or one beside it, made in Python.
+
+    Without one that is made for the first time while a backward runs: a handler of a signal made it, as Lightning's
+    does when its launcher ends the job.
+    """
+    made = [e for e in view.events if isinstance(e.body, Collective) and _is_main(view, e) is of_main]
+    spans = [(mark.began_ns, mark.ended_ns) for mark in _backwards(view)] if made and of_main else []
+    at_ns = made[-1].issued_ns or 0 if made else 0
+    is_inside = any(began <= at_ns and (ended is None or at_ns <= ended) for began, ended in spans)
+    is_new = all(each.site != made[-1].site for each in made[:-1])
+    return made[:-1] if is_inside and is_new else made
 
 
 def num_moves(view: RingView) -> tuple[int, int]:
@@ -116,7 +150,7 @@ def _is_main(view: RingView, event: Event) -> bool:
 
 def _open_call(view: RingView, *, of_main: bool) -> OpenCall | None:
     """The newest collective that the main thread, or one beside it, made in Python, if it is open and has a line."""
-    calls = [event for event in view.events if isinstance(event.body, Collective) and _is_main(view, event) is of_main]
+    calls = _calls(view, of_main=of_main)
     last = calls[-1] if calls else None
     if last is None or last.completed_ns is not None or last.site is None or not isinstance(last.body, Collective):
         return None
