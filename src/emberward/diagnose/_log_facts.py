@@ -32,11 +32,6 @@ class LogFact:
     ranks: tuple[int, ...] = ()
     group: str | None = None
     seq: int | None = None
-    completed: int | None = None
-    op: str | None = None
-    numel: int | None = None
-    timeout_ms: int | None = None
-    ran_ms: int | None = None
     word: str | None = None
     exit_code: int | None = None
     pid: int | None = None

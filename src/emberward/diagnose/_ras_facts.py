@@ -11,20 +11,17 @@ class RasMember:
     pid: int | None
     host: str | None
     launched: int | None = None
-    operation: str | None = None
     is_missing: bool = False
     is_dead: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RasComm:
-    """One communicator: those members that stand out. `leading` is the highest launch count, `num_ahead` who has it."""
+    """One communicator: those members that stand out. `leading` is the highest launch count."""
 
     name: str
-    size: int | None
     members: tuple[RasMember, ...]
     leading: int | None = None
-    num_ahead: int | None = None
 
 
 @dataclass(slots=True)

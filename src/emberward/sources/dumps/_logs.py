@@ -119,15 +119,10 @@ class _LogReader:
                 rank=rank,
                 group=group,
                 seq=int(work["seq"]),
-                op=work["op"],
-                numel=None if work["numel_in"] is None else int(work["numel_in"]),
-                timeout_ms=None if work["timeout"] is None else int(work["timeout"]),
-                ran_ms=None if work["ran"] is None else int(work["ran"]),
             )
         last = _LAST.search(text)
         if last is not None:
-            enqueued, completed = int(last["enqueued"]), int(last["completed"])
-            self.add(LogFactKind.LAST_WORK, number, text, rank=rank, group=group, seq=enqueued, completed=completed)
+            self.add(LogFactKind.LAST_WORK, number, text, rank=rank, group=group, seq=int(last["enqueued"]))
         for desync in _DESYNC.finditer(text):
             kind = LogFactKind.FINISHED_NOT_JOINED if desync["what"] == "finished" else LogFactKind.JOINED_NOT_FINISHED
             self.add(kind, number, text, ranks=_numbers(desync["ranks"]), seq=int(desync["seq"]))

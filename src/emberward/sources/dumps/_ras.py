@@ -12,7 +12,6 @@ from emberward.diagnose import RasComm, RasMember, RasReport
 _COMM = re.compile(r"^\s*#(?P<id>\d+-\d+) \((?P<hash>[0-9a-fx]+)\) (?P<status>[A-Z]+)\s*$")
 _COUNT = re.compile(r"^\s*(?P<n>\d+) ranks? ha(?:ve|s) launched up to operation (?P<op>\d+)")
 _ONE = re.compile(r"^\s*Rank (?P<rank>\d+) has launched up to operation (?P<op>\d+)(?P<rest>.*)$")
-_WHAT = re.compile(r"Communicator ranks have different (?P<what>.*?) ?operation counts")
 _MEMBER = re.compile(r"Rank (?P<rank>\d+) -- GPU \d+ managed by process (?P<pid>\d+) on node (?P<node>\S+)")
 _MANAGED = re.compile(r"managed by process (?P<pid>\d+) on node (?P<node>\S+)")
 _MISSING = re.compile(r"^\s*The missing ranks?: (?P<ranks>[\d, -]+)")
@@ -36,18 +35,14 @@ class _TextReader:
         self.name: str | None = None
         self.members: list[RasMember] = []
         self.counts: list[tuple[int, int]] = []
-        self.what: str | None = None
         self.is_dead = False
 
     def flush(self) -> None:
         """Ends a communicator's paragraph."""
         if self.name is not None:
             leading = max((op for _, op in self.counts), default=None)
-            ahead = sum(n for n, op in self.counts if op == leading) if leading is not None else None
-            self.report.comms.append(
-                RasComm(name=self.name, size=None, members=tuple(self.members), leading=leading, num_ahead=ahead)
-            )
-        self.name, self.members, self.counts, self.what = None, [], [], None
+            self.report.comms.append(RasComm(name=self.name, members=tuple(self.members), leading=leading))
+        self.name, self.members, self.counts = None, [], []
 
     def line(self, text: str) -> None:
         """Takes one line."""
@@ -59,9 +54,6 @@ class _TextReader:
         if text.strip() in ("DEAD", "INCOMPLETE", "TIMEOUT", "Errors", "Warnings"):
             self.flush()
             self.is_dead = text.strip() == "DEAD"
-        what = _WHAT.search(text)
-        if what is not None:
-            self.what = what["what"]
         process = _PROCESS.match(text)
         if process is not None:
             self.report.processes.append(
@@ -85,7 +77,6 @@ class _TextReader:
                     pid=None if managed is None else int(managed["pid"]),
                     host=None if managed is None else managed["node"],
                     launched=int(one["op"]),
-                    operation=self.what,
                 )
             )
         elif member is not None:
@@ -95,7 +86,6 @@ class _TextReader:
                     pid=int(member["pid"]),
                     host=member["node"],
                     launched=self.counts[-1][1] if self.counts else None,
-                    operation=self.what,
                 )
             )
         elif missing is not None:
@@ -147,10 +137,8 @@ def read_ras_json(data: dict[str, Any], *, path: str) -> RasReport:
         report.comms.append(
             RasComm(
                 name=str(item.get("hash", "?")),
-                size=_whole(item.get("size")),
                 members=tuple(members),
                 leading=leading,
-                num_ahead=launched.count(leading) if leading is not None else None,
             )
         )
     return report
