@@ -158,8 +158,6 @@ def _library_class(frames: list[Frame]) -> HostState | None:
     names = [frame.function.rpartition(".")[2] for frame in frames]
     if any(f.endswith("torch/utils/data/dataloader.py") for f in files):
         return HostState.DATALOADER
-    if any(any(mark in f for mark in _COMPILE_FILES) for f in files):
-        return HostState.COMPILE
     found = _c10d_class(frames)
     if found is not None:
         return found
@@ -223,7 +221,7 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> HostState:
         )
         return HostState.WORKER_IDLE if idle else HostState.WORKER
     code = code_frame(frames)
-    if any(mark in frame.file for frame in frames for mark in _COMPILE_FILES):
+    if _compiler_at(frames) is not None:
         # A compiler runs code of others (backends, symbolic algebra): what that does is compiling too.
         return HostState.COMPILE
     library = _library_class(_library_part(frames))
@@ -249,8 +247,17 @@ def _inside_worker(thread: ThreadStack) -> ThreadStack:
 
 def _caller_of_compiler(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """The frames outside of the compiler: the line that made it compile, not what it runs inside."""
-    last = max(i for i, frame in enumerate(frames) if any(mark in frame.file for mark in _COMPILE_FILES))
-    return frames[last + 1 :]
+    at = _compiler_at(frames)
+    return frames if at is None else frames[at + 1 :]
+
+
+def _compiler_at(frames: tuple[Frame, ...]) -> int | None:
+    """The place of the outermost frame of a compiler; None where there is none, or its module is merely imported.
+
+    Torch imports the compiler when the first optimizer is made.
+    """
+    found = [i for i, frame in enumerate(frames) if any(mark in frame.file for mark in _COMPILE_FILES)]
+    return None if not found or frames[found[-1]].function == "<module>" else found[-1]
 
 
 def _waits_for_workers(process: ProcessStacks, main: ThreadStack) -> bool:

@@ -393,6 +393,14 @@ def test_what_goes_on_again_is_said_in_these_words():
     assert finding.message.startswith("the job goes on: rank 2 moved again; it was: rank 2 never arrived")
 
 
+@pytest.mark.parametrize(("function", "cause"), [("<module>", Cause.UNKNOWN), ("__call__", Cause.COMPILE)])
+def test_a_rank_that_merely_imports_the_compiler_does_not_compile(function, cause):
+    inner = ("get_data", "<frozen importlib._bootstrap_external>", 1074)
+    frames = (inner, (function, "/env/lib/python3.11/site-packages/torch/_dynamo/convert_frame.py", 60))
+    finding = only(judged(*OTHERS, away(2, 43, *frames)))
+    assert (finding.culprit_ranks, finding.cause) == ((2,), cause)
+
+
 def test_looks_of_two_hosts_join_and_travel_as_json():
     one, other = look(waiting(0), waiting(1)), look(away(2, 31, waiting_in=WaitingIn.FUTEX), waiting(3), taken_s=100.5)
     wire = [Look.from_json(json.loads(json.dumps(each.to_json()))) for each in (one, other)]
