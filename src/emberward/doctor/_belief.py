@@ -10,17 +10,20 @@ explanations are searched breadth-first with a beam; the posterior of a part is 
 
 The priors are ratios of our own choosing, and only ratios matter: a device fails more often than a host or a
 switch, and a single link between two good ends far more rarely than either. Two links with a common end therefore weigh
-less than that end, and a device that failed with one partner alone is not yet told from its link.
+less than that end, and a device that failed with one partner alone is not yet told from its link. Where two links are
+bad, a third is no rarer than a bad device, and one with a common end is bad or sound with nearly even chances. Several
+links of one end are one step of the search, so that they are reached as soon as that end is. Repeats tell them apart: a
+device that fails in 1 of 2 tries fails with anybody, a bad link on the same pair and always.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
 
-from emberward.doctor._faults import Cluster, Explanation, Fault, Kind, Part, Scope, Trial
+from emberward.doctor._faults import CONSTANT, Cluster, Explanation, Fault, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Fleet, Links, Set
 
 SPURIOUS = 1e-3
@@ -38,12 +41,16 @@ PRIORS: dict[Kind, dict[Scope, float]] = {
 """A device that fails in larger sets alone is far rarer than two links that are bad: those explain much the same tests.
 
 A cut's is shared by all ways to part so many hosts in two, 2^(hosts - 1): which one it is was read off the tests."""
-LINK_BUNCH = 10.0
-"""Beside a bad link others are this much likelier, and again at the same end: a bad batch of cables, a bad board."""
+LINK_BUNCH = (1.0, 10.0, 150.0)
+"""A link is so much likelier to be bad where none, one, two or more others are: a bad batch of cables."""
+NEAR = 5.0
+"""And again where one of them has a common end with it: a bad board."""
 MAX_LINK_SET = 16
 """Links are possible parts of a failed test of at most so many members: in a larger one there are too many."""
 MAX_SIDES = 4
 """With more groups that never passed together it is too early to speak of a cut."""
+LEAST_GAIN = math.log(2)
+"""A fault that does not make the failures twice as likely is no part of an explanation."""
 LEAST_PRIOR = 3e-10
 """Faults that are less likely from the start are not considered."""
 BEAM = 24
@@ -223,7 +230,7 @@ class Belief:
         passes, fails = sum(c[0] for c in covered), sum(c[1] for c in covered)
         if not fails:
             return -math.inf
-        return math.log(self._common_prior) + math.log(1e-3) * min(passes, 50) + math.log(SPURIOUS) * other_fails
+        return math.log(self._common_prior) + math.log(1e-3) * passes + math.log(SPURIOUS) * other_fails
 
     def _cuts(self) -> list[Part]:
         """The cuts that no test speaks against, each by its smaller side: groups of two hosts or more on both.
@@ -238,8 +245,8 @@ class Belief:
         whole = frozenset(self._sides)
         return sorted({Part(Kind.CUT, min(sorted_side(side), sorted_side(whole - side))) for side in found})
 
-    def clusters(self, *, known_links: int = 0) -> list[Cluster]:
-        """The failures in groups without a common part, each with its explanations."""
+    def clusters(self, *, known: Collection[Part] = ()) -> list[Cluster]:
+        """The failures in groups without a common part, each with its explanations. `known`: links that are bad."""
         groups: list[tuple[set[Part], list[Trial]]] = []
         cuts = self._cuts() if self._failed else []
         for trial in self.failed_trials():
@@ -251,9 +258,11 @@ class Belief:
             groups.append(
                 (parts.union(*(group[0] for group in joined)), [trial, *(each for g in joined for each in g[1])])
             )
-        return [self._explain(sorted(parts), trials, known_links) for parts, trials in groups]
+        return [
+            self._explain(sorted(parts), trials, sum(link not in parts for link in known)) for parts, trials in groups
+        ]
 
-    def _explain(self, parts: list[Part], failed: list[Trial], known_links: int) -> Cluster:
+    def _explain(self, parts: list[Part], failed: list[Trial], num_bad: int) -> Cluster:
         fails = np.array([trial.fails for trial in failed], dtype=float)
         faults: list[Fault] = []
         rows: list[np.ndarray] = []
@@ -273,12 +282,30 @@ class Belief:
                     faults.append(Fault(part, scope, rate))
                     rows.append(exposed * rate)
                     priors.append(math.log(prior * share) + passes * math.log1p(-rate))
-        found, evidence = _search(faults, np.array(rows), np.array(priors), fails, has_bad_link=known_links > 0)
+        found, evidence = _search(
+            faults,
+            np.array(rows),
+            np.array(priors),
+            fails,
+            num_bad=num_bad,
+            bundles=self._bundles(faults, failed),
+        )
         named = {fault: column for column, fault in enumerate({f: None for each in found for f in each.faults})}
         names = np.zeros((len(found), len(named)))
         for row, each in enumerate(found):
             names[row, [named[fault] for fault in each.faults]] = 1.0
         return Cluster(failed=tuple(failed), explanations=found, faults=tuple(named), names=names, evidence=evidence)
+
+    def _bundles(self, faults: Sequence[Fault], failed: Sequence[Trial]) -> list[tuple[int, ...]]:
+        """Of each end the places of its links that failed by themselves and never passed, where they are several."""
+        pairs = {trial.devices for trial in failed if len(trial.devices) == 2}
+        at: dict[int | str, list[int]] = defaultdict(list)
+        for index, fault in enumerate(faults):
+            is_pair = fault.part.kind is Kind.LINK and fault.part.key in pairs
+            if is_pair and fault.rate > CONSTANT and not self.passes(fault.part, fault.scope):
+                for end in fault.part.key:
+                    at[end].append(index)
+        return [tuple(members) for members in at.values() if len(members) > 1]
 
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -343,45 +370,63 @@ def _ring(devices: Set) -> list[tuple[int, int]]:
 
 
 def _search(
-    faults: list[Fault], shows: np.ndarray, scores: np.ndarray, fails: np.ndarray, *, has_bad_link: bool
+    faults: list[Fault],
+    shows: np.ndarray,
+    scores: np.ndarray,
+    fails: np.ndarray,
+    *,
+    num_bad: int,
+    bundles: Sequence[tuple[int, ...]],
 ) -> tuple[tuple[Explanation, ...], float]:
     """The likeliest sets of faults, and the logarithm of what they are worth together: breadth-first with a beam.
 
     `shows`: fault x failed trial, the chance that the fault shows in one try of it. `scores`: of each fault the
-    logarithm of its prior and of what the passed tests say. `has_bad_link`: whether one is known to be bad elsewhere.
+    logarithm of its prior and of what the passed tests say. `num_bad`: links that are known to be bad elsewhere.
+    `bundles`: links with a common end that are tried in one step as well.
     """
+    # A candidate is one fault, or all of a bundle.
+    members = [(index,) for index in range(len(faults))] + list(bundles)
+    shows = np.array([1 - np.prod(1 - shows[list(each)], axis=0) for each in members])
     shown = np.log1p(-np.clip(shows, 0.0, 0.9999))
 
     def failing(log_unshown: np.ndarray) -> np.ndarray:
         value: np.ndarray = np.log(1 - (1 - SPURIOUS) * np.exp(log_unshown)) @ fails
         return value
 
-    bunch = math.log(LINK_BUNCH)
-    is_link = np.array([fault.part.kind in (Kind.LINK, Kind.CABLE) for fault in faults])
-    alone = scores + failing(shown) + bunch * has_bad_link * is_link
+    is_link = np.array([faults[each[0]].part.kind in (Kind.LINK, Kind.CABLE) for each in members])
+    num_links = is_link * np.array([len(each) for each in members])
+    # Each candidate's score beside no, one, or two and more bad links.
+    beside = np.array([[_score(each, scores, faults, n) for each in members] for n in range(len(LINK_BUNCH))])
+    most = len(LINK_BUNCH) - 1
+    alone = beside[min(num_bad, most)] + failing(shown)
     order = np.argsort(-alone, kind="stable")[:MAX_HYPOTHESES]
     found: dict[tuple[int, ...], float] = {(): float(failing(np.zeros(len(fails))))}
     found |= {(int(index),): float(alone[index]) for index in order}
-    hopeful = np.argsort(-(scores + (shows > 0.0) @ fails * -math.log(SPURIOUS)), kind="stable")[:MAX_POOL]
+    hopeful = np.argsort(-(beside[0] + (shows > 0.0) @ fails * -math.log(SPURIOUS)), kind="stable")[:MAX_POOL]
     pool = np.unique(np.concatenate([order[:BEAM], hopeful]))
-    parts = {part: number for number, part in enumerate({fault.part for fault in faults})}
-    part_of = np.array([parts[fault.part] for fault in faults])
-    ends = np.array([fault.part.key if fault.part.kind is Kind.LINK else (-1, -1) for fault in faults])
+    numbers = {part: number for number, part in enumerate({fault.part for fault in faults})}
+    part_of = np.array([*(numbers[fault.part] for fault in faults), *range(-len(bundles), 0)])
+    ends = np.array([_ends([faults[index].part for index in each]) for each in members])
     base, total = order[:BEAM, None], alone[order[:BEAM]]
-    best = max(found.values())
-    for _ in range(MAX_FAULTS - 1):
+    best, cut = max(found.values()), -math.inf
+    for depth in range(2, MAX_FAULTS + 1):
         # Axes: set of faults, its members, candidate to add.
         apart = np.not_equal(part_of[base][:, :, None], part_of[pool]).all(1)
-        is_bunch = is_link[pool] & (np.any(is_link[base], axis=1, keepdims=True) | has_bad_link)
         is_near = (
             np.equal(ends[base][:, :, None, :, None], ends[pool][:, None, :]).any((-1, -2)) & is_link[base][:, :, None]
-        )
-        prior = scores[pool] + bunch * (is_bunch + (is_near.any(1) & is_link[pool] & (ends[pool, 0] >= 0)))
-        fixed = total - failing(shown[base].sum(1))
-        grown = fixed[:, None] + prior + failing(shown[base].sum(1)[:, None, :] + shown[pool])
-        grown[~apart] = -math.inf
+        ).any(1) & (ends[pool, 0] >= 0)
+        bad = np.minimum(num_bad + num_links[base].sum(1), most)
+        prior = beside[bad][:, pool] + math.log(NEAR) * is_near
+        so_far = failing(shown[base].sum(1))[:, None]
+        with_it = failing(shown[base].sum(1)[:, None, :] + shown[pool])
+        grown = total[:, None] - so_far + prior + with_it
+        grown[~apart | (with_it - so_far < LEAST_GAIN)] = -math.inf
         likely = np.flatnonzero(grown.ravel() > best - 12)
         likely = likely[np.argsort(-grown.ravel()[likely], kind="stable")][:MAX_GROWN]
+        # A set of so many faults is reached from as many smaller ones.
+        weight = np.exp(grown.ravel() - best)
+        weight[likely] = 0.0
+        cut = float(np.logaddexp(cut, best + math.log(max(weight.sum() / depth, 1e-300))))
         level: dict[tuple[int, ...], float] = {}
         for place in likely:
             row, column = divmod(int(place), len(pool))
@@ -395,13 +440,40 @@ def _search(
         best = max(best, top)
         kept = list(level)[:BEAM]
         base, total = np.array(kept), np.array([level[key] for key in kept])
-    return _normalised(faults, found)
+    return _normalised(faults, members, found, cut)
 
 
-def _normalised(faults: list[Fault], found: dict[tuple[int, ...], float]) -> tuple[tuple[Explanation, ...], float]:
+def _score(members: tuple[int, ...], scores: np.ndarray, faults: Sequence[Fault], num_bad: int) -> float:
+    """The score of faults that are added beside so many bad links; several have a common end."""
+    total = 0.0
+    for place, index in enumerate(members):
+        total += float(scores[index])
+        if faults[index].part.kind in (Kind.LINK, Kind.CABLE):
+            total += math.log(LINK_BUNCH[min(num_bad + place, len(LINK_BUNCH) - 1)]) + math.log(NEAR) * (place > 0)
+    return total
+
+
+def _ends(parts: Sequence[Part]) -> tuple[int, int]:
+    """The ends of a link, or the common end of several twice; (-1, -1) of other parts."""
+    if parts[0].kind is not Kind.LINK:
+        return (-1, -1)
+    common = [int(end) for end in parts[0].key if all(end in part.key for part in parts)]
+    return (common[0], common[-1])
+
+
+def _normalised(
+    faults: list[Fault], members: Sequence[tuple[int, ...]], found: dict[tuple[int, ...], float], cut: float
+) -> tuple[tuple[Explanation, ...], float]:
+    """The explanations, each once, with their shares of all that was weighed; `cut`: logarithm of what was dropped."""
     best = max(found.values())
-    kept = {key: math.exp(score - best) for key, score in found.items() if score > best - 14}
-    total = sum(kept.values())
-    explanations = [Explanation(tuple(faults[index] for index in key), weight / total) for key, weight in kept.items()]
-    best_first = sorted(explanations, key=lambda each: -each.weight)
-    return tuple(best_first[:MAX_EXPLANATIONS]), best + math.log(total)
+    weights: dict[tuple[int, ...], float] = {}
+    for key, score in found.items():
+        named = tuple(sorted(index for candidate in key for index in members[candidate]))
+        if len({faults[index].part for index in named}) == len(named):
+            weights[named] = max(weights.get(named, 0.0), math.exp(score - best))
+    total = sum(weights.values()) + math.exp(cut - best)
+    best_first = sorted(weights.items(), key=lambda item: -item[1])[:MAX_EXPLANATIONS]
+    explanations = tuple(
+        Explanation(tuple(faults[index] for index in named), weight / total) for named, weight in best_first
+    )
+    return explanations, best + math.log(total)

@@ -117,7 +117,7 @@ def _sets(
                     yield _pair(number, mate)
             # With nobody else left, a suspect of the same cluster.
             yield from (_pair(number, other) for other in suspects if other > number)
-        for trial in sorted(cluster.failed, key=lambda each: len(each.devices))[:4]:
+        for trial in sorted(cluster.failed, key=lambda each: len(each.devices))[:MAX_SUSPECTS]:
             if set(trial.devices) <= usable_set:
                 yield trial.devices
     # Parts of the suspects by halves of their weight, with a partner where a set needs one.

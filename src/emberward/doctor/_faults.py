@@ -1,5 +1,6 @@
 """Parts that can be faulty, faults, and sets of faults that explain failed tests, each with its posterior."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,6 +61,21 @@ LINKS = frozenset({Kind.LINK, Kind.CABLE, Kind.CUT})
 """What lies between devices."""
 CONSTANT = 0.9
 """A fault with a higher rate always shows."""
+RAREST = 0.02
+MISS = 0.01
+"""A fault that shows in RAREST of the tries is missed so often at the end."""
+
+NEEDED_TRIES = math.ceil(math.log(MISS) / math.log(1 - RAREST))
+"""ln(MISS) / ln(1 - RAREST): 228."""
+
+
+def needed_tries(rates: dict[float, float]) -> int:
+    """The least n with sum of share x (1 - rate)^n <= MISS over the rates, at most NEEDED_TRIES.
+
+    228 for RAREST, 44 for 1 in 10, 7 for 1 in 2, 1 for what always shows.
+    """
+    missed = (n for n in range(1, NEEDED_TRIES) if sum(p * (1 - rate) ** n for rate, p in rates.items()) <= MISS)
+    return next(missed, NEEDED_TRIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +122,18 @@ class Cluster:
                 found[part] += each.weight
         return dict(found)
 
-    def is_constant(self, part: Part) -> bool:
-        """Whether the part fails in every try rather than now and then, where it is named; true where it is not."""
-        return self._share(part, lambda fault: fault.rate > CONSTANT)
+    def rates(self, part: Part) -> dict[float, float]:
+        """rate -> posterior that the part fails in that share of its tries, of the explanations that name it."""
+        weights: dict[float, float] = defaultdict(float)
+        for each in self.explanations:
+            for fault in each.faults:
+                if fault.part == part:
+                    weights[fault.rate] += each.weight
+        total = sum(weights.values())
+        return {rate: weight / total for rate, weight in weights.items()}
 
     def is_plain(self, part: Part) -> bool:
-        """The same, and in sets of two already."""
+        """Whether it always fails, in sets of two already, where it is named; true where it is not."""
         return self._share(part, lambda fault: fault.rate > CONSTANT and fault.scope.least <= 2)
 
     def _share(self, part: Part, holds: Callable[[Fault], bool]) -> bool:

@@ -8,14 +8,13 @@ numbers, show what fails now and then, and reach every link. The examination end
 else is open, or when each device has passed so many tries that a fault in RAREST of them would have shown.
 """
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from emberward.doctor._belief import Belief
 from emberward.doctor._choose import FEW, circle_round, halves, next_tests, wholes_of
-from emberward.doctor._faults import LINKS, Cluster, Kind, Part
+from emberward.doctor._faults import CONSTANT, LINKS, NEEDED_TRIES, Cluster, Kind, Part, needed_tries
 from emberward.doctor._fleet import Fleet, Links, Outcome, Result, Set, Talk
 from emberward.doctor._numbers import Figure, Numbers
 
@@ -23,11 +22,6 @@ CONFIDENCE = 0.99
 SURE = 0.999
 """For a device that fails now and then, or in larger sets alone, and never failed alone: some of its links explain
 nearly the same tests, and further tests tell."""
-RAREST = 0.02
-MISS = 0.01
-"""A fault that shows in RAREST of the tries is missed so often at the end."""
-NEEDED_TRIES = math.ceil(math.log(MISS) / math.log(1 - RAREST))
-"""ln(MISS) / ln(1 - RAREST): 228."""
 ACQUITTED = 0.9
 """Chance is taken for the reason of a failure from here on; what else it may be is listed as open."""
 MAX_COMMON = 0.05
@@ -37,8 +31,6 @@ MAYBE_LINK = 0.3
 MANY_BITS = 0.4
 FOCUS = 4
 """Of so many rounds all but one repeat what failed now and then; one is for all devices."""
-FAINT = 0.02
-"""A part below is not repeated for itself."""
 FEW_TESTS = 5
 GOOD_BITS = 0.02
 """Tests that tell less about open failures come after the rounds that all devices take part in."""
@@ -94,7 +86,7 @@ class Plan:
     _focus: int = 0
     _is_screened: bool = False
     _wholes: set[Set] = field(default_factory=set)
-    _judged: tuple[tuple[int, int], list[Cluster]] | None = None
+    _judged: tuple[tuple[int, frozenset[Part]], list[Cluster]] | None = None
     why_ended: str = ""
 
     def __post_init__(self) -> None:
@@ -149,10 +141,10 @@ class Plan:
 
     def clusters(self, *, with_settled: bool = True) -> list[Cluster]:
         """The failures that are not yet explained, or all of them."""
-        known_links = sum(part.kind in LINKS for part in self.settled)
-        key = (len(self.results), known_links)
+        known = frozenset(part for part in self.settled if part.kind in LINKS)
+        key = (len(self.results), known)
         if self._judged is None or self._judged[0] != key:
-            self._judged = (key, self.belief.clusters(known_links=known_links))
+            self._judged = (key, self.belief.clusters(known=known))
         clusters = self._judged[1]
         if not with_settled:
             return clusters
@@ -199,7 +191,7 @@ class Plan:
             if self.is_quick and not open_clusters:
                 return self._end("each device has passed")
             self._focus += 1
-            if self._focus % FOCUS and (found := self._suspected(open_clusters, free)):
+            if self._focus % FOCUS and (found := self._tests(open_clusters, free, is_thrifty=False)[0]):
                 return found
             if found := self._routine(free, is_few=is_few, is_open=bool(open_clusters)):
                 return found
@@ -209,16 +201,7 @@ class Plan:
 
     def _seek(self, clusters: list[Cluster], free: list[int], *, is_few: bool) -> list[Set]:
         """The tests that tell most about the open failures; then the screening of those that have not passed."""
-        tests, bits = next_tests(
-            self.belief,
-            clusters,
-            free=free,
-            convicted=self.convicted,
-            talk=self.probe.talk,
-            links=self.links,
-            is_thrifty=is_few,
-            rng=self.rng,
-        )
+        tests, bits = self._tests(clusters, free, is_thrifty=is_few)
         waiting = [n for n, asks in self.busy.items() if asks <= MAX_BUSY_ASKS]
         may_ask = bool(waiting) and self._asked_busy < MAX_BUSY_ASKS * len(self.busy)
         if may_ask and (bits < GOOD_BITS or len(free) <= 2):
@@ -278,25 +261,18 @@ class Plan:
         pairs: list[Set] = [(free[i], free[i + 1]) for i in range(0, len(free) - 1, 2)]
         return pairs if len(free) % 2 == 0 else [*pairs[:-1], (*pairs[-1], free[-1])]
 
-    def _suspected(self, clusters: Sequence[Cluster], free: list[int]) -> list[Set]:
-        """The smallest sets that failed now and then, and their likeliest members alone, to be repeated."""
-        taken: set[int] = set()
-        found: list[Set] = []
-        for cluster in clusters:
-            likely = [
-                int(part.key[0])
-                for part, p in sorted(cluster.marginals().items(), key=lambda item: -item[1])
-                if part.kind is Kind.DEVICE and p >= FAINT
-            ]
-            offers: list[Set] = [(n,) for n in likely[:2]] if self.probe.talk is not Talk.TOGETHER else []
-            smallest = min(cluster.failed, key=lambda trial: len(trial.devices)).devices
-            if len(smallest) > 1 and likely:
-                offers = [smallest, *offers] if self._focus % 2 else [*offers, smallest]
-            for devices in offers:
-                if taken.isdisjoint(devices) and set(devices) <= set(free):
-                    taken |= set(devices)
-                    found.append(devices)
-        return found
+    def _tests(self, clusters: Sequence[Cluster], free: list[int], *, is_thrifty: bool) -> tuple[list[Set], float]:
+        """The tests that tell most about these failures, and the bits that they tell."""
+        return next_tests(
+            self.belief,
+            clusters,
+            free=free,
+            convicted=self.convicted,
+            talk=self.probe.talk,
+            links=self.links,
+            is_thrifty=is_thrifty,
+            rng=self.rng,
+        )
 
     def _unmet(self, free: list[int]) -> list[int]:
         """Free devices that no passed test holds."""
@@ -370,17 +346,20 @@ class Plan:
         alone = self._never_alone() if is_few and not is_open and len(self.results) < FEW_TESTS else []
         if alone:
             return [(n,) for n in alone]
-        # What fails now and then may have company that has not shown yet.
-        is_constant = all(each.is_constant(p) for each in self.clusters(with_settled=False) for p in self.settled)
-        is_explained = bool(self.settled) and is_constant and not is_open
+        # What fails now and then may have company of its kind that has not shown yet.
+        tried = [self._tries(n, is_alone=is_alone, is_together=is_together) for n in free]
+        least = min(tried, default=NEEDED_TRIES)
+        is_explained = bool(self.settled) and not is_open and least >= self._needed()
         if is_explained and (not has_numbers or (is_few and not self.numbers.is_uneven)):
             return self._end("every failure is explained, and the others have passed")
+        is_linked = any(part.kind not in (Kind.DEVICE, Kind.HOST) for part in self.settled)
+        if self.settled and is_together and not (is_open or has_numbers or is_linked):
+            return wholes_of(free)
         matrix = self._matrix_rounds(free, is_together=is_together and has_numbers and (is_few or not slow))
         if not (needs_numbers or is_undecided or matrix) and (slow or is_explained) and not is_open:
             return self._end("what was found is certain, and the others are within the noise")
-        tried = [self._tries(n, is_alone=is_alone, is_together=is_together) for n in free]
-        if not (needs_numbers or is_undecided or matrix) and min(tried, default=NEEDED_TRIES) >= NEEDED_TRIES:
-            return self._end(f"each device has passed {min(tried, default=0)} tries")
+        if not (needs_numbers or is_undecided or matrix) and least >= NEEDED_TRIES:
+            return self._end(f"each device has passed {least} tries")
         if is_undecided and rounds_alone > 80:
             return self._end("the noise does not let the numbers be decided")
         self._turn += 1
@@ -392,6 +371,19 @@ class Plan:
         if is_together:
             return circle_round(free, self._turn // (2 if is_alone else 1))
         return [(n,) for n in free]
+
+    def _needed(self) -> int:
+        """After so many tries of each device what fails as rarely as what is known is missed in MISS of all cases.
+
+        One where what is known always shows.
+        """
+        found = [
+            needed_tries(rates)
+            for cluster in self.clusters(with_settled=False)
+            for part in self.settled
+            if (rates := cluster.rates(part)) and max(rates, key=lambda rate: rates[rate]) <= CONSTANT
+        ]
+        return max(found, default=1)
 
     def _tries(self, number: int, *, is_alone: bool, is_together: bool) -> int:
         alone, together = self.belief.tries[number, False], self.belief.tries[number, True]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from emberward.doctor._examine import Examination
-from emberward.doctor._faults import Kind, Part, Scope
+from emberward.doctor._faults import NEEDED_TRIES, Kind, Part, Scope
 from emberward.doctor._fleet import Fleet, Outcome, Result
 from emberward.doctor._numbers import Figure
-from emberward.doctor._plan import CONFIDENCE, NEEDED_TRIES, Plan, Suspect
+from emberward.doctor._plan import CONFIDENCE, Plan, Suspect
 from emberward.findings import Cause, Certainty, Finding, Severity
 from emberward.findings import Kind as FindingKind
 
