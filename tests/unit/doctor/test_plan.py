@@ -14,6 +14,7 @@ from emberward.doctor import (
     findings_of,
     read_topology,
 )
+from emberward.doctor._belief import Belief
 from emberward.doctor._choose import circle_round
 from emberward.doctor._examine import Examination
 from emberward.doctor._numbers import Numbers
@@ -87,6 +88,30 @@ def test_links_are_told_from_their_ends(seed):
     bad = ({2, 6}, {1, 3})
     plan = planned(Fleet.of(["box"], 8), lambda devices: any(link <= set(devices) for link in bad), seed=seed)
     assert accused(plan) == [("link", (1, 3)), ("link", (2, 6))]
+
+
+@pytest.mark.parametrize("bad", [((1, 4), (4, 5), (0, 4), (0, 2), (3, 5)), ((2, 5), (5, 6), (0, 5), (1, 4), (3, 6))])
+def test_three_bad_links_of_one_device_among_five_do_not_accuse_it(bad):
+    plan = planned(Fleet.of(["box"], 8), lambda devices: any(set(link) <= set(devices) for link in bad))
+    assert accused(plan) == [("link", link) for link in sorted(bad)]
+    assert len(plan.results) <= 150
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_device_that_fails_in_every_second_try_takes_no_more_tries_of_the_others_than_would_show_its_like(seed):
+    rng = random.Random(seed)
+    plan = planned(Fleet.of(["box"], 8), lambda devices: 3 in devices and rng.random() < 0.5, seed=seed)
+    assert accused(plan) == [("device", (3,))]
+    assert plan.round <= 60
+
+
+def test_chance_failures_of_many_hosts_that_else_pass_are_not_laid_to_the_probe():
+    belief = Belief(Fleet.of([f"n{i}" for i in range(1024)], 1), common_prior=0.02)
+    for number in range(1024):
+        belief.learn((number,), passed=True, links=None, tries=20)
+    for number in range(60):
+        belief.learn((number,), passed=False, links=None)
+    assert belief.common(belief.clusters()) < 1e-6
 
 
 def test_a_host_whose_network_is_bad_is_named_as_a_host():
