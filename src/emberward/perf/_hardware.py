@@ -36,8 +36,9 @@ class Device:
     reaches on a large square product of random numbers, as a share of the best one's rate. `memory` is the share
     of the memory's bandwidth that a streaming kernel reaches.
     `host_s` is what one kernel costs when each is waited for before the next is launched. `chip_spread` is the standard
-    deviation of what single devices of the kind reach in products, as a share of the median. `hides_drain`: a product's
-    tile is written while the next one is computed.
+    deviation of what single devices of the kind reach in products, as a share of the median. `is_persistent`: a product
+    is launched as one block a processor, each of which writes a tile while it computes the next. `taken_sms`:
+    processors that something else holds.
     """
 
     name: str
@@ -54,7 +55,8 @@ class Device:
     host_s: float
     sources: tuple[str, ...]
     chip_spread: float
-    hides_drain: bool = False
+    is_persistent: bool = False
+    taken_sms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,7 @@ H100 = Device(
     clock_share=1.0,
     host_s=20e-6,
     chip_spread=_SPREAD_H200,
-    hides_drain=True,
+    is_persistent=True,
     sources=("NVIDIA H100 datasheet", _MAMF, _USUAL_H100, _STREAM, _HOST),
 )
 
@@ -200,7 +202,7 @@ H100_500W = Device(
     clock_share=0.9,
     host_s=20e-6,
     chip_spread=_SPREAD_H200,
-    hides_drain=True,
+    is_persistent=True,
     sources=(
         "torchtitan benchmarks/llama3_h100_202412_torchtitan.md: 96 GB HBM2e at 2.4 TB/s, 500 W",
         "clock_share: assumed, 500 W on the line from the H100 NVL's datasheet (835 at 400 W) to the SXM's (989 at "
@@ -226,7 +228,7 @@ H200 = Device(
     clock_share=1.0,
     host_s=20e-6,
     chip_spread=_SPREAD_H200,
-    hides_drain=True,
+    is_persistent=True,
     sources=("NVIDIA H200 datasheet", _MAMF, _USUAL_H100, _STREAM, _HOST),
 )
 

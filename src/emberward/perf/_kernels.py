@@ -8,14 +8,18 @@ its own share over the best one's, never more. Each tile also fills and drains: 
 memory and the result is written while nothing computes, so that a product over a short k reaches less (attention's
 scores: k is a head's width). On Hopper one group of warps writes a tile while another computes the next (CUTLASS,
 media/docs/efficient_gemm.md, warp specialization): 16384 x 8192 over a k of 1280 reaches 0.95 of what it does over 7168
-(714.5 and 752.9 TFLOP/s, Hugging Face, The Smol Training Playbook). Where the tiles of a product are too few for the
-processors, its inner dim is split over them (the same page of CUTLASS, Parallelized Reductions), as for the gradients
-of small weights. A product that moves more bytes than it computes runs at the memory's rate.
+(714.5 and 752.9 TFLOP/s, Hugging Face, The Smol Training Playbook). Such a kernel is launched once for each processor,
+and its blocks divide the tiles among them beforehand: where a collective holds some of the processors, the blocks that
+find none wait until the others have done all their tiles, so that a product beside a collective takes twice as long
+(measured under FSDP on H100, pytorch/pytorch issue 143988; once more by forums.developer.nvidia.com 337991). On older
+devices each tile is a block, and takes the next processor that is free. Where the tiles of a product are too few for
+the processors, its inner dim is split over them (the same page of CUTLASS, Parallelized Reductions), as for the
+gradients of small weights. A product that moves more bytes than it computes runs at the memory's rate.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emberward.perf._hardware import BestProduct, Device, Link, NumberFormat
 
@@ -70,12 +74,21 @@ class Cost:
         return _GAP_S * self.num_kernels
 
 
+def _waves(device: Device, tiles: int) -> int:
+    """Tiles one after another on the processor that works longest."""
+    free = device.num_sms - device.taken_sms
+    if not device.is_persistent:
+        return math.ceil(tiles / free)
+    blocks = min(tiles, device.num_sms)
+    return math.ceil(tiles / blocks) * math.ceil(blocks / free)
+
+
 def _wave_shares(device: Device, m: int, n: int, batch: int) -> Iterator[tuple[float, int]]:
     """For each way to tile a product the share of the processors that work, over its waves, in (0, 1], and into how
     many parts its inner dim is split. See [Note: matrix products]."""
     for rows, columns, rate in _TILES:
         tiles = math.ceil(m / rows) * math.ceil(n / columns) * batch
-        waves = math.ceil(tiles / device.num_sms)
+        waves = _waves(device, tiles)
         share = rate * m * n * batch / (waves * device.num_sms * rows * columns)
         yield share, 1
         splits = device.num_sms // tiles
@@ -86,7 +99,7 @@ def _wave_shares(device: Device, m: int, n: int, batch: int) -> Iterator[tuple[f
 def _busy_share(device: Device, k: int) -> float:
     """Share of a tile's time in which it computes: k over k and what filling and draining would compute."""
     rows, columns, _ = _TILES[0]
-    drain_s = 0.0 if device.hides_drain else stream_s(device, 2.0 * rows * columns * device.num_sms)
+    drain_s = 0.0 if device.is_persistent else stream_s(device, 2.0 * rows * columns * device.num_sms)
     fill_s = 2 * _TRIP_S + drain_s
     flops_per_s = device.peak_tflops * 1e12 / device.num_sms
     return k / (k + fill_s * flops_per_s / (2.0 * rows * columns))
@@ -104,7 +117,8 @@ def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: Num
         if device.best_fp8 is None:
             raise ValueError(f"{device.name} has no fp8")
         best, width = device.best_fp8, 1
-    share = min(1.0, _share(device, m, n, k, batch) / _share(device, best.m, best.n, best.k, 1))
+    alone = replace(device, taken_sms=0)
+    share = min(1.0, _share(device, m, n, k, batch) / _share(alone, best.m, best.n, best.k, 1))
     compute_s = 2.0 * m * n * k * batch / (best.tflops * device.usual_share * 1e12 * device.clock_share * share)
     return max(compute_s, stream_s(device, batch * (width * (m * k + k * n) + 2 * m * n)))
 

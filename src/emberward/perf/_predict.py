@@ -22,7 +22,8 @@ FSDP gathers a layer's parameters while the layer before it computes, and reduce
 (torch/distributed/fsdp/_fully_shard): a pass exposes the gather of its first layer, a backward also the last
 reduce-scatter. Gathered parameters are copied out (2 + 2 bytes each, forward and backward) and gradients copied in (2
 read, 4 written for a float32 reduction): 14 bytes a parameter and micro-batch that compute waits for. A collective
-holds some of the processors while it runs, so that products beside it lose that share.
+holds some of the processors while it runs, so that what computes beside it is slower: each stage is priced once alone
+and once with fewer processors, products by their waves of tiles, all else by the share that is left.
 Ranks lie tp fastest, then dp, then pp. Not predicted: congestion, saves, evaluation.
 """
 
@@ -46,7 +47,7 @@ _NCCL_BLOCKS = 24
 _GRADIENTS = (Part.BACKWARD, Part.WEIGHT)
 """The parts after which the gradients of a stage's parameters are whole."""
 
-_FASTEST, _SLOWEST = 0.90, 1.53
+_FASTEST, _SLOWEST = 0.89, 1.53
 """See [Note: range]."""
 
 _OPTIMIZER_BYTES = {Stack.FUSED: 42.0, Stack.EAGER: 98.0}
@@ -133,12 +134,15 @@ class Prediction:
 class _StageTime:
     """Seconds of one stage for one micro-batch, and its parameters on one rank before dp shards them.
 
-    Of `backward_s`, `weights_s` gives the gradients of the layers' weights.
+    Of `backward_s`, `weights_s` gives the gradients of the layers' weights. The lost shares are those of the time of a
+    collective beside a forward or a backward in which it does not go on.
     """
 
     forward_s: float
     backward_s: float
     weights_s: float
+    forward_lost: float
+    backward_lost: float
     forward: Cost
     backward: Cost
     numel: float
@@ -183,7 +187,8 @@ def _stage_layers(plan: StepPlan) -> list[range]:
     return [range(begin, end) for begin, end in itertools.pairwise(ends)]
 
 
-def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:
+def _stage_costs(model: Model, cluster: Cluster, plan: StepPlan) -> list[tuple[Cost, Cost, Cost, float]]:
+    """Of each stage forward, backward, of it the weights' part, and its parameters on one rank."""
     share = Share(micro_batch=plan.micro_batch, tp=plan.tp, sequence_parallel=plan.how.sequence_parallel)
     on = (cluster.device, _tp_link(cluster, plan))
     known: dict[Hashable, BlockTime] = {}
@@ -210,17 +215,32 @@ def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageT
         forward = sum((piece.forward for piece in pieces), casting)
         backward = sum((piece.again + piece.backward for piece in pieces), adding + casting)
         weights = sum((piece.weights for piece in pieces), adding)
-        stages.append(
-            _StageTime(
-                forward_s=_seconds(forward, cluster, plan),
-                backward_s=_seconds(backward, cluster, plan),
-                weights_s=_seconds(weights, cluster, plan),
-                forward=forward,
-                backward=backward,
-                numel=numel,
-            )
-        )
+        stages.append((forward, backward, weights, numel))
     return stages
+
+
+def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:
+    taken = replace(cluster, device=replace(cluster.device, taken_sms=_NCCL_BLOCKS))
+    alone, beside = _stage_costs(model, cluster, plan), _stage_costs(model, taken, plan)
+    return [
+        _StageTime(
+            forward_s=_seconds(forward, cluster, plan),
+            backward_s=_seconds(backward, cluster, plan),
+            weights_s=_seconds(weights, cluster, plan),
+            forward_lost=_lost(forward, slow_forward, cluster),
+            backward_lost=_lost(backward, slow_backward, cluster),
+            forward=forward,
+            backward=backward,
+            numel=numel,
+        )
+        for (forward, backward, weights, numel), (slow_forward, slow_backward, _, _) in zip(alone, beside, strict=True)
+    ]
+
+
+def _lost(alone: Cost, beside: Cost, cluster: Cluster) -> float:
+    """The share of a collective's time by which work beside it grows, in [0, 1)."""
+    left = 1.0 - _NCCL_BLOCKS / cluster.device.num_sms
+    return 1.0 - alone.seconds / (beside.matmul_s + (alone.seconds - alone.matmul_s) / left)
 
 
 def _seconds(cost: Cost, cluster: Cluster, plan: StepPlan) -> float:
@@ -282,15 +302,16 @@ def _dp_times(cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime]) ->
     return times
 
 
-def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, sms_share: float, beside_s: float) -> float:
+def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, beside_s: float) -> float:
     """Seconds of a slot with the dp communication of its micro-batch, or with `beside_s` of the step's beside it."""
     compute = _compute_s(slot, stage)
+    lost = stage.forward_lost if slot.part is Part.FORWARD else stage.backward_lost
     # The weights' part needs no parameters, and the gradients are whole only with it.
     needs_gather = slot.part is Part.FORWARD or (slot.part is not Part.WEIGHT and not plan.keeps_gathered)
     gathers = plan.shards_parameters and needs_gather
     scatters = slot.part in _GRADIENTS and (plan.shards_parameters or plan.scatters_each)
     if not gathers and not scatters:
-        return compute + sms_share * min(beside_s, compute)
+        return compute + lost * min(beside_s, compute / (1.0 - lost))
     share = 1.0 if plan.gathered_shares is None else plan.gathered_shares[slot.stage]
     gather_s, scatter_s = share * dp.gather_s if gathers else 0.0, dp.scatter_s if scatters else 0.0
     compute += (share * dp.copy_out_s if gather_s else 0.0) + (dp.copy_in_s if scatters else 0.0)
@@ -298,7 +319,7 @@ def _slot_s(slot: Slot, plan: StepPlan, stage: _StageTime, dp: _DpTime, sms_shar
         return compute + gather_s + scatter_s
     ends_s = (gather_s + scatter_s) / dp.pieces
     comm_s = gather_s + scatter_s - ends_s
-    return ends_s + max(comm_s, compute + sms_share * comm_s)
+    return ends_s + max(comm_s, compute + lost * comm_s)
 
 
 def _compute_s(slot: Slot, stage: _StageTime) -> float:
@@ -365,7 +386,7 @@ def _walk(
         at, beside_s = slot.stage, 0.0
         if plan.dp_overlap and not plan.shards_parameters:
             beside_s = dp[at].gather_s * (slot in first) + dp[at].scatter_s * (slot in last)
-        return _slot_s(slot, plan, stages[at], dp[at], _NCCL_BLOCKS / cluster.device.num_sms, beside_s)
+        return _slot_s(slot, plan, stages[at], dp[at], beside_s)
 
     behind_s = _transfers_s(model, cluster, plan)
 

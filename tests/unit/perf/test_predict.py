@@ -412,6 +412,18 @@ def test_kernels_are_a_gap_apart():
     assert 8 * 8 * 20 * 0.9e-6 < many < 8 * 8 * 60 * 0.9e-6, "20 to 60 kernels a layer and micro-batch"
 
 
+@pytest.mark.parametrize(
+    ("device", "size", "times"),
+    [("h100", 16384, 2.0), ("a100", 16384, 108 / 84), ("h100", 1024, 1.0), ("a100", 1024, 1.0)],
+    ids=["all blocks at once", "a block a tile", "fewer blocks than are free", "fewer tiles than are free"],
+)
+def test_a_product_beside_a_collective_waits_for_the_processors_it_lost(device: str, size: int, times: float):
+    alone = CLUSTERS[device].device
+    beside = dataclasses.replace(alone, taken_sms=24)
+    found = matmul_s(beside, size, size, 8192) / matmul_s(alone, size, size, 8192)
+    assert found == pytest.approx(times, rel=0.03)
+
+
 def test_a_reduction_beside_the_last_backward_takes_processors_from_it():
     # One rank a node, a slow network: all of the last micro-batch's backward runs beside the reduction.
     cluster = dataclasses.replace(CLUSTERS["a100"], devices_per_node=1)
