@@ -187,7 +187,7 @@ def _stage_layers(plan: StepPlan) -> list[range]:
     return [range(begin, end) for begin, end in itertools.pairwise(ends)]
 
 
-def _stage_costs(model: Model, cluster: Cluster, plan: StepPlan) -> list[tuple[Cost, Cost, Cost, float]]:
+def _stage_costs(model: Model, cluster: Cluster, plan: StepPlan) -> list[tuple[Cost, Cost, Cost, int]]:
     """Of each stage forward, backward, of it the weights' part, and its parameters on one rank."""
     share = Share(micro_batch=plan.micro_batch, tp=plan.tp, sequence_parallel=plan.how.sequence_parallel)
     on = (cluster.device, _tp_link(cluster, plan))
