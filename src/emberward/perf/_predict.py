@@ -134,8 +134,7 @@ class Prediction:
 class _StageTime:
     """Seconds of one stage for one micro-batch, and its parameters on one rank before dp shards them.
 
-    Of `backward_s`, `weights_s` gives the gradients of the layers' weights. The lost shares are those of the time of a
-    collective beside a forward or a backward in which it does not go on.
+    Of `backward_s`, `weights_s` gives the gradients of the layers' weights. For the lost shares see `_lost`.
     """
 
     forward_s: float
@@ -477,11 +476,7 @@ def predict(model: Model, cluster: Cluster, plan: StepPlan) -> Prediction:
     )
 
 
-def _parts(
-    cluster: Cluster,
-    plan: StepPlan,
-    walked: _Walked,
-) -> dict[str, float]:
+def _parts(cluster: Cluster, plan: StepPlan, walked: _Walked) -> dict[str, float]:
     """The step of the busiest pipeline rank by what bounds it, in seconds."""
     stages, timeline, summed_s = walked.stages, walked.timeline, walked.summed_s
     rank = max(range(plan.pp), key=lambda each: timeline.busy_s[each])
