@@ -37,6 +37,7 @@ from emberward.match import (
     UNBOUNDED,
     BatchCompletion,
     EditKind,
+    OddSide,
     Outcome,
     buffered,
     check,
@@ -378,3 +379,22 @@ def test_a_reference_that_leads_nowhere_is_a_warning_where_the_trace_may_be_cut(
     assert only(check(trace(lost)), "M108").severity is Severity.ERROR
     cut = check(trace(lost, observer=Observer.LIVE))
     assert only(cut, "M108").severity is Severity.WARNING and cut.outcome is Outcome.SAFE
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+@pytest.mark.parametrize("is_known", [True, False], ids=["the text tells", "the text does not tell"])
+def test_of_two_ranks_one_of_which_has_ended_the_text_names_the_odd_one(longer: int, is_known: bool):
+    pair = Group(ranks=(0, 1), label="dp")
+    asked = []
+
+    def tie_break(first: Site, second: Site | None) -> OddSide | None:
+        asked.append((first, second))
+        return OddSide(True, Cause.EXTRA_COLLECTIVE, "it stands under a condition") if is_known else None
+
+    programs = {rank: [reduce(pair)] * (2 if rank == longer else 1) for rank in (0, 1)}
+    finding = only(check(trace(programs), tie_break=tie_break), "M103")
+    assert set(asked) == {(Site(file="train.py", line=2), None)}, "the side that goes on is the first"
+    if is_known:
+        assert (finding.culprit_ranks, finding.cause) == ((longer,), Cause.EXTRA_COLLECTIVE)
+    else:
+        assert finding.cause is not Cause.EXTRA_COLLECTIVE
