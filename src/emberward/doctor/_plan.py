@@ -212,11 +212,20 @@ class Plan:
             return found
         if bits >= GOOD_BITS:
             return tests
+        if self.common() > MAX_COMMON and (found := self._sound(clusters, free)):
+            return found
         if found := self._screen(free, is_few=is_few, is_open=True):
             return found
         if self.common() > 0.5:
             return self._doubted(free)
         return tests or self._end("no further test tells the open parts apart")
+
+    def _sound(self, clusters: Sequence[Cluster], free: list[int]) -> list[Set]:
+        """Those that have passed, again: a probe that fails everywhere would fail there too."""
+        bad = {n for each in clusters for part, p in each.marginals().items() if p > 0.5 for n in part.key}
+        together = self.probe.talk is not Talk.ALONE
+        sound = [n for n in free if n not in bad and self.belief.has_passed(n, together=together)]
+        return wholes_of(sound) if together and len(sound) > 1 else [(n,) for n in sound]
 
     def _screen(self, free: list[int], *, is_few: bool, is_open: bool) -> list[Set]:
         """The devices that no passed test holds yet; then all of them together, once."""

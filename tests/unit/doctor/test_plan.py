@@ -162,6 +162,12 @@ def test_five_bad_devices_of_eight_are_no_fault_of_the_probe():
     assert accused(plan) == [("device", (number,)) for number in range(5)]
 
 
+def test_five_devices_of_eight_that_fail_in_company_are_told_from_a_probe_that_fails_everywhere():
+    plan = planned(Fleet.of([f"n{i}" for i in range(8)], 1), lambda d: len(d) > 1 and not {0, 2, 3, 4, 6}.isdisjoint(d))
+    assert accused(plan) == [("device", (number,)) for number in (0, 2, 3, 4, 6)]
+    assert len(plan.results) <= 40
+
+
 def test_a_second_device_that_fails_now_and_then_is_looked_for_beside_the_first():
     rng = random.Random(0)
     plan = planned(Fleet.of(["box"], 3), lambda d: any(n in d and rng.random() < 0.3 for n in (1, 2)))
