@@ -53,6 +53,9 @@ LEAST_GAIN = math.log(2)
 """A fault that does not make the failures twice as likely is no part of an explanation."""
 LEAST_PRIOR = 3e-10
 """Faults that are less likely from the start are not considered."""
+MAX_PASSES = 50
+"""So many passes speak against a probe that fails everywhere: with more failures than these that have no part in
+common, what is behind them is no part that is weighed, as where a network of a thousand hosts has parted."""
 BEAM = 24
 MAX_FAULTS = 8
 MAX_HYPOTHESES = 400
@@ -230,7 +233,9 @@ class Belief:
         passes, fails = sum(c[0] for c in covered), sum(c[1] for c in covered)
         if not fails:
             return -math.inf
-        return math.log(self._common_prior) + math.log(1e-3) * passes + math.log(SPURIOUS) * other_fails
+        return (
+            math.log(self._common_prior) + math.log(1e-3) * min(passes, MAX_PASSES) + math.log(SPURIOUS) * other_fails
+        )
 
     def _cuts(self) -> list[Part]:
         """The cuts that no test speaks against, each by its smaller side: groups of two hosts or more on both.

@@ -14,7 +14,6 @@ from emberward.doctor import (
     findings_of,
     read_topology,
 )
-from emberward.doctor._belief import Belief
 from emberward.doctor._choose import circle_round
 from emberward.doctor._examine import Examination
 from emberward.doctor._numbers import Numbers
@@ -103,15 +102,6 @@ def test_a_device_that_fails_in_every_second_try_takes_no_more_tries_of_the_othe
     plan = planned(Fleet.of(["box"], 8), lambda devices: 3 in devices and rng.random() < 0.5, seed=seed)
     assert accused(plan) == [("device", (3,))]
     assert plan.round <= 60
-
-
-def test_chance_failures_of_many_hosts_that_else_pass_are_not_laid_to_the_probe():
-    belief = Belief(Fleet.of([f"n{i}" for i in range(1024)], 1), common_prior=0.02)
-    for number in range(1024):
-        belief.learn((number,), passed=True, links=None, tries=20)
-    for number in range(60):
-        belief.learn((number,), passed=False, links=None)
-    assert belief.common(belief.clusters()) < 1e-6
 
 
 def test_a_host_whose_network_is_bad_is_named_as_a_host():
