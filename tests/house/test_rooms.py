@@ -42,6 +42,29 @@ SHOWN = {
     },
     "supervise": {"beside", "collector", "leash", "watcher"},
 }
+JUDGES = ("diagnose", "match")
+"""The rooms that conclude who is to blame for a hang, a mismatch or a death."""
+NAMES_RANKS = {
+    # Ranks that said themselves what they met: an error, a value that is not finite, a save that failed.
+    "checkpoint/_staging.py",
+    "cli/_examine.py",
+    "cli/_prove.py",
+    "findings/_error.py",
+    "rank/_not_finite.py",
+    # Hosts and links, by what was measured of them; their ranks come along.
+    "findings/_hosts.py",
+    "supervise/_nodes.py",
+    "supervise/_slow_hosts.py",
+    "supervise/_slow_links.py",
+    # Differences of times, versions and weights between ranks.
+    "health/_drift.py",
+    "lens/_findings.py",
+    "sources/live/_skew.py",
+    "sources/live/_stragglers.py",
+    # A finding read back from JSON.
+    "findings/_finding.py",
+}
+"""Files beside the judge's that name ranks in a finding: docs/architecture.md says what each concludes."""
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
@@ -111,6 +134,23 @@ def test_files_of_a_room_are_private():
         if not stem.startswith("_") and stem not in SHOWN.get(parts[0], set()):
             shown.append(name)
     assert shown == []
+
+
+def names_ranks(call: ast.Call) -> bool:
+    """Whether the call makes a finding that names ranks as the ones to blame."""
+    maker = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    word = "ranks" if maker == "hang_finding" else "culprit_ranks"
+    return any(each.arg == word and ast.unparse(each.value) != "()" for each in call.keywords)
+
+
+def test_one_room_names_who_is_to_blame_for_a_hang():
+    naming = {
+        name
+        for name in sources()
+        if room_of(name) not in (*JUDGES, "testing")
+        if any(isinstance(node, ast.Call) and names_ranks(node) for node in ast.walk(tree_of(name)))
+    }
+    assert naming == NAMES_RANKS
 
 
 def test_no_file_is_longer_than_a_person_reads():

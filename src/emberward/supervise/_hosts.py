@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emberward.findings import ConfigError, Finding, host_down
-from emberward.supervise._members import RANK_VARIABLES
+from emberward.sources.live import RANK_NAMES
 
 ANSWER_LIMIT_S = 20.0
 """Twice ssh's ConnectTimeout below."""
@@ -119,7 +119,7 @@ def script_for(words: Sequence[str], *, folder: Path, environment: Mapping[str, 
 
     A launcher's own rank, as srun gives one, is none of ours: one supervisor of a host is no rank.
     """
-    unset = [word for name in RANK_VARIABLES for word in ("-u", name)]
+    unset = [word for name in RANK_NAMES for word in ("-u", name)]
     passed = [f"{name}={value}" for name, value in sorted(environment.items()) if name.startswith(_PASSED)]
     return ("sh", "-c", f"cd {shlex.quote(str(folder))} && exec env {shlex.join([*unset, *passed, *words])}")
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emberward.processes import ProcessId, identify
+from emberward.sources.live import RANK_NAMES, environment_of, rank_in
 from emberward.supervise._exits import Ended, ExitWatch
 
 MAX_MEMBERS = 4096
-RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,24 +19,6 @@ class Member:
     process: ProcessId
     ended: Ended | None = None
     ring: Path | None = None
-
-
-def rank_in(environment: Mapping[str, str]) -> int | None:
-    """The rank that a launcher gave this environment; None when there is none."""
-    for name in RANK_VARIABLES:
-        if (text := environment.get(name)) is not None and text.isdecimal():
-            return int(text)
-    return None
-
-
-def environment_of(pid: int) -> dict[str, str]:
-    """The environment with which a process began; {} when it is gone or may not be read."""
-    try:
-        data = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return {}
-    pairs = (item.decode("utf-8", errors="replace").partition("=") for item in data.split(b"\0") if item)
-    return {name: value for name, _, value in pairs}
 
 
 def children_of(pid: int) -> list[int]:
@@ -59,7 +41,7 @@ def ranks_below(root: int) -> dict[int, int]:
     left: list[tuple[int, int | None]] = [(root, None)]
     while left and len(found) < MAX_MEMBERS:
         pid, parents = left.pop()
-        rank = rank_in(environment_of(pid))
+        rank = rank_in(environment_of(pid, RANK_NAMES))
         if rank is not None and rank != parents:
             found[pid] = rank
         left += [(child, rank) for child in children_of(pid)]

@@ -11,9 +11,10 @@ from emberward.findings import ConfigError
 from emberward.processes import Child, ProcessId, end, send
 from emberward.report import RunFolder
 from emberward.sources.attach import CAPTURE_VARIABLE
+from emberward.sources.live import rank_in
 from emberward.supervise._act import LEFT_LIMIT_S, Ending, EndMove, end_move
 from emberward.supervise._attempt import Attempt, Ended, OnFinding, kill_switch_finding
-from emberward.supervise._members import Members, rank_in, ranks_below
+from emberward.supervise._members import Members, ranks_below
 from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import Outcome, StopBy
 from emberward.supervise._restart import RunEnd

@@ -54,7 +54,7 @@ def test_a_launcher_without_a_host_is_refused():
 def test_what_ranks_need_of_our_environment_goes_along_and_no_secret():
     environment = {"NCCL_DEBUG": "INFO", "WANDB_API_KEY": "secret", "OMP_NUM_THREADS": "1"}
     script = script_for(("run", "it"), folder="/data/my runs", environment=environment)
-    unset = "-u RANK -u SLURM_PROCID -u OMPI_COMM_WORLD_RANK -u PMI_RANK"
+    unset = "-u RANK -u SLURM_PROCID -u OMPI_COMM_WORLD_RANK -u PMI_RANK -u PMIX_RANK"
     assert script == ("sh", "-c", f"cd '/data/my runs' && exec env {unset} NCCL_DEBUG=INFO OMP_NUM_THREADS=1 run it")
 
 

@@ -17,12 +17,12 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.processes import ProcessTree, identify
 from emberward.report import RunFolder
 from emberward.sources.dumps import explain_paths
-from emberward.sources.live import WatchReport
+from emberward.sources.live import WatchReport, rank_in
 from emberward.sources.ring import RingWriter, find_rings, identity_here, ring_name
 from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag
 from emberward.supervise._exits import ExitWatch
 from emberward.supervise._late_lines import LateLines
-from emberward.supervise._members import Members, rank_in, ranks_below
+from emberward.supervise._members import Members, ranks_below
 from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._rings import OWNER, RingBox, own_identity, pid_of, rank_of
 from emberward.supervise._watching import SILENT_LIMIT_S, START_LIMIT_S, WatcherChild, findings_in

@@ -5,12 +5,13 @@
 """
 
 from emberward.sources.live._explain import LiveExplanation, explain_pids
-from emberward.sources.live._find import FoundJob, FoundRank, find_job
+from emberward.sources.live._find import RANK_NAMES, FoundJob, FoundRank, find_job, rank_in
 from emberward.sources.live._flights import judge_looks, judge_with_progress
 from emberward.sources.live._limits import Limits, limits_of
 from emberward.sources.live._outside import owner_of_line, record_stacks, stacks_of
 from emberward.sources.live._process import (
     descendants,
+    environment_of,
     parents,
     read_process_facts,
 )
@@ -21,6 +22,7 @@ from emberward.sources.live._take import look_at_job, look_at_rings, newest_ring
 from emberward.sources.live._watcher import Watcher, WatchReport, resumed_finding
 
 __all__ = [
+    "RANK_NAMES",
     "FoundJob",
     "FoundRank",
     "Limits",
@@ -29,6 +31,7 @@ __all__ = [
     "WatchReport",
     "Watcher",
     "descendants",
+    "environment_of",
     "explain_pids",
     "find_job",
     "judge_looks",
@@ -39,6 +42,7 @@ __all__ = [
     "newest_rings",
     "owner_of_line",
     "parents",
+    "rank_in",
     "read_process_facts",
     "record_stacks",
     "resumed_finding",

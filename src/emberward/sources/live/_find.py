@@ -47,7 +47,12 @@ def _is_python(pid: int, proc: Path) -> bool:
 
 
 def _number(values: Mapping[str, str], names: Sequence[str]) -> int | None:
-    return next((int(values[name]) for name in names if values.get(name, "").isdigit()), None)
+    return next((int(values[name]) for name in names if values.get(name, "").isdecimal()), None)
+
+
+def rank_in(environment: Mapping[str, str]) -> int | None:
+    """The rank that a launcher gave this environment; None when there is none."""
+    return _number(environment, RANK_NAMES)
 
 
 def find_job(pids: Sequence[int], *, proc: Path = PROC) -> FoundJob:
@@ -67,7 +72,7 @@ def find_job(pids: Sequence[int], *, proc: Path = PROC) -> FoundJob:
     ranks: dict[int, FoundRank] = {}
     size = None
     for pid in python:
-        rank = _number(values[pid], RANK_NAMES)
+        rank = rank_in(values[pid])
         if rank is None or any(found.pid in _above(pid, parent_of) for found in ranks.values()):
             continue
         if rank not in ranks:
