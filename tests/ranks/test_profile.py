@@ -17,7 +17,7 @@ torch.manual_seed(7)
 model = torch.nn.Linear(64, 64)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
 for step in range(24):
-    loss = model(torch.randn(32, 64)).square().mean()
+    loss = model(torch.randn(8192, 64)).square().mean()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()

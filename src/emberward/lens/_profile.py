@@ -167,7 +167,7 @@ def _nothing(ranks: Sequence[RankSamples], measured: Sequence[RankSamples], aske
     if ranks:
         why = f"the job ended before step {asked_warmup + 1}, the first after the warm-up"
         return [nothing_measured(why=why, next_step="--warmup with fewer steps")]
-    why = "no process ended a step of a torch.optim optimizer"
+    why = "no process ended a step of torch.optim, or a backward without an optimizer"
     return [
         nothing_measured(
             why=why, next_step="emberward profile --pid PID while it runs: lines and their shares need no steps"

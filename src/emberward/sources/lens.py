@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from emberward.sources._backward_steps import BackwardSteps
 from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._operations import NUM_STEPS, OPERATIONS_SUFFIX, OperationProbe
 from emberward.sources._sampler import Sampler
@@ -125,7 +126,12 @@ def start(environment: Mapping[str, str]) -> None:
         if _is_counted(CURRENT.live, optimizer, lens):
             lens.stepped()
 
+    def ended_backward() -> None:
+        if not lens.is_off and (CURRENT.live is None or not CURRENT.live.steps.is_told):
+            lens.stepped()
+
     register_optimizer_step_post_hook(ended)
+    BackwardSteps(ended_backward).start()
 
 
 def _is_counted(live: LiveRecorder | None, optimizer: object, lens: _Lens) -> bool:
