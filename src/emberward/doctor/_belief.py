@@ -264,7 +264,8 @@ class Belief:
                 (parts.union(*(group[0] for group in joined)), [trial, *(each for g in joined for each in g[1])])
             )
         return [
-            self._explain(sorted(parts), trials, sum(link not in parts for link in known)) for parts, trials in groups
+            self._explain(sorted(parts), trials, int(any(link not in parts for link in known)))
+            for parts, trials in groups
         ]
 
     def _explain(self, parts: list[Part], failed: list[Trial], num_bad: int) -> Cluster:
@@ -386,7 +387,7 @@ def _search(
     """The likeliest sets of faults, and the logarithm of what they are worth together: breadth-first with a beam.
 
     `shows`: fault x failed trial, the chance that the fault shows in one try of it. `scores`: of each fault the
-    logarithm of its prior and of what the passed tests say. `num_bad`: links that are known to be bad elsewhere.
+    logarithm of its prior and of what the passed tests say. `num_bad`: 1 where a link is known to be bad elsewhere.
     `bundles`: links with a common end that are tried in one step as well.
     """
     # A candidate is one fault, or all of a bundle.
