@@ -66,8 +66,8 @@ LEFT_OUT_6 = frozenset(
         "te79-llama3-8b-mi300x8-fp8-bs2",
     }
 )
-"""Two rows whose figures an earlier set used, context parallelism, and devices (MI250X, MI300X) that `perf` does not have:
-left out as above."""
+"""Two rows whose figures an earlier set used, context parallelism, and devices (MI250X, MI300X) that `perf` does not
+have: left out as above."""
 
 
 def fourth_runs() -> Iterator[PublishedRun]:
@@ -213,7 +213,7 @@ def main() -> None:
         folder=options.into,
     )
     found = {name: compare(run) for name, run in published_runs().items()}
-    found |= {run.name: compare(run) for runs in (fourth_runs, fifth_runs, sixth_runs) for run in runs()}
+    found |= {run.name: compare(run) for runs in (fourth_runs, fifth_runs, sixth_runs, seventh_runs) for run in runs()}
     for name, each in found.items():
         results.add(name, row(each))
     later = {
