@@ -15,6 +15,13 @@ find none wait until the others have done all their tiles, so that a product bes
 devices each tile is a block, and takes the next processor that is free. Where the tiles of a product are too few for
 the processors, its inner dim is split over them (the same page of CUTLASS, Parallelized Reductions), as for the
 gradients of small weights. A product that moves more bytes than it computes runs at the memory's rate.
+
+Rows that do not begin at multiples of 16 bytes are loaded by 4 bytes where their width is even, else by 2 (kernels
+named align2 and align1 instead of align8). Even: 272.7 TFLOP/s for a feed-forward of 10922, 398.4 for one of 10944, on
+H100 (stas00/ml-engineering, training/performance/README.md, swiglu-maf-bench). Odd: cuBLAS 11 takes a half to a fourth
+of what CUDA cores take (NVIDIA, Matrix Multiplication Background User's Guide, figure 2, entered as known), which reach
+14.8 TFLOP/s on V100 where tensor cores reach 112.3 (DeepBench, results/train/DeepBench_NV_V100.xlsx, 4096 x 7000 x
+4096): the middle, three times. Taken for all devices (assumed).
 """
 
 import math
@@ -29,6 +36,9 @@ _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9))
 _GAP_S = 0.9e-6
 """From the end of a kernel to the start of the next, launched ahead: 3.8 us a kernel of 2.9 us on a V100 (NVIDIA,
 Getting Started with CUDA Graphs, entered as known). Taken for all devices (assumed)."""
+
+_EVEN_SHARE, _ODD_SHARE = 272.73 / 398.38, 3 * 14.8 / 112.3
+"""Rate of products whose rows are not aligned to 16 bytes. See [Note: matrix products]."""
 
 _TRIP_S = 0.5e-6
 """One trip to the device's memory, about 500 ns on A100 and H100 in pointer chases (Jia et al. 2018's method)."""
@@ -109,6 +119,13 @@ def _share(device: Device, m: int, n: int, k: int, batch: int) -> float:
     return max(share * _busy_share(device, k // splits) for share, splits in _wave_shares(device, m, n, batch))
 
 
+def _aligned_share(sizes: tuple[int, ...], width: int) -> float:
+    """Share of the rate that is left where rows of `sizes` elements are not aligned. See [Note: matrix products]."""
+    if all(size * width % 16 == 0 for size in sizes):
+        return 1.0
+    return _EVEN_SHARE if all(size * width % 4 == 0 for size in sizes) else _ODD_SHARE
+
+
 def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: NumberFormat = NumberFormat.BF16) -> float:
     """Seconds of `batch` products of m x k with k x n, results in bf16. See [Note: matrix products]."""
     best: BestProduct = device.best_bf16
@@ -119,6 +136,7 @@ def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: Num
         best, width = device.best_fp8, 1
     alone = replace(device, taken_sms=0)
     share = min(1.0, _share(device, m, n, k, batch) / _share(alone, best.m, best.n, best.k, 1))
+    share *= _aligned_share((m, n, k), width)
     compute_s = 2.0 * m * n * k * batch / (best.tflops * device.usual_share * 1e12 * device.clock_share * share)
     return max(compute_s, stream_s(device, batch * (width * (m * k + k * n) + 2 * m * n)))
 
