@@ -12,9 +12,10 @@ media/docs/efficient_gemm.md, warp specialization): 16384 x 8192 over a k of 128
 and its blocks divide the tiles among them beforehand: where a collective holds some of the processors, the blocks that
 find none wait until the others have done all their tiles, so that a product beside a collective takes twice as long
 (measured under FSDP on H100, pytorch/pytorch issue 143988; once more by forums.developer.nvidia.com 337991). On older
-devices each tile is a block, and takes the next processor that is free. Where the tiles of a product are too few for
-the processors, its inner dim is split over them (the same page of CUTLASS, Parallelized Reductions), as for the
-gradients of small weights. A product that moves more bytes than it computes runs at the memory's rate.
+devices each tile is a block, and takes the next processor that is free; on Blackwell blocks ask for their next tile
+(CUTLASS, media/docs/blackwell_cluster_launch_control.md). Where the tiles of a product are too few for the processors,
+its inner dim is split over them (the same page of CUTLASS, Parallelized Reductions), as for the gradients of small
+weights. A product that moves more bytes than it computes runs at the memory's rate.
 
 Rows that do not begin at multiples of 16 bytes are loaded by 4 bytes where their width is even, else by 2 (kernels
 named align2 and align1 instead of align8). Even: 272.7 TFLOP/s for a feed-forward of 10922, 398.4 for one of 10944, on
@@ -28,7 +29,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from emberward.perf._hardware import BestProduct, Device, Link, NumberFormat
+from emberward.perf._hardware import BestProduct, Device, Generation, Link, NumberFormat
 
 _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9))
 """Rows, columns and relative rate of the tiles of cuBLAS' large products; 0.9 for the small one is assumed."""
@@ -87,7 +88,7 @@ class Cost:
 def _waves(device: Device, tiles: int) -> int:
     """Tiles one after another on the processor that works longest."""
     free = device.num_sms - device.taken_sms
-    if not device.is_persistent:
+    if not device.is_persistent or device.generation is Generation.BLACKWELL:
         return math.ceil(tiles / free)
     blocks = min(tiles, device.num_sms)
     return math.ceil(tiles / blocks) * math.ceil(blocks / free)
