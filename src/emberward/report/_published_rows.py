@@ -189,6 +189,8 @@ def _run(row: dict[str, Any]) -> PublishedRun:
     model, layout, batch = row["model"], row["layout"], row["batch"]
     if (layout.get("context_parallel") or 1) > 1:
         raise ValueError(f"{row['name']}: a StepPlan has no context parallelism")
+    if any(word in row["numerics"]["weights_compute"] for word in ("fp4", "tf32")):
+        raise ValueError(f"{row['name']}: the table has no rates of {row['numerics']['weights_compute']}")
     pp, chunks, num_mb = layout["pp"], layout["virtual_stages"], batch["accumulation"]
     return PublishedRun(
         name=row["name"],

@@ -230,7 +230,15 @@ def test_a_device_is_known_by_how_its_name_begins(tmp_path, gpu, cluster):
     assert compare(run).prediction.step_s > 0
 
 
-@pytest.mark.parametrize(("said", "why"), [({"gpu": "TPU v5p"}, "TPU v5p"), ({"context_parallel": 2}, "context")])
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"gpu": "TPU v5p"}, "TPU v5p"),
+        ({"context_parallel": 2}, "context"),
+        ({"weights": "nvfp4 compute"}, "nvfp4"),
+        ({"weights": "fp32 weights, tf32 matmul"}, "tf32"),
+    ],
+)
 def test_what_a_plan_cannot_express_is_refused_and_not_guessed(tmp_path, said, why):
     with pytest.raises(ValueError, match=why):
         row_of(tmp_path, **said)
