@@ -107,18 +107,19 @@ class BlockTime:
         )
 
 
-def _product(device: Device, m: int, n: int, k: int, fmt: NumberFormat) -> Cost:
+def _product(device: Device, m: int, n: int, k: int, fmt: NumberFormat, widths: tuple[int, int]) -> Cost:
     cast_s = stream_s(device, _CAST_BYTES * m * k) if fmt is NumberFormat.FP8 else 0.0
     kernels = 3 if fmt is NumberFormat.FP8 else 1
-    return Cost(matmul_s=matmul_s(device, m, n, k, fmt=fmt), memory_s=cast_s, num_kernels=kernels)
+    return Cost(matmul_s=matmul_s(device, m, n, k, fmt=fmt, widths=widths), memory_s=cast_s, num_kernels=kernels)
 
 
 def _products(device: Device, tokens: int, n: int, k: int, fmt: NumberFormat) -> tuple[Cost, Cost, Cost]:
-    """The products of one linear layer: y = x W, then dx and dW."""
+    """The products of one linear layer: y = x W, then dx and dW. Rows in memory are as wide as its inputs or outputs,
+    never as there are tokens."""
     return (
-        _product(device, tokens, n, k, fmt),
-        _product(device, tokens, k, n, fmt),
-        _product(device, n, k, tokens, fmt),
+        _product(device, tokens, n, k, fmt, (n, k)),
+        _product(device, tokens, k, n, fmt, (n, k)),
+        _product(device, n, k, tokens, fmt, (n, k)),
     )
 
 

@@ -127,8 +127,18 @@ def _aligned_share(sizes: tuple[int, ...], width: int) -> float:
     return _EVEN_SHARE if all(size * width % 4 == 0 for size in sizes) else _ODD_SHARE
 
 
-def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: NumberFormat = NumberFormat.BF16) -> float:
-    """Seconds of `batch` products of m x k with k x n, results in bf16. See [Note: matrix products]."""
+def matmul_s(
+    device: Device,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    batch: int = 1,
+    fmt: NumberFormat = NumberFormat.BF16,
+    widths: tuple[int, int] | None = None,
+) -> float:
+    """Seconds of `batch` products of m x k with k x n, results in bf16. `widths`: of the rows that operands and result
+    have in memory, in elements; None: n and k. See [Note: matrix products]."""
     best: BestProduct = device.best_bf16
     width = 2
     if fmt is NumberFormat.FP8:
@@ -137,7 +147,7 @@ def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: Num
         best, width = device.best_fp8, 1
     alone = replace(device, taken_sms=0)
     share = min(1.0, _share(device, m, n, k, batch) / _share(alone, best.m, best.n, best.k, 1))
-    share *= _aligned_share((m, n, k), width)
+    share *= _aligned_share((n, k) if widths is None else widths, width)
     compute_s = 2.0 * m * n * k * batch / (best.tflops * device.usual_share * 1e12 * device.clock_share * share)
     return max(compute_s, stream_s(device, batch * (width * (m * k + k * n) + 2 * m * n)))
 
