@@ -6,11 +6,15 @@ python benchmarks/predictions.py --first-contact predictions_1      what the mod
 
 import argparse
 import itertools
+import math
 import statistics
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 
+from emberward.layout import Product
+from emberward.perf import CLUSTERS
 from emberward.report import (
     Comparison,
     PublishedRun,
@@ -58,16 +62,10 @@ LEFT_OUT_6 = frozenset(
     {
         "mbridge2511-",
         "mbridge2606-llama31-405b-",
-        "poro-34b-mi250x-gcd1024",
-        "tprimat-llama31-8b-mi300x8-pp2",
-        "tprimat-qwen25-7b-mi300x8-pp2",
-        "te72-gpt2xl-mi300xx1-fp8-bs14",
-        "te79-llama3-8b-mi300x8-bf16-bs4",
-        "te79-llama3-8b-mi300x8-fp8-bs2",
     }
 )
-"""Two rows whose figures an earlier set used, context parallelism, and devices (MI250X, MI300X) that `perf` does not
-have: left out as above."""
+"""Two rows whose figures an earlier set used, and context parallelism: left out as above. At the first contact also six
+rows of devices that `perf` did not have then (MI250X, MI300X)."""
 
 
 def fourth_runs() -> Iterator[PublishedRun]:
@@ -189,6 +187,54 @@ def _directions(rows: list[Comparison]) -> dict[str, int]:
     return {"pairs": len(clear), "right": sum((measured > 1) == (predicted > 1) for measured, predicted in clear)}
 
 
+def _stack(run: PublishedRun) -> tuple[Hashable, ...]:
+    """A run's device, model and stack."""
+    model, how = run.model, run.plan.how
+    products = tuple((each.out, each.into) for each in model.layers[0].operations if isinstance(each, Product))
+    return (
+        CLUSTERS[run.cluster].device.name,
+        len(model.layers),
+        products,
+        model.sample.num_units,
+        how.fmt,
+        how.is_fused,
+        how.recompute,
+    )
+
+
+def _layout(run: PublishedRun) -> tuple[Hashable, ...]:
+    """`_stack`, and how it is laid out on a rank."""
+    plan = run.plan
+    return (*_stack(run), plan.tp, plan.pp, plan.micro_batch, plan.shards_parameters)
+
+
+def _among_documents(found: list[tuple[str, Comparison]], *, with_layout: bool) -> dict[str, object]:
+    """How far runs of two documents that describe the same stack (and layout) differ, after what a prediction says of
+    the rest: ranks, network and accumulation. A pair of documents counts once, by the median of its pairs of runs.
+
+    `reachable`: the share of runs within 25% of a predictor that is right of the mean, where two documents are off by
+    independent errors of one size, so that one is off by the square root of a half of what parts the two.
+    """
+    alike: dict[Hashable, list[tuple[str, float]]] = defaultdict(list)
+    for document, each in found:
+        alike[(_layout if with_layout else _stack)(each.run)].append((document, -math.log(1 + each.error)))
+    of_documents: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for group in alike.values():
+        for (a, error_a), (b, error_b) in itertools.combinations(group, 2):
+            if a != b:
+                of_documents[min(a, b), max(a, b)].append(abs(error_a - error_b))
+    parted = [statistics.median(each) for each in of_documents.values()]
+    near = math.log(1.25)
+    return {
+        "pairs_of_runs": sum(map(len, of_documents.values())),
+        "pairs_of_documents": len(parted),
+        "median_ratio": round(math.exp(statistics.median(parted)), 4),
+        "within_25_percent_of_each_other": round(sum(each <= near for each in parted) / len(parted), 4),
+        "reachable": round(sum(each / math.sqrt(2) <= near for each in parted) / len(parted), 4),
+        "reachable_median_error": round(math.expm1(statistics.median(parted) / math.sqrt(2)), 4),
+    }
+
+
 def _rate(found: Comparison, step_s: float) -> float:
     """Samples a second of a rank."""
     return found.run.plan.global_batch / (found.run.plan.num_ranks * step_s)
@@ -232,9 +278,17 @@ def main() -> None:
     groups |= {kind: [name for name in kinds if kinds[name] == kind] for kind in sorted(set(kinds.values()))}
     summary = {group: _figures([found[name] for name in names]) for group, names in groups.items()}
     ratio = {"measured": 1.28, "predicted": round(ratio_of_schedules(found), 4)}
-    left_out = _left_out([(kinds[name], each) for name, each in found.items()])
-    directions = _directions(list(found.values()))
-    results.summarise({**summary, "one_source_left_out": left_out, "directions": directions, "ratio_405b": ratio})
+    sourced = [(kinds[name], each) for name, each in found.items()]
+    results.summarise(
+        {
+            **summary,
+            "one_source_left_out": _left_out(sourced),
+            "documents_of_one_stack": _among_documents(sourced, with_layout=False),
+            "documents_of_one_layout": _among_documents(sourced, with_layout=True),
+            "directions": _directions(list(found.values())),
+            "ratio_405b": ratio,
+        }
+    )
 
 
 if __name__ == "__main__":

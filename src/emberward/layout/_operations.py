@@ -62,8 +62,9 @@ class Elementwise:
     """Passes over `numel` elements of a sample, each a read or a write of memory in the compute type.
 
     `passes` where a compiler or a fused kernel runs them as one, `eager_passes` as operators of a framework run one by
-    one; the backward makes `backward` and `eager_backward` times as many. With `has_dropout` a mask of one byte is
-    written beside. `is_norm`: fused, each row is also summed over, in the kernel that reads it.
+    one; the backward makes `backward` and `eager_backward` times as many. `written_passes` and `written_backward`, both
+    in passes: where a model's code writes a function out as arithmetic; None: as the eager ones. With `has_dropout` a
+    mask of one byte is written beside. `is_norm`: fused, each row is also summed over, in the kernel that reads it.
     """
 
     name: str
@@ -74,6 +75,8 @@ class Elementwise:
     has_dropout: bool = False
     backward: float = 1.5
     eager_backward: float = 1.5
+    written_passes: float | None = None
+    written_backward: float | None = None
     is_norm: bool = False
 
     @property

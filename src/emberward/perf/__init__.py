@@ -5,8 +5,9 @@ No torch. Predictions rest on one hardware table with sources (`CLUSTERS`).
 
 from emberward.perf._attention import Attention
 from emberward.perf._block_time import Numerics, Recompute, Stack
+from emberward.perf._clusters import CLUSTERS
 from emberward.perf._flops import forward_flops, hardware_tflops, mfu, mfu_text, model_flops
-from emberward.perf._hardware import CLUSTERS, Cluster, Device, Link, NumberFormat
+from emberward.perf._hardware import Cluster, Device, Link, NumberFormat
 from emberward.perf._peaks import PEAKS, Peak, peak_of
 from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
 from emberward.perf._predict import Prediction, StepPlan, predict

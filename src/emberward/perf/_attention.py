@@ -7,13 +7,16 @@ FlashAttention-2 reaches 0.73 of the peak forward and 0.63 backward (Dao 2023, a
 predecessor 0.30 to 0.50 and 0.25 to 0.35 (section 1): the middle is taken. How a rate falls for shorter sequences is
 taken from the H100's FlashAttention-2 curve for those (assumed). Heads of 64 reach 0.87 forward (322 of 370) and 0.86
 backward, as measured for FlashAttention-2 without a causal mask. An A100's rates are shares of its peak; the first
-generation is taken at the same share of FlashAttention-2's rate on every device (assumed).
+generation is taken at the same share of FlashAttention-2's rate on every device (assumed). Blackwell's own kernels
+reach Hopper's share of the peak (assumed from the longest forward: FlashAttention-4 1613 on B200, 1.3 times cuDNN,
+which is 0.55 of the peak there and 0.54 on H100); the second generation, of Ampere's instructions, H100's rate
+(assumed). On AMD's devices attention stands to the best product as on H100 (assumed).
 """
 
 from bisect import bisect_left
 from enum import StrEnum
 
-from emberward.perf._hardware import Device
+from emberward.perf._hardware import Device, Generation
 
 _LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 _FLASH_2_FORWARD = (191, 260, 298, 319, 333, 335)
@@ -25,6 +28,8 @@ _FLASH_3_BACKWARD = (316, 424, 501, 542, 559, 561)
 _NARROW = 0.87
 """Rate with heads of 64 over that with heads of 128; narrower ones are taken in proportion to their width."""
 _H100_TFLOPS = 989.0
+_H100_BEST = 794.5 / 989.0
+"""Share of the peak of the best product (`_devices.H100`)."""
 _A100_FLASH_2 = (0.73, 0.63)
 _FLASH_1_OVER_2 = (0.40 / 0.73, 0.30 / 0.63)
 
@@ -44,13 +49,17 @@ class Attention(StrEnum):
 def attention_share(device: Device, kind: Attention, *, head_size: int, seq_len: int, is_backward: bool) -> float:
     """Share of the bf16 peak that a fused kernel reaches on its own operations. See [Note: attention rates]."""
     second = _at(_FLASH_2_BACKWARD if is_backward else _FLASH_2_FORWARD, seq_len) / _H100_TFLOPS
-    if device.peak_tflops < _H100_TFLOPS:
+    if device.generation is Generation.AMPERE:
         longest = (_FLASH_2_BACKWARD if is_backward else _FLASH_2_FORWARD)[-1] / _H100_TFLOPS
         second *= _A100_FLASH_2[is_backward] / longest
     elif kind is Attention.CUDNN:
         second = _at(_CUDNN_BACKWARD if is_backward else _CUDNN_FORWARD, seq_len) / _H100_TFLOPS
     elif kind is Attention.FLASH_3:
         second = _at(_FLASH_3_BACKWARD if is_backward else _FLASH_3_FORWARD, seq_len) / _H100_TFLOPS
+    elif device.generation is Generation.BLACKWELL:
+        second *= _H100_TFLOPS / device.peak_tflops
+    if device.generation is Generation.CDNA:
+        second *= device.best_bf16.tflops / device.peak_tflops / _H100_BEST
     if kind in (Attention.FLASH_1, Attention.DENSE_MASK):
         second *= _FLASH_1_OVER_2[is_backward]
     return second * _width_share(head_size)

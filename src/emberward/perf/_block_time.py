@@ -3,9 +3,13 @@
 [Note: operations of a block]
 Matrix products: backward two for each. Attention is one fused kernel, which does the causal half where it is causal
 (backward 2.5 times forward: Dao 2023), or products with scores in memory and a softmax between (Megatron-LM until
-2022). Elementwise work moves bytes, in passes over a tensor that its declaration counts, as chains of operators that
-run as one (fused) or one by one (eager). Dropout writes a mask of one byte beside each addition, which is three passes:
-two reads and a write. Backward moves 1.5 times forward's bytes: each kernel reads its input and the gradient and writes
+2022). Code that writes attention out scales the scores, sets the causal half by ``where`` and adds a mask, six passes
+forward; backward the scale's two and the two of ``where`` (transformers, modeling_gpt2.py of 2021, `_attn`). Autocast
+has softmax and dropout in float32 (torch's list of operators that it promotes): its passes are twice as wide, with a
+cast of three passes before and after, backward too; so is what follows the power in a GELU that is written out.
+Elementwise work moves bytes, in passes over a tensor that its declaration counts, as chains of operators that run as
+one (fused) or one by one (eager). Dropout writes a mask of one byte beside each addition, which is three passes: two
+reads and a write. Backward moves 1.5 times forward's bytes: each kernel reads its input and the gradient and writes
 one, where its declaration says nothing else. The gradient of a bias reads that of its layer's result. The loss works in
 float32: fused 20 bytes a number that the last block gives, backward 12; eager 24 and 27, the casts to and from 16 bits
 (6 each) and cross entropy as measured on A100 (FlagPerf, operation/benchmarks/cross_entropy_loss, bf16: 845 us forward,
@@ -51,15 +55,19 @@ class Recompute(StrEnum):
 
 
 class Stack(StrEnum):
-    """How elementwise work runs: an operator a kernel (eager), or chains of them as one (a compiler, fused kernels)."""
+    """How elementwise work runs: an operator a kernel, of code that writes functions out as arithmetic (written out) or
+    calls the framework's own (eager); or chains of them as one kernel (a compiler, fused kernels)."""
 
+    WRITTEN_OUT = "written_out"
     EAGER = "eager"
     FUSED = "fused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numerics:
-    """How a framework computes a model. `recompute_share` is the share of layers that compute again."""
+    """How a framework computes a model. `recompute_share` is the share of layers that compute again. `is_autocast`:
+    weights are float32 and torch's autocast chooses the type of each operator, so that the residual stream, norms and
+    softmax are float32."""
 
     fmt: NumberFormat = NumberFormat.BF16
     attention: Attention = Attention.FLASH_2
@@ -69,6 +77,12 @@ class Numerics:
     has_dropout: bool = False
     sequence_parallel: bool = True
     tp_overlap: bool = False
+    is_autocast: bool = False
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether chains of operators run as one kernel."""
+        return self.stack is Stack.FUSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,18 +107,19 @@ class BlockTime:
         )
 
 
-def _product(device: Device, m: int, n: int, k: int, fmt: NumberFormat) -> Cost:
+def _product(device: Device, m: int, n: int, k: int, fmt: NumberFormat, widths: tuple[int, int]) -> Cost:
     cast_s = stream_s(device, _CAST_BYTES * m * k) if fmt is NumberFormat.FP8 else 0.0
     kernels = 3 if fmt is NumberFormat.FP8 else 1
-    return Cost(matmul_s=matmul_s(device, m, n, k, fmt=fmt), memory_s=cast_s, num_kernels=kernels)
+    return Cost(matmul_s=matmul_s(device, m, n, k, fmt=fmt, widths=widths), memory_s=cast_s, num_kernels=kernels)
 
 
 def _products(device: Device, tokens: int, n: int, k: int, fmt: NumberFormat) -> tuple[Cost, Cost, Cost]:
-    """The products of one linear layer: y = x W, then dx and dW."""
+    """The products of one linear layer: y = x W, then dx and dW. Rows in memory are as wide as its inputs or outputs,
+    never as there are tokens."""
     return (
-        _product(device, tokens, n, k, fmt),
-        _product(device, tokens, k, n, fmt),
-        _product(device, n, k, tokens, fmt),
+        _product(device, tokens, n, k, fmt, (n, k)),
+        _product(device, tokens, k, n, fmt, (n, k)),
+        _product(device, n, k, tokens, fmt, (n, k)),
     )
 
 
@@ -115,17 +130,29 @@ def _attention(device: Device, scores: AttentionScores, batch: int, how: Numeric
         return _fused_attention(device, scores, batch, how.attention)
     scores_bytes = 2.0 * batch * s * s
     dropped = 2.5 if how.has_dropout else 0.0
+    passes, passes_back = _score_passes(scores, how)
+    kernels = 4 if how.is_fused else 3 + passes / 2
     score, use = matmul_s(device, s, s, d, batch=batch), matmul_s(device, s, d, s, batch=batch)
     forward = Cost(
         attention_s=score + use,
-        memory_s=stream_s(device, (2.0 + dropped) * scores_bytes),
-        num_kernels=4,
+        memory_s=stream_s(device, (passes + dropped) * scores_bytes),
+        num_kernels=kernels,
     )
     backward = Cost(
         attention_s=2 * (score + use),
-        memory_s=stream_s(device, (3.0 + dropped) * scores_bytes),
-        num_kernels=7,
+        memory_s=stream_s(device, (passes_back + dropped) * scores_bytes),
+        num_kernels=kernels + 3,
     )
+    return forward, backward
+
+
+def _score_passes(scores: AttentionScores, how: Numerics) -> tuple[float, float]:
+    """16-bit passes over the scores, forward and backward, beside dropout's. See [Note: operations of a block]."""
+    forward, backward = 2.0, 3.0
+    if how.stack is Stack.WRITTEN_OUT:
+        forward, backward = forward + 6, backward + (4 if scores.is_causal else 2)
+    if how.is_autocast and not how.is_fused:
+        forward, backward = forward + 8, backward + 9
     return forward, backward
 
 
@@ -160,10 +187,14 @@ class Share:
 
 def _elementwise(device: Device, each: Elementwise, share: Share, how: Numerics) -> tuple[Cost, Cost]:
     """Forward and backward of an elementwise entry."""
-    is_eager = how.stack is Stack.EAGER
-    passes, times = (each.eager_passes, each.eager_backward) if is_eager else (each.passes, each.backward)
+    passes, times = (each.passes, each.backward) if how.is_fused else (each.eager_passes, each.eager_backward)
+    is_wide = how.is_autocast and each.over is Over.POSITIONS
+    if how.stack is Stack.WRITTEN_OUT and each.written_passes is not None and each.written_backward is not None:
+        passes, times = each.written_passes, each.written_backward / each.written_passes
+        is_wide = how.is_autocast
+    width = 4.0 if is_wide else 2.0
     mask = passes / _ADDITION_PASSES if each.has_dropout and how.has_dropout else 0.0
-    seconds = stream_s(device, (2.0 * passes + mask) * share.of(each.numel, each.over) * share.micro_batch)
+    seconds = stream_s(device, (width * passes + mask) * share.of(each.numel, each.over) * share.micro_batch)
     if each.is_norm and passes == each.passes:
         seconds /= _NORM_SHARE
     forward = Cost(memory_s=seconds, num_kernels=passes / _PASSES_A_KERNEL)
@@ -231,7 +262,7 @@ def last_time(device: Device, inside: Link, block: Block, share: Share, how: Num
     # A loss that sums over tp reads this rank's part of what the block gives.
     is_split = block.loss_sums[0] > 0
     given = share.micro_batch * math.prod(block.output.shape) / (share.tp if is_split else 1)
-    num_bytes, backward_bytes = (24, 27) if how.stack is Stack.EAGER else (20, 12)
+    num_bytes, backward_bytes = (20, 12) if how.is_fused else (24, 27)
     loss = Cost(memory_s=stream_s(device, num_bytes * given), num_kernels=10)
     loss_backward = Cost(memory_s=stream_s(device, backward_bytes * given), num_kernels=5)
     backward = linear.to_input + linear.to_weights + linear.to_biases + streaming_backward

@@ -12,16 +12,24 @@ media/docs/efficient_gemm.md, warp specialization): 16384 x 8192 over a k of 128
 and its blocks divide the tiles among them beforehand: where a collective holds some of the processors, the blocks that
 find none wait until the others have done all their tiles, so that a product beside a collective takes twice as long
 (measured under FSDP on H100, pytorch/pytorch issue 143988; once more by forums.developer.nvidia.com 337991). On older
-devices each tile is a block, and takes the next processor that is free. Where the tiles of a product are too few for
-the processors, its inner dim is split over them (the same page of CUTLASS, Parallelized Reductions), as for the
-gradients of small weights. A product that moves more bytes than it computes runs at the memory's rate.
+devices each tile is a block, and takes the next processor that is free; on Blackwell blocks ask for their next tile
+(CUTLASS, media/docs/blackwell_cluster_launch_control.md). Where the tiles of a product are too few for the processors,
+its inner dim is split over them (the same page of CUTLASS, Parallelized Reductions), as for the gradients of small
+weights. A product that moves more bytes than it computes runs at the memory's rate.
+
+Rows that do not begin at multiples of 16 bytes are loaded by 4 bytes where their width is even, else by 2 (kernels
+named align2 and align1 instead of align8). Even: 272.7 TFLOP/s for a feed-forward of 10922, 398.4 for one of 10944, on
+H100 (stas00/ml-engineering, training/performance/README.md, swiglu-maf-bench). Odd: cuBLAS 11 takes a half to a fourth
+of what CUDA cores take (NVIDIA, Matrix Multiplication Background User's Guide, figure 2, entered as known), which reach
+14.8 TFLOP/s on V100 where tensor cores reach 112.3 (DeepBench, results/train/DeepBench_NV_V100.xlsx, 4096 x 7000 x
+4096): the middle, three times. Taken for all devices (assumed).
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from emberward.perf._hardware import BestProduct, Device, Link, NumberFormat
+from emberward.perf._hardware import BestProduct, Device, Generation, Link, NumberFormat
 
 _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9))
 """Rows, columns and relative rate of the tiles of cuBLAS' large products; 0.9 for the small one is assumed."""
@@ -29,6 +37,9 @@ _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9))
 _GAP_S = 0.9e-6
 """From the end of a kernel to the start of the next, launched ahead: 3.8 us a kernel of 2.9 us on a V100 (NVIDIA,
 Getting Started with CUDA Graphs, entered as known). Taken for all devices (assumed)."""
+
+_EVEN_SHARE, _ODD_SHARE = 272.73 / 398.38, 3 * 14.8 / 112.3
+"""Rate of products whose rows are not aligned to 16 bytes. See [Note: matrix products]."""
 
 _TRIP_S = 0.5e-6
 """One trip to the device's memory, about 500 ns on A100 and H100 in pointer chases (Jia et al. 2018's method)."""
@@ -77,7 +88,7 @@ class Cost:
 def _waves(device: Device, tiles: int) -> int:
     """Tiles one after another on the processor that works longest."""
     free = device.num_sms - device.taken_sms
-    if not device.is_persistent:
+    if not device.is_persistent or device.generation is Generation.BLACKWELL:
         return math.ceil(tiles / free)
     blocks = min(tiles, device.num_sms)
     return math.ceil(tiles / blocks) * math.ceil(blocks / free)
@@ -109,8 +120,25 @@ def _share(device: Device, m: int, n: int, k: int, batch: int) -> float:
     return max(share * _busy_share(device, k // splits) for share, splits in _wave_shares(device, m, n, batch))
 
 
-def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: NumberFormat = NumberFormat.BF16) -> float:
-    """Seconds of `batch` products of m x k with k x n, results in bf16. See [Note: matrix products]."""
+def _aligned_share(sizes: tuple[int, ...], width: int) -> float:
+    """Share of the rate that is left where rows of `sizes` elements are not aligned. See [Note: matrix products]."""
+    if all(size * width % 16 == 0 for size in sizes):
+        return 1.0
+    return _EVEN_SHARE if all(size * width % 4 == 0 for size in sizes) else _ODD_SHARE
+
+
+def matmul_s(
+    device: Device,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    batch: int = 1,
+    fmt: NumberFormat = NumberFormat.BF16,
+    widths: tuple[int, int] | None = None,
+) -> float:
+    """Seconds of `batch` products of m x k with k x n, results in bf16. `widths`: of the rows that operands and result
+    have in memory, in elements; None: n and k. See [Note: matrix products]."""
     best: BestProduct = device.best_bf16
     width = 2
     if fmt is NumberFormat.FP8:
@@ -119,6 +147,7 @@ def matmul_s(device: Device, m: int, n: int, k: int, *, batch: int = 1, fmt: Num
         best, width = device.best_fp8, 1
     alone = replace(device, taken_sms=0)
     share = min(1.0, _share(device, m, n, k, batch) / _share(alone, best.m, best.n, best.k, 1))
+    share *= _aligned_share((n, k) if widths is None else widths, width)
     compute_s = 2.0 * m * n * k * batch / (best.tflops * device.usual_share * 1e12 * device.clock_share * share)
     return max(compute_s, stream_s(device, batch * (width * (m * k + k * n) + 2 * m * n)))
 

@@ -26,6 +26,14 @@ PEAKS: tuple[Peak, ...] = (
     Peak(pattern="H200", tflops=989.0, source="NVIDIA H200 datasheet, SXM: 1,979 with sparsity"),
     Peak(pattern="V100-PCIE", tflops=112.0, source="NVIDIA V100 datasheet, PCIe: tensor cores in fp16"),
     Peak(pattern="V100", tflops=125.0, source="NVIDIA V100 datasheet, SXM2: tensor cores in fp16"),
+    Peak(pattern="GH200", tflops=989.0, source="NVIDIA GH200 datasheet: 1,979 with sparsity"),
+    Peak(pattern="GB200", tflops=2500.0, source="NVIDIA GB200 NVL72 datasheet: 5,000 with sparsity"),
+    Peak(pattern="B200", tflops=2250.0, source="NVIDIA DGX B200 datasheet: 4,500 with sparsity"),
+    Peak(pattern="B300", tflops=2250.0, source="NVIDIA DGX B300 datasheet, as B200"),
+    Peak(pattern="MI250X", tflops=191.5, source="AMD Instinct MI250X data sheet: 383 for its two dies"),
+    Peak(pattern="MI300X", tflops=1307.4, source="AMD Instinct MI300X data sheet, dense"),
+    Peak(pattern="MI325X", tflops=1307.4, source="AMD Instinct MI325X data sheet, dense"),
+    Peak(pattern="MI355X", tflops=2516.6, source="AMD Instinct MI355X data sheet, dense"),
     Peak(pattern="A100", tflops=312.0, source="NVIDIA A100 datasheet: 312 dense, 624 with sparsity"),
 )
 

@@ -13,9 +13,9 @@
 the spread of single devices reaches.
 
 [Note: range]
-A range is the prediction times the 5% and the 95% quantile of measured over predicted time in 370 published runs
+A range is the prediction times the 5% and the 95% quantile of measured over predicted time in 416 published runs
 (docs/preflight.md). It says how wrong predictions were and moves none of them. Ranges made without a source hold 89% of
-that source's runs, all 66 sources together.
+that source's runs, all 84 sources together.
 
 [Note: sharded parameters]
 FSDP gathers a layer's parameters while the layer before it computes, and reduces its gradients while the next one does
@@ -34,27 +34,31 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.layout import Block, Model
-from emberward.perf._block_time import BlockTime, Numerics, Recompute, Share, Stack, first_time, last_time, layer_time
+from emberward.perf._block_time import BlockTime, Numerics, Recompute, Share, first_time, last_time, layer_time
 from emberward.perf._flops import hardware_tflops, mfu
-from emberward.perf._hardware import HOP_BETWEEN_S, HOP_INSIDE_S, Cluster, Link
+from emberward.perf._hardware import Cluster, Link
 from emberward.perf._kernels import Cost, all_reduce_s, gather_s, stream_s
 from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
+from emberward.perf._rings import ring_link
 
 _NCCL_BLOCKS = 24
 """Processors that an all-gather of NCCL takes from the products beside it, on an H100 in a test of FSDP's prefetch
 (forums.developer.nvidia.com 337991). Taken for all devices (assumed)."""
 
+_DISPATCH_S = 10e-6
+"""Dispatch of an operator by a framework of Python, half of what `Device.host_s` takes (assumed)."""
+
 _GRADIENTS = (Part.BACKWARD, Part.WEIGHT)
 """The parts after which the gradients of a stage's parameters are whole."""
 
-_FASTEST, _SLOWEST = 0.89, 1.53
+_FASTEST, _SLOWEST = 0.89, 1.48
 """See [Note: range]."""
 
-_OPTIMIZER_BYTES = {Stack.FUSED: 42.0, Stack.EAGER: 98.0}
-"""AdamW in float32, bytes a parameter. Fused: reads parameter, gradient and two moments, writes parameter, moments and
-the 16-bit copy (30). Eager: torch/optim/adamw.py's _multi_tensor_adamw, one pass after another: decay 8, first moment
-12, second 8 + 12, its root 8 + 8 + 8, the update 16; the 16-bit copy 6 (86). Both: the gradients' norm and their
-scaling (4 + 8)."""
+_OPTIMIZER_BYTES = {True: 42.0, False: 98.0}
+"""AdamW in float32, bytes a parameter, by whether the stack is fused. Fused: reads parameter, gradient and two moments,
+writes parameter, moments and the 16-bit copy (30). Eager: torch/optim/adamw.py's _multi_tensor_adamw, one pass after
+another: decay 8, first moment 12, second 8 + 12, its root 8 + 8 + 8, the update 16; the 16-bit copy 6 (86). Both: the
+gradients' norm and their scaling (4 + 8)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,30 +158,12 @@ def _sharders(plan: StepPlan) -> int:
 
 def _tp_link(cluster: Cluster, plan: StepPlan) -> Link:
     """The link of a tp ring: the network where tp does not fit into a node."""
-    return _ring_link(cluster, plan.tp, cluster.devices_per_node)
+    return ring_link(cluster, plan.tp, cluster.devices_per_node)
 
 
 def _dp_link(cluster: Cluster, plan: StepPlan, num_ranks: int) -> Link:
     """The link of a ring of `num_ranks` of a dp group, neighbours first."""
-    return _ring_link(cluster, num_ranks, cluster.devices_per_node // plan.tp)
-
-
-def _ring_link(cluster: Cluster, num_ranks: int, most: int) -> Link:
-    """Inside a node if no more than `most` ranks are in the ring, else the network, which all rings of a node share.
-
-    A ring leaves a node once for its members there, so that it has their shares together.
-    """
-    members = max(1, min(num_ranks, most))
-    if members >= num_ranks:
-        return cluster.inside
-    rate = min(members * cluster.between.bytes_per_s, cluster.inside.bytes_per_s)
-    between = math.ceil(num_ranks / members) - 1
-    return replace(
-        cluster.between,
-        bytes_per_s=rate,
-        all_reduce_bytes_per_s=rate,
-        hops_s=between * HOP_BETWEEN_S + (num_ranks - 1 - between) * HOP_INSIDE_S,
-    )
+    return ring_link(cluster, num_ranks, cluster.devices_per_node // plan.tp)
 
 
 def _stage_layers(plan: StepPlan) -> list[range]:
@@ -242,8 +228,16 @@ def _lost(alone: Cost, beside: Cost, cluster: Cluster) -> float:
     return 1.0 - alone.seconds / (beside.matmul_s + (alone.seconds - alone.matmul_s) / left)
 
 
+def _host_s(cost: Cost, cluster: Cluster, plan: StepPlan) -> float:
+    """What the host adds: every kernel's dispatch and wait, or of an unfused stack the dispatches that outlast the
+    kernels, which the device waits for."""
+    if plan.is_blocking:
+        return cost.num_kernels * cluster.device.host_s
+    return 0.0 if plan.how.is_fused else max(0.0, cost.num_kernels * _DISPATCH_S - cost.seconds)
+
+
 def _seconds(cost: Cost, cluster: Cluster, plan: StepPlan) -> float:
-    return cost.seconds + (cost.num_kernels * cluster.device.host_s if plan.is_blocking else 0.0)
+    return cost.seconds + _host_s(cost, cluster, plan)
 
 
 def _transfers_s(model: Model, cluster: Cluster, plan: StepPlan) -> list[float]:
@@ -436,7 +430,7 @@ def _step(model: Model, cluster: Cluster, plan: StepPlan) -> tuple[_Walked, floa
     dp = _dp_times(cluster, plan, stages)
     timeline, summed_s = _walk(model, cluster, plan, stages, dp)
     held = [sum(stages[at].numel for at in _stages_of(order)) for order in plan.orders]
-    moved = _OPTIMIZER_BYTES[plan.how.stack] if plan.optimizer_bytes is None else plan.optimizer_bytes
+    moved = _OPTIMIZER_BYTES[plan.how.is_fused] if plan.optimizer_bytes is None else plan.optimizer_bytes
     optimizer_s = stream_s(cluster.device, moved * max(held) / _sharders(plan))
     walked = _Walked(stages=stages, timeline=timeline, summed_s=summed_s, optimizer_s=optimizer_s)
     return walked, summed_s + optimizer_s
@@ -483,14 +477,18 @@ def _parts(cluster: Cluster, plan: StepPlan, walked: _Walked) -> dict[str, float
     total = Cost()
     for at in _stages_of(plan.orders[rank]):
         total = total + (stages[at].forward + stages[at].backward).times(plan.num_mb)
-    blocked_s = total.num_kernels * cluster.device.host_s if plan.is_blocking else 0.0
+    host_s = sum(
+        _host_s(cost, cluster, plan) * plan.num_mb
+        for at in _stages_of(plan.orders[rank])
+        for cost in (stages[at].forward, stages[at].backward)
+    )
     return {
         "matmul": total.matmul_s,
         "attention": total.attention_s,
         "memory": total.memory_s,
         "tp": total.tp_s,
-        "host": total.gaps_s + blocked_s,
-        "dp": max(0.0, timeline.busy_s[rank] - total.seconds - blocked_s) + summed_s - timeline.seconds,
+        "host": total.gaps_s + host_s,
+        "dp": max(0.0, timeline.busy_s[rank] - total.seconds - host_s) + summed_s - timeline.seconds,
         "waiting": timeline.seconds - timeline.busy_s[rank],
         "optimizer": walked.optimizer_s,
     }

@@ -13,8 +13,12 @@ One rule fills each word that sources use, before any row is predicted:
 - ``AMP`` of float32 weights casts them for each micro-batch, and their gradients back; its ``zero1``, in a trainer over
   torch's DDP, all-reduces float32 gradients and gathers float32 parameters;
 - AdamW's states are float32 where a row does not say that they are bf16: then 14 bytes a parameter fused, 40 eager;
-- reductions overlap the backward unless there is a pipeline, or as the row says;
-- layers a stage where the source lists them; "one layer fewer" on the ends: the embedding and the head in its place.
+- reductions overlap the backward unless there is a pipeline, or as the row says; not in DeepSpeed's ZeRO 1 and 2, where
+  ``overlap_comm`` is false by default (its page of configuration);
+- layers a stage where the source lists them; "one layer fewer" on the ends, or layers that fill the stages only so: the
+  embedding and the head in its place; else the first stages have one more where the stages do not divide the layers;
+- an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
+- float32 weights under ``AMP``, or a float32 master without sharding in torch (eager or compiled), are autocast.
 """
 
 import json
@@ -35,15 +39,23 @@ _ATTENTION = {
     "cudnn": Attention.CUDNN,
 }
 _RECOMPUTE = {"none": Recompute.NONE, "full": Recompute.LAYER, "selective": Recompute.SCORES}
-_CLUSTERS = {
-    "A100 SXM 80GB": "a100",
-    "A100 SXM 40GB": "a100-40gb",
-    "H100 SXM 80GB": "h100",
-    "H200 SXM 141GB": "h200",
-    "V100 SXM2 32GB": "v100-dgx2",
-    "V100 SXM2 16GB": "v100-dgx2",
-    "V100 SXM3 32GB": "v100-dgx2",
-}
+_CLUSTERS = (
+    ("a100 pcie", "a100-pcie"),
+    ("a100 sxm 40gb", "a100-40gb"),
+    ("a100", "a100"),
+    ("gh200", "gh200"),
+    ("h100", "h100"),
+    ("h200", "h200"),
+    ("v100", "v100-dgx2"),
+    ("gb200", "gb200-nvl72"),
+    ("b200", "b200"),
+    ("b300", "b300"),
+    ("mi250x", "mi250x"),
+    ("mi300x", "mi300x"),
+    ("mi325x", "mi325x"),
+    ("mi355x", "mi355x"),
+)
+"""Devices by how their names begin in small letters, and the maker's node of each."""
 _NETWORKS = {
     "4 x 100 Gb/s RoCE": "a100-efa",
     "8 x 200 Gb/s (A3 Mega": "h100-1600g",
@@ -77,7 +89,9 @@ _GATHERED_FP8 = ("weights gathered in fp8", "float8 all-gather on")
 
 
 def _cluster(hardware: dict[str, Any]) -> str:
-    name = _CLUSTERS[hardware["gpu"]]
+    name = next((own for begin, own in _CLUSTERS if hardware["gpu"].lower().startswith(begin)), None)
+    if name is None:
+        raise ValueError(f"{hardware['gpu']} has no entry in the hardware table")
     network = hardware.get("network_per_node") or ""
     name = next((own for begin, own in _NETWORKS.items() if network.startswith(begin)), name)
     return _PER_NODE.get((name, hardware["gpus_per_node"]), name)
@@ -94,11 +108,28 @@ def _numerics(row: dict[str, Any]) -> Numerics:
         if any(word in said["weights_compute"] for word in ("fp8", "float8"))
         else NumberFormat.BF16,
         attention=attention,
-        stack=Stack.EAGER if said["compiled_fused"].startswith("eager") else Stack.FUSED,
+        stack=_stack(row),
         recompute=recompute,
         has_dropout=attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"],
         sequence_parallel=layout["sequence_parallel"],
+        is_autocast=_is_autocast(row),
     )
+
+
+def _stack(row: dict[str, Any]) -> Stack:
+    said = row["numerics"]
+    if not said["compiled_fused"].startswith("eager"):
+        return Stack.FUSED
+    is_gpt = said["attention"] == "eager" and not row["model"]["gated_mlp"] and "bert" not in row["name"]
+    return Stack.WRITTEN_OUT if is_gpt else Stack.EAGER
+
+
+def _is_autocast(row: dict[str, Any]) -> bool:
+    said = row["numerics"]
+    if row["layout"]["sharding"] in ("zero3", "hsdp", "zero2") or said["compiled_fused"].startswith("fused"):
+        return False
+    words, is_whole = said["weights_compute"], row["layout"]["sharding"] == "none"
+    return (words.startswith("fp32 weights") and "AMP" in words) or (words.startswith("fp32 master") and is_whole)
 
 
 def _gradients(row: dict[str, Any]) -> dict[str, Any]:
@@ -107,13 +138,14 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
     is_wide = grads.startswith("fp32")
     words = row["numerics"]["weights_compute"]
     is_autocast = "AMP" in words and words.startswith("fp32 weights")
+    is_deepspeed = sharding.startswith(("zero1", "zero2")) and any("DeepSpeed ZeRO" in said for said in row["assumed"])
     is_wide_on_wire = is_wide or "reduce_dtype float32" in grads
     found: dict[str, Any] = {
         "accumulate_bytes": 10.0 if is_wide else 6.0,
         "reduce_bytes": 4.0 if is_wide_on_wire else 2.0,
         "dp_overlap": next(
             (overlaps for words, overlaps in _OVERLAPS.items() if any(words in said for said in row["assumed"])),
-            row["layout"]["pp"] == 1,
+            row["layout"]["pp"] == 1 and not is_deepspeed,
         ),
     }
     if states := next((said for said in row["assumed"] if "AdamW states" in said and "bf16" in said), None):
@@ -143,11 +175,11 @@ def _stage_layers(row: dict[str, Any]) -> tuple[int, ...]:
     stages, said = row["layout"]["pp"] * row["layout"]["virtual_stages"], row["model"].get("stage_layers")
     if said is not None and said.startswith("["):
         return tuple(json.loads(said[: said.index("]") + 1]))
-    each, rest = divmod(row["model"]["layers"] + (0 if said is None else 2), stages)
-    if rest:
-        raise ValueError(f"{row['name']}: {row['model']['layers']} layers over {stages} stages, and no word of how")
-    layers = [each] * stages
-    if said is not None:
+    num_layers = row["model"]["layers"]
+    has_ends = said is not None or (num_layers % stages != 0 and (num_layers + 2) % stages == 0)
+    each, rest = divmod(num_layers + (2 if has_ends else 0), stages)
+    layers = [each + (stage < rest) for stage in range(stages)]
+    if has_ends:
         layers[0] -= 1
         layers[-1] -= 1
     return tuple(layers)
@@ -155,6 +187,10 @@ def _stage_layers(row: dict[str, Any]) -> tuple[int, ...]:
 
 def _run(row: dict[str, Any]) -> PublishedRun:
     model, layout, batch = row["model"], row["layout"], row["batch"]
+    if (layout.get("context_parallel") or 1) > 1:
+        raise ValueError(f"{row['name']}: a StepPlan has no context parallelism")
+    if any(word in row["numerics"]["weights_compute"] for word in ("fp4", "tf32")):
+        raise ValueError(f"{row['name']}: the table has no rates of {row['numerics']['weights_compute']}")
     pp, chunks, num_mb = layout["pp"], layout["virtual_stages"], batch["accumulation"]
     return PublishedRun(
         name=row["name"],

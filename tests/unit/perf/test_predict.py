@@ -19,7 +19,7 @@ from emberward.perf import (
     run_schedule,
 )
 from emberward.perf._attention import attention_share
-from emberward.perf._hardware import A100, H100
+from emberward.perf._devices import A100, B200, H100, MI300X, V100
 from emberward.perf._kernels import all_reduce_s, gather_s, matmul_s, stream_s
 from emberward.report import decoder_model
 
@@ -414,8 +414,18 @@ def test_kernels_are_a_gap_apart():
 
 @pytest.mark.parametrize(
     ("device", "size", "times"),
-    [("h100", 16384, 2.0), ("a100", 16384, 108 / 84), ("h100", 1024, 1.0), ("a100", 1024, 1.0)],
-    ids=["all blocks at once", "a block a tile", "fewer blocks than are free", "fewer tiles than are free"],
+    [
+        ("h100", 16384, 2.0),
+        ("a100", 16384, 108 / 84),
+        ("h100", 1024, 1.0),
+        ("a100", 1024, 1.0),
+    ],
+    ids=[
+        "all blocks at once",
+        "a block a tile",
+        "fewer blocks than are free",
+        "fewer tiles than are free",
+    ],
 )
 def test_a_product_beside_a_collective_waits_for_the_processors_it_lost(device: str, size: int, times: float):
     alone = CLUSTERS[device].device
@@ -424,9 +434,126 @@ def test_a_product_beside_a_collective_waits_for_the_processors_it_lost(device: 
     assert found == pytest.approx(times, rel=0.03)
 
 
+def test_on_blackwell_a_product_beside_a_collective_loses_no_more_than_the_processors():
+    beside = dataclasses.replace(B200, taken_sms=24)
+    found = matmul_s(beside, 16384, 16384, 8192) / matmul_s(B200, 16384, 16384, 8192)
+    # Alone it is capped at the best product's rate, so that it loses a little less.
+    assert 1.1 < found <= 148 / 124 * 1.01
+
+
 def test_a_reduction_beside_the_last_backward_takes_processors_from_it():
     # One rank a node, a slow network: all of the last micro-batch's backward runs beside the reduction.
     cluster = dataclasses.replace(CLUSTERS["a100"], devices_per_node=1)
     busy = predict(MODEL, cluster, step(dp=4, reduce_bytes=400.0))
     free = predict(MODEL, cluster, step(dp=4, reduce_bytes=400.0, dp_overlap=False))
     assert busy.step_s < free.step_s
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tflops"),
+    [
+        ((1760, 7000, 1760), 89.4),
+        ((2048, 7000, 2048), 98.0),
+        ((2560, 7000, 2560), 103.8),
+        ((4096, 7000, 4096), 112.3),
+        ((1760, 7136, 1760), 97.8),
+        ((4096, 7136, 4096), 108.8),
+        ((5128, 9128, 1760), 94.4),
+        ((5128, 9128, 4096), 103.5),
+        ((3072, 7440, 1024), 102.6),
+        ((7680, 5488, 2560), 108.6),
+        ((7680, 24000, 2560), 104.8),
+        ((8448, 24000, 2816), 106.8),
+    ],
+)
+def test_products_of_a_v100_run_at_rates_that_were_measured_apart(sizes, tflops):
+    """DeepBench, results/train/DeepBench_NV_V100.xlsx (CUDA 10.1, random numbers), its sizes padded to 8 as it runs
+    them; no entry of the table is made from it."""
+    m, n, k = sizes
+    assert 2 * m * n * k / matmul_s(V100, m, n, k) / 1e12 == pytest.approx(tflops, rel=0.12)
+
+
+@pytest.mark.parametrize(("columns", "share"), [(50304, 1.0), (50256, 1.0), (50258, 272.73 / 398.38), (50257, 0.395)])
+@pytest.mark.parametrize("device", [V100, A100, H100])
+def test_a_product_whose_rows_are_not_aligned_runs_slower(device, columns, share):
+    # Per column, so that a column more or less is not seen: products of one width are compared with the padded one.
+    found = (matmul_s(device, 8192, 50304, 1024) / 50304) / (matmul_s(device, 8192, columns, 1024) / columns)
+    assert found == pytest.approx(share, rel=0.01)
+
+
+def test_of_a_layer_only_its_widths_must_be_aligned_not_its_tokens():
+    def products_s(seq_len: int, ffn_hidden: int) -> float:
+        model = decoder_model(**{**SIZES, "seq_len": seq_len, "ffn_hidden": ffn_hidden})
+        return predict(model, CLUSTERS["a100"], step()).parts_s["matmul"]
+
+    aligned = products_s(2048, 16384)
+    assert products_s(2047, 16384) == pytest.approx(aligned, rel=0.01)
+    # Of a layer's 12 h^2 the feed-forward's 8 are no longer aligned, each way; the head is as it was.
+    head = 51200 / (8 * 12 * 4096 + 51200)
+    assert products_s(2048, 16383) / aligned == pytest.approx(head + (1 - head) * (1 / 3 + 2 / 3 / 0.395), rel=0.03)
+
+
+def test_code_that_writes_its_functions_out_moves_what_each_operator_moves():
+    how = {"attention": Attention.SCORES_IN_MEMORY}
+    eager, written = (
+        predict(MODEL, CLUSTERS["a100"], step(how=Numerics(stack=stack, **how))).parts_s["memory"]
+        for stack in (Stack.EAGER, Stack.WRITTEN_OUT)
+    )
+    # 8 layers and micro-batches. GELU: 18 passes and 28 instead of 2 and 3, over 2048 x 16384; scores: scale, where and
+    # mask forward (6), scale and where backward (4), over 32 heads of 2048 x 2048; two bytes a pass.
+    more_bytes = 8 * 8 * 2 * (41 * 2048 * 16384 + 10 * 32 * 2048**2)
+    assert written - eager == pytest.approx(more_bytes / (2.039e12 * 0.9))
+
+
+@pytest.mark.parametrize(
+    ("stack", "score_passes", "gelu_passes"), [(Stack.FUSED, 0, 0), (Stack.EAGER, 17, 0), (Stack.WRITTEN_OUT, 17, 46)]
+)
+def test_autocast_keeps_the_stream_wide_and_an_eager_softmax_too(stack, score_passes, gelu_passes):
+    plain, wide = (
+        predict(
+            MODEL,
+            CLUSTERS["a100"],
+            step(how=Numerics(stack=stack, attention=Attention.SCORES_IN_MEMORY, is_autocast=wide)),
+        ).parts_s["memory"]
+        for wide in (False, True)
+    )
+    # Norms (4 passes) and additions (6), backward 1.5 times that, two bytes more; norms at half the rate.
+    more_bytes = (
+        8 * 8 * 2 * (2.5 * (4 * 2 + 6) * 2048 * 4096 + score_passes * 32 * 2048**2 + gelu_passes * 2048 * 16384)
+    )
+    assert wide - plain == pytest.approx(more_bytes / (2.039e12 * 0.9))
+
+
+def test_a_tiny_eager_model_waits_for_its_host_and_a_large_one_does_not():
+    tiny = decoder_model(
+        **{**SIZES, "hidden": 128, "num_heads": 2, "ffn_hidden": 512, "vocab_size": 512, "seq_len": 64}
+    )
+
+    def host_s(model, stack) -> float:
+        return predict(model, CLUSTERS["a100"], step(how=Numerics(stack=stack))).parts_s["host"]
+
+    # 8 micro-batches of 8 layers of 20 to 60 kernels, 10 us each, where a fused stack leaves the gaps alone.
+    assert 8 * 8 * 20 * 5e-6 < host_s(tiny, Stack.EAGER) < 8 * 8 * 60 * 10e-6
+    assert host_s(tiny, Stack.EAGER) > 3 * host_s(tiny, Stack.FUSED)
+    assert host_s(MODEL, Stack.EAGER) == pytest.approx(host_s(MODEL, Stack.FUSED), rel=0.6)
+
+
+def test_two_devices_without_a_switch_have_one_link_between_them():
+    inside = CLUSTERS["mi300x"].inside
+    # 47.7 GB/s on two of eight MI300X, 312.9 on all (ml-engineering, network/README.md).
+    assert inside.among(2).bytes_per_s == pytest.approx(47.7e9, rel=0.1)
+    assert inside.among(8) == inside
+    assert CLUSTERS["h100"].inside.among(2) == CLUSTERS["h100"].inside
+
+
+@pytest.mark.parametrize("device", [B200, MI300X])
+def test_attention_of_later_devices_stays_below_their_best_product(device):
+    best = device.best_bf16.tflops / device.peak_tflops
+    shares = {
+        kind: attention_share(device, kind, head_size=128, seq_len=16384, is_backward=False)
+        for kind in (Attention.FLASH_2, Attention.CUDNN, Attention.FLASH_3)
+    }
+    assert shares[Attention.FLASH_2] < shares[Attention.CUDNN] < shares[Attention.FLASH_3] < best
+    # cuDNN on B200: 1613 / 1.3 TFLOP/s.
+    if device is B200:
+        assert shares[Attention.CUDNN] * device.peak_tflops == pytest.approx(1613 / 1.3, rel=0.02)

@@ -111,13 +111,14 @@ def test_ranks_sit_on_nodes_of_the_hardware_or_on_the_hosts_that_are_named():
 def test_hardware_that_the_table_lacks_is_refused_with_what_it_has():
     resolved = resolve(load_recipe("bloom_tiny", []), num_ranks=8, tokenizer_size=257)
     with pytest.raises(ConfigError) as caught:
-        page_of(resolved, hardware="b300")
+        page_of(resolved, hardware="b100")
     assert caught.value.text() == (
         "C103 no such hardware in the table\n"
         "  where     --hardware\n"
         "  expected  one of v100-dgx2, v100-efa, v100-jean-zay, a100, a100-40gb, a100-40gb-efa, a100-efa, a100-800g, "
-        "a100-jean-zay, h100, h100-800g, h100-tcpx, h100-1600g, h100-500w, h200, h200-4\n"
-        "  found     b300\n"
+        "a100-jean-zay, h100, h100-800g, h100-tcpx, h100-1600g, h100-500w, h200, h200-4, a100-pcie, gh200, b200, b300, "
+        "gb200-nvl72, mi250x, mi300x, mi325x, mi355x\n"
+        "  found     b100\n"
         "  next      docs/preflight.md lists what each stands for"
     )
 

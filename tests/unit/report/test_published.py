@@ -1,12 +1,14 @@
 """Predictions against published runs: the three that were promised, and the error of all of them as it is."""
 
 import functools
+import json
 
 import pytest
 
+from emberward.perf import CLUSTERS, Stack
 from emberward.report import compare, later_runs, published_runs, ratio_of_schedules, third_runs
 from emberward.report._published_later import _MOSAIC_ROWS, _NEMO_ROWS
-from emberward.report._published_rows import _gradients, _stage_layers
+from emberward.report._published_rows import _gradients, _stage_layers, rows_in
 
 
 @functools.cache
@@ -124,6 +126,8 @@ def test_a_later_row_s_micro_batches_make_its_batch():
         (24, 2, {"stage_layers": "[14, 10] decoder layers per stage"}, (14, 10)),
         (22, 4, {"stage_layers": "first and last stage one layer fewer"}, (5, 6, 6, 5)),
         (24, 4, {}, (6, 6, 6, 6)),
+        (22, 4, {}, (5, 6, 6, 5)),
+        (31, 4, {}, (8, 8, 8, 7)),
     ],
 )
 def test_the_layers_of_a_stage_are_read_as_the_source_words_them(num_layers, pp, said, layers):
@@ -143,6 +147,8 @@ def test_the_layers_of_a_stage_are_read_as_the_source_words_them(num_layers, pp,
         ({"stack": "eager", "assumed": ["bf16 weights and fused AdamW states"]}, {"optimizer_bytes": 14.0}),
         ({"weights": "fp32 weights, bf16 AMP compute"}, {"cast_bytes": 12.0, "reduce_bytes": 8.0}),
         ({"weights": "fp16 AMP compute, fp32 master"}, {"reduce_bytes": 4.0}),
+        ({"assumed": ["DeepSpeed ZeRO 1, fused Adam taken"]}, {"dp_overlap": False}),
+        ({"assumed": ["DeepSpeed ZeRO 1", "overlapped sync"]}, {"dp_overlap": True}),
     ],
 )
 def test_gradients_and_the_update_are_read_as_the_source_words_them(changes, found):
@@ -160,6 +166,82 @@ def test_gradients_and_the_update_are_read_as_the_source_words_them(changes, fou
     assert read | found == read
     assert ("optimizer_bytes" in read) == ("optimizer_bytes" in found)
     assert ("cast_bytes" in read) == ("cast_bytes" in found)
+
+
+def row_of(tmp_path, **said):
+    """The run of a row of GPT-2 on one device, with `said` of its parts."""
+    row = {
+        "name": said.get("name", "one"),
+        "source": "here",
+        "hardware": {"gpu": said.get("gpu", "A100 SXM 80GB"), "gpus_per_node": 8},
+        "model": {
+            "layers": 2, "hidden": 64, "heads": 2, "kv_heads": 2, "ffn_hidden": 256, "vocab": 512, "seq_len": 64,
+            "gated_mlp": False, "tied": True,
+        },
+        "layout": {
+            "tp": 1, "pp": 1, "virtual_stages": 1, "dp": 1, "sharding": said.get("sharding", "none"),
+            "sequence_parallel": False, "context_parallel": said.get("context_parallel"),
+        },
+        "batch": {"micro_batch": 1, "accumulation": 1},
+        "numerics": {
+            "weights_compute": said.get("weights", "bf16"), "grads_format": "bf16", "recompute": "none",
+            "attention": said.get("attention", "eager"), "compiled_fused": said.get("stack", "eager"),
+        },
+        "step_s": 1.0,
+        "assumed": [],
+    }  # fmt: skip
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([row]), encoding="utf-8")
+    return next(rows_in(path))
+
+
+@pytest.mark.parametrize(
+    ("said", "stack", "is_autocast"),
+    [
+        ({}, Stack.WRITTEN_OUT, False),
+        ({"name": "bert-large"}, Stack.EAGER, False),
+        ({"attention": "flash2", "stack": "eager with flash attention"}, Stack.EAGER, False),
+        ({"stack": "compiled", "weights": "fp32 master, bf16 compute"}, Stack.FUSED, True),
+        ({"weights": "fp32 master, bf16 compute", "sharding": "zero3"}, Stack.WRITTEN_OUT, False),
+        ({"weights": "fp32 weights, fp16 AMP compute", "sharding": "zero1"}, Stack.WRITTEN_OUT, True),
+        ({"stack": "fused", "weights": "fp32 master, bf16 compute"}, Stack.FUSED, False),
+    ],
+)
+def test_the_stack_is_read_as_the_source_words_it(tmp_path, said, stack, is_autocast):
+    how = row_of(tmp_path, **said).plan.how
+    assert (how.stack, how.is_autocast) == (stack, is_autocast)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cluster"),
+    [
+        ("A100 PCIe 80GB", "a100-pcie"),
+        ("A100 SXM 40GB", "a100-40gb"),
+        ("V100 SXM3 32GB", "v100-dgx2"),
+        ("GB200 186GB", "gb200-nvl72"),
+        ("B200 SXM 180GB", "b200"),
+        ("MI250X GCD 64GB (half of an MI250X)", "mi250x"),
+        ("MI300X 192GB", "mi300x"),
+    ],
+)
+def test_a_device_is_known_by_how_its_name_begins(tmp_path, gpu, cluster):
+    run = row_of(tmp_path, gpu=gpu)
+    assert run.cluster == cluster in CLUSTERS
+    assert compare(run).prediction.step_s > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"gpu": "TPU v5p"}, "TPU v5p"),
+        ({"context_parallel": 2}, "context"),
+        ({"weights": "nvfp4 compute"}, "nvfp4"),
+        ({"weights": "fp32 weights, tf32 matmul"}, "tf32"),
+    ],
+)
+def test_what_a_plan_cannot_express_is_refused_and_not_guessed(tmp_path, said, why):
+    with pytest.raises(ValueError, match=why):
+        row_of(tmp_path, **said)
 
 
 def test_the_rows_that_were_entered_later_stay_predicted():

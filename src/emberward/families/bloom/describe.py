@@ -36,6 +36,10 @@ from emberward.layout import (
     TensorSpec,
 )
 
+_WRITTEN_GELU = (18, 28)
+"""Passes of ``0.5 * x * (1 + tanh(c * (x + 0.044715 * pow(x, 3))))``, an operator at a time, and of what autograd makes
+of it: GPT-2's form in transformers (activations.py, gelu_new, NewGELUActivation), minGPT and nanoGPT until 2023."""
+
 
 class Bloom:
     """The family. See `Family`."""
@@ -183,7 +187,15 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
             Product(rows=s, out=h, into=f, split="into", has_bias=True),
             Elementwise(name="norms", numel=s * h, passes=4, eager_passes=4, over=Over.POSITIONS, is_norm=True),
             Elementwise(name="additions", numel=s * h, passes=6, eager_passes=6, over=Over.POSITIONS, has_dropout=True),
-            Elementwise(name="activation", numel=s * f, passes=2, eager_passes=2, over=Over.TP),
+            Elementwise(
+                name="activation",
+                numel=s * f,
+                passes=2,
+                eager_passes=2,
+                written_passes=_WRITTEN_GELU[0],
+                written_backward=_WRITTEN_GELU[1],
+                over=Over.TP,
+            ),
             Elementwise(name="query, key, value", numel=s * 3 * h, passes=2, eager_passes=2, over=Over.TP),
         ),
         kept=(
