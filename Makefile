@@ -9,6 +9,7 @@
 #   make test-places                 a few tests in a clone named as ours, in a path with a space, and from a wheel
 #   make test-cluster                the tests under a real SLURM; installs it from Debian's packages, so it needs root
 #   make test-window                 the page in a real browser; installs Debian's chromium, so it needs root
+#   make pictures                    the same, and its screenshots into docs/pictures, which the docs show
 #   make gpu [DEVICE=cpu]            what only a machine with a GPU can tell, in 8 minutes; any Python 3.11+ with torch
 #   make docs                        the docs as a site, into build/site; needs no network
 #   make check                       lint, format, types, import floors
@@ -27,7 +28,7 @@ VENV := .venv
 SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, or pass PYTHON=...)) \
     $(PYTHON) tools/setup_env.py --venv $(VENV) $(if $(TORCH),--torch '$(TORCH)') $(if $(TORCH_INDEX),--torch-index '$(TORCH_INDEX)')
 
-.PHONY: train test test-all test-rest test-places test-cluster test-window docs gpu check campaign setup setup-train clean
+.PHONY: train test test-all test-rest test-places test-cluster test-window pictures docs gpu check campaign setup setup-train clean
 
 train: setup-train
 	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
@@ -52,6 +53,9 @@ test-cluster: setup
 test-window: setup
 	@$(PYTHON) tools/setup_window.py
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py $(if $(ARGS),tests/window $(ARGS),--window)
+
+pictures:
+	@EMBERWARD_PICTURES=docs/pictures $(MAKE) --no-print-directory test-window
 
 docs:
 	$(SETUP) --extras train,test,check,docs

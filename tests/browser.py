@@ -55,7 +55,8 @@ class Browser:
 
     def open(self, address: str, *, width: int = 1280, height: int = 800) -> None:
         """Opens a page and waits until its script says that it is ready."""
-        self._send("POST", "/window/rect", {"width": width, "height": height})
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._send("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": size})
         self.go(address)
         self.wait("document.body && document.body.dataset.ready === 'true'")
 

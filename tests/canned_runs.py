@@ -26,7 +26,7 @@ from emberward.report import (
 
 START = 1_795_300_000.0
 HANG = Finding(
-    code="H125",
+    code="H101",
     severity=Severity.ERROR,
     kind=Kind.HANG,
     cause=Cause.FILE_READ,
@@ -34,7 +34,7 @@ HANG = Finding(
     message="rank 5 reads a file at data.py:88 and has not joined all_reduce 211; 7 ranks wait for it",
     culprit_ranks=(5,),
     waiting_ranks=(0, 1, 2, 3, 4, 6, 7),
-    hosts=("node-02",),
+    hosts=("node-01",),
     site="data.py:88",
     phase=FindingPhase(step=120, stage="F"),
     evidence=("rank 5 last issued all_reduce 210, its peers 211", "its stack: data.py:88 read, in 6 of 6 snapshots"),
@@ -50,10 +50,10 @@ STRAGGLER = Finding(
     message="rank 3 is waited for in every step: 180 ms of 0.500 s (36.0%)",
     culprit_ranks=(3,),
     waiting_ranks=(0, 1, 2, 4, 5, 6, 7),
-    hosts=("node-01",),
+    hosts=("node-00",),
     phase=FindingPhase(step=118),
     evidence=("rank 3: 180.0 ms more of its own than its peers in the middle, 40 standard errors, steps 3 to 118",),
-    next="compare clocks, heat and other users of node-01 with another host's",
+    next="compare clocks, heat and other users of node-00 with another host's",
 )
 DEATH = Finding(
     code="L102",

@@ -24,6 +24,7 @@ import typer
 import emberward
 from emberward.cli import app
 from emberward.findings import CATALOGUE
+from emberward.web import runbook_text
 
 ROOT = Path(__file__).resolve().parents[1]
 NAV: list[Any] = [
@@ -47,12 +48,9 @@ _LINK = re.compile(r"(\]\(|src=\")([^)\s\"]+)")
 
 def code_pages() -> dict[str, str]:
     """A page for each finding code, and their index, by path."""
-    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-    parts = re.split(r"^### ([A-Z]\d{3}): .*$", text, flags=re.MULTILINE)
-    bodies = {code: body.split("\n## ")[0].strip() for code, body in zip(parts[1::2], parts[2::2], strict=True)}
     pages = {}
     for code, entry in sorted(CATALOGUE.items()):
-        body = _LINK.sub(lambda found: found[1] + _up(found[2]), bodies[code])
+        body = _LINK.sub(lambda found: found[1] + _up(found[2]), runbook_text(code) or "")
         pages[f"codes/{code}.md"] = (
             f"# {code}: {entry.title}\n\nKind: {entry.kind.value}. How to read a finding: "
             f"[findings](../findings.md#how-to-read-a-finding). All codes: [index](index.md).\n\n{body}\n"

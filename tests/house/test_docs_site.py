@@ -1,13 +1,16 @@
 """The docs as a site: each code has a page, each verb and public name is in the reference, links lead somewhere."""
 
 import json
+import re
 
 import pytest
 from docs_site import NAV, assemble, code_pages, command_page, notebook_page, python_page
 
 import emberward
 import emberward.cli._main as verbs
-from emberward.findings import CATALOGUE
+from emberward.findings import CATALOGUE, Kind
+from emberward.testing import INCIDENTS
+from emberward.web import HEADS
 from house.test_references import broken_links
 from house.tree import ROOT
 
@@ -23,8 +26,21 @@ def test_every_code_has_a_page_that_says_what_to_do(site):
     pages = code_pages()
     for code, entry in CATALOGUE.items():
         assert (site / "codes" / f"{code}.md").read_text().startswith(f"# {code}: {entry.title}\n")
-        assert "**Do:**" in pages[f"codes/{code}.md"]
+        heads = re.findall(r"^## (.*)$", pages[f"codes/{code}.md"], re.MULTILINE)
+        assert {"Meaning", "Mitigation"} <= set(heads), code
+        assert heads == [head for head in HEADS if head in heads]
+        assert ("Impact" in heads) == (entry.kind is not Kind.NONE)
         assert f"({code}.md)" in pages["codes/index.md"]
+
+
+def test_a_code_that_an_incident_ends_in_names_it_for_a_replay():
+    pages = code_pages()
+    named = {
+        (code, name)
+        for code in CATALOGUE
+        for name in re.findall(r"incident run ([a-z0-9-]+)", pages[f"codes/{code}.md"])
+    }
+    assert named == {(code, each.name) for each in INCIDENTS for code in each.expected.codes}
 
 
 def test_the_reference_has_every_verb_and_every_public_name():

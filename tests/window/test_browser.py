@@ -24,7 +24,9 @@ from emberward.web import Columns, PageServer, Site, file_page, proof_page
 from emberward.web._list import key_of
 
 KINDS = ("healthy", "hang", "straggler", "spike", "restart", "large", "hostile", "empty", "corrupt")
-PICTURES = Path(os.environ.get("EMBERWARD_PICTURES", "build/window"))
+PICTURES = Path("build/window")
+SHOWN = ("card", "straggler", "restart", "phone", "list", "compare", "check-light")
+"""Pictures that the docs show: `make pictures` writes them to docs/pictures as well."""
 AXE = Path("build/axe/package/axe.min.js")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
@@ -35,6 +37,13 @@ def browser(tmp_path_factory):
     made = Browser(tmp_path_factory.mktemp("browser"))
     yield made
     made.close()
+
+
+def keep(browser, name):
+    """Keeps what is seen, in docs/pictures too where that was asked for."""
+    browser.picture(PICTURES / f"{name}.png")
+    if name in SHOWN and os.environ.get("EMBERWARD_PICTURES"):
+        browser.picture(Path(os.environ["EMBERWARD_PICTURES"]) / f"{name}.png")
 
 
 @contextmanager
@@ -68,12 +77,12 @@ def page_of(site, kind):
     ("kind", "state", "words"),
     [
         ("healthy", "RUNNING", ["Healthy: nothing stands against this run."]),
-        ("hang", "STALLED", ["ERROR H125", "rank 5 reads a file at data.py:88 and has not joined all_reduce 211",
+        ("hang", "STALLED", ["ERROR H101", "rank 5 reads a file at data.py:88 and has not joined all_reduce 211",
                              "rank 5 (node-01, pp 1 dp 0 tp 1) at data.py:88", "7 wait: ranks 0-4, 6, 7",
                              "a dead rank: all 8 processes live", "emberward explain 4242"]),
         ("straggler", "RUNNING", ["WARNING H140", "rank 3 is waited for in every step: 180 ms of 0.500 s (36.0%)"]),
         ("spike", "RUNNING", ["Healthy"]),
-        ("restart", "RUNNING", ["1 earlier finding(s) that a later attempt got over"]),
+        ("restart", "RUNNING", ["A later attempt got over 1 earlier finding."]),
         ("large", "RUNNING", ["WARNING H140"]),
         ("hostile", "STALLED", ["<img src=x onerror="]),
         ("empty", "NOT STARTED", ["No incident was recorded."]),
@@ -88,7 +97,7 @@ def test_the_first_screen_says_how_a_run_stands(browser, site, kind, state, word
         assert word in card
     # The page's own words come first on the screen: the card begins above the fold.
     assert browser.run("return document.querySelector('#part-card').getBoundingClientRect().top") < 400
-    browser.picture(PICTURES / f"{kind}.png")
+    keep(browser, "card" if kind == "hang" else kind)
     assert browser.run("return document.title") != "owned"
     assert browser.console() == []
 
@@ -156,7 +165,7 @@ def test_a_live_page_shows_new_steps_and_a_new_incident_by_itself(browser, tmp_p
         write_metrics(folder, [metrics_of(step, steps=200) for step in range(121, 124)])
         browser.wait("document.querySelector('#part-tiles').innerText.includes('123')")
         append_line(folder.findings, {**HANG.to_json(), "attempt": 1})
-        browser.wait("document.querySelector('#part-card').innerText.includes('ERROR H125')")
+        browser.wait("document.querySelector('#part-card').innerText.includes('ERROR H101')")
         write_lag(folder, 8, range(121, 124), slow=3)
         browser.wait("document.querySelector('#lag-words').innerText.includes('newest 123')")
         browser.run("window.stop(); location.href = 'about:blank'")
@@ -228,21 +237,32 @@ def test_the_file_opens_from_disk_and_shows_the_same_card(browser, site, tmp_pat
     assert browser.console() == []
 
 
-def test_a_phone_shows_state_age_and_card_without_scrolling_sideways(browser, site):
-    browser.open(page_of(site, "hang"), width=500, height=844)
-    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
-    browser.picture(PICTURES / "phone.png")
+def test_a_phone_shows_state_age_and_whose_fault_it_is_without_scrolling(browser, site):
+    browser.open(page_of(site, "hang"), width=390, height=844)
+    assert browser.run("return innerWidth === 390 && document.documentElement.scrollWidth <= innerWidth")
+    # Who it was is read without scrolling; so is the whole card on a screen of 1280 x 800.
+    assert browser.run("return document.querySelector('.row.who').getBoundingClientRect().bottom") < 844
+    keep(browser, "phone")
 
 
-def test_the_list_and_a_comparison(browser, site):
+def test_the_list_and_a_comparison(browser, site, tmp_path):
     address, folders = site
+    browser.open(page_of(site, "hang"))
+    assert browser.run("return document.querySelector('.card').getBoundingClientRect().bottom") < 800
     browser.go(f"{address}/list")
     browser.wait("document.querySelector('tbody tr')")
     assert "stalled" in browser.text("tbody tr")
-    browser.picture(PICTURES / "list.png")
+    shown = tmp_path / "runs"
+    for kind in ("healthy", "restart", "hang", "straggler"):
+        make(kind, shown, now_unix=time.time())
+    with live_server(shown) as server:
+        browser.go(f"http://127.0.0.1:{server.port}/list")
+        assert HANG.message in browser.text("tbody tr"), "who needs a person comes first, and says why"
+        keep(browser, "list")
+        browser.go("about:blank")
     browser.open(f"{address}/compare?run={key_of(folders['healthy'])}&run={key_of(folders['spike'])}")
     assert "step 90" in browser.text(".verdict")
-    browser.picture(PICTURES / "compare.png")
+    keep(browser, "compare")
     for axis in ("tokens", "hours"):
         browser.run(f"document.querySelector('input[value={axis}]').click()")
         browser.wait(f"document.body.dataset.axis === '{axis}' && !!document.querySelector('#chart-loss canvas')")
@@ -268,4 +288,4 @@ def test_the_page_of_a_check_opens_from_disk_and_is_accessible(browser, tmp_path
           return b.left >= a.left - 1 && b.right <= a.right + 1 && b.bottom <= a.bottom + 1; }); })""")
     assert "PROVED" not in browser.text("header")
     assert audit(browser) == []
-    browser.picture(PICTURES / f"check-{theme}.png")
+    keep(browser, f"check-{theme}")

@@ -5,7 +5,7 @@ from io import FileIO
 from pathlib import Path
 
 from emberward.checkpoint._boxes import volume
-from emberward.checkpoint._crc import crc32
+from emberward.checkpoint._crc import BLOCK_BYTES, crc32
 from emberward.checkpoint._digest import add_digests, partial_digest
 from emberward.checkpoint._format import FileEntry, FormatProblem, Manifest, Piece
 from emberward.checkpoint._probe import read_probe
@@ -15,8 +15,10 @@ from emberward.checkpoint._safetensors import parse_header
 from emberward.findings import EmberwardError, Finding
 
 
-def verify(checkpoint: Path) -> tuple[Finding, ...]:
+def verify(checkpoint: Path, *, told: Callable[[int, int], None] = lambda done, total: None) -> tuple[Finding, ...]:
     """An error finding for each file or tensor that is not as saved; empty when every byte is.
+
+    `told` is called with the bytes that are read and the bytes that there are, after each piece of a tensor.
 
     Reads all data; blocks; needs no torch; memory: one block of 1 MiB. Each data file is read to its end whatever is
     found in another, and a damaged file is named once for each of its tensors that is hurt.
@@ -27,6 +29,7 @@ def verify(checkpoint: Path) -> tuple[Finding, ...]:
         return (error.to_finding(),)
     shares: dict[str, list[int]] = {name: [] for name in manifest.tensors}
     findings: list[Finding] = []
+    done, total = 0, sum(entry.size_bytes for entry in manifest.files)
     try:
         read_probe(checkpoint)
     except EmberwardError as error:
@@ -37,6 +40,8 @@ def verify(checkpoint: Path) -> tuple[Finding, ...]:
                 findings += _check_header(checkpoint, file, entry, manifest)
                 for name, piece in _pieces_of(manifest, entry.name):
                     findings += _check_piece(checkpoint, file, manifest, name, piece, shares[name])
+                    done += len(piece.crc32) * BLOCK_BYTES
+                    told(min(done, total), total)
         except EmberwardError as error:
             findings.append(error.to_finding())
     return tuple(findings) if findings else digest_findings(checkpoint, manifest, _sums(shares))

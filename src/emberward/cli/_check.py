@@ -87,7 +87,7 @@ def _check_recipe(options: CheckOptions, screen: Screen) -> int:
     screen.say(preflight_text(page, width=screen.width) + boxing_text(boxing))
     if options.boxing_csv is not None:
         options.boxing_csv.write_text(boxing_csv(boxing), encoding="utf-8")
-    waiting = Waiting(screen, "proving the recipe: its roles run dry", limit_s=TIME_LIMIT_S)
+    waiting = Waiting(screen, "proving the recipe", limit_s=TIME_LIMIT_S, parts="roles ran dry")
     proof = prove_recipe(resolved, environment=options.environment, all_ranks=options.all_ranks, on_wait=waiting)
     traffic = compare_traffic(page, proof.programs)
     has_transfers = launches_of(resolved.recipe) is Launches.ONE_ORDER

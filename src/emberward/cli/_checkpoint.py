@@ -8,7 +8,7 @@ import typer
 
 from emberward import checkpoint
 from emberward.checkpoint import Latest
-from emberward.cli._console import Screen
+from emberward.cli._console import Screen, Told
 from emberward.cli._examples import examples
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._named_run import DEFAULT_RUNS, RunsOption, find_run, near_names, places_of
@@ -203,7 +203,7 @@ def _verify(path: Path, runs: Path, screen: Screen) -> int:
         if chosen is None:
             raise _newest_damaged(found)
         save, passed_over = chosen, () if found.damaged is not None else found.findings
-    damage = checkpoint.verify(save)
+    damage = checkpoint.verify(save, told=Told(f"reading {save.name}", screen.complain))
     findings = (*passed_over, *damage)
     for finding in findings:
         screen.say(_line(finding))

@@ -4,7 +4,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
@@ -82,39 +82,73 @@ def _print(text: str, stream: TextIO) -> None:
     stream.flush()
 
 
-class ProgressLines:
-    """A progress callback that prints a line only for work that takes over two seconds."""
+class Told:
+    """Tells how far work on bytes is, how fast it goes, and how long the rest takes at that speed; each two seconds."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, what: str, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._say = say
+        self._clock = clock
+        self._began_s = self._last_s = clock()
+        self._first_bytes: int | None = None
+
+    def __call__(self, done_bytes: int, total_bytes: int) -> None:
+        """Takes the bytes that are done and the bytes that there are. What an earlier start did is no speed."""
+        now_s = self._clock()
+        if self._first_bytes is None:
+            self._first_bytes = done_bytes
+        if now_s - self._last_s < _PROGRESS_EVERY_S or total_bytes == 0:
+            return
+        self._last_s = now_s
+        rate = (done_bytes - self._first_bytes) / (now_s - self._began_s)
+        left = f", {(total_bytes - done_bytes) / rate:.0f} s left" if rate > 0 else ""
+        share = f"{100 * done_bytes / total_bytes:.0f}%, {done_bytes / 1e6:.0f} of {total_bytes / 1e6:.0f} MB"
+        self._say(f"{self._what}: {share}, {rate / 1e6:.0f} MB/s{left}")
+
+
+class ProgressLines:
+    """Tells which share of each of several works is done, and how long its rest takes; each two seconds."""
+
+    def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
-        self._began_s = time.monotonic()
-        self._last_s = self._began_s
+        self._clock = clock
+        self._label: str | None = None
+        self._began_s = self._last_s = clock()
+        self._first = 0.0
 
     def __call__(self, label: str, fraction: float) -> None:
         """Takes the share of the work that is done."""
-        now_s = time.monotonic()
+        now_s = self._clock()
+        if label != self._label:
+            self._label, self._began_s, self._first = label, now_s, fraction
         if now_s - self._last_s >= _PROGRESS_EVERY_S:
             self._last_s = now_s
-            self._screen.say(f"{label}: {100 * fraction:.0f}%")
+            rate = (fraction - self._first) / (now_s - self._began_s) if now_s > self._began_s else 0.0
+            left = f", {(1 - fraction) / rate:.0f} s left" if rate > 0 else ""
+            self._screen.say(f"{label}: {100 * fraction:.0f}%{left}")
 
 
 class Waiting:
     """Says on standard error how long something has been waited for: after 2 s, then at times that double to 30 s.
 
     Call it with the seconds that have passed, as often as one likes. `limit_s`: when the wait ends, None without one.
+    `parts`: what the work consists of, where it can be counted; then it says how long the rest takes at that speed.
     """
 
-    def __init__(self, screen: Screen, what: str, *, limit_s: float | None) -> None:
+    def __init__(self, screen: Screen, what: str, *, limit_s: float | None, parts: str = "") -> None:
         self._screen = screen
         self._what = what
+        self._parts = parts
         self._limit = "" if limit_s is None else f", at most {limit_s:.0f} s"
         self._next_s = _PROGRESS_EVERY_S
 
-    def __call__(self, passed_s: float) -> None:
-        """Takes the seconds that have passed."""
+    def __call__(self, passed_s: float, done: int = 0, total: int = 0) -> None:
+        """Takes the seconds that have passed, and how many of the parts are done: of `total`, 0 when nobody knows."""
         if passed_s >= self._next_s:
             self._next_s = passed_s + min(passed_s, MAX_SILENCE_S)
-            self._screen.complain(f"{self._what}: {passed_s:.0f} s{self._limit}")
+            left = f", about {passed_s * (total - done) / done:.0f} s left" if done and total else ""
+            counted = f", {done}{f' of {total}' if total else ''} {self._parts}{left}" if done or total > 1 else ""
+            self._screen.complain(f"{self._what}: {passed_s:.0f} s{counted}{self._limit}")
 
 
 @contextmanager

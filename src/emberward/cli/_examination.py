@@ -4,12 +4,13 @@ import platform
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from emberward.cli._console import Screen
+from emberward.cli._console import Screen, Waiting
 from emberward.doctor import (
     FACTS_MODULE,
     SITE_PROGRAMS,
@@ -157,7 +158,7 @@ def examine_ground(ground: Ground, asked: Asked, screen: Screen, *, compares: bo
                 seed=asked.seed,
                 suspected=suspected,
                 is_quick=asked.is_quick,
-                on_round=_Progress(screen),
+                on_round=_Progress(screen, asked.budget_s),
             )
             findings += findings_of(examination)
     return Examined(findings=tuple(findings), told=told, examination=examination)
@@ -279,16 +280,17 @@ def require_launcher(ground: Ground) -> None:
 
 
 class _Progress:
-    """Says now and then how many rounds there were."""
+    """Says how many rounds of a test there were, and how much of the time is left."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, budget_s: float) -> None:
+        self._waiting: dict[str, Waiting] = {}
         self._screen = screen
-        self._next = 25
+        self._budget_s = budget_s
+        self._began_s = time.monotonic()
 
     def __call__(self, name: str, number: int, results: Sequence[Result]) -> None:
         """Takes the results of a round."""
-        if number == 1:
-            self._next = 25
-        if number >= self._next:
-            self._screen.say(f"{name}: {number} rounds")
-            self._next *= 2
+        passed_s = time.monotonic() - self._began_s
+        if name not in self._waiting:
+            self._waiting[name] = Waiting(self._screen, name, limit_s=self._budget_s, parts="rounds")
+        self._waiting[name](passed_s, number)

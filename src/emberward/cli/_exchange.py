@@ -1,7 +1,6 @@
 """``emberward checkpoint import``, ``export``, ``reshape``: from one form to another, telling how long it takes."""
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 from emberward import checkpoint
 from emberward.checkpoint import DType, Exchanged, Foreign, Form
 from emberward.cli._checkpoint import find_save, find_source
-from emberward.cli._console import Screen
+from emberward.cli._console import Screen, Told
 from emberward.cli._examples import examples
 from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._named_run import DEFAULT_RUNS, RunsOption
@@ -45,34 +44,9 @@ FormOption = Annotated[
 ]
 
 PLAIN = Foreign()
-_EVERY_S = 2.0
 _MAX_SHOWN = 20
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _FLOATS = ("F32", "BF16", "F16", "F64")
-
-
-class Progress:
-    """Tells how far a conversion is, and how long it will take at the speed so far; at most every two seconds."""
-
-    def __init__(self, verb: str, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._verb = verb
-        self._say = say
-        self._clock = clock
-        self._began_s = self._last_s = clock()
-        self._first_bytes: int | None = None
-
-    def __call__(self, done_bytes: int, total_bytes: int) -> None:
-        """Takes the bytes that are written and the bytes that there are. What an earlier start wrote is no speed."""
-        now_s = self._clock()
-        if self._first_bytes is None:
-            self._first_bytes = done_bytes
-        if now_s - self._last_s < _EVERY_S or total_bytes == 0:
-            return
-        self._last_s = now_s
-        rate = (done_bytes - self._first_bytes) / (now_s - self._began_s)
-        left = f", {(total_bytes - done_bytes) / rate:.0f} s left" if rate > 0 else ""
-        share = f"{100 * done_bytes / total_bytes:.0f}%, {done_bytes / 1e6:.0f} of {total_bytes / 1e6:.0f} MB"
-        self._say(f"{self._verb}: {share}, {rate / 1e6:.0f} MB/s{left}")
 
 
 def import_verb(
@@ -135,7 +109,7 @@ def _make_save(
             num_ranks=ranks,
             dtype=parse_dtype(dtype),
             num_workers=workers,
-            told=Progress(verb, screen.complain),
+            told=Told(verb, screen.complain),
         )
         return _tell(made, screen, hint(made.written.path))
 
@@ -184,7 +158,7 @@ def export_verb(
             num_ranks=ranks,
             stages=stages,
             num_workers=workers,
-            told=Progress("export", screen.complain),
+            told=Told("export", screen.complain),
         )
         hints = {
             Form.HUGGING_FACE: f"transformers.AutoModelForCausalLM.from_pretrained({str(to)!r})"
@@ -267,7 +241,7 @@ def repair_verb(
 
     def work(screen: Screen) -> int:
         if other is not None:
-            told = Progress("repair", screen.complain)
+            told = Told("repair", screen.complain)
             save, healthy = find_save(source, runs), find_source(other, runs)
             done = checkpoint.repair_save(save, to, other=healthy, names=tuple(tensors or ()), told=told)
         else:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emberward.cli._console import Screen, waiting_for
+from emberward.cli._console import Screen, Told, waiting_for
 from emberward.cli._named_run import DEFAULT_RUNS, find_run, is_run, newest_run
 from emberward.diagnose import Explanation
 from emberward.findings import ConfigError, Finding, Severity, exit_code_of
@@ -39,7 +39,9 @@ def explain_verb(options: ExplainOptions, screen: Screen) -> int:
     is_piped = PIPED in options.paths
     words = [word for word in options.paths if word != PIPED]
     paths = _paths(words, options.runs) if words or not is_piped else []
-    result = explain_paths(paths, source_folders=options.sources, piped=sys.stdin.buffer if is_piped else None)
+    told = Told("reading what was left", screen.complain)
+    piped = sys.stdin.buffer if is_piped else None
+    result = explain_paths(paths, source_folders=options.sources, piped=piped, told=told)
     for explanation in result.explanations:
         screen.say(explanation_text(explanation))
     for finding in result.comparisons:

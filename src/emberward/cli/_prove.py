@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from emberward.findings import Cause, Certainty, ConfigError, Finding, Severity,
 from emberward.layout import Axis, Mesh, chunk
 from emberward.match import RoleBuilder, RoleTrace, Verdict, check, check_roles
 from emberward.plan import lane_credits
-from emberward.processes import OnWait, ProcessTree
+from emberward.processes import ProcessTree
 from emberward.recipe import Device, Recipe, Resolved, has_backward_lane, mesh_of, two_lanes_of, write_resolved
 from emberward.report import RunFolder, read_json
 from emberward.runs import recipe_digest
@@ -55,13 +55,17 @@ class Proof:
 
 
 def prove_recipe(
-    resolved: Resolved, *, environment: Mapping[str, str], all_ranks: bool = False, on_wait: OnWait | None = None
+    resolved: Resolved,
+    *,
+    environment: Mapping[str, str],
+    all_ranks: bool = False,
+    on_wait: Callable[[float, int, int], None] | None = None,
 ) -> Proof:
     """The proof of a resolved recipe. Blocks while a child process runs the roles dry, at most TIME_LIMIT_S.
 
-    `on_wait` is called several times a second with the seconds for which the child has run. With `all_ranks` every rank
-    is run dry, and none is taken for granted by symmetry. Raises ConfigError C110 without torch, and that
-    of a rank that ran dry and refused the recipe.
+    `on_wait` is called several times a second with the seconds for which the child has run, and how many roles of how
+    many ran. With `all_ranks` every rank is run dry, and none is taken for granted by symmetry. Raises ConfigError C110
+    without torch, and that of a rank that ran dry and refused the recipe.
     """
     require_torch("the proof of a recipe, which runs its roles dry")
     began_s = time.monotonic()
@@ -79,7 +83,7 @@ def prove_recipe(
         folder = JobFolder(path=tree.folder("emberward-check-"))
         folder.write_job(job)
         write_resolved(resolved, folder.recipe)
-        tail = _run_child(tree, folder, environment, on_wait)
+        tail = _run_child(tree, folder, environment, ranks, on_wait)
         with _collector_off():
             events, errors = folder.read_results(ranks)
             for error in errors:
@@ -176,13 +180,24 @@ def _eval_samples(recipe: Recipe) -> dict[str, int]:
     return {source.name or source.path: recipe.evaluation.samples for source in sources}
 
 
-def _run_child(tree: ProcessTree, folder: JobFolder, environment: Mapping[str, str], on_wait: OnWait | None) -> str:
+def _run_child(
+    tree: ProcessTree,
+    folder: JobFolder,
+    environment: Mapping[str, str],
+    ranks: Sequence[int],
+    on_wait: Callable[[float, int, int], None] | None,
+) -> str:
     """The end of what the child wrote to standard error. Its workers end with the tree."""
+
+    def watch(passed_s: float) -> None:
+        if on_wait is not None:
+            on_wait(passed_s, sum(folder.events(rank).exists() for rank in ranks), len(ranks))
+
     done = tree.run(
         (sys.executable, "-m", "emberward.rank.dry", str(folder.path)),
         environment={**environment, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "TMPDIR": str(folder.path)},
         timeout_s=TIME_LIMIT_S,
-        on_wait=on_wait,
+        on_wait=watch,
     )
     if done.code is None:
         return f"the dry run did not end within {TIME_LIMIT_S:.0f} s"

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.live import Live
 from rich.text import Text
 
-from emberward.cli._console import Screen
+from emberward.cli._console import Screen, waiting_for
 from emberward.cli._keys import Keys
 from emberward.cli._watch_view import KEYS, watch_lines
 from emberward.findings import CATALOGUE, ConfigError, exit_code_of
@@ -44,7 +44,9 @@ def report_run(folder: RunFolder, screen: Screen) -> int:
 
 
 def _sum_up(folder: RunFolder, screen: Screen, *, kind: str | None = None) -> int:
-    report, now_unix = read_run(folder), time.time()
+    with waiting_for(screen, "reading the run"):
+        report = read_run(folder)
+    now_unix = time.time()
     silence = silence_finding(folder, now_unix=now_unix)
     if silence is not None:
         report = replace(report, findings=(*report.findings, silence))
@@ -86,7 +88,8 @@ def acknowledge(folder: RunFolder, code: str, *, silence_s: float, screen: Scree
 
 def bundle_run(folder: RunFolder, to: Path, screen: Screen, *, keep_hosts: bool) -> int:
     """Packs the run for a ticket and says what is in it; 0."""
-    bundle = write_bundle(folder, to, user=_own_name(), keep_hosts=keep_hosts)
+    with waiting_for(screen, "packing the run"):
+        bundle = write_bundle(folder, to, user=_own_name(), keep_hosts=keep_hosts)
     size = to.stat().st_size
     screen.say(f"wrote {to}: {len(bundle.files)} files, {size / 1e6:.2f} MB")
     screen.say("taken out: " + ", ".join(f"{count} {kind}" for kind, count in bundle.hidden.items()))

@@ -220,7 +220,7 @@ def _prove(
     if is_known and start.folder.certificate.exists():
         screen.say(f"{'checked':<11} proved at start: every call of every rank ends")
         return None, ()
-    waiting = Waiting(screen, "proving the recipe: its roles run dry", limit_s=TIME_LIMIT_S)
+    waiting = Waiting(screen, "proving the recipe", limit_s=TIME_LIMIT_S, parts="roles ran dry")
     proof = prove_recipe(resolved, environment=options.environment, on_wait=waiting)
     for finding in proof.findings:
         screen.say(explain_finding(finding))
@@ -365,8 +365,12 @@ def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) ->
     """What a person can type next, as it has to be typed: the program, the ranks and the runs' place as they were."""
     program, run = options.program, shlex.quote(shown_path(folder.path))
     report = NextCommand(command=f"{program} report {run}", why="this summary again")
+    page = NextCommand(command=f"{program} ui {run}", why="its page in a browser: charts, ranks, findings")
     if not is_done:
-        return [NextCommand(command=typed_command(options), why="go on from the last save"), report]
+        ticket = NextCommand(
+            command=f"{program} report {run} --html ticket.html", why="that page as a file, for a ticket"
+        )
+        return [NextCommand(command=typed_command(options), why="go on from the last save"), page, ticket, report]
     own = [NextCommand(command=f"{program} train {shlex.quote(options.recipe)} data.train=my.txt", why="your own text")]
     given = any(word.lstrip("-").startswith("data.train") for word in options.overrides)
     text = NextCommand(command=f'{program} generate {run} "Once upon"', why="more text from this model")
@@ -378,6 +382,7 @@ def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) ->
         NextCommand(
             command=f"{typed_command(options)} --fresh log.tensorboard=true", why="curves (or log.wandb=PROJECT)"
         ),
+        page,
         report,
     ]
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from emberward import checkpoint
-from emberward.cli._console import Screen
+from emberward.cli._console import Screen, waiting_for
 from emberward.cli._named_run import require_run
 from emberward.findings import ConfigError, exit_code_of
 from emberward.report import RunFolder, read_glance
@@ -59,8 +59,9 @@ def write_html(folder: RunFolder, to: Path, screen: Screen) -> int:
     is_alone, said = facts_of(folder, now_unix)
     glance = read_glance(folder, now_unix=now_unix, is_alone=is_alone, said=said)
     columns = Columns(folder)
-    columns.poll()
-    data = file_page(glance, columns).encode()
+    with waiting_for(screen, "writing the page"):
+        columns.poll()
+        data = file_page(glance, columns).encode()
     if len(data) > MAX_FILE_BYTES:
         screen.complain(
             f"the file is {len(data) / 1e6:.1f} MB: larger than the {MAX_FILE_BYTES / 1e6:.0f} MB it should be"

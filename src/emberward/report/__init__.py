@@ -6,6 +6,7 @@ Floor 5. No torch. The web page and the terminal are fed from here; nothing here
 from emberward.report._boxing_text import boxing_finding, boxing_json, boxing_of, boxing_text
 from emberward.report._bundle import Bundle, write_bundle
 from emberward.report._card import Card, CardFacts, card_of
+from emberward.report._config_values import config_difference
 from emberward.report._device_order import NOT_PROVED, order_finding, order_line, order_of
 from emberward.report._duration import duration_text, running_s
 from emberward.report._findings import read_findings, worst_finding
@@ -58,7 +59,7 @@ from emberward.report._published_model import decoder_model
 from emberward.report._published_rows import rows_in
 from emberward.report._published_run import Comparison, PublishedRun, compare, slots_of
 from emberward.report._published_third import third_runs
-from emberward.report._read import LineTail, read_json, read_lines, tail_text
+from emberward.report._read import LineTail, parse_line, read_json, read_lines, tail_text
 from emberward.report._redact import Hidden, Redactor
 from emberward.report._run_report import (
     NextCommand,
@@ -72,7 +73,7 @@ from emberward.report._run_report import (
 )
 from emberward.report._run_rows import MARKERS, RunRow, find_runs, read_row, row_state, rows_text
 from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, require_sinks
-from emberward.report._state import Signs, State, state_of, step_limit_s
+from emberward.report._state import STOPPING, Signs, State, state_of, step_limit_s
 from emberward.report._step_line import step_line
 from emberward.report._step_shape import step_shape_of
 from emberward.report._write import append_line, write_json
@@ -83,6 +84,7 @@ __all__ = [
     "NOT_PROVED",
     "PROGRAM_GROUPS",
     "SHAPES_STYLE",
+    "STOPPING",
     "Bundle",
     "Card",
     "CardFacts",
@@ -123,6 +125,7 @@ __all__ = [
     "compare",
     "compare_first_steps",
     "compare_traffic",
+    "config_difference",
     "count_text",
     "curve_text",
     "decoder_model",
@@ -147,6 +150,7 @@ __all__ = [
     "order_finding",
     "order_line",
     "order_of",
+    "parse_line",
     "plan_text",
     "preflight",
     "preflight_brief",

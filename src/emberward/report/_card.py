@@ -23,6 +23,7 @@ MAX_LINES = 8
 MAX_SIBLINGS = 20
 """Runs of the same name, the newest first, in which the same finding is looked for."""
 LABEL_WIDTH = 9
+STAGES = {"F": "forward", "B": "backward", "I": "backward of the inputs", "W": "backward of the weights"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class CardFacts:
     step_s: float | None = None
     lost_hours: float = 0.0
     changed: tuple[str, ...] = ()
+    by_itself: tuple[str, ...] = ()
+    """What will happen if nobody does anything, and how to stop it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +78,7 @@ def card_of(finding: Finding, facts: CardFacts, *, seen_before: Sequence[str] = 
         "why": _bounded(finding.evidence),
         "not": _bounded(finding.ruled_out),
         "certainty": (_certainty(finding),),
-        "do": tuple(line for line in finding.next.splitlines() if line.strip()),
+        "do": (*(line for line in finding.next.splitlines() if line.strip()), *facts.by_itself),
         "cost": _cost(finding, facts),
         "changed": _bounded(facts.changed),
         "seen": _bounded(seen_before),
@@ -98,7 +101,7 @@ def _what(finding: Finding) -> tuple[str, ...]:
     at = finding.phase
     parts = [] if at.step is None else [f"step {at.step}"]
     parts += [] if at.micro_batch is None else [f"micro-batch {at.micro_batch}"]
-    parts += [] if at.stage is None else [at.stage]
+    parts += [] if at.stage is None else [STAGES.get(at.stage, at.stage)]
     return (finding.message, *([f"in {', '.join(parts)}"] if parts else []))
 
 
@@ -133,14 +136,27 @@ def _who(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
     if not lines:
         lines.append("no rank can be named" + ("" if finding.site is None else f"; the line is {finding.site}"))
     if finding.waiting_ranks:
-        lines.append(f"{len(finding.waiting_ranks)} wait: {ranks_text(finding.waiting_ranks)}")
+        number = len(finding.waiting_ranks)
+        lines.append(f"{number} {'waits' if number == 1 else 'wait'}: {ranks_text(finding.waiting_ranks)}")
     return tuple(lines)
+
+
+def by_itself_of(standing: Sequence[Finding], worst: Finding, *, run: str) -> tuple[str, ...]:
+    """What was announced for the finding `worst` (L115), in the words in which it was, and how to stop that.
+
+    `run`: how the run is named in a command.
+    """
+    for each in reversed(standing):
+        said, of_it, _ = each.message.partition(f": {worst.code}")
+        if each.code == "L115" and of_it:
+            return (f"by itself, {said}", *each.next.replace(" RUN ", f" {run} ").splitlines())
+    return ()
 
 
 def _certainty(finding: Finding) -> str:
     meaning = {
         Certainty.PROVED: "follows from the program",
-        Certainty.OBSERVED: "was seen",
+        Certainty.OBSERVED: "seen, not concluded",
         Certainty.INFERRED: "the best explanation of what was seen",
         Certainty.UNKNOWN: "the evidence does not tell",
     }
@@ -151,7 +167,8 @@ def _cost(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
     lines = []
     if finding.waiting_ranks and facts.num_ranks and finding.kind in STOPPING:
         stopped = len(set(finding.waiting_ranks) | set(finding.culprit_ranks))
-        lines.append(f"{stopped} of {facts.num_ranks} ranks do not train")
+        all_of = "all " if stopped == facts.num_ranks else f"{stopped} of "
+        lines.append(f"{all_of}{facts.num_ranks} ranks do not train")
     if facts.at_risk_steps:
         took = "" if facts.step_s is None else f", {duration_text(facts.at_risk_steps * facts.step_s)} of work"
         since = "the start" if facts.saved_step is None else f"the save of step {facts.saved_step}"

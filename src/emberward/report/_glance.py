@@ -1,7 +1,7 @@
 """What the first screen of a run says, read from the ends of its files: as quick for a million steps as for ten."""
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 from emberward.checkpoint import list_checkpoints
 from emberward.findings import Finding
 from emberward.health import LossRow, hours_lost_by_cause
-from emberward.report._card import Card, CardFacts, card_of, read_seen_before
+from emberward.report._card import Card, CardFacts, by_itself_of, card_of, read_seen_before
 from emberward.report._duration import running_s
 from emberward.report._findings import read_findings, worst_finding
 from emberward.report._folder import RunFolder
@@ -151,6 +151,8 @@ def read_glance(
         changed=tuple(str(each) for each in (starts[-1] if starts else {}).get("changed") or ()),
     )
     worst = worst_finding(standing)
+    if worst is not None and not state.is_over:
+        facts = replace(facts, by_itself=by_itself_of(standing, worst, run=f"{folder.name}/{folder.id}"))
     return Glance(
         folder=folder,
         now_unix=now_unix,

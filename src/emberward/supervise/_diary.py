@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from emberward.findings import Cause
-from emberward.report import RunFolder, read_lines
+from emberward.report import RunFolder, config_difference, read_lines
 from emberward.supervise._host import host_fingerprint
 from emberward.supervise._late_lines import LateLines
 from emberward.supervise._policy import Outcome
 
 GIT_LIMIT_S = 5.0
 MAX_RUNS_BESIDE = 20
+MAX_VALUES = 6
+"""Values of the configuration that a line each says had changed."""
 _PACKAGES = ("emberward", "torch", "numpy", "safetensors")
 MACHINE = ("kernel", "machine", "processor", "cores", "memory_bytes", "boot")
 """What of a host's fingerprint is worth a line when it changed."""
@@ -63,23 +65,34 @@ def newest_save(folder: RunFolder) -> tuple[int, float] | None:
     return max(found, default=None)
 
 
-def changes(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
-    """What differs between two attempts' starts, one line each: ``torch 2.12.0 -> 2.13.0``. [] when nothing does."""
+def changes(
+    before: Mapping[str, Any] | None, now: Mapping[str, Any], *, values: Sequence[tuple[str, str, str]] = ()
+) -> list[str]:
+    """What differs between two attempts' starts, one line each: ``torch 2.12.0 -> 2.13.0``. [] when nothing does.
+
+    `values`: key, old and new value of the configuration, where both can still be read.
+    """
     if before is None:
         return []
     lines = []
     for key in ("commit", "config", "command", "num_ranks", "host"):
-        if before.get(key) != now.get(key):
-            lines.append(f"{key} {before.get(key)} -> {now.get(key)}")
+        old, new = before.get(key), now.get(key)
+        if key == "config" and old != new and values:
+            lines += [f"{name} {was} -> {is_now}" for name, was, is_now in values[:MAX_VALUES]]
+            lines += [f"and {len(values) - MAX_VALUES} more values"] if len(values) > MAX_VALUES else []
+        elif key == "config" and old != new:
+            lines.append(f"the configuration, {str(old)[:8]} -> {str(new)[:8]}")
+        elif old != new:
+            lines.append(f"{key} {old} -> {new}")
     if (machine := before.get("machine")) is not None:
         here = now.get("machine") or {}
         lines += [
             f"{key} {machine.get(key)} -> {here.get(key)}" for key in MACHINE if machine.get(key) != here.get(key)
         ]
-    old, new = before.get("versions") or {}, now.get("versions") or {}
-    for name in sorted({*old, *new}):
-        if old.get(name) != new.get(name):
-            lines.append(f"{name} {old.get(name)} -> {new.get(name)}")
+    had, has = before.get("versions") or {}, now.get("versions") or {}
+    for name in sorted({*had, *has}):
+        if had.get(name) != has.get(name):
+            lines.append(f"{name} {had.get(name)} -> {has.get(name)}")
     return lines
 
 
@@ -114,7 +127,13 @@ def open_attempt(
     }
     if command is not None:
         start["command"] = shlex.join(command)
-    start["changed"] = changes(last_good_start(starts, ends) or _good_start_beside(folder), start)
+    if (own := last_good_start(starts, ends)) is not None:
+        start["changed"] = changes(own, start)
+    elif (found := _good_start_beside(folder)) is not None:
+        beside, before = found
+        start["changed"] = changes(before, start, values=config_difference(beside, folder))
+    else:
+        start["changed"] = []
     lines.append(folder.attempts, start)
     return int(start["attempt"])
 
@@ -128,16 +147,17 @@ def _left_before(folder: RunFolder) -> dict[str, int | None]:
     return {str(path.relative_to(folder.path)): size for path, size in sizes.items()}
 
 
-def _good_start_beside(folder: RunFolder) -> Mapping[str, Any] | None:
-    """The start of the last attempt that ended well in the newest runs of the same name; None when there is none."""
-    beside = [path for path in folder.path.parent.glob("*/attempts.jsonl") if path != folder.attempts]
+def _good_start_beside(folder: RunFolder) -> tuple[RunFolder, Mapping[str, Any]] | None:
+    """The newest run of the same name in which an attempt ended well, and the start of its last; None without one."""
+    diaries = [path for path in folder.path.parent.glob("*/attempts.jsonl") if path != folder.attempts]
     try:
-        beside.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        diaries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return None
-    for path in beside[:MAX_RUNS_BESIDE]:
-        if (found := last_good_start(*past_attempts(RunFolder(path=path.parent)))) is not None:
-            return found
+    for path in diaries[:MAX_RUNS_BESIDE]:
+        beside = RunFolder(path=path.parent)
+        if (found := last_good_start(*past_attempts(beside))) is not None:
+            return beside, found
     return None
 
 

@@ -8,9 +8,11 @@ from emberward.web._lag import lag_frame, worst_lags
 from emberward.web._live_run import Facts
 from emberward.web._page import file_page
 from emberward.web._proof_page import proof_page
+from emberward.web._runbook import HEADS, runbook_text
 from emberward.web._server import LOOPBACK, PageServer, Site, new_token
 
 __all__ = [
+    "HEADS",
     "LOOPBACK",
     "Columns",
     "Facts",
@@ -20,5 +22,6 @@ __all__ = [
     "lag_frame",
     "new_token",
     "proof_page",
+    "runbook_text",
     "worst_lags",
 ]

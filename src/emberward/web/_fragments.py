@@ -1,10 +1,11 @@
 """The parts of a run's page, each written from the run's glance alone. All words of the page come from here."""
 
 import math
+import re
 from datetime import UTC, datetime
 
 from emberward.findings import CATALOGUE, Finding
-from emberward.report import Card, Glance, Html, State, duration_text, join, tag, witness_picture
+from emberward.report import Card, Glance, Html, State, duration_text, join, read_json, tag, witness_picture
 from emberward.report import count_text as count
 from emberward.web._mesh import mesh_part
 from emberward.web._pictures import figure
@@ -38,6 +39,10 @@ LABELS = {
 }
 MAX_ROWS = 200
 """Rows of a table; the newest are shown and the rest counted."""
+_COMMAND = re.compile(r"(?:\S*/)?emberward |(?:kill|ps|rm|pip|srun|ssh|torchrun|make) (?:-|/|install |\S+ true)")
+"""How a line of a card begins that can be pasted into a shell; others are said to a person."""
+_ASIDE = re.compile(r"\s{2,}(?=\()|, (?=or )|; ")
+"""What parts a command from the remark behind it."""
 
 
 def tone_of(state: State) -> str:
@@ -68,7 +73,12 @@ def moment(unix: float | None) -> Html | None:
     if unix is None:
         return None
     at = datetime.fromtimestamp(unix, tz=UTC)
-    return tag("time", f"{at:%Y-%m-%d %H:%M} UTC", datetime=f"{at:%Y-%m-%dT%H:%M:%SZ}")
+    return tag("time", utc_text(unix), datetime=f"{at:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def utc_text(unix: float) -> str:
+    """A moment to the minute, in UTC."""
+    return f"{datetime.fromtimestamp(unix, tz=UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def head_part(glance: Glance) -> Html:
@@ -99,7 +109,16 @@ def head_part(glance: Glance) -> Html:
             role="status",
         ),
         tag("p", " — ".join(facts), class_="facts") if facts else None,
+        tag("button", "copy", type="button", data_copy=_as_message(glance), aria_label="copy state and card as text"),
     )
+
+
+def _as_message(glance: Glance) -> str:
+    """State and card as a person sends them to a colleague."""
+    head = f"{glance.state.value.upper()}  {glance.folder.name}/{glance.folder.id}"
+    head += "" if glance.step is None else f", step {glance.step:,}"
+    head += "" if glance.step is None or glance.steps is None else f" of {glance.steps:,}"
+    return head if glance.card is None else f"{head}\n{glance.card.text()}"
 
 
 def _tile(label: str, value: object, note: object = None, *, class_: str = "", id: str | None = None) -> Html:
@@ -124,14 +143,14 @@ def _tiles(glance: Glance) -> list[Html]:
         _tile(
             "loss",
             "-" if glance.loss is None else f"{glance.loss:.4f}",
-            "the last step's" if glance.logged is None else "as the program logged it",
+            "of the last step" if glance.logged is None else "as the program logged it",
         )
     )
     if glance.step_s is not None:
-        tiles.append(_tile("step time", f"{glance.step_s:.3g} s", "median of the last steps"))
+        tiles.append(_tile("step time", f"{glance.step_s:.3g} s", _foretold(glance) or "median of the last"))
     if glance.tokens_per_s is not None:
         mfu = None if glance.mfu is None else f"MFU {100 * glance.mfu:.1f}%"
-        tiles.append(_tile("tokens/s", count(glance.tokens_per_s), mfu or "MFU unknown: no peak for this device"))
+        tiles.append(_tile("tokens/s", count(glance.tokens_per_s), mfu or "MFU unknown here"))
     if glance.lost_share is not None:
         lost = f"of {duration_text(glance.running_s)}"
         if glance.lost_by_cause:
@@ -148,8 +167,16 @@ def _tiles(glance: Glance) -> list[Html]:
     if save is not None or risk is not None:
         tiles.append(_tile("last save", "none" if save is None else f"step {save.step:,}", risk))
     if glance.eta_s is not None and not glance.state.is_bad:
-        tiles.append(_tile("time to go", duration_text(glance.eta_s), "without saves and evaluations"))
+        tiles.append(_tile("time to go", duration_text(glance.eta_s), "of steps alone"))
     return tiles
+
+
+def _foretold(glance: Glance) -> str | None:
+    """What the pre-flight said a step takes; None where it knew no device."""
+    page = read_json(glance.folder.preflight) or {}
+    said = page.get("prediction")
+    seconds = said.get("step_s") if isinstance(said, dict) else None
+    return f"pre-flight: {seconds:.3g} s" if isinstance(seconds, int | float) else None
 
 
 def _age_tile(glance: Glance) -> Html:
@@ -157,12 +184,10 @@ def _age_tile(glance: Glance) -> Html:
     if glance.last_step_unix is None:
         return _tile("last step", "none yet", "no step was written", class_="age")
     age_s = max(glance.now_unix - glance.last_step_unix, 0.0)
+    has_limit = glance.phase in (None, "train") and not glance.state.is_over
+    note: object = f"late after {duration_text(glance.limit_s)}" if has_limit else f"no limit in {glance.phase}"
     if glance.state.is_over:
-        note: object = join(Html("ended "), moment(glance.last_step_unix))
-        return _tile("since the last step", duration_text(age_s), note, class_="age")
-    note = f"late after {duration_text(glance.limit_s)}"
-    if glance.phase is not None and glance.phase != "train":
-        note = f"no limit in {glance.phase}"
+        note = join(Html("the run ended "), moment(glance.last_step_unix))
     return tag(
         "div",
         tag("dt", "since the last step"),
@@ -174,7 +199,7 @@ def _age_tile(glance: Glance) -> Html:
         class_="tile age" + (" late" if glance.is_late else ""),
         id="age-tile",
         data_last=f"{glance.last_step_unix:.3f}",
-        data_limit=f"{glance.limit_s:.3f}" if glance.phase in (None, "train") else None,
+        data_limit=f"{glance.limit_s:.3f}" if has_limit else None,
     )
 
 
@@ -189,9 +214,8 @@ def card_part(glance: Glance, *, runbooks: bool = True) -> Html:
         text = "No incident was recorded." if over else "Healthy: nothing stands against this run."
         notices = len(glance.findings)
         more = f" {notices} notice{'s' if notices > 1 else ''} below." if notices else ""
-        recovered = (
-            f" {len(glance.recovered)} earlier finding(s) that a later attempt got over." if glance.recovered else ""
-        )
+        past = len(glance.recovered)
+        recovered = "" if not past else f" A later attempt got over {past} earlier finding{'s' if past > 1 else ''}."
         icon = tag("span", "✔", class_="icon", aria_hidden="true")
         return tag("section", tag("p", icon, text + more + recovered), class_="card healthy", aria_label="incident")
     return card_html(glance.card, runbooks=runbooks, others=_num_others(glance))
@@ -205,10 +229,7 @@ def card_html(card: Card, *, runbooks: bool, others: int = 0, copies: bool = Tru
     """A card as a definition list, in the words of the terminal. `copies`: with buttons, which need a script."""
     rows = []
     for label, lines in card.rows:
-        shown: list[object] = [
-            (_copyable(line) if copies else tag("p", tag("code", line))) if label == "do" else tag("p", line)
-            for line in lines
-        ]
+        shown: list[object] = [_to_do(line, copies=copies) if label == "do" else tag("p", line) for line in lines]
         rows.append(tag("div", tag("dt", LABELS[label]), tag("dd", *shown), class_=f"row {label}"))
     runbook = tag("a", "runbook", href=f"runbook?code={card.code}", class_="runbook") if runbooks else None
     more = tag("a", f"and {others} more below", href="#findings") if others > 0 else None
@@ -230,6 +251,15 @@ def card_html(card: Card, *, runbooks: bool, others: int = 0, copies: bool = Tru
         class_=f"card {card.severity}",
         aria_label="incident",
     )
+
+
+def _to_do(line: str, *, copies: bool) -> Html:
+    """A line of what to do: a command, which is copied without the remark behind it, or words."""
+    if _COMMAND.match(line) is None:
+        return tag("p", line)
+    command, _, remark = _ASIDE.sub("\0", line, count=1).partition("\0")
+    shown = _copyable(command) if copies else tag("p", tag("code", command), class_="command")
+    return join(shown, tag("p", remark.strip("()"), class_="note")) if remark else shown
 
 
 def _copyable(command: str) -> Html:

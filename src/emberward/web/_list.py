@@ -6,14 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from emberward.report import Html, RunFolder, RunRow, State, duration_text, join, json_block, read_row, row_state, tag
+from emberward.report import (
+    Html,
+    RunFolder,
+    RunRow,
+    State,
+    config_difference,
+    duration_text,
+    join,
+    json_block,
+    parse_line,
+    read_lines,
+    read_row,
+    row_state,
+    tag,
+    tail_text,
+)
 from emberward.web._columns import MAX_POINTS, Columns
-from emberward.web._fragments import ICONS, moment, table, tone_of
+from emberward.web._fragments import ICONS, table, tone_of, utc_text
 from emberward.web._live_run import Facts
 from emberward.web._page import STYLES, document
 
 MAX_LISTED = 1000
-MAX_DIFFERENCES = 200
+NUM_FINDINGS = 20
+MAX_SAID = 160
 
 
 def key_of(folder: RunFolder) -> str:
@@ -33,7 +49,7 @@ def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float) ->
     counts = {state: sum(1 for each, _ in found if each is state) for state in State}
     said_counts = ", ".join(f"{number} {state.value}" for state, number in counts.items() if number)
     rows = [_row(state, row, now_unix=now_unix) for state, row in found]
-    header = ["", "state", "run", "step", "loss", "started", "attempts", "why it ended"]
+    header = ["", "state", "run", "step", "loss", "started", "attempts", "why"]
     body = join(
         tag("header", tag("div", tag("h1", "Runs"), class_="title"),
             tag("p", said_counts or "no runs", class_="facts")),
@@ -41,7 +57,7 @@ def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float) ->
             table(header, rows, label="runs", empty="No run was started here yet: emberward train bloom_tiny") if rows
             else tag("p", "No run was started here yet: emberward train bloom_tiny", class_="empty"),
             tag("p", tag("button", "compare the two chosen runs")) if len(rows) > 1 else None,
-            action="compare", method="get", class_="panel")),
+            action="compare", method="get", class_="panel runs")),
     )  # fmt: skip
     return document(f"{sum(1 for state, _ in found if state.is_bad)} of {len(found)} runs need you", body, head=head)
 
@@ -58,10 +74,18 @@ def _row(state: State, row: RunRow, *, now_unix: float) -> list[object]:
         tag("td", tag("a", name, href=f"run/{key}/")),
         step,
         "" if row.loss is None else f"{row.loss:.4f}",
-        join(tag("span", f"{duration_text(now_unix - row.started_unix)} ago "), moment(row.started_unix)),
+        tag("td", f"{duration_text(now_unix - row.started_unix)} ago", title=utc_text(row.started_unix)),
         row.num_attempts,
-        row.why or "",
+        row.why or (_said(row.folder) if state.is_bad else ""),
     ]
+
+
+def _said(folder: RunFolder) -> str:
+    """The worst of what was found last in a run that has no end, for one that needs a person."""
+    found = [parse_line(line.encode()) for line in tail_text(folder.findings, num_lines=NUM_FINDINGS)]
+    loud = [each for each in found if each is not None and each.get("severity") in ("error", "warning")]
+    worst = max(reversed(loud), key=lambda each: each["severity"] == "error", default=None)
+    return "" if worst is None else f"{worst.get('code')} {worst.get('message')}"[:MAX_SAID]
 
 
 def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, second_columns: Columns) -> str:
@@ -73,7 +97,7 @@ def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, se
         words = f"The losses differ first at step {parted:,}."
     if not set(first_columns.steps) & set(second_columns.steps):
         words = "The two runs have no step in common."
-    differences = config_difference(first, second)
+    differences = [*config_difference(first, second), *version_difference(first, second)]
     boot = {
         "names": names,
         "series": [_with_axes(each) for each in (first_columns, second_columns)],
@@ -87,13 +111,12 @@ def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, se
     ]  # fmt: skip
     body = join(
         tag("header", tag("div", tag("h1", "Two runs"), class_="title"),
-            tag("p", " and ".join(names), class_="facts"),
-            tag("p", tag("a", "all runs", href="list"))),
+            tag("p", tag("a", "all runs", href="list"), " / ", " and ".join(names), class_="facts")),
         tag("main", tag("section", tag("p", words, class_="verdict"), _axis_choice(), class_="panel"),
             tag("div", *charts, class_="charts"),
-            tag("section", tag("h2", "Configuration"),
-                table(["line", names[0], names[1]], [list(row) for row in differences], label="configuration",
-                      empty="The configurations are the same."), class_="panel")),
+            tag("section", tag("h2", "Configuration and versions"),
+                table(["what", names[0], names[1]], [list(row) for row in differences], label="configuration",
+                      empty="Configurations and versions are the same."), class_="panel")),
         json_block(boot, id="boot"),
     )  # fmt: skip
     scripts = ("uPlot.iife.min.js", "charts.js", "compare.js")
@@ -146,31 +169,18 @@ def first_difference(first: Columns, second: Columns) -> int | None:
     return None
 
 
-def config_difference(first: RunFolder, second: RunFolder) -> list[tuple[str, str, str]]:
-    """The lines of the resolved configurations that differ: section and key, and each side's value."""
-    left, right = (_flat(each) for each in (first, second))
+def version_difference(first: RunFolder, second: RunFolder) -> list[tuple[str, str, str]]:
+    """The packages and the commit whose versions differ between the last attempts of two runs."""
+    left, right = (_versions(each) for each in (first, second))
     keys = list(dict.fromkeys([*left, *right]))
-    rows = [(key, left.get(key, "-"), right.get(key, "-")) for key in keys if left.get(key) != right.get(key)]
-    return rows[:MAX_DIFFERENCES]
+    return [(key, left.get(key, "-"), right.get(key, "-")) for key in keys if left.get(key) != right.get(key)]
 
 
-def _flat(folder: RunFolder) -> dict[str, str]:
-    """``a.b`` to the value as written, of a file of nested ``key: value`` lines; origins are left out."""
-    try:
-        text = folder.config.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    out: dict[str, str] = {}
-    above: list[tuple[int, str]] = []
-    for line in text.splitlines():
-        bare = line.partition("  # ")[0]
-        key, colon, value = bare.strip().partition(":")
-        if not colon or bare.lstrip().startswith("#"):
-            continue
-        indent = len(bare) - len(bare.lstrip())
-        above = [(depth, name) for depth, name in above if depth < indent]
-        if value.strip():
-            out[".".join([*(name for _, name in above), key])] = value.strip()
-        else:
-            above.append((indent, key))
-    return out
+def _versions(folder: RunFolder) -> dict[str, str]:
+    last: dict[str, Any] = {}
+    for line in read_lines(folder.attempts):
+        last = line if line.get("event") == "start" else last
+    versions = last.get("versions")
+    found = versions if isinstance(versions, dict) else {}
+    shown = {f"version of {name}": str(version) for name, version in found.items()}
+    return shown | ({"commit": str(last["commit"])} if last.get("commit") else {})

@@ -13,10 +13,10 @@ LETTERS = {"named": "!", "dead": "x", "waits": "w", "late": "~", "unknown": "?",
 MEANINGS = {
     "named": "named by a finding",
     "dead": "ended",
-    "waits": "waits for others",
+    "waits": "waiting for others",
     "late": "waited for",
     "unknown": "not heard of",
-    "ok": "nothing against it",
+    "ok": "without a finding",
 }
 
 

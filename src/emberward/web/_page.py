@@ -30,10 +30,10 @@ MAX_DRAWERS = 16
 """Ranks whose drawer a file carries: those that a finding names, the worst first, then the first ranks."""
 FILE_POINTS = 1200
 CHARTS = (
-    ("loss", "Loss", "nats a unit, with each evaluation set and what was not finite"),
+    ("loss", "Loss", "nats a unit; a red tick: not finite"),
     ("grad", "Gradient norm", "before clipping"),
-    ("rate", "Throughput", "tokens a second, with the band of the median and 3 median absolute deviations around it"),
-    ("time", "Step time", "seconds, by what the step waited for"),
+    ("rate", "Throughput", "tokens a second; band: median and 3 median absolute deviations"),
+    ("time", "Step time", "seconds; of them what the step waited for"),
 )
 
 
@@ -93,7 +93,7 @@ def body_of(glance: Glance, parts: Mapping[str, Html], *, is_live: bool) -> Html
             "figure",
             tag("figcaption", tag("strong", title), tag("span", words, class_="note")),
             tag("div", class_="chart", id=f"chart-{key}", tabindex="0", role="img", aria_label=f"{title} by step"),
-            tag("p", class_="reading", id=f"reading-{key}", aria_live="polite"),
+            tag("p", class_="reading", id=f"reading-{key}", aria_live="off"),
             class_="panel chart-panel",
         )
         for key, title, text in CHARTS
@@ -101,19 +101,7 @@ def body_of(glance: Glance, parts: Mapping[str, Html], *, is_live: bool) -> Html
     ]
     return join(
         tag("a", "skip to the incident", href="#part-card", class_="skip"),
-        tag(
-            "header",
-            tag("div",
-                tag("h1", tag("a", name, href="../../list", title="all runs") if is_live else name),
-                tag("p", id="link", class_="link", role="status"),
-                tag("span", tag("button", "theme", type="button", id="theme"),
-                    tag("a", "one file", href="page.html", download=f"{glance.folder.name}-{glance.folder.id}.html",
-                        class_="button") if is_live else None,
-                    tag("button", "?", type="button", id="help", aria_label="keys"),
-                    class_="acts"),
-                class_="title"),
-            part("head"),
-        ),
+        _header(name, part("head"), file_name=f"{glance.folder.name}-{glance.folder.id}.html" if is_live else None),
         tag(
             "main",
             part("tiles"),
@@ -140,6 +128,24 @@ def body_of(glance: Glance, parts: Mapping[str, Html], *, is_live: bool) -> Html
         tag("dialog", tag("h2", "Keys"),
             tag("dl", *(tag("div", tag("dt", key), tag("dd", what)) for key, what in KEYS)),
             tag("form", tag("button", "close"), method="dialog"), id="keys"),
+    )  # fmt: skip
+
+
+def _header(name: str, head: Html, *, file_name: str | None) -> Html:
+    """The run's name, what can be done with the page, and the part `head`. `file_name`: of the file of a live page."""
+    save = (
+        None if file_name is None else tag("a", "save as a file", href="page.html", class_="button", download=file_name)
+    )
+    return tag(
+        "header",
+        tag("div",
+            None if file_name is None else tag("a", "all runs", href="../../list", class_="up"),
+            tag("h1", name),
+            tag("p", id="link", class_="link", role="status"),
+            tag("span", tag("button", "dark or light", type="button", id="theme"), save,
+                tag("button", "?", type="button", id="help", aria_label="keys"), class_="acts"),
+            class_="title"),
+        head,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def preflight_part(folder: RunFolder) -> Html:
     if page is None or not drawn:
         return tag("p", "No pre-flight page was written: emberward train and check write one.", class_="empty")
     measured = [row for row in page.get("measured") or () if isinstance(row, Mapping)][:MAX_MEASURED]
-    return join(*map(figure, drawn), _measured(measured) if measured else None)
+    return join(tag("div", *map(figure, drawn), class_="pictures"), _measured(measured) if measured else None)
 
 
 def _measured(rows: list[Mapping[str, Any]]) -> Html:
@@ -52,4 +52,4 @@ def examined_part(folder: RunFolder) -> Html:
     drawn = examined_pictures(profiled=profiled, examined=examined)
     if not drawn:
         return tag("p", NOT_EXAMINED, class_="empty")
-    return join(*map(figure, drawn))
+    return tag("div", *map(figure, drawn), class_="pictures")

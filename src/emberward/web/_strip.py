@@ -1,13 +1,16 @@
 """The whole run as a strip over its steps: what was trained, evaluated, saved, done again, and what went wrong."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from emberward.report import Glance, Html, join, read_lines, tag
+from emberward.findings import Finding, Kind, Severity
+from emberward.report import STOPPING, Glance, Html, State, join, read_lines, tag
 
 WIDTH = 1000
 LANES = (("train", "steps trained"), ("lost", "steps done again after a restart"), ("eval", "evaluations"),
-         ("save", "saves"), ("incident", "findings"))  # fmt: skip
+         ("save", "saves"), ("restart", "starts after the first"), ("stall", "steps at which the ranks stood still"),
+         ("incident", "findings"))  # fmt: skip
 MAX_MARKS = 2000
 """Marks of one lane; of more, evenly chosen ones."""
 
@@ -23,6 +26,8 @@ class Marks:
     """Step, code, severity."""
     lost: tuple[tuple[int, int], ...]
     """First and last step of each stretch that had to be done again."""
+    stalls: tuple[int, ...]
+    """Steps at which an error made the ranks stand still, and that at which they do now."""
 
 
 def marks_of(glance: Glance) -> Marks:
@@ -47,7 +52,19 @@ def marks_of(glance: Glance) -> Marks:
             (each.phase.step, each.code, each.severity.value) for each in findings if each.phase.step is not None
         )[-MAX_MARKS:],
         lost=tuple(lost),
+        stalls=_stalls(glance, findings),
     )
+
+
+def _stalls(glance: Glance, findings: Iterable[Finding]) -> tuple[int, ...]:
+    """A death is none: the attempt ends with it."""
+    at = {
+        each.phase.step
+        for each in findings
+        if each.severity is Severity.ERROR and each.kind in STOPPING and each.kind is not Kind.CRASH
+    }
+    at |= {glance.step} if glance.state is State.STALLED else set()
+    return tuple(sorted(step for step in at if step is not None))
 
 
 def _thinned(steps: list[int]) -> list[int]:
@@ -64,6 +81,8 @@ def strip_part(glance: Glance) -> Html:
         "lost": [_bar(low, high, whole) for low, high in marks.lost],
         "eval": [_tick(step, whole) for step in marks.evals],
         "save": [_tick(step, whole) for step in marks.saves],
+        "restart": [_tick(step, whole) for step in marks.restarts],
+        "stall": [_tick(step, whole, wide=True) for step in marks.stalls],
         "incident": [_tick(step, whole, wide=True) for step, _, _ in marks.incidents],
     }
     lanes = [
@@ -75,10 +94,9 @@ def strip_part(glance: Glance) -> Html:
         for name, title in LANES if name in ("train", "save") or drawn[name]
     ]  # fmt: skip
     said = [f"steps 0 to {last:,}" + (f" of {glance.steps:,}" if glance.steps else "")]
-    said += [f"{len(marks.evals)} evaluations"] if marks.evals else []
-    said += [f"{len(marks.saves)} saves"] if marks.saves else []
-    said += [f"{len(marks.restarts)} restarts"] if marks.restarts else []
-    said += [f"{len(marks.incidents)} findings at a step"] if marks.incidents else []
+    for name, found in (("evaluation", marks.evals), ("save", marks.saves), ("restart", marks.restarts),
+                        ("stall", marks.stalls), ("finding", marks.incidents)):  # fmt: skip
+        said += [f"{len(found)} {name}{'s' if len(found) > 1 else ''}"] if found else []
     return join(
         tag("div", *lanes, class_="lanes", data_steps=whole),
         tag("p", ", ".join(said), class_="note"),

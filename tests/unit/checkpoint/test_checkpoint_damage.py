@@ -52,6 +52,14 @@ def test_a_save_that_is_well_has_no_findings_nor_has_one_with_strangers_beside_i
     assert verify(saved) == ()
 
 
+def test_a_reading_tells_how_far_it_is_and_never_beyond_the_end(saved):
+    told = []
+    verify(saved, told=lambda done, total: told.append((done, total)))
+    total = sum(entry.size_bytes for entry in read_manifest(saved).files)
+    assert told == sorted(told) and len(told) == 3
+    assert {each for _, each in told} == {total} and told[-1][0] == total
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("keep", [0, 1, 7, 8, 100, -1])
 def test_a_cut_file_is_found_by_name(saved, name, keep):

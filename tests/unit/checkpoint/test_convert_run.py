@@ -26,7 +26,7 @@ from emberward.checkpoint import (
     verify,
     write_probe,
 )
-from emberward.cli._exchange import Progress, parse_bytes
+from emberward.cli._exchange import parse_bytes
 from emberward.cli._words import plain_value
 from emberward.findings import ConfigError, EmberwardError
 
@@ -281,18 +281,6 @@ def test_words_that_are_not_plain_are_left_to_typer(tmp_path):
     said = emberward("checkpoint", "reshape", "save", "out", "--ranks", "0", "--json", cwd=tmp_path)
     assert (said.code, said.document["findings"][0]["code"]) == (2, "C113")
     assert "--ranks" in said.document["findings"][0]["message"]
-
-
-def test_progress_says_share_speed_and_time_left_and_not_too_often():
-    now, said = [0.0], []
-    progress = Progress("reshape", said.append, clock=lambda: now[0])
-    for second in range(6):
-        now[0] = float(second)
-        progress(int(50e6) + second * int(10e6), int(150e6))
-    assert said == [
-        "reshape: 47%, 70 of 150 MB, 10 MB/s, 8 s left",
-        "reshape: 60%, 90 of 150 MB, 10 MB/s, 6 s left",
-    ]
 
 
 def test_sizes_are_read_as_people_write_them():

@@ -24,6 +24,8 @@ def test_a_stopped_run_is_resumed_by_what_was_typed():
     asked = options(num_ranks=2, runs=Path("elsewhere"), program=".venv/bin/emberward")
     assert [each.command for each in next_commands(asked, folder, is_done=False)] == [
         ".venv/bin/emberward train bloom_tiny 'data.train=my text.txt' --ranks 2 --runs elsewhere",
+        ".venv/bin/emberward ui elsewhere/bloom_tiny/1",
+        ".venv/bin/emberward report elsewhere/bloom_tiny/1 --html ticket.html",
         ".venv/bin/emberward report elsewhere/bloom_tiny/1",
     ]
 
@@ -33,6 +35,7 @@ def test_a_done_run_is_looked_at_or_begun_anew():
         'emberward generate runs/a/1 "Once upon"',
         "emberward checkpoint export runs/a/1 hf_model",
         "emberward train bloom_tiny 'data.train=my text.txt' --fresh log.tensorboard=true",
+        "emberward ui runs/a/1",
         "emberward report runs/a/1",
     ]
 

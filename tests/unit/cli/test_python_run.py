@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,13 +29,13 @@ def test_a_run_has_the_words_of_its_page_and_its_series_as_columns(tmp_path):
     assert HANG.message in run.card
     assert run.metrics.num_rows == 120
     assert run.metrics["step"] == list(range(1, 121))
-    assert run.findings["code"] == ["H125"]
+    assert run.findings["code"] == ["H101"]
     assert run.findings["recovered"] == [False]
     assert run.attempts["num_ranks"] == [8]
     assert run.lag.num_rows == 120
     assert len(run.lag) == 1 + 8
-    assert [row["what"] for row in run.timeline.rows()] == ["start", "evaluation", "evaluation", "H125"]
-    assert [each.name for each in run.pictures] == ["witness-H125"]
+    assert [row["what"] for row in run.timeline.rows()] == ["start", "evaluation", "evaluation", "H101"]
+    assert [each.name for each in run.pictures] == ["witness-H101"]
 
 
 def test_steps_that_were_done_again_are_there_once(tmp_path):
@@ -125,6 +126,27 @@ def test_every_cell_of_the_worked_notebook_runs(tmp_path, monkeypatch, capsys):
     assert HANG.message in capsys.readouterr().out
     assert sum(hasattr(value, "_repr_html_") for value in shown) >= 5
     assert all(cell.get("outputs", []) == [] for cell in book["cells"]), "stored pictures make notebooks large"
+
+
+def test_the_worked_notebook_runs_in_a_real_kernel(tmp_path):
+    made = make("hang", tmp_path)
+    (tmp_path / "runs").mkdir()
+    made.path.parent.rename(tmp_path / "runs" / "bloom_tiny")
+    program = (
+        "import nbformat, sys; from nbclient import NotebookClient\n"
+        "book = nbformat.read(sys.argv[1], as_version=4)\n"
+        "NotebookClient(book, timeout=120, kernel_name='python3').execute()\n"
+        "nbformat.write(book, sys.argv[2])\n"
+    )
+    out = tmp_path / "out.ipynb"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(ROOT / "docs" / "notebook.ipynb"), str(out)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outputs = [each for cell in json.loads(out.read_text())["cells"] for each in cell.get("outputs", [])]
+    assert sum("text/html" in each.get("data", {}) for each in outputs) >= 5
+    assert HANG.message in json.dumps(outputs)
 
 
 def public_names():

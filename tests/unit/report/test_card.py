@@ -7,6 +7,7 @@ from canned_runs import HANG, START, STRAGGLER, make
 
 from emberward.findings import Certainty, Severity
 from emberward.report import CardFacts, Signs, State, append_line, card_of, read_glance, state_of, step_limit_s
+from emberward.supervise._overseer import end_announcement
 
 NOW = START + 3600
 
@@ -56,22 +57,37 @@ def test_the_card_of_a_hang_word_for_word(tmp_path):
     assert (
         card.text()
         == """\
-ERROR  H125  a rank is stopped
+ERROR  H101  a rank never arrived
   what      rank 5 reads a file at data.py:88 and has not joined all_reduce 211; 7 ranks wait for it
-            in step 120, F
+            in step 120, forward
   who       rank 5 (node-01, pp 1 dp 0 tp 1) at data.py:88
-            on node-02
             7 wait: ranks 0-4, 6, 7
   why       rank 5 last issued all_reduce 210, its peers 211
             its stack: data.py:88 read, in 6 of 6 snapshots
   not       a dead rank: all 8 processes live
             a mismatch: the calls before are alike
-  certainty observed: was seen
+  certainty observed: seen, not concluded
   do        emberward explain 4242
-  cost      8 of 8 ranks do not train
+  cost      all 8 ranks do not train
             120 steps since the start would be done again, 1 min 2 s of work"""
     )
     assert [line for label, lines in card.rows for line in lines if label == "who"] == card.to_json()["who"]
+
+
+def test_a_card_says_what_happens_by_itself_and_how_to_stop_that(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    append_line(folder.findings, {**end_announcement(HANG, 60.0).to_json(), "attempt": 1})
+    announced = read_glance(folder, now_unix=NOW).card
+    assert announced is not None
+    assert dict(announced.rows)["do"] == (
+        "emberward explain 4242",
+        "by itself, the job is ended in 60 s, unless it goes on",
+        "emberward watch hang/20261122-094640-ab12 --ack H101 --silence-s 3600   (the job is not ended for it then)",
+    )
+    # What was announced for another finding, and what is over, is not said.
+    append_line(folder.findings, {**replace(HANG, code="H104", message="later").to_json(), "attempt": 1})
+    other = read_glance(folder, now_unix=NOW).card
+    assert other is not None and dict(other.rows)["do"] == ("emberward explain 4242",)
 
 
 def test_a_card_says_so_when_nobody_can_be_named():
@@ -84,7 +100,7 @@ def test_a_card_says_so_when_nobody_can_be_named():
 
 def test_what_was_seen_before_needs_something_in_common(tmp_path):
     folder = make("hang", tmp_path, now_unix=NOW)
-    for number, (rank, host, site) in enumerate([(5, "other", None), (1, "node-02", None), (1, "far", "x.py:1")]):
+    for number, (rank, host, site) in enumerate([(5, "other", None), (1, "node-01", None), (1, "far", "x.py:1")]):
         earlier = folder.path.parent / f"20261121-00000{number}-0000"
         earlier.mkdir()
         line = replace(HANG, culprit_ranks=(rank,), hosts=(host,), site=site, message="before").to_json()
@@ -92,7 +108,7 @@ def test_what_was_seen_before_needs_something_in_common(tmp_path):
     card = read_glance(folder, now_unix=NOW).card
     assert card is not None
     assert dict(card.rows)["seen"] == (
-        "hang/20261121-000001-0000, attempt 1, step 120: the same on node-02",
+        "hang/20261121-000001-0000, attempt 1, step 120: the same on node-01",
         "hang/20261121-000000-0000, attempt 1, step 120: the same rank 5",
     )
 

@@ -81,15 +81,17 @@ def explain_paths(
     source_folders: Sequence[Path] = (),
     piped: Readable | None = None,
     prior: Sequence[Finding] = (),
+    told: Callable[[int, int], None] = lambda done, total: None,
 ) -> ExplainResult:
     """The verdict on the files and folders in `paths`; reads them, writes nothing, needs no torch.
 
     Folders that hold dumps of the same ranks are looks at one job when they share calls or processes, and incidents to
     compare otherwise. `source_folders`: where the program's files may lie, besides the paths that stacks name. `piped`:
     standard input, when it is to be read too. `prior`: what is concluded already, and not written in the folder yet.
+    `told` is called with the bytes that are read and the bytes that there are, after each file.
     Raises FileNotFoundError for a path that is not there, and nothing for what files hold.
     """
-    incidents = gather(paths, piped=piped)
+    incidents = gather(paths, piped=piped, told=told)
     incidents[0].prior = [*prior, *incidents[0].prior]
     folders = [*source_folders, *(path if path.is_dir() else path.parent for path in paths)]
     line_of = source_lines(folders)

@@ -1,6 +1,6 @@
 """Paths in, evidence out: what belongs to one incident, and what to another."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -97,9 +97,14 @@ def _bundles(paths: Sequence[Path], rooms: ProcessTree) -> tuple[list[_Bundle], 
     return bundles, loose
 
 
-def gather(paths: Sequence[Path], *, piped: Readable | None = None) -> list[Evidence]:
+def gather(
+    paths: Sequence[Path],
+    *,
+    piped: Readable | None = None,
+    told: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Evidence]:
     """The evidence below `paths`: one incident, or one for each folder when folders hold the same kind of file of the
-    same ranks. `piped`: standard input, which is read to its end.
+    same ranks. `piped`: standard input, which is read to its end. `told`: called with bytes read and bytes in all.
 
     Reads the files and runs nothing that they hold; archives are unpacked into a folder that is removed. Raises
     FileNotFoundError for a path that is not there.
@@ -124,10 +129,25 @@ def gather(paths: Sequence[Path], *, piped: Readable | None = None) -> list[Evid
             bundles = [whole]
         bundles[0].files += loose
         bundles[0].named |= set(loose)
-        return [_read(bundle) for bundle in bundles]
+        sizes = {file: _size(file) for bundle in bundles for file in bundle.files}
+        done = 0
+
+        def read(file: Path) -> None:
+            nonlocal done
+            done += sizes[file]
+            told(done, sum(sizes.values()))
+
+        return [_read(bundle, read) for bundle in bundles]
 
 
-def _read(bundle: _Bundle) -> Evidence:
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _read(bundle: _Bundle, on_read: Callable[[Path], None]) -> Evidence:
     gatherer = Gatherer(bundle.label)
     with no_collector():
         for path, reason in bundle.problems:
@@ -139,4 +159,5 @@ def _read(bundle: _Bundle) -> Evidence:
                 shown=bundle.shown.get(file),
                 since_byte=bundle.since_bytes.get(file, 0),
             )
+            on_read(file)
     return gatherer.finish()

@@ -49,16 +49,16 @@
     const most = column(name, "max"), where = column(name, "max_at"), least = column(name, "min"), low = column(name, "min_at");
     return most && where && most[i] != null ? `; from ${Charts.figure(least[i])} (step ${low[i].toLocaleString("en")}) to ${Charts.figure(most[i])} (step ${where[i].toLocaleString("en")})` : "";
   };
-  function simple(key, name, index, options, unit) {
+  function simple(key, name, label, index, options, unit) {
     const data = [state.series.step, column(name)];
-    const series = [Charts.line(name, index, { dash: [] })];
+    const series = [Charts.line(label, index, { dash: [] })];
     const opts = { ...options };
     if (column(name, "max")) {
       data.push(column(name, "max"), column(name, "min"));
       series.push(...Charts.band(Charts.SERIES[index]));
       opts.bands = [{ series: [2, 3], fill: () => Charts.css(Charts.SERIES[index]) + "33" }];
     }
-    opts.read = (i) => reading(key, i == null ? "" : `${at(i)}: ${Charts.figure(column(name)[i])}${unit}${extremes(name, i)}`);
+    opts.read = (i) => reading(key, `${at(i)}: ${Charts.figure(column(name)[i])}${unit}${extremes(name, i)}`);
     return [key, series, data, opts];
   }
   const middle = (values) => {
@@ -66,7 +66,7 @@
     return there.length ? there[there.length >> 1] : null;
   };
   function lossChart() {
-    const [key, series, data, options] = simple("loss", "loss", 0, {}, "");
+    const [key, series, data, options] = simple("loss", "loss", "training", 0, {}, "");
     const sets = Object.entries(boot.evals);
     // Evaluation points stand at the nearest step of the chart at or after theirs.
     sets.forEach(([name, points], number) => {
@@ -83,31 +83,31 @@
     const read = options.read;
     options.read = (i) => {
       read(i);
-      if (i == null) return;
       const said = sets.map(([name], n) => [name, data[data.length - sets.length + n][i]]).filter(([, v]) => v != null);
       if (said.length) $("reading-loss").textContent += "; " + said.map(([n, v]) => `${n} ${Charts.figure(v)}`).join(", ");
     };
     return [key, series, data, options];
   }
   function rateChart() {
-    const [key, series, data, options] = simple("rate", "tokens_per_s", 1, {}, " tokens/s");
+    const [key, series, data, options] = simple("rate", "tokens_per_s", "tokens/s", 1, {}, " tokens/s");
     const mid = middle(data[1]);
     if (mid == null) return [key, series, data, options];
     const spread = middle(data[1].filter((v) => v != null).map((v) => Math.abs(v - mid)));
     const edge = { stroke: () => Charts.css("--note"), dash: [2, 4], width: 1, points: { show: false } };
     const first = data.length;
     data.push(data[0].map(() => mid + 3 * spread), data[0].map(() => Math.max(mid - 3 * spread, 0)));
-    series.push({ label: "expected, up to", ...edge }, { label: "expected, from", ...edge });
+    series.push({ label: "as most steps", ...edge }, { label: "from", isAside: true, ...edge });
     options.bands = [...(options.bands || []), { series: [first, first + 1], fill: () => Charts.css("--note") + "1f" }];
     return [key, series, data, options];
   }
   function timeChart() {
     const whole = column("step_s"), data = column("data_s"), save = column("save_blocked_s");
     const sum = data.map((v, i) => v == null ? null : v + (save[i] || 0));
-    const series = [Charts.line("step", 2, { dash: [], fill: () => Charts.css("--s3") + "22" }),
-      Charts.line("data and save", 3, { dash: [], fill: () => Charts.css("--s4") + "55" }), Charts.line("data", 4, { dash: [], fill: () => Charts.css("--s5") + "77" })];
+    const series = [Charts.line("the whole step", 2, { dash: [], fill: () => Charts.css("--s3") + "22" }),
+      Charts.line("waiting for a save or data", 3, { dash: [], fill: () => Charts.css("--s4") + "55" }),
+      Charts.line("for data alone", 4, { dash: [], fill: () => Charts.css("--s5") + "77" })];
     const all = [state.series.step, whole, sum, data];
-    const options = { read: (i) => reading("time", i == null ? "" : `${at(i)}: ${Charts.figure(whole[i])} s, waited for data ${Charts.figure(data[i])} s` +
+    const options = { read: (i) => reading("time", `${at(i)}: ${Charts.figure(whole[i])} s, waited for data ${Charts.figure(data[i])} s` +
       (save[i] == null ? "" : `, for a save ${Charts.figure(save[i])} s`) + extremes("step_s", i)) };
     if (column("step_s", "max")) { all.push(column("step_s", "max")); series.push(Charts.band("--s3")[0]); }
     return ["time", series, all, options];
@@ -120,11 +120,11 @@
     if (empty) { plots = []; return; }
     const norms = column("grad_norm").filter((v) => v != null);
     const isLog = norms.length > 0 && norms.every((v) => v > 0);
-    plots = [lossChart(), simple("grad", "grad_norm", 5, { log: isLog }, ""), rateChart(), timeChart()].map((each) => {
+    plots = [lossChart(), simple("grad", "grad_norm", "gradient norm", 5, { log: isLog }, ""), rateChart(), timeChart()].map((each) => {
       const known = each[2][1].some((v) => v != null);
       if (!known) { $("chart-" + each[0]).textContent = "no values"; return null; }
       const plot = Charts.make(state, ...each);
-      if (each[0] === "loss" && Object.keys(boot.evals).length) Charts.legend("loss", ["training", ...Object.keys(boot.evals)]);
+      Charts.legend(each[0], each[1].filter((line) => !line.isAside));
       return plot;
     });
   }

@@ -49,23 +49,23 @@ const Charts = (() => {
     label, stroke: () => css(SERIES[index % SERIES.length]), width: 1.5, dash: DASHES[index % DASHES.length],
     points: { show: false }, spanGaps: false, ...more,
   });
-  const legend = (key, labels) => {
+  const legend = (key, lines) => {
     const host = document.getElementById("chart-" + key), list = document.createElement("ul");
     list.className = "legend";
-    labels.forEach((label, index) => {
+    lines.forEach((line) => {
       const item = document.createElement("li"), sample = document.createElement("span");
       sample.className = "sample";
-      sample.style.borderTopColor = css(SERIES[index % SERIES.length]);
-      sample.style.borderTopStyle = index ? "dashed" : "solid";
-      item.append(sample, label);
+      sample.style.borderTopColor = line.stroke();
+      sample.style.borderTopStyle = line.dash.length ? "dashed" : "solid";
+      item.append(sample, line.label);
       list.append(item);
     });
     host.append(list);
   };
   // The range between least and greatest value of each stretch, under the line of the last.
   const band = (stroke) => [
-    { label: "max", stroke: () => css(stroke) + "66", width: 1, points: { show: false } },
-    { label: "min", stroke: () => css(stroke) + "66", width: 1, points: { show: false } },
+    { label: "max", isAside: true, stroke: () => css(stroke) + "66", width: 1, points: { show: false } },
+    { label: "min", isAside: true, stroke: () => css(stroke) + "66", width: 1, points: { show: false } },
   ];
 
   const make = (where, key, series, data, options) => {
@@ -73,7 +73,7 @@ const Charts = (() => {
     if (!host) return null;
     host.replaceChildren();
     const plot = new uPlot({
-      width: Math.max(host.clientWidth, 200), height: 210,
+      width: Math.max(host.clientWidth, 200), height: 210, padding: [8, 12, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: "run", setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
       scales: { x: { time: false, range: where.range ? () => where.range : undefined },
@@ -88,7 +88,7 @@ const Charts = (() => {
       bands: options.bands || [],
       plugins: [marks(where)],
       hooks: {
-        setCursor: [(self) => options.read && options.read(self.cursor.idx)],
+        setCursor: [(self) => options.read && options.read(self.cursor.idx ?? data[0].length - 1)],
         setSelect: [(self) => {
           if (self.select.width < 4) return;
           const at = (x) => options.isContinuous ? self.posToVal(x, "x") : Math.round(self.posToVal(x, "x"));
@@ -98,6 +98,13 @@ const Charts = (() => {
         }],
       },
     }, data, host);
+    // Without a cursor the last step is read; it is said aloud only to whoever has the chart in focus.
+    const said = document.getElementById("reading-" + key);
+    if (said) {
+      host.onfocus = () => said.setAttribute("aria-live", "polite");
+      host.onblur = () => said.setAttribute("aria-live", "off");
+    }
+    options.read && data[0].length && options.read(data[0].length - 1);
     host.onkeydown = (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -50, PageDown: 50 }[event.key];
       if (!by || !data[0].length) return;

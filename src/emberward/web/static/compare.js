@@ -12,9 +12,9 @@
         // A run whose stretches end elsewhere has no point here: that is no gap of its curve.
         return places.map((place) => at.has(place) ? at.get(place) : undefined);
       });
-      Charts.make(where, name, boot.names.map((label, i) => Charts.line(label, i)), [places, ...values],
-        { isContinuous: axis !== "step" });
-      Charts.legend(name, boot.names);
+      const lines = boot.names.map((label, i) => Charts.line(label, i));
+      Charts.make(where, name, lines, [places, ...values], { isContinuous: axis !== "step" });
+      Charts.legend(name, lines);
     }
     document.body.dataset.axis = axis;
   }
