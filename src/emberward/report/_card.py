@@ -9,7 +9,7 @@ named without evidence, and the card says so.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from emberward.findings import CATALOGUE, Certainty, Finding, ranks_text
+from emberward.findings import CATALOGUE, Certainty, Finding, Kind, ranks_text
 from emberward.report._duration import duration_text
 from emberward.report._fit import fit
 from emberward.report._folder import RunFolder
@@ -39,6 +39,8 @@ class CardFacts:
     changed: tuple[str, ...] = ()
     by_itself: tuple[str, ...] = ()
     """What will happen if nobody does anything, and how to stop it."""
+    is_over: bool = False
+    """Whether the attempt ended and did not reach its goal: its processes are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ def card_of(finding: Finding, facts: CardFacts, *, seen_before: Sequence[str] = 
         "why": _bounded(finding.evidence),
         "not": _bounded(finding.ruled_out),
         "certainty": (_certainty(finding),),
-        "do": (*(line for line in finding.next.splitlines() if line.strip()), *facts.by_itself),
+        "do": _to_do(finding, facts),
         "cost": _cost(finding, facts),
         "changed": _bounded(facts.changed),
         "seen": _bounded(seen_before),
@@ -141,6 +143,14 @@ def _who(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _to_do(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
+    lines = [line for line in finding.next.splitlines() if line.strip()]
+    if facts.is_over and finding.kind in STOPPING and finding.kind is not Kind.CRASH:
+        again = "the attempt is over: the same command goes on from the last save"
+        return (again, *(f"said while it ran: {line}" for line in lines))
+    return (*lines, *facts.by_itself)
+
+
 def by_itself_of(standing: Sequence[Finding], worst: Finding, *, run: str) -> tuple[str, ...]:
     """What was announced for the finding `worst` (L115), in the words in which it was, and how to stop that.
 
@@ -167,8 +177,10 @@ def _cost(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
     lines = []
     if finding.waiting_ranks and facts.num_ranks and finding.kind in STOPPING:
         stopped = len(set(finding.waiting_ranks) | set(finding.culprit_ranks))
-        all_of = "all " if stopped == facts.num_ranks else f"{stopped} of "
-        lines.append(f"{all_of}{facts.num_ranks} ranks do not train")
+        is_all = stopped == facts.num_ranks
+        lines.append(
+            f"none of {stopped} ranks trains" if is_all else f"{stopped} of {facts.num_ranks} ranks do not train"
+        )
     if facts.at_risk_steps:
         took = "" if facts.step_s is None else f", {duration_text(facts.at_risk_steps * facts.step_s)} of work"
         since = "the start" if facts.saved_step is None else f"the save of step {facts.saved_step}"

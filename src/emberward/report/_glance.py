@@ -151,8 +151,9 @@ def read_glance(
         changed=tuple(str(each) for each in (starts[-1] if starts else {}).get("changed") or ()),
     )
     worst = worst_finding(standing)
-    if worst is not None and not state.is_over:
-        facts = replace(facts, by_itself=by_itself_of(standing, worst, run=f"{folder.name}/{folder.id}"))
+    if worst is not None:
+        by_itself = by_itself_of(standing, worst, run=f"{folder.name}/{folder.id}")
+        facts = replace(facts, by_itself=by_itself, is_over=state.is_over and state is not State.DONE)
     return Glance(
         folder=folder,
         now_unix=now_unix,

@@ -48,7 +48,7 @@ def test_a_hang_at_80_columns(tmp_path):
         "            a mismatch: the calls before are alike",
         "  certainty observed: seen, not concluded",
         "  do        emberward explain 4242",
-        "  cost      all 8 ranks do not train",
+        "  cost      none of 8 ranks trains",
         "            120 steps since the start would be done again, 1 min 2 s of work",
     ]
 

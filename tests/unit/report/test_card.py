@@ -68,7 +68,7 @@ ERROR  H101  a rank never arrived
             a mismatch: the calls before are alike
   certainty observed: seen, not concluded
   do        emberward explain 4242
-  cost      all 8 ranks do not train
+  cost      none of 8 ranks trains
             120 steps since the start would be done again, 1 min 2 s of work"""
     )
     assert [line for label, lines in card.rows for line in lines if label == "who"] == card.to_json()["who"]
@@ -88,6 +88,18 @@ def test_a_card_says_what_happens_by_itself_and_how_to_stop_that(tmp_path):
     append_line(folder.findings, {**replace(HANG, code="H104", message="later").to_json(), "attempt": 1})
     other = read_glance(folder, now_unix=NOW).card
     assert other is not None and dict(other.rows)["do"] == ("emberward explain 4242",)
+
+
+def test_a_card_of_an_attempt_that_is_over_sends_nobody_to_its_processes(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    append_line(folder.findings, {**end_announcement(HANG, 60.0).to_json(), "attempt": 1})
+    append_line(folder.attempts, {"event": "end", "attempt": 1, "outcome": "failed", "hours": 1.0})
+    card = read_glance(folder, now_unix=NOW).card
+    assert card is not None
+    assert dict(card.rows)["do"] == (
+        "the attempt is over: the same command goes on from the last save",
+        "said while it ran: emberward explain 4242",
+    )
 
 
 def test_a_card_says_so_when_nobody_can_be_named():

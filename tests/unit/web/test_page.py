@@ -3,14 +3,17 @@
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from canned_runs import START, make
+from canned_runs import HANG, START, make, start
 
 import emberward.web
-from emberward.report import json_block, read_glance, tag
+from emberward.report import CardFacts, card_of, json_block, read_glance, tag
 from emberward.web import Columns, file_page
+from emberward.web._fragments import card_html
+from emberward.web._list import compare_page
 from emberward.web._page import file_policy
 
 NOW = START + 3600
@@ -72,3 +75,34 @@ def test_vendored_files_are_those_of_the_release(path):
     found = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in path.parent.iterdir() if each != path}
     assert found == said["sha256"]
     assert said["license"] in path.with_name("LICENSE").read_text()
+
+
+def test_a_comparison_names_the_versions_and_the_values_that_differ(tmp_path):
+    first, second = (make("empty", tmp_path / name) for name in ("a", "b"))
+    for folder, torch, steps in ((first, "2.12.0", 200), (second, "2.13.0", 300)):
+        start(folder, 1, num_ranks=8, versions={"torch": torch, "numpy": "2.4.6"})
+        folder.config.write_text(f"name: x\nsteps: {steps}\n")
+    page = compare_page(first, Columns(first), second, Columns(second))
+    cells = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>", page)
+    assert cells == [("steps", "200", "300"), ("version of torch", "2.12.0", "2.13.0")]
+
+
+@pytest.mark.parametrize(
+    ("line", "copied", "remark"),
+    [
+        ("emberward explain 4242", "emberward explain 4242", None),
+        (
+            "emberward watch a/b --ack H125   (the job goes on then)",
+            "emberward watch a/b --ack H125",
+            "the job goes on then",
+        ),
+        ("kill -CONT 17, or end the job", "kill -CONT 17", "or end the job"),
+        ("compare clocks, heat and other users of node-00", None, None),
+        ("make ranks 0 and 1 exchange the sizes that this call uses", None, None),
+    ],
+)
+def test_what_can_be_pasted_is_copied_without_its_remark(line, copied, remark):
+    shown = card_html(card_of(replace(HANG, next=line), CardFacts()), runbooks=False)
+    found = re.search(r'class="row do">.*?</dd>', shown)[0]
+    assert (re.findall(r'data-copy="([^"]*)"', found) or [None])[0] == copied
+    assert (re.findall(r'class="note">([^<]*)<', found) or [None])[0] == remark
