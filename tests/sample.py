@@ -22,6 +22,7 @@ EVERY: dict[str, int] = {
     "ranks/test_saves.py": 2,
     "ranks/test_schedules.py": 2,
     "ranks/test_swin.py": 12,
+    "ranks/test_symptoms.py": 5,
     "unit/checkpoint/test_checkpoint_faults.py": 6,
     "unit/checkpoint/test_checkpoint_processes.py": 2,
     "unit/checkpoint/test_convert_damage.py": 3,

@@ -41,7 +41,6 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("symptoms")
     (folder / "train.py").write_text(PROGRAM)
     words = [*SMALL, f"data.train={write_text(folder / 'text')}", "data.held_out=0.2", "steps=6", "save.interval=3"]
-    (folder / "recipe.yaml").write_text("preset: bloom_tiny\n")
     said = emberward("train", "bloom_tiny", *words, "--ranks", "2", "--json", cwd=folder)
     assert said.code == 0, said.err
     return folder, words
@@ -55,7 +54,7 @@ def filled(command, place, pid):
     names = {
         "RUN": [str(run)], "PID": [str(pid)], "FOLDER": [str(DATA / "flight_recorder_gloo")], "STEP": ["3"],
         "LOGS": [str(DATA / "logs")], "DUMPS": [str(DATA / "flight_recorder_nccl")], "N": ["8"], "A": [saves[0]],
-        "B": [saves[-1]], "SAVE": [saves[-1]], "NAME": ["embed*"],
+        "B": [saves[-1]], "SAVE": [saves[-1]], "NAME": ["embed.weight"],
         "RECIPE": ["bloom_tiny", *words] if command.startswith("train") else ["bloom_tiny"],
     }  # fmt: skip
     if "reshape" in command:
@@ -85,5 +84,4 @@ def test_the_command_of_a_symptom_runs(command, place):
             said = emberward(*words, cwd=folder)
             # 0: nothing was found; 1: a finding. A command that is not understood, or that breaks, has another code.
             assert said.code in (0, 1), (words, said.out[-2000:], said.err[-2000:])
-            assert said.out
         stranger.communicate(b"\n", timeout=20)
