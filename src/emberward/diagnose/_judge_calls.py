@@ -364,7 +364,7 @@ class FlightJudge:
             "H104",
             f"{ranks_text(inside)} alone made a call of {view.label.partition('[')[0]} that no other rank has made "
             f"({call.text} at {call.site}); the others wait for {verb(inside, 'it', 'them')} in the call before",
-            kind=Kind.MISSING,
+            kind=Kind.MISMATCH,
             cause=Cause.EXTRA_COLLECTIVE,
             ranks=inside,
             waiting=root.victims,
@@ -419,7 +419,7 @@ class FlightJudge:
                 "H104",
                 f"{ranks_text(ranks)} {what} and {verb(ranks, 'waits', 'wait')} in {first.call.text} at "
                 f"{first.call.site}; the others wait in the call before it",
-                kind=Kind.MISSING,
+                kind=Kind.MISMATCH if first.cause is Cause.EXTRA_COLLECTIVE else Kind.MISSING,
                 cause=first.cause,
                 ranks=ranks,
                 waiting=[r for r in waiting if r not in ranks],

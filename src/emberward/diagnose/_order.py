@@ -81,6 +81,22 @@ def newest(counts: Sequence[int], *, least: int = MIN_ROUNDS) -> Newest | None:
     return Newest.USUAL if now in earlier else Newest.OTHER
 
 
+def came_early(ours: Call, theirs: Call, past: Sequence[Call], *, are_alike: Callable[[Call, Call], bool]) -> bool:
+    """Whether `ours`, which ended each earlier round, comes now with fewer calls like `theirs` than in each of those.
+
+    The calls before the first one like `ours` are a round too, of which the oldest may not be known any more.
+    """
+    first = next((n for n, call in enumerate(past) if are_alike(call, ours)), None)
+    if first is None or are_alike(ours, theirs):
+        return False
+
+    def is_counted(call: Call) -> bool:
+        return are_alike(call, theirs)
+
+    known = rounds(past[first:], is_mark=lambda call: are_alike(call, ours), is_counted=is_counted, is_open=True)
+    return newest([sum(map(is_counted, past[:first])), *known], least=1) is Newest.FEWER
+
+
 def has_followed(calls: Sequence[Call], early: Call, late: Call, *, are_alike: Callable[[Call, Call], bool]) -> bool:
     """Whether a call like `late` came next after one like `early`."""
     return any(are_alike(a, early) and are_alike(b, late) for a, b in pairwise(calls))

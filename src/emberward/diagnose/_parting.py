@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-from dataclasses import replace
 
 from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._frames import Frame, LineOf
@@ -15,25 +14,40 @@ from emberward.diagnose._program import (
     covers,
     deciding,
     makes_steps,
+    path_of,
     place_at,
+    swallower_around,
 )
 from emberward.findings import Cause
 
 
-def turned_off(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> Frame | None:
-    """The condition by which `ours` returned from a function on the way to where `theirs` is; None when several may.
+def kept_away(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> list[Frame]:
+    """The lines at which a rank that is at `ours` may have decided not to come to `theirs`, the last nearest to it.
 
-    Also None where a condition of the function that both are in may have kept it from the way: it is at hand there.
+    On the way there from the function that both are in, or from the outermost that is known.
     """
-    parted = parting(ours, theirs) or common_function(ours, theirs)
-    if parted is None or None in (parted[0].line, parted[1].line) or parted[1].line >= parted[0].line:  # type: ignore[operator]
-        return None
+    here, way = path_of(ours, line_of), path_of(theirs, line_of)
     found: list[Frame] = []
-    for frame in reversed(theirs[: theirs.index(parted[1]) + 1]):
-        place = None if frame.is_library else place_at(frame, line_of)
-        if place is not None and place.home is not None:
-            found += [replace(frame, line=n) for n in deciding(place.turn if frame is parted[1] else place.steps)]
-    return found[0] if len(found) == 1 and found[0].function != parted[1].function else None
+    for name, place in way.items():
+        is_common = name in here
+        beside = here[name].steps if is_common else ()
+        lines = deciding(place.turn if is_common else place.steps, beside=beside)
+        found = [Frame(function=name[1], file=name[0], line=line) for line in lines] + found
+        if is_common:
+            break
+    return found
+
+
+def swallowed_at(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> Frame | None:
+    """The line of what lets the program go on after an error on the way to `theirs`, and guards nothing of `ours`."""
+    here = path_of(ours, line_of)
+    for name, place in path_of(theirs, line_of).items():
+        line = swallower_around(place)
+        if line is not None and (name not in here or swallower_around(here[name]) != line):
+            return Frame(function=name[1], file=name[0], line=line)
+        if name in here:
+            break
+    return None
 
 
 def is_dispatched(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
-from emberward.diagnose._parting import left_the_loop, turned_off
-from emberward.diagnose._program import handler_around, place_at, swallowing_handler
+from emberward.diagnose._parting import left_the_loop, swallowed_at
+from emberward.diagnose._program import handler_around, place_at
 from emberward.diagnose._say import ranks_text, verb
-from emberward.diagnose._usual import by_order, is_ahead
+from emberward.diagnose._usual import Way, decided, left_out, meeting_of, one_more, way_of
 from emberward.diagnose._waits import Reading
 from emberward.findings import Cause, Finding, Kind
 
@@ -52,8 +52,13 @@ def refine(
     """
     out = []
     for finding in findings:
-        ahead = is_ahead(finding, flights, frames, line_of)
-        out.append(by_order(_refined(finding, frames, unnumbered, line_of, ahead=ahead), flights, frames, line_of))
+        met = meeting_of(finding, flights, frames)
+        way = None if met is None else way_of(met, line_of)
+        found = _refined(finding, frames, unnumbered, line_of, is_one_more=way is Way.ONE_MORE)
+        if met is not None and found is finding:
+            found = left_out(finding, met, line_of) if way is Way.LEFT_OUT else found
+            found = one_more(finding, met) if way is Way.ONE_MORE else found
+        out.append(found)
     return out
 
 
@@ -63,14 +68,13 @@ def _refined(
     unnumbered: Mapping[int, tuple[Frame, ...]],
     line_of: LineOf,
     *,
-    ahead: bool | None,
+    is_one_more: bool,
 ) -> Finding:
-    """See `refine`. `ahead`: the program comes to the culprit's call first, so that the others are in a later turn."""
+    """See `refine`. `is_one_more`: the culprit makes its call alone, and lacks none."""
     ranks = finding.culprit_ranks
     if finding.cause is Cause.MISSING_GROUP and ranks and finding.waiting_ranks:
-        turn = turned_off(frames.get(ranks[0], ()), frames.get(finding.waiting_ranks[0], ()), line_of)
-        line = "" if turn is None else f"{_who(finding)} returned at {turn.site} on the way to it"
-        return finding if turn is None else replace(finding, site=turn.site, evidence=(*finding.evidence, line))
+        here, there = (frames.get(rank, ()) for rank in (ranks[0], finding.waiting_ranks[0]))
+        return decided(finding, here, there, line_of, what=f"{_who(finding)} went another way")
     if finding.code not in _CODES or finding.cause not in _UNCLEAR:
         return finding
     if ranks and finding.waiting_ranks:
@@ -88,13 +92,18 @@ def _refined(
         return _swallowed(finding, ours, f"it is in the handler that begins at {handler}")
     if finding.cause in (Cause.LOCK, Cause.SLEEP, Cause.STORE_WAIT) and finding.code not in ("H101", "H106"):
         return finding
-    guard = _guard(waiters, ours, line_of)
+    if is_one_more:
+        return finding
+    guard = swallowed_at(ours, waiters[0], line_of)
     if guard is not None and finding.cause is not Cause.UNKNOWN:
-        return _swallowed(finding, ours, f"the call that it lacks is guarded by the handler at {guard}, which goes on")
-    for theirs in () if ahead else waiters:
+        why = f"the call that it lacks is guarded at {guard.site}, which goes on after an error"
+        return replace(_swallowed(finding, ours, why), site=guard.site)
+    for theirs in waiters:
         parted = left_the_loop(ours, theirs, line_of)
         if parted is not None:
             return _left(finding, ours, *parted)
+    if finding.cause is Cause.SKIPPED_COLLECTIVE:
+        return decided(finding, ours, waiters[0], line_of, what=f"{_who(finding)} went another way")
     return finding
 
 
@@ -103,17 +112,6 @@ def _inside_handler(ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
     place = place_at(frame, line_of)
     line = None if place is None else handler_around(place)
     return None if frame is None or line is None else replace(frame, line=line).site
-
-
-def _guard(waiters: Sequence[tuple[Frame, ...]], ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
-    """The handler that guards the place where the others wait and lets the program go on; our rank is outside it."""
-    here = {(frame.file, frame.line) for frame in ours}
-    for frame in waiters[0]:
-        place = None if frame.is_library or (frame.file, frame.line) in here else place_at(frame, line_of)
-        line = None if place is None else swallowing_handler(place)
-        if line is not None:
-            return replace(frame, line=line).site
-    return None
 
 
 def _site(ours: tuple[Frame, ...], finding: Finding) -> str | None:

@@ -1,25 +1,29 @@
 """A call that meets another one: was it made instead, was the other left out, or is it one too many?
 
-By the order that is known (`_order.standing`). Left out, when in the rank's own earlier rounds just this call followed
-the one that its peers make now. One too many, when nobody made it before, the peers' call is a usual one, and the text
-shows no choice between the two: a program that goes on makes the usual one after it. Else it was made instead.
+By the order that is known (`_order`) and by the text. Left out, when the program comes to the peers' call first, when
+in the rank's own earlier rounds just this call followed it, or when fewer of its kind came before this call than in
+each earlier round and the program has a way past it. One too many, when there is no such way, so that it came before
+its turn, or when nobody made it before, the peers' call is a usual one, and the text shows no choice between the two: a
+program that goes on makes the usual one after it. Else it was made instead.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 
 from emberward.diagnose._calls import Call, RankFlight
 from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, user_frame
-from emberward.diagnose._order import MIN_ROUNDS, Standing, has_followed, standing
-from emberward.diagnose._parting import common_function, is_dispatched, parting
+from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, standing
+from emberward.diagnose._parting import common_function, is_dispatched, kept_away, parting, swallowed_at
 from emberward.diagnose._program import (
     are_branches,
     callers_in_common,
     comes_first,
     line_of_call,
+    path_of,
     place_at,
     place_in,
 )
@@ -68,10 +72,11 @@ def _last(flight: RankFlight) -> Call | None:
     return calls[-1] if calls else None
 
 
-def _is_usual(flight: RankFlight, head: Call) -> bool | None:
+def _is_usual(flight: RankFlight, head: Call, other: Call | None) -> bool | None:
     """Whether the rank made this call after the one before it in earlier rounds too; None without earlier rounds.
 
-    A call of another type at the same line is another call; sizes may differ from round to round.
+    A call of another type at the same line is another call; sizes may differ from round to round. One before its turn,
+    where `other` was due, is none of them.
     """
     past = [call for call in history(flight) if call.record < head.record and call.group == head.group]
     if len(past) < MIN_ROUNDS:
@@ -80,7 +85,8 @@ def _is_usual(flight: RankFlight, head: Call) -> bool | None:
     def is_same(call: Call, like: Call) -> bool:
         return are_alike(call, like) and (like is not head or call.dtype == head.dtype)
 
-    return has_followed(past, past[-1], head, are_alike=is_same)
+    is_early = other is not None and came_early(head, other, past, are_alike=are_alike)
+    return not is_early and has_followed(past, past[-1], head, are_alike=is_same)
 
 
 def _past_meeting(flights: Mapping[int, RankFlight]) -> dict[tuple[object, int], dict[int, Call]]:
@@ -116,8 +122,9 @@ def _usual_by_rank(flights: Mapping[int, RankFlight], calls: Mapping[int, Call])
     for rank, call in calls.items():
         sides[(call.op, call.numel, call.dtype, call.place)].append(rank)
     out: dict[int, bool | None] = {}
-    for ranks in sides.values():
-        seen = {rank: _is_usual(flights[rank], calls[rank]) for rank in ranks[:MAX_COMPARED]}
+    for side, ranks in sides.items():
+        other = next((calls[rest[0]] for each, rest in sides.items() if each != side), None)
+        seen = {rank: _is_usual(flights[rank], calls[rank], other) for rank in ranks[:MAX_COMPARED]}
         rest = next(iter(seen.values())) if len(set(seen.values())) == 1 else None
         out |= {**dict.fromkeys(ranks, rest), **seen}
     return out
@@ -194,96 +201,142 @@ def _read(site: str | None, what: str) -> str:
     return f"read the condition around {site}: {what}"
 
 
-def _meeting(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """The culprit's call and the one that it meets, the stacks of both, and where the culprit was before.
+
+    `past`: its earlier calls of the group; `others`: those that it and its peers made there at other places.
+    """
+
+    ours: Call
+    theirs: Call
+    here: tuple[Frame, ...]
+    there: tuple[Frame, ...]
+    before: tuple[Frame, ...]
+    past: Sequence[Call]
+    others: Sequence[Call]
+
+
+class Way(StrEnum):
+    """How the culprit left the order, where that is known."""
+
+    LEFT_OUT = "left_out"
+    ONE_MORE = "one_more"
+    """Made by nobody else, or before its turn."""
+    INSTEAD = "instead"
+
+
+def meeting_of(
     finding: Finding, flights: Mapping[int, RankFlight], frames: Mapping[int, tuple[Frame, ...]]
-) -> tuple[Call, Call, tuple[Frame, ...], tuple[Frame, ...]] | None:
-    """The culprit's call and the one that it meets, then the stacks of both; None where no collectives meet."""
-    if finding.code not in ("M101", "M102") or not finding.culprit_ranks:
+) -> Meeting | None:
+    """The meeting that a finding tells of; None where no collectives meet, or nobody is the culprit."""
+    if finding.code not in ("M101", "M102") or not finding.culprit_ranks or finding.kind is not Kind.MISMATCH:
         return None
     met = _met(finding, flights)
     if met is None:
         return None
     ours, theirs, maker = met
-    return ours, theirs, _stack(finding.culprit_ranks[0], ours, frames), _waiter(finding, theirs, maker, frames)
+    flight = flights[finding.culprit_ranks[0]]
+    past = [call for call in history(flight) if call.record < ours.record and call.group == ours.group]
+    some = [flight, *(flights[rank] for rank in finding.waiting_ranks[:MAX_COMPARED] if rank in flights)]
+    made = [call for each in some for call in history(each) if call.group == ours.group and call.seq != ours.seq]
+    return Meeting(
+        ours=ours,
+        theirs=theirs,
+        here=_stack(finding.culprit_ranks[0], ours, frames),
+        there=_waiter(finding, theirs, maker, frames),
+        before=flight.before or (past[-1].frames if past else ()),
+        past=past,
+        others=made,
+    )
 
 
-def _past(flight: RankFlight, ours: Call) -> list[Call]:
-    return [call for call in history(flight) if call.record < ours.record and call.group == ours.group]
-
-
-def is_ahead(
-    finding: Finding,
-    flights: Mapping[int, RankFlight],
-    frames: Mapping[int, tuple[Frame, ...]],
-    line_of: LineOf,
-) -> bool | None:
-    """Whether the program comes to the culprit's call before the one that it meets: by the text, from where it was."""
-    met = _meeting(finding, flights, frames)
-    if met is None:
-        return None
-    flight, past = flights[finding.culprit_ranks[0]], _past(flights[finding.culprit_ranks[0]], met[0])
-    before = flight.before or (past[-1].frames if past else ())
-    return comes_first(before, *met[2:], line_of) if before else None
-
-
-def by_order(
-    finding: Finding,
-    flights: Mapping[int, RankFlight],
-    frames: Mapping[int, tuple[Frame, ...]],
-    line_of: LineOf,
-) -> Finding:
-    """The finding, as a call left out or one too many where history and text say so."""
-    met = _meeting(finding, flights, frames)
-    if met is None or finding.kind is not Kind.MISMATCH:
-        return finding
-    ours, theirs, stacks = met[0], met[1], met[2:]
-    ranks = finding.culprit_ranks
-    here, there = _site_of(ours, stacks[0]), _site_of(theirs, stacks[1])
+def way_of(met: Meeting, line_of: LineOf) -> Way | None:
+    """How the culprit left the order, by the text and by what it and its peers made before; None when unclear."""
+    ours, theirs, past, stacks = met.ours, met.theirs, met.past, (met.here, met.there)
     branches = _are_branches(*stacks, line_of)
     if branches is True:
-        return finding
-    past = _past(flights[ranks[0]], ours)
-    some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
-    made = [call for flight in some for call in history(flight) if call.group == ours.group]
-    others = [call for call in made if call.seq != ours.seq]
+        return Way.INSTEAD
     # Where no line tells, a call of another type is another call; one of which no line is known may be any.
-    known = [c for c in others if c.place is not None or (ours.site is None and c.dtype == ours.dtype)]
-    is_first = is_ahead(finding, flights, frames, line_of)
+    known = [c for c in met.others if c.place is not None or (ours.site is None and c.dtype == ours.dtype)]
+    is_first = comes_first(met.before, *stacks, line_of) if met.before else None
     stands = standing(ours, theirs, past, known, are_alike=are_alike)
-    # The text tells what comes next from where the rank was; of history only that one call once followed the other.
-    if is_first is False or (is_first is None and stands is Standing.AHEAD):
-        return replace(
-            finding,
-            kind=Kind.MISSING,
-            cause=Cause.SKIPPED_COLLECTIVE,
-            site=here,
-            message=f"{ranks_text(ranks)} left out {theirs.text}{_at(there)} and {verb(ranks, 'is', 'are')} in "
-            f"the call that follows it, {ours.text}{_at(here)}",
-            evidence=(finding.message, *finding.evidence),
-            next=_read(there, f"it does not hold on {ranks_text(ranks)}"),
-        )
+    is_early = came_early(ours, theirs, past, are_alike=are_alike)
+    passes = _passes(*stacks, line_of)
+    if is_first:
+        # It comes to its own call first; that may be the one of a later turn, after one without theirs.
+        is_alone = stands is Standing.NEW and _passes(*stacks[::-1], line_of) is False
+        is_left_out = passes is True and (is_early or is_alone)
+    elif is_first is None and is_early:
+        is_left_out = passes is not False
+    else:
+        # The text tells what comes next from where the rank was; of history only what once followed what.
+        is_left_out = is_first is False or stands is Standing.AHEAD
+    if is_left_out:
+        return Way.LEFT_OUT
     # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
     is_no_choice = branches is False or theirs.site is None
     is_next = is_no_choice and bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
     # Where the text is at hand a choice between the two calls would show.
-    has_text = place_at(user_frame(stacks[0]), line_of) is not None
-    is_usual = has_text and _is_usual_elsewhere(theirs, ours, others)
-    is_other = _came_another_way(ours, theirs, past, stacks[0], line_of)
-    if (
-        is_first
-        or is_other
-        or (stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of))))
-    ):
-        return replace(
+    has_text = place_at(user_frame(met.here), line_of) is not None
+    is_usual = has_text and _is_usual_elsewhere(theirs, ours, met.others)
+    is_new = stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of)))
+    is_new = is_new or (is_early and not passes)
+    return Way.ONE_MORE if is_first or is_new or _came_another_way(ours, theirs, past, met.here, line_of) else None
+
+
+def _passes(here: tuple[Frame, ...], there: tuple[Frame, ...], line_of: LineOf) -> bool | None:
+    """Whether a rank may come to `here` without `there` in between, by a decision of its own; None: no text tells."""
+    if not path_of(here, line_of).keys() & path_of(there, line_of).keys():
+        return None
+    return bool(kept_away(here, there, line_of)) or swallowed_at(here, there, line_of) is not None
+
+
+def decided(
+    finding: Finding, here: tuple[Frame, ...], there: tuple[Frame, ...], line_of: LineOf, *, what: str
+) -> Finding:
+    """The finding, at the last line at which the culprit may have decided not to come to `there`, where text has it."""
+    lines = kept_away(here, there, line_of)
+    if not lines:
+        return finding
+    line = f"{what} at {lines[-1].site}, the last choice on the way to the call that it lacks"
+    return replace(finding, site=lines[-1].site, evidence=(*finding.evidence, line))
+
+
+def left_out(finding: Finding, met: Meeting, line_of: LineOf) -> Finding:
+    """The finding, as a call that the culprit left out: at the last line at which it may have decided so."""
+    ranks, here, there = finding.culprit_ranks, _site_of(met.ours, met.here), _site_of(met.theirs, met.there)
+    return decided(
+        replace(
             finding,
-            cause=Cause.EXTRA_COLLECTIVE,
+            kind=Kind.MISSING,
+            cause=Cause.SKIPPED_COLLECTIVE,
             site=here,
-            message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text}"
-            f"{_at(here)}, before the next one{f', {theirs.text}' if theirs.site in (None, ours.site) else _at(there)}",
+            message=f"{ranks_text(ranks)} left out {met.theirs.text}{_at(there)} and {verb(ranks, 'is', 'are')} in "
+            f"the call that follows it, {met.ours.text}{_at(here)}",
             evidence=(finding.message, *finding.evidence),
-            next=_read(here, f"it holds on {ranks_text(ranks)} alone"),
-        )
-    return finding
+            next=_read(there, f"it does not hold on {ranks_text(ranks)}"),
+        ),
+        met.here,
+        met.there,
+        line_of,
+        what=f"{ranks_text(ranks)} went another way",
+    )
+
+
+def one_more(finding: Finding, met: Meeting) -> Finding:
+    """The finding, as a call that the culprit makes alone."""
+    ours, theirs, ranks = met.ours, met.theirs, finding.culprit_ranks
+    here, there = _site_of(ours, met.here), _site_of(theirs, met.there)
+    return replace(
+        finding,
+        cause=Cause.EXTRA_COLLECTIVE,
+        site=here,
+        message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text}"
+        f"{_at(here)}, before the next one{f', {theirs.text}' if theirs.site in (None, ours.site) else _at(there)}",
+        evidence=(finding.message, *finding.evidence),
+        next=_read(here, f"it holds on {ranks_text(ranks)} alone"),
+    )
 
 
 def _is_usual_elsewhere(theirs: Call, ours: Call, others: Sequence[Call]) -> bool:
