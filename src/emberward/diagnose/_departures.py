@@ -1,7 +1,7 @@
 """A cycle of waits: did one rank leave out or add a call, or do the ranks order their calls differently?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._graph import OpKey, Root, WaitGraph
@@ -112,3 +112,25 @@ def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call,
     peers_calls = [call for peer in peers for call in history(flights[peer])[-64:]]
     rounds = [call for call in peers_calls if call.group == head.group and call.op == head.op]
     return not rounds
+
+
+def elsewhere(flights: Mapping[int, RankFlight], rank: int) -> tuple[Call, GroupName, tuple[int, ...]] | None:
+    """The open call of a rank that it made in another group than at that line before, that group, and who waits there.
+
+    None where it made such calls in several groups, as a loop over groups does, or nobody waits in one for it.
+    """
+    head = flights[rank].head
+    if head is None or head.is_p2p or head.place is None:
+        return None
+    past = [call for call in history(flights[rank]) if call.record < head.record]
+    usual = {call.group for call in past if (call.op, call.place) == (head.op, head.place)}
+    part = flights[rank].groups.get(next(iter(usual))) if len(usual) == 1 and head.group not in usual else None
+    if part is None:
+        return None
+    waiting = [
+        other
+        for other, flight in flights.items()
+        if flight.head is not None and are_alike(flight.head, replace(head, group=part.name))
+        if flight.head.seq > part.enqueued and (part.ranks is None or other in part.ranks)
+    ]
+    return (head, part.name, tuple(waiting)) if waiting else None

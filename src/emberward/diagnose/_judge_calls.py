@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from emberward.diagnose._calls import Call, GroupName
-from emberward.diagnose._departures import Departure, departures
+from emberward.diagnose._departures import Departure, departures, elsewhere
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
@@ -63,7 +63,7 @@ class FlightJudge:
             flights, self.groups, len(self.world), tie_break=tie_break_by_text(self.line_of)
         ):
             odd_groups.add(name)
-            found.append(finding)
+            found.append(self._elsewhere(finding.culprit_ranks, finding.evidence) or finding)
         roots = self.graph.roots()
         hosts: list[Root] = []
         unknown: list[Root] = []
@@ -84,6 +84,27 @@ class FlightJudge:
         if any(tells_why(finding) for finding in (*arrived_never, *found)):
             arrived_never = [finding for finding in arrived_never if finding.code != "H109"]
         return arrived_never + found + self._unknowns(unknown)
+
+    def _elsewhere(self, ranks: Sequence[int], evidence: Sequence[str]) -> Finding | None:
+        """A finding when one of the ranks made its call in another group than usual, while the usual one waits."""
+        made = {rank: found for rank in ranks if (found := elsewhere(self.evidence.flights, rank)) is not None}
+        if len(made) != 1:
+            return None
+        ((rank, (call, usual, waiting)),) = made.items()
+        labels = {view.name: view.label for view in self.groups if rank in view.members}
+        return hang_finding(
+            "H104",
+            f"rank {rank} makes {call.text} at {call.site} in {labels[call.group]}, where {waits(waiting)} for it in "
+            f"{labels[usual]}: each time before it made the call there",
+            kind=Kind.MISMATCH,
+            cause=Cause.DIFFERENT_GROUP,
+            ranks=(rank,),
+            waiting=waiting,
+            site=call.site,
+            evidence=evidence,
+            ruled_out=("another order of the groups: in no round before did it make this call in that group",),
+            next_step=f"read how rank {rank} chooses the group at {call.site}",
+        )
 
     def _view(self, op: OpKey) -> GroupView:
         return next(view for view in self.groups if view.name == op[0] and (view.members == op[1] or op[2] == -1))
@@ -288,9 +309,8 @@ class FlightJudge:
         inside = sorted(self.graph.calls.get(op, {}))
         done = [r for r in view.members if op[2] != -1 and self._completed(r, op) >= op[2]]
         call = next(iter(self.graph.calls[op].values()))
-        tags = {rank: met.tag for rank, met in self.graph.calls[op].items() if met.is_p2p and met.tag is not None}
-        if len(set(tags.values())) > 1:
-            return other_tag_finding(self.graph, self.graph.calls[op], root, self._waits(root))
+        if (parted := other_tag_finding(self.graph, root, self._waits(root))) is not None:
+            return parted
         absent = self._may_be_members(view)
         evidence = [*self._waits(root), age_evidence(self.age, self.limit)]
         # A call that all have issued usually just runs: below the limit that is worth a word and no more.
@@ -403,10 +423,13 @@ class FlightJudge:
         ]
         is_p2p = any(op[2] == -1 for op in root.ops)
         sites = {rank: reading.site for rank, reading in self.readings.items()}
-        unmatched = unmatched_finding(self.graph, root, evidence) or new_peer_finding(self.graph, root, evidence, sites)
+        unmatched = other_tag_finding(self.graph, root, evidence)
+        unmatched = unmatched or unmatched_finding(self.graph, root, evidence)
+        unmatched = unmatched or new_peer_finding(self.graph, root, evidence, sites)
         if unmatched is not None:
             return unmatched
-        if (ended := self._left_the_loop(root, evidence)) is not None:
+        ended = self._elsewhere(root.ranks, evidence) or self._left_the_loop(root, evidence)
+        if ended is not None:
             return ended
         if left:
             ranks = [item.rank for item in left]
