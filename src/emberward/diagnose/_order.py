@@ -7,6 +7,7 @@ begins. All rules about an order ask here, and one number says how much past mak
 more, such as that others wait in that very call, may ask for less (`newest`).
 """
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
@@ -95,6 +96,21 @@ def came_early(ours: Call, theirs: Call, past: Sequence[Call], *, are_alike: Cal
 
     known = rounds(past[first:], is_mark=lambda call: are_alike(call, ours), is_counted=is_counted, is_open=True)
     return newest([sum(map(is_counted, past[:first])), *known], least=1) is Newest.FEWER
+
+
+def lacked(places: Sequence[Call]) -> Call | None:
+    """The place that was to come before the newest one: it came next each time before, or ended up short of its rounds.
+
+    None where nothing is lacked, or too little past tells.
+    """
+    if len(places) < 2:
+        return None
+    *past, now = places
+    after = [late for early, late in pairwise(past) if early == past[-1]]
+    if len(after) >= MIN_ROUNDS and len(set(after)) == 1:
+        return None if after[0] == now else after[0]
+    short = [place for place in set(past) if came_early(now, place, past, are_alike=operator.eq)]
+    return next((place for place in after if place in short), short[0] if len(short) == 1 else None)
 
 
 def has_followed(calls: Sequence[Call], early: Call, late: Call, *, are_alike: Callable[[Call, Call], bool]) -> bool:

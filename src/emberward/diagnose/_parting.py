@@ -50,6 +50,14 @@ def swallowed_at(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: Li
     return None
 
 
+def passed_at(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> list[Frame] | None:
+    """The lines by which a program may come to `ours` without `theirs` before; None where no text tells."""
+    if not path_of(ours, line_of).keys() & path_of(theirs, line_of).keys():
+        return None
+    guard = swallowed_at(ours, theirs, line_of)
+    return [*kept_away(ours, theirs, line_of), *([] if guard is None else [guard])]
+
+
 def is_dispatched(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool:
     """Whether one call of one line leads to two places, as through a table of functions: a value chooses between them.
 

@@ -17,13 +17,12 @@ from emberward.diagnose._calls import Call, RankFlight
 from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, standing
-from emberward.diagnose._parting import common_function, is_dispatched, kept_away, parting, swallowed_at
+from emberward.diagnose._parting import common_function, is_dispatched, kept_away, parting, passed_at
 from emberward.diagnose._program import (
     are_branches,
     callers_in_common,
     comes_first,
     line_of_call,
-    path_of,
     place_at,
     place_in,
 )
@@ -262,13 +261,13 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
     is_first = comes_first(met.before, *stacks, line_of) if met.before else None
     stands = standing(ours, theirs, past, known, are_alike=are_alike)
     is_early = came_early(ours, theirs, past, are_alike=are_alike)
-    passes = _passes(*stacks, line_of)
+    passes = passed_at(*stacks, line_of)
     if is_first:
         # It comes to its own call first; that may be the one of a later turn, after one without theirs.
-        is_alone = stands is Standing.NEW and _passes(*stacks[::-1], line_of) is False
-        is_left_out = passes is True and (is_early or is_alone)
+        is_alone = stands is Standing.NEW and passed_at(*stacks[::-1], line_of) == []
+        is_left_out = bool(passes) and (is_early or is_alone)
     elif is_first is None and is_early:
-        is_left_out = passes is not False
+        is_left_out = passes != []
     else:
         # The text tells what comes next from where the rank was; of history only what once followed what.
         is_left_out = is_first is False or stands is Standing.AHEAD
@@ -283,13 +282,6 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
     is_new = stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of)))
     is_new = is_new or (is_early and not passes)
     return Way.ONE_MORE if is_first or is_new or _came_another_way(ours, theirs, past, met.here, line_of) else None
-
-
-def _passes(here: tuple[Frame, ...], there: tuple[Frame, ...], line_of: LineOf) -> bool | None:
-    """Whether a rank may come to `here` without `there` in between, by a decision of its own; None: no text tells."""
-    if not path_of(here, line_of).keys() & path_of(there, line_of).keys():
-        return None
-    return bool(kept_away(here, there, line_of)) or swallowed_at(here, there, line_of) is not None
 
 
 def decided(

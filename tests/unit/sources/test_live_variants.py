@@ -32,7 +32,7 @@ TRUTHS: Mapping[str, tuple[int | None, str, int | None]] = {
     "long_context": (1, "missing_group", 28),
     "mailtags": (5, "unmatched_p2p", 20),
     "patience": (1, "skipped_collective", 72),
-    "pl_bad_rows": (1, "skipped_collective", 66),
+    "pl_bad_rows": (1, "skipped_collective", 37),
     "pipe_reports": (2, "uneven_data", 68),
     "polite_store": (3, "store_wait", 50),
     "preempt": (1, "extra_collective", 44),
