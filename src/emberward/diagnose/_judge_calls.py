@@ -1,7 +1,7 @@
 """The judge of flight-recorder dumps: mismatches first, then where all waiting ends."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from emberward.diagnose._calls import Call, GroupName
@@ -18,6 +18,7 @@ from emberward.diagnose._say import age_evidence, age_s, call_text, hang_finding
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
 from emberward.diagnose._transfers import new_peer_finding, other_tag_finding, unmatched_finding
+from emberward.diagnose._usual import untied
 from emberward.diagnose._waits import Reading, stack_evidence, stuck_worker
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
@@ -56,12 +57,9 @@ class FlightJudge:
 
     def judge(self) -> list[Finding]:
         """The findings, the surest first; empty when no call is open and none differs."""
-        flights = self.evidence.flights
         found: list[Finding] = []
         odd_groups: set[GroupName] = set()
-        for name, finding in mismatches(
-            flights, self.groups, len(self.world), tie_break=tie_break_by_text(self.line_of)
-        ):
+        for name, finding in self._mismatches():
             odd_groups.add(name)
             found.append(self._elsewhere(finding.culprit_ranks, finding.evidence) or finding)
         roots = self.graph.roots()
@@ -84,6 +82,17 @@ class FlightJudge:
         if any(tells_why(finding) for finding in (*arrived_never, *found)):
             arrived_never = [finding for finding in arrived_never if finding.code != "H109"]
         return arrived_never + found + self._unknowns(unknown)
+
+    def _mismatches(self) -> Iterator[tuple[GroupName, Finding]]:
+        """Yields (group, finding). Of two sides without a majority the ranks' own past tells the odd one, then text."""
+        flights, size = self.evidence.flights, len(self.world)
+        by_text: dict[GroupName, Finding] = {}
+        for name, tied in mismatches(flights, self.groups, size):
+            finding = untied(tied, flights)
+            if not finding.culprit_ranks and not by_text:
+                broken = mismatches(flights, self.groups, size, tie_break=tie_break_by_text(self.line_of))
+                by_text = dict(reversed(list(broken)))
+            yield name, finding if finding.culprit_ranks else by_text.get(name, finding)
 
     def _elsewhere(self, ranks: Sequence[int], evidence: Sequence[str]) -> Finding | None:
         """A finding when one of the ranks made its call in another group than usual, while the usual one waits."""

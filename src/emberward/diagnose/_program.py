@@ -164,7 +164,11 @@ def cause_of_leaving(inside: Place, now: Place) -> Cause | None:
     if inside.home is not now.home:
         return None
     # Of inner loops only those of whole steps, as in an epoch: one over parameters is a part of the step.
-    counted = [loop for loop in inside.loops if loop is inside.loops[-1] or makes_steps(loop)]
+    counted = [
+        loop
+        for loop in inside.loops
+        if loop is inside.loops[-1] or makes_steps(loop) or not _is_part_of_step(loop, inside.tree)
+    ]
     causes = {cause_of_end(loop) for loop in counted if now.line > (loop.end_lineno or loop.lineno)}
     return Cause.UNEVEN_DATA if Cause.UNEVEN_DATA in causes else next(iter(causes), None)
 
@@ -189,6 +193,26 @@ def makes_steps(loop: Loop) -> bool:
     """Whether a loop's body trains: it calls ``backward`` or ``step`` of something."""
     called = (call.func for call in calls_in(loop))
     return any(isinstance(func, ast.Attribute) and func.attr in ("backward", "step") for func in called)
+
+
+def _is_part_of_step(loop: Loop, tree: ast.Module) -> bool:
+    """Whether a loop may be within a step: over parameters, or with calls of what it is over, such as handles."""
+    if isinstance(loop, ast.While):
+        return False
+    turns = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    over = bindings_of(tree).of(loop.iter)
+    if any(f".{name}" in over for name in ("parameters", "named_parameters", "buffers", "modules", "children")):
+        return True
+    calls = [call for stmt in loop.body for call in calls_in(stmt)]
+    direct = [part for call in calls for part in (call.func, *call.args)]
+    return any(_root(part) in turns for part in direct)
+
+
+def _root(node: ast.expr) -> str | None:
+    """The name with which an expression of attributes and elements begins; None for any other."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def handler_around(place: Place) -> int | None:
@@ -308,10 +332,22 @@ def _is_same_everywhere(choice: ast.AST, steps: Sequence[Step]) -> bool:
     if not isinstance(choice, ast.If):
         return False
     turns = {name for step in steps if isinstance(step.owner, ast.For) for name in _counted_by(step.owner)}
-    parts = list(ast.walk(choice.test))
-    names = {part.id for part in parts if isinstance(part, ast.Name)}
-    is_plain = not any(isinstance(part, ast.Call | ast.Attribute | ast.Subscript | ast.Await) for part in parts)
-    return is_plain and all(name in turns or name.isupper() for name in names)
+    return _is_counted(choice.test, turns)
+
+
+def _is_counted(test: ast.expr, turns: set[str]) -> bool:
+    """Whether a test is of counts and of what is written down: every so many turns, whoever counts, but no rank."""
+    match test:
+        case ast.Constant():
+            return True
+        case ast.Name(id=name):
+            return name in turns or name.isupper()
+        case ast.BinOp(op=ast.Mod()):
+            names = [getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(test)]
+            return not any("rank" in name.lower() for name in names)
+        case ast.BinOp() | ast.Compare() | ast.BoolOp() | ast.UnaryOp():
+            return all(_is_counted(part, turns) for part in ast.iter_child_nodes(test) if isinstance(part, ast.expr))
+    return False
 
 
 def _counted_by(loop: ast.For) -> set[str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
-from emberward.diagnose._parting import left_the_loop, swallowed_at
+from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
 from emberward.diagnose._program import handler_around, place_at
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._usual import Way, decided, left_out, meeting_of, one_more, way_of
@@ -54,10 +54,10 @@ def refine(
     for finding in findings:
         met = meeting_of(finding, flights, frames)
         way = None if met is None else way_of(met, line_of)
-        found = _refined(finding, frames, unnumbered, line_of, is_one_more=way is Way.ONE_MORE)
+        found = _refined(finding, frames, unnumbered, line_of, way)
         if met is not None and found is finding:
             found = left_out(finding, met, line_of) if way is Way.LEFT_OUT else found
-            found = one_more(finding, met) if way is Way.ONE_MORE else found
+            found = one_more(finding, met) if way in (Way.EARLY, Way.ONE_MORE) else found
         out.append(found)
     return out
 
@@ -67,10 +67,9 @@ def _refined(
     frames: Mapping[int, tuple[Frame, ...]],
     unnumbered: Mapping[int, tuple[Frame, ...]],
     line_of: LineOf,
-    *,
-    is_one_more: bool,
+    way: Way | None,
 ) -> Finding:
-    """See `refine`. `is_one_more`: the culprit makes its call alone, and lacks none."""
+    """See `refine`. `way`: who makes a call alone lacks none, and if that is early has not left a loop either."""
     ranks = finding.culprit_ranks
     if finding.cause is Cause.MISSING_GROUP and ranks and finding.waiting_ranks:
         here, there = (frames.get(rank, ()) for rank in (ranks[0], finding.waiting_ranks[0]))
@@ -92,19 +91,19 @@ def _refined(
         return _swallowed(finding, ours, f"it is in the handler that begins at {handler}")
     if finding.cause in (Cause.LOCK, Cause.SLEEP, Cause.STORE_WAIT) and finding.code not in ("H101", "H106"):
         return finding
-    if is_one_more:
-        return finding
-    guard = swallowed_at(ours, waiters[0], line_of)
+    guard = None if way in (Way.EARLY, Way.ONE_MORE) else swallowed_at(ours, waiters[0], line_of)
     if guard is not None and finding.cause is not Cause.UNKNOWN:
         why = f"the call that it lacks is guarded at {guard.site}, which goes on after an error"
         return replace(_swallowed(finding, ours, why), site=guard.site)
-    for theirs in waiters:
+    for theirs in () if way is Way.EARLY else waiters:
         parted = left_the_loop(ours, theirs, line_of)
         if parted is not None:
             return _left(finding, ours, *parted)
-    if finding.cause is Cause.SKIPPED_COLLECTIVE:
-        return decided(finding, ours, waiters[0], line_of, what=f"{_who(finding)} went another way")
-    return finding
+    if finding.cause is not Cause.SKIPPED_COLLECTIVE:
+        return finding
+    if passed_at(ours, waiters[0], line_of) == [] and passed_at(waiters[0], ours, line_of):
+        return _early(finding, ours, waiters[0])
+    return decided(finding, ours, waiters[0], line_of, what=f"{_who(finding)} went another way")
 
 
 def _inside_handler(ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
@@ -143,6 +142,20 @@ def _left(finding: Finding, ours: tuple[Frame, ...], now: Frame, inside: Frame, 
         next="give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context"
         if is_data
         else f"read the conditions in the loop around {inside.site}: one holds on {_who(finding)} alone",
+    )
+
+
+def _early(finding: Finding, ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> Finding:
+    here, there = _site(ours, finding), _site(theirs, finding)
+    return replace(
+        finding,
+        kind=Kind.MISMATCH,
+        cause=Cause.EXTRA_COLLECTIVE,
+        site=here,
+        message=f"{_who(finding)} {verb(finding.culprit_ranks, 'makes', 'make')} a call before its turn at {here}: "
+        f"no choice leads past the one at {there}, in which the others wait",
+        evidence=(finding.message, *finding.evidence),
+        next=f"read the condition around {here}: it holds on {_who(finding)} alone",
     )
 
 

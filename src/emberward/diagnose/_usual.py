@@ -17,7 +17,7 @@ from emberward.diagnose._calls import Call, RankFlight
 from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, standing
-from emberward.diagnose._parting import common_function, is_dispatched, kept_away, parting, passed_at
+from emberward.diagnose._parting import common_function, is_dispatched, kept_away, left_the_loop, parting, passed_at
 from emberward.diagnose._program import (
     are_branches,
     callers_in_common,
@@ -220,8 +220,10 @@ class Way(StrEnum):
     """How the culprit left the order, where that is known."""
 
     LEFT_OUT = "left_out"
+    EARLY = "early"
+    """Made before the peers' call, after which it has its turn, if it has one."""
     ONE_MORE = "one_more"
-    """Made by nobody else, or before its turn."""
+    """Made by nobody before."""
     INSTEAD = "instead"
 
 
@@ -258,16 +260,21 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
         return Way.INSTEAD
     # Where no line tells, a call of another type is another call; one of which no line is known may be any.
     known = [c for c in met.others if c.place is not None or (ours.site is None and c.dtype == ours.dtype)]
-    is_first = comes_first(met.before, *stacks, line_of) if met.before else None
+    # A program that has made no call yet comes to the upper of two lines first.
+    is_first = comes_first(met.before, *stacks, line_of) if met.before or past else _is_before(*stacks, line_of)
     stands = standing(ours, theirs, past, known, are_alike=are_alike)
     is_early = came_early(ours, theirs, past, are_alike=are_alike)
-    passes = passed_at(*stacks, line_of)
+    ways, own_ways = passed_at(*stacks, line_of), passed_at(*stacks[::-1], line_of)
+    if stands is Standing.NEW and own_ways and not is_early and left_the_loop(*stacks, line_of) is not None:
+        # Behind a loop in which the others are again, at a choice of its own.
+        return Way.EARLY
     if is_first:
-        # It comes to its own call first; that may be the one of a later turn, after one without theirs.
-        is_alone = stands is Standing.NEW and passed_at(*stacks[::-1], line_of) == []
-        is_left_out = bool(passes) and (is_early or is_alone)
+        # It comes to its own call first; that may be the one of a later turn, after one without theirs. An error that
+        # was caught is a way past theirs only where each turn comes to its own call.
+        may_pass = bool(ways) and (own_ways == [] or bool(kept_away(*stacks, line_of)))
+        is_left_out = may_pass and (is_early or (stands is Standing.NEW and own_ways == []))
     elif is_first is None and is_early:
-        is_left_out = passes != []
+        is_left_out = ways != [] or left_the_loop(*stacks, line_of) is not None
     else:
         # The text tells what comes next from where the rank was; of history only what once followed what.
         is_left_out = is_first is False or stands is Standing.AHEAD
@@ -280,8 +287,9 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
     has_text = place_at(user_frame(met.here), line_of) is not None
     is_usual = has_text and _is_usual_elsewhere(theirs, ours, met.others)
     is_new = stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of)))
-    is_new = is_new or (is_early and not passes)
-    return Way.ONE_MORE if is_first or is_new or _came_another_way(ours, theirs, past, met.here, line_of) else None
+    if is_first or is_early:
+        return Way.EARLY
+    return Way.ONE_MORE if is_new or _came_another_way(ours, theirs, past, met.here, line_of) else None
 
 
 def decided(
@@ -320,11 +328,13 @@ def one_more(finding: Finding, met: Meeting) -> Finding:
     """The finding, as a call that the culprit makes alone."""
     ours, theirs, ranks = met.ours, met.theirs, finding.culprit_ranks
     here, there = _site_of(ours, met.here), _site_of(theirs, met.there)
+    is_known = any(are_alike(call, ours) for call in met.past)
     return replace(
         finding,
         cause=Cause.EXTRA_COLLECTIVE,
         site=here,
-        message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text}"
+        message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call "
+        f"{'before its turn' if is_known else 'that no other rank makes'}, {ours.text}"
         f"{_at(here)}, before the next one{f', {theirs.text}' if theirs.site in (None, ours.site) else _at(there)}",
         evidence=(finding.message, *finding.evidence),
         next=_read(here, f"it holds on {ranks_text(ranks)} alone"),
@@ -364,10 +374,10 @@ def _parted(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf)
     return parting(ours, theirs) or common_function(ours, theirs) or callers_in_common(ours, theirs, line_of)
 
 
-def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool:
+def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool | None:
     """Whether our line comes before theirs in one function; both are to be made then, where they are no choice."""
     parted = _parted(ours, theirs, line_of)
-    return parted is not None and (parted[0].line or 0) < (parted[1].line or 0)
+    return None if parted is None else (parted[0].line or 0) < (parted[1].line or 0)
 
 
 def _are_branches(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool | None:
