@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emberward.diagnose._calls import Call, GroupName
 from emberward.diagnose._departures import Departure, departures, elsewhere
@@ -61,7 +61,8 @@ class FlightJudge:
         odd_groups: set[GroupName] = set()
         for name, finding in self._mismatches():
             odd_groups.add(name)
-            found.append(self._elsewhere(finding.culprit_ranks, finding.evidence) or finding)
+            other = self._elsewhere(finding.culprit_ranks, finding.evidence)
+            found.append(finding if other is None else replace(other, code=finding.code))
         roots = self.graph.roots()
         hosts: list[Root] = []
         unknown: list[Root] = []

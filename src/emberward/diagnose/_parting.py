@@ -13,7 +13,7 @@ from emberward.diagnose._program import (
     cause_of_leaving,
     covers,
     deciding,
-    makes_steps,
+    is_of_steps,
     path_of,
     place_at,
     swallower_around,
@@ -137,7 +137,7 @@ def _loop_below(
     for frame in reversed(frames[:place]):
         at = None if frame.is_library else place_at(frame, line_of)
         loops = () if at is None or at.home is None else at.loops
-        found = [loop for loop in loops if not in_step or frame is not users[0] or makes_steps(loop)]
+        found = [loop for loop in loops if not in_step or frame is not users[0] or is_of_steps(loop, at.tree)]
         if found:
             return frame, cause_of_end(found[-1])
     return None

@@ -164,11 +164,7 @@ def cause_of_leaving(inside: Place, now: Place) -> Cause | None:
     if inside.home is not now.home:
         return None
     # Of inner loops only those of whole steps, as in an epoch: one over parameters is a part of the step.
-    counted = [
-        loop
-        for loop in inside.loops
-        if loop is inside.loops[-1] or makes_steps(loop) or not _is_part_of_step(loop, inside.tree)
-    ]
+    counted = [loop for loop in inside.loops if loop is inside.loops[-1] or is_of_steps(loop, inside.tree)]
     causes = {cause_of_end(loop) for loop in counted if now.line > (loop.end_lineno or loop.lineno)}
     return Cause.UNEVEN_DATA if Cause.UNEVEN_DATA in causes else next(iter(causes), None)
 
@@ -195,17 +191,20 @@ def makes_steps(loop: Loop) -> bool:
     return any(isinstance(func, ast.Attribute) and func.attr in ("backward", "step") for func in called)
 
 
-def _is_part_of_step(loop: Loop, tree: ast.Module) -> bool:
-    """Whether a loop may be within a step: over parameters, or with calls of what it is over, such as handles."""
-    if isinstance(loop, ast.While):
-        return False
-    turns = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
-    over = bindings_of(tree).of(loop.iter)
-    if any(f".{name}" in over for name in ("parameters", "named_parameters", "buffers", "modules", "children")):
+def is_of_steps(loop: Loop, tree: ast.Module) -> bool:
+    """Whether a loop is of whole steps, and none that is a part of one: over parameters, or with torch's calls on what
+    it is over, as on handles.
+    """
+    if makes_steps(loop) or isinstance(loop, ast.While):
         return True
+    turns = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    names = bindings_of(tree)
+    if any(f".{name}" in names.of(loop.iter) for name in ("parameters", "named_parameters", "buffers", "modules")):
+        return False
     calls = [call for stmt in loop.body for call in calls_in(stmt)]
-    direct = [part for call in calls for part in (call.func, *call.args)]
-    return any(_root(part) in turns for part in direct)
+    given = [arg for call in calls if names.of(call.func).startswith("torch.distributed.") for arg in call.args]
+    waited = [call.func for call in calls if called_name(call) == "wait"]
+    return not any(_root(part) in turns for part in (*given, *waited))
 
 
 def _root(node: ast.expr) -> str | None:
@@ -444,7 +443,8 @@ def _is_nearer(was: "Path", here: "Path", there: "Path", *, is_turn: bool) -> bo
     if far < near and far[2]:
         # A loop over parameters or handles may have had all its turns: then ours came before the next turn around it.
         inner, outer = _loop_at(was, far), _loop_at(was, near)
-        if inner is not None and outer is not None and not makes_steps(inner):
+        tree = list(was.values())[far[0]].tree
+        if inner is not None and outer is not None and not is_of_steps(inner, tree):
             return None
     return near < far
 

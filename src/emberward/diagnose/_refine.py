@@ -91,19 +91,21 @@ def _refined(
         return _swallowed(finding, ours, f"it is in the handler that begins at {handler}")
     if finding.cause in (Cause.LOCK, Cause.SLEEP, Cause.STORE_WAIT) and finding.code not in ("H101", "H106"):
         return finding
-    guard = None if way in (Way.EARLY, Way.ONE_MORE) else swallowed_at(ours, waiters[0], line_of)
+    # Of those that wait some may be in the very call that ours is in, for others.
+    theirs = next((stack for stack in waiters if user_frame(stack) != user_frame(ours)), waiters[0])
+    guard = None if way in (Way.EARLY, Way.ONE_MORE) else swallowed_at(ours, theirs, line_of)
     if guard is not None and finding.cause is not Cause.UNKNOWN:
         why = f"the call that it lacks is guarded at {guard.site}, which goes on after an error"
         return replace(_swallowed(finding, ours, why), site=guard.site)
-    for theirs in () if way is Way.EARLY else waiters:
-        parted = left_the_loop(ours, theirs, line_of)
+    for stack in () if way is Way.EARLY else waiters:
+        parted = left_the_loop(ours, stack, line_of)
         if parted is not None:
             return _left(finding, ours, *parted)
     if finding.cause is not Cause.SKIPPED_COLLECTIVE:
         return finding
-    if passed_at(ours, waiters[0], line_of) == [] and passed_at(waiters[0], ours, line_of):
-        return _early(finding, ours, waiters[0])
-    return decided(finding, ours, waiters[0], line_of, what=f"{_who(finding)} went another way")
+    if passed_at(ours, theirs, line_of) == [] and passed_at(theirs, ours, line_of):
+        return _early(finding, ours, theirs)
+    return decided(finding, ours, theirs, line_of, what=f"{_who(finding)} went another way")
 
 
 def _inside_handler(ours: tuple[Frame, ...], line_of: LineOf) -> str | None:

@@ -16,13 +16,24 @@ from typing import Any
 from unit.sources.live_looks import C10D, rank_look, ring, twice
 
 from emberward.diagnose import Frame, ThreadStack, lacked
-from emberward.diagnose.live import OpenCall, ProcessState, RankLook
+from emberward.diagnose.live import OpenCall, ProcessState, RankLook, WaitingIn
 from emberward.findings import Finding
 from emberward.sources.live import judge_looks
 
 FILE = "/job/train.py"
+HEAD = """\
+import contextlib
+import time
+import torch
+import torch.distributed as dist
+
+rank, world = dist.get_rank(), dist.get_world_size()
+"""
+"""How each program begins."""
 GRAPH = C10D.replace("distributed/distributed_c10d", "autograd/graph")
 LIMIT_S = 20.0
+LONG_S = 10.0
+"""A sleep of this length does not end while the job is looked at; a shorter one takes no time."""
 
 
 class _Stop(BaseException):
@@ -71,6 +82,7 @@ class _Rank:
     calls: list[Call] = field(default_factory=list)
     made: dict[tuple[Any, ...], int] = field(default_factory=dict)
     waits: Call | None = None
+    is_asleep: bool = False
     is_over: bool = False
     error: BaseException | None = None
     ident: int = 0
@@ -123,7 +135,10 @@ class ActedJob:
             self._lock.notify_all()
 
     def _is_still(self) -> bool:
-        return all(each.is_over or (each.waits is not None and not each.waits.is_done) for each in self._ranks)
+        return all(
+            each.is_over or each.is_asleep or (each.waits is not None and not each.waits.is_done)
+            for each in self._ranks
+        )
 
     # -- what a program calls ----------------------------------------------------------------------------------------
 
@@ -168,8 +183,16 @@ class ActedJob:
         )
         model = SimpleNamespace(backward=backward)
         torch = SimpleNamespace(distributed=dist, loss=lambda *_: model)
-        time = SimpleNamespace(sleep=lambda _: None)
+        time = SimpleNamespace(sleep=lambda seconds: self._sleep(rank) if seconds >= LONG_S else None)
         return {"torch": torch, "torch.distributed": dist, "time": time}
+
+    def _sleep(self, rank: int) -> None:
+        with self._lock:
+            self._ranks[rank].is_asleep = True
+            self._lock.notify_all()
+            while not self._stops:
+                self._lock.wait()
+            raise _Stop
 
     def _group(self, ranks: tuple[int, ...], index: int) -> Group:
         with self._lock:
@@ -200,10 +223,12 @@ class ActedJob:
 
     def _issue(self, own: _Rank, *, needed: int, **facts: Any) -> Work:
         with self._lock:
-            if self._stops:
-                raise _Stop
             frames = [frame for frame in _frames(sys._getframe()) if frame.file == FILE]
             call = Call(record=len(own.calls) + 1, frames=frames, **facts)
+            if self._stops:
+                # What cleans up in a thread that is ended meets nobody.
+                call.is_done = True
+                return Work(self, call)
             own.calls.append(call)
             met = [each for other in self._ranks for each in other.calls if each.key == call.key]
             if len(met) == needed and len({each.form for each in met}) == 1:
@@ -213,8 +238,10 @@ class ActedJob:
             return Work(self, call)
 
     def wait_for(self, call: Call) -> None:
-        own = next(each for each in self._ranks if call in each.calls)
         with self._lock:
+            own = next((each for each in self._ranks if call in each.calls), self._ranks[0])
+            if self._stops and call.is_done:
+                return
             own.waits = call
             self._lock.notify_all()
             while not call.is_done:
@@ -272,6 +299,9 @@ class ActedJob:
         if own.is_over:
             return rank_look(own.rank, None, facts, state=ProcessState.GONE)
         inner, *outer = own.where
+        if own.is_asleep:
+            thread = ThreadStack(name="MainThread", os_thread_id=1000 + own.rank, is_active=False, frames=tuple(outer))
+            return rank_look(own.rank, thread, facts, waiting_in=WaitingIn.NANOSLEEP)
         inner = inner if waits is None or waits.is_hidden else replace(inner, function=waits.op)
         thread = ThreadStack(name="MainThread", os_thread_id=1000 + own.rank, is_active=False, frames=(inner, *outer))
         return rank_look(own.rank, thread, facts)
