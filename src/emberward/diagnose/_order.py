@@ -83,9 +83,10 @@ def newest(counts: Sequence[int], *, least: int = MIN_ROUNDS) -> Newest | None:
 
 
 def came_early(ours: Call, theirs: Call, past: Sequence[Call], *, are_alike: Callable[[Call, Call], bool]) -> bool:
-    """Whether `ours`, which ended each earlier round, comes now with fewer calls like `theirs` than in each of those.
+    """Whether `ours`, which came after calls like `theirs` in earlier rounds, comes now after fewer than in each.
 
-    The calls before the first one like `ours` are a round too, of which the oldest may not be known any more.
+    A round lies between two calls like `ours`. What comes before the first one is a round too, of which the oldest
+    calls may not be known any more; of a row of calls like `ours` the first alone ends one, unless none came now.
     """
     first = next((n for n, call in enumerate(past) if are_alike(call, ours)), None)
     if first is None or are_alike(ours, theirs):
@@ -95,7 +96,8 @@ def came_early(ours: Call, theirs: Call, past: Sequence[Call], *, are_alike: Cal
         return are_alike(call, theirs)
 
     known = rounds(past[first:], is_mark=lambda call: are_alike(call, ours), is_counted=is_counted, is_open=True)
-    return newest([sum(map(is_counted, past[:first])), *known], least=1) is Newest.FEWER
+    *earlier, now = sum(map(is_counted, past[:first])), *known
+    return newest([*(count for count in earlier if count or not now), now], least=1) is Newest.FEWER
 
 
 def lacked(places: Sequence[Call]) -> Call | None:

@@ -101,11 +101,12 @@ def common_function(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple
 
 
 def left_the_loop(
-    ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf
+    ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf, *, is_ahead: bool = False
 ) -> tuple[Frame, Frame, Cause] | None:
     """The frames at which `ours` has left a loop in which `theirs` still is, and why; None when no text says so.
 
-    The loop may be a trainer's: its text is read as the user's is.
+    The loop may be a trainer's: its text is read as the user's is. `is_ahead`: ours is known to be beyond theirs, be it
+    in the next turn of a loop around both.
     """
     parted = parting(ours, theirs) or common_function(ours, theirs)
     if parted is None:
@@ -117,7 +118,7 @@ def left_the_loop(
     cause = cause_of_leaving(there, here)
     if cause is not None:
         return now, inside, cause
-    if now.is_library or here.line <= there.line or are_branches(there, here):
+    if now.is_library or (here.line <= there.line and not is_ahead) or are_branches(there, here):
         return None
     # What lies in one loop with both lines is done in each of its turns.
     deeper = _loop_below(theirs, inside, line_of, in_step=bool(set(there.loops) & set(here.loops)))

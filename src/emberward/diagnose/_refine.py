@@ -98,7 +98,10 @@ def _refined(
         why = f"the call that it lacks is guarded at {guard.site}, which goes on after an error"
         return replace(_swallowed(finding, ours, why), site=guard.site)
     for stack in () if way is Way.EARLY else waiters:
-        parted = left_the_loop(ours, stack, line_of)
+        if way is Way.ONE_MORE and passed_at(stack, ours, line_of):
+            # A choice of its own led there.
+            continue
+        parted = left_the_loop(ours, stack, line_of, is_ahead=way is Way.LEFT_OUT)
         if parted is not None:
             return _left(finding, ours, *parted)
     if finding.cause is not Cause.SKIPPED_COLLECTIVE:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from unit.sources.live_looks import C10D, rank_look, ring, twice
+from unit.sources.live_looks import C10D, moment, rank_look, ring, twice
 
 from emberward.diagnose import Frame, ThreadStack, lacked
 from emberward.diagnose.live import OpenCall, ProcessState, RankLook, WaitingIn
@@ -264,7 +264,8 @@ class ActedJob:
             return self.lines[frame.line - 1] if is_there and frame.line is not None else None
 
         early, late = twice(*(self._look(each) for each in self._ranks))
-        return judge_looks(early, late, line_of=line_of)
+        exits = {each.rank: 0 for each in self._ranks if each.is_over}
+        return judge_looks(early, late, line_of=line_of, exits=exits)
 
     def _look(self, own: _Rank) -> RankLook:
         groups = sorted({call.group for call in own.calls}, key=lambda group: (-len(group.ranks), group.name))
@@ -297,7 +298,8 @@ class ActedJob:
             open_call=None if waits is None or waits.is_hidden or waits.peer is not None else _open(waits, own),
         )
         if own.is_over:
-            return rank_look(own.rank, None, facts, state=ProcessState.GONE)
+            left = (moment("main_exited", ""),)
+            return rank_look(own.rank, None, replace(facts, moments=left), state=ProcessState.GONE)
         inner, *outer = own.where
         if own.is_asleep:
             thread = ThreadStack(name="MainThread", os_thread_id=1000 + own.rank, is_active=False, frames=tuple(outer))

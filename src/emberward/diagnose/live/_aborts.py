@@ -246,6 +246,8 @@ def _odd_side(scene: Scene, sides: tuple[list[_Place], list[_Place]], odd: OddSi
     if odd is not None:
         # What is made in other rounds too belongs to each: the other side left it out.
         return not odd.is_first, Cause.SKIPPED_COLLECTIVE, "the other side does not make it", None
-    if own.call is not None and own.call.is_new and ring is not None and ring.has_history:
+    other = scene.look.ranks[there.rank].ring
+    is_other_usual = other is None or other.lacks is None
+    if own.call is not None and own.call.is_new and ring is not None and ring.has_history and is_other_usual:
         return True, Cause.EXTRA_COLLECTIVE, "nobody made it before", None
     return True, Cause.UNKNOWN, "nothing tells which of the two is the odd one", None

@@ -140,6 +140,17 @@ class Scene:
                 out.append(rank)
         return tuple(out)
 
+    def lacked(self) -> frozenset[int]:
+        """Ranks that did not make a collective in which another one waits, as far as rings and groups tell."""
+        found: set[int] = set()
+        for rank in self.waiting():
+            head = None if rank not in self.flights else self.flights[rank].head
+            part = None if head is None or head.is_p2p else self.flights[rank].groups.get(head.group)
+            for member in () if part is None or head is None else part.ranks or ():
+                own = None if member not in self.flights else self.flights[member].groups.get(part.name)
+                found |= {member} if own is None or own.enqueued < head.seq else set()
+        return frozenset(found)
+
     def has_moved(self, rank: int) -> bool:
         """Whether calls of the rank began or ended between the looks, or during the second one."""
         motion, seen = self.motions.get(rank), self.look.ranks.get(rank)
