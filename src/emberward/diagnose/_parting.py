@@ -137,8 +137,9 @@ def _loop_below(
     users = [frame for frame in frames[:place] if not frame.is_library]
     for frame in reversed(frames[:place]):
         at = None if frame.is_library else place_at(frame, line_of)
-        loops = () if at is None or at.home is None else at.loops
-        found = [loop for loop in loops if not in_step or frame is not users[0] or is_of_steps(loop, at.tree)]
+        if at is None or at.home is None:
+            continue
+        found = [loop for loop in at.loops if not in_step or frame is not users[0] or is_of_steps(loop, at.tree)]
         if found:
             return frame, cause_of_end(found[-1])
     return None

@@ -365,12 +365,6 @@ def is_in_every_turn(place: Place | None) -> bool:
     return place is not None and bool(place.loops) and not deciding(place.turn)
 
 
-def line_of_call(called: str, beside: Place) -> int | None:
-    """The line at which the function around a place calls the function `called`; None when it does not."""
-    lines = [call.lineno for call in calls_in(beside.home or beside.tree) if called_name(call) == called]
-    return min((line for line in lines if line != beside.line), default=None)
-
-
 def callers(place: Place | None) -> dict[str, Place]:
     """The function of a place and those that call it, from within outwards, each with the place at which it is.
 

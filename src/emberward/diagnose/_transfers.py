@@ -242,10 +242,11 @@ def _of_other_tag(graph: WaitGraph, root: Root) -> dict[int, Call] | None:
         for rank, call in graph.calls.get(op, {}).items() if op[2] == -1 else ():
             view = graph.groups.of(graph.flights[rank].groups[call.group])
             peer = next((each for each in op[1] if each != rank), None)
-            pending = () if peer is None or peer not in graph.flights else graph.flights[peer].p2p_pending
+            if peer is None or peer not in graph.flights or call.tag is None:
+                continue
+            pending = graph.flights[peer].p2p_pending
             answers = [c for c in pending if graph.is_to(c, peer, rank, view, is_send=not call.is_send)]
-            tags = {each.tag for each in answers}
-            if peer is not None and tags and not tags & {call.tag, None} and call.tag is not None:
+            if answers and not {each.tag for each in answers} & {call.tag, None}:
                 return {rank: call, peer: answers[0]}
     return None
 

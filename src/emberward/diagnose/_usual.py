@@ -22,9 +22,7 @@ from emberward.diagnose._program import (
     are_branches,
     callers_in_common,
     comes_first,
-    line_of_call,
     place_at,
-    place_in,
 )
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._source import conditions_around
@@ -129,15 +127,6 @@ def _usual_by_rank(flights: Mapping[int, RankFlight], calls: Mapping[int, Call])
     return out
 
 
-def _known_by_rank(flights: Mapping[int, RankFlight], calls: Mapping[int, Call]) -> dict[int, bool | None]:
-    """Of each rank whether somebody made its call at that line before; None where no line or too little past tells."""
-    some = list(calls)[:MAX_COMPARED]
-    past = [each for rank in some for each in history(flights[rank]) if each.record < calls[rank].record]
-    if len(past) < MIN_ROUNDS or any(call.site is None for call in calls.values()):
-        return {}
-    return {rank: any(are_alike(each, call) for each in past) for rank, call in calls.items()}
-
-
 def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
     """The finding with a culprit, where two sides differ, none is the majority, and one alone left its usual order."""
     if finding.code not in ("M101", "M102") or finding.culprit_ranks or finding.cycle is not None:
@@ -151,8 +140,6 @@ def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
         if len({(call.op, call.numel, call.dtype) for call in calls.values()}) < 2:
             continue
         usual = _usual_by_rank(flights, calls)
-        if True not in usual.values() or False not in usual.values():
-            usual = _known_by_rank(flights, calls)
         odd = [rank for rank, is_usual in usual.items() if is_usual is False]
         rest = [rank for rank, is_usual in usual.items() if is_usual is True]
         if odd and rest and None not in usual.values():
@@ -274,7 +261,7 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
         may_pass = bool(ways) and (own_ways == [] or bool(kept_away(*stacks, line_of)))
         is_left_out = may_pass and (is_early or (stands is Standing.NEW and own_ways == []))
     elif is_first is None and is_early:
-        is_left_out = ways != [] or left_the_loop(*stacks, line_of) is not None
+        is_left_out = ways != [] or not own_ways or left_the_loop(*stacks, line_of) is not None
     else:
         # The text tells what comes next from where the rank was; of history only what once followed what.
         is_left_out = is_first is False or stands is Standing.AHEAD
@@ -386,17 +373,6 @@ def _are_branches(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: L
         return True
     parted = _parted(ours, theirs, line_of)
     if parted is None:
-        return _is_called_in_branches(user_frame(ours), user_frame(theirs), line_of)
+        return None
     left, right = (place_at(frame, line_of) for frame in parted)
     return None if left is None or right is None else are_branches(left, right)
-
-
-def _is_called_in_branches(ours: Frame | None, theirs: Frame | None, line_of: LineOf) -> bool | None:
-    """The same of two lines in two functions of one file, of which one calls the other: rings keep one frame."""
-    if ours is None or theirs is None or ours.file != theirs.file:
-        return None
-    for inner, outer in ((ours, place_at(theirs, line_of)), (theirs, place_at(ours, line_of))):
-        line = None if outer is None else line_of_call(inner.function, beside=outer)
-        if outer is not None and line is not None:
-            return are_branches(place_in(outer.text, line), outer)
-    return None
