@@ -1,24 +1,23 @@
 """The judge of flight-recorder dumps: mismatches first, then where all waiting ends."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.diagnose._calls import Call, GroupName
-from emberward.diagnose._departures import Departure, departures, elsewhere
+from emberward.diagnose._departures import Departure, departures, elsewhere_finding
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
-from emberward.diagnose._mismatch import mismatches, tells_why
+from emberward.diagnose._mismatch import tells_why
 from emberward.diagnose._parting import left_the_loop
 from emberward.diagnose._program import is_in_every_turn, place_at
 from emberward.diagnose._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
-from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
 from emberward.diagnose._transfers import new_peer_finding, other_tag_finding, unmatched_finding
-from emberward.diagnose._usual import untied
+from emberward.diagnose._usual import told_apart
 from emberward.diagnose._waits import Reading, stack_evidence, stuck_worker
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
@@ -59,9 +58,9 @@ class FlightJudge:
         """The findings, the surest first; empty when no call is open and none differs."""
         found: list[Finding] = []
         odd_groups: set[GroupName] = set()
-        for name, finding in self._mismatches():
+        for name, finding in told_apart(self.evidence.flights, self.groups, len(self.world), self.line_of):
             odd_groups.add(name)
-            other = self._elsewhere(finding.culprit_ranks, finding.evidence)
+            other = elsewhere_finding(self.graph, finding.culprit_ranks, finding.evidence)
             found.append(finding if other is None else replace(other, code=finding.code))
         roots = self.graph.roots()
         hosts: list[Root] = []
@@ -83,38 +82,6 @@ class FlightJudge:
         if any(tells_why(finding) for finding in (*arrived_never, *found)):
             arrived_never = [finding for finding in arrived_never if finding.code != "H109"]
         return arrived_never + found + self._unknowns(unknown)
-
-    def _mismatches(self) -> Iterator[tuple[GroupName, Finding]]:
-        """Yields (group, finding). Of two sides without a majority the ranks' own past tells the odd one, then text."""
-        flights, size = self.evidence.flights, len(self.world)
-        by_text: dict[GroupName, Finding] = {}
-        for name, tied in mismatches(flights, self.groups, size):
-            finding = untied(tied, flights)
-            if not finding.culprit_ranks and not by_text:
-                broken = mismatches(flights, self.groups, size, tie_break=tie_break_by_text(self.line_of))
-                by_text = dict(reversed(list(broken)))
-            yield name, finding if finding.culprit_ranks else by_text.get(name, finding)
-
-    def _elsewhere(self, ranks: Sequence[int], evidence: Sequence[str]) -> Finding | None:
-        """A finding when one of the ranks made its call in another group than usual, while the usual one waits."""
-        made = {rank: found for rank in ranks if (found := elsewhere(self.evidence.flights, rank)) is not None}
-        if len(made) != 1:
-            return None
-        ((rank, (call, usual, waiting)),) = made.items()
-        labels = {view.name: view.label for view in self.groups if rank in view.members}
-        return hang_finding(
-            "H104",
-            f"rank {rank} makes {call.text} at {call.site} in {labels[call.group]}, where {waits(waiting)} for it in "
-            f"{labels[usual]}: each time before it made the call there",
-            kind=Kind.MISMATCH,
-            cause=Cause.DIFFERENT_GROUP,
-            ranks=(rank,),
-            waiting=waiting,
-            site=call.site,
-            evidence=evidence,
-            ruled_out=("another order of the groups: in no round before did it make this call in that group",),
-            next_step=f"read how rank {rank} chooses the group at {call.site}",
-        )
 
     def _view(self, op: OpKey) -> GroupView:
         return next(view for view in self.groups if view.name == op[0] and (view.members == op[1] or op[2] == -1))
@@ -438,7 +405,7 @@ class FlightJudge:
         unmatched = unmatched or new_peer_finding(self.graph, root, evidence, sites)
         if unmatched is not None:
             return unmatched
-        ended = self._elsewhere(root.ranks, evidence) or self._left_the_loop(root, evidence)
+        ended = elsewhere_finding(self.graph, root.ranks, evidence) or self._left_the_loop(root, evidence)
         if ended is not None:
             return ended
         if left:

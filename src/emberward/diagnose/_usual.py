@@ -8,14 +8,16 @@ program that goes on makes the usual one after it. Else it was made instead.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from emberward.diagnose._calls import Call, RankFlight
+from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, user_frame
+from emberward.diagnose._groups import Groups
+from emberward.diagnose._mismatch import mismatches
 from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, standing
 from emberward.diagnose._parting import common_function, is_dispatched, kept_away, left_the_loop, parting, passed_at
 from emberward.diagnose._program import (
@@ -25,7 +27,7 @@ from emberward.diagnose._program import (
     place_at,
 )
 from emberward.diagnose._say import ranks_text, verb
-from emberward.diagnose._source import conditions_around
+from emberward.diagnose._source import conditions_around, tie_break_by_text
 from emberward.findings import Cause, Finding, Kind
 
 MAX_COMPARED = 16
@@ -154,6 +156,21 @@ def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
                 evidence=(*finding.evidence, line),
             )
     return finding
+
+
+def told_apart(
+    flights: Mapping[int, RankFlight], groups: Groups, world_size: int, line_of: LineOf
+) -> Iterator[tuple[GroupName, Finding]]:
+    """Yields (group, finding) where calls meet and differ. Without a majority the ranks' own past tells the odd side,
+    and where that does not, the text.
+    """
+    by_text: dict[GroupName, Finding] = {}
+    for name, tied in mismatches(flights, groups, world_size):
+        finding = untied(tied, flights)
+        if not finding.culprit_ranks and not by_text:
+            broken = mismatches(flights, groups, world_size, tie_break=tie_break_by_text(line_of))
+            by_text = dict(reversed(list(broken)))
+        yield name, finding if finding.culprit_ranks else by_text.get(name, finding)
 
 
 def _stack(rank: int, call: Call, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:

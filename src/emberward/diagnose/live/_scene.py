@@ -146,7 +146,9 @@ class Scene:
         for rank in self.waiting():
             head = None if rank not in self.flights else self.flights[rank].head
             part = None if head is None or head.is_p2p else self.flights[rank].groups.get(head.group)
-            for member in () if part is None or head is None else part.ranks or ():
+            if part is None or head is None:
+                continue
+            for member in part.ranks or ():
                 own = None if member not in self.flights else self.flights[member].groups.get(part.name)
                 found |= {member} if own is None or own.enqueued < head.seq else set()
         return frozenset(found)
