@@ -42,7 +42,8 @@ from emberward.diagnose._judge import Explanation, judge
 from emberward.diagnose._judge_words import judge_ends
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
-from emberward.diagnose._order import MIN_ROUNDS
+from emberward.diagnose._order import lacked
+from emberward.diagnose._parting import passed_at, swallowed_at
 from emberward.diagnose._program import comes_first
 from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
 from emberward.diagnose._say import NS, hang_finding, ranks_text, verb, waits
@@ -54,7 +55,6 @@ from emberward.diagnose._waits import Reading, class_of, makes_call, read_proces
 __all__ = [
     "FATAL",
     "KNOWN_VERSIONS",
-    "MIN_ROUNDS",
     "NS",
     "SIZED",
     "Call",
@@ -105,9 +105,11 @@ __all__ = [
     "is_secondary",
     "judge",
     "judge_ends",
+    "lacked",
     "makes_call",
     "may_act",
     "op_of",
+    "passed_at",
     "rank_of_dump",
     "rank_of_log",
     "rank_of_name",
@@ -118,6 +120,7 @@ __all__ = [
     "short_path",
     "store_calls",
     "stuck_worker",
+    "swallowed_at",
     "tie_break_by_text",
     "to_trace",
     "user_frame",

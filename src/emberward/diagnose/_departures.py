@@ -1,12 +1,13 @@
 """A cycle of waits: did one rank leave out or add a call, or do the ranks order their calls differently?"""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._graph import OpKey, Root, WaitGraph
 from emberward.diagnose._order import Newest, newest, rounds
-from emberward.findings import Cause
+from emberward.diagnose._say import hang_finding, waits
+from emberward.findings import Cause, Finding, Kind
 
 MAX_HISTORY = 512
 """Calls of a rank that are searched for its usual order."""
@@ -112,3 +113,47 @@ def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call,
     peers_calls = [call for peer in peers for call in history(flights[peer])[-64:]]
     rounds = [call for call in peers_calls if call.group == head.group and call.op == head.op]
     return not rounds
+
+
+def _elsewhere(flights: Mapping[int, RankFlight], rank: int) -> tuple[Call, GroupName, tuple[int, ...]] | None:
+    """The open call of a rank that it made in another group than at that line before, that group, and who waits there.
+
+    None where it made such calls in several groups, as a loop over groups does, or nobody waits in one for it.
+    """
+    head = flights[rank].head
+    if head is None or head.is_p2p or head.place is None:
+        return None
+    past = [call for call in history(flights[rank]) if call.record < head.record]
+    usual = {call.group for call in past if (call.op, call.place) == (head.op, head.place)}
+    part = flights[rank].groups.get(next(iter(usual))) if len(usual) == 1 and head.group not in usual else None
+    if part is None:
+        return None
+    waiting = [
+        other
+        for other, flight in flights.items()
+        if flight.head is not None and are_alike(flight.head, replace(head, group=part.name))
+        if flight.head.seq > part.enqueued and (part.ranks is None or other in part.ranks)
+    ]
+    return (head, part.name, tuple(waiting)) if waiting else None
+
+
+def elsewhere_finding(graph: WaitGraph, ranks: Sequence[int], evidence: Sequence[str]) -> Finding | None:
+    """A finding when one of the ranks made its call in another group than usual, while the usual one waits for it."""
+    made = {rank: found for rank in ranks if (found := _elsewhere(graph.flights, rank)) is not None}
+    if len(made) != 1:
+        return None
+    ((rank, (call, usual, waiting)),) = made.items()
+    labels = {view.name: view.label for view in graph.groups if rank in view.members}
+    return hang_finding(
+        "H104",
+        f"rank {rank} makes {call.text} at {call.site} in {labels[call.group]}, where {waits(waiting)} for it in "
+        f"{labels[usual]}: each time before it made the call there",
+        kind=Kind.MISMATCH,
+        cause=Cause.DIFFERENT_GROUP,
+        ranks=(rank,),
+        waiting=waiting,
+        site=call.site,
+        evidence=evidence,
+        ruled_out=("another order of the groups: in no round before did it make this call in that group",),
+        next_step=f"read how rank {rank} chooses the group at {call.site}",
+    )

@@ -74,14 +74,16 @@ def state_at(text: str | None, line: str | None, number: int) -> HostState | Non
 
 @lru_cache(maxsize=1024)
 def does_save(text: str | None, number: int) -> bool:
-    """Whether the function around a line writes a checkpoint, and does not train."""
+    """Whether the function around a line has begun to write a checkpoint there, and does not train."""
     place = None if text is None else place_in(text, number)
     if place is None or place.home is None:
         return False
     names, calls = bindings_of(place.tree), calls_in(place.home)
+    begun = [call for call in calls if call.lineno <= number or any(covers(loop, call.lineno) for loop in place.loops)]
     states = {_state_of(names.of(call.func)) for call in calls}
     trains = any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
-    return HostState.CHECKPOINT_IO in states and not trains and HostState.COLLECTIVE not in states
+    is_saving = HostState.CHECKPOINT_IO in {_state_of(names.of(call.func)) for call in begun}
+    return is_saving and not trains and HostState.COLLECTIVE not in states
 
 
 def _state(tree: ast.Module, number: int) -> HostState | None:

@@ -117,15 +117,16 @@ class WaitGraph:
         other = self.flights.get(peer)
         if other is None:
             return {peer}
-        own = sum(self._is_to(c, rank, peer, view, is_send=call.is_send) for c in self.flights[rank].p2p_pending)
-        theirs = sum(self._is_to(c, peer, rank, view, is_send=not call.is_send) for c in other.p2p_pending)
+        own = sum(self.is_to(c, rank, peer, view, is_send=call.is_send) for c in self.flights[rank].p2p_pending)
+        theirs = sum(self.is_to(c, peer, rank, view, is_send=not call.is_send) for c in other.p2p_pending)
         if theirs < own:
             return {peer}
         head = other.head
-        is_at = head is not None and self._is_to(head, peer, rank, view, is_send=not call.is_send)
+        is_at = head is not None and self.is_to(head, peer, rank, view, is_send=not call.is_send)
         return set() if is_at else {peer}
 
-    def _is_to(self, call: Call, rank: int, peer: int, view: GroupView, *, is_send: bool) -> bool:
+    def is_to(self, call: Call, rank: int, peer: int, view: GroupView, *, is_send: bool) -> bool:
+        """Whether a call of `rank` is a send to `peer` of the group, or a receive from it."""
         return (
             call.is_p2p
             and call.group == view.name

@@ -21,7 +21,6 @@ from emberward.diagnose._say import age_s, hang_finding, limit_s, ranks_text, ve
 from emberward.diagnose._shift import shift_findings
 from emberward.diagnose._source import by_short_name, with_source
 from emberward.diagnose._store import in_store, store_findings
-from emberward.diagnose._usual import untied
 from emberward.diagnose._waits import Reading, read_process
 from emberward.events import HELPERS, HostState, Trace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
@@ -128,10 +127,10 @@ def judge(
         Ground.ENDS: lambda: judge_ends(evidence.ends, evidence.facts),
     }
     if flight_judge is not None:
-        calls, groups = flight_judge.judge, flight_judge.groups
+        groups = flight_judge.groups
         heard[Ground.STORE] = lambda: store_findings(evidence.flights, by_rank, flight_judge.world, line_of)
         heard[Ground.LINES] = lambda: shift_findings(evidence.flights, groups, line_of)
-        heard[Ground.CALLS] = lambda: [untied(found, evidence.flights) for found in calls()]
+        heard[Ground.CALLS] = flight_judge.judge
     findings = [claim.finding for claim in hear({**heard, **(rules or {})})]
     world = flight_judge.world if flight_judge is not None else tuple(sorted(by_rank))
     missing = tuple(r for r in world if r not in evidence.flights) if evidence.flights else ()

@@ -2,22 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emberward.diagnose._calls import Call, GroupName
-from emberward.diagnose._departures import Departure, departures
+from emberward.diagnose._departures import Departure, departures, elsewhere_finding
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
-from emberward.diagnose._mismatch import mismatches, tells_why
+from emberward.diagnose._mismatch import tells_why
 from emberward.diagnose._parting import left_the_loop
 from emberward.diagnose._program import is_in_every_turn, place_at
 from emberward.diagnose._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
-from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
 from emberward.diagnose._transfers import new_peer_finding, other_tag_finding, unmatched_finding
+from emberward.diagnose._usual import told_apart
 from emberward.diagnose._waits import Reading, stack_evidence, stuck_worker
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
@@ -56,14 +56,12 @@ class FlightJudge:
 
     def judge(self) -> list[Finding]:
         """The findings, the surest first; empty when no call is open and none differs."""
-        flights = self.evidence.flights
         found: list[Finding] = []
         odd_groups: set[GroupName] = set()
-        for name, finding in mismatches(
-            flights, self.groups, len(self.world), tie_break=tie_break_by_text(self.line_of)
-        ):
+        for name, finding in told_apart(self.evidence.flights, self.groups, len(self.world), self.line_of):
             odd_groups.add(name)
-            found.append(finding)
+            other = elsewhere_finding(self.graph, finding.culprit_ranks, finding.evidence)
+            found.append(finding if other is None else replace(other, code=finding.code))
         roots = self.graph.roots()
         hosts: list[Root] = []
         unknown: list[Root] = []
@@ -288,9 +286,8 @@ class FlightJudge:
         inside = sorted(self.graph.calls.get(op, {}))
         done = [r for r in view.members if op[2] != -1 and self._completed(r, op) >= op[2]]
         call = next(iter(self.graph.calls[op].values()))
-        tags = {rank: met.tag for rank, met in self.graph.calls[op].items() if met.is_p2p and met.tag is not None}
-        if len(set(tags.values())) > 1:
-            return other_tag_finding(self.graph, self.graph.calls[op], root, self._waits(root))
+        if (parted := other_tag_finding(self.graph, root, self._waits(root))) is not None:
+            return parted
         absent = self._may_be_members(view)
         evidence = [*self._waits(root), age_evidence(self.age, self.limit)]
         # A call that all have issued usually just runs: below the limit that is worth a word and no more.
@@ -364,7 +361,7 @@ class FlightJudge:
             "H104",
             f"{ranks_text(inside)} alone made a call of {view.label.partition('[')[0]} that no other rank has made "
             f"({call.text} at {call.site}); the others wait for {verb(inside, 'it', 'them')} in the call before",
-            kind=Kind.MISSING,
+            kind=Kind.MISMATCH,
             cause=Cause.EXTRA_COLLECTIVE,
             ranks=inside,
             waiting=root.victims,
@@ -403,10 +400,13 @@ class FlightJudge:
         ]
         is_p2p = any(op[2] == -1 for op in root.ops)
         sites = {rank: reading.site for rank, reading in self.readings.items()}
-        unmatched = unmatched_finding(self.graph, root, evidence) or new_peer_finding(self.graph, root, evidence, sites)
+        unmatched = other_tag_finding(self.graph, root, evidence)
+        unmatched = unmatched or unmatched_finding(self.graph, root, evidence)
+        unmatched = unmatched or new_peer_finding(self.graph, root, evidence, sites)
         if unmatched is not None:
             return unmatched
-        if (ended := self._left_the_loop(root, evidence)) is not None:
+        ended = elsewhere_finding(self.graph, root.ranks, evidence) or self._left_the_loop(root, evidence)
+        if ended is not None:
             return ended
         if left:
             ranks = [item.rank for item in left]
@@ -419,7 +419,7 @@ class FlightJudge:
                 "H104",
                 f"{ranks_text(ranks)} {what} and {verb(ranks, 'waits', 'wait')} in {first.call.text} at "
                 f"{first.call.site}; the others wait in the call before it",
-                kind=Kind.MISSING,
+                kind=Kind.MISMATCH if first.cause is Cause.EXTRA_COLLECTIVE else Kind.MISSING,
                 cause=first.cause,
                 ranks=ranks,
                 waiting=[r for r in waiting if r not in ranks],

@@ -256,7 +256,8 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
         return None
     if left_the_loop(odd[0].frames, most[0].frames, line_of) is not None:
         return _ahead(odd, most, line_of)
-    if left_the_loop(most[0].frames, odd[0].frames, line_of) is not None:
+    # Where most have left it, who stays may have more turns, or waits for somebody who is not seen.
+    if len(most) == len(odd) and left_the_loop(most[0].frames, odd[0].frames, line_of) is not None:
         return _ahead(most, odd, line_of)
     odd_side = tie_break_by_text(line_of)
     # Where one side's line called the other's, as a trainer's does a callback, a condition in the callback tells.

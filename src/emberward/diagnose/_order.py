@@ -7,6 +7,7 @@ begins. All rules about an order ask here, and one number says how much past mak
 more, such as that others wait in that very call, may ask for less (`newest`).
 """
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
@@ -79,6 +80,39 @@ def newest(counts: Sequence[int], *, least: int = MIN_ROUNDS) -> Newest | None:
     if now < min(earlier):
         return Newest.FEWER
     return Newest.USUAL if now in earlier else Newest.OTHER
+
+
+def came_early(ours: Call, theirs: Call, past: Sequence[Call], *, are_alike: Callable[[Call, Call], bool]) -> bool:
+    """Whether `ours`, which came after calls like `theirs` in earlier rounds, comes now after fewer than in each.
+
+    A round lies between two calls like `ours`. What comes before the first one is a round too, of which the oldest
+    calls may not be known any more; of a row of calls like `ours` the first alone ends one, unless none came now.
+    """
+    first = next((n for n, call in enumerate(past) if are_alike(call, ours)), None)
+    if first is None or are_alike(ours, theirs):
+        return False
+
+    def is_counted(call: Call) -> bool:
+        return are_alike(call, theirs)
+
+    known = rounds(past[first:], is_mark=lambda call: are_alike(call, ours), is_counted=is_counted, is_open=True)
+    *earlier, now = sum(map(is_counted, past[:first])), *known
+    return newest([*(count for count in earlier if count or not now), now], least=1) is Newest.FEWER
+
+
+def lacked(places: Sequence[Call]) -> Call | None:
+    """The place that was to come before the newest one: it came next each time before, or ended up short of its rounds.
+
+    None where nothing is lacked, or too little past tells.
+    """
+    if len(places) < 2:
+        return None
+    *past, now = places
+    after = [late for early, late in pairwise(past) if early == past[-1]]
+    if len(after) >= MIN_ROUNDS and len(set(after)) == 1:
+        return None if after[0] == now else after[0]
+    short = [place for place in set(past) if came_early(now, place, past, are_alike=operator.eq)]
+    return next((place for place in after if place in short), short[0] if len(short) == 1 else None)
 
 
 def has_followed(calls: Sequence[Call], early: Call, late: Call, *, are_alike: Callable[[Call, Call], bool]) -> bool:

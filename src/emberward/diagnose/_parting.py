@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-from dataclasses import replace
 
 from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._frames import Frame, LineOf
@@ -14,26 +13,49 @@ from emberward.diagnose._program import (
     cause_of_leaving,
     covers,
     deciding,
-    makes_steps,
+    is_of_steps,
+    path_of,
     place_at,
+    swallower_around,
 )
 from emberward.findings import Cause
 
 
-def turned_off(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> Frame | None:
-    """The condition by which `ours` returned from a function on the way to where `theirs` is; None when several may.
+def kept_away(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> list[Frame]:
+    """The lines at which a rank that is at `ours` may have decided not to come to `theirs`, the last nearest to it.
 
-    Also None where a condition of the function that both are in may have kept it from the way: it is at hand there.
+    On the way there from the function that both are in, or from the outermost that is known.
     """
-    parted = parting(ours, theirs) or common_function(ours, theirs)
-    if parted is None or None in (parted[0].line, parted[1].line) or parted[1].line >= parted[0].line:  # type: ignore[operator]
-        return None
+    here, way = path_of(ours, line_of), path_of(theirs, line_of)
     found: list[Frame] = []
-    for frame in reversed(theirs[: theirs.index(parted[1]) + 1]):
-        place = None if frame.is_library else place_at(frame, line_of)
-        if place is not None and place.home is not None:
-            found += [replace(frame, line=n) for n in deciding(place.turn if frame is parted[1] else place.steps)]
-    return found[0] if len(found) == 1 and found[0].function != parted[1].function else None
+    for name, place in way.items():
+        is_common = name in here
+        beside = here[name].steps if is_common else ()
+        lines = deciding(place.turn if is_common else place.steps, beside=beside)
+        found = [Frame(function=name[1], file=name[0], line=line) for line in lines] + found
+        if is_common:
+            break
+    return found
+
+
+def swallowed_at(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> Frame | None:
+    """The line of what lets the program go on after an error on the way to `theirs`, and guards nothing of `ours`."""
+    here = path_of(ours, line_of)
+    for name, place in path_of(theirs, line_of).items():
+        line = swallower_around(place)
+        if line is not None and (name not in here or swallower_around(here[name]) != line):
+            return Frame(function=name[1], file=name[0], line=line)
+        if name in here:
+            break
+    return None
+
+
+def passed_at(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> list[Frame] | None:
+    """The lines by which a program may come to `ours` without `theirs` before; None where no text tells."""
+    if not path_of(ours, line_of).keys() & path_of(theirs, line_of).keys():
+        return None
+    guard = swallowed_at(ours, theirs, line_of)
+    return [*kept_away(ours, theirs, line_of), *([] if guard is None else [guard])]
 
 
 def is_dispatched(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool:
@@ -79,11 +101,12 @@ def common_function(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple
 
 
 def left_the_loop(
-    ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf
+    ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf, *, is_ahead: bool = False
 ) -> tuple[Frame, Frame, Cause] | None:
     """The frames at which `ours` has left a loop in which `theirs` still is, and why; None when no text says so.
 
-    The loop may be a trainer's: its text is read as the user's is.
+    The loop may be a trainer's: its text is read as the user's is. `is_ahead`: ours is known to be beyond theirs, be it
+    in the next turn of a loop around both.
     """
     parted = parting(ours, theirs) or common_function(ours, theirs)
     if parted is None:
@@ -95,7 +118,7 @@ def left_the_loop(
     cause = cause_of_leaving(there, here)
     if cause is not None:
         return now, inside, cause
-    if now.is_library or here.line <= there.line or are_branches(there, here):
+    if now.is_library or (here.line <= there.line and not is_ahead) or are_branches(there, here):
         return None
     # What lies in one loop with both lines is done in each of its turns.
     deeper = _loop_below(theirs, inside, line_of, in_step=bool(set(there.loops) & set(here.loops)))
@@ -114,8 +137,9 @@ def _loop_below(
     users = [frame for frame in frames[:place] if not frame.is_library]
     for frame in reversed(frames[:place]):
         at = None if frame.is_library else place_at(frame, line_of)
-        loops = () if at is None or at.home is None else at.loops
-        found = [loop for loop in loops if not in_step or frame is not users[0] or makes_steps(loop)]
+        if at is None or at.home is None:
+            continue
+        found = [loop for loop in at.loops if not in_step or frame is not users[0] or is_of_steps(loop, at.tree)]
         if found:
             return frame, cause_of_end(found[-1])
     return None

@@ -96,8 +96,10 @@ class Place:
 def place_in(text: str, line: int) -> Place | None:
     """The place of a line in a text; None for a text that is no program."""
     tree = tree_of(text)
-    if tree is None:
-        return None
+    return None if tree is None else _place(tree, text, line)
+
+
+def _place(tree: ast.Module, text: str, line: int) -> Place:
     home: Function | None = None
     steps: list[Step] = []
     found = _step(tree, line)
@@ -162,7 +164,7 @@ def cause_of_leaving(inside: Place, now: Place) -> Cause | None:
     if inside.home is not now.home:
         return None
     # Of inner loops only those of whole steps, as in an epoch: one over parameters is a part of the step.
-    counted = [loop for loop in inside.loops if loop is inside.loops[-1] or makes_steps(loop)]
+    counted = [loop for loop in inside.loops if loop is inside.loops[-1] or is_of_steps(loop, inside.tree)]
     causes = {cause_of_end(loop) for loop in counted if now.line > (loop.end_lineno or loop.lineno)}
     return Cause.UNEVEN_DATA if Cause.UNEVEN_DATA in causes else next(iter(causes), None)
 
@@ -189,15 +191,67 @@ def makes_steps(loop: Loop) -> bool:
     return any(isinstance(func, ast.Attribute) and func.attr in ("backward", "step") for func in called)
 
 
+def is_of_steps(loop: Loop, tree: ast.Module) -> bool:
+    """Whether a loop is of whole steps, and none that is a part of one: over parameters, or with torch's calls on what
+    it is over, as on handles.
+    """
+    if makes_steps(loop) or isinstance(loop, ast.While):
+        return True
+    turns = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    names = bindings_of(tree)
+    if any(f".{name}" in names.of(loop.iter) for name in ("parameters", "named_parameters", "buffers", "modules")):
+        return False
+    calls = [call for stmt in loop.body for call in calls_in(stmt)]
+    given = [arg for call in calls if names.of(call.func).startswith("torch.distributed.") for arg in call.args]
+    waited = [call.func for call in calls if called_name(call) == "wait"]
+    return not any(_root(part) in turns for part in (*given, *waited))
+
+
+def _root(node: ast.expr) -> str | None:
+    """The name with which an expression of attributes and elements begins; None for any other."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
 def handler_around(place: Place) -> int | None:
     """The line of the ``except`` in whose block the place lies; None outside of every handler."""
     return next((s.owner.lineno for s in reversed(place.steps) if isinstance(s.owner, ast.ExceptHandler)), None)
 
 
-def swallowing_handler(place: Place) -> int | None:
-    """The line of an ``except`` that goes on after an error at the place; None when no such handler guards it."""
-    guards = [s.owner for s in reversed(place.steps) if isinstance(s.owner, ast.Try) and s.part == "body"]
-    return next((h.lineno for guard in guards for h in guard.handlers if not _gives_up(h)), None)
+def swallower_around(place: Place) -> int | None:
+    """The line of what goes on after an error at the place: an ``except``, or a ``with`` that suppresses errors.
+
+    The innermost that does not give up; None where nothing guards the place so.
+    """
+    for step in reversed(place.steps):
+        if isinstance(step.owner, ast.Try) and step.part == "body":
+            line = next((h.lineno for h in step.owner.handlers if not _gives_up(h)), None)
+        elif isinstance(step.owner, ast.With | ast.AsyncWith):
+            line = next((i.context_expr.lineno for i in step.owner.items if _suppresses(i, place.tree)), None)
+        else:
+            line = None
+        if line is not None:
+            return line
+    return None
+
+
+def _suppresses(item: ast.withitem, tree: ast.Module) -> bool:
+    """Whether a ``with`` goes on after an error: `contextlib.suppress`, or a function or class of the file like it."""
+    name = bindings_of(tree).of(item.context_expr)
+    if name.startswith("contextlib.suppress"):
+        return True
+    called = called_name(item.context_expr) if isinstance(item.context_expr, ast.Call) else name.removesuffix("()")
+    for node in ast.walk(tree):
+        if isinstance(node, Function) and node.name == called:
+            yields = [n.lineno for n in ast.walk(node) if isinstance(n, ast.Yield)]
+            places = [_place(tree, "", line) for line in yields]
+            return any(swallower_around(each) is not None for each in places)
+        if isinstance(node, ast.ClassDef) and node.name == called:
+            exits = [n for n in node.body if isinstance(n, Function) and n.name in ("__exit__", "__aexit__")]
+            given = [r.value for n in exits for r in ast.walk(n) if isinstance(r, ast.Return) and r.value is not None]
+            return any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
+    return False
 
 
 def _gives_up(handler: ast.ExceptHandler) -> bool:
@@ -247,29 +301,68 @@ def is_guarded(left: Place | None, right: Place | None) -> bool:
     return any(not covers(each, last.line) for each in ifs)
 
 
-def deciding(steps: Sequence[Step]) -> list[int]:
-    """The lines of the conditions that decide whether a block comes to a line of it: around it, or that leave before.
+def deciding(steps: Sequence[Step], *, beside: Sequence[Step] = ()) -> list[int]:
+    """The lines at which a rank decides whether a block comes to a line of it, the last one nearest to it.
 
-    How many turns a loop around the line has is none of them.
+    The head of a choice around the line, or of one that leaves the block before it. What each rank decides alike is
+    none, nor how many turns a loop around the line has, nor a choice around the line with the steps `beside`.
     """
     found: list[int] = []
+    shared = [step.block for step in beside]
     for n, step in enumerate(steps):
-        found += [steps[n - 1].stmt.lineno] if n and step.is_choice else []
+        if step.is_choice and step.block not in shared and not _is_same_everywhere(step.owner, steps):
+            found.append(step.owner.lineno if isinstance(step.owner, ast.If) else steps[n - 1].stmt.lineno)
         for stmt in step.block[: step.index]:
-            exits = set(_exits([stmt]))
-            found += [n.lineno for n in ast.walk(stmt) if isinstance(n, ast.If) and exits & set(ast.walk(n))]
+            found += _leaving(stmt, steps)
     return found
+
+
+def _leaving(stmt: ast.stmt, steps: Sequence[Step]) -> Iterator[int]:
+    """The lines of the choices within a statement by which a rank may leave its block without an error."""
+    exits = {id(node) for node in _exits([stmt]) if not isinstance(node, ast.Raise)}
+    for node in ast.walk(stmt) if exits else ():
+        is_choice = isinstance(node, ast.If | ast.ExceptHandler) and not _is_same_everywhere(node, steps)
+        if is_choice and any(id(each) in exits for each in ast.walk(node)):
+            yield node.lineno  # type: ignore[attr-defined]
+
+
+def _is_same_everywhere(choice: ast.AST, steps: Sequence[Step]) -> bool:
+    """Whether each rank decides an ``if`` alike in the same turn: by counts of turns and by what is written down."""
+    if not isinstance(choice, ast.If):
+        return False
+    turns = {name for step in steps if isinstance(step.owner, ast.For) for name in _counted_by(step.owner)}
+    return _is_counted(choice.test, turns)
+
+
+def _is_counted(test: ast.expr, turns: set[str]) -> bool:
+    """Whether a test is of counts and of what is written down: every so many turns, whoever counts, but no rank."""
+    match test:
+        case ast.Constant():
+            return True
+        case ast.Name(id=name):
+            return name in turns or name.isupper()
+        case ast.BinOp(op=ast.Mod()):
+            names = [getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(test)]
+            return not any("rank" in name.lower() for name in names)
+        case ast.BinOp() | ast.Compare() | ast.BoolOp() | ast.UnaryOp():
+            return all(_is_counted(part, turns) for part in ast.iter_child_nodes(test) if isinstance(part, ast.expr))
+    return False
+
+
+def _counted_by(loop: ast.For) -> set[str]:
+    """The names that count a loop's turns from the same number on each rank."""
+    made = called_name(loop.iter) if isinstance(loop.iter, ast.Call) else ""
+    match loop.target:
+        case ast.Name(id=name) if made == "range":
+            return {name}
+        case ast.Tuple(elts=[ast.Name(id=name), *_]) if made == "enumerate":
+            return {name}
+    return set()
 
 
 def is_in_every_turn(place: Place | None) -> bool:
     """Whether each turn of the loop around a place comes to it: what differs is what the loop is over."""
     return place is not None and bool(place.loops) and not deciding(place.turn)
-
-
-def line_of_call(called: str, beside: Place) -> int | None:
-    """The line at which the function around a place calls the function `called`; None when it does not."""
-    lines = [call.lineno for call in calls_in(beside.home or beside.tree) if called_name(call) == called]
-    return min((line for line in lines if line != beside.line), default=None)
 
 
 def callers(place: Place | None) -> dict[str, Place]:
@@ -328,44 +421,54 @@ def comes_first(
     All three are stacks, or what is known of them. From `before` a program goes on in the innermost function first: to
     lines below it, or to the next turn of a loop around it; then in the function that called that one.
     """
-    was, here, there = (_path(stack, line_of) for stack in (before, ours, theirs))
-    near, far = _distance(was, here), _distance(was, there)
-    if near is None or far is None or near == far:
-        return None
+    was, here, there = (path_of(stack, line_of) for stack in (before, ours, theirs))
     if any(are_branches(here[function], there[function]) for function in here.keys() & there.keys()):
+        return None
+    # In the head of a loop a generator begins, or runs on to the next turn.
+    found = {_is_nearer(was, here, there, is_turn=is_turn) for is_turn in (False, True)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_nearer(was: "Path", here: "Path", there: "Path", *, is_turn: bool) -> bool | None:
+    """See `comes_first`. `is_turn`: the head of a loop belongs to each of its turns."""
+    near, far = (_distance(was, path, is_turn=is_turn) for path in (here, there))
+    if near is None or far is None or near == far:
         return None
     if far < near and far[2]:
         # A loop over parameters or handles may have had all its turns: then ours came before the next turn around it.
         inner, outer = _loop_at(was, far), _loop_at(was, near)
-        if inner is not None and outer is not None and not makes_steps(inner):
+        tree = list(was.values())[far[0]].tree
+        if inner is not None and outer is not None and not is_of_steps(inner, tree):
             return None
     return near < far
 
 
-_Path = Mapping[tuple[str, str], Place]
+Path = Mapping[tuple[str, str], Place]
 _Distance = tuple[int, int, bool, int]
 """Functions outwards, loops outwards, whether in the next turn of that loop, and the line."""
 
 
-def _loop_at(before: _Path, at: _Distance) -> Loop | None:
+def _loop_at(before: Path, at: _Distance) -> Loop | None:
     """The loop around `before` in a turn of which a place lies, by its distance; None outside of all."""
     return next(iter(list(before.values())[at[0]].loops[at[1] :]), None)
 
 
-def _distance(before: _Path, path: _Path) -> _Distance | None:
+def _distance(before: Path, path: Path, *, is_turn: bool) -> _Distance | None:
     """How far a program that was at `before` is from `path`, for comparisons; None when it does not come there."""
     for depth, (function, after) in enumerate(before.items()):
         if function not in path:
             continue
         line = _exit_of(path[function], after)
-        bodies = [(loop.body[0].lineno, loop.body[-1].end_lineno or loop.lineno) for loop in after.loops]
+        bodies = [
+            (loop.lineno if is_turn else loop.body[0].lineno, loop.body[-1].end_lineno or 0) for loop in after.loops
+        ]
         level = next((n for n, (first, last) in enumerate(bodies) if first <= line <= last), len(bodies))
         if level < len(bodies) or line > after.line:
             return depth, level, line <= after.line, line
     return None
 
 
-def _path(stack: tuple[Frame, ...], line_of: LineOf) -> _Path:
+def path_of(stack: tuple[Frame, ...], line_of: LineOf) -> Path:
     """The place of a stack in each function, from within; where frames were cut off, as far as the text tells."""
     found: dict[tuple[str, str], Place] = {}
     for frame in stack:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
-from emberward.diagnose._parting import left_the_loop, turned_off
-from emberward.diagnose._program import handler_around, place_at, swallowing_handler
+from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
+from emberward.diagnose._program import handler_around, place_at
 from emberward.diagnose._say import ranks_text, verb
-from emberward.diagnose._usual import by_order, is_ahead
+from emberward.diagnose._usual import Way, decided, left_out, meeting_of, one_more, way_of
 from emberward.diagnose._waits import Reading
 from emberward.findings import Cause, Finding, Kind
 
@@ -52,8 +52,13 @@ def refine(
     """
     out = []
     for finding in findings:
-        ahead = is_ahead(finding, flights, frames, line_of)
-        out.append(by_order(_refined(finding, frames, unnumbered, line_of, ahead=ahead), flights, frames, line_of))
+        met = meeting_of(finding, flights, frames)
+        way = None if met is None else way_of(met, line_of)
+        found = _refined(finding, frames, unnumbered, line_of, way)
+        if met is not None and found is finding:
+            found = left_out(finding, met, line_of) if way is Way.LEFT_OUT else found
+            found = one_more(finding, met) if way in (Way.EARLY, Way.ONE_MORE) else found
+        out.append(found)
     return out
 
 
@@ -62,15 +67,13 @@ def _refined(
     frames: Mapping[int, tuple[Frame, ...]],
     unnumbered: Mapping[int, tuple[Frame, ...]],
     line_of: LineOf,
-    *,
-    ahead: bool | None,
+    way: Way | None,
 ) -> Finding:
-    """See `refine`. `ahead`: the program comes to the culprit's call first, so that the others are in a later turn."""
+    """See `refine`. `way`: who makes a call alone lacks none, and if that is early has not left a loop either."""
     ranks = finding.culprit_ranks
     if finding.cause is Cause.MISSING_GROUP and ranks and finding.waiting_ranks:
-        turn = turned_off(frames.get(ranks[0], ()), frames.get(finding.waiting_ranks[0], ()), line_of)
-        line = "" if turn is None else f"{_who(finding)} returned at {turn.site} on the way to it"
-        return finding if turn is None else replace(finding, site=turn.site, evidence=(*finding.evidence, line))
+        here, there = (frames.get(rank, ()) for rank in (ranks[0], finding.waiting_ranks[0]))
+        return decided(finding, here, there, line_of, what=f"{_who(finding)} went another way")
     if finding.code not in _CODES or finding.cause not in _UNCLEAR:
         return finding
     if ranks and finding.waiting_ranks:
@@ -88,14 +91,24 @@ def _refined(
         return _swallowed(finding, ours, f"it is in the handler that begins at {handler}")
     if finding.cause in (Cause.LOCK, Cause.SLEEP, Cause.STORE_WAIT) and finding.code not in ("H101", "H106"):
         return finding
-    guard = _guard(waiters, ours, line_of)
+    # Of those that wait some may be in the very call that ours is in, for others.
+    theirs = next((stack for stack in waiters if user_frame(stack) != user_frame(ours)), waiters[0])
+    guard = None if way in (Way.EARLY, Way.ONE_MORE) else swallowed_at(ours, theirs, line_of)
     if guard is not None and finding.cause is not Cause.UNKNOWN:
-        return _swallowed(finding, ours, f"the call that it lacks is guarded by the handler at {guard}, which goes on")
-    for theirs in () if ahead else waiters:
-        parted = left_the_loop(ours, theirs, line_of)
+        why = f"the call that it lacks is guarded at {guard.site}, which goes on after an error"
+        return replace(_swallowed(finding, ours, why), site=guard.site)
+    for stack in () if way is Way.EARLY else waiters:
+        if way is Way.ONE_MORE and passed_at(stack, ours, line_of):
+            # A choice of its own led there.
+            continue
+        parted = left_the_loop(ours, stack, line_of, is_ahead=way is Way.LEFT_OUT)
         if parted is not None:
             return _left(finding, ours, *parted)
-    return finding
+    if finding.cause is not Cause.SKIPPED_COLLECTIVE:
+        return finding
+    if passed_at(ours, theirs, line_of) == [] and passed_at(theirs, ours, line_of):
+        return _early(finding, ours, theirs)
+    return decided(finding, ours, theirs, line_of, what=f"{_who(finding)} went another way")
 
 
 def _inside_handler(ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
@@ -103,17 +116,6 @@ def _inside_handler(ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
     place = place_at(frame, line_of)
     line = None if place is None else handler_around(place)
     return None if frame is None or line is None else replace(frame, line=line).site
-
-
-def _guard(waiters: Sequence[tuple[Frame, ...]], ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
-    """The handler that guards the place where the others wait and lets the program go on; our rank is outside it."""
-    here = {(frame.file, frame.line) for frame in ours}
-    for frame in waiters[0]:
-        place = None if frame.is_library or (frame.file, frame.line) in here else place_at(frame, line_of)
-        line = None if place is None else swallowing_handler(place)
-        if line is not None:
-            return replace(frame, line=line).site
-    return None
 
 
 def _site(ours: tuple[Frame, ...], finding: Finding) -> str | None:
@@ -145,6 +147,20 @@ def _left(finding: Finding, ours: tuple[Frame, ...], now: Frame, inside: Frame, 
         next="give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context"
         if is_data
         else f"read the conditions in the loop around {inside.site}: one holds on {_who(finding)} alone",
+    )
+
+
+def _early(finding: Finding, ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> Finding:
+    here, there = _site(ours, finding), _site(theirs, finding)
+    return replace(
+        finding,
+        kind=Kind.MISMATCH,
+        cause=Cause.EXTRA_COLLECTIVE,
+        site=here,
+        message=f"{_who(finding)} {verb(finding.culprit_ranks, 'makes', 'make')} a call before its turn at {here}: "
+        f"no choice leads past the one at {there}, in which the others wait",
+        evidence=(finding.message, *finding.evidence),
+        next=f"read the condition around {here}: it holds on {_who(finding)} alone",
     )
 
 

@@ -11,7 +11,7 @@ from emberward.diagnose._calls import Call, GroupPart, RankFlight
 from emberward.diagnose._frames import LineOf, user_frame
 from emberward.diagnose._groups import Groups, GroupView
 from emberward.diagnose._order import shift
-from emberward.diagnose._program import place_at, swallowing_handler
+from emberward.diagnose._program import place_at, swallower_around
 from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.findings import Cause, Certainty, Finding, Kind
 
@@ -108,7 +108,7 @@ def _finding(rank: int, view: GroupView, place: int, count: int, met: tuple[Call
     frame = user_frame(theirs.frames)
     lacked = place_at(frame, line_of) if is_skip else None
     cause = Cause.SKIPPED_COLLECTIVE if is_skip else Cause.EXTRA_COLLECTIVE
-    if lacked is not None and swallowing_handler(lacked) is not None:
+    if lacked is not None and swallower_around(lacked) is not None:
         cause = Cause.SWALLOWED_EXCEPTION
     what = (
         f"left out the {theirs.text} at {theirs.site}"
@@ -119,7 +119,7 @@ def _finding(rank: int, view: GroupView, place: int, count: int, met: tuple[Call
         "H104",
         f"rank {rank} {what}: since call {place} of {view.label} its calls meet those of its peers "
         f"{abs(count)} {verb(range(abs(count)), 'place', 'places')} apart",
-        kind=Kind.MISSING,
+        kind=Kind.MISSING if is_skip else Kind.MISMATCH,
         cause=cause,
         certainty=Certainty.OBSERVED,
         ranks=(rank,),

@@ -233,11 +233,32 @@ def _is_usual_tag(flight: RankFlight, call: Call) -> bool | None:
     return continues(known) if len(known) == len(tags) else None
 
 
-def other_tag_finding(graph: WaitGraph, calls: Mapping[int, Call], root: Root, evidence: Sequence[str]) -> Finding:
+def _of_other_tag(graph: WaitGraph, root: Root) -> dict[int, Call] | None:
+    """A transfer in which a rank waits, and the first of those that its peer has open for it, by rank.
+
+    None where the tag of one of these is that of the transfer, or is not told.
+    """
+    for op in root.ops:
+        for rank, call in graph.calls.get(op, {}).items() if op[2] == -1 else ():
+            view = graph.groups.of(graph.flights[rank].groups[call.group])
+            peer = next((each for each in op[1] if each != rank), None)
+            if peer is None or peer not in graph.flights or call.tag is None:
+                continue
+            pending = graph.flights[peer].p2p_pending
+            answers = [c for c in pending if graph.is_to(c, peer, rank, view, is_send=not call.is_send)]
+            if answers and not {each.tag for each in answers} & {call.tag, None}:
+                return {rank: call, peer: answers[0]}
+    return None
+
+
+def other_tag_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> Finding | None:
     """A finding for a send and a receive of two ranks that wait for each other with different tags: they never meet.
 
     The culprit is the one whose tag does not follow from its earlier ones, when the other's does.
     """
+    calls = _of_other_tag(graph, root)
+    if calls is None:
+        return None
     send = next(rank for rank, call in calls.items() if call.is_send)
     recv = next(rank for rank, call in calls.items() if not call.is_send)
     usual = {rank: _is_usual_tag(graph.flights[rank], call) for rank, call in calls.items()}
@@ -253,7 +274,7 @@ def other_tag_finding(graph: WaitGraph, calls: Mapping[int, Call], root: Root, e
         cause=Cause.UNMATCHED_P2P,
         certainty=Certainty.OBSERVED,
         ranks=odd,
-        waiting=sorted({send, recv, *root.victims} - set(odd)),
+        waiting=sorted({send, recv, *root.ranks, *root.victims} - set(odd)),
         site=calls[odd[0]].site if odd else None,
         evidence=evidence,
         ruled_out=("a stalled device or link: the two calls do not fit",),

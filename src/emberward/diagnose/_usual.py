@@ -1,30 +1,33 @@
 """A call that meets another one: was it made instead, was the other left out, or is it one too many?
 
-By the order that is known (`_order.standing`). Left out, when in the rank's own earlier rounds just this call followed
-the one that its peers make now. One too many, when nobody made it before, the peers' call is a usual one, and the text
-shows no choice between the two: a program that goes on makes the usual one after it. Else it was made instead.
+By the order that is known (`_order`) and by the text. Left out, when the program comes to the peers' call first, when
+in the rank's own earlier rounds just this call followed it, or when fewer of its kind came before this call than in
+each earlier round and the program has a way past it. One too many, when there is no such way, so that it came before
+its turn, or when nobody made it before, the peers' call is a usual one, and the text shows no choice between the two: a
+program that goes on makes the usual one after it. Else it was made instead.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 
-from emberward.diagnose._calls import Call, RankFlight
+from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, user_frame
-from emberward.diagnose._order import MIN_ROUNDS, Standing, has_followed, standing
-from emberward.diagnose._parting import common_function, is_dispatched, parting
+from emberward.diagnose._groups import Groups
+from emberward.diagnose._mismatch import mismatches
+from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, standing
+from emberward.diagnose._parting import common_function, is_dispatched, kept_away, left_the_loop, parting, passed_at
 from emberward.diagnose._program import (
     are_branches,
     callers_in_common,
     comes_first,
-    line_of_call,
     place_at,
-    place_in,
 )
 from emberward.diagnose._say import ranks_text, verb
-from emberward.diagnose._source import conditions_around
+from emberward.diagnose._source import conditions_around, tie_break_by_text
 from emberward.findings import Cause, Finding, Kind
 
 MAX_COMPARED = 16
@@ -68,10 +71,11 @@ def _last(flight: RankFlight) -> Call | None:
     return calls[-1] if calls else None
 
 
-def _is_usual(flight: RankFlight, head: Call) -> bool | None:
+def _is_usual(flight: RankFlight, head: Call, other: Call | None) -> bool | None:
     """Whether the rank made this call after the one before it in earlier rounds too; None without earlier rounds.
 
-    A call of another type at the same line is another call; sizes may differ from round to round.
+    A call of another type at the same line is another call; sizes may differ from round to round. One before its turn,
+    where `other` was due, is none of them.
     """
     past = [call for call in history(flight) if call.record < head.record and call.group == head.group]
     if len(past) < MIN_ROUNDS:
@@ -80,7 +84,8 @@ def _is_usual(flight: RankFlight, head: Call) -> bool | None:
     def is_same(call: Call, like: Call) -> bool:
         return are_alike(call, like) and (like is not head or call.dtype == head.dtype)
 
-    return has_followed(past, past[-1], head, are_alike=is_same)
+    is_early = other is not None and came_early(head, other, past, are_alike=are_alike)
+    return not is_early and has_followed(past, past[-1], head, are_alike=is_same)
 
 
 def _past_meeting(flights: Mapping[int, RankFlight]) -> dict[tuple[object, int], dict[int, Call]]:
@@ -116,20 +121,12 @@ def _usual_by_rank(flights: Mapping[int, RankFlight], calls: Mapping[int, Call])
     for rank, call in calls.items():
         sides[(call.op, call.numel, call.dtype, call.place)].append(rank)
     out: dict[int, bool | None] = {}
-    for ranks in sides.values():
-        seen = {rank: _is_usual(flights[rank], calls[rank]) for rank in ranks[:MAX_COMPARED]}
+    for side, ranks in sides.items():
+        other = next((calls[rest[0]] for each, rest in sides.items() if each != side), None)
+        seen = {rank: _is_usual(flights[rank], calls[rank], other) for rank in ranks[:MAX_COMPARED]}
         rest = next(iter(seen.values())) if len(set(seen.values())) == 1 else None
         out |= {**dict.fromkeys(ranks, rest), **seen}
     return out
-
-
-def _known_by_rank(flights: Mapping[int, RankFlight], calls: Mapping[int, Call]) -> dict[int, bool | None]:
-    """Of each rank whether somebody made its call at that line before; None where no line or too little past tells."""
-    some = list(calls)[:MAX_COMPARED]
-    past = [each for rank in some for each in history(flights[rank]) if each.record < calls[rank].record]
-    if len(past) < MIN_ROUNDS or any(call.site is None for call in calls.values()):
-        return {}
-    return {rank: any(are_alike(each, call) for each in past) for rank, call in calls.items()}
 
 
 def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
@@ -145,8 +142,6 @@ def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
         if len({(call.op, call.numel, call.dtype) for call in calls.values()}) < 2:
             continue
         usual = _usual_by_rank(flights, calls)
-        if True not in usual.values() or False not in usual.values():
-            usual = _known_by_rank(flights, calls)
         odd = [rank for rank, is_usual in usual.items() if is_usual is False]
         rest = [rank for rank, is_usual in usual.items() if is_usual is True]
         if odd and rest and None not in usual.values():
@@ -161,6 +156,21 @@ def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
                 evidence=(*finding.evidence, line),
             )
     return finding
+
+
+def told_apart(
+    flights: Mapping[int, RankFlight], groups: Groups, world_size: int, line_of: LineOf
+) -> Iterator[tuple[GroupName, Finding]]:
+    """Yields (group, finding) where calls meet and differ. Without a majority the ranks' own past tells the odd side,
+    and where that does not, the text.
+    """
+    by_text: dict[GroupName, Finding] = {}
+    for name, tied in mismatches(flights, groups, world_size):
+        finding = untied(tied, flights)
+        if not finding.culprit_ranks and not by_text:
+            broken = mismatches(flights, groups, world_size, tie_break=tie_break_by_text(line_of))
+            by_text = dict(reversed(list(broken)))
+        yield name, finding if finding.culprit_ranks else by_text.get(name, finding)
 
 
 def _stack(rank: int, call: Call, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:
@@ -194,96 +204,145 @@ def _read(site: str | None, what: str) -> str:
     return f"read the condition around {site}: {what}"
 
 
-def _meeting(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """The culprit's call and the one that it meets, the stacks of both, and where the culprit was before.
+
+    `past`: its earlier calls of the group; `others`: those that it and its peers made there at other places.
+    """
+
+    ours: Call
+    theirs: Call
+    here: tuple[Frame, ...]
+    there: tuple[Frame, ...]
+    before: tuple[Frame, ...]
+    past: Sequence[Call]
+    others: Sequence[Call]
+
+
+class Way(StrEnum):
+    """How the culprit left the order, where that is known."""
+
+    LEFT_OUT = "left_out"
+    EARLY = "early"
+    """Made before the peers' call, after which it has its turn, if it has one."""
+    ONE_MORE = "one_more"
+    """Made by nobody before."""
+    INSTEAD = "instead"
+
+
+def meeting_of(
     finding: Finding, flights: Mapping[int, RankFlight], frames: Mapping[int, tuple[Frame, ...]]
-) -> tuple[Call, Call, tuple[Frame, ...], tuple[Frame, ...]] | None:
-    """The culprit's call and the one that it meets, then the stacks of both; None where no collectives meet."""
-    if finding.code not in ("M101", "M102") or not finding.culprit_ranks:
+) -> Meeting | None:
+    """The meeting that a finding tells of; None where no collectives meet, or nobody is the culprit."""
+    if finding.code not in ("M101", "M102") or not finding.culprit_ranks or finding.kind is not Kind.MISMATCH:
         return None
     met = _met(finding, flights)
     if met is None:
         return None
     ours, theirs, maker = met
-    return ours, theirs, _stack(finding.culprit_ranks[0], ours, frames), _waiter(finding, theirs, maker, frames)
+    flight = flights[finding.culprit_ranks[0]]
+    past = [call for call in history(flight) if call.record < ours.record and call.group == ours.group]
+    some = [flight, *(flights[rank] for rank in finding.waiting_ranks[:MAX_COMPARED] if rank in flights)]
+    made = [call for each in some for call in history(each) if call.group == ours.group and call.seq != ours.seq]
+    return Meeting(
+        ours=ours,
+        theirs=theirs,
+        here=_stack(finding.culprit_ranks[0], ours, frames),
+        there=_waiter(finding, theirs, maker, frames),
+        before=flight.before or (past[-1].frames if past else ()),
+        past=past,
+        others=made,
+    )
 
 
-def _past(flight: RankFlight, ours: Call) -> list[Call]:
-    return [call for call in history(flight) if call.record < ours.record and call.group == ours.group]
-
-
-def is_ahead(
-    finding: Finding,
-    flights: Mapping[int, RankFlight],
-    frames: Mapping[int, tuple[Frame, ...]],
-    line_of: LineOf,
-) -> bool | None:
-    """Whether the program comes to the culprit's call before the one that it meets: by the text, from where it was."""
-    met = _meeting(finding, flights, frames)
-    if met is None:
-        return None
-    flight, past = flights[finding.culprit_ranks[0]], _past(flights[finding.culprit_ranks[0]], met[0])
-    before = flight.before or (past[-1].frames if past else ())
-    return comes_first(before, *met[2:], line_of) if before else None
-
-
-def by_order(
-    finding: Finding,
-    flights: Mapping[int, RankFlight],
-    frames: Mapping[int, tuple[Frame, ...]],
-    line_of: LineOf,
-) -> Finding:
-    """The finding, as a call left out or one too many where history and text say so."""
-    met = _meeting(finding, flights, frames)
-    if met is None or finding.kind is not Kind.MISMATCH:
-        return finding
-    ours, theirs, stacks = met[0], met[1], met[2:]
-    ranks = finding.culprit_ranks
-    here, there = _site_of(ours, stacks[0]), _site_of(theirs, stacks[1])
+def way_of(met: Meeting, line_of: LineOf) -> Way | None:
+    """How the culprit left the order, by the text and by what it and its peers made before; None when unclear."""
+    ours, theirs, past, stacks = met.ours, met.theirs, met.past, (met.here, met.there)
     branches = _are_branches(*stacks, line_of)
     if branches is True:
-        return finding
-    past = _past(flights[ranks[0]], ours)
-    some = [flights[rank] for rank in (*ranks[:1], *finding.waiting_ranks[:MAX_COMPARED]) if rank in flights]
-    made = [call for flight in some for call in history(flight) if call.group == ours.group]
-    others = [call for call in made if call.seq != ours.seq]
+        return Way.INSTEAD
     # Where no line tells, a call of another type is another call; one of which no line is known may be any.
-    known = [c for c in others if c.place is not None or (ours.site is None and c.dtype == ours.dtype)]
-    is_first = is_ahead(finding, flights, frames, line_of)
+    known = [c for c in met.others if c.place is not None or (ours.site is None and c.dtype == ours.dtype)]
+    # A program that has made no call yet comes to the upper of two lines first.
+    is_first = comes_first(met.before, *stacks, line_of) if met.before or past else _is_before(*stacks, line_of)
     stands = standing(ours, theirs, past, known, are_alike=are_alike)
-    # The text tells what comes next from where the rank was; of history only that one call once followed the other.
-    if is_first is False or (is_first is None and stands is Standing.AHEAD):
-        return replace(
-            finding,
-            kind=Kind.MISSING,
-            cause=Cause.SKIPPED_COLLECTIVE,
-            site=here,
-            message=f"{ranks_text(ranks)} left out {theirs.text}{_at(there)} and {verb(ranks, 'is', 'are')} in "
-            f"the call that follows it, {ours.text}{_at(here)}",
-            evidence=(finding.message, *finding.evidence),
-            next=_read(there, f"it does not hold on {ranks_text(ranks)}"),
-        )
+    is_early = came_early(ours, theirs, past, are_alike=are_alike)
+    ways, own_ways = passed_at(*stacks, line_of), passed_at(*stacks[::-1], line_of)
+    if stands is Standing.NEW and own_ways and not is_early and left_the_loop(*stacks, line_of) is not None:
+        # Behind a loop in which the others are again, at a choice of its own.
+        return Way.EARLY
+    if is_first:
+        # It comes to its own call first; that may be the one of a later turn, after one without theirs. An error that
+        # was caught is a way past theirs only where each turn comes to its own call.
+        may_pass = bool(ways) and (own_ways == [] or bool(kept_away(*stacks, line_of)))
+        is_left_out = may_pass and (is_early or (stands is Standing.NEW and own_ways == []))
+    elif is_first is None and is_early:
+        is_left_out = ways != [] or not own_ways or left_the_loop(*stacks, line_of) is not None
+    else:
+        # The text tells what comes next from where the rank was; of history only what once followed what.
+        is_left_out = is_first is False or stands is Standing.AHEAD
+    if is_left_out:
+        return Way.LEFT_OUT
     # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
     is_no_choice = branches is False or theirs.site is None
     is_next = is_no_choice and bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
     # Where the text is at hand a choice between the two calls would show.
-    has_text = place_at(user_frame(stacks[0]), line_of) is not None
-    is_usual = has_text and _is_usual_elsewhere(theirs, ours, others)
-    is_other = _came_another_way(ours, theirs, past, stacks[0], line_of)
-    if (
-        is_first
-        or is_other
-        or (stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of))))
-    ):
-        return replace(
+    has_text = place_at(user_frame(met.here), line_of) is not None
+    is_usual = has_text and _is_usual_elsewhere(theirs, ours, met.others)
+    is_new = stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of)))
+    if is_first or is_early:
+        return Way.EARLY
+    return Way.ONE_MORE if is_new or _came_another_way(ours, theirs, past, met.here, line_of) else None
+
+
+def decided(
+    finding: Finding, here: tuple[Frame, ...], there: tuple[Frame, ...], line_of: LineOf, *, what: str
+) -> Finding:
+    """The finding, at the last line at which the culprit may have decided not to come to `there`, where text has it."""
+    lines = kept_away(here, there, line_of)
+    if not lines:
+        return finding
+    line = f"{what} at {lines[-1].site}, the last choice on the way to the call that it lacks"
+    return replace(finding, site=lines[-1].site, evidence=(*finding.evidence, line))
+
+
+def left_out(finding: Finding, met: Meeting, line_of: LineOf) -> Finding:
+    """The finding, as a call that the culprit left out: at the last line at which it may have decided so."""
+    ranks, here, there = finding.culprit_ranks, _site_of(met.ours, met.here), _site_of(met.theirs, met.there)
+    return decided(
+        replace(
             finding,
-            cause=Cause.EXTRA_COLLECTIVE,
+            kind=Kind.MISSING,
+            cause=Cause.SKIPPED_COLLECTIVE,
             site=here,
-            message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call that no other rank makes, {ours.text}"
-            f"{_at(here)}, before the next one{f', {theirs.text}' if theirs.site in (None, ours.site) else _at(there)}",
+            message=f"{ranks_text(ranks)} left out {met.theirs.text}{_at(there)} and {verb(ranks, 'is', 'are')} in "
+            f"the call that follows it, {met.ours.text}{_at(here)}",
             evidence=(finding.message, *finding.evidence),
-            next=_read(here, f"it holds on {ranks_text(ranks)} alone"),
-        )
-    return finding
+            next=_read(there, f"it does not hold on {ranks_text(ranks)}"),
+        ),
+        met.here,
+        met.there,
+        line_of,
+        what=f"{ranks_text(ranks)} went another way",
+    )
+
+
+def one_more(finding: Finding, met: Meeting) -> Finding:
+    """The finding, as a call that the culprit makes alone."""
+    ours, theirs, ranks = met.ours, met.theirs, finding.culprit_ranks
+    here, there = _site_of(ours, met.here), _site_of(theirs, met.there)
+    is_known = any(are_alike(call, ours) for call in met.past)
+    return replace(
+        finding,
+        cause=Cause.EXTRA_COLLECTIVE,
+        site=here,
+        message=f"{ranks_text(ranks)} {verb(ranks, 'makes', 'make')} a call "
+        f"{'before its turn' if is_known else 'that no other rank makes'}, {ours.text}"
+        f"{_at(here)}, before the next one{f', {theirs.text}' if theirs.site in (None, ours.site) else _at(there)}",
+        evidence=(finding.message, *finding.evidence),
+        next=_read(here, f"it holds on {ranks_text(ranks)} alone"),
+    )
 
 
 def _is_usual_elsewhere(theirs: Call, ours: Call, others: Sequence[Call]) -> bool:
@@ -319,10 +378,10 @@ def _parted(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf)
     return parting(ours, theirs) or common_function(ours, theirs) or callers_in_common(ours, theirs, line_of)
 
 
-def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool:
+def _is_before(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool | None:
     """Whether our line comes before theirs in one function; both are to be made then, where they are no choice."""
     parted = _parted(ours, theirs, line_of)
-    return parted is not None and (parted[0].line or 0) < (parted[1].line or 0)
+    return None if parted is None else (parted[0].line or 0) < (parted[1].line or 0)
 
 
 def _are_branches(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> bool | None:
@@ -331,17 +390,6 @@ def _are_branches(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: L
         return True
     parted = _parted(ours, theirs, line_of)
     if parted is None:
-        return _is_called_in_branches(user_frame(ours), user_frame(theirs), line_of)
+        return None
     left, right = (place_at(frame, line_of) for frame in parted)
     return None if left is None or right is None else are_branches(left, right)
-
-
-def _is_called_in_branches(ours: Frame | None, theirs: Frame | None, line_of: LineOf) -> bool | None:
-    """The same of two lines in two functions of one file, of which one calls the other: rings keep one frame."""
-    if ours is None or theirs is None or ours.file != theirs.file:
-        return None
-    for inner, outer in ((ours, place_at(theirs, line_of)), (theirs, place_at(ours, line_of))):
-        line = None if outer is None else line_of_call(inner.function, beside=outer)
-        if outer is not None and line is not None:
-            return are_branches(place_in(outer.text, line), outer)
-    return None

@@ -52,6 +52,7 @@ class Cause(StrEnum):
     EXTRA_COLLECTIVE = "extra_collective"
     DIFFERENT_OP = "different_op"
     DIFFERENT_ROOT = "different_root"
+    DIFFERENT_GROUP = "different_group"
     SHAPE = "shape"
     DTYPE = "dtype"
     MISSING_GROUP = "missing_group"

@@ -292,8 +292,8 @@ def fault_finding(table: Table, fault: CallFault, observer: Observer) -> Finding
             message = f"{who} and {others} do not agree: {what}; no majority tells which is right"
         kind = Kind.MISMATCH
     else:
-        code, kind = "M103", Kind.MISSING
         cause, message = _count_text(table, fault, who, others)
+        code, kind = "M103", Kind.MISMATCH if cause is Cause.EXTRA_COLLECTIVE else Kind.MISSING
     site = _tied_site(table, fault) if fault.is_tied else _site(table, fault)
     return Finding(
         code=code,

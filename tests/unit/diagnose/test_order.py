@@ -6,8 +6,10 @@ from emberward.diagnose._order import (
     MIN_ROUNDS,
     Newest,
     Standing,
+    came_early,
     continues,
     has_followed,
+    lacked,
     newest,
     rounds,
     shift,
@@ -81,3 +83,36 @@ def test_orders_that_part_are_alike_again_some_places_on_or_it_was_another_call(
 )
 def test_a_call_that_meets_another_is_ahead_new_or_known(past, ours, theirs, stands):
     assert standing(ours, theirs, past, past, are_alike=str.__eq__) is stands
+
+
+@pytest.mark.parametrize(
+    ("past", "ours", "theirs", "is_early"),
+    [
+        ("ggggsggggsggg", "s", "g", True),
+        ("ggggsggggsgggg", "s", "g", False),
+        ("ggsggggsggg", "s", "g", False),  # what came before the first one may be cut off
+        ("gggsgg", "s", "g", True),
+        ("tttvvvtttvv", "t", "v", True),  # of a row of calls that are alike the first one ends the round
+        ("tttvvvtttvv", "v", "t", False),
+        ("gggg", "s", "g", False),  # made nowhere before
+        ("gsgsgs", "s", "g", True),
+    ],
+)
+def test_a_call_comes_early_after_fewer_of_the_others_than_ever(past, ours, theirs, is_early):
+    assert came_early(ours, theirs, past, are_alike=str.__eq__) is is_early
+
+
+@pytest.mark.parametrize(
+    ("places", "place"),
+    [
+        ("ababababb", "a"),
+        ("abababab", None),
+        ("bbbmbbbmbbm", "b"),
+        ("bbbmbbbmbbbm", None),
+        ("bbbmbbbmbb", None),
+        ("gggx", None),
+        ("a", None),
+    ],
+)
+def test_the_place_to_which_a_rank_came_each_time_and_not_now(places, place):
+    assert lacked(places) == place

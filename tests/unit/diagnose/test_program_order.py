@@ -3,7 +3,7 @@
 import pytest
 
 from emberward.diagnose import Frame, comes_first
-from emberward.diagnose._parting import is_dispatched, turned_off
+from emberward.diagnose._parting import is_dispatched, kept_away
 from emberward.diagnose._program import is_in_every_turn, place_in
 
 TEXT = """\
@@ -166,14 +166,15 @@ def test_a_line_that_each_turn_comes_to_is_left_out_by_none():
     assert not is_in_every_turn(place_in(WAYS, 7))
 
 
-def test_who_returned_on_the_way_to_a_call_did_so_at_one_condition():
+def test_who_went_another_way_than_to_a_call_did_so_at_a_choice_on_the_way():
     theirs = (at("share", 47), at("train", 52))
-    turn = turned_off((at("train", 53),), theirs, text_of_ways)
-    assert turn is not None
-    assert (turn.function, turn.line) == ("share", 45)
-    # A condition beside the call that it is in may have kept it from the way as well.
-    assert turned_off((at("train_some", 60),), (at("share", 47), at("train_some", 59)), text_of_ways) is None
-    assert turned_off((at("train", 53),), (at("train", 53),), text_of_ways) is None
+    assert [(turn.function, turn.line) for turn in kept_away((at("train", 53),), theirs, text_of_ways)] == [
+        ("share", 45)
+    ]
+    # A choice that each rank makes alike is none; where the two are in one function already there is no way.
+    theirs = (at("share", 47), at("train_some", 59))
+    assert [turn.line for turn in kept_away((at("train_some", 60),), theirs, text_of_ways)] == [45]
+    assert kept_away((at("train", 53),), (at("train", 53),), text_of_ways) == []
 
 
 STEPS = """\

@@ -119,11 +119,12 @@ def test_a_line_without_its_file_is_judged_by_itself(line, state):
     assert state_at(None, line, 7) is state
 
 
-def test_a_function_saves_by_what_it_calls_and_not_by_its_name():
+def test_a_function_saves_by_what_it_has_called_and_not_by_its_name():
     text = (
         "import torch\n"
-        "def keep(x):\n    retry(3)\n    torch.save(x, 'f')\n"
+        "def keep(x):\n    fetch(x)\n    torch.save(x, 'f')\n    move('f')\n"
         "def save_all(x):\n    retry(3)\n"
-        "def main(x):\n    retry(3)\n    x.backward()\n    torch.save(x, 'f')\n"
+        "def main(x):\n    x.backward()\n    torch.save(x, 'f')\n    retry(3)\n"
+        "def parts(xs):\n    for x in xs:\n        move(x)\n        torch.save(x, 'f')\n"
     )
-    assert [does_save(text, line) for line in (3, 6, 8)] == [True, False, False]
+    assert [does_save(text, line) for line in (3, 4, 5, 7, 11, 14)] == [False, True, True, False, False, True]

@@ -25,21 +25,26 @@ LOOKS, PROGRAMS = TESTS / "data" / "looks", TESTS / "unseen"
 TRUTHS: Mapping[str, tuple[int | None, str, int | None]] = {
     "accel_gather": (0, "extra_collective", 39),
     "autotuned_sync": (1, "different_op", 17),
+    "caption_guard": (2, "swallowed_exception", 58),
     "conveyor": (3, "unmatched_p2p", 46),
     "feature_pool": (1, "subprocess", 44),
     "gossip_edges": (None, "cycle_collective", None),
     "last_shard": (3, "uneven_data", 44),
     "long_context": (1, "missing_group", 28),
     "mailtags": (5, "unmatched_p2p", 20),
+    "param_server": (2, "unmatched_p2p", 49),
     "patience": (1, "skipped_collective", 72),
-    "pl_bad_rows": (1, "skipped_collective", 66),
+    "pl_bad_rows": (1, "skipped_collective", 37),
     "pipe_reports": (2, "uneven_data", 68),
     "polite_store": (3, "store_wait", 50),
     "preempt": (1, "extra_collective", 44),
     "probe_words": (0, "extra_collective", 12),
     "rendezvous_book": (4, "store_wait", 29),
     "recall_meter": (0, "extra_collective", 23),
+    "replica_pools": (2, "different_group", 41),
+    "shard_reader": (0, "extra_collective", 22),
     "skipgram": (2, "skipped_collective", 52),
+    "topk_router": (2, "skipped_collective", 29),
     "tp_inspect": (0, "extra_collective", 40),
     "turn_taking": (2, "store_wait", 26),
     "vocab_cache": (3, "lock", 43),
@@ -53,6 +58,7 @@ IN_ONE_GROUP = (
     "probe_words",
     "recall_meter",
     "skipgram",
+    "topk_router",
     "tp_inspect",
 )
 """Jobs whose ranks meet in collectives of the world alone: another rank may stand beside each."""
@@ -148,6 +154,9 @@ def permuted(case: Case) -> Case:
     def change(look: dict[str, Any]) -> None:
         for rank in look["ranks"]:
             rank["rank"] = turn(rank["rank"])
+            for group in rank["ring"]["flight"]["pg_config"].values():
+                if isinstance(group["ranks"], list):
+                    group["ranks"] = sorted(map(turn, group["ranks"]))
             for entry in rank["ring"]["flight"]["entries"]:
                 name = entry["profiling_name"]
                 entry["profiling_name"] = re.sub(

@@ -14,7 +14,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emberward.diagnose import Frame, comes_first, hang_finding, ranks_text, tie_break_by_text, verb
+from emberward.diagnose import (
+    Frame,
+    comes_first,
+    hang_finding,
+    passed_at,
+    ranks_text,
+    swallowed_at,
+    tie_break_by_text,
+    verb,
+)
 from emberward.diagnose.live._look import OpenCall, RankLook
 from emberward.diagnose.live._scene import Scene
 from emberward.events import Site
@@ -158,7 +167,7 @@ def _at_two_lines(scene: Scene, own: _Place, places: list[_Place]) -> Finding:
     there = others[0]
     sides = ([own, *(p for p in places if p.site == own.site)], [p for p in others if p.site == there.site])
     odd = tie_break_by_text(scene.line_of)(own.site, there.site)
-    is_first, cause, what = _odd_side(scene, sides, odd)
+    is_first, cause, what, where = _odd_side(scene, sides, odd)
     evidence = [
         "a process aborted: gloo does so when calls of different size meet",
         *([] if odd is None else [odd.why]),
@@ -176,7 +185,7 @@ def _at_two_lines(scene: Scene, own: _Place, places: list[_Place]) -> Finding:
         ranks=[place.rank for place in guilty] if is_named else (),
         waiting=[place.rank for place in (waiting if is_named else [*sides[0], *sides[1]])],
         hosts=[scene.look.ranks[place.rank].host for place in guilty] if is_named else (),
-        site=guilty[0].short if is_named else own.short,
+        site=where or (guilty[0].short if is_named else own.short),
         evidence=evidence,
         ruled_out=("the rank that aborted, for that alone: gloo aborts whichever has the smaller buffer",),
         next_step=_UNEVEN
@@ -192,37 +201,53 @@ def _has_left_for(place: _Place, other: _Place, scene: Scene) -> bool:
     return lacked is not None and (lacked.file, lacked.line) == (other.site.file, other.site.line)
 
 
-_Odd = tuple[bool, Cause, str]
+_Odd = tuple[bool, Cause, str, str | None]
+
+
+def _without(place: _Place, other: _Place, scene: Scene) -> tuple[Cause, str, str | None]:
+    """Why a rank came to its place without the other side's call, as it never did: cause, words, and where it decided.
+
+    A call that the program has no way past is still to come: then its own came before its turn.
+    """
+    guard = swallowed_at(place.frames, other.frames, scene.line_of)
+    if guard is not None:
+        why = f"it came there without the other's call, which is guarded at {guard.site} and left out after an error"
+        return Cause.SWALLOWED_EXCEPTION, why, guard.site
+    ways = passed_at(place.frames, other.frames, scene.line_of)
+    if ways == [] or (place.call is not None and place.call.is_new):
+        return Cause.EXTRA_COLLECTIVE, "in no earlier round did it come there without the other's call before", None
+    why = "in each earlier round that side came to the other's line next, and now it did not"
+    return Cause.SKIPPED_COLLECTIVE, why, ways[-1].site if ways else None
 
 
 def _odd_side(scene: Scene, sides: tuple[list[_Place], list[_Place]], odd: OddSide | None) -> _Odd:
-    """Whether the first side is the odd one, why, and that in words; the cause UNKNOWN when nothing tells.
+    """Whether the first side is the odd one, why, that in words, and where it decided so, where that is known.
 
-    `odd`: what the text tells of the two lines by themselves.
+    The cause is UNKNOWN when nothing tells. `odd`: what the text tells of the two lines by themselves.
     """
     own, there = (side[0] for side in sides)
     ring = scene.look.ranks[own.rank].ring
     before = () if ring is None or ring.before is None else (ring.before,)
     is_ahead = comes_first(before, own.frames, there.frames, scene.line_of) if before else None
     if odd is not None and odd.cause is not Cause.EXTRA_COLLECTIVE and odd.is_first is not is_ahead:
-        return odd.is_first, odd.cause, _LEFT if odd.is_first else _BEHIND
+        return odd.is_first, odd.cause, _LEFT if odd.is_first else _BEHIND, None
+    gone = _has_left_for(own, there, scene), _has_left_for(there, own, scene)
+    if gone[0] is not gone[1]:
+        return gone[0], *_without(*((own, there) if gone[0] else (there, own)), scene)
     sizes = [len(side) for side in sides]
     if is_ahead is not None and sizes[0] != sizes[1]:
         is_first = sizes[0] < sizes[1]
         if is_first is is_ahead:
-            return is_first, Cause.EXTRA_COLLECTIVE, "most did not make it before they came to the other call"
-        return is_first, Cause.SKIPPED_COLLECTIVE, "most made the other call before they came to it"
+            return is_first, Cause.EXTRA_COLLECTIVE, "most did not make it before they came to the other call", None
+        return is_first, Cause.SKIPPED_COLLECTIVE, "most made the other call before they came to it", None
     extra = None if odd is None else (own.call if odd.is_first else there.call)
     if odd is not None and extra is not None and extra.is_new:
-        return odd.is_first, Cause.EXTRA_COLLECTIVE, "the other side does not make it"
+        return odd.is_first, Cause.EXTRA_COLLECTIVE, "the other side does not make it", None
     if odd is not None:
         # What is made in other rounds too belongs to each: the other side left it out.
-        return not odd.is_first, Cause.SKIPPED_COLLECTIVE, "the other side does not make it"
-    gone = _has_left_for(own, there, scene), _has_left_for(there, own, scene)
-    if gone[0] is not gone[1]:
-        call = own.call if gone[0] else there.call
-        cause = Cause.EXTRA_COLLECTIVE if call is not None and call.is_new else Cause.SKIPPED_COLLECTIVE
-        return gone[0], cause, "in each earlier round that side came to the other's line next, and now it did not"
-    if own.call is not None and own.call.is_new and ring is not None and ring.has_history:
-        return True, Cause.EXTRA_COLLECTIVE, "nobody made it before"
-    return True, Cause.UNKNOWN, "nothing tells which of the two is the odd one"
+        return not odd.is_first, Cause.SKIPPED_COLLECTIVE, "the other side does not make it", None
+    other = scene.look.ranks[there.rank].ring
+    is_other_usual = other is None or other.lacks is None
+    if own.call is not None and own.call.is_new and ring is not None and ring.has_history and is_other_usual:
+        return True, Cause.EXTRA_COLLECTIVE, "nobody made it before", None
+    return True, Cause.UNKNOWN, "nothing tells which of the two is the odd one", None

@@ -1,6 +1,6 @@
 """How ranks ended, or that somebody stopped them: exit codes, the kernel's word, and the rings' last moments."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from emberward.diagnose import Frame, classify, hang_finding, judge_ends, ranks_text, user_frame, verb, waits
 from emberward.diagnose.live._look import Look, RankLook
@@ -37,18 +37,26 @@ def rank_end(seen: RankLook, exit_code: int | None) -> RankEnd:
 
 
 def death_findings(
-    early: Look | None, look: Look, exits: Mapping[int, int], *, waiting: Sequence[int]
+    early: Look | None,
+    look: Look,
+    exits: Mapping[int, int],
+    *,
+    waiting: Sequence[int],
+    lacked: Collection[int] = (),
 ) -> list[Finding]:
     """What `judge_ends` says of those who are gone or have raised.
 
     How a process ended its parent tells a little later than it is gone: without that it counts as killed once it was
     gone in both looks. `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only while
-    somebody waits, or failed because it was gone: at a job's own end its ranks leave one after the other.
+    somebody waits, or failed because it was gone: at a job's own end its ranks leave one after the other. `lacked`:
+    ranks that are known not to have made a call in which another waits; who is none of them just came to its end.
     """
     ends = [rank_end(seen, exits.get(rank)) for rank, seen in look.ranks.items()]
     ends = [end for end in ends if end.is_gone or end.words is not None]
     just_gone = {rank for rank, seen in (early.ranks.items() if early is not None else ()) if seen.process.is_alive}
     ends = [end for end in ends if end.rank not in just_gone or not _is_guess(end)]
+    if lacked:
+        ends = [end for end in ends if end.rank in lacked or end.words is not None or not end.has_left]
     ended = {end.rank for end in ends}
     endings = [ending for end in ends if (ending := classify(end)) is not None]
     if not waiting and not any(ending.is_secondary for ending in endings):

@@ -50,7 +50,9 @@ def judge_with_progress(
             Ground.CREATION: lambda: creation_findings(scene),
             Ground.CREDITS: lambda: credit_findings(scene),
             Ground.ABORTS: lambda: abort_findings(scene, codes),
-            Ground.DEATHS: lambda: death_findings(early, look, codes, waiting=() if early is None else scene.waiting()),
+            Ground.DEATHS: lambda: death_findings(
+                early, look, codes, waiting=() if early is None else scene.waiting(), lacked=scene.lacked()
+            ),
         },
     )
     found = [of_lanes(f, scene) for f in explanation.findings if f.kind is not Kind.NONE]

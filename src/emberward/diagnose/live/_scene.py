@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from emberward.diagnose import (
     Evidence,
@@ -53,7 +54,7 @@ class Scene:
             if stacks is not None:
                 self.readings[rank] = self._reader.read(stacks, self.line_of)
         self.flights = self.flights_of(
-            {r: self._placed(seen, seen.ring) for r, seen in self.look.ranks.items() if seen.ring}
+            {r: self._placed(seen, until_error(seen.ring)) for r, seen in self.look.ranks.items() if seen.ring}
         )
         self.readings = {rank: in_store(reading, self.flights.get(rank)) for rank, reading in self.readings.items()}
         self.waits_for_all = self._waits_for_all()
@@ -139,6 +140,19 @@ class Scene:
                 out.append(rank)
         return tuple(out)
 
+    def lacked(self) -> frozenset[int]:
+        """Ranks that did not make a collective in which another one waits, as far as rings and groups tell."""
+        found: set[int] = set()
+        for rank in self.waiting():
+            head = None if rank not in self.flights else self.flights[rank].head
+            part = None if head is None or head.is_p2p else self.flights[rank].groups.get(head.group)
+            if part is None or head is None:
+                continue
+            for member in part.ranks or ():
+                own = None if member not in self.flights else self.flights[member].groups.get(part.name)
+                found |= {member} if own is None or own.enqueued < head.seq else set()
+        return frozenset(found)
+
     def has_moved(self, rank: int) -> bool:
         """Whether calls of the rank began or ended between the looks, or during the second one."""
         motion, seen = self.motions.get(rank), self.look.ranks.get(rank)
@@ -174,6 +188,33 @@ class Scene:
             if reading.kind not in WAITING and rank not in self.waits_for_all and not sits:
                 free.add(rank)
         return frozenset(free)
+
+
+def until_error(ring: RingFacts) -> RingFacts:
+    """The ring without the calls that its rank made after one that raised: what cleans up then is not the program's
+    order.
+    """
+    error = ring.moment("exception")
+    entries = [entry for entry in ring.flight.get("entries", ()) if isinstance(entry, dict)]
+    still = [entry for entry in entries if not entry.get("retired") and not entry.get("is_p2p")]
+    if error is None or error.site is None or len(still) < 2 or error.site not in _sites(still[0]):
+        return ring
+    gone = [entry for entry in entries[entries.index(still[0]) + 1 :] if not entry.get("is_p2p")]
+    status = dict(ring.flight.get("pg_status", {}))
+    for name in {str(entry["pg_id"]) for entry in gone} & status.keys():
+        last = min(entry["collective_seq_id"] for entry in gone if str(entry["pg_id"]) == name) - 1
+        status[name] = {**status[name], "last_enqueued_collective": last}
+    kept = [entry for entry in entries if entry not in gone]
+    return replace(
+        ring,
+        flight={**ring.flight, "entries": kept, "pg_status": status},
+        blocked_record=still[0].get("ring_number", ring.blocked_record),
+    )
+
+
+def _sites(entry: Mapping[str, Any]) -> list[str]:
+    rows = [row for row in entry.get("frames") or () if isinstance(row, dict)]
+    return [Frame(function="", file=str(row.get("filename")), line=row.get("line")).site for row in rows]
 
 
 def _of_thread(rank: int, died: Moment) -> LogFact:

@@ -1,8 +1,6 @@
 """What the judge of live jobs needs of a ring."""
 
-from itertools import pairwise
-
-from emberward.diagnose import MIN_ROUNDS, Frame, short_path
+from emberward.diagnose import Frame, lacked, short_path
 from emberward.diagnose.live import Moment, OpenCall, RingFacts
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
 from emberward.sources.dumps import ring_flight, ring_group_name
@@ -76,17 +74,14 @@ def _before(view: RingView) -> Frame | None:
 
 
 def _lacks(view: RingView) -> Frame | None:
-    """The line to which the main thread came next, each time that it was where it was last; None where it did again.
+    """The line to which the main thread came in each earlier round, and not in this one; None where it did again.
 
     A call in Python and a backward, whose calls torch makes below Python, are places of one order.
     """
     found = [(event.issued_ns or 0, False, event.site) for event in _calls(view, of_main=True)]
     found += [(mark.began_ns, True, mark.site) for mark in _backwards(view)]
-    places = [place[1:] for place in sorted(found, key=lambda place: place[0])]
-    after = [late for early, late in pairwise(places[:-1]) if early == places[-2]]
-    if len(after) < MIN_ROUNDS or len(set(after)) > 1 or after[0] == places[-1]:
-        return None
-    _, site = after[0]
+    place = lacked([place[1:] for place in sorted(found, key=lambda place: place[0])])
+    site = None if place is None else place[1]
     return None if site is None else Frame(function=site.function or "", file=site.file, line=site.line)
 
 
