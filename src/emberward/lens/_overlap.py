@@ -10,7 +10,7 @@ last rank that is the peer's lateness, after it the transfer. A transfer could h
 * by one call instead of many (`tiny_messages`): t = a + n / b is fitted to the calls of a group, and more than half of
   what the small ones of a line take is a (Hockney 1994).
 
-[Note: what could hide a call] says how long that is. A receive that its rank waits for at a line of its own is told as
+How long that is: see [Note: what could hide a call]. A receive that its rank waits for at a line of its own is told as
 `early_wait` too, with all of the wait: whoever the sender is, and however late, what comes behind the wait could go on
 meanwhile. The same holds for a collective whose wait is a call of its own.
 
