@@ -6,6 +6,7 @@ Floor 1.5. Pure but for reading samples and the program's sources; no torch. The
 
 from emberward.lens._causes import Told, tell
 from emberward.lens._findings import MEANS, missing_part, nothing_measured
+from emberward.lens._flow import slack_of
 from emberward.lens._operations import (
     OPERATIONS_SUFFIX,
     Operation,
@@ -20,7 +21,7 @@ from emberward.lens._overlap import Call, Exposed, Overlap, RankCalls, audit, ca
 from emberward.lens._profile import Profile, finding_page, page_text, profile_of
 from emberward.lens._replay import Cut, Edit, Replay
 from emberward.lens._samples import SUFFIX, Place, RankSamples, Sampled, find_samples, read_samples, samples_of
-from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
+from emberward.lens._sharding import Sharding, Waste, checkpointed_at, sharding_of, wastes_of
 from emberward.lens._slowdown import (
     Part,
     budget_of,
@@ -72,6 +73,7 @@ __all__ = [
     "budget_of",
     "calls_of",
     "changes_of",
+    "checkpointed_at",
     "compare_parts",
     "compared_finding",
     "find_samples",
@@ -94,6 +96,7 @@ __all__ = [
     "read_text",
     "samples_of",
     "sharding_of",
+    "slack_of",
     "slowdown_finding",
     "tell",
     "timeline",

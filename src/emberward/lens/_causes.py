@@ -5,7 +5,8 @@ Only what lies inside the loop counts: the functions that every step ends in are
 left,
 
 * work inside the arguments of a debug call that never printed anything is `debug_string`;
-* an evaluation, by the recorder's mark, is `eval`, whatever it does;
+* an evaluation, by the recorder's mark or as a forward without gradients that the loss has no part in, is `eval`,
+  whatever it does;
 * the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read;
 * else the call in which the thread sits decides by its name. Where a program has a function of its own by such a name
   (a tensor class, a stand-in for a device), the line that calls the outermost one counts, and what it does inside does
@@ -26,6 +27,7 @@ from itertools import pairwise
 from emberward.findings import Cause
 from emberward.lens._samples import OURS, USER, Place, RankSamples, Sampled
 from emberward.lens._source import Sources
+from emberward.lens._unused import is_unused
 
 MAX_BUSY = 0.5
 """Share of processor time up to which a thread counts as waiting."""
@@ -126,6 +128,7 @@ _WAITS = frozenset({Cause.LOCK, Cause.SLEEP, Cause.FILE_READ, Cause.NETWORK_IO, 
 _BESIDE = frozenset({Cause.SAVE_IN_STEP, Cause.LOGGING, Cause.HOST_COPY})
 """What another thread does that is named where the training thread waits for it."""
 _OF_MODULES = re.compile(r"torch/(nn/modules/module|_tensor|autograd/\w+)\.py$")
+_FORWARD = re.compile(r"torch/nn/modules/module\.py$")
 _SAMPLER = "/sources/_sampler.py"
 """What the lens itself takes is no stall of the program."""
 DEVICE_WAITS = frozenset(
@@ -163,8 +166,9 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     for place in users:
         if sources.dropped_call(place, rank.outputs) is not None:
             return Told(cause=Cause.DEBUG_STRING, site=place.site)
-    if sampled.flag == "eval" and users:
-        return Told(cause=Cause.EVAL, site=users[-1].site)
+    evaluation = _evaluation(frames, users, sources, is_told=sampled.flag == "eval")
+    if evaluation is not None:
+        return evaluation
     wall = sum(wall for wall, _ in sampled.steps.values())
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
@@ -175,12 +179,31 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
         if stand_in is not None and not (told is None and judged is not None):
             return stand_in
     if told is None:
-        unused = next((place for place in users if sources.is_unused(place)), None)
+        unused = next((place for place in users if is_unused(place, sources)), None)
         inner = None if unused is None or users[0] == unused else users[0].site
         return None if unused is None else Told(cause=Cause.UNUSED_RESULT, site=unused.site, inner=inner)
     if told.cause is Cause.LOCK and not is_waiting:
         return None
     return _awaited(told, frames, sampled, sources) if told.cause in _WAITS and is_waiting else told
+
+
+def _evaluation(frames: list[Place], users: list[Place], sources: Sources, *, is_told: bool) -> Told | None:
+    """An evaluation, at the line that calls the function which evaluates; None where it is none.
+
+    Where nobody tells of it (`Module.eval`), it is a module's forward without gradients that the loss has no part in.
+    """
+    own = users[:-1] if len(users) > 1 else users
+    index = next((i for i in range(len(own) - 1, -1, -1) if sources.evaluates(own[i])), None)
+    if not is_told:
+        if not any(_FORWARD.search(place.file) for place in frames):
+            return None
+        index = max((i for i, place in enumerate(users) if sources.is_without_gradients(place)), default=None)
+        if index is None or sources.may_train(users[index:]):
+            return None
+    if not users:
+        return None
+    at = users[-1] if index is None else users[min(index + 1, len(users) - 1)]
+    return Told(cause=Cause.EVAL, site=at.site, inner=None if users[0] == at else users[0].site)
 
 
 def _awaited(told: Told, frames: list[Place], sampled: Sampled, sources: Sources) -> Told:

@@ -92,6 +92,10 @@ EXPOSED: dict[Cause, tuple[str, str]] = {
         "waits for a transfer that stands behind another of its group",
         "give the one that is needed first a group of its own, or issue it first",
     ),
+    Cause.SYNCHRONIZE: (
+        "meets the others in a barrier, and is late in turn with them",
+        "take it out where nothing needs it, or meet every N steps",
+    ),
     Cause.TINY_MESSAGES: (
         "makes many small transfers, most of whose time is their start",
         "put the tensors into one and send that (coalescing, a flat buffer)",

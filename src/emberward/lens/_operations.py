@@ -45,12 +45,39 @@ class Parameter:
     mark: float | None
 
 
+Backward = tuple[float, float] | None
+"""Begin and end of the backward in which something happened; None outside of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An operation on memory that a collective has to do with. `is_pack`: it can move with the call."""
+
+    began_s: float
+    ended_s: float
+    is_pack: bool
+    reads: frozenset[int]
+    writes: frozenset[int]
+    backward: Backward
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A collective that the program asked for: the memory that it reads and the memory that it writes."""
+
+    began_s: float
+    given: frozenset[int]
+    gotten: frozenset[int]
+    backward: Backward
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankOperations:
     """The observed steps of one rank. Step k lies between bounds k and k + 1; `main`: its training thread.
 
     `free_bytes`: memory that the host could still give; None where that is not known. `why_short`: why fewer steps
-    were observed than asked for.
+    were observed than asked for. `accesses`, in order, and `issues`: see [Note: accesses].
+    `units`: of each unit of FSDP's the line that made it, and its bytes whole.
     """
 
     rank: int
@@ -64,6 +91,9 @@ class RankOperations:
     free_bytes: int | None
     why_short: str | None
     is_cut: bool
+    issues: tuple[Issue, ...] = ()
+    accesses: tuple[Access, ...] = ()
+    units: tuple[tuple[str, int], ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -91,8 +121,17 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
     words: list[str] = []
     parameters: list[Parameter] = []
     operations: list[Operation] = []
+    issues: list[Issue] = []
+    accesses: list[Access] = []
     types: dict[int, tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]] = {}
     is_ended = False
+
+    def at(time_ns: int) -> float:
+        return (time_ns - int(head["offset_ns"])) / 1e9
+
+    def span(times: Sequence[int] | None) -> Backward:
+        return None if times is None else (at(times[0]), at(times[1]))
+
     for line in rest:
         if "word" in line:
             words.append(line["word"])
@@ -103,11 +142,15 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             if kind not in types:
                 shapes, dtypes = json.loads(words[kind])
                 types[kind] = tuple(tuple(_shape(each)) for each in shapes), tuple(dtypes)
-            began_ns = start_ns - head["offset_ns"]
-            ended_s = (began_ns + took_ns) / 1e9
-            operations.append(
-                Operation(words[name], thread, began_ns / 1e9, ended_s, sequence, flops, bool(is_async), *types[kind])
-            )
+            times = at(start_ns), at(start_ns + took_ns)
+            operations.append(Operation(words[name], thread, *times, sequence, flops, bool(is_async), *types[kind]))
+        elif "issue" in line:
+            began_ns, given, gotten, inside = line["issue"]
+            issues.append(Issue(at(began_ns), frozenset(given), frozenset(gotten), span(inside)))
+        elif "access" in line:
+            began_ns, ended_ns, is_pack, reads, writes, inside = line["access"]
+            sets = frozenset(reads), frozenset(writes)
+            accesses.append(Access(at(began_ns), at(ended_ns), bool(is_pack), *sets, span(inside)))
         is_ended = is_ended or "end" in line
     if not is_ended:
         raise ValueError("the file is cut off")
@@ -123,6 +166,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         free_bytes=head["free_bytes"],
         why_short=head["why_short"],
         is_cut=head["is_cut"],
+        issues=tuple(issues),
+        units=tuple((site, size) for site, size in head.get("units", ())),
+        accesses=tuple(sorted(accesses, key=lambda each: each.began_s)),
     )
 
 

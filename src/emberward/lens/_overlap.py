@@ -4,19 +4,18 @@
 A rank is exposed to a collective while its training thread stands in the call or in its wait. Up to the arrival of the
 last rank that is the peer's lateness, after it the transfer. A transfer could have been hidden
 
-* by issuing it earlier (`late_issue`): behind the lines between the last one that names its tensor and the call;
-* by waiting later (`early_wait`): behind the lines between the wait and the next one that names its tensor;
+* by issuing it earlier (`late_issue`): behind what the host does between the last use of its memory and the call;
+* by waiting later (`early_wait`): behind what the host does between the wait and the next use of its memory;
 * by another communicator (`same_lane`): while an earlier call of its group was still going on;
 * by one call instead of many (`tiny_messages`): t = a + n / b is fitted to the calls of a group, and more than half of
   what the small ones of a line take is a (Hockney 1994).
 
-The lines are those of the function that issues the call, with the time that the sampler saw in them; what is hidden
-cannot be more than they take. The names of a tensor are those that it was made from without a copy, back from the call:
-a line that may change what one of them holds is the last that makes it.
+How long that is: see [Note: what could hide a call]. A receive that its rank waits for at a line of its own is told as
+`early_wait` too, with all of the wait: whoever the sender is, and however late, what comes behind the wait could go on
+meanwhile. The same holds for a collective whose wait is a call of its own.
 
-A receive that its rank waits for at a line of its own is told as `early_wait` too, with all of the wait: whoever the
-sender is, and however late, the lines behind the wait could go on meanwhile. The same holds for a collective whose wait
-is a call of its own.
+A barrier moves nothing: ranks that are late in turn lose in it what each is late by. Where the steps are shorter
+without it, which they are not where the next collective makes the ranks meet anyway, it is `synchronize`.
 
 A call of a group ends no later than those after it, for a group does them in order: where an end is only seen when
 somebody waits for it, that of a later call bounds it.
@@ -32,7 +31,6 @@ from dataclasses import dataclass, replace
 
 from emberward.events import ITEM_BYTES, Barrier, Collective, Event, Group, Lane, LaneKind, Recv, Ref, Send, Wait
 from emberward.findings import Cause
-from emberward.lens._held import may_change, names_held
 from emberward.lens._samples import MIN_COST_S, MIN_SHARE, RankSamples
 from emberward.lens._slowdown import excess_line
 from emberward.lens._source import Sources
@@ -42,6 +40,8 @@ MIN_TINY = 4
 MIN_LATE_STEPS = 0.8
 """Share of the steps in which one and the same rank is the last to come, for it to be late rather than noise."""
 MIN_RANKED_STEPS = 5
+MIN_BARRIERS = 0.5
+"""A step: a barrier every second step or less is for something that is done then, a save or a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,10 +193,12 @@ def audit(
     samples: Sequence[RankSamples],
     sources: Sources,
     hidden: Sequence[Sequence[Call]] = (),
+    slack: Mapping[int, Mapping[tuple[str, int], tuple[float, float]]] = {},
 ) -> Overlap:
     """What the steps of `samples` waited for in their collectives. Clocks are the host's own: of one host alone.
 
-    `hidden`: meetings that no ring has and that stand at no line ([Note: meetings of the backward]).
+    `hidden`: meetings that no ring has and that stand at no line ([Note: meetings of the backward]). `slack`: of each
+    rank, by line, how much earlier its calls could be issued and how much later waited for.
     """
     by_rank = {each.rank: each for each in samples if each.num_steps}
     inside = [
@@ -234,7 +236,7 @@ def audit(
     transfers = [each for calls_here in rest.values() for each in calls_here]
     ends_before = _ends_before(call for call, _, _ in transfers)
     for calls_here in rest.values():
-        reason = _reason(calls_here, transfers, ends_before, by_rank, sources)
+        reason = _reason(calls_here, transfers, ends_before, by_rank, sources, slack)
         if reason is not None and reason.cost_s >= max(MIN_SHARE * max(step_s.values()), MIN_COST_S):
             found.append(reason)
     num_steps = max(steps.values(), default=1)
@@ -311,6 +313,7 @@ def _reason(
     ends_before: Mapping[tuple[int, Group, int], float],
     samples: Mapping[int, RankSamples],
     sources: Sources,
+    slack: Mapping[int, Mapping[tuple[str, int], tuple[float, float]]],
 ) -> Exposed | None:
     """Why the transfers that one line issues are exposed; None when nothing could have hidden them."""
     by_rank: dict[int, list[tuple[Call, float, float]]] = defaultdict(list)
@@ -325,9 +328,15 @@ def _reason(
         [(each, rest) for each, rest, _ in transfers if each.group == call.group and each.rank == rank]
     )
     behind_s = _behind_s(own, ends_before) / samples[rank].num_steps
-    before_s, after_s = hideable_s(call, samples[rank], sources)
+    is_own = _asks_itself(call, sources)
+    before_s, after_s = slack.get(rank, {}).get((call.file, call.line), (0.0, 0.0)) if is_own else (0.0, 0.0)
     waits_s = sum(max(each.free_s - each.blocked_s, 0.0) for each, _, _ in own) / samples[rank].num_steps
+    # What hides a transfer either way is told by the longer time; a wait for the other ranks a later wait hides alone.
+    is_longer = before_s > after_s
     before_s, after_s = min(before_s, cost_s), min(after_s, cost_s if call.blocks else waits_s)
+    is_late = is_longer and before_s > after_s / 2
+    if call.op == "barrier":
+        return _barrier(call, waits_s - cost_s, number, samples, costs)
     cause, gain_s = Cause.NONE, 0.0
     num_tiny, tiny_s = len(tiny) / samples[rank].num_steps, sum(rest for _, rest in tiny) / samples[rank].num_steps
     if num_tiny >= MIN_TINY and start_s > tiny_s / num_tiny / 2:
@@ -335,8 +344,8 @@ def _reason(
     elif behind_s > cost_s / 2:
         cause, gain_s = Cause.SAME_LANE, behind_s
     elif max(before_s, after_s) > 0:
-        cause = Cause.LATE_ISSUE if before_s > after_s else Cause.EARLY_WAIT
-        gain_s = max(before_s, after_s)
+        cause = Cause.LATE_ISSUE if is_late else Cause.EARLY_WAIT
+        gain_s = before_s if is_late else after_s
         cost_s = max(cost_s, gain_s)
     if cause is Cause.NONE or gain_s < max(MIN_SHARE * samples[rank].measured_s / samples[rank].num_steps, MIN_COST_S):
         return None
@@ -352,6 +361,28 @@ def _reason(
         waiting=(),
         calls=number,
         what=f"{call.op} {call.lane_name}, {call.num_bytes:,} bytes",
+    )
+
+
+def _barrier(
+    call: Call, late_s: float, calls: float, samples: Mapping[int, RankSamples], ranks: Iterable[int]
+) -> Exposed | None:
+    """A barrier in most steps, and what its rank waits there for others, as far as those had a processor."""
+    own = samples[call.rank]
+    cost_s = late_s - max(each.queue_s / each.num_steps for each in samples.values())
+    if calls < MIN_BARRIERS or cost_s <= 0:
+        return None
+    return Exposed(
+        cause=Cause.SYNCHRONIZE,
+        site=f"{call.file}:{call.line}",
+        issued_at=(call.file, call.line),
+        cost_s=cost_s,
+        part=1.0,
+        share=cost_s * own.num_steps / own.measured_s,
+        ranks=tuple(sorted(ranks)),
+        waiting=(),
+        calls=calls,
+        what=f"barrier {call.lane_name}",
     )
 
 
@@ -400,81 +431,17 @@ SMALL_BYTES = 64 << 10
 starts of 0.1 ms and more, which is what gloo takes here."""
 
 
-def hideable_s(call: Call, samples: RankSamples, sources: Sources) -> tuple[float, float]:
-    """Seconds a step of the lines that could have hidden the call: by issuing it earlier, by waiting for it later."""
+def _asks_itself(call: Call, sources: Sources) -> bool:
+    """Whether a line of the program makes the call, and nothing that it calls does (FSDP, a tensor's own methods)."""
     source = sources.of(call.file)
-    nodes = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node.lineno <= call.line]
-    issue = [
-        node
-        for node in nodes
-        if call.line <= (node.end_lineno or 0) and source.named(node).removeprefix("i").startswith(_ISSUES)
-    ]
-    if not issue:
-        return 0.0, 0.0
-    given = {node.id for arg in issue[0].args[:2] for node in ast.walk(arg) if isinstance(node, ast.Name)}
-    body = _block_of(issue[0], source.parents)
-    if not given or body is None:
-        return 0.0, 0.0
-    spent = _seconds_by_line(samples, call.file)
-    at = _index_at(body, call.line)
-    waited = at if call.blocks else _index_at(body, call.wait_line) if call.wait_file == call.file else None
-    if at is None:
-        return 0.0, 0.0
-    scope = next((node for _, node in source.above(issue[0]) if isinstance(node, ast.FunctionDef)), source.tree)
-    before = _until_changed(reversed(body[:at]), given, names_held(given, scope), spent)
-    after = 0.0 if waited is None else _until_changed(body[waited + 1 :], given | _bound_at(body[at]), set(), spent)
-    return before, after
-
-
-def _index_at(body: Sequence[ast.stmt], line: int) -> int | None:
-    return next((i for i, stmt in enumerate(body) if stmt.lineno <= line <= (stmt.end_lineno or 0)), None)
-
-
-def _bound_at(statement: ast.stmt) -> set[str]:
-    """The names that a statement binds: of a call that is waited for elsewhere, its handle."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    return any(
+        isinstance(node, ast.Call) and source.named(node).removeprefix("i").startswith(_ISSUES)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.expr) and node.lineno <= call.line <= (node.end_lineno or 0)
+    )
 
 
 _ISSUES = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter",
     "send", "recv",
 )  # fmt: skip
-
-
-def _block_of(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[ast.stmt] | None:
-    """The statements among which the node's own stands."""
-    while (parent := parents.get(node)) is not None:
-        for name in ("body", "orelse"):
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and node in block:
-                return block
-        node = parent
-    return None
-
-
-def _until_changed(
-    statements: Iterable[ast.stmt], names: set[str], held: set[str], spent: Mapping[int, float]
-) -> float:
-    """Seconds of the statements up to the first that names one of `names` or may change what one of `held` holds.
-
-    0 where none does: others may hold it.
-    """
-    total = 0.0
-    for statement in statements:
-        named = any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(statement))
-        if named or may_change(statement, held):
-            return total
-        total += sum(spent.get(line, 0.0) for line in range(statement.lineno, (statement.end_lineno or 0) + 1))
-    return 0.0
-
-
-def _seconds_by_line(samples: RankSamples, file: str) -> Mapping[int, float]:
-    """Seconds a step with each line of the file on the stack."""
-    spent: dict[int, float] = defaultdict(float)
-    steps = range(samples.first_step, samples.first_step + samples.num_steps)
-    for sampled in samples.stacks:
-        seconds = sum(wall for step, (wall, _) in sampled.steps.items() if step in steps)
-        for line in {place.line for place in sampled.stack if place.file == file}:
-            spent[line] += seconds / samples.num_steps
-    return spent

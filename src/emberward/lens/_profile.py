@@ -17,10 +17,11 @@ from emberward.lens._findings import (
     stall_finding,
     waste_finding,
 )
+from emberward.lens._flow import slack_of
 from emberward.lens._operations import RankOperations
 from emberward.lens._overlap import Exposed, Overlap, RankCalls, audit, calls_of
 from emberward.lens._replay import Replay
-from emberward.lens._samples import USER, RankSamples
+from emberward.lens._samples import RankSamples
 from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._source import Sources
@@ -28,8 +29,6 @@ from emberward.lens._stalls import MIN_GAIN, Stall, find_stalls, middle_step_s
 from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
 
 SHOWN_PARTS = 3
-MAKE_UNITS = frozenset({"fully_shard", "FullyShardedDataParallel", "FSDP"})
-"""Functions that make one unit of sharding of what they are given."""
 SHORT_STEPS = 5
 """Fewer steps give no mean that is worth comparing."""
 
@@ -129,13 +128,12 @@ def profile_of(
     # Ranks of one job meet somewhere: where nothing was observed and no ring has a call, in the backward.
     is_hidden = has_hidden_calls(work, seen, issued) if work is not None else not any(issued.values())
     hidden = [*backward_meetings(measured)] if is_hidden else []
-    overlap = audit(calls, measured, sources, hidden) if (calls or hidden) and measured else None
+    slack = {rank.rank: slack_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
+    overlap = audit(calls, measured, sources, hidden, slack) if (calls or hidden) and measured else None
     replay = Replay(hidden if overlap is None else overlap.met, measured)
     stalls = find_stalls(measured, sources, replay)
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
-    files = {place.file for rank in measured for each in rank.stacks for place in each.stack if place.owner == USER}
-    unit_site = sources.repeated_call(sorted(files), MAKE_UNITS)
-    wastes = () if work is None else wastes_of(work, seen, of_rank, unit_site)
+    wastes = () if work is None else wastes_of(work, seen, of_rank, measured)
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]

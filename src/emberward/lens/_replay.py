@@ -75,12 +75,14 @@ class _Act:
 @dataclass(frozen=True, slots=True)
 class Edit:
     """What is other than it was measured. `moved`: for calls of a line, seconds by which each is issued earlier and
-    waited for later. `own_lane`: lines whose calls get a lane of their own. `factor`: of the time that calls take."""
+    waited for later. `own_lane`: lines whose calls get a lane of their own. `factor`: of the time that calls take.
+    `dropped`: lines whose calls are not made."""
 
     cuts: Mapping[int, Sequence[Cut]] = field(default_factory=dict)
     moved: Mapping[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
     own_lane: frozenset[tuple[str, int]] = frozenset()
     factor: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    dropped: frozenset[tuple[str, int]] = frozenset()
 
 
 class Replay:
@@ -167,6 +169,8 @@ class Replay:
                 return self.gain_s(Edit(moved={line: (per_call_s, 0.0)}))
             case Cause.EARLY_WAIT:
                 return self.gain_s(Edit(moved={line: (0.0, per_call_s)}))
+            case Cause.SYNCHRONIZE:
+                return min(self.gain_s(Edit(dropped=frozenset({line}))), exposed.cost_s)
             case Cause.SAME_LANE:
                 return self.gain_s(Edit(own_lane=frozenset({line})))
             case _:
@@ -258,6 +262,8 @@ class Replay:
                 put(HOST, Compute(name="own"), act.seconds)
                 continue
             line, key = (call.file, call.line), (call.group, call.number)
+            if line in edit.dropped:
+                continue
             if act.is_wait:
                 if key in issued:
                     put(HOST, Wait(on=issued[key]), act.seconds)
@@ -322,17 +328,21 @@ def _moved(acts: Sequence[_Act], moved: Mapping[tuple[str, int], tuple[float, fl
 
 
 def _forward(acts: Sequence[_Act], seconds_of: Callable[[Call], float], *, is_wait: bool) -> list[_Act]:
-    """The acts with issues, or waits, moved towards the front over so much of the host's own time before them."""
+    """The acts with issues, or waits, moved towards the front over so much of the host's own time before them.
+
+    A wait passes whatever stands there but its own issue, an issue the waits for other calls: calls of a group keep
+    their order.
+    """
     found: list[_Act] = []
     for act in acts:
         passed: list[_Act] = []
         left_s = seconds_of(act.call) if act.call is not None and act.is_wait is is_wait else 0.0
-        while left_s > 0 and found and found[-1].call is None:
-            own = found.pop()
-            taken_s = min(left_s, own.seconds)
-            passed.append(_Act(own.began_s, taken_s))
+        while left_s > 0 and found and (is_wait or found[-1].call is None or found[-1].is_wait):
+            other = found.pop()
+            taken_s = min(left_s, other.seconds) if other.call is None else 0.0
+            passed.append(other if other.call is not None else _Act(other.began_s, taken_s))
             left_s -= taken_s
-            if own.seconds > taken_s:
-                found.append(_Act(own.began_s, own.seconds - taken_s))
+            if other.call is None and other.seconds > taken_s:
+                found.append(_Act(other.began_s, other.seconds - taken_s))
         found += [act, *reversed(passed)]
     return found

@@ -20,7 +20,7 @@ from typing import Any
 from emberward.findings import Cause
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
-from emberward.lens._samples import MIN_COST_S, MIN_SHARE
+from emberward.lens._samples import MIN_COST_S, MIN_SHARE, USER, Place, RankSamples
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
 Unit = tuple[str, int]
@@ -166,12 +166,13 @@ def wastes_of(
     work: Work,
     ranks: Sequence[RankOperations],
     calls: Mapping[int, Sequence[Call]] = {},
-    unit_site: str | None = None,
+    samples: Sequence[RankSamples] = (),
 ) -> tuple[Waste, ...]:
     """What was gathered again, gathered in small pieces, or computed again, though there was room to keep it.
 
-    `calls`: of each rank's ring, which know the innermost line of the program that asked for a gather. `unit_site`: the
-    line that makes units of many modules, which small ones are told at, for that is where they change.
+    `calls`: of each rank's ring, which know the innermost line of the program that asked for a gather. Small units are
+    told at the line that made most of them, for that is where they change; what is computed again, at the line of the
+    sampled forward that asks for it.
     """
     work = replace(work, ranks=tuple(_at_calls(rank, calls.get(rank.rank, ())) for rank in work.ranks))
     by_rank = {rank.rank: rank for rank in ranks}
@@ -183,8 +184,10 @@ def wastes_of(
         _, worst = max(each, key=lambda pair: pair[1].cost_s)
         if worst.cost_s >= max(MIN_SHARE * work.step_s, MIN_COST_S):
             alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
-            is_made = worst.cause is Cause.SMALL_PARAMETERS and unit_site is not None and _are_units(work)
-            found.append(replace(worst, ranks=alike, site=unit_site if is_made else worst.site))
+            made = _made_at(ranks) if worst.cause is Cause.SMALL_PARAMETERS and _are_units(work) else None
+            if worst.cause is Cause.RECOMPUTE:
+                made = checkpointed_at(samples)
+            found.append(replace(worst, ranks=alike, site=made or worst.site))
     return tuple(found)
 
 
@@ -200,6 +203,12 @@ def _at_calls(rank: RankWork, calls: Sequence[Call]) -> RankWork:
         return replace(each, site=f"{known[index].file}:{known[index].line}")
 
     return replace(rank, transfers=tuple(told(each) for each in rank.transfers))
+
+
+def _made_at(ranks: Sequence[RankOperations]) -> str | None:
+    """The line that made most of the units which are too small; None where nobody saw them made."""
+    sites = Counter(site for rank in ranks for site, size in rank.units if size <= SMALL_BYTES and site)
+    return sites.most_common(1)[0][0] if sites else None
 
 
 def _are_units(work: Work) -> bool:
@@ -307,6 +316,23 @@ def _recompute(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperati
             f"what it would keep takes {kept:,} bytes a rank at most; {rank.free_bytes:,} were free",
         ),
     )
+
+
+def checkpointed_at(ranks: Sequence[RankSamples]) -> str | None:
+    """The line of the program that has a forward computed again, by the time in it; None where none is seen."""
+    spent: dict[str, float] = defaultdict(float)
+    for rank in ranks:
+        for sampled in rank.stacks:
+            inside = [i for i, place in enumerate(sampled.stack) if _is_checkpoint(place)]
+            outer = sampled.stack[inside[-1] :] if inside else ()
+            site = next((place.site for place in outer if place.owner == USER), None)
+            if site is not None:
+                spent[site] += sum(seconds for seconds, _ in sampled.steps.values())
+    return max(spent, key=lambda site: spent[site]) if spent else None
+
+
+def _is_checkpoint(place: Place) -> bool:
+    return place.function == "checkpoint" and place.file.endswith("torch/utils/checkpoint.py")
 
 
 def _tensor_bytes(shapes: Sequence[Sequence[int]]) -> list[int]:

@@ -9,7 +9,7 @@ before, for that is a source of data and no part of the model.
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -120,7 +120,8 @@ class Sources:
     def __init__(self, read: ReadText = read_text) -> None:
         self._read = read
         self._known: dict[str, Source] = {}
-        self._unused: dict[tuple[str, int], bool] = {}
+        self.unused: dict[tuple[str, int], bool] = {}
+        """Of lines: what `is_unused` found."""
 
     def of(self, file: str) -> Source:
         """The file's source."""
@@ -168,16 +169,50 @@ class Sources:
                 return None
         return None
 
-    def is_unused(self, place: Place) -> bool:
-        """Whether the instruction's statement assigns what is read nowhere, and does nothing else.
+    def evaluates(self, place: Place) -> bool:
+        """Whether the instruction's function is one that evaluates: without gradients there, or with ``eval()``."""
+        source = self.of(place.file)
+        node = source.node_at(place)
+        scope = (
+            next((each for _, each in source.above(node) if isinstance(each, ast.FunctionDef)), None) if node else None
+        )
+        calls = [] if scope is None else [each for each in ast.walk(scope) if isinstance(each, ast.Call)]
+        return self.is_without_gradients(place) or any(
+            call_name(call) == "eval" and isinstance(call.func, ast.Attribute) and not call.args for call in calls
+        )
 
-        It calls functions of torch's that change nothing, methods that read a tensor, and functions of the same file
-        that do no more. A value that is read in the function at all, be it after the loop, is used.
-        """
-        if (place.file, place.line) not in self._unused:
+    def is_without_gradients(self, place: Place) -> bool:
+        """Whether the instruction stands in a block, or a function, that computes no gradients."""
+        source = self.of(place.file)
+        node = source.node_at(place)
+        for _, parent in source.above(node) if node is not None else ():
+            if isinstance(parent, ast.With) and any(_NO_GRADIENTS & _last_names(each) for each in parent.items):
+                return True
+            if isinstance(parent, ast.FunctionDef):
+                return any(_NO_GRADIENTS & _last_names(each) for each in parent.decorator_list)
+        return False
+
+    def may_train(self, users: Sequence[Place]) -> bool:
+        """Whether the loss may be computed from what `users`, frames from the innermost on, compute there."""
+        for place in users:
             source = self.of(place.file)
-            self._unused[place.file, place.line] = _is_unused(source, source.node_at(place))
-        return self._unused[place.file, place.line]
+            node = source.node_at(place)
+            above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
+            statement = next((each for each in above if isinstance(each, ast.stmt)), None)
+            if isinstance(statement, ast.Return) or any(isinstance(each, ast.Yield) for each in above):
+                continue
+            scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), source.tree)
+            names = _bound(statement, above)
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                names = names_in(statement.value.func)
+            if "self" in names:
+                return True  # Whoever reads it later is not seen here.
+            names = _made_of(names, scope)
+            if any(isinstance(each, ast.Call) and call_name(each) == "backward" for each in ast.walk(scope)):
+                return _feeds(names, scope)
+            if not _returns(names, scope):
+                return False
+        return False
 
     def only_call(self, file: str, line: int) -> tuple[int, int, int] | None:
         """Column, last line and last column of the one call that begins in a line; None unless it is one."""
@@ -185,19 +220,6 @@ class Sources:
         if len(calls) != 1:
             return None
         return calls[0].col_offset, calls[0].end_lineno or line, calls[0].end_col_offset or 0
-
-    def repeated_call(self, files: Iterable[str], names: frozenset[str]) -> str | None:
-        """The one call in the files of a function of these names that is made again and again, in a loop; else None."""
-        found: list[str] = []
-        for file in files:
-            source = self.of(file)
-            for node in ast.walk(source.tree):
-                if isinstance(node, ast.Call) and source.named(node) in names:
-                    above = [parent for _, parent in source.above(node)]
-                    scope = next((i for i, each in enumerate(above) if isinstance(each, ast.FunctionDef)), len(above))
-                    if any(isinstance(each, _LOOPS) for each in above[:scope]):
-                        found.append(f"{file}:{node.lineno}")
-        return found[0] if len(found) == 1 else None
 
     def loops(self, place: Place) -> bool:
         """Whether the instruction stands in a loop of its function."""
@@ -257,124 +279,6 @@ class Sources:
         return function is not None and only_prints(function, source)
 
 
-READERS = frozenset(
-    {
-        "abs",
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "bool",
-        "clone",
-        "cpu",
-        "cumsum",
-        "detach",
-        "enumerate",
-        "eq",
-        "exp",
-        "flatten",
-        "float",
-        "ge",
-        "gt",
-        "int",
-        "isfinite",
-        "isnan",
-        "item",
-        "le",
-        "len",
-        "list",
-        "log",
-        "log_softmax",
-        "lt",
-        "matmul",
-        "max",
-        "mean",
-        "median",
-        "min",
-        "named_parameters",
-        "ne",
-        "nonzero",
-        "norm",
-        "numel",
-        "numpy",
-        "parameters",
-        "quantile",
-        "range",
-        "reshape",
-        "size",
-        "softmax",
-        "sort",
-        "sorted",
-        "sqrt",
-        "square",
-        "std",
-        "sum",
-        "to",
-        "tolist",
-        "topk",
-        "tuple",
-        "unique",
-        "values",
-        "var",
-        "view",
-        "zip",
-    }
-)
-"""Methods and built-in functions that only read what they are given."""
-_LIBRARIES = frozenset({"torch", "F", "functional", "math", "np", "numpy", "linalg"})
-
-
-def _is_unused(source: Source, node: ast.AST | None) -> bool:
-    above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
-    statement = next((each for each in above if isinstance(each, ast.stmt)), None)
-    scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), None)
-    if scope is None or not isinstance(statement, ast.Assign) or not _only_reads(statement.value, source, 0):
-        return False
-    if not all(isinstance(target, ast.Name) for target in statement.targets):
-        return False
-    names = {name for target in statement.targets for name in names_in(target)}
-    own = {id(each) for each in ast.walk(statement)}
-    is_declared = any(isinstance(each, ast.Global | ast.Nonlocal) and names & {*each.names} for each in ast.walk(scope))
-    return not is_declared and not any(
-        isinstance(each, ast.Name) and each.id in names and isinstance(each.ctx, ast.Load) and id(each) not in own
-        for each in ast.walk(scope)
-    )
-
-
-def _only_reads(node: ast.AST, source: Source, depth: int) -> bool:
-    """Whether all calls in the node change nothing."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
-            return False
-        if not isinstance(each, ast.Call):
-            continue
-        name, of = call_name(each), each.func
-        base = of.value if isinstance(of, ast.Attribute) else None
-        library = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
-        if name in READERS or (library in _LIBRARIES and not name.endswith("_")):
-            continue
-        function = source.function(name)
-        if function is None or depth >= MAX_DEPTH or not _is_reader(function, source, depth):
-            return False
-    return True
-
-
-MAX_DEPTH = 3
-"""Functions of the program that are followed into one another."""
-
-
-def _is_reader(function: ast.FunctionDef, source: Source, depth: int) -> bool:
-    own = {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs)}
-    for each in ast.walk(function):
-        if isinstance(each, ast.Global | ast.Nonlocal | ast.Delete | ast.Raise):
-            return False
-        if isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Store):
-            return False
-        if isinstance(each, ast.AugAssign) and names_in(each.target) & own:
-            return False
-    return all(_only_reads(each, source, depth + 1) for each in function.body)
-
-
 _KEEPERS = WRITERS | {"append", "put", "put_nowait", "add", "extend", "write", "isinstance", "len"}
 """Calls that show or keep what they are given."""
 
@@ -411,6 +315,28 @@ def _feeds(names: set[str], scope: ast.AST) -> bool:
             if bound & reached:
                 reached |= used
     return bool(names & reached)
+
+
+_NO_GRADIENTS = frozenset({"no_grad", "inference_mode"})
+
+
+def _last_names(node: ast.AST) -> set[str]:
+    found = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    return found | names_in(node)
+
+
+def _made_of(names: set[str], scope: ast.AST) -> set[str]:
+    """The names, and those that are computed from them."""
+    found, size = set(names), -1
+    assigned = [
+        (_bound_by(node), names_in(node.iter if isinstance(node, ast.For) else node.value))
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.For)
+    ]
+    while size != len(found):
+        size = len(found)
+        found |= {name for bound, used in assigned if used & found for name in bound}
+    return found
 
 
 def _bound_by(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) -> set[str]:

@@ -4,9 +4,11 @@
 * step: the calls of the first optimizer that steps (its hooks are torch's public ones), counted from 0;
 * data: the time inside ``next`` of a DataLoader's iterator, and a moment when it ends;
 * backward: ``torch.autograd.backward``, which ``Tensor.backward`` calls;
-* evaluation: from ``Module.eval`` of a module in training until ``train`` of that module, the next backward or step;
+* evaluation: from ``Module.eval`` or ``train(False)`` of a module in training until ``train`` of that module, the next
+  backward or step;
 * save, load: ``torch.save``, ``torch.load``, ``torch.distributed.checkpoint``'s;
 * compile: torch._dynamo's own callbacks;
+* units of sharding: no marks; their lines are kept for the lens (`_units`);
 * the end: exceptions that leave the main thread or another one, the main thread's end while others linger; see also
   [Note: children of multiprocessing].
 
@@ -30,6 +32,7 @@ from torch.utils.data import dataloader
 
 from emberward.events import KEPT_BY
 from emberward.sources._live import CURRENT, LiveRecorder
+from emberward.sources._units import MADE_IN, watch_module, watch_units
 from emberward.sources.ring import MarkKind
 
 MAX_TEXT = 300
@@ -57,6 +60,7 @@ def mark_everything() -> None:
     for name in ("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint.state_dict_loader"):
         if name in sys.modules:
             loaded(name, sys.modules[name])
+    watch_units()
     if "torch._dynamo.callback" in sys.modules:
         loaded("torch._dynamo.callback", sys.modules["torch._dynamo.callback"])
     sys.exit = _wrapped_exit(sys.exit)
@@ -80,6 +84,8 @@ def loaded(name: str, module: Any) -> None:
     elif name.endswith("callback"):
         module.callback_handler.register_start_callback(_compile_begins)
         module.callback_handler.register_end_callback(_compile_ends)
+    elif name in MADE_IN:
+        watch_module(name, module)
 
 
 def _replace_both(module: Any, parent: Any, name: str, value: Any) -> None:
@@ -193,10 +199,8 @@ def _wrapped_eval(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def eval(module: Any) -> Any:
         if torch.compiler.is_compiling():
             return original(module)
-        live = CURRENT.live
-        if live is not None and live.steps.evaluation is None and module.training and _is_main():
-            live.steps.evaluated = ref(module)
-            live.steps.evaluation = _begin(live, MarkKind.EVAL, type(module).__name__)
+        if CURRENT.live is not None:
+            _begin_evaluation(CURRENT.live, module)
         return original(module)
 
     return eval
@@ -208,13 +212,21 @@ def _wrapped_train(original: Callable[..., Any]) -> Callable[..., Any]:
         if torch.compiler.is_compiling():
             return original(module, mode)
         live = CURRENT.live
-        if live is not None and mode and live.steps.evaluation is not None and _is_main():
+        if live is not None and not mode:
+            _begin_evaluation(live, module)
+        elif live is not None and live.steps.evaluation is not None and _is_main():
             evaluated = live.steps.evaluated
             if evaluated is None or evaluated() in (module, None):
                 _end_evaluation(live)
         return original(module, mode)
 
     return train
+
+
+def _begin_evaluation(live: LiveRecorder, module: Any) -> None:
+    if live.steps.evaluation is None and module.training and _is_main():
+        live.steps.evaluated = ref(module)
+        live.steps.evaluation = _begin(live, MarkKind.EVAL, type(module).__name__)
 
 
 def _end_evaluation(live: LiveRecorder) -> None:

@@ -26,6 +26,8 @@ from torch.autograd import profiler
 from torch.nn.modules import module as modules
 
 from emberward.events import Owner, main_package, owner_of
+from emberward.sources._accesses import accesses_of
+from emberward.sources._units import UNITS
 
 NUM_STEPS = 5
 MAX_OPERATIONS = 200_000
@@ -41,6 +43,7 @@ COUNTED = re.compile(
 )
 """Operations within others that are kept: those whose floating-point operations are counted."""
 _KERNEL = re.compile(r"^(?!torch::autograd|autograd::|FSDP|c10d::|emberward::)\w+::\w")
+_MEMORY = "[memory]"
 _WRAPPERS = re.compile(r"(^|\.)(module|_fsdp_wrapped_module|_checkpoint_wrapped_module|_orig_mod)(?=\.|$)")
 MODULE, AT, BACKWARD = "emberward::module ", "emberward::at ", "emberward::backward "
 _CPU = torch._C._profiler.ProfilerActivity.CPU
@@ -74,7 +77,7 @@ class OperationProbe:
             return
         self._watch_others()
         self._watch_sites()
-        settings: Any = profiler.profile(record_shapes=True, with_flops=True, use_kineto=True)
+        settings: Any = profiler.profile(record_shapes=True, with_flops=True, profile_memory=True, use_kineto=True)
         config = settings.config(create_trace_id=True)
         torch._C._autograd._prepare_profiler(config, {_CPU})
         torch._C._autograd._enable_profiler(config, {_CPU})
@@ -189,6 +192,7 @@ class OperationProbe:
             "free_bytes": self._free_bytes,
             "why_short": self._why,
             "is_cut": is_cut,
+            "units": UNITS,
             **self._head(),
         }
         yield from ({"parameter": each} for each in self._parameters)
@@ -210,6 +214,7 @@ class OperationProbe:
                     int(row.is_async()),
                 ]
             }
+        yield from accesses_of(self._result)
         yield {"end": True}
 
 
@@ -220,6 +225,8 @@ def _kept(events: list[Any]) -> tuple[list[Any], bool]:
     ordered = sorted(events, key=lambda each: (each.start_ns(), -each.duration_ns()))
     for index, event in enumerate(ordered):
         name, thread, start = event.name(), event.start_thread_id(), event.start_ns()
+        if name == _MEMORY:
+            continue
         if not event.is_async() and _KERNEL.match(name):
             is_inside = start < until.get(thread, 0)
             if is_inside and (not COUNTED.match(name) or _is_broken_off(ordered, index)):

@@ -28,6 +28,7 @@ POOL = ThreadPoolExecutor(1)
 IS_VERBOSE = False
 SAMPLERS = []
 TEXTS = io.StringIO()
+SCORES = []
 
 
 def work():
@@ -223,7 +224,31 @@ def plant_gc(step):
     gc.collect()  # here
 
 
+MODEL, HELD_OUT = torch.nn.Linear(512, 512), torch.ones(600, 512)
+
+
+def score(model):
+    with torch.no_grad():
+        return [float(model(HELD_OUT).sum()) for _ in range(2)]
+
+
+def plant_eval_without_a_mode(step):
+    SCORES.append(score(MODEL))  # here
+
+
+def goal_of(model):
+    with torch.no_grad():
+        return [model(HELD_OUT) for _ in range(2)]
+
+
+def twin_teacher(step):
+    goals = goal_of(MODEL)
+    loss = sum((MODEL(HELD_OUT[:1]) - goal).square().mean() for goal in goals)
+    loss.backward()
+
+
 CAUSES = {
+    "plant_eval_without_a_mode": Cause.EVAL,
     "plant_item_of_a_device": Cause.ITEM,
     "plant_synchronize_of_a_device": Cause.SYNCHRONIZE,
     "plant_debug_string_logged": Cause.DEBUG_STRING,

@@ -1,5 +1,6 @@
 """Operations of a job: observed in this process and held against torch's own counter; steps written down here."""
 
+import dataclasses
 import json
 import math
 
@@ -13,6 +14,7 @@ from emberward.lens import (
     PARTS,
     Rate,
     Sources,
+    checkpointed_at,
     operations_of,
     page_text,
     profile_of,
@@ -264,14 +266,11 @@ def test_a_weight_that_the_program_gathers_itself_beside_fsdp_is_gathered_twice(
 
 def test_small_units_are_told_at_the_line_that_makes_them():
     ranks = [sharded(number, again=False, shape=TINY) for number in (0, 1)]
-    work = work_of(ranks)
-    text = "from torch.distributed.fsdp import fully_shard as shard\nfor layer in net:\n    shard(layer)\nshard(net)\n"
-    made = frozenset({"fully_shard"})
-    site = Sources(lambda file: text).repeated_call(["build.py"], made)
-    assert site == "build.py:3"
-    assert [each.site for each in wastes_of(work, ranks, {}, site)] == ["build.py:3"]
-    alone = Sources(lambda file: text.replace("for layer in net:", "if net:"))
-    assert alone.repeated_call(["build.py"], made) is None
+    units = (("build.py:3", 800), ("build.py:3", 800), ("build.py:5", 400), ("build.py:7", 1 << 20))
+    made = [dataclasses.replace(rank, units=units) for rank in ranks]
+    assert [each.site for each in wastes_of(work_of(made), made)] == ["build.py:3"]
+    large = [dataclasses.replace(rank, units=(("build.py:7", 1 << 20),)) for rank in ranks]
+    assert [each.site for each in wastes_of(work_of(large), large)] == ["train.py:5"]
 
 
 def test_parameters_too_small_to_be_sharded_are_named_and_large_ones_are_not():
@@ -389,3 +388,21 @@ def test_a_stall_before_a_backward_whose_calls_no_python_makes_gains_what_the_ot
     assert (late.cause, late.site, late.culprit_ranks) == (Cause.LATE_PEER, "train.py:4", (1,))
     alone = profile_of(samples, sources, asked_warmup=0)
     assert [each.code for each in alone.findings] == ["P101", "P102"]
+
+
+def test_a_forward_that_runs_again_is_told_at_the_line_that_asks_for_it_and_not_at_the_backward():
+    def seen(*frames):
+        """A rank that stands 1 ms a step in a stack of (file, function, owner, line), innermost first."""
+        places = [{"place": [file, name, 1, owner, line, line, 0, 1, "CALL"]} for file, name, owner, line in frames]
+        head = {
+            **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1, "bounds_ns": [0, 10],
+            "first_step": 0, "queue_ns": 0, "has_cpu_time": True, "loop": [], "outputs": [],
+        }  # fmt: skip
+        stack = {"stack": [*range(len(frames))], "flag": "", "steps": {"0": [1_000_000, 1_000_000]}}
+        return samples_of([head, *places, stack, {"end": True}])
+
+    file = "/x/torch/utils/checkpoint.py"
+    layer, loop = ("model.py", "forward", "user", 7), ("train.py", "main", "user", 9)
+    forward = seen(layer, (file, "checkpoint", "torch", 5), ("model.py", "blocks", "user", 3), loop)
+    assert checkpointed_at([forward]) == "model.py:3"
+    assert checkpointed_at([seen(layer, (file, "unpack_hook", "torch", 5), loop)]) is None

@@ -15,6 +15,8 @@ WATCHED = (
     "torch.distributed.checkpoint.state_dict_saver",
     "torch.distributed.checkpoint.state_dict_loader",
     "torch._dynamo.callback",
+    "torch.distributed.fsdp._fully_shard._fsdp_param_group",
+    "torch.distributed.fsdp._flat_param",
 )
 RECORDER = "emberward.sources.recorder"
 LENS = "emberward.sources.lens"

@@ -1,0 +1,160 @@
+"""How much earlier and later a call could be: programs under the probe, each beside a twin that cannot wait."""
+
+import time
+import warnings
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from emberward.events import Group, Lane, LaneKind
+from emberward.lens import Call, read_operations, slack_of
+from emberward.sources._operations import NUM_STEPS, OperationProbe
+
+HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu", "allocator_retries": 0}
+WORK_S = 0.004
+
+
+def busy():
+    """Work of the host that has nothing to do with any call."""
+    until = time.monotonic() + WORK_S
+    while time.monotonic() < until:
+        pass
+
+
+class Program:
+    """A loop of its own: `call` is the collective, in which the thread is blocked until it returns."""
+
+    def __init__(self, is_late=False, is_early=False):
+        self.net = torch.nn.Linear(8, 8)
+        self.bank, self.part = torch.zeros(64), torch.ones(64)
+        self.is_late, self.is_early = is_late, is_early
+        self.calls = []
+
+    def call(self, ask, line=1):
+        began = time.monotonic()
+        ask()
+        ended = time.monotonic()
+        group = Group(ranks=(0,), index=0)
+        call = Call(
+            rank=0, lane=Lane(kind=LaneKind.HOST), group=group, number=len(self.calls), op="all_reduce", num_bytes=1,
+            issued_s=began, ended_s=ended, blocked_s=began, free_s=ended, file="train.py", line=line, wait_line=line,
+        )  # fmt: skip
+        self.calls.append(call)
+
+    def sum(self, tensor):
+        self.call(lambda: dist.all_reduce(tensor))
+
+    def backward(self):
+        self.net.zero_grad()
+        self.net(torch.ones(2, 8)).sum().backward()
+
+    def update(self):
+        with torch.no_grad():
+            for each in self.net.parameters():
+                each.sub_(each.grad, alpha=0.1)
+
+
+class Packed(Program):
+    """The gradients are packed and summed after the backward, by another method than the one that loads the data."""
+
+    def step(self):
+        self.backward()
+        if self.is_late:
+            busy()
+        flat = torch.cat([each.grad.flatten() for each in self.net.parameters()])
+        self.sum(flat)
+        if self.is_early:
+            busy()
+        at = 0
+        for each in self.net.parameters():
+            each.grad.copy_(flat[at : at + each.numel()].view_as(each))
+            at += each.numel()
+        self.update()
+
+
+class Hooked(Program):
+    """Each gradient is summed in a hook of the backward, which waits for it there."""
+
+    def __init__(self, **named):
+        super().__init__(**named)
+        self.is_used = not self.is_early
+        for each in self.net.parameters():
+            each.register_post_accumulate_grad_hook(self.ready)
+
+    def ready(self, parameter):
+        self.sum(parameter.grad)
+        if self.is_used:
+            parameter.grad.div_(2)
+            parameter.data.sub_(parameter.grad)
+
+    def step(self):
+        self.backward()
+        if self.is_early:
+            busy()
+            self.update()
+
+
+class Gathered(Program):
+    """A table is gathered at the begin of a step from a part that the last step wrote at its end."""
+
+    def collect(self):
+        self.call(lambda: dist.all_gather_single(self.bank, self.part))
+
+    def step(self):
+        if self.is_late:
+            busy()
+        self.collect()
+        if self.is_early:
+            busy()
+        self.bank.sum().item()
+        self.part.mul_(0.5)
+
+
+class Listed(Gathered):
+    """The same by a list of tensors."""
+
+    def collect(self):
+        self.call(lambda: dist.all_gather([self.bank], self.part))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def alone():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def slack(program, folder):
+    probe = OperationProbe(folder / "rank.ops", head=lambda: HEAD)
+    probe.start()
+    for _ in range(NUM_STEPS):
+        program.step()
+        probe.stepped()
+    probe.write()
+    return slack_of(read_operations(folder / "rank.ops"), program.calls)["train.py", 1]
+
+
+@pytest.mark.parametrize("kind", [Packed, Gathered, Listed])
+def test_a_call_could_be_issued_as_early_as_the_last_write_to_its_memory_wherever_that_is(kind, tmp_path):
+    assert slack(kind(is_late=True), tmp_path)[0] >= 0.8 * WORK_S
+    assert slack(kind(), tmp_path)[0] < 0.5 * WORK_S
+
+
+@pytest.mark.parametrize("kind", [Packed, Hooked, Gathered, Listed])
+def test_a_wait_could_be_as_late_as_the_next_use_of_its_memory_wherever_that_is(kind, tmp_path):
+    assert slack(kind(is_early=True), tmp_path)[1] >= 0.8 * WORK_S
+    assert slack(kind(), tmp_path)[1] < 0.5 * WORK_S
+
+
+def test_a_result_that_nobody_is_seen_to_use_tells_of_no_later_wait(tmp_path):
+    program = Program()
+
+    def step():
+        program.sum(torch.ones(4))
+        busy()
+
+    program.step = step
+    assert slack(program, tmp_path)[1] == 0
