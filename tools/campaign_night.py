@@ -25,7 +25,7 @@ from measured import Results, add_options
 from emberward.report import RunFolder, read_json, read_lines
 
 SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP)
-RECIPE = ("steps=1000000", "save.interval=5", "layout.dp=1", "layout.tp=1", "layout.pp=2")
+RECIPE = ("steps=1000000", "save.interval=5", "layout.dp=2", "layout.tp=1", "layout.pp=1")
 POLL_S = 0.2
 
 
