@@ -11,11 +11,8 @@ weeks; two in 30 days is the rule of our own that the ledger applies.
 Hosts are left out only while enough others are there: a run that needs all of them starts on all that answer.
 """
 
-import os
 import re
-import threading
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -23,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Severity
-from emberward.report import read_json, write_json
+from emberward.report import read_json, write_once
 
 FOLDER = "ledger"
 MAX_HOSTS = 4096
@@ -189,13 +186,7 @@ def _add(place: Path, host: str, number: int, what: Happened, *, by: str, why: s
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{number:04d}.json"
     entry = Entry(what=what, at=datetime.now(UTC), by=by, why=why, finding=finding, path=path)
-    aside = folder / f".{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}.tmp"
-    write_json(aside, {"host": host, **entry.to_json()})
-    try:
-        with suppress(FileExistsError):
-            path.hardlink_to(aside)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_once(path, {"host": host, **entry.to_json()})
 
 
 def _files(folder: Path) -> list[Path]:
