@@ -12,13 +12,16 @@ import argparse
 import json
 import statistics
 import sys
+import tempfile
 import threading
 import time
 import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import Pipe, Process
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -27,13 +30,14 @@ from measured import Results, add_options
 from emberward.supervise import PostOffice
 from emberward.supervise._mailbox import http_sender
 from emberward.supervise.collector import Collector
-from emberward.testing import ClusterSimulation, Disturbance, Trouble
+from emberward.testing import ClusterSimulation, DaysSimulation, Disturbance, Trouble
 
 BATCH = 50
 SIZES = (3, 4, 5, 6, 8, 10, 12, 16)
 NUM_HOSTS, RANKS_PER_HOST = 2048, 8
 PROBE_S = 5.0
 LARGE_S = 40.0
+DAYS, NUM_FAULTS = 10, 24
 
 
 def size_of(value: Any) -> int:
@@ -64,6 +68,19 @@ def run_batch(first: int) -> dict[str, Any]:
         "named_after_s": sorted(named),
         "agreed_after_s": sorted(agreed),
     }
+
+
+def run_days(first: int) -> dict[str, Any]:
+    """Seeds `first` to first + DAYS - 1 of days with NUM_FAULTS faults each, as a row of the results."""
+    broken, shares, strikes, back, faults = [], [], 0, 0, Counter[str]()
+    for seed in range(first, first + DAYS):
+        with tempfile.TemporaryDirectory(prefix="days-") as place:
+            days = DaysSimulation(seed, Path(place)).run(num_faults=NUM_FAULTS)
+        broken += [f"days {seed}: {each}" for each in days.broken[:3]]
+        faults.update(days.faults)
+        strikes, back = strikes + days.num_strikes, back + days.num_back
+        shares += [] if days.goodput is None else [round(days.goodput.share, 3)]
+    return {"days": DAYS, "broken": broken, "faults": dict(faults), "strikes": strikes, "back": back, "shares": shares}
 
 
 def key_of(first: int) -> str:
@@ -204,6 +221,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--large", type=int, default=0, help="also one cluster of so many hosts")
     parser.add_argument("--for-s", type=float, default=float("inf"), help="begin no batch after so many seconds")
+    parser.add_argument("--days", type=int, default=60, help="seeds of days with planner and ledger")
     parser.add_argument("--jobs", type=int, default=1, help="batches at once")
     add_options(parser)
     asked = parser.parse_args()
@@ -214,20 +232,27 @@ def main() -> int:
             "src/emberward/supervise",
             "src/emberward/testing/_cluster.py",
             "src/emberward/testing/_cluster_world.py",
+            "src/emberward/testing/_cluster_days.py",
+            "src/emberward/runs/_ledger.py",
         ],
         settings={"sizes": list(SIZES)},
         is_fresh=asked.fresh,
         folder=asked.into,
     )
     began_s = time.monotonic()
-    todo = [first for first in range(0, asked.seeds, BATCH) if not results.has(key_of(first))]
+    todo: list[tuple[str, Callable[[int], dict[str, Any]], int]] = [
+        *((f"days {first} to {first + DAYS - 1}", run_days, first) for first in range(0, asked.days, DAYS)),
+        *((key_of(first), run_batch, first) for first in range(0, asked.seeds, BATCH)),
+    ]
+    todo = [each for each in todo if not results.has(each[0])]
     with ProcessPoolExecutor(asked.jobs) as pool:
         for some in (todo[at : at + asked.jobs] for at in range(0, len(todo), asked.jobs)):
             if time.monotonic() - began_s > asked.for_s:
                 break
-            for first, row in zip(some, pool.map(run_batch, some), strict=True):
-                results.add(key_of(first), row)
-                sys.stdout.write(f"{key_of(first)}: {row['broken'] or 'all invariants held'}\n")
+            begun = [(key, pool.submit(run, first)) for key, run, first in some]
+            for key, row in ((key, future.result()) for key, future in begun):
+                results.add(key, row)
+                sys.stdout.write(f"{key}: {row['broken'] or 'all invariants held'}\n")
                 sys.stdout.flush()
     for key, measure in (("memory", measure_memory), ("rate", measure_rate), ("quiet", lambda: measure_quiet(64))):
         if not results.has(key):
@@ -236,6 +261,7 @@ def main() -> int:
         results.add(f"{asked.large} hosts", run_large(asked.large))
     rows = results.latest()
     batches = [row for row in rows.values() if "troubles" in row]
+    of_days = [row for row in rows.values() if "days" in row]
     named = [seconds for row in batches for seconds in row["named_after_s"]]
     agreed = [seconds for row in batches for seconds in row["agreed_after_s"]]
     broken = [each for row in rows.values() for each in row.get("broken", ())]
@@ -243,6 +269,11 @@ def main() -> int:
         {
             "seeds": sum(row["num_seeds"] for row in batches),
             "broken": len(broken),
+            "days": sum(row["days"] for row in of_days),
+            "days_faults": dict(sum((Counter(row["faults"]) for row in of_days), Counter())),
+            "days_strikes": sum(row["strikes"] for row in of_days),
+            "days_hosts_back": sum(row["back"] for row in of_days),
+            "days_goodput_median": statistics.median([share for row in of_days for share in row["shares"]] or [0.0]),
             "troubles": dict(sum((Counter(row["troubles"]) for row in batches), Counter())),
             "disturbances": dict(sum((Counter(row["disturbances"]) for row in batches), Counter())),
             "named_after_s_median": statistics.median(named) if named else None,

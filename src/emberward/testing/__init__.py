@@ -2,6 +2,7 @@
 
 from emberward.testing._campaign import Campaign, Disagreement, judge_and_replay, run_campaign
 from emberward.testing._cluster import ClusterSimulation, Course
+from emberward.testing._cluster_days import Days, DaysSimulation
 from emberward.testing._cluster_world import Disturbance, Trouble
 from emberward.testing._incidents import LIMIT_S, Expected, Incident, Replayed, Showing, Theatre, show
 from emberward.testing._kills import MOST, SIGNALS, Killed, Moment, kill_verb, verbs
@@ -19,6 +20,8 @@ __all__ = [
     "Campaign",
     "ClusterSimulation",
     "Course",
+    "Days",
+    "DaysSimulation",
     "Disagreement",
     "Disturbance",
     "Expected",
