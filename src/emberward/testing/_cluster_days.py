@@ -15,7 +15,7 @@ time, the hosts' hardware, and the tests' answers: a device that is bad breaks e
 """
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -67,7 +67,7 @@ class DaysSimulation:
         self._bad: dict[str, tuple[int | None, float]] = {}
         """host -> (its bad device, None for the whole host; when it will be repaired)."""
         self._lines: list[dict[str, Any]] = []
-        self._lost: Counter[str] = Counter()
+        self._lost: defaultdict[str, float] = defaultdict(float)
         self._faults: Counter[str] = Counter()
         self._broken: list[str] = []
         self._kept_h = 0.0
