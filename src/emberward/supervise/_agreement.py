@@ -38,6 +38,10 @@ class Crew:
         """Whether these are enough to act for all. See [Note: agreement]."""
         return 2 * len(hosts) + (self.first in hosts) > self.num_hosts > 0
 
+    def is_quorum_without(self, hosts: Collection[str]) -> bool:
+        """Whether all others are enough."""
+        return 2 * (self.num_hosts - len(hosts)) + (self.first not in hosts) > self.num_hosts
+
 
 NOBODY = Crew()
 
@@ -142,6 +146,8 @@ class Seat:
         self.counts = False
         self._wish: Mapping[str, Any] | None = None
         self.proposal: Agreed | None = None
+        self.is_hopeless = False
+        """Whether so many hosts have ended their part that the others are no quorum."""
         self._said: tuple[Agreed, dict[str, Any]] = agreed, agreed.to_json()
 
     @property
@@ -177,6 +183,8 @@ class Seat:
         if crew != self.agreed.crew:
             self.agreed = replace(self.agreed, crew=crew)
         self.proposal = self._proposal(posts) if hears_all else None
+        done = {host for host, post in posts.items() if post.get("is_done") is True} - self.agreed.out.keys()
+        self.is_hopeless = hears_all and not crew.is_quorum_without(done)
 
     def _adopt(self, entry: Agreed) -> None:
         num_hosts = entry.crew.num_hosts - len(entry.out.keys() - self.agreed.out.keys())

@@ -54,13 +54,14 @@ class Council:
             taken = desk.take(timeout_s=POLL_S)
             if taken is not None and taken.asks_to_stop:
                 return Restart(is_wanted=False, why="stopped by a signal"), ()
-            if time.monotonic() > end_s:
-                why = agent.problem or "too few of them wish it"
+            if agent.is_hopeless or time.monotonic() > end_s:
+                why = agent.problem or "too few of them wish it, or have not ended their part"
                 return Restart(is_wanted=False, why=f"the hosts did not agree on another attempt: {why}"), ()
-        restart, new = self.conclude(agreed, rerun)
-        if not restart.is_wanted:
-            agent.leave()
-        return restart, new
+        return self.conclude(agreed, rerun)
+
+    def leave(self) -> None:
+        """Tells the others that this host makes no other attempt."""
+        NodeAgent(self.node).leave(is_done=True)
 
     def conclude(self, agreed: Agreed, rerun: Restart) -> tuple[Restart, tuple[Finding, ...]]:
         """Whether this host takes part in the attempt that was agreed, and the findings for those that leave."""

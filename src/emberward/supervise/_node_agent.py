@@ -71,6 +71,11 @@ class NodeAgent:
         """The attempt that the hosts agreed on after the one that this host makes; None while there is none."""
         return self._seat.next
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no other attempt can be agreed on: too many hosts have ended their part."""
+        return self._seat.is_hopeless
+
     def parley(self, findings: Mapping[str, Finding] | None = None) -> Agreed | None:
         """What the hosts agreed on, once they have: call it about once a second between two attempts.
 
@@ -164,11 +169,12 @@ class NodeAgent:
         """The codes of what the last `step` gave that another host tells people."""
         return () if self.is_speaker else self._joint
 
-    def leave(self) -> None:
-        """Says that this host has ended its part: it is not missed."""
+    def leave(self, *, is_done: bool = False) -> None:
+        """Says that this host has ended its part, with `is_done` in all attempts to come: it is not missed."""
         self._number += 1
         with contextlib.suppress(OSError):
-            self._mailbox.exchange(self._node.host, {"number": self._number, "has_left": True})
+            post = {"number": self._number, "has_left": True, "is_done": is_done, **self._seat.post()}
+            self._mailbox.exchange(self._node.host, post)
 
     def _post(self, report: WatchReport, ranks: Sequence[int]) -> dict[str, Any]:
         return {

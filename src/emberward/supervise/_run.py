@@ -61,6 +61,8 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
                 why = rerun.why
         finally:
             overseer.close(state=outcome.value)
+            if overseer.council is not None:
+                overseer.council.leave()
     return RunResult(
         exit_code=shell_code(ends[-1].exit_code),
         outcome=ends[-1].outcome,

@@ -276,6 +276,8 @@ class ClusterSimulation:
             agreed = member.agent.parley(wish_of(member.ends[-1].findings))
             if agreed is not None:
                 self._begin(member, *member.council.conclude(agreed, member.rerun))
+            elif member.agent.is_hopeless:
+                self._stop(member, "too few hosts are left")
             return
         self._watch(member)
 
@@ -337,7 +339,7 @@ class ClusterSimulation:
 
     def _stop(self, member: _Member, why: str) -> None:
         member.stopped = why
-        member.agent.leave()
+        member.agent.leave(is_done=True)
 
     def _begin(self, member: _Member, restart: Restart, new: tuple[Finding, ...]) -> None:
         """A host begins the attempt that was agreed, or learns that it has no part in it."""

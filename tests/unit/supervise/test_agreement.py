@@ -70,6 +70,17 @@ def test_a_minority_proposes_nothing_and_most_hosts_are_never_left_out():
     assert seat.proposal.out == {}, "findings that contradict each other leave nobody out"
 
 
+def test_nobody_waits_for_hosts_that_have_ended_their_part():
+    seat = Seat("b", Agreed(crew=CREW))
+    seat.hear(None, {**wishes("b"), "a": {"is_done": True}}, hears_all=True)
+    assert not seat.is_hopeless, "c may wish it yet"
+    seat.hear(None, {**wishes("b"), "a": {"is_done": True}, "c": {"is_done": True}}, hears_all=True)
+    assert seat.is_hopeless
+    seat = Seat("b", Agreed(crew=CREW, out={"c": LOST.to_json()}))
+    seat.hear(None, {**wishes("b"), "c": {"is_done": True}}, hears_all=True)
+    assert not seat.is_hopeless, "c was left out"
+
+
 def test_a_host_begins_what_counts_and_a_late_one_the_newest():
     seat = Seat("b", Agreed(crew=CREW))
     seat.hear((FIRST, False), {}, hears_all=False)
