@@ -25,20 +25,37 @@ from measured import Results, add_options
 from emberward.report import RunFolder, read_json, read_lines
 
 SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP)
-RECIPE = ("steps=1000000", "save.interval=5", "layout.dp=1", "layout.tp=1", "layout.pp=2")
+RECIPE = ("steps=1000000", "save.interval=5", "layout.dp=2", "layout.tp=1", "layout.pp=1")
 POLL_S = 0.2
 
 
 def night(num_faults: int, *, seed: int, until_s: float, place: Path) -> dict[str, Any]:
     """What was done and what the report says. Blocks, until all faults are made or the time is up."""
     rng, made = random.Random(seed), [0, 0, 0]
-    (place / "my.txt").write_text("to be, or not to be: that is the question. " * 4000)
+    words_of = [
+        "to",
+        "be",
+        "or",
+        "not",
+        "that",
+        "is",
+        "the",
+        "question",
+        "whether",
+        "tis",
+        "nobler",
+        "in",
+        "mind",
+        "suffer",
+    ]
+    (place / "my.txt").write_text("\n\n".join(" ".join(rng.choices(words_of, k=60)) for _ in range(1000)))
     words = ["train", "bloom_tiny", "--ranks", "2", "--restarts", str(num_faults + 5), "--no-check", *RECIPE]
     words += ["data.train=my.txt", "--act-after", "5"]
     ours = (sys.executable, "-m", "emberward")
     with (place / "said").open("wb") as said:
         run = subprocess.Popen([*ours, *words], cwd=place, stdout=said, stderr=said)
         broken: set[int] = set()
+        files: RunFolder | None = None
         while sum(made) < num_faults and time.monotonic() < until_s and run.poll() is None:
             time.sleep(POLL_S)
             folder = next(iter(place.glob("runs/bloom_tiny/*/attempts.jsonl")), None)
@@ -57,6 +74,8 @@ def night(num_faults: int, *, seed: int, until_s: float, place: Path) -> dict[st
                 continue
             broken.add(start["attempt"])
             made[kind] += 1
+        if files is None:
+            raise SystemExit((place / "said").read_text())
         # The last fault must have ended its attempt before the run is asked to stop.
         while run.poll() is None and time.monotonic() < until_s + 30:
             starts = [line["attempt"] for line in read_lines(files.attempts) if line.get("event") == "start"]
@@ -105,7 +124,11 @@ def main() -> int:
     results = Results(
         "night",
         what="goodput and hours lost by cause of a small run of two ranks with real faults",
-        measures=["src/emberward/health/_goodput.py", "src/emberward/report/_diary.py"],
+        measures=[
+            "src/emberward/health/_goodput.py",
+            "src/emberward/report/_diary.py",
+            "src/emberward/supervise/_launch.py",
+        ],
         settings={"seed": options.seed},
         is_fresh=options.fresh,
         folder=options.into,

@@ -14,13 +14,11 @@ from emberward.health._drift import (
     state_finding,
     tensor_finding,
 )
-from emberward.health._goodput import Goodput, goodput_of
+from emberward.health._goodput import Goodput, LossRow, Spent, goodput_of, hours_lost_by_cause, spent_of
 from emberward.health._interval import (
     IntervalAdvice,
     JobCosts,
-    LossRow,
     advise_interval,
-    hours_lost_by_cause,
     lost_share,
     optimum_interval_s,
 )
@@ -42,6 +40,7 @@ __all__ = [
     "Skew",
     "Slowdown",
     "SlowdownWatch",
+    "Spent",
     "SpikeSeen",
     "SpikeTurn",
     "SpikeWatch",
@@ -57,6 +56,7 @@ __all__ = [
     "repaired_finding",
     "skews",
     "skipped_before",
+    "spent_of",
     "spike_finding",
     "state_finding",
     "tensor_finding",

@@ -5,9 +5,7 @@ estimate of the optimum checkpoint interval for restart dumps", FGCS 22(3), equa
 """
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 def optimum_interval_s(*, save_s: float, mtbf_s: float) -> float:
@@ -106,33 +104,3 @@ def _hours(seconds: float) -> str:
     if seconds < 4 * 86400:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 86400:.1f} d"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossRow:
-    """What one cause has cost: how often, and the hours of work that had to be done again."""
-
-    cause: str
-    num_times: int
-    hours: float
-
-
-def hours_lost_by_cause(lines: Iterable[Mapping[str, Any]]) -> tuple[LossRow, ...]:
-    """The ledger of a run's ``attempts.jsonl``, the dearest cause first. Ends that lost nothing are left out.
-
-    A cause is the end's own word for it (``cause``), else its outcome. Hours that a rewind gave up count under
-    ``rewind``; a rewind that was undone gave up nothing but what had been done after it (``undo_rewind``).
-    """
-    rows: dict[str, LossRow] = {}
-    every = list(lines)
-    undone = {line.get("number") for line in every if line.get("event") == "undo_rewind"}
-    for line in every:
-        hours = line.get("hours_lost")
-        if not isinstance(hours, int | float) or hours <= 0:
-            continue
-        if line.get("event") == "rewind" and line.get("number") in undone:
-            continue
-        cause = str(line.get("cause") or line.get("outcome") or line.get("event") or "unknown")
-        old = rows.get(cause, LossRow(cause=cause, num_times=0, hours=0.0))
-        rows[cause] = LossRow(cause=cause, num_times=old.num_times + 1, hours=old.hours + hours)
-    return tuple(sorted(rows.values(), key=lambda row: (-row.hours, row.cause)))

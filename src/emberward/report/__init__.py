@@ -76,7 +76,7 @@ from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, r
 from emberward.report._state import STOPPING, Signs, State, state_of, step_limit_s
 from emberward.report._step_line import step_line
 from emberward.report._step_shape import step_shape_of
-from emberward.report._write import append_line, write_json
+from emberward.report._write import append_line, write_json, write_once
 
 __all__ = [
     "ALONE_STYLE",
@@ -195,4 +195,5 @@ __all__ = [
     "worst_finding",
     "write_bundle",
     "write_json",
+    "write_once",
 ]

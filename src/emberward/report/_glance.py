@@ -8,9 +8,8 @@ from pathlib import Path
 
 from emberward.checkpoint import list_checkpoints
 from emberward.findings import Finding
-from emberward.health import LossRow, hours_lost_by_cause
+from emberward.health import Spent, spent_of
 from emberward.report._card import Card, CardFacts, by_itself_of, card_of, read_seen_before
-from emberward.report._duration import running_s
 from emberward.report._findings import read_findings, worst_finding
 from emberward.report._folder import RunFolder
 from emberward.report._progress import eta_s
@@ -42,6 +41,7 @@ class Glance:
 
     `since_unix`: since when the state holds. `limit_s`: how old the last step may be. `logged`: where the program
     itself logged its `loss`, of one that writes no metrics of ours. `at_risk_steps`: steps that a death now would cost.
+    `lost_s`: work that had to be done again; `spent` has the pauses too.
     """
 
     folder: RunFolder
@@ -63,9 +63,8 @@ class Glance:
     eta_s: float | None
     saves: tuple[Save, ...]
     at_risk_steps: int | None
-    running_s: float
     lost_s: float
-    lost_by_cause: tuple[LossRow, ...]
+    spent: Spent | None
     attempts: tuple[JsonObject, ...]
     ranks: tuple[JsonObject, ...]
     findings: tuple[Finding, ...]
@@ -87,14 +86,6 @@ class Glance:
     def hosts(self) -> tuple[str, ...]:
         """The hosts of its ranks, in order of their first rank."""
         return tuple(dict.fromkeys(str(rank["host"]) for rank in self.ranks if rank.get("host") is not None))
-
-    @property
-    def lost_share(self) -> float | None:
-        """Share of the time of all attempts whose work was lost, in [0, 1]; None before there is any time.
-
-        Goodput, which also leaves out starts, saves and evaluations, needs every step's time: the report has it.
-        """
-        return None if self.running_s <= 0 else min(self.lost_s / self.running_s, 1.0)
 
     @property
     def save(self) -> Save | None:
@@ -176,9 +167,8 @@ def read_glance(
         else eta_s(step=step, steps=steps, recent_step_s=[step_s]),
         saves=saves,
         at_risk_steps=at_risk,
-        running_s=running_s(attempts, until_unix=now_unix if not state.is_over else last_unix or 0.0),
         lost_s=facts.lost_hours * 3600,
-        lost_by_cause=hours_lost_by_cause(attempts),
+        spent=spent_of(attempts, until_unix=last_unix if state.is_over else now_unix),
         attempts=attempts,
         ranks=ranks,
         findings=standing,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,19 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     aside.write_text(json.dumps(value), encoding="utf-8")
     aside.replace(path)
+
+
+def write_once(path: Path, value: Mapping[str, Any]) -> bool:
+    """Whether `path` has the object now because we wrote it; False where there was one before. Of many, one writes."""
+    aside = path.with_name(f".{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}.tmp")
+    write_json(aside, value)
+    try:
+        path.hardlink_to(aside)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink(missing_ok=True)
+    return True
 
 
 def append_line(path: Path, value: Mapping[str, Any]) -> None:

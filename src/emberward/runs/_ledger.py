@@ -11,11 +11,8 @@ weeks; two in 30 days is the rule of our own that the ledger applies.
 Hosts are left out only while enough others are there: a run that needs all of them starts on all that answer.
 """
 
-import os
 import re
-import threading
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -23,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Severity
-from emberward.report import read_json, write_json
+from emberward.report import read_json, write_once
 
 FOLDER = "ledger"
 MAX_HOSTS = 4096
@@ -147,10 +144,11 @@ def host_file_name(host: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", host)[:100].strip(".") or "host"
 
 
-def strike(place: Path, finding: Finding, *, by: str) -> Path | None:
+def strike(place: Path, finding: Finding, *, by: str, at: datetime | None = None) -> Path | None:
     """The entry that takes the host of the finding out, now written or there already; None when it is no strike.
 
-    Of several processes that report one fault at once, one writes. Raises OSError when the folder cannot be written.
+    `at`: when; None: now. Of several processes that report one fault at once, one writes. Raises OSError when the
+    folder cannot be written.
     """
     host = strike_of(finding)
     if host is None:
@@ -160,17 +158,17 @@ def strike(place: Path, finding: Finding, *, by: str) -> Path | None:
         number = _next_number(place, host)
         if (out := read_record(place, host).out) is not None:
             return out.path
-        _add(place, host, number, Happened.STRIKE, by=by, why=why, finding=finding.to_json())
+        _add(place, host, number, Happened.STRIKE, by=by, why=why, finding=finding.to_json(), at=at)
     raise OSError(f"{place / FOLDER} does not give back what is written to it")
 
 
-def admit(place: Path, host: str, *, by: str, why: str, is_soaked: bool = False) -> Record:
+def admit(place: Path, host: str, *, by: str, why: str, is_soaked: bool = False, at: datetime | None = None) -> Record:
     """The host's record after a soak that passed, or after a person's word that it is repaired. Raises OSError."""
     what = Happened.SOAKED if is_soaked else Happened.ADMITTED
     for _ in range(MAX_RACES):
         number = _next_number(place, host)
         count = sum(entry.what is what for entry in read_record(place, host).entries)
-        _add(place, host, number, what, by=by, why=why, finding={})
+        _add(place, host, number, what, by=by, why=why, finding={}, at=at)
         found = read_record(place, host)
         if sum(entry.what is what for entry in found.entries) > count:
             return found
@@ -183,19 +181,23 @@ def _next_number(place: Path, host: str) -> int:
     return 1 + max((int(path.stem) for path in _files(folder)), default=0)
 
 
-def _add(place: Path, host: str, number: int, what: Happened, *, by: str, why: str, finding: Mapping[str, Any]) -> None:
+def _add(
+    place: Path,
+    host: str,
+    number: int,
+    what: Happened,
+    *,
+    by: str,
+    why: str,
+    finding: Mapping[str, Any],
+    at: datetime | None,
+) -> None:
     """Writes entry `number`, whole; nothing when another process has written one with that number."""
     folder = place / FOLDER / host_file_name(host)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{number:04d}.json"
-    entry = Entry(what=what, at=datetime.now(UTC), by=by, why=why, finding=finding, path=path)
-    aside = folder / f".{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}.tmp"
-    write_json(aside, {"host": host, **entry.to_json()})
-    try:
-        with suppress(FileExistsError):
-            path.hardlink_to(aside)
-    finally:
-        aside.unlink(missing_ok=True)
+    entry = Entry(what=what, at=at or datetime.now(UTC), by=by, why=why, finding=finding, path=path)
+    write_once(path, {"host": host, **entry.to_json()})
 
 
 def _files(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from emberward.supervise._act import ACT_AFTER_S, Act, Held, Patience, decide
     from emberward.supervise._command import absolute, agent_command, agent_environment
+    from emberward.supervise._council import Council, wish_of
     from emberward.supervise._diary import newest_save
     from emberward.supervise._heartbeat import facts_of, silence_finding
     from emberward.supervise._hosts import Host, Launcher, Team, ask_hosts, hosts_of, launcher_of, pick_hosts, without
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _FILES = {
     "_act": "ACT_AFTER_S Act Held Patience decide",
+    "_council": "Council wish_of",
     "_diary": "newest_save",
     "_command": "absolute agent_command agent_environment",
     "_heartbeat": "facts_of silence_finding",
@@ -63,6 +65,7 @@ __all__ = [
     "SILENT_S",
     "Act",
     "AttemptEnd",
+    "Council",
     "Held",
     "Host",
     "LaunchPlan",
@@ -108,5 +111,6 @@ __all__ = [
     "require_part",
     "silence_finding",
     "supervise_command",
+    "wish_of",
     "without",
 ]

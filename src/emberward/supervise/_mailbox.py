@@ -9,17 +9,20 @@ import json
 import secrets
 import time
 import urllib.parse
+import weakref
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from emberward.report import read_json, write_json
+from emberward.report import read_json, write_json, write_once
 from emberward.runs import host_file_name
+from emberward.supervise._agreement import Agreed
 
 LIMIT_S = 3.0
 MAX_HOSTS = 4096
 MAX_ANSWER_BYTES = 64 << 20
+REGISTER = "agreed"
 
 Posts = dict[str, dict[str, Any]]
 
@@ -29,15 +32,21 @@ class Heard:
     """All posts that are known, by host, ours included; and since how many seconds each host has said nothing.
 
     Hosts that said that they left have no such time, nor those that were never seen to renew their post: it may be of
-    an earlier job.
+    an earlier job. `agreed`: the register's entry, and whether it counts. `judges`: the hosts that hear all posts and
+    judge for the others, which hear theirs and their own peers' addresses; None: every host does.
     """
 
     posts: Posts
     silent_s: Mapping[str, float]
+    agreed: tuple[Agreed, bool] | None = None
+    judges: tuple[str, ...] | None = None
 
     def without(self, hosts: Collection[str]) -> "Heard":
         """What the others say."""
-        return Heard(
+        if not hosts:
+            return self
+        return replace(
+            self,
             posts={host: post for host, post in self.posts.items() if host not in hosts},
             silent_s={host: silent_s for host, silent_s in self.silent_s.items() if host not in hosts},
         )
@@ -46,8 +55,8 @@ class Heard:
 class Mailbox(Protocol):
     """Takes a host's post and gives everybody's."""
 
-    def exchange(self, host: str, post: Mapping[str, Any]) -> Heard:
-        """What is known after it. Raises OSError when the mailbox cannot be reached."""
+    def exchange(self, host: str, post: Mapping[str, Any], proposal: Agreed | None = None) -> Heard:
+        """What is known after it. `proposal`: for the register. Raises OSError when the mailbox cannot be reached."""
         ...
 
 
@@ -59,16 +68,26 @@ class FolderMailbox:
         self._freshness = Freshness()
         self._clock = clock
 
-    def exchange(self, host: str, post: Mapping[str, Any]) -> Heard:
+    def exchange(self, host: str, post: Mapping[str, Any], proposal: Agreed | None = None) -> Heard:
         """See `Mailbox`."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        register = self._folder / REGISTER
+        if proposal is not None:
+            register.mkdir(exist_ok=True)
+            write_once(register / f"{proposal.number:06d}.json", proposal.to_json())
         write_json(self._folder / f"{host_file_name(host)}.json", {"host": host, **post})
         found: Posts = {}
         for path in sorted(self._folder.glob("*.json"))[:MAX_HOSTS]:
             said = read_json(path)
             if said is not None and isinstance(said.get("host"), str):
                 found[said["host"]] = said
-        return Heard(posts=found, silent_s=self._freshness.silent_s(found, now_s=self._clock()))
+        newest = max(register.glob("[0-9]*.json"), default=None)
+        entry = None if newest is None else Agreed.from_json(read_json(newest))
+        return Heard(
+            posts=found,
+            silent_s=self._freshness.silent_s(found, now_s=self._clock()),
+            agreed=None if entry is None else (entry, True),
+        )
 
 
 class LetterMailbox:
@@ -88,18 +107,21 @@ class LetterMailbox:
         self._posts: Posts = {}
         self._here: set[str] = set()
         self._fresh_s: dict[str, float] = {}
+        self._agreed: tuple[Agreed, bool] | None = None
 
-    def exchange(self, host: str, post: Mapping[str, Any]) -> Heard:
+    def exchange(self, host: str, post: Mapping[str, Any], proposal: Agreed | None = None) -> Heard:
         """See `Mailbox`."""
         told = {name: value for name, value in post.items() if name != "number"}
-        answer = self._write(host, told)
+        answer = self._write(host, told, proposal)
         if answer.get("wants_whole") is True:
             self._session = None
-            answer = self._write(host, told)
+            answer = self._write(host, told, proposal)
         if not isinstance(answer.get("posts"), Mapping) or not isinstance(answer.get("silent_s"), Mapping):
             raise OSError("the collector's answer is not understood")
         if answer["session"] != self._session:
-            self._here = set()
+            self._here, self._agreed = set(), None
+        if (entry := Agreed.from_json(answer.get("agreed"))) is not None:
+            self._agreed = entry, answer.get("counts") is True
         self._session, self._version, self._answered = answer["session"], int(answer["version"]), told
         now_s = self._clock()
         for name, changes in answer["posts"].items():
@@ -109,6 +131,8 @@ class LetterMailbox:
         silent = answer["silent_s"]
         self._fresh_s |= {name: now_s - float(silent.get(name, 0.0)) for name in self._here}
         return Heard(
+            agreed=self._agreed,
+            judges=tuple(answer.get("judges") or ()),
             posts=self._posts,
             silent_s={
                 name: now_s - self._fresh_s[name]
@@ -117,7 +141,7 @@ class LetterMailbox:
             },
         )
 
-    def _write(self, host: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _write(self, host: str, told: Mapping[str, Any], proposal: Agreed | None) -> Mapping[str, Any]:
         self._number += 1
         is_whole = self._session is None
         before = {} if is_whole else self._answered
@@ -131,27 +155,45 @@ class LetterMailbox:
                 "since": self._version,
                 "is_whole": is_whole,
                 "changes": changes,
+                "knows": None if self._agreed is None else [*self._agreed[0].key, self._agreed[1]],
+                "proposal": None if proposal is None else proposal.to_json(),
             }
         )
 
 
 def http_sender(url: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
-    """Hands letters to the collector (``python -m emberward.supervise.collector``) at a URL."""
+    """Hands letters to the collector (``python -m emberward.supervise.collector``) at a URL, on one connection."""
     parts = urllib.parse.urlsplit(url)
 
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT_S)
+
+    def ask(body: bytes) -> bytes:
+        connection.request("POST", parts.path or "/", body, {"Content-Type": "application/json"})
+        return connection.getresponse().read(MAX_ANSWER_BYTES)
+
     def send(letter: dict[str, Any]) -> Mapping[str, Any]:
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT_S)
+        body, was_open = json.dumps(letter).encode(), connection.sock is not None
         try:
-            connection.request("POST", parts.path or "/", json.dumps(letter), {"Content-Type": "application/json"})
-            said = json.loads(connection.getresponse().read(MAX_ANSWER_BYTES))
+            try:
+                text = ask(body)
+            except (ConnectionError, http.client.BadStatusLine):
+                # A connection that is kept may have been closed meanwhile. A letter that comes twice is taken once.
+                connection.close()
+                if not was_open:
+                    raise
+                text = ask(body)
+            said = json.loads(text)
         except (ValueError, http.client.HTTPException) as error:
-            raise OSError(f"the collector's answer is no JSON: {error}") from error
-        finally:
             connection.close()
+            raise OSError(f"the collector's answer is no JSON: {error}") from error
+        except OSError:
+            connection.close()
+            raise
         if not isinstance(said, dict):
             raise OSError("the collector's answer is no JSON object")
         return said
 
+    weakref.finalize(send, connection.close)
     return send
 
 

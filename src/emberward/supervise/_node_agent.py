@@ -1,4 +1,4 @@
-"""One host's part among several: posts what it sees, and judges what all have posted."""
+"""One host's part among several: posts what it sees, judges what all have posted, agrees on the next attempt."""
 
 import contextlib
 import time
@@ -9,14 +9,16 @@ from typing import Any
 from emberward.diagnose.live import Look, join_looks
 from emberward.findings import Finding
 from emberward.sources.live import WatchReport, judge_with_progress
+from emberward.supervise._agreement import Agreed, Seat, short
 from emberward.supervise._mailbox import Heard, Mailbox, Posts, open_mailbox
-from emberward.supervise._nodes import Node, NodePost, is_connected, judge_nodes, peers_of, speaker
+from emberward.supervise._nodes import SILENT_S, Node, NodePost, is_connected, judge_nodes, peers_of, speaker
 from emberward.supervise._probe import Links, ProbedLinks
 from emberward.supervise._slow_hosts import HostsAlike
 from emberward.supervise._slow_links import LinkWatch
 
 LOOK_EVERY_S = 3.0
 MANY_HOSTS = 64
+NOTHING_NEW = WatchReport()
 OWN_CODES = frozenset({"H140", "H141", "H142"})
 """What each host alone can tell of its own ranks, beside what all tell together."""
 
@@ -53,6 +55,55 @@ class NodeAgent:
         self._was_read: dict[str, tuple[Mapping[str, Any], NodePost]] = {}
         self._joint: tuple[str, ...] = ()
         self._progress: Mapping[int, str] = {}
+        self._seat = Seat(node.host, node.agreed)
+        self._left_out = frozenset(node.agreed.out)
+        self._verdicts: list[Mapping[str, Any]] = []
+        """What this host found, for those that hear only judges."""
+        self._taken: tuple[object, tuple[Finding, ...]] = (None, ())
+
+    @property
+    def agreed(self) -> Agreed:
+        """What this host knows of the register; see `_agreement.py`."""
+        return self._seat.agreed
+
+    @property
+    def next(self) -> Agreed | None:
+        """The attempt that the hosts agreed on after the one that this host makes; None while there is none."""
+        return self._seat.next
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no other attempt can be agreed on: too many hosts have ended their part."""
+        return self._seat.is_hopeless
+
+    def parley(self, findings: Mapping[str, Finding] | None = None) -> Agreed | None:
+        """What the hosts agreed on, once they have: call it about once a second between two attempts.
+
+        `findings`: the hosts to be left out of the next, and why; None where no other attempt is wished.
+        """
+        if findings is not None:
+            self._seat.wish(findings)
+        self._number += 1
+        try:
+            self._exchange(self._post(NOTHING_NEW, ()))
+            self.problem = None
+        except OSError as error:
+            self.problem = f"{type(error).__name__}: {error}"
+        return self._seat.next
+
+    def _exchange(self, post: Mapping[str, Any]) -> Heard:
+        """What is heard of those that take part."""
+        heard = self._mailbox.exchange(self._node.host, {**post, **self._seat.post()}, self._seat.proposal)
+        places = {host: place for host, post in heard.posts.items() if (place := self._place(host, post))}
+        for host in self._left_out:
+            places.pop(host, None)
+        self._links.know({host: places[host] for host in peers_of(self._node.host, places)})
+        here = {host: p for host, p in heard.posts.items() if host in heard.silent_s or p.get("has_left") is True}
+        self._seat.hear(heard.agreed, here, hears_all=self._hears_all(heard))
+        return heard.without(self._left_out)
+
+    def _hears_all(self, heard: Heard) -> bool:
+        return heard.judges is None or self._node.host in heard.judges
 
     def step(
         self,
@@ -73,26 +124,40 @@ class NodeAgent:
             self._look = None
         try:
             self._facts = facts or self._facts
-            post = {**self._post(report, ranks), "steps": list(steps), "facts": self._facts}
-            heard = self._mailbox.exchange(self._node.host, post).without(self._node.left_out)
+            heard = self._exchange({**self._post(report, ranks), "steps": list(steps), "facts": self._facts})
         except OSError as error:
             self.problem = f"{type(error).__name__}: {error}"
             self.is_speaker, self._joint = True, ()
             return report
         self.problem = None
         posts = heard.posts
-        places = {host: place for host, post in posts.items() if (place := self._place(host, post))}
-        self._links.know({host: places[host] for host in peers_of(self._node.host, places)})
+        if not self._hears_all(heard):
+            self.is_speaker, self._verdicts = False, []
+            return self._news(self._as_judged(heard), report)
         read = self._read(heard)
         self.is_speaker = self._node.host == speaker(read)
         known_cut = frozenset(host for f in self._held.values() if f.code == "L112" for host in f.hosts)
         left = frozenset(host for host, post in posts.items() if post.get("has_left") is True)
         self._alone = {host: f for host, f in self._alone.items() if not is_connected(host, read)}
-        found = self._standing(judge_nodes(read, known_cut=known_cut), left if report.is_still else frozenset()) or (
+        num_hosts = self._seat.agreed.crew.num_hosts - len(left)
+        found = self._standing(
+            judge_nodes(read, known_cut=known_cut, num_hosts=num_hosts), left if report.is_still else frozenset()
+        ) or (
             *(self._compared(posts, read) if self.is_speaker or len(read) <= MANY_HOSTS else ()),
             *self._judge_together(posts),
         )
+        self._verdicts = [short(finding) for finding in found]
         return self._news(found, report)
+
+    def _as_judged(self, heard: Heard) -> tuple[Finding, ...]:
+        """What the first judge that is heard of found. What has not changed is not read again."""
+        for host in heard.judges or ():
+            said = heard.posts.get(host, {}).get("verdicts")
+            if isinstance(said, list) and heard.silent_s.get(host, SILENT_S) < SILENT_S:
+                if self._taken[0] is not said:
+                    self._taken = (said, tuple(findings_of(said)))
+                return self._taken[1]
+        return ()
 
     def _compared(self, posts: Posts, read: Sequence[NodePost]) -> tuple[Finding, ...]:
         """What is slow or differs beside the others: no job is ended for it, so that of many hosts one asks."""
@@ -104,11 +169,12 @@ class NodeAgent:
         """The codes of what the last `step` gave that another host tells people."""
         return () if self.is_speaker else self._joint
 
-    def leave(self) -> None:
-        """Says that this host has ended its part: it is not missed."""
+    def leave(self, *, is_done: bool = False) -> None:
+        """Says that this host has ended its part, with `is_done` in all attempts to come: it is not missed."""
         self._number += 1
         with contextlib.suppress(OSError):
-            self._mailbox.exchange(self._node.host, {"number": self._number, "has_left": True})
+            post = {"number": self._number, "has_left": True, "is_done": is_done, **self._seat.post()}
+            self._mailbox.exchange(self._node.host, post)
 
     def _post(self, report: WatchReport, ranks: Sequence[int]) -> dict[str, Any]:
         return {
@@ -121,6 +187,7 @@ class NodeAgent:
             "lost": self._links.lost(),
             "is_still": report.is_still,
             "look": None if self._look is None else self._look.to_json(),
+            "verdicts": self._verdicts,
         }
 
     def _place(self, host: str, post: Mapping[str, Any]) -> tuple[str, int] | None:
@@ -188,6 +255,17 @@ class NodeAgent:
         return replace(
             report, findings=tuple(new), resolved=tuple(gone), progress={**self._progress, **report.progress}
         )
+
+
+def findings_of(said: object) -> list[Finding]:
+    """The findings in a list of such; what is none is left out."""
+    found = []
+    for each in said if isinstance(said, list) else ():
+        try:
+            found.append(Finding.from_json(each))
+        except (KeyError, TypeError, ValueError):
+            continue
+    return found
 
 
 def _numbers(said: object) -> dict[str, float]:

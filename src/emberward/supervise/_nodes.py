@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity, host_down
+from emberward.supervise._agreement import NOTHING, Agreed
 
 SILENT_S = 10.0
 """Ten posts that did not come."""
@@ -29,13 +30,14 @@ MAX_PEERS = 32
 class Node:
     """This host among several: its name, its address on the job's link, and the mailbox (a folder or a URL).
 
-    `left_out`: hosts that take no part any more. They may still post: the end of their part takes as long as it takes.
+    `agreed`: what the hosts agreed on for the attempt that it makes. Those left out may still post: the end of their
+    part takes as long as it takes.
     """
 
     host: str
     address: str
     mailbox: str
-    left_out: frozenset[str] = frozenset()
+    agreed: Agreed = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +69,14 @@ def speaker(posts: Sequence[NodePost]) -> str | None:
     return min((post.host for post in posts if post.silent_s <= SILENT_S), default=None)
 
 
-def judge_nodes(posts: Sequence[NodePost], *, known_cut: frozenset[str] = frozenset()) -> tuple[Finding, ...]:
+def judge_nodes(
+    posts: Sequence[NodePost], *, known_cut: frozenset[str] = frozenset(), num_hosts: int = 0
+) -> tuple[Finding, ...]:
     """What follows about hosts and the links between them; empty when all answer and reach each other.
 
     `known_cut`: hosts of links that were called cut before. Of a link is said that it is cut while both its hosts post:
-    a host that has just ceased to may be down, which SILENT_S will tell.
+    a host that has just ceased to may be down, which SILENT_S will tell. `num_hosts`: how many the job is known to
+    have; one of which no post tells may be in the group of a host that seems to be alone.
     """
     down = {post.host for post in posts if post.silent_s > SILENT_S and _is_unreached(post.host, posts)}
     found = [_host_down(post, posts) for post in posts if post.host in down]
@@ -89,6 +94,8 @@ def judge_nodes(posts: Sequence[NodePost], *, known_cut: frozenset[str] = frozen
         return tuple(found)
     core, *others = _groups(up, bad)
     for group in others if len(core) > 1 else []:
+        if len(group) == 1 and not (len(posts) >= num_hosts and _is_alone(up[group[0]], core, posts, bad, down)):
+            continue
         if len(group) > 1:
             found.append(_split([up[host] for host in group], [up[host] for host in core], list(up.values())))
         elif len([pair for pair in cut if group[0] in pair and not pair.isdisjoint(core)]) > 1:
@@ -100,12 +107,35 @@ def judge_nodes(posts: Sequence[NodePost], *, known_cut: frozenset[str] = frozen
     return tuple(found)
 
 
+def _is_alone(
+    post: NodePost, core: Collection[str], posts: Sequence[NodePost], bad: Collection[frozenset[str]], down: set[str]
+) -> bool:
+    """Whether of every other host it is known that this one does not reach it, or that it is with the others.
+
+    Else a host that is silent, or has tried nobody yet, may be with this one: two groups, and not a host that is cut.
+    """
+    with_core = {*core, *down}
+    for other in posts:
+        if other.host in core:
+            with_core |= {host for host, is_reached in other.reached.items() if is_reached}
+    return not any(post.reached.values()) and all(
+        other.host in with_core or post.reached.get(other.host) is False or frozenset((post.host, other.host)) in bad
+        for other in posts
+        if other is not post
+    )
+
+
 def peers_of(host: str, hosts: Iterable[str]) -> tuple[str, ...]:
     """Whom `host` tries of all `hosts`. See [Note: whom a host tries]."""
     ring = sorted({host, *hosts})
+    return peers_in(ring, ring.index(host))
+
+
+def peers_in(ring: Sequence[str], here: int) -> tuple[str, ...]:
+    """The same for the host at `here` of all hosts, sorted."""
     if len(ring) <= MAX_PEERS + 1:
-        return tuple(other for other in ring if other != host)
-    here, half = ring.index(host), MAX_PEERS // 2
+        return (*ring[:here], *ring[here + 1 :])
+    half = MAX_PEERS // 2
     steps = {*range(1, half + 1), *(half + number * (len(ring) - half) // (half + 1) for number in range(1, half + 1))}
     return tuple(ring[(here + step) % len(ring)] for step in sorted(steps))
 
@@ -135,8 +165,10 @@ def is_connected(host: str, posts: Sequence[NodePost]) -> bool:
 
 
 def _is_unreached(host: str, posts: Sequence[NodePost]) -> bool:
-    """Whether nobody who still posts reaches the host; a host of which there is no news counts as unreached."""
-    return not any(post.reached.get(host) for post in posts if post.host != host and post.silent_s <= SILENT_S)
+    """Whether nobody who still posts reaches the host. One that has tried nobody yet may; who tries others may not
+    try this one."""
+    others = [post for post in posts if post.host != host and post.silent_s <= SILENT_S]
+    return all(post.reached for post in others) and not any(post.reached.get(host) for post in others)
 
 
 def _severity(posts: Sequence[NodePost]) -> Severity:

@@ -15,6 +15,7 @@ from emberward.report import LineTail, RunFolder
 from emberward.sources.dumps import explain_paths
 from emberward.sources.live import Watcher
 from emberward.supervise._act import DEATH_LIMIT_S, LASTING, Act, Held, Patience, decide, is_stuck
+from emberward.supervise._council import Council
 from emberward.supervise._late_lines import LINES, write_if_possible
 from emberward.supervise._nodes import Node
 from emberward.supervise._notify import Notifier
@@ -73,6 +74,7 @@ class Overseer:
         self._oversight = oversight
         self._environment = environment
         self._around = around_start
+        self.council = None if oversight.node is None else Council(oversight.node)
         self._helpers = ProcessTree()
         self._notifier = Notifier(oversight.notify, tree=self._helpers)
         self.lines = LINES
@@ -94,12 +96,6 @@ class Overseer:
         self._num_ranks = 0
         self.verdicts: list[Finding] = []
         """The error findings of this attempt that still hold, by the watcher's word."""
-
-    def leave_out(self, host: str) -> None:
-        """Of the next attempts on: a host that takes no part any more is not judged, though it may still post."""
-        node = self._oversight.node
-        if node is not None:
-            self._oversight = replace(self._oversight, node=replace(node, left_out=node.left_out | {host}))
 
     # -- one attempt -------------------------------------------------------------------------------------------------
 
@@ -150,6 +146,8 @@ class Overseer:
     def act(self, *, now_s: float, now_unix: float) -> tuple[list[Finding], Finding | None]:
         """What to say now about findings that hold, written down already; and for which one to end the job, if any."""
         said: list[Finding] = []
+        if self.council is not None and (due := self.council.due) is not None:
+            return said, due
         for key, held in self._held.items():
             if held.finding.code in DEATHS and now_s - held.quiet_s < DEATH_LIMIT_S:
                 continue  # Its launcher is about to end the job: nothing to announce.
@@ -321,7 +319,7 @@ class Overseer:
         self._num_starts += 1
         try:
             self._child = WatcherChild(
-                watcher_command(rings, self.folder.lag, self._oversight.node),
+                watcher_command(rings, self.folder.lag, None if self.council is None else self.council.node),
                 tree=self._helpers,
                 environment=self._environment,
                 now_s=now_s,
@@ -335,6 +333,8 @@ class Overseer:
             )
 
     def _take(self, said: Mapping[str, Any], *, now_s: float) -> list[Finding]:
+        if self.council is not None:
+            self.council.hear(said)
         for finding in findings_in(said, "resolved"):
             if (held := self._held.pop(key_of(finding), None)) is not None:
                 self._let_go[key_of(finding)] = held.finding, now_s

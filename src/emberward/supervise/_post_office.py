@@ -7,12 +7,23 @@ there are. Letters may be lost, repeated or late. Each has a number of its write
 last is not taken; what was lost is in the next, as it counts from the last answer. A collector that begins anew has
 another `session` and asks each for its whole post. How long a host has said nothing the collector's own clock tells:
 clocks of hosts differ.
+
+[Note: who judges]
+All hosts that hear all posts come to the same verdict, so a few are enough: the first NUM_JUDGES by name of those that
+write. Of many hosts each other one hears the judges' posts, with what they found, and where its own peers are: so a
+second costs a collector as many short letters as there are hosts, and not their square.
 """
 
+import bisect
 from collections.abc import Mapping
 from typing import Any
 
+from emberward.supervise._agreement import Register
+from emberward.supervise._nodes import SILENT_S, peers_in
+
 FRESH_S = 2.0
+NUM_JUDGES = 8
+PLACE = ("address", "port")
 MAX_HOSTS = 4096
 NUM_WRITERS = 4
 """Earlier agents of a host whose late letters are known as such."""
@@ -22,8 +33,14 @@ class PostOffice:
     """All hosts' posts. `take` each letter. See [Note: changes]."""
 
     def __init__(self, session: str) -> None:
-        """`session` names this start of the collector."""
+        """`session` names this start of the collector; those of later starts sort behind."""
         self.session = session
+        self._register = Register(session)
+        self._names: list[str] = []
+        """Of all hosts, sorted."""
+        self._views: dict[str, tuple[bool, int]] = {}
+        """host -> whether it hears all posts, and of how many hosts its peers were chosen."""
+        self._peers: dict[str, tuple[str, ...]] = {}
         self._posts: dict[str, dict[str, tuple[int, Any]]] = {}
         self._latest: dict[str, int] = {}
         """host -> the version of its last change; the host that changed last comes last."""
@@ -43,25 +60,48 @@ class PostOffice:
         is_known = letter.get("session") == self.session
         if not is_known and letter.get("is_whole") is not True:
             return {"session": self.session, "wants_whole": True}
-        if (host in self._posts or len(self._posts) < MAX_HOSTS) and self._is_newer(host, writer, number):
+        if (host in self._latest or len(self._latest) < MAX_HOSTS) and self._is_newer(host, writer, number):
             self._heard_s.pop(host, None)
             self._heard_s[host] = now_s
             self._note(host, {**changes, "renewed": True} if number > 1 or host in self._posts else changes)
+            held = self._posts[host].get("agreed", (0, None))[1]
+            self._register.take(host, held, letter.get("proposal"))
+        judges = self._judges(now_s)
         since = letter.get("since") if is_known else 0
-        return {
+        answer = {
             "session": self.session,
             "version": self._version,
-            "posts": self._since(since if isinstance(since, int) else 0),
-            "silent_s": self._silent_s(now_s),
+            "posts": self._since(host, judges, since if isinstance(since, int) else 0),
+            "silent_s": self._silent_s(now_s, None if host in judges else judges),
+            "judges": judges,
         }
+        said = self._register.said()
+        if said is not None and letter.get("knows") != [*said[0].key, said[1]]:
+            answer |= {"agreed": said[0].to_json(), "counts": said[1]}
+        return answer
 
-    def _silent_s(self, now_s: float) -> dict[str, float]:
-        """Of each host that has not written for FRESH_S, for how long; as much work as there are such hosts."""
+    def _judges(self, now_s: float) -> list[str]:
+        """See [Note: who judges]."""
+        found = []
+        for name in self._names:
+            has_left = self._posts[name].get("has_left", (0, False))[1]
+            if has_left is not True and now_s - self._heard_s[name] <= SILENT_S:
+                found.append(name)
+                if len(found) == NUM_JUDGES:
+                    break
+        return found
+
+    def _silent_s(self, now_s: float, of: list[str] | None) -> dict[str, float]:
+        """Of each host that has not written for FRESH_S, for how long; as much work as there are such hosts.
+
+        `of`: of these alone.
+        """
         found = {}
-        for name, heard_s in self._heard_s.items():
-            if now_s - heard_s <= FRESH_S:
+        for name, heard_s in self._heard_s.items() if of is None else ((name, self._heard_s[name]) for name in of):
+            if now_s - heard_s > FRESH_S:
+                found[name] = round(now_s - heard_s, 1)
+            elif of is None:
                 break
-            found[name] = round(now_s - heard_s, 1)
         return found
 
     def _is_newer(self, host: str, writer: str, number: int) -> bool:
@@ -80,6 +120,8 @@ class PostOffice:
 
     def _note(self, host: str, changes: Mapping[str, Any]) -> None:
         post = self._posts.setdefault(host, {})
+        if host not in self._latest:
+            bisect.insort(self._names, host)
         new = {name: value for name, value in changes.items() if name not in post or post[name][1] != value}
         if new or host not in self._latest:
             self._version += 1
@@ -87,10 +129,30 @@ class PostOffice:
             self._latest.pop(host, None)
             self._latest[host] = self._version
 
-    def _since(self, version: int) -> dict[str, dict[str, Any]]:
+    def _since(self, host: str, judges: list[str], version: int) -> dict[str, dict[str, Any]]:
+        """What `host` is to hear of what changed after `version`; all of it when it hears others than before."""
+        is_judge = host in judges or host not in self._latest
+        view = (is_judge, 0 if is_judge else len(self._names))
+        if self._views.get(host) != view:
+            version = 0
+            self._views[host] = view
+            self._peers[host] = () if is_judge else peers_in(self._names, bisect.bisect_left(self._names, host))
         found: dict[str, dict[str, Any]] = {}
-        for host in reversed(self._latest):
-            if self._latest[host] <= version:
-                break
-            found[host] = {name: value for name, (at, value) in self._posts[host].items() if at > version}
-        return found
+        if is_judge:
+            for name in reversed(self._latest):
+                if self._latest[name] <= version:
+                    break
+                found[name] = self._news(name, version)
+            return found
+        peers = self._peers[host]
+        for name in {*judges, host}:
+            if self._latest.get(name, 0) > version:
+                news = self._news(name, version)
+                found[name] = {part: value for part, value in news.items() if name in peers or part not in PLACE}
+        for name in peers:
+            if name not in judges and self._latest[name] > version:
+                found[name] = {part: value for part, value in self._news(name, version).items() if part in PLACE}
+        return {name: news for name, news in found.items() if news}
+
+    def _news(self, host: str, version: int) -> dict[str, Any]:
+        return {name: value for name, (at, value) in self._posts[host].items() if at > version}

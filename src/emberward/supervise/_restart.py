@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emberward.findings import Finding
-from emberward.supervise._left_out import named_host
 from emberward.supervise._policy import Outcome
 
 RESTARTABLE = frozenset({"K103", "L102", "L105", "L112", "L113"})
@@ -78,7 +77,7 @@ class RunEnd:
     saved_unix: float | None = None
 
 
-def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int, host: str | None = None) -> Restart:
+def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int) -> Restart:
     """Whether to run a command again after `ends`, its attempts in order; at least one.
 
     Bounded by `max_restarts`. An attempt gained something when it ended a save; in a job whose saves we never saw, when
@@ -88,9 +87,6 @@ def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int, host: str | None 
     last = ends[-1]
     if last.outcome is not Outcome.FAILED:
         return Restart(is_wanted=False, why=f"the attempt ended {last.outcome.value}")
-    named = None if host is None else named_host(last.findings)
-    if named is not None and named.hosts == (host,):
-        return Restart(is_wanted=False, why=f"{host} was named ({named.code}) and takes no part any more")
     if len(ends) > max_restarts:
         return Restart(is_wanted=False, why=f"all {max_restarts} restarts are used")
     saves_seen = any(each.num_saves for each in ends)
@@ -101,5 +97,4 @@ def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int, host: str | None 
     if len(ends) >= 2 and not gained(ends[-1]) and not gained(ends[-2]):
         what = "ended no save" if saves_seen else "made no step"
         return Restart(is_wanted=False, why=f"the last two attempts {what}")
-    without = "" if named is None else f" without {named.hosts[0]}"
-    return Restart(is_wanted=True, why=f"restart {len(ends)} of {max_restarts}{without}")
+    return Restart(is_wanted=True, why=f"restart {len(ends)} of {max_restarts}")

@@ -1,12 +1,13 @@
 """Supervises any command: makes attempts until it ends well or the policy says no."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emberward.findings import Finding
 from emberward.runs import require_no_kill_switch
 from emberward.supervise._attempt import OnFinding
-from emberward.supervise._left_out import keep_out, named_host
+from emberward.supervise._left_out import keep_out
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._nodes import Node
 from emberward.supervise._overseer import Overseer, own_finding
@@ -36,13 +37,13 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
     """
     if plan.kill_switch is not None:
         require_no_kill_switch(plan.kill_switch)
-    node = plan.oversight.node
-    host = None if node is None else node.host
     ends: list[RunEnd] = []
     with SignalDesk() as desk, hold_lock(plan.folder, launcher_pid=os.getpid()):
         overseer = Overseer(
             plan.folder, plan.oversight, environment=plan.environment, around_start=desk.passing_on_the_mask
         )
+        if overseer.council is not None:
+            overseer.council.join()
         why = "started"
         outcome = Outcome.FAILED
         try:
@@ -51,14 +52,17 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
                 result = attempt.run(why)
                 ends.append(result)
                 outcome = result.outcome
-                if node is not None and (named := named_host(result.findings)) is not None:
-                    _keep_out(node, named, overseer)
-                rerun = decide_rerun(ends, max_restarts=plan.max_restarts, host=host)
+                rerun = decide_rerun(ends, max_restarts=plan.max_restarts)
+                if rerun.is_wanted and overseer.council is not None:
+                    rerun, named = overseer.council.next_attempt(result.findings, rerun, desk)
+                    _keep_out(overseer.council.node, named, overseer)
                 if not rerun.is_wanted:
                     break
                 why = rerun.why
         finally:
             overseer.close(state=outcome.value)
+            if overseer.council is not None:
+                overseer.council.leave()
     return RunResult(
         exit_code=shell_code(ends[-1].exit_code),
         outcome=ends[-1].outcome,
@@ -69,14 +73,11 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
     )
 
 
-def _keep_out(node: Node, named: Finding, overseer: Overseer) -> None:
-    """Leaves the named host out of the next attempts and of later starts.
-
-    A folder that cannot be written to is told, and no more.
-    """
-    overseer.leave_out(named.hosts[0])
-    try:
-        keep_out(node, named)
-    except OSError as error:
-        what = f"{named.hosts[0]} could not be left out of later starts: {error}"
-        overseer.report(own_finding(what, f"--exclude {named.hosts[0]}"))
+def _keep_out(node: Node, named: Sequence[Finding], overseer: Overseer) -> None:
+    """Keeps the hosts that were left out from later starts. A folder that cannot be written to is told, and no more."""
+    for finding in named:
+        try:
+            keep_out(node, finding)
+        except OSError as error:
+            what = f"{finding.hosts[0]} could not be left out of later starts: {error}"
+            overseer.report(own_finding(what, f"--exclude {finding.hosts[0]}"))

@@ -18,6 +18,7 @@ from typing import Any
 
 from emberward.findings import Finding
 from emberward.processes import PIPE, ProcessTree
+from emberward.supervise._node_agent import findings_of
 from emberward.supervise._nodes import Node
 
 SILENT_LIMIT_S = 60.0
@@ -34,7 +35,7 @@ def watcher_command(
 
     `node`: this host's place among several.
     """
-    more = () if node is None else (node.mailbox, node.host, node.address, *sorted(node.left_out))
+    more = () if node is None else (node.mailbox, node.host, node.address, json.dumps(node.agreed.to_json()))
     return (python, "-m", "emberward.supervise.watcher", str(folder), str(lag), *more)
 
 
@@ -111,10 +112,4 @@ class WatcherChild:
 
 def findings_in(said: Mapping[str, Any], key: str = "findings") -> list[Finding]:
     """The findings in one of the watcher's lines; what is no finding is left out."""
-    found = []
-    for each in said.get(key) or ():
-        try:
-            found.append(Finding.from_json(each))
-        except (KeyError, TypeError, ValueError):
-            continue
-    return found
+    return findings_of(said.get(key))

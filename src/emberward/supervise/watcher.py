@@ -1,6 +1,6 @@
 """The watcher's program: looks at the ranks of one attempt and says what it finds, one JSON object a line.
 
-    python -m emberward.supervise.watcher RING_FOLDER LAG_FOLDER [MAILBOX HOST ADDRESS [HOST_LEFT_OUT ...]]
+    python -m emberward.supervise.watcher RING_FOLDER LAG_FOLDER [MAILBOX HOST ADDRESS AGREED]
 
 It reads facts on its standard input, ``{"exits": {"PID": CODE}}`` and ``{"conclude": true}``, and ends with that
 input. Each line that it writes has ``findings``, ``resolved``, ``done`` (the last word after ``conclude``) and after
@@ -22,6 +22,7 @@ from emberward.findings import Kind, Severity
 from emberward.report import RunFolder
 from emberward.sources.live import Watcher, WatchReport, resumed_finding
 from emberward.sources.ring import find_rings
+from emberward.supervise._agreement import NOTHING, Agreed
 from emberward.supervise._lag import LagLog
 from emberward.supervise._losses import LossLog
 from emberward.supervise._node_agent import NodeAgent
@@ -58,7 +59,9 @@ class _Input:
         self.must_conclude |= bool(told.get("conclude"))
 
 
-def line_of(report: WatchReport, *, is_done: bool = False, told_elsewhere: Sequence[str] = ()) -> bytes:
+def line_of(
+    report: WatchReport, *, is_done: bool = False, told_elsewhere: Sequence[str] = (), agent: NodeAgent | None = None
+) -> bytes:
     """A report as one line. `told_elsewhere`: codes that another host tells people."""
     errors = [finding for finding in report.resolved if finding.severity is Severity.ERROR]
     # A verdict that a better one on the same ranks replaces does not say that the job goes on.
@@ -75,6 +78,8 @@ def line_of(report: WatchReport, *, is_done: bool = False, told_elsewhere: Seque
     }
     if report.look is not None:
         value["progress"] = dict(report.progress)
+    if agent is not None:
+        value["agreed"], value["is_next"] = agent.agreed.to_json(), agent.next is not None
     if told_elsewhere:
         value["told_elsewhere"] = list(told_elsewhere)
     return json.dumps(value).encode() + b"\n"
@@ -98,7 +103,7 @@ def main(folder: Path, lag: Path, node: Node | None) -> int:
         if agent is not None:
             ranks = [rank for ring in find_rings(folder) if (rank := rank_of(ring)) is not None]
             report = agent.step(report, ranks=ranks, facts=watcher.facts, steps=watcher.steps())
-        os.write(1, line_of(report, told_elsewhere=() if agent is None else agent.told_elsewhere))
+        os.write(1, line_of(report, told_elsewhere=() if agent is None else agent.told_elsewhere, agent=agent))
         told.wait(max(POLL_S - (time.monotonic() - began_s), 0.0))
     losses.end()
     watcher.close()
@@ -111,8 +116,8 @@ def node_of(words: Sequence[str]) -> Node | None:
     """This host's place among several; None without one."""
     if not words:
         return None
-    mailbox, host, address, *left_out = words
-    return Node(mailbox=mailbox, host=host, address=address, left_out=frozenset(left_out))
+    mailbox, host, address, agreed = words
+    return Node(mailbox=mailbox, host=host, address=address, agreed=Agreed.from_json(json.loads(agreed)) or NOTHING)
 
 
 if __name__ == "__main__":

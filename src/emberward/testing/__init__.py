@@ -1,7 +1,9 @@
 """The workshop, public: real replays of traces, random programs, known disasters and their fixed twins."""
 
 from emberward.testing._campaign import Campaign, Disagreement, judge_and_replay, run_campaign
-from emberward.testing._cluster import ClusterSimulation, Course, Trouble
+from emberward.testing._cluster import ClusterSimulation, Course
+from emberward.testing._cluster_days import Days, DaysSimulation
+from emberward.testing._cluster_world import Disturbance, Trouble
 from emberward.testing._incidents import LIMIT_S, Expected, Incident, Replayed, Showing, Theatre, show
 from emberward.testing._kills import MOST, SIGNALS, Killed, Moment, kill_verb, verbs
 from emberward.testing._known import Known, boxing_zeros_edge, known_disasters, launch_queue, oneflow_swin
@@ -18,7 +20,10 @@ __all__ = [
     "Campaign",
     "ClusterSimulation",
     "Course",
+    "Days",
+    "DaysSimulation",
     "Disagreement",
+    "Disturbance",
     "Expected",
     "Incident",
     "Killed",

@@ -151,13 +151,13 @@ def _tiles(glance: Glance) -> list[Html]:
     if glance.tokens_per_s is not None:
         mfu = None if glance.mfu is None else f"MFU {100 * glance.mfu:.1f}%"
         tiles.append(_tile("tokens/s", count(glance.tokens_per_s), mfu or "MFU unknown here"))
-    if glance.lost_share is not None:
-        lost = f"of {duration_text(glance.running_s)}"
-        if glance.lost_by_cause:
-            lost += f", most to {glance.lost_by_cause[0].cause.replace('_', ' ')}"
+    if (spent := glance.spent) is not None:
+        lost = f"of {duration_text(spent.elapsed_s)}"
+        if spent.losses:
+            lost += f", most to {spent.losses[0].cause.replace('_', ' ')}"
         # Rounded up: 0% says that nothing was lost.
-        share = math.ceil(1000 * glance.lost_share) / 10
-        tiles.append(_tile("work lost", f"{share:g}%", lost))
+        share = math.ceil(1000 * spent.lost_share) / 10
+        tiles.append(_tile("time lost", f"{share:g}%", lost))
     save = glance.save
     risk = None
     if glance.at_risk_steps is not None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from emberward.health import goodput_of, hours_lost_by_cause
+from emberward.health import goodput_of, hours_lost_by_cause, spent_of
 
 BEGAN_UNIX = 1_790_000_000.0
 
@@ -42,9 +42,26 @@ def test_every_second_of_a_night_is_counted_once(seed):
     assert (found.elapsed_s, found.other_s) == pytest.approx((elapsed, 25 * 60))
     assert found.share == pytest.approx(kept / elapsed)
     assert list(found.lost_s.values()) == sorted(found.lost_s.values(), reverse=True), "the dearest cause first"
-    assert {row.cause for row in hours_lost_by_cause(lines)} == set(lost)
+    assert {row.cause: row.hours * 3600 for row in hours_lost_by_cause(lines)} == found.lost_s, "one ledger of hours"
 
 
 def test_a_run_that_still_goes_or_has_no_times_has_none():
     assert goodput_of([{"event": "start", "start": text(BEGAN_UNIX)}], 10.0) is None
     assert goodput_of([{"event": "start"}, {"event": "end", "end": "late"}], 10.0) is None
+
+
+def test_a_run_that_goes_on_has_what_it_lost_so_far():
+    lines, lost, _, elapsed = a_night(1)
+    spent = spent_of(lines[:-1], until_unix=BEGAN_UNIX + elapsed)
+    assert spent.lost_s == pytest.approx(lost)
+    assert spent.lost_share == pytest.approx(sum(lost.values()) / elapsed)
+
+
+def test_a_rewind_that_was_undone_lost_nothing():
+    lines = [
+        {"event": "start", "attempt": 1, "start": text(BEGAN_UNIX)},
+        {"event": "rewind", "number": 1, "hours_lost": 1.0},
+        {"event": "end", "attempt": 1, "end": text(BEGAN_UNIX + 7200), "outcome": "done"},
+    ]
+    assert goodput_of(lines, 3600.0).lost_s == {"rewind": 3600.0}
+    assert goodput_of([*lines, {"event": "undo_rewind", "number": 1}], 3600.0).lost_s == {}

@@ -1,12 +1,14 @@
 """Which host is left out of a job, by whom, and when none is."""
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
 from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
 from emberward.runs import admit
-from emberward.supervise import Outcome, RunEnd, decide_rerun, require_part
+from emberward.supervise import Council, Outcome, RunEnd, decide_rerun, require_part, wish_of
+from emberward.supervise._agreement import Agreed
 from emberward.supervise._left_out import keep_out, named_host
 from emberward.supervise._nodes import Node
 
@@ -43,17 +45,22 @@ def test_only_what_its_own_hardware_did_names_a_host(finding, is_named):
 
 
 def test_the_named_host_makes_no_other_attempt_and_its_peers_go_on_without_it():
-    ends = [failed(CUT)]
-    assert decide_rerun(ends, max_restarts=2, host="n3").why == "n3 was named (L112) and takes no part any more"
-    assert not decide_rerun(ends, max_restarts=2, host="n3").is_wanted
-    peers = decide_rerun(ends, max_restarts=2, host="n1")
-    assert (peers.is_wanted, peers.why) == (True, "restart 1 of 2 without n3")
-    assert not decide_rerun(ends, max_restarts=0, host="n1").is_wanted
+    agreed = Agreed(number=1, out={"n3": CUT.to_json()})
+    rerun = decide_rerun([failed(CUT)], max_restarts=2)
+    theirs, mine = (Council(Node(host=host, address="", mailbox="posts")) for host in ("n1", "n3"))
+    assert mine.conclude(agreed, rerun)[0].why == "n3 was named (L112) and takes no part any more"
+    assert not mine.conclude(agreed, rerun)[0].is_wanted
+    restart, out = theirs.conclude(agreed, rerun)
+    assert (restart.is_wanted, restart.why, out) == (True, "restart 1 of 2 without n3", (CUT,))
+    assert theirs.conclude(replace(agreed, number=2), rerun)[1] == (), "told once"
+    assert not decide_rerun([failed(CUT)], max_restarts=0).is_wanted
+    assert wish_of([DEATH, CUT]) == {"n3": CUT}
+    assert wish_of([DEATH]) == {}
 
 
 def test_two_deaths_in_a_row_leave_no_host_out():
     """A bug of the program kills the rank that it meets, wherever that lies."""
-    assert decide_rerun([failed(DEATH), failed(DEATH)], max_restarts=2, host="n3").is_wanted
+    assert decide_rerun([failed(DEATH), failed(DEATH)], max_restarts=2).is_wanted
 
 
 def test_a_start_on_a_host_that_was_named_is_refused_until_it_is_mended(tmp_path):

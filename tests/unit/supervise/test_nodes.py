@@ -13,6 +13,7 @@ from emberward.diagnose.live import ProcessState
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.live import WatchReport
 from emberward.supervise import _node_agent as node_agent
+from emberward.supervise._agreement import Agreed
 from emberward.supervise._mailbox import FolderMailbox, Freshness, Heard, open_mailbox
 from emberward.supervise._node_agent import NodeAgent
 from emberward.supervise._nodes import MAX_PEERS, SILENT_S, Node, NodePost, judge_nodes, peers_of, speaker
@@ -198,7 +199,7 @@ class FakeMailbox:
     def __init__(self) -> None:
         self.posts: dict[str, dict] = {}
 
-    def exchange(self, host, post):
+    def exchange(self, host, post, proposal=None):
         self.posts[host] = {"host": host, **post}
         return Heard(posts=dict(self.posts), silent_s=dict.fromkeys(self.posts, 0.0))
 
@@ -253,7 +254,7 @@ def test_of_many_hosts_one_tells_people_and_another_when_it_is_silent(monkeypatc
     assert [agent.is_speaker for agent in found.values()] == [True, False, False]
     assert [[f.code for f in report.findings] for report in said.values()] == [["H140"]] * 3
     assert found["c"].told_elsewhere == (), "what a host knows of its own ranks it tells itself"
-    monkeypatch.setattr(node_agent, "judge_nodes", lambda read, known_cut: judge_nodes(posts({"ac", "bc"})))
+    monkeypatch.setattr(node_agent, "judge_nodes", lambda read, **known: judge_nodes(posts({"ac", "bc"})))
     said = round_of(found, dict.fromkeys("abc", WatchReport()))
     assert {f.code for report in said.values() for f in report.findings} == {"L112"}
     assert [agent.told_elsewhere for agent in found.values()] == [(), ("L112",), ("L112",)]
@@ -268,23 +269,23 @@ def test_a_host_that_was_named_stays_named_when_one_that_showed_it_has_ended(mon
         monkeypatch.setattr(
             node_agent,
             "judge_nodes",
-            lambda read, known_cut, hosts=hosts: judge_nodes(posts({"ac", "bc"}, hosts=hosts)),
+            lambda read, hosts=hosts, **known: judge_nodes(posts({"ac", "bc"}, hosts=hosts)),
         )
         report = agent.step(WatchReport(), ranks=[0])
         seen.append(([f.hosts for f in report.findings], [f.hosts for f in report.resolved]))
     # In the third round the others have ended, and say in the fourth that they are there again.
     assert seen == [([("c",)], []), ([], []), ([], [("c",)]), ([("c",)], [])]
     agent._mailbox.posts["c"] = {"number": 9, "has_left": True}
-    monkeypatch.setattr(node_agent, "judge_nodes", lambda read, known_cut: ())
+    monkeypatch.setattr(node_agent, "judge_nodes", lambda read, **known: ())
     waits = agent.step(WatchReport(is_still=True), ranks=[0])
     assert (waits.findings, waits.resolved) == ((), ()), "it has ended its part, and the ranks here wait for it still"
-    monkeypatch.setattr(node_agent, "judge_nodes", lambda read, known_cut: judge_nodes(posts(set())))
+    monkeypatch.setattr(node_agent, "judge_nodes", lambda read, **known: judge_nodes(posts(set())))
     assert [f.hosts for f in agent.step(WatchReport(), ranks=[0]).resolved] == [("c",)]
 
 
 def test_a_host_that_was_left_out_is_not_judged_while_it_still_posts():
     mailbox, whom = FakeMailbox(), []
-    node = Node(host="a", address="127.0.0.1", mailbox="posts", left_out=frozenset("c"))
+    node = Node(host="a", address="127.0.0.1", mailbox="posts", agreed=Agreed(out={"c": {}}))
     agent = NodeAgent(node, mailbox=mailbox)
     agent._links.know = lambda peers: whom.append(sorted(peers))
     for host in "bc":
@@ -295,7 +296,7 @@ def test_a_host_that_was_left_out_is_not_judged_while_it_still_posts():
 
 def test_a_host_without_a_mailbox_tells_people_itself():
     class Broken(FakeMailbox):
-        def exchange(self, host, post):
+        def exchange(self, host, post, proposal=None):
             raise OSError("no route")
 
     (agent,) = agents("b", Broken()).values()
