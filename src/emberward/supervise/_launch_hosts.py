@@ -230,9 +230,15 @@ class HostsAttempt(RecipeAttempt):
     # -- after its end -------------------------------------------------------------------------------------------------
 
     def settle(self, code: int) -> Outcome:
-        """The same; the pipes to the supervisors are closed."""
+        """The same; the pipes to the supervisors are closed.
+
+        Ranks know a stop by its file, whoever asked for it: whether it was the kill switch only the launcher can tell.
+        """
         self.close_pipes()
-        return super().settle(code)
+        is_switched_off = self.is_switched_off
+        outcome = super().settle(code)
+        self.is_switched_off = is_switched_off or self.kill_switch.exists()
+        return outcome
 
     def conclude(self, code: int, outcome: Outcome) -> Conclusion:
         """The findings of an attempt that did not end well, and the hosts that it lost."""

@@ -4,7 +4,7 @@
 A load has to take LOAD_S to be told from the noise of a busy host, so that it grows with the link, to MAX_LOAD_BYTES at
 most: above, processors decide and not links (unshaped pairs of one busy machine vary from 1.5 to 24 Gb/s). It is
 fetched so seldom that all peers' loads take LOAD_SHARE of the time. What was lost on the way the kernel of the sender
-has counted: segments that it sent again (TCP_INFO, tcp(7)).
+has counted: segments that it sent again (`_sent_again.py`).
 
 [Note: links are compared over one stretch of time]
 A link counts by its loads of the last KEPT_S, and not by a number of loads: slow ones are fetched less often, so that
@@ -14,13 +14,14 @@ apart.
 
 import contextlib
 import socket
-import statistics
-import struct
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
+
+from emberward.supervise._connections import counts_of, read_connections
+from emberward.supervise._sent_again import KEPT_S, Sent, SentAgain
 
 LIMIT_S = 1.0
 EVERY_S = 1.0
@@ -34,33 +35,17 @@ LOAD_S = 0.03
 LOAD_SHARE = 0.03
 LOAD_EVERY_S, LOAD_SELDOM_S = 2.0, 4.0
 LOAD_LIMIT_S = 5.0
-_INFO_BYTES = 160
-KEPT_S = 32.0
-"""Of this time the shortest load counts: a job's own traffic has gaps. See the second note above."""
+_INFO_BYTES = 256
 MIN_LOADS = 6
 """So many of a slow link lie in KEPT_S, at one every LOAD_SELDOM_S + EVERY_S."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """Segments with data that were sent, and how many of them were sent again."""
-
-    segments: int
-    again: int
-    at_s: float
-    """When, by this process's monotonic clock."""
 
 
 def sent_on(connection: socket.socket) -> Sent | None:
     """What the kernel sent on a TCP connection; None where it does not say."""
     if not hasattr(socket, "TCP_INFO"):
         return None
-    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-    if len(told) < _INFO_BYTES:
-        return None
-    # struct tcp_info of linux/tcp.h: tcpi_total_retrans and, since Linux 4.6, tcpi_data_segs_out.
-    (again,), (segments,) = struct.unpack_from("I", told, 100), struct.unpack_from("I", told, 156)
-    return Sent(segments=segments, again=again, at_s=time.monotonic())
+    counts = counts_of(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES))
+    return None if counts is None else Sent(segments=counts.segments, again=counts.again, at_s=time.monotonic())
 
 
 class Listener:
@@ -69,7 +54,7 @@ class Listener:
     def __init__(self, address: str) -> None:
         """Raises OSError when the address is not this host's."""
         self._socket = socket.create_server((address, 0))
-        self._sent: dict[str, tuple[Sent, ...]] = {}
+        self.sent = SentAgain()
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._serve, name="answer", daemon=True).start()
 
@@ -93,23 +78,7 @@ class Listener:
             connection.sendall(bytes(min(int.from_bytes(asked, "big"), MAX_LOAD_BYTES)))
             connection.recv(1)  # The other side has got all of it and ends.
             if (sent := sent_on(connection)) is not None:
-                self.take(connection.getpeername()[0], sent)
-
-    def take(self, address: str, *sent: Sent) -> None:
-        """Takes up what was sent to the other side's address."""
-        self._sent[address] = (*_kept(self._sent.get(address, ())), *sent)
-
-    def lost_to(self) -> dict[str, float]:
-        """By the other side's address, the share of segments that half of the loads of the last KEPT_S lost at least.
-
-        Where that were MIN_LOADS. One load that met a full queue is no link that loses packets.
-        """
-        kept = {address: _kept(sent) for address, sent in sorted(self._sent.items())}
-        return {
-            address: statistics.median_low(each.again / max(each.segments, 1) for each in sent)
-            for address, sent in kept.items()
-            if len(sent) >= MIN_LOADS
-        }
+                self.sent.take(connection.getpeername()[0], sent)
 
     def close(self) -> None:
         """Stops answering."""
@@ -177,13 +146,10 @@ def next_size(num_bytes: int, seconds: float) -> int:
     return min(num_bytes * 2, MAX_LOAD_BYTES) if seconds < LOAD_S else num_bytes
 
 
-Timed = TypeVar("Timed", Load, Sent)
-
-
-def _kept(timed: tuple[Timed, ...]) -> tuple[Timed, ...]:
-    """Those of the last KEPT_S."""
+def _kept(loads: tuple[Load, ...]) -> tuple[Load, ...]:
+    """Those of the last KEPT_S, of which the shortest counts: a job's own traffic has gaps."""
     since_s = time.monotonic() - KEPT_S
-    return tuple(each for each in timed if each.at_s >= since_s)
+    return tuple(each for each in loads if each.at_s >= since_s)
 
 
 class Links(Protocol):
@@ -232,7 +198,10 @@ class ProbedLinks:
 
     def lost(self) -> dict[str, float]:
         """See `Links`."""
-        lost = self._listener.lost_to()
+        with contextlib.suppress(OSError):
+            own = [each for each in read_connections() if each.port != self.port]
+            self._listener.sent.look(own, now_s=time.monotonic())
+        lost = self._listener.sent.shares()
         return {host: round(lost[address], 4) for host, address in self._prober.addresses().items() if address in lost}
 
 
