@@ -23,7 +23,7 @@ _BODY_BYTES = 72
 _ANSWER_BYTES = 1 << 16
 LIMIT_S = 1.0
 MAX_CONNECTIONS = 1 << 16
-_COUNTED_BYTES, _WITH_DUPLICATES_BYTES = 160, 220
+_COUNTED_BYTES, _WITH_TIMES_BYTES, _WITH_DUPLICATES_BYTES = 160, 184, 220
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,14 @@ def counts_of(info: bytes) -> Counts | None:
     (again,), (segments,) = struct.unpack_from("I", info, 100), struct.unpack_from("I", info, 156)
     (in_vain,) = struct.unpack_from("I", info, 216) if len(info) >= _WITH_DUPLICATES_BYTES else (0,)
     return Counts(segments=segments, again=max(again - in_vain, 0))
+
+
+def busy_us_of(info: bytes) -> int | None:
+    """Microseconds in which struct tcp_info says that data was on its way; None where the kernel is older than 4.10.
+
+    A sender that is late itself, as on a slow processor, has nothing on its way meanwhile.
+    """
+    return None if len(info) < _WITH_TIMES_BYTES else int(struct.unpack_from("Q", info, 168)[0])
 
 
 def read_connections() -> tuple[Connection, ...]:

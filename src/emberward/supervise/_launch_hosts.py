@@ -26,7 +26,7 @@ from emberward.runs import require_no_kill_switch, strike
 from emberward.supervise._attempt import OnFinding, launch_error
 from emberward.supervise._command import KILL_SWITCH, agent_environment
 from emberward.supervise._death import parse_agent_report
-from emberward.supervise._hosts import Team, ask_hosts, lost_hosts, script_for
+from emberward.supervise._hosts import Team, ask_until_answered, lost_hosts, script_for
 from emberward.supervise._launch import POLL_S, LaunchPlan, LaunchResult, OnProgress, RecipeAttempt
 from emberward.supervise._left_out import NAMING, named_host, slow_host
 from emberward.supervise._lock import hold_lock
@@ -55,7 +55,7 @@ def launch_on_hosts(plan: LaunchPlan, team: Team, *, on_progress: OnProgress, on
     """
     folder = plan.folder
     require_no_kill_switch(plan.kill_switch or folder.kill_switch)
-    with hold_lock(folder, launcher_pid=os.getpid()):
+    with hold_lock(folder, launcher_pid=os.getpid(), job=plan.environment.get("SLURM_JOB_ID")):
         overseer = Overseer(folder, replace(plan.oversight, is_watched=False, node=None), environment=plan.environment)
         state = Outcome.FAILED
         try:
@@ -253,7 +253,13 @@ class HostsAttempt(RecipeAttempt):
         """What is known of a failed attempt, the cause first: who lost its link or its host, then as on one host."""
         errors = list({key_of(each): each for each in self.found if each.severity is Severity.ERROR}.values())
         named = [each for each in errors if each.code in NAMING]
-        answers = ask_hosts(self._team.launcher, self._team.hosts, python=sys.executable, folder=Path.cwd())
+        answers = ask_until_answered(
+            self._team.launcher,
+            (*self._team.hosts, *self._team.spares),
+            python=sys.executable,
+            folder=Path.cwd(),
+            is_stopped=lambda: self.asked.at_s is not None,
+        )
         known = {host for each in named for host in each.hosts}
         silent = [each for each in lost_hosts(self._team.hosts, answers) if each.hosts[0] not in known]
         if named or silent:

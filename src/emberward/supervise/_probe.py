@@ -6,6 +6,10 @@ most: above, processors decide and not links (unshaped pairs of one busy machine
 fetched so seldom that all peers' loads take LOAD_SHARE of the time. What was lost on the way the kernel of the sender
 has counted: segments that it sent again (`_sent_again.py`).
 
+[Note: a link or a processor]
+A load that a busy sender gives late takes long as well, and no link is to blame for it. So the sender's kernel says for
+how long data was on its way (TCP_INFO, tcpi_busy_time), and of that and of what the getter saw the shorter time counts.
+
 [Note: links are compared over one stretch of time]
 A link counts by its loads of the last KEPT_S, and not by a number of loads: slow ones are fetched less often, so that
 a number of them reaches further back, and two links that became slow at one moment would seem to do so half a minute
@@ -20,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from emberward.supervise._connections import counts_of, read_connections
+from emberward.supervise._connections import busy_us_of, counts_of, read_connections
 from emberward.supervise._sent_again import KEPT_S, Sent, SentAgain
 
 LIMIT_S = 1.0
@@ -29,8 +33,11 @@ WORD = b"emberward\n"
 NUM_BAD = 2
 """Tries in a row that must fail before a host counts as unreached."""
 FIRST_LOAD_BYTES, MAX_LOAD_BYTES = 256 << 10, 2 << 20
-ASK_BYTES = 4
-"""How many bytes are wanted, as a number in network order."""
+ASK_BYTES, TIME_BYTES = 4, 8
+"""How many bytes are wanted, and how many microseconds they were on their way, as numbers in network order."""
+GOT, UNKNOWN = b".", 2**64 - 1
+TICK_S = 0.01
+"""The kernel counts in its ticks, of 10 ms at the most (CONFIG_HZ)."""
 LOAD_S = 0.03
 LOAD_SHARE = 0.03
 LOAD_EVERY_S, LOAD_SELDOM_S = 2.0, 4.0
@@ -40,12 +47,11 @@ MIN_LOADS = 6
 """So many of a slow link lie in KEPT_S, at one every LOAD_SELDOM_S + EVERY_S."""
 
 
-def sent_on(connection: socket.socket) -> Sent | None:
-    """What the kernel sent on a TCP connection; None where it does not say."""
+def info_of(connection: socket.socket) -> bytes:
+    """What the kernel knows of a TCP connection, struct tcp_info; empty where it does not say."""
     if not hasattr(socket, "TCP_INFO"):
-        return None
-    counts = counts_of(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES))
-    return None if counts is None else Sent(segments=counts.segments, again=counts.again, at_s=time.monotonic())
+        return b""
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
 
 
 class Listener:
@@ -76,9 +82,13 @@ class Listener:
                 return
             connection.settimeout(LOAD_LIMIT_S)
             connection.sendall(bytes(min(int.from_bytes(asked, "big"), MAX_LOAD_BYTES)))
-            connection.recv(1)  # The other side has got all of it and ends.
-            if (sent := sent_on(connection)) is not None:
-                self.sent.take(connection.getpeername()[0], sent)
+            if connection.recv(1):
+                info = info_of(connection)
+                busy_us = busy_us_of(info)
+                connection.sendall((UNKNOWN if busy_us is None else busy_us).to_bytes(TIME_BYTES, "big"))
+                if (counts := counts_of(info)) is not None:
+                    sent = Sent(segments=counts.segments, again=counts.again, at_s=time.monotonic())
+                    self.sent.take(connection.getpeername()[0], sent)
 
     def close(self) -> None:
         """Stops answering."""
@@ -91,7 +101,10 @@ class Listener:
 def fetch_s(
     address: str, port: int, num_bytes: int, *, from_address: str, limit_s: float = LOAD_LIMIT_S
 ) -> float | None:
-    """Seconds to get `num_bytes` from the listener there; None when they do not come within `limit_s`. Blocks."""
+    """Seconds that `num_bytes` take from the listener there; None when they do not come within `limit_s`. Blocks.
+
+    See [Note: a link or a processor].
+    """
     try:
         with socket.create_connection((address, port), timeout=limit_s, source_address=(from_address, 0)) as peer:
             peer.settimeout(limit_s)
@@ -105,7 +118,13 @@ def fetch_s(
                 left -= len(_some(peer, left))
                 if time.monotonic() - began_s > limit_s:
                     return None
-            return time.monotonic() - began_s
+            seconds = time.monotonic() - began_s
+            peer.sendall(GOT)
+            told = b""
+            while len(told) < TIME_BYTES:
+                told += _some(peer, TIME_BYTES - len(told))
+            busy_us = int.from_bytes(told, "big")
+            return seconds if busy_us == UNKNOWN else min(seconds, busy_us / 1e6 + TICK_S)
     except OSError:
         return None
 

@@ -39,7 +39,10 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
     node = plan.oversight.node
     host = None if node is None else node.host
     ends: list[RunEnd] = []
-    with SignalDesk() as desk, hold_lock(plan.folder, launcher_pid=os.getpid()):
+    with (
+        SignalDesk() as desk,
+        hold_lock(plan.folder, launcher_pid=os.getpid(), job=plan.environment.get("SLURM_JOB_ID")),
+    ):
         overseer = Overseer(
             plan.folder, plan.oversight, environment=plan.environment, around_start=desk.passing_on_the_mask
         )

@@ -21,8 +21,8 @@ from emberward.supervise._probe import (
     Listener,
     Prober,
     fetch_s,
+    info_of,
     next_size,
-    sent_on,
 )
 from emberward.supervise._sent_again import KEPT_S, MIN_PARTS, Sent, SentAgain
 from emberward.supervise._slow_links import HOLD_S, LinkWatch, judge_links
@@ -141,7 +141,7 @@ def test_what_was_sent_is_counted_by_the_kernel_with_what_was_sent_again(wait_un
     listener.close()
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as peer:
         peer.sendall(bytes(FIRST_LOAD_BYTES // 4))
-        sent = sent_on(peer)
+        sent = counts_of(info_of(peer))
     assert sent is not None
     assert (sent.segments >= 1, sent.again) == (True, 0)
 
@@ -213,6 +213,7 @@ def test_one_load_that_met_a_full_queue_is_no_loss_of_the_link(bad, share):
     assert kept.shares() == {"10.0.0.2": share}
 
 
+PAUSE_S = 0.5
 ALIKE = {
     "all are fast": posts({}),
     "all are slow": posts({}, usual_s=0.2),
@@ -241,6 +242,42 @@ def test_a_load_is_fetched_and_what_is_not_there_is_none(wait_until):
     assert prober.fetched() == {}, "a few tries tell nothing yet"
     listener.close()
     assert fetch_s("127.0.0.1", listener.port, MAX_LOAD_BYTES, from_address="127.0.0.1", limit_s=1.0) is None
+
+
+def test_a_load_that_its_sender_gives_late_is_no_slow_link(monkeypatch):
+    """The sender waits for a while between two halves, as a host does whose processor others use."""
+    gate, kept = threading.Event(), Listener._answer
+
+    class Late:
+        """A connection that gives half of a load, and the rest when the gate opens."""
+
+        def __init__(self, connection):
+            self._connection = connection
+
+        def __getattr__(self, name):
+            return getattr(self._connection, name)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self._connection.close()
+
+        def sendall(self, data):
+            self._connection.sendall(data[: len(data) // 2])
+            if len(data) == FIRST_LOAD_BYTES:
+                threading.Timer(PAUSE_S, gate.set).start()
+                gate.wait(30)
+            self._connection.sendall(data[len(data) // 2 :])
+
+    monkeypatch.setattr(Listener, "_answer", lambda self, connection: kept(self, Late(connection)))
+    listener = Listener("127.0.0.1")
+    began_s = time.monotonic()
+    seconds = fetch_s("127.0.0.1", listener.port, FIRST_LOAD_BYTES, from_address="127.0.0.1", limit_s=30.0)
+    assert time.monotonic() - began_s >= PAUSE_S
+    assert seconds is not None
+    assert seconds < PAUSE_S / 2
+    listener.close()
 
 
 def test_a_fetch_takes_as_long_as_its_link_lets_it():
