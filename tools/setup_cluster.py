@@ -1,4 +1,4 @@
-"""Installs what the cluster tests need from Debian or Ubuntu: SLURM, munge, ssh and nftables. Standard library only.
+"""Installs what the cluster tests need from Debian or Ubuntu: SLURM, munge, ssh, nftables, cc. Standard library only.
 
     python3 tools/setup_cluster.py           installs what is missing; does nothing when nothing is
     python3 tools/setup_cluster.py --list    says what is missing and installs nothing
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = ("slurm-wlm", "munge", "openssh-server", "openssh-client", "nftables")
+PACKAGES = ("slurm-wlm", "munge", "openssh-server", "openssh-client", "nftables", "gcc", "libc6-dev")
 PROGRAMS = (
     "munged",
     "slurmctld",

@@ -157,9 +157,13 @@ def _say(
 ) -> None:
     screen.say(line)
     path = options.to or chain.pulse
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        # Who reads the screen or is notified still learns of it.
+        screen.complain(f"{path} cannot be written: {error.strerror}")
     for notifier in notifiers:
         notifier.send({"schema": 1, "text": line, "findings": [finding.to_json() for finding in findings]})
 
