@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = ("slurm-wlm", "munge", "openssh-server", "openssh-client", "nftables", "gcc", "libc6-dev")
+PACKAGES = ("slurm-wlm", "munge", "openssh-server", "openssh-client", "nftables", "gcc", "libc6-dev", "faketime")
 PROGRAMS = (
     "munged",
     "slurmctld",

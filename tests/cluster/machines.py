@@ -14,10 +14,12 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 PERIOD_US = 20_000
 """Short beside a step: a processor that is slow, not one that stands still now and then."""
 
-# A host of its own: network, name, and the word of when it booted. One that is off answers as ssh would.
+# A host of its own: network, name, the word of when it booted, and its clock. One that is off answers as ssh would.
 _LAUNCH = """#!/bin/sh
 host=$1; shift
 [ -e {folder}/off-$host ] && { echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }
+export FAKETIME_DONT_FAKE_MONOTONIC=1
+[ -e {folder}/clock-$host ] && set -- faketime -m -f "$(cat {folder}/clock-$host)" "$@"
 exec nsenter --net=/run/netns/$host unshare -u -m sh -c '
     hostname "$0" && mount --bind {folder}/boot-$0 /proc/sys/kernel/random/boot_id && exec "$@"' $host "$@"
 """
@@ -38,6 +40,10 @@ class Machines:
 
     def boot(self, name: str) -> None:
         (self.folder / f"boot-{name}").write_text(f"{uuid.uuid4()}\n")
+
+    def set_clock(self, name: str, offset: str) -> None:
+        """What is started on the host from now on sees a clock that is off by so much, as faketime(1) has it."""
+        (self.folder / f"clock-{name}").write_text(offset)
 
     def processes(self, name: str) -> list[int]:
         """Every process in the host's network namespace."""

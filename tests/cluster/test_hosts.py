@@ -114,8 +114,12 @@ def test_a_stop_is_saved_on_all_hosts_and_a_spare_takes_the_place_of_a_host_whos
 def test_a_killed_rank_costs_no_host_but_a_power_cut_and_a_reboot_do_and_fewer_go_on(
     machines, text, tmp_path, straight, wait_until
 ):
-    """Three hosts, then two, then one. The one that reboots answers at once: only the kernel's word tells of it."""
+    """Three hosts, then two, then one. The one that reboots answers at once: only the kernel's word tells of it.
+
+    The clock of the second is five minutes ahead all the time, and nothing is told otherwise for it.
+    """
     recipe = write_recipe(tmp_path / "job", text)
+    machines.set_clock(machines.hosts.names[1], "+300s")
     started = machines.train(recipe, 3, "--min-hosts", "1", "--restarts", "3", "--grace-s", "5")
     until_step(recipe, started, wait_until)
     ranks = [json.loads(path.read_text()) for path in sorted((only_run(recipe) / "ranks").glob("rank*.json"))]
