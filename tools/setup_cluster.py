@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = ("slurm-wlm", "munge", "openssh-server", "openssh-client", "nftables", "gcc", "libc6-dev", "faketime")
+PACKAGES = ("slurm-wlm", "munge", "openssh-server", "openssh-client", "nftables", "gcc", "libc6-dev")
 PROGRAMS = (
     "munged",
     "slurmctld",
@@ -27,6 +27,7 @@ PROGRAMS = (
     "ssh",
     "sshd",
     "nft",
+    "cc",
 )
 COMMAND = f"apt-get install --no-install-recommends {' '.join(PACKAGES)}"
 LOCK_LIMIT_S = 120

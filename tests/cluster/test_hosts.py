@@ -119,7 +119,7 @@ def test_a_killed_rank_costs_no_host_but_a_power_cut_and_a_reboot_do_and_fewer_g
     The clock of the second is five minutes ahead all the time, and nothing is told otherwise for it.
     """
     recipe = write_recipe(tmp_path / "job", text)
-    machines.set_clock(machines.hosts.names[1], "+300s")
+    machines.set_clock(machines.hosts.names[1], 300)
     started = machines.train(recipe, 3, "--min-hosts", "1", "--restarts", "3", "--grace-s", "5")
     until_step(recipe, started, wait_until)
     ranks = [json.loads(path.read_text()) for path in sorted((only_run(recipe) / "ranks").glob("rank*.json"))]
