@@ -1,118 +1,114 @@
-"""Four hosts as network namespaces, each with a link of 200 Mb/s: is the one whose link turns bad named, and when.
+"""Three hosts as network namespaces train, a fourth stands by, and one turns slow: is it named, when, and left out.
 
-    .venv/bin/python tools/campaign_links.py [--case half|loss|same]
+    .venv/bin/python tools/campaign_links.py [--case half|loss|processor|none|brief]
 
-The real agents post into a folder and try each other over real sockets; no ranks run. ``half``: the fourth host sends
-at half the speed. ``loss``: 1% of its packets are dropped, one at a time (no segmentation offload). ``same``:
-nothing happens. Needs root and iproute2, iptables.
+`emberward train --hosts` with real ranks on links of 200 Mb/s, `--replace-slow 2`. ``half``: the second host sends at
+half the speed. ``loss``: the switch drops 1% of its packets, one at a time (no segmentation offload). ``processor``:
+all that runs on it shares a quarter of a processor (cpu.cfs_quota_us or cpu.max of its control group). Look-alikes:
+``none``, and ``brief``, half the speed and a quarter of a processor for BRIEF_S. The curve is held against that of
+three ranks of one machine. Needs root and iproute2, nftables.
 """
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from measured import Results, add_options
 
 ROOT = Path(__file__).parents[1]
-NUM_HOSTS = 4
-FAULT_AT_S, LIMIT_S = 45.0, 75.0
-SHAPE = ("burst", "64k", "latency", "300ms")
-AGENT = """
-import json, sys, time
-from emberward.sources.live import WatchReport
-from emberward.supervise import Node, NodeAgent
-agent = NodeAgent(Node(host=sys.argv[1], address=sys.argv[2], mailbox=sys.argv[3]))
-end = time.monotonic() + float(sys.argv[4])
-while time.monotonic() < end:
-    for finding in agent.step(WatchReport(), ranks=[0]).findings:
-        print(json.dumps([time.time(), finding.code, list(finding.hosts), finding.message]), flush=True)
-    time.sleep(1.0)
-agent.leave()
-"""
+STRUCK, BRIEF_S = 1, 5.0
+LIMIT_S, LOOK_ALIKE_S = 150.0, 60.0
+HIDDEN = {"processor": 192}
+USUAL_HIDDEN = 32
+"""Steps of which the wire is a good part; with more a processor is."""
+FAULTS = ("half", "loss", "processor")
+CASES = (*FAULTS, "none", "brief")
+
+
+def wait(condition: Callable[[], object], what: str, limit_s: float) -> None:
+    """Until `condition()` is true; raises TimeoutError after `limit_s`."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(what)
+        time.sleep(0.1)
 
 
 def run(case: str, folder: Path) -> dict[str, Any]:
-    """What each host found, as a row of the results."""
+    """What was found, as a row of the results."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from cluster.hosts import Hosts  # type: ignore[import-not-found]  # below tests/, which is no package of ours
+    from cluster.slow_job import Fault, SlowJob  # type: ignore[import-not-found]  # below tests/, no package of ours
+    from ranks.runs import write_text  # type: ignore[import-not-found]
 
-    hosts = Hosts(NUM_HOSTS)
-
-    def inside(index: int, *words: str) -> None:
-        subprocess.run(["nsenter", f"--net=/run/netns/{hosts.names[index]}", *words], check=True, capture_output=True)
-
-    def shape(index: int, verb: str, rate: str) -> None:
-        inside(index, "tc", "qdisc", verb, "dev", "eth0", "root", "tbf", "rate", rate, *SHAPE)
-
+    text = write_text(folder / "data" / "text")
+    job = SlowJob(folder, text, hidden=HIDDEN.get(case, USUAL_HIDDEN), num_spares=1)
+    struck = job.machines.hosts.names[STRUCK]
+    row: dict[str, Any] = {"case": case, "named_after_s": None, "replaced_after_s": None, "on_after_s": None}
     try:
-        hosts.open()
-        for index in range(NUM_HOSTS):
-            inside(index, "ip", "link", "set", "dev", "eth0", "gso_max_size", "1500", "gso_max_segs", "1")
-            shape(index, "add", "200mbit")
-        started = []
-        for index in range(NUM_HOSTS):
-            place = (f"node{index + 1}", hosts.address(index), str(folder / "posts"), str(FAULT_AT_S + LIMIT_S))
-            words = [sys.executable, "-c", AGENT, *place]
-            started.append(hosts.start(index, words, log=folder / f"host{index}.log"))
-        time.sleep(FAULT_AT_S)
-        began = time.time()
-        if case == "half":
-            shape(NUM_HOSTS - 1, "change", "100mbit")
-        if case == "loss":
-            drop = ("-m", "statistic", "--mode", "random", "--probability", "0.01", "-j", "DROP")
-            inside(NUM_HOSTS - 1, "iptables", "-A", "OUTPUT", "-o", "eth0", *drop)
-        for process in started:
-            process.wait(LIMIT_S + 60.0)
+        wait(lambda: job.num_steps() >= 30 or job.process.poll() is not None, "steps", LIMIT_S)
+        before = job.num_steps()
+        began_s = time.monotonic()
+        job.strike(STRUCK, Fault(case))
+        if case in FAULTS:
+            try:
+                wait(job.slow, "a name", LIMIT_S)
+                row["named_after_s"] = round(time.monotonic() - began_s, 1)
+                wait(job.ends, "a spare", LIMIT_S)
+                row["replaced_after_s"] = round(time.monotonic() - began_s, 1)
+                saved = job.num_steps()
+                wait(lambda: job.num_steps() > saved + 5, "steps on the spare", LIMIT_S)
+                row["on_after_s"] = round(time.monotonic() - began_s, 1)
+            except TimeoutError as error:
+                row["missed"] = str(error)
+        else:
+            time.sleep(BRIEF_S)
+            job.heal(STRUCK)
+            time.sleep(LOOK_ALIKE_S - BRIEF_S)
+        row["exit_code"] = job.stop()
+        found = job.slow()
+        made, straight = job.curves(wait)
     finally:
-        hosts.close()
-    found = []
-    for index in range(NUM_HOSTS):
-        for line in (folder / f"host{index}.log").read_text().splitlines():
-            if line.startswith("["):
-                at, code, names, message = json.loads(line)
-                found.append(
-                    {"by": index + 1, "after_s": round(at - began, 1), "code": code, "hosts": names, "what": message}
-                )
-    right = [each for each in found if each["hosts"] == [f"node{NUM_HOSTS}"] and each["after_s"] >= 0.0]
-    return {
-        "case": case,
-        "found": found,
-        "hosts_that_named_it": len({each["by"] for each in right}),
-        "wrong": len(found) - len(right) if case != "same" else len(found),
-        "named_after_s": min((each["after_s"] for each in right), default=None),
-    }
+        job.close()
+    named = [each["hosts"] == [struck] for each in found]
+    return row | {
+        "found": [{"code": each["code"], "is_right": is_right, "what": each["message"].replace(struck, "STRUCK")}
+                  for each, is_right in zip(found, named, strict=True)],
+        "wrong": len(found) if case not in FAULTS else named.count(False),
+        "steps": len(made), "steps_before": before, "is_bitwise": made == straight,
+    }  # fmt: skip
 
 
 def main() -> int:
     """The console program."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--case", choices=("half", "loss", "same"), action="append")
+    parser.add_argument("--case", choices=CASES, action="append")
     add_options(parser)
     asked = parser.parse_args()
     results = Results(
         "links",
-        what="namespace hosts of which one link turns slow or loses packets: who is named, and when",
-        measures=["src/emberward/supervise/_probe.py", "src/emberward/supervise/_slow_links.py"],
-        settings={"num_hosts": NUM_HOSTS, "rate": "200mbit"},
+        what="namespace hosts that train, of which one turns slow or loses packets: is it named, when, and replaced",
+        measures=[
+            "src/emberward/supervise/_connections.py",
+            "src/emberward/supervise/_probe.py",
+            "src/emberward/supervise/_sent_again.py",
+            "src/emberward/supervise/_slow_hosts.py",
+            "src/emberward/supervise/_slow_links.py",
+        ],
+        settings={"num_hosts": 3, "num_spares": 1, "rate": "200mbit", "replace_slow_s": 2},
         is_fresh=asked.fresh,
         folder=asked.into,
     )
-    for case in asked.case or ("half", "loss", "same"):
+    for case in asked.case or CASES:
         with tempfile.TemporaryDirectory(prefix="links-") as folder:
             row = run(case, Path(folder))
         results.add(case, row)
         sys.stdout.write(f"{case}: {row}\n")
-    results.summarise(
-        {
-            case: {name: row[name] for name in ("hosts_that_named_it", "wrong", "named_after_s")}
-            for case, row in results.latest().items()
-        }
-    )
+    names = ("named_after_s", "replaced_after_s", "on_after_s", "wrong", "is_bitwise")
+    results.summarise({case: {name: row[name] for name in names} for case, row in results.latest().items()})
     return 0
 
 

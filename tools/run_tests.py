@@ -72,7 +72,7 @@ CHOICES = {
     "--cluster": (),
     "--window": (),
 }
-NETWORKS = tuple(f"tests/cluster/test_{name}.py" for name in ("hosts", "namespaces"))
+NETWORKS = tuple(f"tests/cluster/test_{name}.py" for name in ("hosts", "namespaces", "shared_late"))
 OWN_LANES: dict[str, dict[str, tuple[str, ...]]] = {
     "--cluster": {
         "slurm": ("tests/cluster", *(f"--ignore={file}" for file in NETWORKS)),

@@ -1,4 +1,4 @@
-"""Installs what the cluster tests need from Debian or Ubuntu: SLURM, munge and ssh. Standard library only.
+"""Installs what the cluster tests need from Debian or Ubuntu: SLURM, munge, ssh, nftables, cc. Standard library only.
 
     python3 tools/setup_cluster.py           installs what is missing; does nothing when nothing is
     python3 tools/setup_cluster.py --list    says what is missing and installs nothing
@@ -13,8 +13,22 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = ("slurm-wlm", "munge", "openssh-server", "openssh-client")
-PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "ssh", "sshd")
+PACKAGES = ("slurm-wlm", "munge", "openssh-server", "openssh-client", "nftables", "gcc", "libc6-dev")
+PROGRAMS = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "srun",
+    "sbatch",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "squeue",
+    "ssh",
+    "sshd",
+    "nft",
+    "cc",
+)
 COMMAND = f"apt-get install --no-install-recommends {' '.join(PACKAGES)}"
 LOCK_LIMIT_S = 120
 INSTALL_LIMIT_S = 900.0

@@ -31,6 +31,7 @@ class Hosts:
         self.names = [f"eh{self._tag}n{number}" for number in range(1, count + 1)]
         self.control = f"10.78.{self._net}.254"
         self._processes: list[subprocess.Popen] = []
+        self._tables: set[str] = set()
 
     def address(self, index: int) -> str:
         """The host's address on the job's link."""
@@ -74,11 +75,27 @@ class Hosts:
 
     def slow_down(self, index: int, rate: str = "40mbit") -> None:
         """Lets the host send no more than `rate` on the job's link. See tc-tbf(8)."""
-        self._tc(index, "add", "tbf", "rate", rate, "burst", "64k", "latency", "300ms")
+        self._tc(index, "replace", "tbf", "rate", rate, "burst", "64k", "latency", "300ms")
 
     def speed_up(self, index: int) -> None:
         """Undoes `slow_down`."""
         self._tc(index, "del")
+
+    def send_single_packets(self) -> None:
+        """Lets no host hand a packet larger than the wire's to its link: what is dropped is one packet then."""
+        for name in self.names:
+            ip("-n", name, "link", "set", "dev", "eth0", "gso_max_size", "1500", "gso_max_segs", "1")
+
+    def drop(self, index: int, permille: int) -> None:
+        """Drops so many of a thousand packets that the host sends on the job's link, in the switch.
+
+        Not on the host itself: what its own filter refuses the host's TCP never takes for sent.
+        """
+        table, end = f"el{self._tag}", f"evj{self._tag}{index}"
+        rule = f'iifname "{end}" numgen random mod 1000 < {permille} drop'
+        text = f"table bridge {table} {{\nchain way {{\ntype filter hook forward priority 0\n{rule}\n}}\n}}\n"
+        subprocess.run(["nft", "-f", "-"], input=text, text=True, check=True, capture_output=True, timeout=LIMIT_S)
+        self._tables.add(table)
 
     def _tc(self, index: int, verb: str, *words: str) -> None:
         command = ["nsenter", f"--net=/run/netns/{self.names[index]}", "tc", "qdisc", verb, "dev", "eth0", "root"]
@@ -94,6 +111,9 @@ class Hosts:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(LIMIT_S)
+        for table in self._tables:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                subprocess.run(["nft", "delete", "table", "bridge", table], capture_output=True, timeout=LIMIT_S)
         for name in self.names:
             with contextlib.suppress(subprocess.SubprocessError):
                 ip("netns", "del", name)

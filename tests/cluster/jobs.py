@@ -14,7 +14,7 @@ _RECIPE = """
 name: cluster
 steps: {steps}
 sample_tokens: 4
-timeout_s: 60
+timeout_s: 150
 schedule: 1f1b
 model: {{num_layers: 2, hidden: 32, num_heads: 4, seq_len: 32}}
 layout: {{dp: 1, tp: 1, pp: 2}}

@@ -90,18 +90,28 @@ class Cluster:
             f"--log-file={munge / 'log'}", f"--seed-file={munge / 'seed'}", "--num-threads=2", "--origin=127.0.0.1",
         )  # fmt: skip
         self._wait(sock.exists, "munged's socket")
-        self._start_daemon("slurmctld", "-D", "-c", "-i", "-f", str(self.folder / "slurm.conf"))
-        self._wait(lambda: self.run("scontrol", "ping").returncode == 0, "slurmctld")
+        self.start_controller("-c", "-i")
         for node in self.nodes:
             self._slurmds[node] = self._start_daemon(
                 "slurmd", "-D", "-N", node, "-f", str(self.folder / "slurm.conf"), node=node
             )
         self._wait(self._are_all_idle, "idle nodes")
 
+    def start_controller(self, *options: str) -> None:
+        """Starts slurmctld and waits until it answers; without options it goes on with the state that it left."""
+        self._controller = self._start_daemon("slurmctld", "-D", *options, "-f", str(self.folder / "slurm.conf"))
+        self._wait(lambda: self.run("scontrol", "ping").returncode == 0, "slurmctld")
+
+    def kill_controller(self) -> None:
+        """Ends slurmctld at once, in the midst of whatever it does."""
+        self._controller.kill()
+        self._controller.wait()
+        self._daemons.remove(self._controller)
+
     def _start_daemon(self, program: str, *arguments: str, node: str = "") -> subprocess.Popen[bytes]:
         path = shutil.which(program, path=self.environment["PATH"])
         assert path is not None, f"{program} is not installed: `make test-cluster` installs it"
-        number = len(self._daemons)
+        number = len(list((self.folder / "log").glob("*.out")))
         with (self.folder / "log" / f"{program}-{number}.out").open("wb") as out:
             self._daemons.append(
                 subprocess.Popen(

@@ -1,6 +1,7 @@
 """A night of a chain of jobs under a real SLURM, each with a supervisor on every node.
 
-A hang that is named, the time limit, a job that makes room for another, a killed rank, a node that goes down, the end.
+A hang that is named, a second chain on the same runs, the time limit, a job that makes room for another, a rank that is
+killed while the controller is away, a node that goes down, the end. There is no accounting all the time.
 """
 
 import json
@@ -121,6 +122,11 @@ def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
     hang = next(each for each in found() if each["code"] == "H125")
     assert (hang["cause"], hang["culprit_ranks"]) == ("stopped", [1])
     assert hang["site"], "the line that it stands at"
+    again = person.slurm("submit", str(recipe), "--nodes", "1", "--ranks-per-node", "2", "--time", "30")["job"]
+    wait(lambda: cluster.job(again)["JobState"] in ("COMPLETED", "FAILED"), "the second job on the same runs")
+    refused = (log.parent / f"cluster-{again}.log").read_text(errors="replace")
+    assert "C111 another launch uses this run folder" in refused
+    assert "of SLURM's job " in refused
     first = running()
     assert first is not None, said()
     assert first["id"] == f"{array}_1"
@@ -145,9 +151,15 @@ def test_a_chain_of_jobs_survives_a_night(cluster, text, tmp_path, wait_until):
 
     saved = num_steps()
     wait(lambda: num_steps() > saved, "a step after the other job")
+    cluster.kill_controller()
     os.kill(pids()[1], signal.SIGKILL)
+    (away,) = person.slurm("pulse", "--once", code=2)["findings"]
+    assert (away["code"], "Unable to contact slurm controller" in str(away)) == ("L120", True), away
+    assert "accounting storage is disabled" in cluster.run("sacct").stdout, "nothing is asked of it all night"
+    cluster.start_controller()
     wait(lambda: len(ends()) == 3, "the end of the attempt with the killed rank")
     assert (ends()[-1]["code"], ends()[-1]["cause"]) == ("L102", "killed")
+    assert not (tmp_path / "runs/ledger").exists(), "a controller that is away costs no node its place"
 
     saved = num_steps()
     wait(lambda: num_steps() > saved, "a step of the same job's next attempt")

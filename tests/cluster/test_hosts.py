@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from ranks.runs import curve, metrics
 
 from cluster.hosts import Hosts
 from cluster.jobs import only_run, runs_of
+from cluster.machines import Machines
 from emberward.checkpoint import latest, verify
 from emberward.runs import left_out
 
@@ -33,14 +33,6 @@ save: {{interval: 2, keep: 40}}
 data: {{train: "{text}", held_out: 0.2, cache: "{cache}"}}
 """
 
-# A host of its own: network, name, and the word of when it booted. One that is off answers as ssh would.
-_LAUNCH = """#!/bin/sh
-host=$1; shift
-[ -e {folder}/off-$host ] && { echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }
-exec nsenter --net=/run/netns/$host unshare -u -m sh -c '
-    hostname "$0" && mount --bind {folder}/boot-$0 /proc/sys/kernel/random/boot_id && exec "$@"' $host "$@"
-"""
-
 
 def write_recipe(folder: Path, text: Path, dp: int = 3) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,63 +41,14 @@ def write_recipe(folder: Path, text: Path, dp: int = 3) -> Path:
     return path
 
 
-class Machines:
-    """Hosts that `emberward train` reaches through a launcher, and what may happen to them."""
-
-    def __init__(self, hosts: Hosts, folder: Path) -> None:
-        self.hosts = hosts
-        self.folder = folder
-        self.launch = folder / "launch.sh"
-        self.launch.write_text(_LAUNCH.replace("{folder}", str(folder)))
-        self.launch.chmod(0o755)
-        for name in hosts.names:
-            self.boot(name)
-
-    def boot(self, name: str) -> None:
-        (self.folder / f"boot-{name}").write_text(f"{uuid.uuid4()}\n")
-
-    def processes(self, name: str) -> list[int]:
-        """Every process in the host's network namespace."""
-        inode = Path(f"/run/netns/{name}").stat().st_ino
-        found = []
-        for path in Path("/proc").glob("[0-9]*/ns/net"):
-            try:
-                if path.stat().st_ino == inode:
-                    found.append(int(path.parts[2]))
-            except OSError:
-                continue
-        return found
-
-    def kill_all(self, name: str) -> None:
-        for pid in self.processes(name):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-
-    def train(self, recipe: Path, count: int, *more: str) -> subprocess.Popen:
-        """``emberward train`` on the first `count` hosts, in the recipe's folder."""
-        named = [f"{name}={self.hosts.address(index)}" for index, name in enumerate(self.hosts.names[:count])]
-        words = [
-            sys.executable, "-m", "emberward", "train", str(recipe), "--hosts", ",".join(named),
-            "--launcher", f"{self.launch} {{host}}", "--act-after", "1", "--restarts", "2", "--grace-s", "30",
-            "--runs", str(recipe.parent / "runs"), "--no-check", *more,
-        ]  # fmt: skip
-        with (recipe.parent / "train.log").open("ab") as log:
-            return subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-
-
 @pytest.fixture
 def machines(tmp_path):
-    hosts = Hosts(4)
+    made = Machines(Hosts(4), tmp_path)
     try:
-        hosts.open()
-        yield Machines(hosts, tmp_path)
+        made.hosts.open()
+        yield made
     finally:
-        hosts.close()
+        made.close()
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +114,12 @@ def test_a_stop_is_saved_on_all_hosts_and_a_spare_takes_the_place_of_a_host_whos
 def test_a_killed_rank_costs_no_host_but_a_power_cut_and_a_reboot_do_and_fewer_go_on(
     machines, text, tmp_path, straight, wait_until
 ):
-    """Three hosts, then two, then one. The one that reboots answers at once: only the kernel's word tells of it."""
+    """Three hosts, then two, then one. The one that reboots answers at once: only the kernel's word tells of it.
+
+    The clock of the second is five minutes ahead all the time, and nothing is told otherwise for it.
+    """
     recipe = write_recipe(tmp_path / "job", text)
+    machines.set_clock(machines.hosts.names[1], 300)
     started = machines.train(recipe, 3, "--min-hosts", "1", "--restarts", "3", "--grace-s", "5")
     until_step(recipe, started, wait_until)
     ranks = [json.loads(path.read_text()) for path in sorted((only_run(recipe) / "ranks").glob("rank*.json"))]

@@ -11,6 +11,7 @@ import pytest
 from ports import reserve_port
 from typer.testing import CliRunner
 
+from emberward.checkpoint import latest, verify
 from emberward.cli._main import app
 from emberward.manifests import TrainingJob, node_script
 from ranks.runs import curve, metrics
@@ -158,3 +159,36 @@ def test_a_rendezvous_in_which_nobody_would_meet_is_refused(words, expected):
     done = CliRunner().invoke(app, ["train", "bloom_tiny", *words])
     assert done.exit_code == 2
     assert "C113" in done.output and expected in done.output
+
+
+def test_a_node_that_joins_later_trains_on_and_the_loss_of_the_one_where_they_meet_is_told(nodes, wait_until):
+    """One node trains alone; the second joins, and both go on from its save; then the first one is lost."""
+    meets = (
+        "--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{reserve_port()}", "--rdzv-id",
+        "ours", "--max-restarts", "3", "--rdzv-conf",
+    )  # fmt: skip
+    alive = "last_call_timeout=2,keep_alive_interval=2,keep_alive_max_attempt=10,is_host="
+    small = ("model.num_layers=1", "model.hidden=32", "model.seq_len=32", "batch.global_batch=8", "steps=40000")
+    first = nodes.train(0, 1, *meets, f"{alive}1", *small)
+    wait_until(lambda: nodes.num_steps() >= 3 or first.poll() is not None, "steps of one", LIMIT_S)
+    second = nodes.train(1, 1, *meets, f"{alive}0", *small)
+
+    def num_ranks() -> int:
+        return len(list((nodes.runs()[-1] / "ranks").glob("rank*.json")))
+
+    wait_until(lambda: num_ranks() == 2 or second.poll() is not None, "two ranks", LIMIT_S)
+    (run,) = nodes.runs()
+    joined = metrics(run)[-1]["step"]
+    wait_until(lambda: metrics(run)[-1]["step"] >= joined + 3 or second.poll() is not None, "steps of both", LIMIT_S)
+    assert second.poll() is None, nodes.said()
+    assert "dp: 2" in (run / "config.resolved.yaml").read_text(), nodes.said()
+    for pid in lost_with(first.pid):
+        os.kill(pid, signal.SIGKILL)
+    assert second.wait(LIMIT_S) == 1, nodes.said()
+    said = (nodes.folder / "node1.log").read_text(errors="replace")
+    assert "RendezvousConnectionError" in said, "torchrun's own word for the place where the nodes met"
+    assert "L102 rank 1 died first: RuntimeError" in said, said
+    assert "Connection closed by peer" in said
+    assert verify(latest(run / "checkpoints")) == ()
+    steps = [line["step"] for line in metrics(run)]
+    assert sorted(set(steps)) == list(range(1, max(steps) + 1))

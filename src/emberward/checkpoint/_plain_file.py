@@ -6,16 +6,22 @@ import stat
 from io import FileIO
 from pathlib import Path
 
+from emberward.files import anew
+
 
 def open_plain(path: Path) -> FileIO:
     """The file, opened unbuffered. Never blocks on a pipe. Raises OSError for what is no regular file."""
-    return FileIO(path, opener=_open)
+    return anew(lambda: FileIO(path, opener=_open))
 
 
 def read_plain(path: Path) -> bytes:
     """The bytes of the file. Raises OSError for what is no regular file."""
-    with open_plain(path) as file:
-        return file.readall()
+
+    def read() -> bytes:
+        with FileIO(path, opener=_open) as file:
+            return file.readall()
+
+    return anew(read)
 
 
 def _open(path: str, flags: int) -> int:

@@ -14,6 +14,7 @@ from emberward.checkpoint._crc import BLOCK_BYTES, crc32
 from emberward.checkpoint._pace import AT_ONCE, SPAN_BYTES, Pace
 from emberward.checkpoint._storage import ALIGN_BYTES, O_DIRECT
 from emberward.checkpoint._writer import RankIndex
+from emberward.files import anew
 from emberward.findings import Cause, EmberwardError
 from emberward.recipe import ReadBack
 
@@ -82,7 +83,7 @@ class _Windows:
         self._buffer = memoryview(mmap.mmap(-1, num_bytes))
         self._window = self._buffer[:0]
         self._begin = 0
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = anew(lambda: os.open(path, os.O_RDONLY))
         if O_DIRECT is not None:
             self._read_past_the_cache(path)
         if hasattr(os, "posix_fadvise"):
@@ -92,7 +93,7 @@ class _Windows:
         """Where the file system can: some refuse to open a file so, others to read it."""
         assert O_DIRECT is not None
         try:
-            file = os.open(path, os.O_RDONLY | O_DIRECT)
+            file = anew(lambda: os.open(path, os.O_RDONLY | O_DIRECT))
         except OSError as error:
             if error.errno == errno.EINVAL:
                 return

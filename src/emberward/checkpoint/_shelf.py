@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from emberward.checkpoint._format import FormatProblem, Manifest, manifest_from_bytes
@@ -19,6 +20,7 @@ from emberward.checkpoint._names import (
 )
 from emberward.checkpoint._plain_file import read_plain
 from emberward.checkpoint._storage import DISK, Storage, remove_folder, write_new
+from emberward.files import anew
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 _HEAD_BYTES = 256
@@ -184,6 +186,11 @@ def latest(shelf: Path) -> Path | None:
     return find_latest(shelf).path
 
 
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_HEAD_BYTES)
+
+
 def next_serial(shelf: Path) -> int:
     """One more than the largest serial on the shelf, counted from 1. Reads only the first line or two of manifests.
 
@@ -192,8 +199,7 @@ def next_serial(shelf: Path) -> int:
     serials = [0]
     for entry in shelf.iterdir():
         if step_of(entry.name) is not None and (entry / MANIFEST).is_file():
-            with (entry / MANIFEST).open("rb") as file:
-                match = re.search(rb'"serial": (\d+)', file.read(_HEAD_BYTES))
+            match = re.search(rb'"serial": (\d+)', anew(partial(_head, entry / MANIFEST)))
             serials.append(0 if match is None else int(match[1]))
     return 1 + max(serials)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from emberward.checkpoint._names import is_rank_file
+from emberward.files import anew
 
 ALIGN_BYTES = 4096
 """What O_DIRECT asks of addresses, lengths and offsets at most (open(2), NOTES: the logical block size)."""
@@ -161,6 +162,14 @@ class _DirectFile(_DiskFile):
             self._is_direct = False
 
 
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class Disk:
     """The machine's file system, by POSIX calls. Locks are flock's: they end with the process, also by SIGKILL.
 
@@ -199,11 +208,7 @@ class Disk:
 
     def fsync_folder(self, path: Path) -> None:
         """fsync(2) of the folder: without it a new name may be lost with the power (fsync(2), NOTES)."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        anew(lambda: _sync_folder(path))
 
     def listdir(self, path: Path) -> list[str]:
         """Names, sorted."""

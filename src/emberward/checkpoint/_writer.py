@@ -26,6 +26,7 @@ from emberward.checkpoint._pace import AT_ONCE, SPAN_BYTES, Pace
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._safetensors import Item, header_bytes
 from emberward.checkpoint._storage import Storage, WritableFile, write_all, write_new
+from emberward.files import anew
 from emberward.layout import Box
 
 _INDEX_KIND = "emberward_rank_index"
@@ -59,7 +60,7 @@ def write_rank(
 
 def read_rank_index(folder: Path, rank: int) -> RankIndex:
     """The index that `rank` wrote. Raises OSError, FormatProblem."""
-    body = from_proved_json(_INDEX_KIND, (folder / rank_index_name(rank)).read_bytes())
+    body = from_proved_json(_INDEX_KIND, anew((folder / rank_index_name(rank)).read_bytes))
     return RankIndex(
         rank=body["rank"],
         file=file_from_json(body["files"][0]) if body["files"] else None,

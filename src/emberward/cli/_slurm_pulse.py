@@ -157,9 +157,13 @@ def _say(
 ) -> None:
     screen.say(line)
     path = options.to or chain.pulse
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        # Who reads the screen or is notified still learns of it.
+        screen.complain(f"{path} cannot be written: {error.strerror}")
     for notifier in notifiers:
         notifier.send({"schema": 1, "text": line, "findings": [finding.to_json() for finding in findings]})
 
@@ -213,9 +217,7 @@ def _lost(
     runs = chain.place.parent
     out = left_out(runs)
     lost = [finding for finding in lost_nodes(before, nodes, boots) if finding.hosts[0] not in out]
-    for finding in lost:
-        strike(runs, finding, by=f"the pulse of {chain.name}")
-    excluded = sorted(left_out(runs))
+    excluded = sorted({*out, *(finding.hosts[0] for finding in lost)})
     if lost:
         by_person = {
             str(host)
@@ -226,6 +228,9 @@ def _lost(
         for job in jobs:
             if job.state is State.WAITS:
                 _exclude(slurm, job, sorted({*excluded, *by_person}))
+    # The ledger last: a node that is in it is not excluded again, and SLURM's controller may go away in between.
+    for finding in lost:
+        strike(runs, finding, by=f"the pulse of {chain.name}")
     kept = now or {host for host in before if host not in excluded}
     return tuple(lost), {node: boots.get(node, before.get(node, "unknown")) for node in sorted(kept)}
 

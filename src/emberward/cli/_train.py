@@ -183,7 +183,7 @@ def train(options: TrainOptions, screen: Screen) -> int:
     assert manifest.path is not None
     start.folder.path.mkdir(parents=True, exist_ok=True)
     # Not before it is known that nobody runs here: a start that is refused must leave a running run as it is.
-    with hold_lock(start.folder, launcher_pid=os.getpid()):
+    with hold_lock(start.folder, launcher_pid=os.getpid(), job=options.environment.get("SLURM_JOB_ID")):
         begin(start, resolved, manifest.path)
         if options.is_checked:
             if certificate is not None:

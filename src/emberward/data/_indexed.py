@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emberward.data._tokenizer import Tokens
+from emberward.files import anew
 from emberward.findings import ConfigError
 
 MAGIC = b"MMIDIDX\x00\x00"
@@ -285,11 +286,15 @@ def sync_folder(folder: Path) -> None:
 
 def _map(path: Path) -> mmap.mmap | bytes:
     """A read-only map of the file; b"" for an empty one, which cannot be mapped. Raises D101 when it is not there."""
-    try:
+
+    def read() -> mmap.mmap | bytes:
         with path.open("rb") as stream:
             if os.fstat(stream.fileno()).st_size == 0:
                 return b""
             return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+    try:
+        return anew(read)
     except OSError as error:
         raise ConfigError(
             "an indexed file cannot be read",

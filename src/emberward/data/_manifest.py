@@ -13,6 +13,7 @@ from typing import Any
 from emberward.data._blend import Blend
 from emberward.data._image_form import ImageForm
 from emberward.data._tokenizer import TokenizerIdentity, TokenizerKind
+from emberward.files import anew
 from emberward.findings import Cause, ConfigError
 
 SCHEMA = 1
@@ -141,7 +142,7 @@ def read_manifest(path: Path) -> Manifest:
     Raises D101 when it cannot be read, and D102 when its digests are not those of its own content.
     """
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = json.loads(anew(lambda: path.read_text("utf-8")))
         if data["schema"] != SCHEMA:
             raise ConfigError(
                 "the data manifest has an unknown schema",
@@ -292,6 +293,10 @@ def write_json(path: Path, data: object) -> None:
 
 def _hash_file(path: Path, method: DigestMethod) -> str:
     """The digest of a file's content by `method`, in hex."""
+    return anew(lambda: _hash_once(path, method))
+
+
+def _hash_once(path: Path, method: DigestMethod) -> str:
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as stream:
         match method:
@@ -310,7 +315,7 @@ def _hash_file(path: Path, method: DigestMethod) -> str:
 def _hash_or_none(path: Path) -> str | None:
     """sha256 of a small file, None when it cannot be read."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(anew(path.read_bytes)).hexdigest()
     except OSError:
         return None
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from emberward.data._indexed import sync_folder
 from emberward.data._manifest import Stream, difference, stream_from_json, write_json
 from emberward.data._tokenizer import Tokenizer
+from emberward.files import anew
 from emberward.findings import Cause, ConfigError
 
 # Raised when a change of this code would write other files for the same text.
@@ -57,7 +58,7 @@ def part_key(kind: str, content: str, tokenizer: Tokenizer, share: float, cut_by
 def read_part(cache: Path, key: str) -> Part | None:
     """The part in the cache, None when it is not there or its files are not what it says. Hashes the files."""
     try:
-        data = json.loads((cache / key / PART_FILE).read_text("utf-8"))
+        data = json.loads(anew(lambda: (cache / key / PART_FILE).read_text("utf-8")))
         streams = [stream_from_json(entry) for entry in (data["train"], *data["held_out"])]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emberward.files import anew
 from emberward.findings import ConfigError
 
 Tokens = NDArray[np.generic]
@@ -116,7 +117,7 @@ class HuggingFaceTokenizer:
 
     def __init__(self, path: Path) -> None:
         library = _import_tokenizers(path)
-        data = path.read_bytes()
+        data = anew(path.read_bytes)
         try:
             inner = library.Tokenizer.from_buffer(data)
         except Exception as error:  # the package raises a bare Exception for a file it cannot parse

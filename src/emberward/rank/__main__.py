@@ -101,7 +101,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return session.run()
     except BaseException as error:  # noqa: BLE001 (whatever ends a rank is written down, then the rank ends)
-        traceback.print_exception(error)
+        # As the interpreter does with what escapes: a recorder hears of it there, and prints it too.
+        sys.excepthook(type(error), error, error.__traceback__)
         if session.folder is not None:
             _write_failure(session.folder, place, error)
         sys.stderr.flush()

@@ -11,6 +11,7 @@ import torch
 
 from emberward import __version__
 from emberward.events import Phase, Stage
+from emberward.files import anew
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.recipe import CertificatePolicy
 from emberward.report import RunFolder, append_line, read_json, write_json
@@ -111,7 +112,7 @@ def read_program(folder: RunFolder, *, rank: int, recipe: str) -> RoleProgram | 
     if not path.exists():
         return None
     try:
-        found = Certificate.from_json(json.loads(path.read_text(encoding="utf-8")))
+        found = Certificate.from_json(json.loads(anew(lambda: path.read_text(encoding="utf-8"))))
         program = found.role(rank)
     except (OSError, IndexError, KeyError, TypeError, ValueError) as error:
         why = f"it cannot be read: {type(error).__name__}: {error}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from emberward.data import Manifest, open_tokenizer, read_manifest
+from emberward.files import anew
 from emberward.findings import EmberwardError
 from emberward.rank._place import Place
 from emberward.rank._skew import START_TIMEOUT_S, Store, fingerprint, require_equal_fingerprints, told_to_others
@@ -41,11 +42,15 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """The run that this rank is part of, as this rank itself understands it."""
+    """The run that this rank is part of, as this rank itself understands it.
+
+    `world`: the name under which rank 0 opened it; None on other ranks, and where a launcher holds the run's lock.
+    """
 
     folder: RunFolder
     resolved: Resolved
     manifest: Manifest
+    world: str | None = None
 
 
 def join_run(wanted: Wanted, place: Place, store: Store) -> Joined:
@@ -88,12 +93,13 @@ def _open_run(wanted: Wanted, place: Place, resolved: Resolved, store: Store) ->
         assert manifest.path is not None, "a prepared manifest lies on the disk"
         begin(start, resolved, manifest.path)
         _forget_last_attempt(start.folder)
-        write_json(start.folder.launch, {"launch": place.launch})
+        world = new_id()
+        write_json(start.folder.launch, {"launch": place.launch, "world": world, "host": place.host})
     except Exception as error:
         store.set("run", json.dumps({"error": str(error)}))
         raise
     store.set("run", json.dumps({"folder": str(start.folder.path)}))
-    return Joined(folder=start.folder, resolved=resolved, manifest=manifest)
+    return Joined(folder=start.folder, resolved=resolved, manifest=manifest, world=world)
 
 
 def _choose(wanted: Wanted, place: Place, resolved: Resolved) -> Start:
@@ -154,5 +160,5 @@ def _read(folder: RunFolder, resolved: Resolved | None) -> Joined:
             found=f"no {folder.data.name}",
             next="--runs DIR on a file system that all hosts share",
         )
-    manifest = read_manifest(Path(json.loads(folder.data.read_text(encoding="utf-8"))["manifest"]))
+    manifest = read_manifest(Path(json.loads(anew(lambda: folder.data.read_text(encoding="utf-8")))["manifest"]))
     return Joined(folder=folder, resolved=resolved or read_resolved(folder.config), manifest=manifest)

@@ -79,6 +79,8 @@ class Session:
         self._is_among_others = False
         if place.local_rank == 0:
             stop.watch(self._wanted.kill_switch or joined.folder.kill_switch)
+        if joined.world is not None:
+            stop.guard(joined.folder.launch, joined.world)
         recipe = joined.resolved.recipe
         report_start(joined.folder, CONNECTS, rank=place.rank)
         chosen = choose_device(recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)

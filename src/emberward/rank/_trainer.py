@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from emberward import checkpoint
 from emberward.data import Batch, Tokenizer, eval_batches, open_tokenizer, step_indices
 from emberward.engine import Engine, MicroBatch, StepTotals, World
 from emberward.events import Phase, Stage
+from emberward.files import anew
 from emberward.health import Detour
 from emberward.lanes import Lane, PrefetchLoader, lane
 from emberward.layout import DataKind
@@ -206,6 +208,7 @@ class Trainer:
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def _one_step(self, loader: Iterator[list[MicroBatch]]) -> StepTotals:
+        self._stop.require_own_run()
         started_s = time.perf_counter()
         position = self.position
         size = self.batch.batch_at(position.consumed_samples)
@@ -462,4 +465,7 @@ class Trainer:
         return "", "none: nothing was held out"
 
     def _everyone(self) -> list[dict[str, Any]]:
-        return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(self._folder.ranks.glob("rank*.json"))]
+        return [
+            json.loads(anew(partial(path.read_text, encoding="utf-8")))
+            for path in sorted(self._folder.ranks.glob("rank*.json"))
+        ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from emberward.files import anew
 from emberward.findings import ConfigError
 from emberward.recipe._node import Entry, Listing, Node, Scalar, Table
 
@@ -25,7 +26,7 @@ def unreadable(
 def read_text(path: Path) -> str:
     """The file's text. Raises ConfigError C106."""
     try:
-        return path.read_text(encoding="utf-8")
+        return anew(lambda: path.read_text(encoding="utf-8"))
     except OSError as error:
         raise unreadable("the recipe's file cannot be read", where=str(path), found=error.strerror) from error
     except UnicodeDecodeError as error:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from emberward.files import anew
+
 MAX_JSON_BYTES = 64 * 2**20
 MAX_POLL_BYTES = 16 * 2**20
 
@@ -15,12 +17,15 @@ JsonObject = dict[str, Any]
 def read_json(path: Path) -> JsonObject | None:
     """The JSON object in `path`; None when it is missing, cut, over MAX_JSON_BYTES or something else than an object."""
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            return None
-        value = json.loads(path.read_text(encoding="utf-8"))
+        text = anew(lambda: _text(path))
+        value = None if text is None else json.loads(text)
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _text(path: Path) -> str | None:
+    return None if path.stat().st_size > MAX_JSON_BYTES else path.read_text(encoding="utf-8")
 
 
 def parse_line(line: bytes) -> JsonObject | None:
@@ -57,17 +62,20 @@ class LineTail:
     def poll(self) -> list[JsonObject]:
         """The objects written since the last call, at most MAX_POLL_BYTES of them; [] when there are none."""
         try:
-            with self._path.open("rb") as file:
-                found = os.fstat(file.fileno())
-                if found.st_ino != self._inode or found.st_size < self._offset:
-                    self._offset, self._inode = 0, found.st_ino
-                file.seek(self._offset)
-                data = file.read(min(found.st_size - self._offset, MAX_POLL_BYTES))
+            data = anew(self._read)
         except OSError:
             return []
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
         return [value for line in whole.splitlines() if (value := parse_line(line)) is not None]
+
+    def _read(self) -> bytes:
+        with self._path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if found.st_ino != self._inode or found.st_size < self._offset:
+                self._offset, self._inode = 0, found.st_ino
+            file.seek(self._offset)
+            return file.read(min(found.st_size - self._offset, MAX_POLL_BYTES))
 
 
 def read_lines(path: Path) -> Iterator[JsonObject]:
@@ -81,11 +89,15 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
 
 def tail_text(path: Path, *, num_lines: int, since_byte: int = 0, max_bytes: int = 64 * 1024) -> list[str]:
     """The last `num_lines` lines that `path` got after `since_byte`, from its last `max_bytes`; [] when unreadable."""
-    try:
+
+    def read() -> bytes:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(since_byte, size - max_bytes))
-            text = file.read(max_bytes).decode("utf-8", errors="replace")
+            return file.read(max_bytes)
+
+    try:
+        text = anew(read).decode("utf-8", errors="replace")
     except OSError:
         return []
     return text.splitlines()[-num_lines:]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes the object aside, then renames it over `path`. Not synced to disk: for what a restart does not need."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
     aside.write_text(json.dumps(value), encoding="utf-8")
     aside.replace(path)
 

@@ -47,9 +47,14 @@ _BODY = """
 # Starts one supervisor on each node with srun. SLURM's signal reaches these, and they ask the ranks to save.
 {train}
 code=$?
+
+# Asks SLURM again for a while when its controller does not answer, as when it is just started again.
+ask() {{
+    for try in 1 2 3 4 5 6 7 8 9 10; do "$@" && return; sleep 15; done
+}}
 case $code in
     75) # All ranks saved after SIGTERM: at the time limit, or to make room for another job.
-        scontrol requeue $SLURM_JOB_ID ;;
+        ask scontrol requeue $SLURM_JOB_ID ;;
     0|2) # Done or stopped by the kill switch; 2: a mistake that each further job would meet again.
         {end_chain} ;;
 esac
@@ -84,7 +89,7 @@ def script_text(script: JobScript) -> str:
     body = _BODY.format(
         pulse=_command(script.pulse),
         train=_command(script.train),
-        end_chain=f"scancel --state=PENDING {chain}" if asked.num_jobs > 1 else ":",
+        end_chain=f"ask scancel --state=PENDING {chain}" if asked.num_jobs > 1 else ":",
     )
     return "\n".join(head) + "\n" + body
 

@@ -3,7 +3,7 @@
 import shlex
 import subprocess
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from emberward.findings import ConfigError, Finding, host_down
 from emberward.sources.live import RANK_NAMES
 
 ANSWER_LIMIT_S = 20.0
+NOBODY_LIMIT_S, ASK_EVERY_S = 180.0, 2.0
+"""How long hosts are asked again while none answers: a controller of SLURM is started again within minutes."""
 """Twice ssh's ConnectTimeout below."""
 MAX_SAID_CHARACTERS = 300
 _KNOWN = {
@@ -145,6 +147,22 @@ def ask_hosts(launcher: Launcher, hosts: Sequence[Host], *, python: str, folder:
     return {name: _answer(name, process, python, folder, end_s) for name, process in asked.items()}
 
 
+def ask_until_answered(
+    launcher: Launcher, hosts: Sequence[Host], *, python: str, folder: Path, is_stopped: Callable[[], bool]
+) -> dict[str, str | ConfigError]:
+    """The same, asked again while none answers. Blocks, NOBODY_LIMIT_S at most, or until `is_stopped`."""
+    end_s = time.monotonic() + NOBODY_LIMIT_S
+    while True:
+        answers = ask_hosts(launcher, hosts, python=python, folder=folder)
+        if _is_anybody_there(answers) or is_stopped() or time.monotonic() > end_s:
+            return answers
+        time.sleep(ASK_EVERY_S)
+
+
+def _is_anybody_there(answers: Mapping[str, str | ConfigError]) -> bool:
+    return any(isinstance(answer, str) for answer in answers.values())
+
+
 def _answer(
     name: str, process: subprocess.Popen[str] | OSError, python: str, folder: Path, end_s: float
 ) -> str | ConfigError:
@@ -201,7 +219,12 @@ def without(team: Team, lost: Collection[str]) -> Team:
 
 
 def lost_hosts(before: Sequence[Host], answers: Mapping[str, str | ConfigError]) -> tuple[Finding, ...]:
-    """A finding for each host that trained and now gives no answer, or has booted since."""
+    """A finding for each host that trained and now gives no answer while another host does, or has booted since.
+
+    Where none answers, it is the way to ask that is gone, as SLURM's controller, and nothing is known of the hosts.
+    """
+    if not _is_anybody_there(answers):
+        return ()
     found = []
     for host in before:
         answer = answers[host.name]

@@ -361,7 +361,7 @@ def launch(plan: LaunchPlan, *, on_progress: OnProgress, on_finding: OnFinding =
     """
     folder = plan.folder
     require_no_kill_switch(plan.kill_switch or folder.kill_switch)
-    with hold_lock(folder, launcher_pid=os.getpid()) as lock:
+    with hold_lock(folder, launcher_pid=os.getpid(), job=plan.environment.get("SLURM_JOB_ID")) as lock:
         overseer = Overseer(folder, plan.oversight, environment=plan.environment)
         state = Outcome.FAILED
         try:

@@ -24,19 +24,22 @@ from emberward.processes import Child
 from emberward.report import LineTail, RunFolder, read_json, tail_text
 from emberward.runs import require_no_kill_switch, strike
 from emberward.supervise._attempt import OnFinding, launch_error
+from emberward.supervise._clocks import HostClocks
 from emberward.supervise._command import KILL_SWITCH, agent_environment
-from emberward.supervise._death import parse_agent_report
-from emberward.supervise._hosts import Team, ask_hosts, lost_hosts, script_for
+from emberward.supervise._death import RankRecord, parse_agent_report
+from emberward.supervise._hosts import Team, ask_until_answered, lost_hosts, script_for
 from emberward.supervise._launch import POLL_S, LaunchPlan, LaunchResult, OnProgress, RecipeAttempt
 from emberward.supervise._left_out import NAMING, named_host, slow_host
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._overseer import Overseer, key_of
 from emberward.supervise._policy import Outcome, StopBy
 from emberward.supervise._signals import StopAsked, stop_signals
-from emberward.supervise._verdict import Conclusion, judge_end
+from emberward.supervise._verdict import Conclusion, RingFacts, judge_end
 
 FIRST_PORT, NUM_PORTS = 20000, 12768
 """As in `rank/_place.py`, a stranger of this room."""
+MAX_HEARD = 8
+"""Hosts whose heartbeats are read at one look."""
 END_MARGIN_S = 15.0
 """What a supervisor takes to end beyond the grace of what it supervises."""
 OTHERS_LIMIT_S = 30.0
@@ -55,7 +58,7 @@ def launch_on_hosts(plan: LaunchPlan, team: Team, *, on_progress: OnProgress, on
     """
     folder = plan.folder
     require_no_kill_switch(plan.kill_switch or folder.kill_switch)
-    with hold_lock(folder, launcher_pid=os.getpid()):
+    with hold_lock(folder, launcher_pid=os.getpid(), job=plan.environment.get("SLURM_JOB_ID")):
         overseer = Overseer(folder, replace(plan.oversight, is_watched=False, node=None), environment=plan.environment)
         state = Outcome.FAILED
         try:
@@ -95,6 +98,9 @@ class HostsAttempt(RecipeAttempt):
         self._leaving: Finding | None = None
         """The slow host for which the ranks were asked to save."""
         self.lost: tuple[Finding, ...] = ()
+        self._clocks = HostClocks()
+        self._to_hear: list[str] = []
+        self._heard: dict[Path, float] = {}
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
@@ -144,8 +150,33 @@ class HostsAttempt(RecipeAttempt):
     def look(self, *, now_s: float, now_unix: float) -> None:
         """The same, and what the hosts' supervisors found."""
         super().look(now_s=now_s, now_unix=now_unix)
+        self.hear_clocks(now_unix=now_unix)
         for finding in self._found_on_hosts():
             self.on_finding(finding)
+
+    def hear_clocks(self, *, now_unix: float) -> None:
+        """Reads the heartbeats of some hosts, in turn. See `_clocks.py` [Note: clocks of hosts]."""
+        self._to_hear = self._to_hear or [host.name for host in self._team.hosts]
+        for _ in range(min(MAX_HEARD, len(self._to_hear))):
+            name = self._to_hear.pop()
+            for path in (self.folder.path / "hosts" / name).glob("*/supervisor.json"):
+                said_unix = (read_json(path) or {}).get("time_unix")
+                if isinstance(said_unix, int | float):
+                    # One that is not renewed may be of an earlier attempt, and tells nothing.
+                    if said_unix != self._heard.setdefault(path, said_unix):
+                        self._clocks.take(name, said_unix, now_unix=now_unix)
+                    self._heard[path] = said_unix
+
+    def records(self, codes: Mapping[int, tuple[int, int]], facts: Mapping[int, RingFacts]) -> list[RankRecord]:
+        """The same, with all times by our clock."""
+        return [self._by_our_clock(record) for record in super().records(codes, facts)]
+
+    def _by_our_clock(self, record: RankRecord) -> RankRecord:
+        at_unix = None if record.failure is None else record.failure.get("time_unix")
+        if record.failure is None or not isinstance(at_unix, int | float):
+            return record
+        here = self._clocks.here(self.host_of(record.rank), at_unix)
+        return replace(record, failure={**record.failure, "time_unix": here})
 
     def _found_on_hosts(self) -> list[Finding]:
         """What the supervisors found since the last call, each once, written down here too."""
@@ -230,9 +261,15 @@ class HostsAttempt(RecipeAttempt):
     # -- after its end -------------------------------------------------------------------------------------------------
 
     def settle(self, code: int) -> Outcome:
-        """The same; the pipes to the supervisors are closed."""
+        """The same; the pipes to the supervisors are closed.
+
+        Ranks know a stop by its file, whoever asked for it: whether it was the kill switch only the launcher can tell.
+        """
         self.close_pipes()
-        return super().settle(code)
+        is_switched_off = self.is_switched_off
+        outcome = super().settle(code)
+        self.is_switched_off = is_switched_off or self.kill_switch.exists()
+        return outcome
 
     def conclude(self, code: int, outcome: Outcome) -> Conclusion:
         """The findings of an attempt that did not end well, and the hosts that it lost."""
@@ -247,7 +284,13 @@ class HostsAttempt(RecipeAttempt):
         """What is known of a failed attempt, the cause first: who lost its link or its host, then as on one host."""
         errors = list({key_of(each): each for each in self.found if each.severity is Severity.ERROR}.values())
         named = [each for each in errors if each.code in NAMING]
-        answers = ask_hosts(self._team.launcher, self._team.hosts, python=sys.executable, folder=Path.cwd())
+        answers = ask_until_answered(
+            self._team.launcher,
+            (*self._team.hosts, *self._team.spares),
+            python=sys.executable,
+            folder=Path.cwd(),
+            is_stopped=lambda: self.asked.at_s is not None,
+        )
         known = {host for each in named for host in each.hosts}
         silent = [each for each in lost_hosts(self._team.hosts, answers) if each.hosts[0] not in known]
         if named or silent:

@@ -67,6 +67,8 @@ class FolderMailbox:
         self._folder = folder
         self._freshness = Freshness()
         self._clock = clock
+        self._read: dict[str, dict[str, Any]] = {}
+        """What each file said last: one that cannot be read now has not taken its host away."""
 
     def exchange(self, host: str, post: Mapping[str, Any], proposal: Agreed | None = None) -> Heard:
         """See `Mailbox`."""
@@ -78,9 +80,9 @@ class FolderMailbox:
         write_json(self._folder / f"{host_file_name(host)}.json", {"host": host, **post})
         found: Posts = {}
         for path in sorted(self._folder.glob("*.json"))[:MAX_HOSTS]:
-            said = read_json(path)
+            said = read_json(path) or self._read.get(path.name)
             if said is not None and isinstance(said.get("host"), str):
-                found[said["host"]] = said
+                found[said["host"]] = self._read[path.name] = said
         newest = max(register.glob("[0-9]*.json"), default=None)
         entry = None if newest is None else Agreed.from_json(read_json(newest))
         return Heard(

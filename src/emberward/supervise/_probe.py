@@ -4,7 +4,11 @@
 A load has to take LOAD_S to be told from the noise of a busy host, so that it grows with the link, to MAX_LOAD_BYTES at
 most: above, processors decide and not links (unshaped pairs of one busy machine vary from 1.5 to 24 Gb/s). It is
 fetched so seldom that all peers' loads take LOAD_SHARE of the time. What was lost on the way the kernel of the sender
-has counted: segments that it sent again (TCP_INFO, tcp(7)).
+has counted: segments that it sent again (`_sent_again.py`).
+
+[Note: a link or a processor]
+A load that a busy sender gives late takes long as well, and no link is to blame for it. So the sender's kernel says for
+how long data was on its way (TCP_INFO, tcpi_busy_time), and of that and of what the getter saw the shorter time counts.
 
 [Note: links are compared over one stretch of time]
 A link counts by its loads of the last KEPT_S, and not by a number of loads: slow ones are fetched less often, so that
@@ -14,13 +18,14 @@ apart.
 
 import contextlib
 import socket
-import statistics
-import struct
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
+
+from emberward.supervise._connections import busy_us_of, counts_of, read_connections
+from emberward.supervise._sent_again import KEPT_S, Sent, SentAgain
 
 LIMIT_S = 1.0
 EVERY_S = 1.0
@@ -28,39 +33,25 @@ WORD = b"emberward\n"
 NUM_BAD = 2
 """Tries in a row that must fail before a host counts as unreached."""
 FIRST_LOAD_BYTES, MAX_LOAD_BYTES = 256 << 10, 2 << 20
-ASK_BYTES = 4
-"""How many bytes are wanted, as a number in network order."""
+ASK_BYTES, TIME_BYTES = 4, 8
+"""How many bytes are wanted, and how many microseconds they were on their way, as numbers in network order."""
+GOT, UNKNOWN = b".", 2**64 - 1
+TICK_S = 0.01
+"""The kernel counts in its ticks, of 10 ms at the most (CONFIG_HZ)."""
 LOAD_S = 0.03
 LOAD_SHARE = 0.03
 LOAD_EVERY_S, LOAD_SELDOM_S = 2.0, 4.0
 LOAD_LIMIT_S = 5.0
-_INFO_BYTES = 160
-KEPT_S = 32.0
-"""Of this time the shortest load counts: a job's own traffic has gaps. See the second note above."""
+_INFO_BYTES = 256
 MIN_LOADS = 6
 """So many of a slow link lie in KEPT_S, at one every LOAD_SELDOM_S + EVERY_S."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """Segments with data that were sent, and how many of them were sent again."""
-
-    segments: int
-    again: int
-    at_s: float
-    """When, by this process's monotonic clock."""
-
-
-def sent_on(connection: socket.socket) -> Sent | None:
-    """What the kernel sent on a TCP connection; None where it does not say."""
+def info_of(connection: socket.socket) -> bytes:
+    """What the kernel knows of a TCP connection, struct tcp_info; empty where it does not say."""
     if not hasattr(socket, "TCP_INFO"):
-        return None
-    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-    if len(told) < _INFO_BYTES:
-        return None
-    # struct tcp_info of linux/tcp.h: tcpi_total_retrans and, since Linux 4.6, tcpi_data_segs_out.
-    (again,), (segments,) = struct.unpack_from("I", told, 100), struct.unpack_from("I", told, 156)
-    return Sent(segments=segments, again=again, at_s=time.monotonic())
+        return b""
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
 
 
 class Listener:
@@ -69,7 +60,7 @@ class Listener:
     def __init__(self, address: str) -> None:
         """Raises OSError when the address is not this host's."""
         self._socket = socket.create_server((address, 0))
-        self._sent: dict[str, tuple[Sent, ...]] = {}
+        self.sent = SentAgain()
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._serve, name="answer", daemon=True).start()
 
@@ -91,25 +82,13 @@ class Listener:
                 return
             connection.settimeout(LOAD_LIMIT_S)
             connection.sendall(bytes(min(int.from_bytes(asked, "big"), MAX_LOAD_BYTES)))
-            connection.recv(1)  # The other side has got all of it and ends.
-            if (sent := sent_on(connection)) is not None:
-                self.take(connection.getpeername()[0], sent)
-
-    def take(self, address: str, *sent: Sent) -> None:
-        """Takes up what was sent to the other side's address."""
-        self._sent[address] = (*_kept(self._sent.get(address, ())), *sent)
-
-    def lost_to(self) -> dict[str, float]:
-        """By the other side's address, the share of segments that half of the loads of the last KEPT_S lost at least.
-
-        Where that were MIN_LOADS. One load that met a full queue is no link that loses packets.
-        """
-        kept = {address: _kept(sent) for address, sent in sorted(self._sent.items())}
-        return {
-            address: statistics.median_low(each.again / max(each.segments, 1) for each in sent)
-            for address, sent in kept.items()
-            if len(sent) >= MIN_LOADS
-        }
+            if connection.recv(1):
+                info = info_of(connection)
+                busy_us = busy_us_of(info)
+                connection.sendall((UNKNOWN if busy_us is None else busy_us).to_bytes(TIME_BYTES, "big"))
+                if (counts := counts_of(info)) is not None:
+                    sent = Sent(segments=counts.segments, again=counts.again, at_s=time.monotonic())
+                    self.sent.take(connection.getpeername()[0], sent)
 
     def close(self) -> None:
         """Stops answering."""
@@ -122,7 +101,10 @@ class Listener:
 def fetch_s(
     address: str, port: int, num_bytes: int, *, from_address: str, limit_s: float = LOAD_LIMIT_S
 ) -> float | None:
-    """Seconds to get `num_bytes` from the listener there; None when they do not come within `limit_s`. Blocks."""
+    """Seconds that `num_bytes` take from the listener there; None when they do not come within `limit_s`. Blocks.
+
+    See [Note: a link or a processor].
+    """
     try:
         with socket.create_connection((address, port), timeout=limit_s, source_address=(from_address, 0)) as peer:
             peer.settimeout(limit_s)
@@ -136,7 +118,13 @@ def fetch_s(
                 left -= len(_some(peer, left))
                 if time.monotonic() - began_s > limit_s:
                     return None
-            return time.monotonic() - began_s
+            seconds = time.monotonic() - began_s
+            peer.sendall(GOT)
+            told = b""
+            while len(told) < TIME_BYTES:
+                told += _some(peer, TIME_BYTES - len(told))
+            busy_us = int.from_bytes(told, "big")
+            return seconds if busy_us == UNKNOWN else min(seconds, busy_us / 1e6 + TICK_S)
     except OSError:
         return None
 
@@ -177,13 +165,10 @@ def next_size(num_bytes: int, seconds: float) -> int:
     return min(num_bytes * 2, MAX_LOAD_BYTES) if seconds < LOAD_S else num_bytes
 
 
-Timed = TypeVar("Timed", Load, Sent)
-
-
-def _kept(timed: tuple[Timed, ...]) -> tuple[Timed, ...]:
-    """Those of the last KEPT_S."""
+def _kept(loads: tuple[Load, ...]) -> tuple[Load, ...]:
+    """Those of the last KEPT_S, of which the shortest counts: a job's own traffic has gaps."""
     since_s = time.monotonic() - KEPT_S
-    return tuple(each for each in timed if each.at_s >= since_s)
+    return tuple(each for each in loads if each.at_s >= since_s)
 
 
 class Links(Protocol):
@@ -232,7 +217,10 @@ class ProbedLinks:
 
     def lost(self) -> dict[str, float]:
         """See `Links`."""
-        lost = self._listener.lost_to()
+        with contextlib.suppress(OSError):
+            own = [each for each in read_connections() if each.port != self.port]
+            self._listener.sent.look(own, now_s=time.monotonic())
+        lost = self._listener.sent.shares()
         return {host: round(lost[address], 4) for host, address in self._prober.addresses().items() if address in lost}
 
 

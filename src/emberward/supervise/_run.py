@@ -38,7 +38,10 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
     if plan.kill_switch is not None:
         require_no_kill_switch(plan.kill_switch)
     ends: list[RunEnd] = []
-    with SignalDesk() as desk, hold_lock(plan.folder, launcher_pid=os.getpid()):
+    with (
+        SignalDesk() as desk,
+        hold_lock(plan.folder, launcher_pid=os.getpid(), job=plan.environment.get("SLURM_JOB_ID")),
+    ):
         overseer = Overseer(
             plan.folder, plan.oversight, environment=plan.environment, around_start=desk.passing_on_the_mask
         )

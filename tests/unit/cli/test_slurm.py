@@ -2,7 +2,9 @@
 
 import json
 import os
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -179,3 +181,79 @@ def test_a_controller_that_is_away_for_a_while_is_a_line_and_the_pulse_goes_on(t
     (bin / "back").unlink()
     with pytest.raises(ConfigError, match="L120 SLURM cannot be asked"):
         follow(replace(always, is_once=True), Slurm(environment(bin, squeue=away)), Screen(is_json=True))
+
+
+def test_a_pulse_is_told_by_mail_and_by_a_webhook_where_its_file_cannot_be_written(tmp_path, capsys):
+    """A mail command that fails and a server that answers 500 are said, and keep no line from the others."""
+    got: list[tuple[str, dict]] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            self.send_response(500 if self.path == "/broken" else 200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    bin, place = tmp_path / "bin", tmp_path / "runs" / "tiny"
+    slurm = Slurm(environment(bin, squeue="exit 0", mail=f"cat > {tmp_path}/mailed", nomail="exit 3"))
+    (place / "slurm").mkdir(parents=True)
+    record_job(place, 7, {})
+    (place / "slurm" / "pulse.log").mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        once = PulseOptions(
+            name="tiny", runs=tmp_path / "runs", every_s=60.0, is_once=True, leaves_out=False, to=None,
+            notify=(f"{bin}/mail -s pulse me", f"{url}/hook", f"{url}/broken", f"{bin}/nomail"),
+        )  # fmt: skip
+        assert follow(once, slurm, Screen(is_json=True)) == 0
+        server.shutdown()
+    shown = capsys.readouterr()
+    said = json.loads(shown.out)
+    (line,) = said["lines"]
+    assert "PULSE: tiny is not in the queue; no run yet" in line
+    mailed = json.loads((tmp_path / "mailed").read_text())
+    assert (mailed["text"], mailed["findings"]) == (line, [])
+    assert sorted(path for path, _ in got) == ["/broken", "/hook"]
+    assert all(told == mailed for _, told in got)
+    assert "mail -s pulse me" in (bin / "asked").read_text()
+    assert [failure.rpartition(": ")[2] for failure in said["notification_failures"]] == [
+        "Internal Server Error",
+        "exit code 3",
+    ]
+    assert "pulse.log cannot be written: Is a directory" in shown.err
+
+
+def test_a_controller_that_goes_away_between_two_questions_leaves_the_node_to_the_next_pulse(tmp_path, capsys):
+    """A node that is in the ledger and in no job's ExcNodeList would be given to the next job."""
+    place, runs, bin = tmp_path / "runs" / "tiny", tmp_path / "runs", tmp_path / "bin"
+    (place / "slurm").mkdir(parents=True)
+    record_job(place, 7, {})
+
+    def look(nodes: str, state: str, update: str = "exit 0", code: str | None = None) -> None:
+        slurm = Slurm(environment(
+            bin,
+            squeue=f"cat <<END\n7_1|7|RUNNING|main|{nodes}|t|1:00|None|tiny\n"
+            "7_[2-3%1]|7|PENDING|main||N/A|0:00|Priority|tiny\nEND",
+            scontrol=f'case "$*" in *hostnames*) echo {nodes} | tr , "\\n" ;; *update*) {update} ;; *node*) '
+            "for n in n1 n2 n3; do echo NodeName=$n BootTime=t; done ;; esac",
+            sinfo=f"printf 'n1|allocated|none\\nn2|{state}|Not responding\\n'",
+        ))  # fmt: skip
+        once = PulseOptions(
+            name="tiny", runs=runs, every_s=60.0, is_once=True, leaves_out=True, to=None, notify=()
+        )  # fmt: skip
+        if code is None:
+            assert follow(once, slurm, Screen(is_json=True)) == 0
+        else:
+            with pytest.raises(ConfigError, match=code):
+                follow(once, slurm, Screen(is_json=True))
+
+    away = "echo 'slurm_update error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
+    look("n1,n2", "allocated")
+    look("n1,n3", "down*", update=away, code="L120")
+    assert left_out(runs) == {}
+    look("n1,n3", "down*")
+    assert list(left_out(runs)) == ["n2"]
+    assert asked(bin).count("scontrol update JobId=7_[2-3] ExcNodeList=n2") == 2

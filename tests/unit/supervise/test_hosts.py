@@ -7,7 +7,7 @@ import pytest
 
 from emberward.findings import ConfigError
 from emberward.supervise import Host, Launcher, Team, ask_hosts, hosts_of, launcher_of, pick_hosts, without
-from emberward.supervise._hosts import lost_hosts, script_for
+from emberward.supervise._hosts import ask_until_answered, lost_hosts, script_for
 
 A, B, C, D = (Host(name=name, address=name, boot=f"boot of {name}") for name in "abcd")
 TEAM = Team(hosts=(A, B, C), spares=(D,), ranks_per_host=8, min_hosts=2, launcher=launcher_of("local"))
@@ -77,13 +77,31 @@ def test_a_host_that_cannot_be_used_is_named_with_its_launchers_words(tmp_path):
         "  found     a: Permission denied (publickey).\n"
         "  next      ssh a true"
     )
-    assert [found.message for found in lost_hosts([A], {"a": refused})] == [
+    assert [found.message for found in lost_hosts([A], {"a": refused, "b": "a boot"})] == [
         "host a does not answer any more: a: Permission denied (publickey)."
     ]
     elsewhere = ask_hosts(launcher_of("local"), [A], python="/no/python", folder=tmp_path)["a"]
     assert elsewhere.found == f"it has no /no/python, or does not see {tmp_path} (exit code 1)"
     absent = ask_hosts(launcher_of("no-such-program {host}"), [A], python=sys.executable, folder=tmp_path)["a"]
     assert "No such file or directory" in absent.found
+
+
+def test_where_no_host_answers_the_way_to_ask_is_gone_and_no_host(tmp_path):
+    """A controller of SLURM that is away: the next answer counts, of a host or, where that takes too long, none."""
+    away, back = "srun: error: Unable to contact slurm controller", tmp_path / "back"
+    launcher = Launcher(
+        words=("sh", "-c", f'[ -e {back} ] && exec "$@"; touch {back}; echo "{away}" >&2; exit 1', "{host}"),
+        is_shell=False,
+    )
+    refused = ask_hosts(launcher, [A], python=sys.executable, folder=tmp_path)
+    assert refused["a"].found == away
+    assert lost_hosts([A], refused) == ()
+    back.unlink()
+    answers = ask_until_answered(launcher, [A], python=sys.executable, folder=tmp_path, is_stopped=lambda: False)
+    assert len(answers["a"]) == 36
+    back.unlink()
+    asked = ask_until_answered(launcher, [A], python=sys.executable, folder=tmp_path, is_stopped=lambda: True)
+    assert asked["a"].found == away
 
 
 def test_a_host_that_has_booted_again_is_lost_and_one_that_was_never_asked_is_not():

@@ -1,7 +1,9 @@
 """Which link is slow, from how long hosts take to fetch from each other."""
 
 import contextlib
+import itertools
 import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -10,20 +12,19 @@ from dataclasses import replace
 import pytest
 
 from emberward.findings import Cause, Kind, Severity
+from emberward.supervise._connections import Connection, Counts, counts_of, read_connections
 from emberward.supervise._nodes import NodePost
 from emberward.supervise._probe import (
     FIRST_LOAD_BYTES,
-    KEPT_S,
     LOAD_S,
     MAX_LOAD_BYTES,
-    MIN_LOADS,
     Listener,
     Prober,
-    Sent,
     fetch_s,
+    info_of,
     next_size,
-    sent_on,
 )
+from emberward.supervise._sent_again import KEPT_S, MIN_PARTS, Sent, SentAgain
 from emberward.supervise._slow_links import HOLD_S, LinkWatch, judge_links
 
 
@@ -133,31 +134,86 @@ def test_a_load_grows_until_it_can_be_told_from_noise():
 
 def test_what_was_sent_is_counted_by_the_kernel_with_what_was_sent_again(wait_until):
     listener = Listener("127.0.0.1")
-    for _ in range(MIN_LOADS):
+    for _ in range(MIN_PARTS):
         fetch_s("127.0.0.1", listener.port, FIRST_LOAD_BYTES, from_address="127.0.0.1")
-    wait_until(listener.lost_to, "what was lost")
-    assert 0 <= listener.lost_to()["127.0.0.1"] <= 0.05
+    wait_until(listener.sent.shares, "what was lost")
+    assert 0 <= listener.sent.shares()["127.0.0.1"] <= 0.05
     listener.close()
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as peer:
         peer.sendall(bytes(FIRST_LOAD_BYTES // 4))
-        sent = sent_on(peer)
+        sent = counts_of(info_of(peer))
     assert sent is not None
     assert (sent.segments >= 1, sent.again) == (True, 0)
 
 
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6"])
+def test_the_kernel_lists_what_another_s_connection_sent(family, wait_until):
+    """Each byte is a segment of its own."""
+    place = "::1" if family == socket.AF_INET6 else "127.0.0.1"
+    with (
+        socket.create_server((place, 0), family=family) as server,
+        socket.create_connection(server.getsockname()[:2]) as peer,
+    ):
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        taken, _ = server.accept()
+        own = peer.getsockname()[1]
+
+        def segments() -> int:
+            return next(each.counts.segments for each in read_connections() if each.port == own)
+
+        before = segments()
+        for _ in range(20):
+            peer.sendall(b".")
+            taken.recv(1)
+        wait_until(lambda: segments() == before + 20, "what was sent")
+        (each,) = [each for each in read_connections() if each.port == own]
+        assert (each.peer, each.counts.again) == (server.getsockname()[0], 0)
+        taken.close()
+
+
+def test_a_segment_that_was_sent_again_in_vain_is_not_lost():
+    """struct tcp_info: sent again at byte 100, segments with data at 156, told as had already at 216."""
+    info = bytearray(220)
+    for place, value in ((100, 7), (156, 1000), (216, 5)):
+        info[place : place + 4] = value.to_bytes(4, sys.byteorder)
+    assert counts_of(bytes(info)) == Counts(segments=1000, again=2)
+    assert counts_of(bytes(info[:160])) == Counts(segments=1000, again=7), "a kernel that does not tell"
+    assert counts_of(bytes(info[:104])) is None
+
+
+def looks(again: list[int], segments: int) -> SentAgain:
+    """What the job's connection to 10.0.0.2 sent, looked at once a second, with so many sent again each time."""
+    kept, now_s = SentAgain(), time.monotonic() - len(again)
+    sums = (0, *itertools.accumulate(again))
+    for number, total in enumerate(sums):
+        counts = Counts(segments=5000 + number * segments, again=900 + total)
+        kept.look([Connection(cookie=1, port=7, peer="10.0.0.2", counts=counts)], now_s=now_s + number)
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("again", "segments", "share"),
+    [([10] * 10, 1000, 0.01), ([100] + [0] * 9, 1000, 0.0), ([1, 0] * 30, 50, 0.01), ([9] * 5, 1000, None)],
+    ids=["a job that loses 1%", "one second in a full queue", "few segments a second", "too few seconds"],
+)
+def test_the_job_s_own_connections_tell_what_their_link_loses(again, segments, share):
+    found = looks(again, segments).shares()
+    assert found == ({} if share is None else {"10.0.0.2": pytest.approx(share)})
+
+
 @pytest.mark.parametrize(("bad", "share"), [(1, 0.0), (2, 0.0), (4, 0.02), (6, 0.02)])
 def test_one_load_that_met_a_full_queue_is_no_loss_of_the_link(bad, share):
-    listener = Listener("127.0.0.1")
+    kept = SentAgain()
     now_s = time.monotonic()
-    loads = [Sent(segments=1000, again=20 if number < bad else 0, at_s=now_s) for number in range(MIN_LOADS)]
-    old = [Sent(segments=1000, again=500, at_s=now_s - KEPT_S - 1)] * MIN_LOADS
-    listener.take("10.0.0.2", *old)
-    assert listener.lost_to() == {}
-    listener.take("10.0.0.2", *loads)
-    assert listener.lost_to() == {"10.0.0.2": share}
-    listener.close()
+    loads = [Sent(segments=1000, again=20 if number < bad else 0, at_s=now_s) for number in range(MIN_PARTS)]
+    old = [Sent(segments=1000, again=500, at_s=now_s - KEPT_S - 1)] * MIN_PARTS
+    kept.take("10.0.0.2", *old)
+    assert kept.shares() == {}
+    kept.take("10.0.0.2", *loads)
+    assert kept.shares() == {"10.0.0.2": share}
 
 
+PAUSE_S = 0.5
 ALIKE = {
     "all are fast": posts({}),
     "all are slow": posts({}, usual_s=0.2),
@@ -186,6 +242,42 @@ def test_a_load_is_fetched_and_what_is_not_there_is_none(wait_until):
     assert prober.fetched() == {}, "a few tries tell nothing yet"
     listener.close()
     assert fetch_s("127.0.0.1", listener.port, MAX_LOAD_BYTES, from_address="127.0.0.1", limit_s=1.0) is None
+
+
+def test_a_load_that_its_sender_gives_late_is_no_slow_link(monkeypatch):
+    """The sender waits for a while between two halves, as a host does whose processor others use."""
+    gate, kept = threading.Event(), Listener._answer
+
+    class Late:
+        """A connection that gives half of a load, and the rest when the gate opens."""
+
+        def __init__(self, connection):
+            self._connection = connection
+
+        def __getattr__(self, name):
+            return getattr(self._connection, name)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self._connection.close()
+
+        def sendall(self, data):
+            self._connection.sendall(data[: len(data) // 2])
+            if len(data) == FIRST_LOAD_BYTES:
+                threading.Timer(PAUSE_S, gate.set).start()
+                gate.wait(30)
+            self._connection.sendall(data[len(data) // 2 :])
+
+    monkeypatch.setattr(Listener, "_answer", lambda self, connection: kept(self, Late(connection)))
+    listener = Listener("127.0.0.1")
+    began_s = time.monotonic()
+    seconds = fetch_s("127.0.0.1", listener.port, FIRST_LOAD_BYTES, from_address="127.0.0.1", limit_s=30.0)
+    assert time.monotonic() - began_s >= PAUSE_S
+    assert seconds is not None
+    assert seconds < PAUSE_S / 2
+    listener.close()
 
 
 def test_a_fetch_takes_as_long_as_its_link_lets_it():

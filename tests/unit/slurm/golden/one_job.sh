@@ -16,9 +16,14 @@ python -m emberward slurm pulse tr11 --runs /data/tr11/runs --once
 # Starts one supervisor on each node with srun. SLURM's signal reaches these, and they ask the ranks to save.
 emberward train tr11.py steps=9 --launcher slurm --runs /data/tr11/runs
 code=$?
+
+# Asks SLURM again for a while when its controller does not answer, as when it is just started again.
+ask() {
+    for try in 1 2 3 4 5 6 7 8 9 10; do "$@" && return; sleep 15; done
+}
 case $code in
     75) # All ranks saved after SIGTERM: at the time limit, or to make room for another job.
-        scontrol requeue $SLURM_JOB_ID ;;
+        ask scontrol requeue $SLURM_JOB_ID ;;
     0|2) # Done or stopped by the kill switch; 2: a mistake that each further job would meet again.
         : ;;
 esac
