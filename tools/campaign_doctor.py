@@ -28,7 +28,7 @@ BLOCK, BLOCK_S = 100, 0.5
 """A case has so many seeds in turn, or those of so many processor seconds, one at least."""
 MAX_ROUNDS = 400
 """An examination that goes on until each device has passed its 228 tries, alone and in pairs, ends before."""
-ROOM = ("belief", "choose", "faults", "fleet", "numbers", "parting", "plan")
+ROOM = ("belief", "choose", "faults", "fleet", "numbers", "parting", "plan", "search", "slow")
 """The planner's files."""
 SPURIOUS = 1e-3
 NOISE = 0.01

@@ -8,15 +8,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from emberward.doctor._belief import LINK_BUNCH, LINK_ODDS, MAX_LINK_SET, NEAR, SPURIOUS, Belief, Exposures
+from emberward.doctor._belief import LINK_ODDS, MAX_LINK_SET, Belief, Exposures
 from emberward.doctor._faults import Cluster, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Links, Set, Talk
+from emberward.doctor._search import LINK_BUNCH, NEAR, SPURIOUS
 
 MAX_SUSPECTS = 8
 MAX_BATCH = 6
 """Tests of one cluster in one round."""
 TIE_BITS = 0.02
 """Tests that differ by less are equally good; the first is taken."""
+MAX_MATRIX = 64
+"""Every pair is tested with up to so many devices."""
 LEAST_BITS = 1e-4
 """A test that tells less is not worth its start."""
 FEW = 16
@@ -243,6 +246,12 @@ def halves(devices: Sequence[int]) -> list[Set]:
     return [tuple(devices[:middle]), tuple(devices[middle:])]
 
 
+def adjacent(devices: Sequence[int]) -> list[Set]:
+    """Pairs of neighbours, three in the last set where they are odd in number."""
+    pairs: list[Set] = [(devices[i], devices[i + 1]) for i in range(0, len(devices) - 1, 2)]
+    return pairs if len(devices) % 2 == 0 else [*pairs[:-1], (*pairs[-1], devices[-1])]
+
+
 def wholes_of(devices: Sequence[int]) -> list[Set]:
     """All devices together, in groups of at most MAX_LINK_SET: what failed there may be a link's fault still."""
     num = math.ceil(len(devices) / MAX_LINK_SET)
@@ -291,3 +300,13 @@ def circle_round(devices: Sequence[int], number: int) -> list[Set]:
         if a is not None and b is not None:
             found.append(_pair(a, b))
     return found
+
+
+def untried(belief: Belief, free: Sequence[int]) -> list[Set]:
+    """The round of pairs with the most that were not tested as a pair; empty when all were, or are too many."""
+    if not 2 < len(free) <= MAX_MATRIX:
+        return []
+    met = {n: belief.partners(n) for n in free}
+    rounds = [circle_round(free, turn) for turn in range(len(free) - 1 + len(free) % 2)]
+    best = max(rounds, key=lambda pairs: sum(b not in met[a] for a, b in pairs))
+    return best if any(b not in met[a] for a, b in best) else []

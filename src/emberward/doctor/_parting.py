@@ -112,7 +112,7 @@ class Parting:
                 known.remove(mate)
                 chosen.append((min(place, mate), max(place, mate)))
         if not chosen:
-            chosen = [(a, b) for a, b in zip(unsure[::2], unsure[1::2], strict=False)][:MAX_PAIRS]
+            chosen += list(zip(unsure[::2], unsure[1::2], strict=False))[:MAX_PAIRS]
         within = [place for place in known if chance[place] > 0.5]
         beyond = [place for place in known if chance[place] < 0.5]
         num = min(WITNESSES, len(within), len(beyond))

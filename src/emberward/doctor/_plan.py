@@ -4,8 +4,10 @@
 First every device is in one test: halves with few devices, pairs with many (two rounds of pairs, as DLRover screens).
 While failures are open, the tests that tell most about them come next (`_choose`). When none is open, devices that have
 not passed yet are screened, then rounds of single devices and of pairs by the circle method alternate: they give the
-numbers, show what fails now and then, and reach every link. The examination ends when a fault is settled and nothing
-else is open, or when each device has passed so many tries that a fault in RAREST of them would have shown.
+numbers and reach every link. Then each device gets a try a round, in sets as large as may be: what fails now and then
+shows as soon there, in fewer tests, and fewer tests fail by chance. A failure that is faint is followed beside these,
+in the same rounds. The examination ends when a fault is settled and nothing else is open, or when each device has
+passed so many tries that a fault in RAREST of them would have shown.
 """
 
 import random
@@ -14,10 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from emberward.doctor._belief import Belief
-from emberward.doctor._choose import FEW, circle_round, groups_of, halves, next_tests, suspects_of, wholes_of
+from emberward.doctor._choose import (
+    FEW,
+    adjacent,
+    circle_round,
+    groups_of,
+    halves,
+    next_tests,
+    suspects_of,
+    untried,
+    wholes_of,
+)
 from emberward.doctor._faults import CONSTANT, LINKS, NEEDED_TRIES, Cluster, Kind, Part, needed_tries
 from emberward.doctor._fleet import Fleet, Links, Outcome, Result, Set, Talk
-from emberward.doctor._numbers import Figure, Numbers
+from emberward.doctor._numbers import Numbers
+from emberward.doctor._slow import Suspect, open_pairs, slow_parts
 
 CONFIDENCE = 0.99
 SURE = 0.999
@@ -33,8 +46,6 @@ MANY_BITS = 0.4
 FEW_TESTS = 5
 GOOD_BITS = 0.02
 """Tests that tell less about open failures come after the rounds that all devices take part in."""
-MAX_MATRIX = 64
-"""Every pair is tested with up to so many devices."""
 MAX_BUSY_ASKS = 3
 MAX_ROUNDS = 4000
 
@@ -47,15 +58,6 @@ class ProbePlan:
     talk: Talk = Talk.ANY
     links: Links | None = None
     common_prior: float = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspect:
-    """A part that is bad, or may be. `slow`: by its numbers; else it fails."""
-
-    part: Part
-    certainty: float
-    slow: Figure | None = None
 
 
 @dataclass(slots=True)
@@ -312,11 +314,7 @@ class Plan:
             return [(n,) for n in free] if self.probe.talk is not Talk.TOGETHER else []
         if len(free) <= 3:
             return [tuple(free)] if free else []
-        return halves(free) if len(free) <= FEW else self._adjacent(free)
-
-    def _adjacent(self, free: list[int]) -> list[Set]:
-        pairs: list[Set] = [(free[i], free[i + 1]) for i in range(0, len(free) - 1, 2)]
-        return pairs if len(free) % 2 == 0 else [*pairs[:-1], (*pairs[-1], free[-1])]
+        return halves(free) if len(free) <= FEW else adjacent(free)
 
     def _tests(self, clusters: Sequence[Cluster], free: list[int], *, is_thrifty: bool) -> tuple[list[Set], float]:
         """The tests that tell most about these failures, and the bits that they tell."""
@@ -366,17 +364,12 @@ class Plan:
         if len(free) <= FEW:
             self._wholes.add(tuple(free))
             return [tuple(free)]
-        return self._adjacent(unmet)
+        return adjacent(unmet)
 
     def _with_busy(self, clusters: Sequence[Cluster], waiting: list[int], free: list[int]) -> list[Set]:
         """A suspect beside the device that was found busy last, in the hope that it has become free."""
-        marginals = clusters[0].marginals()
-        ranked = [
-            int(part.key[0])
-            for part, _ in sorted(marginals.items(), key=lambda item: (-round(item[1], 6), item[0]))
-            if part.kind is Kind.DEVICE
-        ]
-        suspects = [n for n in ranked if n in free]
+        ranked = sorted(clusters[0].marginals().items(), key=lambda item: (-round(item[1], 6), item[0]))
+        suspects = [int(part.key[0]) for part, _ in ranked if part.kind is Kind.DEVICE and part.key[0] in free]
         if not suspects or self.probe.talk is Talk.ALONE:
             return [(waiting[-1],)]
         mate = waiting[-1 - (self._asked_busy - 1) % len(waiting)]
@@ -393,7 +386,7 @@ class Plan:
         is_alone = self.probe.talk is not Talk.TOGETHER
         is_together = self.probe.talk is not Talk.ALONE and len(free) > 1
         slow = self.slow()
-        numbers_open = self._open_pairs(free)
+        numbers_open = open_pairs(self.numbers, free, self.rng)
         devices = self.numbers.devices() if is_alone else {}
         ends = self.numbers.ends()
         is_undecided = bool(numbers_open) or any(each.is_open for each in (*devices.values(), *ends.values()))
@@ -411,8 +404,7 @@ class Plan:
             and (found := self._untried(free))
         ):
             return found
-        alone = self._never_alone() if is_few and not is_open and len(self.results) < FEW_TESTS else []
-        if alone:
+        if is_few and not is_open and len(self.results) < FEW_TESTS and (alone := self._never_alone()):
             return [(n,) for n in alone]
         # What fails now and then may have company of its kind that has not shown yet.
         tried = {n: self._tries(n, is_alone=is_alone, is_together=is_together) for n in free}
@@ -421,7 +413,7 @@ class Plan:
         is_explained = bool(self.settled) and not is_open and least >= needed
         if is_explained and (not has_numbers or (is_few and not self.numbers.is_uneven)):
             return self._end("every failure is explained, and the others have passed")
-        matrix = self._matrix_rounds(free, is_together=is_together and has_numbers and (is_few or not slow))
+        matrix = is_together and has_numbers and (is_few or not slow) and self.numbers.misses_pairs(free)
         is_measured = not (needs_numbers or is_undecided or matrix)
         if is_measured and (slow or is_explained) and not is_open:
             return self._end("what was found is certain, and the others are within the noise")
@@ -440,9 +432,7 @@ class Plan:
             self.rng.shuffle(behind)
             apart = suspects_of(self.belief, self.clusters()) if is_open else set()
             return [*tests, *groups_of(behind, rest, apart=apart, is_alone=is_alone and self._turn % 2 == 0)]
-        if is_alone and (not is_together or self._turn % 2 == 0):
-            return [*tests, *((n,) for n in rest)]
-        if is_together:
+        if is_together and (self._turn % 2 or not is_alone):
             return [*tests, *circle_round(rest, self._turn // (2 if is_alone else 1))]
         return [*tests, *((n,) for n in rest)]
 
@@ -472,14 +462,6 @@ class Plan:
         # A fault that always shows is exercised by both; one that shows in company only by sets of two.
         return together if is_together and not is_alone else alone + together
 
-    def _matrix_rounds(self, free: list[int], *, is_together: bool) -> bool:
-        """Whether pairs are left without a value, with few enough devices to measure all of them."""
-        if not is_together or len(free) < 3:
-            return False
-        need = len(free) * (len(free) - 1) // 2
-        have = sum(1 for pair in self.numbers.paired if set(pair) <= set(free))
-        return have < need
-
     def _never_alone(self) -> list[int]:
         """Bad devices of which it is not known whether they fail alone too."""
         if self.probe.talk is not Talk.ANY:
@@ -488,38 +470,7 @@ class Plan:
         return [n for n in bad if all(result.devices != (n,) for _, result in self.results)]
 
     def _untried(self, free: list[int]) -> list[Set]:
-        """The round of pairs with the most that were not tested as a pair; empty when all were, or are too many."""
-        if not 2 < len(free) <= MAX_MATRIX or self.probe.talk is Talk.ALONE:
-            return []
-        met = {n: self.belief.partners(n) for n in free}
-        rounds = [circle_round(free, turn) for turn in range(len(free) - 1 + len(free) % 2)]
-        best = max(rounds, key=lambda pairs: sum(b not in met[a] for a, b in pairs))
-        return best if any(b not in met[a] for a, b in best) else []
-
-    def _open_pairs(self, free: list[int]) -> list[Set]:
-        """Disjoint pairs whose numbers are not decided, with the other free devices paired beside them."""
-        ends = {n for n, each in self.numbers.ends().items() if each.is_slow}
-        allowed = set(free)
-        wanted = sorted(
-            (
-                (figure.gap, pair)
-                for pair, figure in self.numbers.cells().items()
-                if figure.is_open or (figure.gap >= figure.limit and not figure.is_slow)
-                if set(pair) <= allowed and ends.isdisjoint(pair) and figure.count < 40
-            ),
-            reverse=True,
-        )
-        taken: set[int] = set()
-        found: list[Set] = []
-        for _, pair in wanted[:8]:
-            if taken.isdisjoint(pair):
-                taken |= set(pair)
-                found.append(pair)
-        if not found:
-            return []
-        rest = [n for n in free if n not in taken]
-        self.rng.shuffle(rest)
-        return [*found, *((min(a, b), max(a, b)) for a, b in zip(rest[::2], rest[1::2], strict=False))]
+        return untried(self.belief, free) if self.probe.talk is not Talk.ALONE else []
 
     def _end(self, why: str) -> list[Set]:
         self.why_ended = why
@@ -528,29 +479,8 @@ class Plan:
     # -- what follows ------------------------------------------------------------------------------------------------
 
     def slow(self) -> list[Suspect]:
-        """Devices, hosts and links that their numbers show to be slow; a host for all of its devices together."""
-        certainty = 1 - 1e-3
-        figures = {n: each for n, each in self.numbers.devices().items() if each.is_slow}
-        for number, each in self.numbers.ends().items():
-            if each.is_slow and number not in figures:
-                figures[number] = each
-        found: list[Suspect] = []
-        hosts: dict[str, list[int]] = {}
-        for number, device in enumerate(self.fleet.devices):
-            hosts.setdefault(device.host, []).append(number)
-        for host, members in hosts.items():
-            slow = [n for n in members if n in figures]
-            if len(members) > 1 and len(slow) == len(members):
-                figure = min((figures[n] for n in slow), key=lambda each: each.gap)
-                found.append(Suspect(part=Part(Kind.HOST, (host,)), certainty=certainty, slow=figure))
-            else:
-                found += [Suspect(part=Part(Kind.DEVICE, (n,)), certainty=certainty, slow=figures[n]) for n in slow]
-        if (cut := self.numbers.cut()) is not None:
-            found.append(Suspect(part=Part(Kind.CUT, tuple(sorted(cut[0]))), certainty=certainty, slow=cut[1]))
-        for pair, each in self.numbers.cells().items():
-            if each.is_slow and not any(n in figures for n in pair):
-                found.append(Suspect(part=Part(Kind.LINK, pair), certainty=certainty, slow=each))
-        return found
+        """Devices, hosts and links that their numbers show to be slow."""
+        return slow_parts(self.fleet, self.numbers)
 
     def suspects(self) -> list[Suspect]:
         """What is known to be bad, certain enough to act on."""
