@@ -28,6 +28,8 @@ BLOCK, BLOCK_S = 100, 0.5
 """A case has so many seeds in turn, or those of so many processor seconds, one at least."""
 MAX_ROUNDS = 400
 """An examination that goes on until each device has passed its 228 tries, alone and in pairs, ends before."""
+ROOM = ("belief", "choose", "faults", "fleet", "numbers", "parting", "plan", "search", "slow")
+"""The planner's files."""
 SPURIOUS = 1e-3
 NOISE = 0.01
 """One sigma of a value, as a share."""
@@ -205,8 +207,14 @@ def case(name: str, size: int, count: int, seeds: range) -> dict[str, Any]:
         "tests": tests,
         "rounds": rounds,
         "bound_tests": round(math.log2(math.comb(num_parts, count)), 1),
+        "bound_rounds": bound_rounds(SORTS[name].rate),
         "processor_s": round(time.process_time() - began_s, 2),
     }
+
+
+def bound_rounds(rate: float) -> int:
+    """Rounds after which a part that fails in that share of its tries is missed in 1 of 100 cases, one try a round."""
+    return 1 if rate >= 1 else math.ceil(math.log(0.01) / math.log1p(-rate))
 
 
 def parts_of(sort: Sort, fleet: Fleet) -> int:
@@ -243,6 +251,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
             "rounds_median": statistics.median(n for row in part for n in row["rounds"]),
             "rounds_worst": max(n for row in part for n in row["rounds"]),
             "bound_tests": part[0]["bound_tests"],
+            "bound_rounds": part[0]["bound_rounds"],
             "processor_s_per_seed": round(
                 sum(row["processor_s"] for row in part) / sum(row["seeds"] for row in part), 3
             ),
@@ -263,7 +272,7 @@ def main() -> int:
     results = Results(
         "doctor",
         what="the doctor's planner on simulated fleets with planted faults and chance failures",
-        measures=[f"src/emberward/doctor/_{part}.py" for part in ("belief", "choose", "fleet", "numbers", "plan")],
+        measures=[f"src/emberward/doctor/_{part}.py" for part in ROOM],
         settings={"spurious": SPURIOUS, "noise": NOISE, "max_rounds": MAX_ROUNDS},
         is_fresh=options.fresh,
         folder=options.into,

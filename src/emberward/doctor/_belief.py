@@ -23,11 +23,12 @@ from itertools import combinations
 
 import numpy as np
 
-from emberward.doctor._faults import CONSTANT, Cluster, Explanation, Fault, Kind, Part, Scope, Trial
+from emberward.doctor._faults import CONSTANT, Cluster, Fault, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Fleet, Links, Set
+from emberward.doctor._parting import PRIOR as PARTING
+from emberward.doctor._parting import Parting
+from emberward.doctor._search import SPURIOUS, search
 
-SPURIOUS = 1e-3
-"""Share of tests of sound parts that fail all the same: a port in use, a full disk, a lost connection."""
 RATES = {0.999: 0.6, 0.5: 0.2, 0.1: 0.1, 0.02: 0.1}
 """Rate of a fault and the share of faults that have it."""
 PRIORS: dict[Kind, dict[Scope, float]] = {
@@ -41,28 +42,18 @@ PRIORS: dict[Kind, dict[Scope, float]] = {
 """A device that fails in larger sets alone is far rarer than two links that are bad: those explain much the same tests.
 
 A cut's is shared by all ways to part so many hosts in two, 2^(hosts - 1): which one it is was read off the tests."""
-LINK_BUNCH = (1.0, 10.0, 150.0)
-"""A link is so much likelier to be bad where none, one, two or more others are: a bad batch of cables."""
-NEAR = 5.0
-"""And again where one of them has a common end with it: a bad board."""
 MAX_LINK_SET = 16
 """Links are possible parts of a failed test of at most so many members: in a larger one there are too many."""
 MAX_SIDES = 4
 """With more groups that never passed together it is too early to speak of a cut."""
-LEAST_GAIN = math.log(2)
-"""A fault that does not make the failures twice as likely is no part of an explanation."""
+LINK_ODDS = PRIORS[Kind.LINK][Scope.TOGETHER] * RATES[0.999]
+"""That a link always fails, where nothing is known."""
 LEAST_PRIOR = 3e-10
 """Faults that are less likely from the start are not considered."""
 MAX_PASSES = 50
 """So many passes speak against a probe that fails everywhere: with more failures than these that have no part in
 common, what is behind them is no part that is weighed, as where a network of a thousand hosts has parted."""
-BEAM = 24
-MAX_FAULTS = 8
-MAX_HYPOTHESES = 400
-MAX_POOL = 150
-"""Faults that are tried beside others."""
-MAX_GROWN = 300
-MAX_EXPLANATIONS = 250
+FEW_HOSTS = 16
 UNKNOWN_USE = 0.5
 """Share of its links that a set of three or more uses when its probe does not say which."""
 
@@ -80,9 +71,17 @@ class Belief:
         self._common_prior = common_prior
         self._trials: dict[tuple[Set, Links | None], list[int]] = {}
         self._failed: dict[tuple[Set, Links | None], list[int]] = {}
+        self._totals = ([0, 0], [0, 0])
+        """Passed tries and failures, of single devices and of larger sets."""
+        self._explained: dict[tuple[object, ...], Cluster] = {}
         self._partners: dict[int, set[int]] = defaultdict(set)
         self._sides: dict[str, set[str]] = {}
+        self._places = {host: place for place, host in enumerate(counts)}
+        self.parting = Parting(len(counts)) if len(counts) > FEW_HOSTS else None
+        """None with so few hosts that each cut is weighed by itself."""
         self._passes: dict[tuple[object, ...], int] = defaultdict(int)
+        self._held: dict[int, set[tuple[Set, Links | None]]] = defaultdict(set)
+        """By device, the tests that held it and passed."""
         self.tries: dict[tuple[int, bool], int] = defaultdict(int)
         """Passed tries by device and whether it was in a set of two or more."""
 
@@ -98,6 +97,10 @@ class Belief:
         if len(devices) == 2:
             self._partners[devices[0]].add(devices[1])
             self._partners[devices[1]].add(devices[0])
+        if self.parting is not None and len(hosts) > 1 and links is not Links.NONE:
+            self.parting.learn(sorted(self._places[host] for host in hosts), passed=passed)
+        totals = self._totals[len(devices) > 1]
+        totals[not passed] += tries if passed else 1
         if passed:
             counts[0] += tries
             self._count_pass(devices, hosts, links, tries)
@@ -109,20 +112,17 @@ class Belief:
         """Counts the tries for each part that they clear: what `exposure` says is surely exercised."""
         for device in devices:
             self.tries[device, len(devices) > 1] += tries
-            for scope in (Scope.FOUR, Scope.EIGHT):
-                if len(devices) >= scope.least:
-                    self._passes[Kind.DEVICE, scope, device] += tries
+            self._held[device].add((devices, links))
         for host in hosts & self._several:
             self._passes[Kind.HOST, Scope.ALWAYS, host] += tries
             self._passes[Kind.HOST, Scope.TOGETHER, host] += tries * (len(devices) > 1)
             self._passes[Kind.HOST, Scope.OUTSIDE, host] += tries * (len(hosts) > 1)
-        for pair in _surely_used(devices, links):
-            self._passes[Kind.LINK, Scope.TOGETHER, *pair] += tries
         if len(hosts) < 2:
             return
         ordered = sorted(hosts)
-        for switch in {switch for a, b in combinations(ordered, 2) for switch in self._path(a, b)}:
-            self._passes[Kind.SWITCH, Scope.OUTSIDE, switch] += tries
+        if self.fleet.switches:
+            for switch in {switch for a, b in combinations(ordered, 2) for switch in self._path(a, b)}:
+                self._passes[Kind.SWITCH, Scope.OUTSIDE, switch] += tries
         if len(several := [host for host in ordered if host in self._several]) > 1:
             for a, b in combinations(several, 2):
                 if self.exposure(Part(Kind.CABLE, (a, b)), Scope.OUTSIDE, devices, links) >= 1:
@@ -136,9 +136,15 @@ class Belief:
 
     def passes(self, part: Part, scope: Scope) -> int:
         """Passed tries that surely exercised the part."""
-        if part.kind is Kind.DEVICE and scope in (Scope.ALWAYS, Scope.TOGETHER):
+        if part.kind is Kind.DEVICE:
             number = int(part.key[0])
-            return self.tries[number, True] + (self.tries[number, False] if scope is Scope.ALWAYS else 0)
+            if scope.least <= 2:
+                return self.tries[number, True] + (self.tries[number, False] if scope is Scope.ALWAYS else 0)
+            return sum(self._trials[key][0] for key in self._held[number] if len(key[0]) >= scope.least)
+        if part.kind is Kind.LINK:
+            a, b = (int(number) for number in part.key)
+            both = self._held[a] & self._held[b]
+            return sum(self._trials[key][0] for key in both if _is_used(a, b, *key))
         return self._passes.get((part.kind, scope, *part.key), 0)
 
     def has_passed(self, device: int, *, together: bool) -> bool:
@@ -189,6 +195,8 @@ class Belief:
 
     def _path(self, a: str, b: str) -> set[str]:
         """The switches between two hosts: up to the lowest that both stand below."""
+        if not self.fleet.switches:
+            return set()
         up, down = self.fleet.switches.get(a, ()), self.fleet.switches.get(b, ())
         common = next((switch for switch in up if switch in down), None)
         if common is None:
@@ -219,18 +227,16 @@ class Belief:
         """
         if not clusters:
             return 0.0
-        together = [counts for (devices, _), counts in self._trials.items() if len(devices) > 1]
-        alone = [counts for (devices, _), counts in self._trials.items() if len(devices) == 1]
-        weights = [self._common_weight([*together, *alone], 0)]
-        if together:
-            weights.append(self._common_weight(together, sum(counts[1] for counts in alone)))
+        alone, together = self._totals
+        weights = [self._common_weight(alone[0] + together[0], alone[1] + together[1], 0)]
+        if any(together):
+            weights.append(self._common_weight(*together, alone[1]))
         faults = sum(cluster.evidence for cluster in clusters)
         top = max([*weights, faults])
         total = sum(math.exp(weight - top) for weight in weights)
         return total / (total + math.exp(faults - top))
 
-    def _common_weight(self, covered: Sequence[list[int]], other_fails: int) -> float:
-        passes, fails = sum(c[0] for c in covered), sum(c[1] for c in covered)
+    def _common_weight(self, passes: int, fails: int, other_fails: int) -> float:
         if not fails:
             return -math.inf
         return (
@@ -244,17 +250,22 @@ class Belief:
         """
         sides = [frozenset(side) for side in {id(side): side for side in self._sides.values()}.values()]
         total = len(self._sides)
-        if not 1 < len(sides) <= MAX_SIDES:
+        if self.parting is not None or not 1 < len(sides) <= MAX_SIDES:
             return []
         found = [side for side in sides if len(side) > 1 and total - len(side) > 1]
         whole = frozenset(self._sides)
         return sorted({Part(Kind.CUT, min(sorted_side(side), sorted_side(whole - side))) for side in found})
 
-    def clusters(self, *, known: Collection[Part] = ()) -> list[Cluster]:
-        """The failures in groups without a common part, each with its explanations. `known`: links that are bad."""
+    def clusters(self, *, known: Collection[Part] = (), cut: Part | None = None) -> list[Cluster]:
+        """The failures in groups without a common part, each with its explanations. `known`: links that are bad.
+
+        `cut`: known as well; it explains what it crosses.
+        """
         groups: list[tuple[set[Part], list[Trial]]] = []
         cuts = self._cuts() if self._failed else []
         for trial in self.failed_trials():
+            if cut is not None and self.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links):
+                continue
             parts = set(self._possible(trial.devices))
             parts |= {cut for cut in cuts if self.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links)}
             joined = [group for group in groups if not group[0].isdisjoint(parts)]
@@ -263,17 +274,53 @@ class Belief:
             groups.append(
                 (parts.union(*(group[0] for group in joined)), [trial, *(each for g in joined for each in g[1])])
             )
-        return [
-            self._explain(sorted(parts), trials, int(any(link not in parts for link in known)))
-            for parts, trials in groups
-        ]
+        return [self._judge(parts, trials, int(any(link not in parts for link in known))) for parts, trials in groups]
 
-    def _explain(self, parts: list[Part], failed: list[Trial], num_bad: int) -> Cluster:
+    def parted(self) -> tuple[float, tuple[str, ...], float] | None:
+        """The posterior that the network has parted, one side of it, and that side's share; None where it need not
+        be weighed. See [Note: a parted network].
+
+        The alternative is at most what failures without a common device are worth, each with a cause of its own.
+        """
+        if self.parting is None or len(self._failed) < 2:
+            return None
+        apart, taken = 0.0, set[int]()
+        for trial in sorted(self.failed_trials(), key=lambda each: len(each.devices)):
+            if taken.isdisjoint(trial.devices):
+                taken |= set(trial.devices)
+                apart += math.log(min(SPURIOUS**trial.fails * (1 + trial.passes) + self._prior_of(trial.devices), 1.0))
+        if apart > math.log(PARTING) + 3:
+            return None
+        found = self.parting.weigh()
+        weight = 1 / (1 + math.exp(min(apart - found.evidence, 700)))
+        return weight, found.side(list(self._places)), float(found.shares[0])
+
+    def _prior_of(self, devices: Set) -> float:
+        """That some part of a set is bad."""
+        num = len(devices)
+        links = num * (num - 1) / 2 if 1 < num <= MAX_LINK_SET else 0
+        kinds = {Kind.DEVICE: num, Kind.HOST: num, Kind.LINK: links, Kind.SWITCH: int(bool(self.fleet.switches))}
+        return sum(count * sum(PRIORS[kind].values()) for kind, count in kinds.items())
+
+    def _judge(self, parts: set[Part], failed: list[Trial], num_bad: int) -> Cluster:
+        """The cluster as it was judged last where no test since speaks of it, or where chance was its reason.
+
+        Passes of other sets make chance but likelier.
+        """
+        key = (*failed, num_bad)
+        before = self._explained.get(key)
+        tries = sum(self.tries[n, together] for trial in failed for n in trial.devices for together in (False, True))
+        if before is not None and (before.is_chance or before.tries == tries):
+            return before
+        self._explained[key] = found = self._explain(sorted(parts), failed, num_bad, tries)
+        return found
+
+    def _explain(self, parts: list[Part], failed: list[Trial], num_bad: int, tries: int) -> Cluster:
         fails = np.array([trial.fails for trial in failed], dtype=float)
         faults: list[Fault] = []
         rows: list[np.ndarray] = []
         priors: list[float] = []
-        table = _Exposures(self, failed)
+        table = Exposures(self, failed)
         for part in parts:
             for scope, prior in PRIORS[part.kind].items():
                 exposed = table.of(part, scope)
@@ -288,7 +335,7 @@ class Belief:
                     faults.append(Fault(part, scope, rate))
                     rows.append(exposed * rate)
                     priors.append(math.log(prior * share) + passes * math.log1p(-rate))
-        found, evidence = _search(
+        found, evidence = search(
             faults,
             np.array(rows),
             np.array(priors),
@@ -300,7 +347,9 @@ class Belief:
         names = np.zeros((len(found), len(named)))
         for row, each in enumerate(found):
             names[row, [named[fault] for fault in each.faults]] = 1.0
-        return Cluster(failed=tuple(failed), explanations=found, faults=tuple(named), names=names, evidence=evidence)
+        return Cluster(
+            failed=tuple(failed), explanations=found, faults=tuple(named), names=names, evidence=evidence, tries=tries
+        )
 
     def _bundles(self, faults: Sequence[Fault], failed: Sequence[Trial]) -> list[tuple[int, ...]]:
         """Of each end the places of its links that failed by themselves and never passed, where they are several."""
@@ -317,7 +366,7 @@ class Belief:
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
-class _Exposures:
+class Exposures:
     """`Belief.exposure` of a part in each of `trials`, devices and links for all of them at once."""
 
     def __init__(self, belief: Belief, trials: Sequence[Trial]) -> None:
@@ -329,6 +378,12 @@ class _Exposures:
         self._holds = np.zeros((len(trials), len(numbers)), dtype=bool)
         for row, trial in enumerate(trials):
             self._holds[row, [self._column[number] for number in trial.devices]] = True
+        self._none = np.zeros(len(trials), dtype=bool)
+        self._hosts: dict[str, np.ndarray] = {}
+        for number in numbers:
+            host = belief.fleet.devices[number].host
+            self._hosts[host] = self._hosts.get(host, self._none) | self._has(number)
+        self._num_hosts = sum((has.astype(int) for has in self._hosts.values()), np.zeros(len(trials), dtype=int))
         # The share of its links that each trial uses; a ring's are looked up one by one.
         used = {Links.ALL: 1.0, Links.NONE: 0.0}
         self._used = np.array(
@@ -344,17 +399,32 @@ class _Exposures:
 
     def of(self, part: Part, scope: Scope) -> Floats:
         """One value for each trial."""
-        if part.kind is Kind.DEVICE:
-            held: Floats = (self._holds[:, self._column[int(part.key[0])]] & (self._sizes >= scope.least)).astype(float)
-            return held
-        if part.kind is Kind.LINK:
-            a, b = (int(number) for number in part.key)
-            both = self._holds[:, self._column[a]] & self._holds[:, self._column[b]]
-            shares: Floats = both * self._used
-            for row in self._rings:
-                shares[row] = float(frozenset((a, b)) in self._edges[row])
-            return shares
+        match part.kind:
+            case Kind.DEVICE:
+                held: Floats = self._has(int(part.key[0])) & (self._sizes >= scope.least)
+                return held.astype(float)
+            case Kind.LINK:
+                a, b = (int(number) for number in part.key)
+                shares: Floats = (self._has(a) & self._has(b)) * self._used
+                for row in self._rings:
+                    shares[row] = float(frozenset((a, b)) in self._edges[row])
+                return shares
+            case Kind.HOST:
+                is_wide = self._num_hosts > 1 if scope is Scope.OUTSIDE else self._sizes >= scope.least
+                host: Floats = self._has_host(str(part.key[0])) & is_wide
+                return host.astype(float)
+            case Kind.CUT:
+                side = sum((self._has_host(str(host)).astype(int) for host in part.key), np.zeros(len(self._trials)))
+                cut: Floats = (side > 0) & (side < self._num_hosts)
+                return cut.astype(float)
         return np.array([self._belief.exposure(part, scope, trial.devices, trial.links) for trial in self._trials])
+
+    def _has(self, number: int) -> np.ndarray:
+        column = self._column.get(number)
+        return self._none if column is None else self._holds[:, column]
+
+    def _has_host(self, host: str) -> np.ndarray:
+        return self._hosts.get(host, self._none)
 
 
 def sorted_side(hosts: Iterable[str]) -> tuple[str, ...]:
@@ -362,124 +432,12 @@ def sorted_side(hosts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(hosts))
 
 
-def _surely_used(devices: Set, links: Links | None) -> Iterable[Set]:
-    """The links, each by its ends in order, that a test of the set uses for certain."""
-    if len(devices) < 2 or links is Links.NONE:
-        return []
+def _is_used(a: int, b: int, devices: Set, links: Links | None) -> bool:
+    """Whether a test of the set, which holds both, uses the link between them for certain."""
     if links is Links.ALL or len(devices) == 2:
-        return combinations(sorted(devices), 2)
-    return {(min(edge), max(edge)) for edge in _ring(devices)} if links is Links.RING else []
+        return links is not Links.NONE
+    return links is Links.RING and not {(a, b), (b, a)}.isdisjoint(_ring(devices))
 
 
 def _ring(devices: Set) -> list[tuple[int, int]]:
     return [(a, devices[(i + 1) % len(devices)]) for i, a in enumerate(devices)]
-
-
-def _search(
-    faults: list[Fault],
-    shows: np.ndarray,
-    scores: np.ndarray,
-    fails: np.ndarray,
-    *,
-    num_bad: int,
-    bundles: Sequence[tuple[int, ...]],
-) -> tuple[tuple[Explanation, ...], float]:
-    """The likeliest sets of faults, and the logarithm of what they are worth together: breadth-first with a beam.
-
-    `shows`: fault x failed trial, the chance that the fault shows in one try of it. `scores`: of each fault the
-    logarithm of its prior and of what the passed tests say. `num_bad`: 1 where a link is known to be bad elsewhere.
-    `bundles`: links with a common end that are tried in one step as well.
-    """
-    # A candidate is one fault, or all of a bundle.
-    members = [(index,) for index in range(len(faults))] + list(bundles)
-    shows = np.array([1 - np.prod(1 - shows[list(each)], axis=0) for each in members])
-    shown = np.log1p(-np.clip(shows, 0.0, 0.9999))
-
-    def failing(log_unshown: np.ndarray) -> np.ndarray:
-        value: np.ndarray = np.log(1 - (1 - SPURIOUS) * np.exp(log_unshown)) @ fails
-        return value
-
-    is_link = np.array([faults[each[0]].part.kind in (Kind.LINK, Kind.CABLE) for each in members])
-    num_links = is_link * np.array([len(each) for each in members])
-    # Each candidate's score beside no, one, or two and more bad links.
-    beside = np.array([[_score(each, scores, faults, n) for each in members] for n in range(len(LINK_BUNCH))])
-    most = len(LINK_BUNCH) - 1
-    alone = beside[min(num_bad, most)] + failing(shown)
-    order = np.argsort(-alone, kind="stable")[:MAX_HYPOTHESES]
-    found: dict[tuple[int, ...], float] = {(): float(failing(np.zeros(len(fails))))}
-    found |= {(int(index),): float(alone[index]) for index in order}
-    hopeful = np.argsort(-(beside[0] + (shows > 0.0) @ fails * -math.log(SPURIOUS)), kind="stable")[:MAX_POOL]
-    pool = np.unique(np.concatenate([order[:BEAM], hopeful]))
-    numbers = {part: number for number, part in enumerate({fault.part for fault in faults})}
-    part_of = np.array([*(numbers[fault.part] for fault in faults), *range(-len(bundles), 0)])
-    ends = np.array([_ends([faults[index].part for index in each]) for each in members])
-    base, total = order[:BEAM, None], alone[order[:BEAM]]
-    best, cut = max(found.values()), -math.inf
-    for depth in range(2, MAX_FAULTS + 1):
-        # Axes: set of faults, its members, candidate to add.
-        apart = np.not_equal(part_of[base][:, :, None], part_of[pool]).all(1)
-        is_near = (
-            np.equal(ends[base][:, :, None, :, None], ends[pool][:, None, :]).any((-1, -2)) & is_link[base][:, :, None]
-        ).any(1) & (ends[pool, 0] >= 0)
-        bad = np.minimum(num_bad + num_links[base].sum(1), most)
-        prior = beside[bad][:, pool] + math.log(NEAR) * is_near
-        so_far = failing(shown[base].sum(1))[:, None]
-        with_it = failing(shown[base].sum(1)[:, None, :] + shown[pool])
-        grown = total[:, None] - so_far + prior + with_it
-        grown[~apart | (with_it - so_far < LEAST_GAIN)] = -math.inf
-        likely = np.flatnonzero(grown.ravel() > best - 12)
-        likely = likely[np.argsort(-grown.ravel()[likely], kind="stable")][:MAX_GROWN]
-        # A set of so many faults is reached from as many smaller ones.
-        weight = np.exp(grown.ravel() - best)
-        weight[likely] = 0.0
-        cut = float(np.logaddexp(cut, best + math.log(max(weight.sum() / depth, 1e-300))))
-        level: dict[tuple[int, ...], float] = {}
-        for place in likely:
-            row, column = divmod(int(place), len(pool))
-            level.setdefault(tuple(sorted((*map(int, base[row]), int(pool[column])))), float(grown[row, column]))
-        if not level:
-            break
-        found |= level
-        top = next(iter(level.values()))
-        if top < best - 5:
-            break
-        best = max(best, top)
-        kept = list(level)[:BEAM]
-        base, total = np.array(kept), np.array([level[key] for key in kept])
-    return _normalised(faults, members, found, cut)
-
-
-def _score(members: tuple[int, ...], scores: np.ndarray, faults: Sequence[Fault], num_bad: int) -> float:
-    """The score of faults that are added beside so many bad links; several have a common end."""
-    total = 0.0
-    for place, index in enumerate(members):
-        total += float(scores[index])
-        if faults[index].part.kind in (Kind.LINK, Kind.CABLE):
-            total += math.log(LINK_BUNCH[min(num_bad + place, len(LINK_BUNCH) - 1)]) + math.log(NEAR) * (place > 0)
-    return total
-
-
-def _ends(parts: Sequence[Part]) -> tuple[int, int]:
-    """The ends of a link, or the common end of several twice; (-1, -1) of other parts."""
-    if parts[0].kind is not Kind.LINK:
-        return (-1, -1)
-    common = [int(end) for end in parts[0].key if all(end in part.key for part in parts)]
-    return (common[0], common[-1])
-
-
-def _normalised(
-    faults: list[Fault], members: Sequence[tuple[int, ...]], found: dict[tuple[int, ...], float], cut: float
-) -> tuple[tuple[Explanation, ...], float]:
-    """The explanations, each once, with their shares of all that was weighed; `cut`: logarithm of what was dropped."""
-    best = max(found.values())
-    weights: dict[tuple[int, ...], float] = {}
-    for key, score in found.items():
-        named = tuple(sorted(index for candidate in key for index in members[candidate]))
-        if len({faults[index].part for index in named}) == len(named):
-            weights[named] = max(weights.get(named, 0.0), math.exp(score - best))
-    total = sum(weights.values()) + math.exp(cut - best)
-    best_first = sorted(weights.items(), key=lambda item: -item[1])[:MAX_EXPLANATIONS]
-    explanations = tuple(
-        Explanation(tuple(faults[index] for index in named), weight / total) for named, weight in best_first
-    )
-    return explanations, best + math.log(total)

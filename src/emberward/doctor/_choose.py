@@ -1,20 +1,25 @@
 """Which sets to test next: the tests that say most about the open failures, disjoint sets at once. Pure."""
 
+import math
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from emberward.doctor._belief import MAX_LINK_SET, SPURIOUS, Belief
-from emberward.doctor._faults import Cluster, Kind, Part
+from emberward.doctor._belief import LINK_ODDS, MAX_LINK_SET, Belief, Exposures
+from emberward.doctor._faults import Cluster, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Links, Set, Talk
+from emberward.doctor._search import LINK_BUNCH, NEAR, SPURIOUS
 
 MAX_SUSPECTS = 8
 MAX_BATCH = 6
 """Tests of one cluster in one round."""
 TIE_BITS = 0.02
 """Tests that differ by less are equally good; the first is taken."""
+MAX_MATRIX = 64
+"""Every pair is tested with up to so many devices."""
 LEAST_BITS = 1e-4
 """A test that tells less is not worth its start."""
 FEW = 16
@@ -46,13 +51,7 @@ def next_tests(
     `free`: devices that may be used. `convicted`: those known to be bad, which no set may hold. `is_thrifty`: few tests
     count for more than few rounds.
     """
-    suspected = {
-        number
-        for cluster in clusters
-        for part, p in cluster.marginals().items()
-        if p > 0.01
-        for number in _of(belief, part)
-    }
+    suspected = suspects_of(belief, clusters)
     usable = [number for number in free if number not in convicted]
     trusted = [n for n in usable if n not in suspected and belief.has_passed(n, together=talk is not Talk.ALONE)]
     fresh = [n for n in usable if n not in suspected and n not in trusted]
@@ -61,14 +60,23 @@ def next_tests(
     chosen: list[Set] = []
     total = 0.0
     for cluster in clusters:
-        offers = [
-            _Offer(devices, _fail_chances(belief, cluster, devices, links))
-            for devices in _sets(belief, cluster, usable=usable, partners=partners, talk=talk, rng=rng)
-        ]
+        found = _sets(belief, cluster, usable=usable, partners=partners, talk=talk, rng=rng)
+        offers = _offers(belief, cluster, list(dict.fromkeys(found)), links)
         sets, bits = _batch(cluster, offers, taken, least=GAIN_FEW if is_thrifty else GAIN_MANY)
         chosen += sets
         total += bits
     return chosen, total
+
+
+def suspects_of(belief: Belief, clusters: Sequence[Cluster]) -> set[int]:
+    """The devices that some of these failures may be about, with more than 1%."""
+    return {
+        number
+        for cluster in clusters
+        for part, p in cluster.marginals().items()
+        if p > 0.01
+        for number in _of(belief, part)
+    }
 
 
 def _of(belief: Belief, part: Part) -> list[int]:
@@ -79,11 +87,38 @@ def _of(belief: Belief, part: Part) -> list[int]:
     return [n for n, device in enumerate(belief.fleet.devices) if device.host in part.key]
 
 
-def _fail_chances(belief: Belief, cluster: Cluster, devices: Set, links: Links | None) -> np.ndarray:
-    """P(fail) of a test of the set under each explanation. `links`: which links such a test uses."""
-    shown = np.array([f.rate * belief.exposure(f.part, f.scope, devices, links) for f in cluster.faults])
-    unshown: np.ndarray = np.exp(cluster.names @ np.log1p(-shown)) if len(shown) else np.ones(len(cluster.names))
-    return 1 - (1 - SPURIOUS) * unshown
+def _offers(belief: Belief, cluster: Cluster, sets: Sequence[Set], links: Links | None) -> list[_Offer]:
+    """The sets, each with P(fail) of its test under each explanation. `links`: which links such a test uses."""
+    table = Exposures(belief, [Trial(devices, links, 0, 0) for devices in sets])
+    shown = np.array([fault.rate * table.of(fault.part, fault.scope) for fault in cluster.faults])
+    unshown = np.exp(cluster.names @ np.log1p(-shown)) if len(shown) else np.ones((len(cluster.names), len(sets)))
+    further = _further(belief, cluster, sets, table)
+    return [_Offer(each, 1 - (1 - SPURIOUS) * unshown[:, i] * (1 - further[:, i])) for i, each in enumerate(sets)]
+
+
+def _further(belief: Belief, cluster: Cluster, sets: Sequence[Set], table: Exposures) -> np.ndarray:
+    """explanation x set: P(a link of the set is bad that it does not name and that never passed).
+
+    Asked of links with an end in common with one that it names, at the odds by which failures are weighed. Without, a
+    new partner would seem to tell a device that fails now and then from an end of several bad links, and told nothing
+    when it failed.
+    """
+    found = np.zeros((len(cluster.explanations), len(sets)))
+    named = [frozenset(p.key for p in each.parts if p.kind is Kind.LINK) for each in cluster.explanations]
+    ends = {int(end) for keys in named for key in keys for end in key}
+    unproven: dict[Set, np.ndarray] = {}
+    for devices in sets:
+        for end in ends.intersection(devices) if len(devices) <= MAX_LINK_SET else ():
+            for pair in (_pair(end, other) for other in devices if other != end):
+                if pair not in unproven and not belief.passes(Part(Kind.LINK, pair), Scope.TOGETHER):
+                    unproven[pair] = table.of(Part(Kind.LINK, pair), Scope.TOGETHER)
+    for row, keys in enumerate(named):
+        if keys:
+            odds = LINK_ODDS * LINK_BUNCH[min(len(keys), len(LINK_BUNCH) - 1)] * NEAR
+            near = {int(end) for key in keys for end in key}
+            used = sum(share for pair, share in unproven.items() if pair not in keys and not near.isdisjoint(pair))
+            found[row] = 1 - (1 + odds) ** -np.asarray(used, dtype=float)
+    return found
 
 
 def _sets(
@@ -172,7 +207,7 @@ def _batch(cluster: Cluster, offers: Sequence[_Offer], taken: set[int], *, least
     group = np.array([names.setdefault(each.parts, len(names)) for each in cluster.explanations])
     weights = np.array([each.weight for each in cluster.explanations])
     chosen: list[_Offer] = []
-    known = 0.0
+    known = first = 0.0
     while len(chosen) < MAX_BATCH:
         gains = [
             (_information([*chosen, offer], weights, group, len(names)) - known, offer)
@@ -180,11 +215,12 @@ def _batch(cluster: Cluster, offers: Sequence[_Offer], taken: set[int], *, least
             if taken.isdisjoint(offer.devices)
         ]
         top = max((gain for gain, _ in gains), default=0.0)
-        if top < (least if chosen else LEAST_BITS):
+        if top < ((least if least > GAIN_MANY else min(least, first / 2)) if chosen else LEAST_BITS):
             break
         best = next(each for each in gains if each[0] >= top - min(TIE_BITS, top / 4))
         chosen.append(best[1])
         known += best[0]
+        first = first or best[0]
         taken |= set(best[1].devices)
     return [offer.devices for offer in chosen], known
 
@@ -210,9 +246,42 @@ def halves(devices: Sequence[int]) -> list[Set]:
     return [tuple(devices[:middle]), tuple(devices[middle:])]
 
 
+def adjacent(devices: Sequence[int]) -> list[Set]:
+    """Pairs of neighbours, three in the last set where they are odd in number."""
+    pairs: list[Set] = [(devices[i], devices[i + 1]) for i in range(0, len(devices) - 1, 2)]
+    return pairs if len(devices) % 2 == 0 else [*pairs[:-1], (*pairs[-1], devices[-1])]
+
+
 def wholes_of(devices: Sequence[int]) -> list[Set]:
     """All devices together, in groups of at most MAX_LINK_SET: what failed there may be a link's fault still."""
-    return [tuple(devices[i : i + MAX_LINK_SET]) for i in range(0, len(devices), MAX_LINK_SET)]
+    num = math.ceil(len(devices) / MAX_LINK_SET)
+    ends = [len(devices) * i // num for i in range(num + 1)] if num else [0]
+    return [tuple(sorted(devices[a:b])) for a, b in pairwise(ends)]
+
+
+def groups_of(devices: Sequence[int], free: Sequence[int], *, apart: Collection[int], is_alone: bool) -> list[Set]:
+    """Disjoint sets that give each of `devices` a try: as large as may be, those of `apart` alone or with one other.
+
+    `free`: whom a device may be tested with, those of `devices` included.
+    """
+    single = [n for n in devices if n in apart]
+    rest = [n for n in devices if n not in apart]
+    mates = [*(n for n in free if n not in apart and n not in rest), *rest]
+    found: list[Set] = []
+    if is_alone:
+        found += [(n,) for n in single]
+    else:
+        mates += single
+        for number in single:
+            mate = next((n for n in mates if n != number), None)
+            if number in mates and mate is not None:
+                found.append(_pair(number, mate))
+                mates = [n for n in mates if n not in (number, mate)]
+    used = {n for each in found for n in each}
+    rest = [n for n in rest if n not in used]
+    if len(rest) == 1:
+        rest += [n for n in free if n not in used and n not in apart and n not in rest][:1]
+    return [*found, *(whole for whole in wholes_of(rest) if len(whole) > 1)]
 
 
 def circle_round(devices: Sequence[int], number: int) -> list[Set]:
@@ -231,3 +300,13 @@ def circle_round(devices: Sequence[int], number: int) -> list[Set]:
         if a is not None and b is not None:
             found.append(_pair(a, b))
     return found
+
+
+def untried(belief: Belief, free: Sequence[int]) -> list[Set]:
+    """The round of pairs with the most that were not tested as a pair; empty when all were, or are too many."""
+    if not 2 < len(free) <= MAX_MATRIX:
+        return []
+    met = {n: belief.partners(n) for n in free}
+    rounds = [circle_round(free, turn) for turn in range(len(free) - 1 + len(free) % 2)]
+    best = max(rounds, key=lambda pairs: sum(b not in met[a] for a, b in pairs))
+    return best if any(b not in met[a] for a, b in best) else []

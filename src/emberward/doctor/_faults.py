@@ -2,8 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -59,17 +59,19 @@ class Fault:
 
 LINKS = frozenset({Kind.LINK, Kind.CABLE, Kind.CUT})
 """What lies between devices."""
+ACQUITTED = 0.9
+"""Chance is taken for the reason of a failure from here on; what else it may be is listed as open."""
 CONSTANT = 0.9
 """A fault with a higher rate always shows."""
 RAREST = 0.02
 MISS = 0.01
 """A fault that shows in RAREST of the tries is missed so often at the end."""
 
-NEEDED_TRIES = math.ceil(math.log(MISS) / math.log(1 - RAREST))
-"""ln(MISS) / ln(1 - RAREST): 228."""
+NEEDED_TRIES = math.ceil(math.log(MISS) / math.log1p(-RAREST))
+"""228."""
 
 
-def needed_tries(rates: dict[float, float]) -> int:
+def needed_tries(rates: Mapping[float, float]) -> int:
     """The least n with sum of share x (1 - rate)^n <= MISS over the rates, at most NEEDED_TRIES.
 
     228 for RAREST, 44 for 1 in 10, 7 for 1 in 2, 1 for what always shows.
@@ -113,14 +115,23 @@ class Cluster:
     """explanation x fault: whether it names it."""
     evidence: float
     """Logarithm of what the explanations are worth together, priors included."""
+    tries: int
+    """Passed tries of the devices of the failed tests when it was judged."""
+    posterior: dict[Part, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for each in self.explanations:
+            for part in each.parts:
+                self.posterior[part] = self.posterior.get(part, 0.0) + each.weight
 
     def marginals(self) -> dict[Part, float]:
         """The posterior of each part that some explanation names."""
-        found: dict[Part, float] = defaultdict(float)
-        for each in self.explanations:
-            for part in each.parts:
-                found[part] += each.weight
-        return dict(found)
+        return self.posterior
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether no part is to blame, sure enough to ask no further."""
+        return not self.explanations[0].faults and self.explanations[0].weight >= ACQUITTED
 
     def rates(self, part: Part) -> dict[float, float]:
         """rate -> posterior that the part fails in that share of its tries, of the explanations that name it."""

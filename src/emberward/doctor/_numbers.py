@@ -107,6 +107,11 @@ class Numbers:
         means = [statistics.median(values) for values in self.levels.values()]
         return len(means) > 1 and min(means) > 0 and max(means) / min(means) > 1.1
 
+    def misses_pairs(self, devices: Sequence[int]) -> bool:
+        """Whether some pair of these devices, three or more, has no value."""
+        have = sum(1 for pair in self.paired if set(pair) <= set(devices))
+        return len(devices) > 2 and have < len(devices) * (len(devices) - 1) // 2
+
     # -- devices alone -----------------------------------------------------------------------------------------------
 
     def devices(self) -> dict[int, Figure]:

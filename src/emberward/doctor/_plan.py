@@ -4,38 +4,48 @@
 First every device is in one test: halves with few devices, pairs with many (two rounds of pairs, as DLRover screens).
 While failures are open, the tests that tell most about them come next (`_choose`). When none is open, devices that have
 not passed yet are screened, then rounds of single devices and of pairs by the circle method alternate: they give the
-numbers, show what fails now and then, and reach every link. The examination ends when a fault is settled and nothing
-else is open, or when each device has passed so many tries that a fault in RAREST of them would have shown.
+numbers and reach every link. Then each device gets a try a round, in sets as large as may be: what fails now and then
+shows as soon there, in fewer tests, and fewer tests fail by chance. A failure that is faint is followed beside these,
+in the same rounds. The examination ends when a fault is settled and nothing else is open, or when each device has
+passed so many tries that a fault in RAREST of them would have shown.
 """
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from emberward.doctor._belief import Belief
-from emberward.doctor._choose import FEW, circle_round, halves, next_tests, wholes_of
+from emberward.doctor._choose import (
+    FEW,
+    adjacent,
+    circle_round,
+    groups_of,
+    halves,
+    next_tests,
+    suspects_of,
+    untried,
+    wholes_of,
+)
 from emberward.doctor._faults import CONSTANT, LINKS, NEEDED_TRIES, Cluster, Kind, Part, needed_tries
 from emberward.doctor._fleet import Fleet, Links, Outcome, Result, Set, Talk
-from emberward.doctor._numbers import Figure, Numbers
+from emberward.doctor._numbers import Numbers
+from emberward.doctor._slow import Suspect, open_pairs, slow_parts
 
 CONFIDENCE = 0.99
 SURE = 0.999
 """For a device that fails now and then, or in larger sets alone, and never failed alone: some of its links explain
 nearly the same tests, and further tests tell."""
-ACQUITTED = 0.9
-"""Chance is taken for the reason of a failure from here on; what else it may be is listed as open."""
 MAX_COMMON = 0.05
 """Nothing is accused while the probe itself may be to blame with so much weight."""
+RIVAL = 1e-5
+"""With so much weight on a parted network it is tested before links are named."""
 MAYBE_LINK = 0.3
 """With so much weight on links all pairs are tested, where no set tells MANY_BITS about them."""
 MANY_BITS = 0.4
-FOCUS = 4
-"""Of so many rounds all but one repeat what failed now and then; one is for all devices."""
 FEW_TESTS = 5
 GOOD_BITS = 0.02
 """Tests that tell less about open failures come after the rounds that all devices take part in."""
-MAX_MATRIX = 64
-"""Every pair is tested with up to so many devices."""
 MAX_BUSY_ASKS = 3
 MAX_ROUNDS = 4000
 
@@ -48,15 +58,6 @@ class ProbePlan:
     talk: Talk = Talk.ANY
     links: Links | None = None
     common_prior: float = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspect:
-    """A part that is bad, or may be. `slow`: by its numbers; else it fails."""
-
-    part: Part
-    certainty: float
-    slow: Figure | None = None
 
 
 @dataclass(slots=True)
@@ -83,9 +84,12 @@ class Plan:
     _refused: list[Set] = field(default_factory=list)
     _is_own_word: bool = False
     _turn: int = 0
-    _focus: int = 0
     _is_screened: bool = False
     _wholes: set[Set] = field(default_factory=set)
+    _may_be_parted: bool = False
+    """The network may have parted, and not where it is told: nothing is accused."""
+    _asks_across: bool = False
+    _cut: tuple[Part, float] | None = None
     _judged: tuple[tuple[int, frozenset[Part]], list[Cluster]] | None = None
     why_ended: str = ""
 
@@ -129,22 +133,46 @@ class Plan:
 
     def _settle(self) -> None:
         """Takes for known what the posterior says with CONFIDENCE; what was known is judged anew each time."""
+        self._judge_parting()
+        if self._may_be_parted:
+            self.settled = {}
+            return
         if self.common() > MAX_COMMON:
             self.settled = {}
             return
-        found: dict[Part, float] = {}
+        found: dict[Part, float] = {} if self._cut is None else {self._cut[0]: self._cut[1]}
         for cluster in self.clusters(with_settled=False):
             for part, p in cluster.marginals().items():
-                if p >= (SURE if cluster.is_like_links(part) else CONFIDENCE):
+                if p >= (SURE if cluster.is_like_links(part) else self._confidence):
                     found[part] = p
         self.settled = found
+
+    @property
+    def _confidence(self) -> float:
+        """Among many devices chance strikes one twice in a thousand examinations, and a third failure costs no test."""
+        return CONFIDENCE if len(self.fleet) <= FEW else SURE
+
+    def _judge_parting(self) -> None:
+        """Whether the network has parted, and where."""
+        self._may_be_parted, self._asks_across, self._cut = False, False, None
+        if (parted := self.belief.parted()) is None:
+            return
+        weight, side, share = parted
+        if weight * share >= CONFIDENCE:
+            self._cut = (Part(Kind.CUT, tuple(sorted(side))), weight * share)
+        else:
+            self._may_be_parted = weight > MAX_COMMON
+            self._asks_across = weight > RIVAL
 
     def clusters(self, *, with_settled: bool = True) -> list[Cluster]:
         """The failures that are not yet explained, or all of them."""
         known = frozenset(part for part in self.settled if part.kind in LINKS)
         key = (len(self.results), known)
+        if self._may_be_parted:
+            return []
         if self._judged is None or self._judged[0] != key:
-            self._judged = (key, self.belief.clusters(known=known))
+            cut = None if self._cut is None else self._cut[0]
+            self._judged = (key, self.belief.clusters(known=known, cut=cut))
         clusters = self._judged[1]
         if not with_settled:
             return clusters
@@ -157,7 +185,7 @@ class Plan:
     def _is_resolved(self, cluster: Cluster) -> bool:
         """Whether parts that are known explain it, or chance does."""
         top = cluster.explanations[0]
-        return top.parts <= set(self.settled) and (bool(top.faults) or top.weight >= ACQUITTED)
+        return cluster.is_chance or (bool(top.faults) and top.parts <= set(self.settled))
 
     @property
     def convicted(self) -> frozenset[int]:
@@ -184,20 +212,29 @@ class Plan:
         if not self._is_screened:
             self._is_screened = True
             return self._first(free) or self._end("no device is free")
+        is_rival = self._asks_across and any(part.kind in LINKS for part in self.settled)
+        if (self._may_be_parted or is_rival) and (found := self._across(free)):
+            return found
         open_clusters = self.clusters()
         if all(each.is_faint for each in open_clusters):
             if found := self._screen(free, is_few=is_few, is_open=bool(open_clusters)):
                 return found
             if self.is_quick and not open_clusters:
                 return self._end("each device has passed")
-            self._focus += 1
-            if self._focus % FOCUS and (found := self._tests(open_clusters, free, is_thrifty=False)[0]):
-                return found
-            if found := self._routine(free, is_few=is_few, is_open=bool(open_clusters)):
+            tests = self._tests(open_clusters, free, is_thrifty=False)[0] if open_clusters else []
+            if found := self._routine(free, tests, is_few=is_few, is_open=bool(open_clusters)):
                 return found
             if not open_clusters:
                 return []
         return self._seek(open_clusters, free, is_few=is_few)
+
+    def _across(self, free: list[int]) -> list[Set]:
+        """Pairs that tell where the network has parted, one device of each host."""
+        assert self.belief.parting is not None
+        hosts = list(dict.fromkeys(device.host for device in self.fleet.devices))
+        first = {self.fleet.devices[n].host: n for n in reversed(free)}
+        places = [place for place, host in enumerate(hosts) if host in first]
+        return [(first[hosts[a]], first[hosts[b]]) for a, b in self.belief.parting.pairs(places, self.rng)]
 
     def _seek(self, clusters: list[Cluster], free: list[int], *, is_few: bool) -> list[Set]:
         """The tests that tell most about the open failures; then the screening of those that have not passed."""
@@ -211,7 +248,7 @@ class Plan:
         if is_link and bits < MANY_BITS and (found := self._untried(free)):
             return found
         if bits >= GOOD_BITS:
-            return tests
+            return tests if is_few else [*tests, *self._beside(tests, clusters, free)]
         if self.common() > MAX_COMMON and (found := self._sound(clusters, free)):
             return found
         if found := self._screen(free, is_few=is_few, is_open=True):
@@ -219,6 +256,14 @@ class Plan:
         if self.common() > 0.5:
             return self._doubted(free)
         return tests or self._end("no further test tells the open parts apart")
+
+    def _beside(self, tests: list[Set], clusters: Sequence[Cluster], free: list[int]) -> list[Set]:
+        """Beside these tests, the devices that nothing is open about and that no passed test holds yet."""
+        if self.probe.talk is Talk.ALONE or self._cut is not None:
+            return []
+        busy = {n for devices in tests for n in devices} | suspects_of(self.belief, clusters)
+        unmet = [n for n in self._unmet(free) if n not in busy]
+        return [whole for whole in wholes_of(unmet) if len(whole) > 1]
 
     def _sound(self, clusters: Sequence[Cluster], free: list[int]) -> list[Set]:
         """Those that have passed, again: a probe that fails everywhere would fail there too."""
@@ -238,7 +283,12 @@ class Plan:
         is_linked = any(part.kind not in (Kind.DEVICE, Kind.HOST) for part in self.settled)
         if is_open or is_linked or self.probe.talk is Talk.ALONE:
             return []
-        wholes = [whole for whole in wholes_of(free) if len(whole) > 2 and not self._is_known(whole)]
+        if tuple(free) in self._wholes:
+            return []
+        # In company that the devices did not have before, where groups are many.
+        mixed = free if is_few else self.rng.sample(free, len(free))
+        wholes = [whole for whole in wholes_of(mixed) if len(whole) > 2 and not self._is_known(whole)]
+        self._wholes.add(tuple(free))
         self._wholes |= set(wholes)
         return wholes
 
@@ -264,11 +314,7 @@ class Plan:
             return [(n,) for n in free] if self.probe.talk is not Talk.TOGETHER else []
         if len(free) <= 3:
             return [tuple(free)] if free else []
-        return halves(free) if len(free) <= FEW else self._adjacent(free)
-
-    def _adjacent(self, free: list[int]) -> list[Set]:
-        pairs: list[Set] = [(free[i], free[i + 1]) for i in range(0, len(free) - 1, 2)]
-        return pairs if len(free) % 2 == 0 else [*pairs[:-1], (*pairs[-1], free[-1])]
+        return halves(free) if len(free) <= FEW else adjacent(free)
 
     def _tests(self, clusters: Sequence[Cluster], free: list[int], *, is_thrifty: bool) -> tuple[list[Set], float]:
         """The tests that tell most about these failures, and the bits that they tell."""
@@ -286,7 +332,12 @@ class Plan:
     def _unmet(self, free: list[int]) -> list[int]:
         """Free devices that no passed test holds."""
         together = self.probe.talk is not Talk.ALONE and len(free) > 1
-        return [n for n in free if not self.belief.has_passed(n, together=together)]
+        unmet = [n for n in free if not self.belief.has_passed(n, together=together)]
+        if unmet and any(part.kind not in (Kind.DEVICE, Kind.HOST) for part in self.settled):
+            # Below a bad switch nobody passes in company.
+            tested = Counter(n for _, result in self.results if result.outcome is Outcome.FAIL for n in result.devices)
+            unmet = [n for n in unmet if tested[n] < 2]
+        return unmet
 
     def _doubted(self, free: list[int]) -> list[Set]:
         """Before the probe is to blame: each device alone, and each pair where these are few or others have passed."""
@@ -313,33 +364,29 @@ class Plan:
         if len(free) <= FEW:
             self._wholes.add(tuple(free))
             return [tuple(free)]
-        return self._adjacent(unmet)
+        return adjacent(unmet)
 
     def _with_busy(self, clusters: Sequence[Cluster], waiting: list[int], free: list[int]) -> list[Set]:
         """A suspect beside the device that was found busy last, in the hope that it has become free."""
-        marginals = clusters[0].marginals()
-        ranked = [
-            int(part.key[0])
-            for part, _ in sorted(marginals.items(), key=lambda item: (-round(item[1], 6), item[0]))
-            if part.kind is Kind.DEVICE
-        ]
-        suspects = [n for n in ranked if n in free]
+        ranked = sorted(clusters[0].marginals().items(), key=lambda item: (-round(item[1], 6), item[0]))
+        suspects = [int(part.key[0]) for part, _ in ranked if part.kind is Kind.DEVICE and part.key[0] in free]
         if not suspects or self.probe.talk is Talk.ALONE:
             return [(waiting[-1],)]
         mate = waiting[-1 - (self._asked_busy - 1) % len(waiting)]
         return [(min(suspects[0], mate), max(suspects[0], mate))]
 
-    def _routine(self, free: list[int], *, is_few: bool, is_open: bool) -> list[Set]:
+    def _routine(self, free: list[int], tests: list[Set], *, is_few: bool, is_open: bool) -> list[Set]:
         """Rounds that give numbers and tries, until something is settled or nothing is left to see.
 
-        `is_open`: failures are not explained yet, so that nothing ends because all is.
+        `tests`: those of the open failures, beside which the other devices are tried. `is_open`: failures are not
+        explained yet, so that nothing ends because all is.
         """
         if self.common() > 0.5:
-            return self._doubted(free)
+            return tests or self._doubted(free)
         is_alone = self.probe.talk is not Talk.TOGETHER
         is_together = self.probe.talk is not Talk.ALONE and len(free) > 1
         slow = self.slow()
-        numbers_open = self._open_pairs(free)
+        numbers_open = open_pairs(self.numbers, free, self.rng)
         devices = self.numbers.devices() if is_alone else {}
         ends = self.numbers.ends()
         is_undecided = bool(numbers_open) or any(each.is_open for each in (*devices.values(), *ends.values()))
@@ -350,36 +397,52 @@ class Plan:
             has_numbers and is_alone and len(free) > 2 and (rounds_alone < 6 or min(map(len, counts), default=0) < 6)
         )
         # Bad links come in bunches: a bad batch of cables, a bad board.
-        if any(part.kind in LINKS for part in self.settled) and not is_open and (found := self._untried(free)):
+        if (
+            any(part.kind in LINKS for part in self.settled)
+            and self._cut is None
+            and not is_open
+            and (found := self._untried(free))
+        ):
             return found
-        alone = self._never_alone() if is_few and not is_open and len(self.results) < FEW_TESTS else []
-        if alone:
+        if is_few and not is_open and len(self.results) < FEW_TESTS and (alone := self._never_alone()):
             return [(n,) for n in alone]
         # What fails now and then may have company of its kind that has not shown yet.
-        tried = [self._tries(n, is_alone=is_alone, is_together=is_together) for n in free]
-        least = min(tried, default=NEEDED_TRIES)
-        is_explained = bool(self.settled) and not is_open and least >= self._needed()
+        tried = {n: self._tries(n, is_alone=is_alone, is_together=is_together) for n in free}
+        least = min(tried.values(), default=NEEDED_TRIES)
+        needed = self._needed() if self.settled else NEEDED_TRIES
+        is_explained = bool(self.settled) and not is_open and least >= needed
         if is_explained and (not has_numbers or (is_few and not self.numbers.is_uneven)):
             return self._end("every failure is explained, and the others have passed")
-        is_linked = any(part.kind not in (Kind.DEVICE, Kind.HOST) for part in self.settled)
-        if self.settled and is_together and not (is_open or has_numbers or is_linked):
-            return wholes_of(free)
-        matrix = self._matrix_rounds(free, is_together=is_together and has_numbers and (is_few or not slow))
-        if not (needs_numbers or is_undecided or matrix) and (slow or is_explained) and not is_open:
+        matrix = is_together and has_numbers and (is_few or not slow) and self.numbers.misses_pairs(free)
+        is_measured = not (needs_numbers or is_undecided or matrix)
+        if is_measured and (slow or is_explained) and not is_open:
             return self._end("what was found is certain, and the others are within the noise")
-        if not (needs_numbers or is_undecided or matrix) and least >= NEEDED_TRIES:
+        if is_measured and least >= NEEDED_TRIES:
             return self._end(f"each device has passed {least} tries")
         if is_undecided and rounds_alone > 80:
             return self._end("the noise does not let the numbers be decided")
         self._turn += 1
+        taken = {n for devices in tests for n in devices}
+        rest = [n for n in free if n not in taken]
         # The groups that slow links part are seen only when every pair has been measured.
-        if numbers_open and self._turn % 2 and not (matrix and is_few):
+        if numbers_open and not tests and self._turn % 2 and not (matrix and is_few):
             return numbers_open
-        if is_alone and (not is_together or self._turn % 2 == 0):
-            return [(n,) for n in free]
-        if is_together:
-            return circle_round(free, self._turn // (2 if is_alone else 1))
-        return [(n,) for n in free]
+        if is_measured and is_together and self._may_group(free):
+            behind = [n for n in rest if tried[n] < needed]
+            self.rng.shuffle(behind)
+            apart = suspects_of(self.belief, self.clusters()) if is_open else set()
+            return [*tests, *groups_of(behind, rest, apart=apart, is_alone=is_alone and self._turn % 2 == 0)]
+        if is_together and (self._turn % 2 or not is_alone):
+            return [*tests, *circle_round(rest, self._turn // (2 if is_alone else 1))]
+        return [*tests, *((n,) for n in rest)]
+
+    def _may_group(self, free: list[int]) -> bool:
+        """Whether tries are given to many devices in one test: a set clears its links, and nobody was busy lately."""
+        if any(part.kind not in (Kind.DEVICE, Kind.HOST) for part in self.settled):
+            return False
+        if any(result.busy for _, result in self.results[-len(free) :]):
+            return False
+        return self.links is Links.ALL or bool(self.settled) or not self._untried(free)
 
     def _needed(self) -> int:
         """After so many tries of each device what fails as rarely as what is known is missed in MISS of all cases.
@@ -399,14 +462,6 @@ class Plan:
         # A fault that always shows is exercised by both; one that shows in company only by sets of two.
         return together if is_together and not is_alone else alone + together
 
-    def _matrix_rounds(self, free: list[int], *, is_together: bool) -> bool:
-        """Whether pairs are left without a value, with few enough devices to measure all of them."""
-        if not is_together or len(free) < 3:
-            return False
-        need = len(free) * (len(free) - 1) // 2
-        have = sum(1 for pair in self.numbers.paired if set(pair) <= set(free))
-        return have < need
-
     def _never_alone(self) -> list[int]:
         """Bad devices of which it is not known whether they fail alone too."""
         if self.probe.talk is not Talk.ANY:
@@ -415,38 +470,7 @@ class Plan:
         return [n for n in bad if all(result.devices != (n,) for _, result in self.results)]
 
     def _untried(self, free: list[int]) -> list[Set]:
-        """The round of pairs with the most that were not tested as a pair; empty when all were, or are too many."""
-        if not 2 < len(free) <= MAX_MATRIX or self.probe.talk is Talk.ALONE:
-            return []
-        met = {n: self.belief.partners(n) for n in free}
-        rounds = [circle_round(free, turn) for turn in range(len(free) - 1 + len(free) % 2)]
-        best = max(rounds, key=lambda pairs: sum(b not in met[a] for a, b in pairs))
-        return best if any(b not in met[a] for a, b in best) else []
-
-    def _open_pairs(self, free: list[int]) -> list[Set]:
-        """Disjoint pairs whose numbers are not decided, with the other free devices paired beside them."""
-        ends = {n for n, each in self.numbers.ends().items() if each.is_slow}
-        allowed = set(free)
-        wanted = sorted(
-            (
-                (figure.gap, pair)
-                for pair, figure in self.numbers.cells().items()
-                if figure.is_open or (figure.gap >= figure.limit and not figure.is_slow)
-                if set(pair) <= allowed and ends.isdisjoint(pair) and figure.count < 40
-            ),
-            reverse=True,
-        )
-        taken: set[int] = set()
-        found: list[Set] = []
-        for _, pair in wanted[:8]:
-            if taken.isdisjoint(pair):
-                taken |= set(pair)
-                found.append(pair)
-        if not found:
-            return []
-        rest = [n for n in free if n not in taken]
-        self.rng.shuffle(rest)
-        return [*found, *((min(a, b), max(a, b)) for a, b in zip(rest[::2], rest[1::2], strict=False))]
+        return untried(self.belief, free) if self.probe.talk is not Talk.ALONE else []
 
     def _end(self, why: str) -> list[Set]:
         self.why_ended = why
@@ -455,29 +479,8 @@ class Plan:
     # -- what follows ------------------------------------------------------------------------------------------------
 
     def slow(self) -> list[Suspect]:
-        """Devices, hosts and links that their numbers show to be slow; a host for all of its devices together."""
-        certainty = 1 - 1e-3
-        figures = {n: each for n, each in self.numbers.devices().items() if each.is_slow}
-        for number, each in self.numbers.ends().items():
-            if each.is_slow and number not in figures:
-                figures[number] = each
-        found: list[Suspect] = []
-        hosts: dict[str, list[int]] = {}
-        for number, device in enumerate(self.fleet.devices):
-            hosts.setdefault(device.host, []).append(number)
-        for host, members in hosts.items():
-            slow = [n for n in members if n in figures]
-            if len(members) > 1 and len(slow) == len(members):
-                figure = min((figures[n] for n in slow), key=lambda each: each.gap)
-                found.append(Suspect(part=Part(Kind.HOST, (host,)), certainty=certainty, slow=figure))
-            else:
-                found += [Suspect(part=Part(Kind.DEVICE, (n,)), certainty=certainty, slow=figures[n]) for n in slow]
-        if (cut := self.numbers.cut()) is not None:
-            found.append(Suspect(part=Part(Kind.CUT, tuple(sorted(cut[0]))), certainty=certainty, slow=cut[1]))
-        for pair, each in self.numbers.cells().items():
-            if each.is_slow and not any(n in figures for n in pair):
-                found.append(Suspect(part=Part(Kind.LINK, pair), certainty=certainty, slow=each))
-        return found
+        """Devices, hosts and links that their numbers show to be slow."""
+        return slow_parts(self.fleet, self.numbers)
 
     def suspects(self) -> list[Suspect]:
         """What is known to be bad, certain enough to act on."""

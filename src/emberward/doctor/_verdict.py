@@ -9,7 +9,8 @@ from emberward.doctor._examine import Examination
 from emberward.doctor._faults import NEEDED_TRIES, Kind, Part, Scope
 from emberward.doctor._fleet import Fleet, Outcome, Result
 from emberward.doctor._numbers import Figure
-from emberward.doctor._plan import CONFIDENCE, Plan, Suspect
+from emberward.doctor._plan import CONFIDENCE, Plan
+from emberward.doctor._slow import Suspect
 from emberward.findings import Cause, Certainty, Finding, Severity
 from emberward.findings import Kind as FindingKind
 
