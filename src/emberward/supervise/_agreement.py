@@ -199,7 +199,7 @@ class Seat:
         out = dict(self.agreed.out)
         for wish in wishes.values():
             out |= wish["out"]
-        if not self.agreed.crew.is_quorum({self._host, *said} - out.keys()):
+        if not self.agreed.crew.is_quorum_without(out.keys() - self.agreed.out.keys()):
             out = dict(self.agreed.out)  # Findings that take most of the hosts contradict each other.
         return replace(self.agreed, number=number, out=out)
 

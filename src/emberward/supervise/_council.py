@@ -1,7 +1,8 @@
 """A supervisor's side of what the hosts of a job agree on: which attempt is next, and who takes part in it."""
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from emberward.supervise._agreement import Agreed
 from emberward.supervise._left_out import named_host
 from emberward.supervise._node_agent import NodeAgent
 from emberward.supervise._nodes import Node
+from emberward.supervise._probe import OnlyListens
 from emberward.supervise._restart import Restart
 from emberward.supervise._signals import SignalDesk
 
@@ -25,14 +27,22 @@ class Council:
         self.node = node
         self._next: Agreed | None = None
 
+    @contextlib.contextmanager
+    def _agent(self) -> Iterator[NodeAgent]:
+        """Speaks for this host while no attempt runs."""
+        with contextlib.closing(OnlyListens(self.node.address, self.node.port)) as links:
+            yield NodeAgent(self.node, links=links)
+
     def join(self) -> None:
         """Learns at which attempt the job is; whoever was left out of it before and starts anew was let in again."""
-        agent = NodeAgent(self.node)
-        agent.parley()
-        self.node = replace(self.node, agreed=replace(agent.agreed, out={}))
+        with self._agent() as agent:
+            agent.parley()
+            self.node = replace(self.node, agreed=replace(agent.agreed, out={}))
 
     def hear(self, said: Mapping[str, Any]) -> None:
         """What the watcher's agent says of the agreement, if this line has anything of it."""
+        if isinstance(port := said.get("port"), int):
+            self.node = replace(self.node, port=port)
         heard = Agreed.from_json(said.get("agreed"))
         if heard is not None and said.get("is_next") is True:
             self._next = heard
@@ -48,20 +58,21 @@ class Council:
         self, findings: Sequence[Finding], rerun: Restart, desk: SignalDesk
     ) -> tuple[Restart, tuple[Finding, ...]]:
         """As `conclude`, once the hosts agreed. Blocks until then, a signal asks to stop, or AGREE_LIMIT_S are over."""
-        agent = NodeAgent(self.node)
         end_s = time.monotonic() + AGREE_LIMIT_S
-        while (agreed := agent.parley(wish_of(findings))) is None:
-            taken = desk.take(timeout_s=POLL_S)
-            if taken is not None and taken.asks_to_stop:
-                return Restart(is_wanted=False, why="stopped by a signal"), ()
-            if agent.is_hopeless or time.monotonic() > end_s:
-                why = agent.problem or "too few of them wish it, or have not ended their part"
-                return Restart(is_wanted=False, why=f"the hosts did not agree on another attempt: {why}"), ()
+        with self._agent() as agent:
+            while (agreed := agent.parley(wish_of(findings))) is None:
+                taken = desk.take(timeout_s=POLL_S)
+                if taken is not None and taken.asks_to_stop:
+                    return Restart(is_wanted=False, why="stopped by a signal"), ()
+                if agent.is_hopeless or time.monotonic() > end_s:
+                    why = agent.problem or "too few of them wish it, or have not ended their part"
+                    return Restart(is_wanted=False, why=f"the hosts did not agree on another attempt: {why}"), ()
         return self.conclude(agreed, rerun)
 
     def leave(self) -> None:
         """Tells the others that this host makes no other attempt."""
-        NodeAgent(self.node).leave(is_done=True)
+        with self._agent() as agent:
+            agent.leave(is_done=True)
 
     def conclude(self, agreed: Agreed, rerun: Restart) -> tuple[Restart, tuple[Finding, ...]]:
         """Whether this host takes part in the attempt that was agreed, and the findings for those that leave."""

@@ -37,7 +37,7 @@ class NodeAgent:
         """Without them: the mailbox that `node` names, and tries of the real links. `clock`: monotonic seconds."""
         self._node = node
         self._mailbox = open_mailbox(node.mailbox) if mailbox is None else mailbox
-        self._links = ProbedLinks(node.address) if links is None else links
+        self._links = ProbedLinks(node.address, node.port) if links is None else links
         self._clock = clock
         self._number = 0
         self._look: Look | None = None
@@ -72,6 +72,11 @@ class NodeAgent:
         return self._seat.next
 
     @property
+    def port(self) -> int | None:
+        """Where other hosts try to reach this one."""
+        return self._links.port
+
+    @property
     def is_hopeless(self) -> bool:
         """Whether no other attempt can be agreed on: too many hosts have ended their part."""
         return self._seat.is_hopeless
@@ -85,7 +90,7 @@ class NodeAgent:
             self._seat.wish(findings)
         self._number += 1
         try:
-            self._exchange(self._post(NOTHING_NEW, ()))
+            self._exchange({**self._post(NOTHING_NEW, ()), "is_between": True})
             self.problem = None
         except OSError as error:
             self.problem = f"{type(error).__name__}: {error}"
@@ -139,7 +144,8 @@ class NodeAgent:
         known_cut = frozenset(host for f in self._held.values() if f.code == "L112" for host in f.hosts)
         left = frozenset(host for host, post in posts.items() if post.get("has_left") is True)
         self._alone = {host: f for host, f in self._alone.items() if not is_connected(host, read)}
-        num_hosts = self._seat.agreed.crew.num_hosts - len(left)
+        num_done = sum(post.get("is_done") is True for post in posts.values())
+        num_hosts = self._seat.agreed.crew.num_hosts - num_done
         found = self._standing(
             judge_nodes(read, known_cut=known_cut, num_hosts=num_hosts), left if report.is_still else frozenset()
         ) or (
@@ -152,7 +158,8 @@ class NodeAgent:
     def _as_judged(self, heard: Heard) -> tuple[Finding, ...]:
         """What the first judge that is heard of found. What has not changed is not read again."""
         for host in heard.judges or ():
-            said = heard.posts.get(host, {}).get("verdicts")
+            post = heard.posts.get(host, {})
+            said = None if post.get("is_between") is True else post.get("verdicts")
             if isinstance(said, list) and heard.silent_s.get(host, SILENT_S) < SILENT_S:
                 if self._taken[0] is not said:
                     self._taken = (said, tuple(findings_of(said)))
@@ -281,6 +288,7 @@ def _node_post(host: str, post: Mapping[str, Any]) -> NodePost:
         ranks=tuple(rank for rank in post.get("ranks") or () if isinstance(rank, int)),
         reached={name: good is True for name, good in (post.get("reached") or {}).items()},
         is_still=post.get("is_still") is True,
+        is_between=post.get("is_between") is True,
         fetch_s=_numbers(post.get("fetch_s")),
         lost=_numbers(post.get("lost")),
     )

@@ -31,30 +31,33 @@ class Node:
     """This host among several: its name, its address on the job's link, and the mailbox (a folder or a URL).
 
     `agreed`: what the hosts agreed on for the attempt that it makes. Those left out may still post: the end of their
-    part takes as long as it takes.
+    part takes as long as it takes. `port`: where its agent listened last, and is to again.
     """
 
     host: str
     address: str
     mailbox: str
     agreed: Agreed = NOTHING
+    port: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePost:
     """What one host's agent last said.
 
-    `reached`: by the other host's name, whether it was reached on the job's link at the last two tries; a host of which
-    there is no news is left out. `is_still`: whether ranks here stand still. `silent_s`: seconds since the post was
-    last renewed, by the reader's own clock. `look`: the host's last look, as plain data. `fetch_s`: by the other host's
-    name, seconds to fetch MAX_LOAD_BYTES from it. `lost`: by the other host's name, the share of the segments to it
-    that had to be sent again.
+    `reached`: by the other host's name, whether it was reached on the job's link at the last two tries; a host of
+    which there is no news is left out. `is_still`: whether ranks here stand still. `is_between`: no attempt runs
+    here, and it tries nobody. `silent_s`: seconds since the post was last renewed, by the reader's own clock.
+    `look`: the host's last look, as plain data. `fetch_s`: by the other host's name, seconds to fetch
+    MAX_LOAD_BYTES from it. `lost`: by the other host's name, the share of the segments to it that had to be sent
+    again.
     """
 
     host: str
     ranks: tuple[int, ...] = ()
     reached: Mapping[str, bool]
     is_still: bool = False
+    is_between: bool = False
     silent_s: float = 0.0
     look: Mapping[str, Any] | None = None
     fetch_s: Mapping[str, float] = field(default_factory=dict)
@@ -80,7 +83,7 @@ def judge_nodes(
     """
     down = {post.host for post in posts if post.silent_s > SILENT_S and _is_unreached(post.host, posts)}
     found = [_host_down(post, posts) for post in posts if post.host in down]
-    up = {post.host: post for post in posts if post.silent_s <= SILENT_S}
+    up = {post.host: post for post in posts if post.silent_s <= SILENT_S and not post.is_between}
     fresh = {host for host, post in up.items() if post.silent_s <= FRESH_S} | known_cut
     bad = {
         frozenset((host, other))

@@ -57,9 +57,14 @@ def info_of(connection: socket.socket) -> bytes:
 class Listener:
     """Answers tries on one address of this host. `close` it."""
 
-    def __init__(self, address: str) -> None:
-        """Raises OSError when the address is not this host's."""
-        self._socket = socket.create_server((address, 0))
+    def __init__(self, address: str, port: int | None = None) -> None:
+        """Listens at `port`, if it is free. Raises OSError when the address is not this host's."""
+        try:
+            self._socket = socket.create_server((address, port or 0))
+        except OSError:
+            if port is None:
+                raise
+            self._socket = socket.create_server((address, 0))
         self.sent = SentAgain()
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._serve, name="answer", daemon=True).start()
@@ -197,9 +202,9 @@ class Links(Protocol):
 class ProbedLinks:
     """The real links, tried from one address of this host. See `Links`."""
 
-    def __init__(self, address: str) -> None:
-        """Raises OSError when the address is not this host's."""
-        self._listener = Listener(address)
+    def __init__(self, address: str, port: int | None = None) -> None:
+        """See `Listener`."""
+        self._listener = Listener(address, port)
         self._prober = Prober(address)
         self.port = self._listener.port
 
@@ -222,6 +227,39 @@ class ProbedLinks:
             self._listener.sent.look(own, now_s=time.monotonic())
         lost = self._listener.sent.shares()
         return {host: round(lost[address], 4) for host, address in self._prober.addresses().items() if address in lost}
+
+
+class OnlyListens:
+    """Of a host between two attempts: others reach it where they did, and it tries nobody. `close` it."""
+
+    port: int = 0
+
+    def __init__(self, address: str, port: int | None) -> None:
+        """See `Listener`; on an address that is not this host's nobody reaches it."""
+        self._listener = None
+        with contextlib.suppress(OSError):
+            self._listener = Listener(address, port)
+            self.port = self._listener.port
+
+    def close(self) -> None:
+        """Leaves the port to the next attempt's watcher."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
+        """See `Links`."""
+
+    def reached(self) -> dict[str, bool]:
+        """See `Links`."""
+        return {}
+
+    def fetch_s(self) -> dict[str, float]:
+        """See `Links`."""
+        return {}
+
+    def lost(self) -> dict[str, float]:
+        """See `Links`."""
+        return {}
 
 
 class Prober:

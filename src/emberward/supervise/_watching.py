@@ -35,7 +35,11 @@ def watcher_command(
 
     `node`: this host's place among several.
     """
-    more = () if node is None else (node.mailbox, node.host, node.address, json.dumps(node.agreed.to_json()))
+    more = (
+        ()
+        if node is None
+        else (node.mailbox, node.host, node.address, json.dumps(node.agreed.to_json()), json.dumps(node.port))
+    )
     return (python, "-m", "emberward.supervise.watcher", str(folder), str(lag), *more)
 
 

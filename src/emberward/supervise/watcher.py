@@ -1,6 +1,6 @@
 """The watcher's program: looks at the ranks of one attempt and says what it finds, one JSON object a line.
 
-    python -m emberward.supervise.watcher RING_FOLDER LAG_FOLDER [MAILBOX HOST ADDRESS AGREED]
+    python -m emberward.supervise.watcher RING_FOLDER LAG_FOLDER [MAILBOX HOST ADDRESS AGREED PORT]
 
 It reads facts on its standard input, ``{"exits": {"PID": CODE}}`` and ``{"conclude": true}``, and ends with that
 input. Each line that it writes has ``findings``, ``resolved``, ``done`` (the last word after ``conclude``) and after
@@ -79,7 +79,7 @@ def line_of(
     if report.look is not None:
         value["progress"] = dict(report.progress)
     if agent is not None:
-        value["agreed"], value["is_next"] = agent.agreed.to_json(), agent.next is not None
+        value |= {"agreed": agent.agreed.to_json(), "is_next": agent.next is not None, "port": agent.port}
     if told_elsewhere:
         value["told_elsewhere"] = list(told_elsewhere)
     return json.dumps(value).encode() + b"\n"
@@ -116,8 +116,9 @@ def node_of(words: Sequence[str]) -> Node | None:
     """This host's place among several; None without one."""
     if not words:
         return None
-    mailbox, host, address, agreed = words
-    return Node(mailbox=mailbox, host=host, address=address, agreed=Agreed.from_json(json.loads(agreed)) or NOTHING)
+    mailbox, host, address, agreed, port = words
+    entry = Agreed.from_json(json.loads(agreed)) or NOTHING
+    return Node(mailbox=mailbox, host=host, address=address, agreed=entry, port=json.loads(port))
 
 
 if __name__ == "__main__":

@@ -116,31 +116,32 @@ class _Member:
 
 
 class _Links:
-    """The links of one host, as it sees them. See `supervise._probe.Links`."""
+    """The links of one host during an attempt, as it sees them. See `supervise._probe.Links`."""
 
     port = 1
 
     def __init__(self, world: World, host: str) -> None:
         self._world = world
         self._host = host
-        self._peers: tuple[str, ...] = ()
+        self._peers: dict[str, tuple[str, int]] = {}
         self._since_s: dict[str, float] = {}
 
     def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
-        if peers.keys() != self._since_s.keys():
-            self._peers = tuple(sorted(peers))
-            self._since_s = {peer: self._since_s.get(peer, self._world.now_s) for peer in self._peers}
+        if peers != self._peers:
+            same = {peer for peer, place in peers.items() if self._peers.get(peer) == place}
+            self._since_s = {peer: self._since_s[peer] if peer in same else self._world.now_s for peer in sorted(peers)}
+            self._peers = dict(peers)
 
     def reached(self) -> dict[str, bool]:
         world = self._world
-        tried = (peer for peer in self._peers if world.now_s - self._since_s[peer] >= STEP_S)
+        tried = (peer for peer in self._since_s if world.now_s - self._since_s[peer] >= STEP_S)
         return {peer: world.is_reached(self._host, peer) for peer in tried}
 
     def fetch_s(self) -> dict[str, float]:
         world = self._world
         return {
             peer: SLOW_FETCH_S if world.is_slow(peer) else USUAL_FETCH_S
-            for peer in self._peers
+            for peer in self._since_s
             if world.now_s - self._since_s[peer] >= 5 * STEP_S
         }
 

@@ -83,8 +83,8 @@ class DaysSimulation:
         for number in range(1, num_faults + 1):
             team = self._team()
             self._line("start", attempt=number)
-            if before is not None and before in team and before in self._bad:
-                self._broken.append(f"4: {before} broke attempt {number - 1} and makes attempt {number}")
+            if before is not None and before in self._bad and before not in left_out(self._place):
+                self._broken.append(f"4: {before} broke attempt {number - 1} and is not out in attempt {number}")
             before = self._attempt(number, team)
             pause_h = self._rng.uniform(0.05, 0.5)
             self._lost[self._lines[-1]["cause"]] += pause_h
