@@ -79,7 +79,9 @@ def does_save(text: str | None, number: int) -> bool:
     if place is None or place.home is None:
         return False
     names, calls = bindings_of(place.tree), calls_in(place.home)
-    begun = [call for call in calls if call.lineno <= number or any(covers(loop, call.lineno) for loop in place.loops)]
+    # A loop around the line, or a ``with`` that is entered at it.
+    around = [*place.loops, *(step.stmt for step in place.steps[-1:])]
+    begun = [call for call in calls if call.lineno <= number or any(covers(each, call.lineno) for each in around)]
     states = {_state_of(names.of(call.func)) for call in calls}
     trains = any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
     is_saving = HostState.CHECKPOINT_IO in {_state_of(names.of(call.func)) for call in begun}

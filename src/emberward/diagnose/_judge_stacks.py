@@ -270,7 +270,7 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
         return None
     guilty, rest = (odd, most) if found.is_first else (most, odd)
     finding = _ahead(guilty, rest, line_of)
-    return replace(finding, kind=Kind.MISSING, cause=found.cause, evidence=(*finding.evidence, found.why))
+    return replace(finding, kind=Kind.MISMATCH, cause=found.cause, evidence=(*finding.evidence, found.why))
 
 
 def _has_root(readings: Sequence[Reading]) -> bool:
@@ -307,7 +307,7 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
     elif parted is not None and are_branches(*(place_at(frame, line_of) for frame in parted)):
         cause, kind, what = Cause.DIFFERENT_OP, Kind.MISMATCH, "the other branch of the choice"
     elif parted is not None and (parted[0].line or 0) < (parted[1].line or 0):
-        cause, what = Cause.EXTRA_COLLECTIVE, "a call before the one"
+        cause, kind, what = Cause.EXTRA_COLLECTIVE, Kind.MISMATCH, "a call before the one"
     elif parted is not None:
         what = "a call behind the one"
     return finding_on(

@@ -109,8 +109,8 @@ def lacked(places: Sequence[Call]) -> Call | None:
         return None
     *past, now = places
     after = [late for early, late in pairwise(past) if early == past[-1]]
-    if len(after) >= MIN_ROUNDS and len(set(after)) == 1:
-        return None if after[0] == now else after[0]
+    if len(set(after)) <= 1:
+        return after[0] if len(after) >= MIN_ROUNDS and after[0] != now else None
     short = [place for place in set(past) if came_early(now, place, past, are_alike=operator.eq)]
     return next((place for place in after if place in short), short[0] if len(short) == 1 else None)
 
