@@ -230,7 +230,7 @@ class Belief:
         alone, together = self._totals
         weights = [self._common_weight(alone[0] + together[0], alone[1] + together[1], 0)]
         if any(together):
-            weights.append(self._common_weight(*together, alone[1]))
+            weights.append(self._common_weight(together[0], together[1], alone[1]))
         faults = sum(cluster.evidence for cluster in clusters)
         top = max([*weights, faults])
         total = sum(math.exp(weight - top) for weight in weights)
