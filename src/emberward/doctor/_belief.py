@@ -230,7 +230,7 @@ class Belief:
         alone, together = self._totals
         weights = [self._common_weight(alone[0] + together[0], alone[1] + together[1], 0)]
         if any(together):
-            weights.append(self._common_weight(*together, alone[1]))
+            weights.append(self._common_weight(together[0], together[1], alone[1]))
         faults = sum(cluster.evidence for cluster in clusters)
         top = max([*weights, faults])
         total = sum(math.exp(weight - top) for weight in weights)
@@ -401,8 +401,8 @@ class Exposures:
         """One value for each trial."""
         match part.kind:
             case Kind.DEVICE:
-                held: Floats = self._has(int(part.key[0])) & (self._sizes >= scope.least)
-                return held.astype(float)
+                held: Floats = (self._has(int(part.key[0])) & (self._sizes >= scope.least)).astype(float)
+                return held
             case Kind.LINK:
                 a, b = (int(number) for number in part.key)
                 shares: Floats = (self._has(a) & self._has(b)) * self._used
@@ -411,12 +411,12 @@ class Exposures:
                 return shares
             case Kind.HOST:
                 is_wide = self._num_hosts > 1 if scope is Scope.OUTSIDE else self._sizes >= scope.least
-                host: Floats = self._has_host(str(part.key[0])) & is_wide
-                return host.astype(float)
+                host: Floats = (self._has_host(str(part.key[0])) & is_wide).astype(float)
+                return host
             case Kind.CUT:
                 side = sum((self._has_host(str(host)).astype(int) for host in part.key), np.zeros(len(self._trials)))
-                cut: Floats = (side > 0) & (side < self._num_hosts)
-                return cut.astype(float)
+                cut: Floats = ((side > 0) & (side < self._num_hosts)).astype(float)
+                return cut
         return np.array([self._belief.exposure(part, scope, trial.devices, trial.links) for trial in self._trials])
 
     def _has(self, number: int) -> np.ndarray:

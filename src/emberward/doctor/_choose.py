@@ -289,6 +289,8 @@ def circle_round(devices: Sequence[int], number: int) -> list[Set]:
 
     Source: Kirkman 1847, the 1-factorisation of the complete graph.
     """
+    if len(devices) < 2:
+        return []
     seats: list[int | None] = list(devices)
     if len(seats) % 2:
         seats.append(None)

@@ -155,9 +155,7 @@ class Plan:
     def _judge_parting(self) -> None:
         """Whether the network has parted, and where."""
         self._may_be_parted, self._asks_across, self._cut = False, False, None
-        if (parted := self.belief.parted()) is None:
-            return
-        weight, side, share = parted
+        weight, side, share = self.belief.parted() or (0.0, (), 0.0)
         if weight * share >= CONFIDENCE:
             self._cut = (Part(Kind.CUT, tuple(sorted(side))), weight * share)
         else:
@@ -184,8 +182,8 @@ class Plan:
 
     def _is_resolved(self, cluster: Cluster) -> bool:
         """Whether parts that are known explain it, or chance does."""
-        top = cluster.explanations[0]
-        return cluster.is_chance or (bool(top.faults) and top.parts <= set(self.settled))
+        parts = cluster.explanations[0].parts
+        return cluster.is_chance or (bool(parts) and parts <= set(self.settled))
 
     @property
     def convicted(self) -> frozenset[int]:
@@ -212,8 +210,8 @@ class Plan:
         if not self._is_screened:
             self._is_screened = True
             return self._first(free) or self._end("no device is free")
-        is_rival = self._asks_across and any(part.kind in LINKS for part in self.settled)
-        if (self._may_be_parted or is_rival) and (found := self._across(free)):
+        may_be = self._may_be_parted or (self._asks_across and any(part.kind in LINKS for part in self.settled))
+        if may_be and (found := self._across(free)):
             return found
         open_clusters = self.clusters()
         if all(each.is_faint for each in open_clusters):
@@ -427,14 +425,15 @@ class Plan:
         # The groups that slow links part are seen only when every pair has been measured.
         if numbers_open and not tests and self._turn % 2 and not (matrix and is_few):
             return numbers_open
+        behind = [n for n in rest if tried[n] < needed] if is_measured else [*rest]
         if is_measured and is_together and self._may_group(free):
-            behind = [n for n in rest if tried[n] < needed]
             self.rng.shuffle(behind)
-            apart = suspects_of(self.belief, self.clusters()) if is_open else set()
+            apart = suspects_of(self.belief, self.clusters())
             return [*tests, *groups_of(behind, rest, apart=apart, is_alone=is_alone and self._turn % 2 == 0)]
         if is_together and (self._turn % 2 or not is_alone):
-            return [*tests, *circle_round(rest, self._turn // (2 if is_alone else 1))]
-        return [*tests, *((n,) for n in rest)]
+            behind += [n for n in rest if n not in behind][: len(behind) == 1]
+            return [*tests, *circle_round(behind, self._turn // (2 if is_alone else 1))]
+        return [*tests, *((n,) for n in behind)]
 
     def _may_group(self, free: list[int]) -> bool:
         """Whether tries are given to many devices in one test: a set clears its links, and nobody was busy lately."""

@@ -133,6 +133,27 @@ def test_what_connects_two_groups_of_hosts_is_named_without_a_topology(side):
     assert accused(plan) == [("cut", tuple(hosts[:side]))]
 
 
+@pytest.mark.parametrize(("size", "start", "end"), [(64, 0, 13), (64, 20, 28), (1024, 0, 638), (1024, 97, 129)])
+def test_a_network_of_many_hosts_that_has_parted_is_named_and_accuses_no_host(size, start, end):
+    hosts = [f"n{i}" for i in range(size)]
+    plan = planned(Fleet.of(hosts, 1), lambda devices: len({start <= number < end for number in devices}) > 1)
+    assert accused(plan) == [("cut", tuple(sorted(hosts[start:end])))]
+    assert plan.round <= 15
+
+
+def test_five_neighbours_that_are_bad_are_no_parted_network():
+    plan = planned(Fleet.of([f"n{i}" for i in range(64)], 1), lambda devices: any(20 <= n < 25 for n in devices))
+    assert accused(plan) == [("device", (number,)) for number in range(20, 25)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_device_that_fails_in_every_second_try_among_64_takes_few_rounds(seed):
+    rng = random.Random(seed)
+    plan = planned(Fleet.of([f"n{i}" for i in range(64)], 1), lambda d: 27 in d and rng.random() < 0.5, seed=seed)
+    assert accused(plan) == [("device", (27,))]
+    assert plan.round <= 40
+
+
 @pytest.mark.parametrize("least", [4, 8])
 def test_a_device_that_fails_in_larger_sets_alone_is_found(least):
     plan = planned(Fleet.of(["a", "b"], 8), lambda devices: 4 in devices and len(devices) >= least)
