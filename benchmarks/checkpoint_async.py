@@ -176,9 +176,9 @@ class Ways:
     def _foreground(self, how: ReadBack) -> Ended:
         self._step += 1
         agree = self.agreements.agreement(self._step) if self._size > 1 else alone
-        shelf = self._folder / f"foreground {how}"
+        root = self._folder / f"foreground {how}"
         save(
-            shelf, step=self._step, shards=self._job.shards(), meta={}, rank=self._rank, world_size=self._size,
+            root, step=self._step, shards=self._job.shards(), meta={}, rank=self._rank, world_size=self._size,
             agree=agree, keep=1, read_back=how,
         )  # fmt: skip
         return lambda: True

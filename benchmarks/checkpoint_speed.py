@@ -83,10 +83,10 @@ def row_shards(shards: list[Shard], dim: int) -> list[Shard]:
     return wanted
 
 
-def save_ours(shards: list[Shard], shelf: Path, *, read_back: ReadBack = ReadBack.NONE) -> None:
+def save_ours(shards: list[Shard], root: Path, *, read_back: ReadBack = ReadBack.NONE) -> None:
     """A save of its own step, so that none is replaced."""
-    shutil.rmtree(shelf, ignore_errors=True)
-    save(shelf, step=1, shards=shards, meta={}, rank=0, world_size=1, agree=alone, read_back=read_back)
+    shutil.rmtree(root, ignore_errors=True)
+    save(root, step=1, shards=shards, meta={}, rank=0, world_size=1, agree=alone, read_back=read_back)
 
 
 def disk_write(raw: list[memoryview], path: Path, *, is_direct: bool) -> None:
@@ -120,14 +120,14 @@ def dcp_save(shards: list[Shard], folder: Path) -> None:
 def ways_of(shards: list[Shard], folder: Path) -> dict[str, tuple[int, Callable[[], object]]]:
     """Each way with the bytes that it moves."""
     num_bytes = sum(shard.tensor.nbytes for shard in shards)
-    shelf, plain = folder / "checkpoints", folder / "plain.pt"
-    whole, rank_file = shelf / "step-00000001", folder / "rank-00000.safetensors"
+    root, plain = folder / "checkpoints", folder / "plain.pt"
+    whole, rank_file = root / "step-00000001", folder / "rank-00000.safetensors"
     rows, columns = row_shards(shards, 0), row_shards(shards, 1)
     raw = [shard.tensor.view(torch.uint8).numpy().reshape(-1).data for shard in shards]
     state = {shard.name: shard.tensor for shard in shards}
     all_of: dict[str, Callable[[], object]] = {
-        "save  emberward (crc, digest, fsync)": lambda: save_ours(shards, shelf),
-        "save  emberward, read back": lambda: save_ours(shards, shelf, read_back=ReadBack.FULL),
+        "save  emberward (crc, digest, fsync)": lambda: save_ours(shards, root),
+        "save  emberward, read back": lambda: save_ours(shards, root, read_back=ReadBack.FULL),
         "save  torch.save": lambda: torch_save(shards, plain, fsync=False),
         "save  torch.save + fsync": lambda: torch_save(shards, plain, fsync=True),
         "save  DCP": lambda: dcp_save(shards, folder / "dcp"),

@@ -32,7 +32,7 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.nn.parallel import DistributedDataParallel
 
 from emberward.sources import recorder
-from emberward.sources._heart import Heart
+from emberward.sources._heartbeat import Heart
 from emberward.sources._issue import short_wait
 from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._wrap import _wrapped_wait, recorded_method

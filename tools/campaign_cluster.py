@@ -126,7 +126,7 @@ def measure_quiet(num_hosts: int) -> dict[str, Any]:
     }
 
 
-def letter(host: int, number: int, session: str | None, since: int, look: object = None) -> dict[str, Any]:
+def letter(host: int, number: int, session: str | None, since: int, snapshot: object = None) -> dict[str, Any]:
     """A letter of one of NUM_HOSTS hosts; a first one is whole."""
     changes: dict[str, Any] = {}
     if session is None:
@@ -134,7 +134,7 @@ def letter(host: int, number: int, session: str | None, since: int, look: object
         reached = {f"n{(host + step) % NUM_HOSTS:05d}": True for step in range(1, 33)}
         fetch_s = dict.fromkeys(reached, 0.034)
         changes = {"address": f"10.0.0.{host}", "port": 1, "ranks": ranks, "reached": reached, "fetch_s": fetch_s}
-        changes |= {"is_still": False, "look": look, "lost": {}, "steps": [], "facts": None}
+        changes |= {"is_still": False, "snapshot": snapshot, "lost": {}, "steps": [], "facts": None}
     return {
         "host": f"n{host:05d}",
         "writer": str(host),
@@ -149,12 +149,12 @@ def letter(host: int, number: int, session: str | None, since: int, look: object
 def measure_memory() -> dict[str, Any]:
     """What a collector keeps for NUM_HOSTS hosts, without looks and with one of 16 KiB of each."""
     found = {}
-    for name, look in (("without_looks", None), ("with_looks", "x" * (16 << 10))):
+    for name, snapshot in (("without_looks", None), ("with_looks", "x" * (16 << 10))):
         tracemalloc.start()
         office = PostOffice("one")
         for host in range(NUM_HOSTS):
             # As it arrives: parsed from JSON, nothing shared.
-            told = json.loads(json.dumps(letter(host, 1, None, 0, look and f"{host}{look}")))
+            told = json.loads(json.dumps(letter(host, 1, None, 0, snapshot and f"{host}{snapshot}")))
             office.take({**told, "session": "one", "since": 10**9, "is_whole": False}, now_s=0.0)
         found[f"megabytes_{name}"] = round(tracemalloc.get_traced_memory()[0] / 1e6, 1)
         tracemalloc.stop()

@@ -21,7 +21,7 @@ from typing import Any
 
 from measured import Results, add_options
 
-from emberward.doctor import Fleet, Links, Outcome, Plan, ProbePlan, Result, Talk
+from emberward.doctor import Fleet, Links, Plan, ProbePlan, Result, SetOutcome, Talk
 
 SIZES, COUNTS = (8, 64, 1024), (1, 2, 5)
 BLOCK, BLOCK_S = 100, 0.5
@@ -159,7 +159,7 @@ def examine(name: str, size: int, count: int, seed: int) -> tuple[Plan, set[Part
             values = dict.fromkeys(devices, 100 * pace * (1 + rng.gauss(0, NOISE)))
         else:
             is_bad |= any(rng.random() < sort.rate for _ in found)
-        outcome = Outcome.FAIL if is_bad else Outcome.PASS
+        outcome = SetOutcome.FAIL if is_bad else SetOutcome.PASS
         return Result(devices=devices, outcome=outcome, seconds=1.0, links=Links.ALL, values=values)
 
     while plan.round < MAX_ROUNDS and (sets := plan.next_round()):

@@ -220,7 +220,7 @@ def family(pid: int) -> list[int]:
     return [pid, *(child for child, parent in pairs if parent == pid)]
 
 
-def keep_look(job: Job, dumps: dict[int, bytes], target: Path) -> None:
+def keep_snapshot(job: Job, dumps: dict[int, bytes], target: Path) -> None:
     """Files as people have them: torch's names, stacks of all processes in one text, and JSON for each rank."""
     for name in ("flights", "stacks", "named_stacks"):
         (target / name).mkdir(parents=True)
@@ -274,13 +274,13 @@ def record(case: Case, target: Path, *, with_torchrun: bool) -> None:
                 shutil.copytree(folder / "logs", part / "logs")
             elif case.is_alive:
                 _wait(lambda: (job.fault_s() or 0) > STILL_S, 10)
-                keep_look(job, job.dump(), part / "look0")
+                keep_snapshot(job, job.dump(), part / "look0")
                 _wait(lambda: (job.fault_s() or 0) > ALIVE_S + 1.0, 30)
                 if not list(folder.glob("left.[0-9]*")):
-                    keep_look(job, job.dump(), part / "look1")
+                    keep_snapshot(job, job.dump(), part / "look1")
             else:
                 _wait(lambda: (job.fault_s() or 0) > 1.0, 10)
-                keep_look(job, job.dump() if case.is_silent else wait_still(job), part)
+                keep_snapshot(job, job.dump() if case.is_silent else wait_still(job), part)
             launched = "torchrun" if with_torchrun or case.ends else "fork"
             (part / "about.json").write_text(json.dumps({"pids": job.pids(), "launched": launched}))
     part.rename(target)
@@ -349,14 +349,14 @@ def judge(case: Case, kept: Path) -> dict[str, Any]:
         "truth": f"{'/'.join(case.kinds)} {'/'.join(case.causes)} {list(case.ranks)}",
     }
     if case.is_alive:
-        looks = [path for path in (kept / "look0", kept / "look1") if path.exists()]
+        snapshots = [path for path in (kept / "look0", kept / "look1") if path.exists()]
         row["alarms"] = {}
         for form in ("flights", "stacks", "named_stacks", "both"):
-            found = explain_paths([look / form for look in looks], source_folders=[HANGS]).explanations
-            one = explain_paths([looks[0] / form], source_folders=[HANGS]).explanations[0].verdict
+            found = explain_paths([snapshot / form for snapshot in snapshots], source_folders=[HANGS]).explanations
+            one = explain_paths([snapshots[0] / form], source_folders=[HANGS]).explanations[0].verdict
             row["alarms"][form] = {
                 "one_look": f"{one.severity.value} {one.code} {one.cause.value} {list(one.culprit_ranks)}",
-                "is_alarm_after_two": len(looks) == 2 and found[0].verdict.severity is not Severity.NOTICE,
+                "is_alarm_after_two": len(snapshots) == 2 and found[0].verdict.severity is not Severity.NOTICE,
                 "two_looks": f"{found[0].verdict.severity.value} {found[0].verdict.code}",
             }
         return row
@@ -473,7 +473,7 @@ def main() -> int:
     for row in rows:
         results.add(row["program"], row)
     results.summarise({**counts, "missed": missed, "confusion": confusion(rows)})
-    # One look cannot tell a lock that will be released from one that will not: docs/explain.md, "Slow or stuck".
+    # One snapshot cannot tell a lock that will be released from one that will not: docs/explain.md, "Slow or stuck".
     is_wrong = counts["wrong_culprits"] or counts["parts_of_the_ranks"]["wrong_culprits"]
     return 1 if is_wrong or counts["look_alikes"]["alarms_after_two_looks"] else 0
 

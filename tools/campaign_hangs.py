@@ -108,7 +108,7 @@ def run_hang(name: str, server: WarmServer, scratch: Path) -> dict[str, Any]:
         seen = watch(job, until=until, limit_s=LIMIT_S)
         goes_on = truth.kind in SLOW
         if not truth.is_sure and seen.said and not goes_on:
-            # A rank that burns, reads or sleeps stays a notice: what is said after two looks counts.
+            # A rank that burns, reads or sleeps stays a notice: what is said after two snapshots counts.
             seen.said += watch_on(job, seen)
         dumps: dict[str, Any] = dict.fromkeys(("flights", "stacks", "both"))
         if not goes_on:
@@ -136,7 +136,7 @@ def run_hang(name: str, server: WarmServer, scratch: Path) -> dict[str, Any]:
 
 
 def watch_on(job: HangJob, seen: Watched) -> list[tuple[float, Finding]]:
-    """What a fresh watcher says of the same hang: its two looks are later than those of the first."""
+    """What a fresh watcher says of the same hang: its two snapshots are later than those of the first."""
     again = watch(job, until=Severity.NOTICE, limit_s=LIMIT_S)
     key = {(f.cause, f.site) for _, f in seen.said}
     return [(after, finding) for after, finding in again.said if (finding.cause, finding.site) not in key]

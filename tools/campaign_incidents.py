@@ -11,7 +11,7 @@ from pathlib import Path
 
 from measured import Results, add_options
 
-from emberward.testing import INCIDENTS, Incident, Theatre, show
+from emberward.testing import INCIDENTS, Incident, IncidentRunner, show
 
 
 def tell(text: str) -> None:
@@ -22,7 +22,7 @@ def tell(text: str) -> None:
 def replay(incident: Incident) -> dict[str, object]:
     """Verdicts and seconds of the incident and its twin, played in one folder."""
     with tempfile.TemporaryDirectory(prefix="emberward-incident-") as folder:
-        theatre = Theatre(folder=Path(folder), environment=dict(os.environ), tell=tell)
+        theatre = IncidentRunner(folder=Path(folder), environment=dict(os.environ), tell=tell)
         disaster = show(incident, theatre, is_twin=False)
         twin = show(incident, theatre, is_twin=True)
     first = disaster.findings[0] if disaster.findings else None

@@ -49,7 +49,7 @@ name = "local"
 def copy_of_tree(place: Path) -> Path:
     """A copy of what the tests of a room need."""
     tree = place / "tree"
-    ignored = shutil.ignore_patterns("__pycache__", "strangers", "held_out")
+    ignored = shutil.ignore_patterns("__pycache__", "incident_programs", "held_out")
     for name in ("src", "tests", "tools", "docs"):
         shutil.copytree(ROOT / name, tree / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tree)

@@ -46,24 +46,24 @@ def whole_step(read: Callable[[], int]) -> int | None:
 
 def kill_writers(folder: Path, culprit: int, fault: str) -> Counter[str]:
     """What a resume found after each kill."""
-    shelf = processes.Shelf(folder, culprit)
-    shelf.require_next()
+    root = processes.Root(folder, culprit)
+    root.require_next()
     outcomes = Counter[str]()
     for at in itertools.count(1):
-        shelf.plan.set(storages.Fault(fault), at)
-        written = shelf.save()
-        if not shelf.plan.was_hit:
+        root.plan.set(storages.Fault(fault), at)
+        written = root.save()
+        if not root.plan.was_hit:
             break
         own = written[culprit]
-        found = whole_step(lambda: faults.require_whole(shelf.path))
-        if found != shelf.step and not (found == shelf.step - 1 and own.error is not None):
+        found = whole_step(lambda: faults.require_whole(root.path))
+        if found != root.step and not (found == root.step - 1 and own.error is not None):
             outcomes["lost"] += 1
             break
         codes = [own.error.code] if own.error is not None else [notice.code for notice in own.saved.notices]
         assert codes == ["K108"], (at, own)
-        outcomes["new" if found == shelf.step else "before"] += 1
-        shelf.require_next()
-    shelf.crew.close()
+        outcomes["new" if found == root.step else "before"] += 1
+        root.require_next()
+    root.crew.close()
     return outcomes
 
 
@@ -74,16 +74,16 @@ def kill_ranks(folder: Path) -> Counter[str]:
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     statuses = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True, timeout=600).stdout)
     outcomes = Counter[str]()
-    shelves = sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name))
-    for shelf in shelves[: len(statuses)]:
-        found = whole_step(lambda shelf=shelf: child.require_parts(shelf))  # type: ignore[misc]
+    roots = sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name))
+    for root in roots[: len(statuses)]:
+        found = whole_step(lambda root=root: child.require_parts(root))  # type: ignore[misc]
         outcomes["lost" if found is None else "new" if found == 2 else "before"] += 1
         if found is None:
             continue
-        clean_leftovers(shelf)
-        child.save_once(shelf, 30, 3)
-        assert child.require_parts(shelf) == 3
-        assert sorted(p.name for p in shelf.iterdir()) == [".lock", "latest", "step-00000030"]
+        clean_leftovers(root)
+        child.save_once(root, 30, 3)
+        assert child.require_parts(root) == 3
+        assert sorted(p.name for p in root.iterdir()) == [".lock", "latest", "step-00000030"]
     return outcomes
 
 

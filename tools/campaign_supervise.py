@@ -221,9 +221,9 @@ def inject(case: Case, chain: Chain, pid: int) -> Path | None:
         return filler
     else:
         path = chain.flag.with_name(f"{chain.flag.name}.{case.rank}")
-        aside = path.with_suffix(".tmp")
-        aside.write_text(case.fault)
-        aside.replace(path)
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(case.fault)
+        temporary.replace(path)
     return None
 
 

@@ -124,23 +124,23 @@ def wait_still(folder: Path) -> None:
         time.sleep(0.1)
 
 
-def take_look(folder: Path, number: int, target: Path, pids: list[int]) -> None:
+def take_snapshot(folder: Path, number: int, target: Path, pids: list[int]) -> None:
     target.mkdir(parents=True, exist_ok=True)
     (folder / f"dump.{number}").touch()
     wait_for(lambda: all((folder / f"look{number}_rank_{r}").exists() for r in range(WORLD)), 20, "dumps")
     for rank in range(WORLD):
         (target / f"rank_{rank}").write_bytes(clean_dump((folder / f"look{number}_rank_{rank}").read_bytes()))
     spy = shutil.which("py-spy") or str(Path(sys.executable).parent / "py-spy")
-    looks, texts = [], []
+    snapshots, texts = [], []
     for pid in pids:
         args = [spy, "dump", "--subprocesses", "--pid", str(pid)]
         done = subprocess.run([*args, "--json"], capture_output=True, check=True, timeout=30)
-        looks.append(clean_threads(json.loads(done.stdout)))
+        snapshots.append(clean_threads(json.loads(done.stdout)))
         text = subprocess.run(args, capture_output=True, check=True, timeout=30, text=True).stdout
         text = re.sub(r"^Process (\d+): .*$", r"Process \1: python hang_program.py", text, flags=re.MULTILINE)
         text = re.sub(r"^( *)Parent Process (\d+): .*$", r"\1Parent Process \2: python", text, flags=re.MULTILINE)
         texts.append(re.sub(r"^Python v.*$", "Python v3.11", text, flags=re.MULTILINE))
-    (target / "stacks.json").write_text(json.dumps(looks, separators=(",", ":")))
+    (target / "stacks.json").write_text(json.dumps(snapshots, separators=(",", ":")))
     (target / "stacks.txt").write_text("\n".join(re.sub(r"\((?:/[^()\s]*/)", "(", text) for text in texts))
 
 
@@ -172,15 +172,15 @@ def record(name: str) -> None:
             pids = [child.pid for child in children]
             shutil.rmtree(target, ignore_errors=True)
             if name in ALIVE:
-                take_look(folder, 0, target / "look0", pids)
+                take_snapshot(folder, 0, target / "look0", pids)
                 first = [int(b.read_text() or 0) for b in beats]
                 wait_for(
                     lambda: all(int(b.read_text() or 0) > n + 1 for b, n in zip(beats, first, strict=True)), 30, name
                 )
-                take_look(folder, 1, target / "look1", pids)
+                take_snapshot(folder, 1, target / "look1", pids)
             else:
                 wait_still(folder)
-                take_look(folder, 0, target, pids)
+                take_snapshot(folder, 0, target, pids)
             kind, ranks, cause, line = EXPECTED[name]
             about = {
                 "kind": kind,

@@ -237,9 +237,9 @@ def main() -> None:
     began = time.monotonic()
     stamp.unlink(missing_ok=True)
     install(args.venv, extras, torch=args.torch or None, torch_index=args.torch_index or None)
-    aside = stamp.with_suffix(".tmp")
-    aside.write_text(json.dumps({"digest": digest, "extras": sorted(extras)}))
-    aside.replace(stamp)
+    temporary = stamp.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"digest": digest, "extras": sorted(extras)}))
+    temporary.replace(stamp)
     say(f"ready in {time.monotonic() - began:.0f} s: {args.venv}")
 
 

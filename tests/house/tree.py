@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "emberward"
-STRANGERS = PACKAGE / "testing" / "strangers"
+INCIDENT_PROGRAMS = PACKAGE / "testing" / "incident_programs"
 """Programs that incidents run, written as strangers write."""
 
 
@@ -22,7 +22,7 @@ def rooms() -> tuple[str, ...]:
 @functools.cache
 def sources() -> dict[str, str]:
     """Text of each source file of the package, by its path from the package; not the strangers' programs."""
-    files = [path for path in sorted(PACKAGE.rglob("*.py")) if STRANGERS not in path.parents]
+    files = [path for path in sorted(PACKAGE.rglob("*.py")) if INCIDENT_PROGRAMS not in path.parents]
     return {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in files}
 
 

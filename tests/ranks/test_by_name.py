@@ -17,7 +17,7 @@ LAYOUTS = {
 }
 
 
-def look(rank, world_size, **layout):
+def inspection(rank, world_size, **layout):
     """What every rank reads after a step, and whether what was written is what is read and trained on."""
     recipe = small_recipe(**layout)
     world = build_world(mesh_of(recipe.layout), device=torch.device("cpu"), timeout_s=60)
@@ -68,7 +68,7 @@ def test_every_layout_reads_the_same_whole_tensors_on_every_rank(pool):
     seen = {}
     for name, layout in LAYOUTS.items():
         size = layout.get("dp", 1) * layout.get("tp", 1) * layout.get("pp", 1)
-        answers = pool.run(look, size, **layout)
+        answers = pool.run(inspection, size, **layout)
         for found, checks, ends in answers:
             assert all(checks) and all(ends), name
             for key, value in found.items():

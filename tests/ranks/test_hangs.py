@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emberward.diagnose.live import Look
+from emberward.diagnose.live import Snapshot
 from emberward.findings import CATALOGUE, Severity
 from emberward.sources import cpu_nccl
 from emberward.sources.dumps import source_lines
@@ -146,6 +146,6 @@ def test_the_processes_alone_tell_the_same(campaign: Campaign, name: str) -> Non
 
 @pytest.mark.parametrize("name", ["sleep"])
 def test_a_look_at_real_ranks_travels_as_json(campaign: Campaign, name: str) -> None:
-    looks = campaign.of(name).looks
-    assert looks
-    assert Look.from_json(looks[-1].to_json()) == looks[-1]
+    snapshots = campaign.of(name).snapshots
+    assert snapshots
+    assert Snapshot.from_json(snapshots[-1].to_json()) == snapshots[-1]

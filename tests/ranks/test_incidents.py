@@ -8,13 +8,13 @@ import os
 import pytest
 
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
-from emberward.testing import INCIDENTS, Expected, Incident, Replayed, Theatre, show
+from emberward.testing import INCIDENTS, Expected, Incident, IncidentRunner, Replayed, show
 
 BY_NAME = {incident.name: incident for incident in INCIDENTS}
 
 
-def theatre(path, told: list[str]) -> Theatre:
-    return Theatre(folder=path, environment=dict(os.environ), tell=told.append)
+def theatre(path, told: list[str]) -> IncidentRunner:
+    return IncidentRunner(folder=path, environment=dict(os.environ), tell=told.append)
 
 
 @pytest.mark.parametrize("is_twin", [False, True], ids=["disaster", "twin"])

@@ -100,10 +100,10 @@ def flip_a_byte(save) -> None:
 
 
 def wait_for_step(started: Started, place, name: str, step: int, wait_until) -> None:
-    shelf = place / "runs" / name
+    root = place / "runs" / name
 
     def is_there() -> bool:
-        return started.process.poll() is not None or any(len(steps_in(path)) >= step for path in shelf.glob("*"))
+        return started.process.poll() is not None or any(len(steps_in(path)) >= step for path in root.glob("*"))
 
     wait_until(is_there, f"step {step} of {name}")
     assert started.process.poll() is None, started.end()

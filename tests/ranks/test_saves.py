@@ -41,13 +41,13 @@ def troubles_of(folder):
     return [finding for finding in findings_of(folder) if finding["code"] != "K106"]
 
 
-def take_up(pool, folder, *, num_ranks=4, steps=8, **settings):
+def resume_from_save(pool, folder, *, num_ranks=4, steps=8, **settings):
     return pool.run(train, num_ranks, folder=str(folder), steps=steps, seed=99, **{**TP2_DP2, **settings})
 
 
 def test_straight_is_resumed_bitwise_with_the_random_state_of_every_rank(pool, crashed, straight):
     folder, before = straight
-    answers = take_up(pool, crashed)
+    answers = resume_from_save(pool, crashed)
     assert {answer["resumed"] for answer in answers} == {6} and {answer["error"] for answer in answers} == {None}
     assert curve(crashed) == curve(folder)
     assert [answer["draws"] for answer in answers] == [answer["draws"][6:] for answer in before]
@@ -90,7 +90,7 @@ def test_a_save_holds_all_that_a_run_is(straight):
 def test_another_layout_gives_the_saved_loss_within_the_bound_and_goes_on_alike(
     pool, crashed, straight, num_ranks, layout
 ):
-    answers = take_up(pool, crashed, num_ranks=num_ranks, **layout)
+    answers = resume_from_save(pool, crashed, num_ranks=num_ranks, **layout)
     assert {answer["resumed"] for answer in answers} == {6} and {answer["error"] for answer in answers} == {None}
     for (_, loss, norm, samples), (_, old_loss, old_norm, old_samples) in zip(
         curve(crashed)[6:], curve(straight[0])[6:], strict=True
@@ -111,7 +111,7 @@ def test_a_state_that_gives_another_loss_is_refused_before_it_is_trained_on(pool
 
     planted = plant(BIG_DIFFERENCE)
     before = curve(crashed)
-    errors = {answer["error"] for answer in take_up(pool, crashed)}
+    errors = {answer["error"] for answer in resume_from_save(pool, crashed)}
     assert errors == {
         "K107 the state of step 6 gives another loss than when it was saved\n"
         f"  where     {path}, samples 96 to 111\n"
@@ -121,7 +121,7 @@ def test_a_state_that_gives_another_loss_is_refused_before_it_is_trained_on(pool
     }
     assert curve(crashed) == before[:6], "the seventh step was taken back for the resume, and not trained again"
     plant(SMALL_DIFFERENCE)
-    assert {answer["error"] for answer in take_up(pool, crashed)} == {None}
+    assert {answer["error"] for answer in resume_from_save(pool, crashed)} == {None}
     (finding,) = troubles_of(crashed)
     assert (finding["code"], finding["severity"], finding["kind"]) == ("K107", "notice", "drift")
 
@@ -171,7 +171,7 @@ def test_every_damage_is_named_before_the_first_step_and_the_older_save_is_offer
     for damage in DAMAGES:
         shutil.copytree(path, crashed / "kept")
         name = hurt(path, damage)
-        answers = take_up(pool, crashed, only_resume=True)
+        answers = resume_from_save(pool, crashed, only_resume=True)
         (error,) = {answer["error"] for answer in answers}
         assert error.startswith("K101 ") and f"{path.name}/{name}" in error, (damage, error)
         assert error.endswith(
@@ -180,7 +180,7 @@ def test_every_damage_is_named_before_the_first_step_and_the_older_save_is_offer
         )
         shutil.rmtree(path)
         shutil.move(crashed / "kept", path)
-    answers = take_up(pool, crashed, only_resume=True)
+    answers = resume_from_save(pool, crashed, only_resume=True)
     assert [(answer["error"], answer["resumed"]) for answer in answers] == [(None, 6)] * 4, "look-alike: all is well"
 
 
@@ -188,16 +188,16 @@ def test_what_the_message_says_is_how_to_go_on_from_the_older_save(pool, crashed
     path = latest(crashed / "checkpoints")
     hurt(path, "flip data")
     path.rename(path.with_name(f"damaged-{path.name}"))
-    assert {answer["resumed"] for answer in take_up(pool, crashed, only_resume=True)} == {4}
+    assert {answer["resumed"] for answer in resume_from_save(pool, crashed, only_resume=True)} == {4}
     assert [finding["severity"] for finding in troubles_of(crashed)] == ["warning"]
 
 
 def test_with_leave_to_the_run_goes_on_from_the_save_before_the_damaged_ones(pool, crashed, straight):
     """Two of three are damaged; the random states and the curve are those of the third."""
-    shelf = crashed / "checkpoints"
-    hurt(shelf / "step-00000006", "flip data")
-    hurt(shelf / "step-00000004", "remove")
-    answers = take_up(pool, crashed, damaged="older")
+    root = crashed / "checkpoints"
+    hurt(root / "step-00000006", "flip data")
+    hurt(root / "step-00000004", "remove")
+    answers = resume_from_save(pool, crashed, damaged="older")
     assert {answer["resumed"] for answer in answers} == {2} and {answer["error"] for answer in answers} == {None}
     assert curve(crashed) == curve(straight[0])
     told = [(finding["code"], finding["severity"], finding["message"]) for finding in troubles_of(crashed)]
@@ -208,7 +208,7 @@ def test_with_leave_to_the_run_goes_on_from_the_save_before_the_damaged_ones(poo
             "step-00000006 is damaged (data is not what was saved); the run goes on from step-00000002",
         ),
     ]
-    assert verify(latest(shelf)) == ()
+    assert verify(latest(root)) == ()
 
 
 def test_a_save_that_fails_is_told_and_the_run_goes_on_to_the_next(pool, tmp_path):

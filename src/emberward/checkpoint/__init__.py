@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
     from emberward.checkpoint._reader import read_manifest
     from emberward.checkpoint._repair import Repaired, repair_replicas, repair_save
+    from emberward.checkpoint._root import Latest, clean_leftovers, find_latest, latest, older_save, prune
     from emberward.checkpoint._save import NUM_AGREEMENTS, Agree, Saved, alone, is_echo, rehearse
     from emberward.checkpoint._set_aside import put_back, set_aside
-    from emberward.checkpoint._shelf import Latest, clean_leftovers, find_latest, latest, older_save, prune
     from emberward.checkpoint._staging import BackgroundSaves
     from emberward.checkpoint._start import find_start, require_start
     from emberward.checkpoint._storage import DISK, Hold, Storage, WritableFile
@@ -64,7 +64,7 @@ _FILES = {
     "_repair": "Repaired repair_replicas repair_save",
     "_save": "NUM_AGREEMENTS Agree Saved alone is_echo rehearse",
     "_set_aside": "put_back set_aside",
-    "_shelf": "Latest clean_leftovers find_latest latest older_save prune",
+    "_root": "Latest clean_leftovers find_latest latest older_save prune",
     "_staging": "BackgroundSaves",
     "_start": "find_start require_start",
     "_storage": "DISK Hold Storage WritableFile",

@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from emberward.checkpoint._errand import Answer, Done, Errand, Hurry, Line, Vote
 from emberward.checkpoint._memory import SharedMemory
 from emberward.checkpoint._names import SAVE_WRITER, step_name
 from emberward.checkpoint._save import NUM_AGREEMENTS, Agree, Saved
+from emberward.checkpoint._save_job import Answer, Done, Hurry, Line, SaveJob, Vote
 from emberward.findings import Cause, EmberwardError, Finding, Severity
 
 END_LIMIT_S = 5.0
@@ -71,26 +71,26 @@ class WriterProcess:
         """The process's id, None while there is none."""
         return None if self._process is None else self._process.pid
 
-    def save(self, errand: Errand, agree: Agree) -> Saved:
+    def save(self, save_job: SaveJob, agree: Agree) -> Saved:
         """The save. Blocks until it is whole.
 
         Raises what `save_parts` raises; K108 when the process died before the save was whole, on the other ranks K103;
         NotStarted, before the ranks were asked anything, also when the process ended without a word.
         """
-        notices = self._bury(errand)
+        notices = self._bury(save_job)
         line = self._line or self._start()
         votes = _Votes(agree)
         try:
             with self._lock:
-                patience_s = 0.0 if self._hurried == errand.step else errand.patience_s
-                line.send_bytes(pickle.dumps(replace(errand, meta=_plain(errand.meta), patience_s=patience_s)))
+                patience_s = 0.0 if self._hurried == save_job.step else save_job.patience_s
+                line.send_bytes(pickle.dumps(replace(save_job, meta=_plain(save_job.meta), patience_s=patience_s)))
                 self._is_out = True
             while not isinstance(said := line.recv(), Done):
                 assert isinstance(said, Vote)
                 self._has_spoken = True
                 line.send(Answer(are_well=votes.answer(said.is_well)))
         except (EOFError, OSError) as error:
-            return self._after_death(errand, votes, error)
+            return self._after_death(save_job, votes, error)
         except Exception:  # what `meta` holds cannot be sent: the other ranks must not wait
             votes.answer(False)
             raise
@@ -113,20 +113,20 @@ class WriterProcess:
                     self._line.send(Hurry())
 
     def close(self) -> None:
-        """Ends the process, which must have no errand. Blocks, at most END_LIMIT_S."""
+        """Ends the process, which must have no job. Blocks, at most END_LIMIT_S."""
         if self._process is None:
             return
         self._hang_up()
 
-    def _bury(self, errand: Errand) -> tuple[Finding, ...]:
+    def _bury(self, save_job: SaveJob) -> tuple[Finding, ...]:
         """Notices a process that died since the last save: nothing was lost, and this save gets another one."""
         if self._process is None or self._process.poll() is None:
             return ()
         pid, code = self._process.pid, self._hang_up()
         what = (
-            f"the process that writes the saves of rank {errand.rank} died between two saves; another one was started"
+            f"the process that writes the saves of rank {save_job.rank} died between two saves; another one was started"
         )
-        return (replace(_died(errand, pid, code).to_finding(), severity=Severity.WARNING, message=what),)
+        return (replace(_died(save_job, pid, code).to_finding(), severity=Severity.WARNING, message=what),)
 
     def _start(self) -> Line:
         ours, theirs = socket.socketpair()
@@ -162,7 +162,7 @@ class WriterProcess:
             process.kill()  # it stands in a call of a file system that does not answer; nothing more can be done
             return -signal.SIGKILL
 
-    def _after_death(self, errand: Errand, votes: "_Votes", error: Exception) -> Saved:
+    def _after_death(self, save_job: SaveJob, votes: "_Votes", error: Exception) -> Saved:
         """What the save came to when the process died: whole, if the ranks had agreed on that."""
         assert self._process is not None
         pid, code = self._process.pid, self._hang_up()
@@ -172,14 +172,14 @@ class WriterProcess:
             votes.answer(False)
         if votes.is_whole:
             finding = replace(
-                _died(errand, pid, code).to_finding(),
+                _died(save_job, pid, code).to_finding(),
                 severity=Severity.WARNING,
-                message=f"the save of step {errand.step} is whole, but the process that wrote it for "
-                f"rank {errand.rank} died after that",
+                message=f"the save of step {save_job.step} is whole, but the process that wrote it for "
+                f"rank {save_job.rank} died after that",
             )
-            path = errand.shelf / step_name(errand.step)
-            return Saved(path=path, step=errand.step, written_bytes=0, notices=(finding,))
-        raise _died(errand, pid, code) from error
+            path = save_job.root / step_name(save_job.step)
+            return Saved(path=path, step=save_job.step, written_bytes=0, notices=(finding,))
+        raise _died(save_job, pid, code) from error
 
 
 class _Votes:
@@ -217,14 +217,14 @@ def _how(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def _died(errand: Errand, pid: int, code: int) -> EmberwardError:
+def _died(save_job: SaveJob, pid: int, code: int) -> EmberwardError:
     return EmberwardError(
-        f"the process that writes the saves of rank {errand.rank} died",
+        f"the process that writes the saves of rank {save_job.rank} died",
         code="K108",
-        where=f"process {pid}, save of step {errand.step}",
+        where=f"process {pid}, save of step {save_job.step}",
         expected="a process that lives as long as its rank",
         found=_how(code),
         next="if nobody killed it, look for the out-of-memory killer: dmesg | grep -i killed",
         cause=Cause.KILLED if code == -signal.SIGKILL else Cause.EXCEPTION,
-        ranks=(errand.rank,),
+        ranks=(save_job.rank,),
     )

@@ -71,7 +71,7 @@ class Plan:
     left_behind: tuple[str, ...] = ()
 
     @property
-    def aside(self) -> Path:
+    def temporary(self) -> Path:
         """Where it is written until it is whole."""
         return self.result.with_name(f".{self.result.name}.converting")
 
@@ -140,10 +140,10 @@ def convert(
             except EmberwardError:
                 _discard(plan, made)
                 raise
-            plan.finish(plan.aside, journal.done)
-            DISK.fsync_folder(plan.aside)
-            (plan.aside / JOURNAL).unlink()
-            DISK.rename(plan.aside, plan.result)
+            plan.finish(plan.temporary, journal.done)
+            DISK.fsync_folder(plan.temporary)
+            (plan.temporary / JOURNAL).unlink()
+            DISK.rename(plan.temporary, plan.result)
             DISK.fsync_folder(plan.result.parent)
     except OSError as error:
         raise _not_written(error, plan) from error
@@ -159,7 +159,7 @@ def convert(
 
 def _discard(plan: Plan, made: Sequence[Path]) -> None:
     """Removes what was written of a damaged source, and the folders made for it."""
-    shutil.rmtree(plan.aside, ignore_errors=True)
+    shutil.rmtree(plan.temporary, ignore_errors=True)
     with contextlib.suppress(OSError):
         for folder in made:
             folder.rmdir()
@@ -169,7 +169,7 @@ def _not_written(error: OSError, plan: Plan) -> EmberwardError:
     return EmberwardError(
         "the conversion could not be written",
         code="K103",
-        where=str(error.filename or plan.aside),
+        where=str(error.filename or plan.temporary),
         found=error.strerror or str(error),
         next="fix it and start the same command again: it goes on where it stopped",
         cause=Cause.CHECKPOINT_IO,
@@ -183,8 +183,8 @@ class _Journal:
         self._plan = plan
         self._lock = threading.Lock()
         self.done: dict[str, Mapping[str, Any]] = {}
-        plan.aside.mkdir(parents=True, exist_ok=True)
-        self._file = FileIO(plan.aside / JOURNAL, "a+")
+        plan.temporary.mkdir(parents=True, exist_ok=True)
+        self._file = FileIO(plan.temporary / JOURNAL, "a+")
 
     def __enter__(self) -> "_Journal":
         try:
@@ -194,7 +194,7 @@ class _Journal:
             raise EmberwardError(
                 "another conversion writes the same result",
                 code="K113",
-                where=str(self._plan.aside),
+                where=str(self._plan.temporary),
                 expected="one process",
                 found="its journal is locked",
                 next="wait for it, or choose another path",
@@ -218,7 +218,7 @@ class _Journal:
             self.done = {
                 line["file"]: line["result"]
                 for line in lines[1:]
-                if _size_of(self._plan.aside / line["file"]) == line["size_bytes"]
+                if _size_of(self._plan.temporary / line["file"]) == line["size_bytes"]
             }
         else:
             self._start_anew()
@@ -235,7 +235,7 @@ class _Journal:
         return found
 
     def _start_anew(self) -> None:
-        for path in sorted(self._plan.aside.rglob("*"), reverse=True):
+        for path in sorted(self._plan.temporary.rglob("*"), reverse=True):
             if path.name != JOURNAL:
                 path.rmdir() if path.is_dir() else path.unlink()
         self._file.truncate(0)
@@ -248,7 +248,7 @@ class _Journal:
     def add(self, results: Mapping[str, Mapping[str, Any]]) -> None:
         """Remembers files that are whole on the disk."""
         lines = [
-            {"file": name, "size_bytes": _size_of(self._plan.aside / name), "result": dict(result)}
+            {"file": name, "size_bytes": _size_of(self._plan.temporary / name), "result": dict(result)}
             for name, result in results.items()
         ]
         with self._lock:
@@ -302,7 +302,7 @@ class _Run:
         try:
             with self.writing:
                 for out in batch:
-                    path = self.plan.aside / out.name
+                    path = self.plan.temporary / out.name
                     path.parent.mkdir(parents=True, exist_ok=True)
                     files.append(FileIO(path, "w+"))
                     results[out.name] = out.write(files[-1], self._tick)

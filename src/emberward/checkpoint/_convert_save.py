@@ -32,8 +32,8 @@ from emberward.checkpoint._format import (
     tensor_to_json,
 )
 from emberward.checkpoint._names import MANIFEST, PROBE, rank_file_name, step_name
+from emberward.checkpoint._root import next_serial, write_pointer
 from emberward.checkpoint._safetensors import Item, header_bytes
-from emberward.checkpoint._shelf import next_serial, write_pointer
 from emberward.checkpoint._storage import DISK, write_new
 from emberward.checkpoint._tiling import merge_tensors
 from emberward.checkpoint._writer import RankIndex
@@ -58,7 +58,7 @@ class _Share:
 
 
 def plan_save(
-    source: Source, shelf: Path, *, step: int, num_ranks: int, dtype: DType | None, meta: Mapping[str, Any]
+    source: Source, root: Path, *, step: int, num_ranks: int, dtype: DType | None, meta: Mapping[str, Any]
 ) -> Plan:
     """The conversion of a source into a save of `step` in the folder of saves, cut into the files of `num_ranks` ranks.
 
@@ -79,22 +79,22 @@ def plan_save(
         name: TensorEntry(dtype=_dtype_of(name, stored, dtype), shape=stored.shape, digest=0, pieces=())
         for name, stored in source.tensors.items()
     }
-    result = shelf / step_name(step)
+    result = root / step_name(step)
 
-    def finish(aside: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
+    def finish(temporary: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
         indexes = [_index(index, result) for index, result in enumerate(results[file.name] for file in files)]
         empty = {name: entry for name, entry in declared.items() if 0 in entry.shape}
         manifest = Manifest(
             step=step,
-            serial=next_serial(shelf),
+            serial=next_serial(root),
             world_size=num_ranks,
             meta=meta,
             files=tuple(index.file for index in indexes if index.file is not None),
             tensors={**merge_tensors(indexes), **empty},
         )
-        (aside / MANIFEST).unlink(missing_ok=True)
-        write_new(DISK, aside / MANIFEST, manifest_to_bytes(manifest))
-        _copy_probe(source, aside, dtype)
+        (temporary / MANIFEST).unlink(missing_ok=True)
+        write_new(DISK, temporary / MANIFEST, manifest_to_bytes(manifest))
+        _copy_probe(source, temporary, dtype)
 
     about = {
         "form": "emberward",
@@ -107,12 +107,12 @@ def plan_save(
     return Plan(result=result, files=files, about=about, finish=finish, num_tensors=len(source.tensors))
 
 
-def _copy_probe(source: Source, aside: Path, dtype: DType | None) -> None:
+def _copy_probe(source: Source, temporary: Path, dtype: DType | None) -> None:
     """What the saved model made of one batch holds for a copy too, as long as no number is rounded."""
     probe = source.path / PROBE
     if source.form is Form.EMBERWARD and dtype is None and probe.is_file():
-        (aside / PROBE).unlink(missing_ok=True)
-        write_new(DISK, aside / PROBE, probe.read_bytes())
+        (temporary / PROBE).unlink(missing_ok=True)
+        write_new(DISK, temporary / PROBE, probe.read_bytes())
 
 
 def point_to(result: Path) -> None:

@@ -9,7 +9,7 @@ from emberward.checkpoint._format import TensorEntry
 from emberward.checkpoint._kept import keeping_names
 from emberward.checkpoint._names import step_of_folder
 from emberward.checkpoint._reader import read_manifest
-from emberward.checkpoint._shelf import find_latest, list_saves
+from emberward.checkpoint._root import find_latest, list_saves
 from emberward.layout import Box
 
 
@@ -90,9 +90,9 @@ class Description:
         }
 
 
-def list_checkpoints(shelf: Path) -> tuple[CheckpointInfo, ...]:
+def list_checkpoints(root: Path) -> tuple[CheckpointInfo, ...]:
     """Every save in a run's ``checkpoints`` folder, whole or not, in the order they were made. Reads no data."""
-    newest = find_latest(shelf).path
+    newest = find_latest(root).path
     return tuple(
         CheckpointInfo(
             path=save.path,
@@ -104,7 +104,7 @@ def list_checkpoints(shelf: Path) -> tuple[CheckpointInfo, ...]:
             num_bytes=None if save.manifest is None else save.manifest.num_bytes,
             names=keeping_names(save.path),
         )
-        for save in list_saves(shelf)
+        for save in list_saves(root)
     )
 
 

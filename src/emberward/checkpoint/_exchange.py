@@ -93,7 +93,7 @@ class Exchanged:
 
 def import_checkpoint(
     path: Path,
-    shelf: Path,
+    root: Path,
     *,
     foreign: Foreign,
     step: int | None = None,
@@ -102,7 +102,7 @@ def import_checkpoint(
     num_workers: int | None = None,
     told: Told = silent,
 ) -> Exchanged:
-    """A save of ours in the folder `shelf`, made of a checkpoint of any form; ``latest`` names it then.
+    """A save of ours in the folder `root`, made of a checkpoint of any form; ``latest`` names it then.
 
     `step` is needed where neither files nor folder tell it. It is cut for `num_ranks` readers, None: as many as wrote
     the source. `dtype` converts weights and moments. Blocks; goes on where a killed one stopped. Raises K110 to K114.
@@ -111,7 +111,7 @@ def import_checkpoint(
     at = next((found for found in (step, source.step, step_in_name(path)) if found is not None), 0)
     plan = plan_save(
         source,
-        shelf,
+        root,
         step=at,
         num_ranks=num_ranks or max(1, source.num_ranks),
         dtype=dtype,
@@ -205,19 +205,19 @@ def _family_of(source: Source, form: Form) -> Family | None:
 
 def reshape(
     path: Path,
-    shelf: Path,
+    root: Path,
     *,
     num_ranks: int,
     dtype: DType | None = None,
     num_workers: int | None = None,
     told: Told = silent,
 ) -> Exchanged:
-    """A copy of a save in the folder `shelf`, cut for `num_ranks` readers: same tensors, same digests, other pieces.
+    """A copy of a save in the folder `root`, cut for `num_ranks` readers: same tensors, same digests, other pieces.
 
     A save can be read on any layout as it is; this makes each of `num_ranks` ranks read one file. Blocks. Raises K101.
     """
     return import_checkpoint(
-        path, shelf, foreign=Foreign(), num_ranks=num_ranks, dtype=dtype, num_workers=num_workers, told=told
+        path, root, foreign=Foreign(), num_ranks=num_ranks, dtype=dtype, num_workers=num_workers, told=told
     )
 
 

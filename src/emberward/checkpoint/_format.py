@@ -92,7 +92,8 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything about a save but its numbers. `serial` counts the saves of a shelf in the order they were made."""
+    """Everything about a save but its numbers. `serial` counts the saves of a checkpoint root in the order they were
+    made."""
 
     step: int
     serial: int

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emberward.checkpoint._names import NAMES, NAMES_ASIDE
+from emberward.checkpoint._names import NAMES, NAMES_TEMPORARY
 from emberward.checkpoint._plain_file import read_plain
 from emberward.checkpoint._storage import DISK, Storage, write_new
 
@@ -91,9 +91,9 @@ def unname_save(checkpoint: Path, name: str, *, storage: Storage = DISK) -> None
 
 
 def _write_names(checkpoint: Path, names: set[str], storage: Storage) -> None:
-    aside = checkpoint / NAMES_ASIDE
-    if aside.exists():
-        storage.remove(aside)
-    write_new(storage, aside, "".join(f"{name}\n" for name in sorted(names)).encode("ascii"))
-    storage.rename(aside, checkpoint / NAMES)
+    temporary = checkpoint / NAMES_TEMPORARY
+    if temporary.exists():
+        storage.remove(temporary)
+    write_new(storage, temporary, "".join(f"{name}\n" for name in sorted(names)).encode("ascii"))
+    storage.rename(temporary, checkpoint / NAMES)
     storage.fsync_folder(checkpoint)

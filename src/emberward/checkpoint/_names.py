@@ -1,7 +1,7 @@
 """Names of files and folders, and how to tell ours from others'.
 
-[Note: names on the shelf]
-A run's ``checkpoints/`` folder, the shelf, holds
+[Note: names in the checkpoint root]
+A run's ``checkpoints/`` folder, the checkpoint root, holds
 
     step-00000100/              a save, whole since the rename that gave it this name
     latest                      one line: the name of the save to resume from
@@ -25,23 +25,23 @@ from enum import StrEnum
 from pathlib import Path
 
 POINTER = "latest"
-POINTER_ASIDE = ".latest.tmp"
+POINTER_TEMPORARY = ".latest.tmp"
 LOCK = ".lock"
 MANIFEST = "manifest.json"
 NAMES = "names"
-NAMES_ASIDE = ".names.tmp"
+NAMES_TEMPORARY = ".names.tmp"
 PROBE = "probe.json"
-PROBE_ASIDE = ".probe.tmp"
+PROBE_TEMPORARY = ".probe.tmp"
 SAVE_WRITER = "emberward-save-writer"
 """An early word of the argv of a process that writes saves: what looks at a rank's children knows it by this."""
 
 _STEP = re.compile(r"step-(\d{8,})")
-_ASIDE = re.compile(r"\.step-(\d{8,})\.(\d{4,})\.(tmp|old|gone)")
+_TEMPORARY = re.compile(r"\.step-(\d{8,})\.(\d{4,})\.(tmp|old|gone)")
 _RANK_FILE = re.compile(r"rank-(\d{5,})\.safetensors")
 
 
-class Aside(StrEnum):
-    """Why a folder stands aside. See [Note: names on the shelf]."""
+class Temporary(StrEnum):
+    """Why a folder stands aside. See [Note: names in the checkpoint root]."""
 
     WRITING = "tmp"
     REPLACED = "old"
@@ -53,8 +53,8 @@ def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def aside_name(step: int, attempt: int, why: Aside) -> str:
-    """Folder name beside the saves. See [Note: names on the shelf]."""
+def temporary_name(step: int, attempt: int, why: Temporary) -> str:
+    """Folder name beside the saves. See [Note: names in the checkpoint root]."""
     return f".{step_name(step)}.{attempt:04d}.{why.value}"
 
 
@@ -74,19 +74,19 @@ def step_of(name: str) -> int | None:
     return None if match is None or name != step_name(int(match[1])) else int(match[1])
 
 
-def aside_of(name: str) -> tuple[int, int, Aside] | None:
+def temporary_of(name: str) -> tuple[int, int, Temporary] | None:
     """Step, attempt and reason of a folder that stands aside, None for any other name."""
-    match = _ASIDE.fullmatch(name)
+    match = _TEMPORARY.fullmatch(name)
     if match is None:
         return None
-    aside = int(match[1]), int(match[2]), Aside(match[3])
-    return aside if name == aside_name(*aside) else None
+    temporary = int(match[1]), int(match[2]), Temporary(match[3])
+    return temporary if name == temporary_name(*temporary) else None
 
 
 def step_of_folder(checkpoint: Path) -> int | None:
     """The step of a save, also of one that stands aside, by its folder's name."""
-    aside = aside_of(checkpoint.name)
-    return step_of(checkpoint.name) if aside is None else aside[0]
+    temporary = temporary_of(checkpoint.name)
+    return step_of(checkpoint.name) if temporary is None else temporary[0]
 
 
 def is_rank_file(name: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.checkpoint._format import FormatProblem, from_proved_json, to_proved_json
-from emberward.checkpoint._names import PROBE, PROBE_ASIDE, step_of_folder
+from emberward.checkpoint._names import PROBE, PROBE_TEMPORARY, step_of_folder
 from emberward.checkpoint._plain_file import read_plain
 from emberward.checkpoint._problems import damaged
 from emberward.checkpoint._storage import DISK, Storage, write_new
@@ -39,11 +39,11 @@ class Probe:
 
 def write_probe(checkpoint: Path, probe: Probe, *, storage: Storage = DISK) -> None:
     """Puts the probe beside the save, whole or not at all; one rank calls. Raises OSError."""
-    aside = checkpoint / PROBE_ASIDE
-    if aside.exists():
-        storage.remove(aside)
-    write_new(storage, aside, to_proved_json(_KIND, asdict(probe)))
-    storage.rename(aside, checkpoint / PROBE)
+    temporary = checkpoint / PROBE_TEMPORARY
+    if temporary.exists():
+        storage.remove(temporary)
+    write_new(storage, temporary, to_proved_json(_KIND, asdict(probe)))
+    storage.rename(temporary, checkpoint / PROBE)
     storage.fsync_folder(checkpoint)
 
 

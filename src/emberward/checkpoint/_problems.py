@@ -5,7 +5,7 @@ import errno
 from collections.abc import Iterable
 from pathlib import Path
 
-from emberward.checkpoint._shelf import list_saves
+from emberward.checkpoint._root import list_saves
 from emberward.findings import Cause, EmberwardError
 
 

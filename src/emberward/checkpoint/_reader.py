@@ -67,7 +67,7 @@ def read_manifest(checkpoint: Path) -> Manifest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Errand:
+class _CopyJob:
     """Elements of one piece that go into one part."""
 
     piece: Piece
@@ -81,13 +81,13 @@ def read_parts(checkpoint: Path, manifest: Manifest, wanted: Sequence[Part]) -> 
     The parts must fit: see `require_fit`. Raises K101 when a byte is not as it was saved; then the parts are filled in
     part and must not be used. Memory: one block of 1 MiB beside the parts.
     """
-    errands: dict[str, list[_Errand]] = defaultdict(list)
+    copy_jobs: dict[str, list[_CopyJob]] = defaultdict(list)
     for part in wanted:
         missing = volume(part.box)
         for piece in manifest.tensors[part.name].pieces:
             common = intersect(piece.box, part.box)
             if common is not None and missing > 0:
-                errands[piece.file].append(_Errand(piece, part, common))
+                copy_jobs[piece.file].append(_CopyJob(piece, part, common))
                 missing -= volume(common)
         if missing != 0:
             raise damaged(
@@ -98,10 +98,10 @@ def read_parts(checkpoint: Path, manifest: Manifest, wanted: Sequence[Part]) -> 
                 found=f"{volume(part.box) - missing} elements",
             )
     entries = {entry.name: entry for entry in manifest.files}
-    for name, of_file in sorted(errands.items()):
+    for name, of_file in sorted(copy_jobs.items()):
         with open_data_file(checkpoint, name, entries.get(name)) as file:
-            for errand in sorted(of_file, key=lambda errand: errand.piece.offset):
-                _run_errand(checkpoint, file, errand)
+            for job in sorted(of_file, key=lambda job: job.piece.offset):
+                _run_copy_job(checkpoint, file, job)
 
 
 def require_fit(checkpoint: Path, manifest: Manifest, wanted: Sequence[tuple[str, DType, tuple[int, ...]]]) -> None:
@@ -212,17 +212,17 @@ def read_blocks(
             bits = bits[volume(box) :]
 
 
-def _run_errand(checkpoint: Path, file: FileIO, errand: _Errand) -> None:
-    part, piece, item_bytes = errand.part, errand.piece, errand.part.dtype.item_bytes
-    where: tuple[Any, ...] = (..., *relative_slices(errand.common, part.box))  # dots: a view even of one without dims
+def _run_copy_job(checkpoint: Path, file: FileIO, job: _CopyJob) -> None:
+    part, piece, item_bytes = job.part, job.piece, job.part.dtype.item_bytes
+    where: tuple[Any, ...] = (..., *relative_slices(job.common, part.box))  # dots: a view even of one without dims
     target = part.bits[where]
-    first, last = flat_span(relative_box(errand.common, piece.box), box_shape(piece.box))
+    first, last = flat_span(relative_box(job.common, piece.box), box_shape(piece.box))
     if last - first == target.size and target.flags.c_contiguous:
         raw = target.reshape(-1).view(np.uint8).data
         read_range(checkpoint, file, piece, volume(piece.box) * item_bytes, first * item_bytes, raw)
         return
-    for box, bits in read_blocks(checkpoint, file, piece, item_bytes, errand.common):
-        common = intersect(box, errand.common)
+    for box, bits in read_blocks(checkpoint, file, piece, item_bytes, job.common):
+        common = intersect(box, job.common)
         if common is not None:
             part.bits[relative_slices(common, part.box)] = bits[relative_slices(common, box)]
 

@@ -79,12 +79,12 @@ def repair_replicas(folder: Path, result: Path, *, reading: Reading) -> Repaired
                     changes += [(stored, settled.stored) for stored in by_rank.values()]
                     if kind == FP32:
                         changes += [(low, settled.stored) for low in low_precision_weights(folder, name)]
-        aside = result.with_name(f".{result.name}.converting")
-        if aside.exists():
-            shutil.rmtree(aside)
-        shutil.copytree(folder, aside)
-        _apply(changes, folder, aside, reader)
-    aside.rename(result)
+        temporary = result.with_name(f".{result.name}.converting")
+        if temporary.exists():
+            shutil.rmtree(temporary)
+        shutil.copytree(folder, temporary)
+        _apply(changes, folder, temporary, reader)
+    temporary.rename(result)
     return Repaired(
         path=result,
         tensors=tuple(finding.site or "" for finding in findings),
@@ -104,14 +104,14 @@ def _replicated(slices: Sequence[Slices], reading: Reading) -> dict[str, dict[st
     return found
 
 
-def _apply(changes: Sequence[tuple[Stored, Stored]], folder: Path, aside: Path, reader: Reader) -> None:
+def _apply(changes: Sequence[tuple[Stored, Stored]], folder: Path, temporary: Path, reader: Reader) -> None:
     touched: set[Path] = set()
     for stored, mended in changes:
         bits = reader.array(mended)
         if stored.dtype is not mended.dtype and {stored.dtype, mended.dtype} <= FLOATS:
             bits = convert_bits(bits, mended.dtype, stored.dtype)
         moved = {
-            region.where: aside / region.where.relative_to(folder)
+            region.where: temporary / region.where.relative_to(folder)
             for region in stored.regions
             if isinstance(region.where, Path)
         }
@@ -123,7 +123,7 @@ def _apply(changes: Sequence[tuple[Stored, Stored]], folder: Path, aside: Path, 
 
 def repair_save(
     save: Path,
-    shelf: Path,
+    root: Path,
     *,
     other: Path,
     names: Sequence[str] = (),
@@ -164,7 +164,7 @@ def repair_save(
         files=(*source.files[:1], *(path for path in source.files[1:] if path.exists()), *healthy.files),
     )
     assert source.step is not None
-    plan = plan_save(merged, shelf, step=source.step, num_ranks=max(1, source.num_ranks), dtype=None, meta=merged.meta)
+    plan = plan_save(merged, root, step=source.step, num_ranks=max(1, source.num_ranks), dtype=None, meta=merged.meta)
     convert(plan, num_workers=num_workers, told=told)
     point_to(plan.result)
     return Repaired(path=plan.result, tensors=tuple(chosen), findings=())

@@ -4,8 +4,8 @@
 1. Rank 0 clears what crashes left (if nobody writes), and makes ``.step-S.N.tmp``.               agree
 2. Every rank writes its data file and its index there, fsyncs both, and reads them back if told.  agree
 3. Rank 0 merges the indexes into the manifest, fsyncs it, removes the indexes, fsyncs the folder;
-   renames a save of the same step aside, renames the folder to its own name, fsyncs the shelf;
-   then writes the pointer aside, fsyncs, renames and fsyncs the shelf.                           agree
+   renames a save of the same step aside, renames the folder to its own name, fsyncs the checkpoint root;
+   then writes the pointer aside, fsyncs, renames and fsyncs the checkpoint root.                           agree
 4. Rank 0 removes the save it replaced, and old saves beyond `keep`.
 Until the rename of step 3 no name of a whole save has been touched; after it the new save is whole. Between the two
 renames of step 3 the old save bears its ``.old`` name, under which readers find it. Every step ends in an agreement,
@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 
 from emberward.checkpoint._format import FormatProblem, Manifest, manifest_to_bytes
 from emberward.checkpoint._kept import Keep
-from emberward.checkpoint._names import LOCK, MANIFEST, Aside, aside_name, rank_index_name, step_name
+from emberward.checkpoint._names import LOCK, MANIFEST, Temporary, rank_index_name, step_name, temporary_name
 from emberward.checkpoint._pace import AT_ONCE, Pace
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._problems import not_written
 from emberward.checkpoint._read_back import require_as_written
-from emberward.checkpoint._shelf import clean_leftovers, next_attempt, next_serial, prune, write_pointer
+from emberward.checkpoint._root import clean_leftovers, next_attempt, next_serial, prune, write_pointer
 from emberward.checkpoint._storage import Hold, Storage, remove_folder, write_new
 from emberward.checkpoint._tiling import merge_tensors
 from emberward.checkpoint._writer import RankIndex, read_rank_index, write_rank
@@ -60,7 +60,7 @@ def alone(is_well: bool) -> bool:
 
 
 def save_parts(
-    shelf: Path,
+    root: Path,
     *,
     step: int,
     parts: Callable[[], Sequence[Part]],
@@ -81,22 +81,24 @@ def save_parts(
     """
     if step < 0 or not 0 <= rank < world_size:
         raise ValueError(f"save of step {step} by rank {rank} of {world_size}")
-    aside, locks = _Aside(), list[Hold]()
-    crew = _Crew(rank=rank, agree=agree, shelf=shelf, storage=storage, aside=aside)
+    temporary, locks = _Temporary(), list[Hold]()
+    group = _Group(rank=rank, agree=agree, root=root, storage=storage, temporary=temporary)
     leads = rank == 0
     try:
-        crew.together(lambda: _open_aside(storage, shelf, step, aside, locks) if leads else None)
+        group.together(lambda: _open_temporary(storage, root, step, temporary, locks) if leads else None)
         share = _Share(step=step, rank=rank, read_back=read_back, pace=pace)
-        index = crew.together(lambda: _write_share(storage, shelf, share, parts(), aside, locks))
-        replaced = crew.together(lambda: _commit(storage, shelf, aside.path, step, meta, world_size) if leads else None)
+        index = group.together(lambda: _write_share(storage, root, share, parts(), temporary, locks))
+        replaced = group.together(
+            lambda: _commit(storage, root, temporary.path, step, meta, world_size) if leads else None
+        )
     finally:
         for lock in locks:
             lock.close()
     return Saved(
-        path=shelf / step_name(step),
+        path=root / step_name(step),
         step=step,
         written_bytes=0 if index.file is None else index.file.size_bytes,
-        notices=_tidy(storage, shelf, replaced, keep) if leads else (),
+        notices=_tidy(storage, root, replaced, keep) if leads else (),
     )
 
 
@@ -113,7 +115,7 @@ def is_echo(error: Exception) -> bool:
     return isinstance(error, EmberwardError) and error.what == _ECHO
 
 
-class _Aside:
+class _Temporary:
     """The folder in which this save is written, once it is known."""
 
     _path: Path | None = None
@@ -131,14 +133,14 @@ class _Aside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Crew:
+class _Group:
     """This rank, and how it learns whether all are well."""
 
     rank: int
     agree: Agree
-    shelf: Path
+    root: Path
     storage: Storage
-    aside: _Aside
+    temporary: _Temporary
 
     def together(self, work: Callable[[], _T]) -> _T:
         """The result of this rank's work once every rank's has succeeded. Raises on all ranks when one fails."""
@@ -148,14 +150,14 @@ class _Crew:
             self.agree(False)
             self._discard()
             if isinstance(error, OSError):
-                raise not_written(error, where=self.shelf, rank=self.rank) from error
+                raise not_written(error, where=self.root, rank=self.rank) from error
             raise
         if not self.agree(True):
             self._discard()
             raise EmberwardError(
                 _ECHO,
                 code="K103",
-                where=str(self.shelf),
+                where=str(self.root),
                 found=f"rank {self.rank} itself is well",
                 next="read the error of the rank that failed; the saves before this one are untouched",
                 cause=Cause.CHECKPOINT_IO,
@@ -164,21 +166,21 @@ class _Crew:
 
     def _discard(self) -> None:
         """Frees the disk of the half-save: all ranks have stopped writing. What stays, the next save removes."""
-        if self.rank == 0 and self.aside.is_known():
+        if self.rank == 0 and self.temporary.is_known():
             with contextlib.suppress(OSError):
-                remove_folder(self.storage, self.aside.path)
+                remove_folder(self.storage, self.temporary.path)
 
 
-def _open_aside(storage: Storage, shelf: Path, step: int, aside: _Aside, locks: list[Hold]) -> None:
-    missing = [folder for folder in (shelf, *shelf.parents) if not folder.exists()]
+def _open_temporary(storage: Storage, root: Path, step: int, temporary: _Temporary, locks: list[Hold]) -> None:
+    missing = [folder for folder in (root, *root.parents) if not folder.exists()]
     for folder in reversed(missing):
         storage.mkdir(folder)
         storage.fsync_folder(folder.parent)
-    clean_leftovers(shelf, storage=storage)
-    locks.append(storage.hold(shelf / LOCK))
-    path = shelf / aside_name(step, next_attempt(storage, shelf, step), Aside.WRITING)
+    clean_leftovers(root, storage=storage)
+    locks.append(storage.hold(root / LOCK))
+    path = root / temporary_name(step, next_attempt(storage, root, step), Temporary.WRITING)
     storage.mkdir(path)
-    aside.set(path)
+    temporary.set(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,52 +194,52 @@ class _Share:
 
 
 def _write_share(
-    storage: Storage, shelf: Path, share: _Share, parts: Sequence[Part], aside: _Aside, locks: list[Hold]
+    storage: Storage, root: Path, share: _Share, parts: Sequence[Part], temporary: _Temporary, locks: list[Hold]
 ) -> RankIndex:
-    if not aside.is_known():
-        locks.append(storage.hold(shelf / LOCK))
-        newest = next_attempt(storage, shelf, share.step) - 1
-        aside.set(shelf / aside_name(share.step, newest, Aside.WRITING))
-    index = write_rank(storage, aside.path, parts, step=share.step, rank=share.rank, pace=share.pace)
-    require_as_written(aside.path, index, how=share.read_back, step=share.step, pace=share.pace)
+    if not temporary.is_known():
+        locks.append(storage.hold(root / LOCK))
+        newest = next_attempt(storage, root, share.step) - 1
+        temporary.set(root / temporary_name(share.step, newest, Temporary.WRITING))
+    index = write_rank(storage, temporary.path, parts, step=share.step, rank=share.rank, pace=share.pace)
+    require_as_written(temporary.path, index, how=share.read_back, step=share.step, pace=share.pace)
     return index
 
 
 def _commit(
-    storage: Storage, shelf: Path, aside: Path, step: int, meta: Mapping[str, Any], world_size: int
+    storage: Storage, root: Path, temporary: Path, step: int, meta: Mapping[str, Any], world_size: int
 ) -> Path | None:
     """Where the save of the same step stands that this one has replaced, None when there was none."""
-    indexes = [_require_index(aside, rank) for rank in range(world_size)]
+    indexes = [_require_index(temporary, rank) for rank in range(world_size)]
     manifest = Manifest(
         step=step,
-        serial=next_serial(shelf),
+        serial=next_serial(root),
         world_size=world_size,
         meta=meta,
         files=tuple(index.file for index in indexes if index.file is not None),
         tensors=merge_tensors(indexes),
     )
-    write_new(storage, aside / MANIFEST, manifest_to_bytes(manifest))
+    write_new(storage, temporary / MANIFEST, manifest_to_bytes(manifest))
     for rank in range(world_size):
-        storage.remove(aside / rank_index_name(rank))
-    storage.fsync_folder(aside)
-    final, replaced = shelf / step_name(step), None
+        storage.remove(temporary / rank_index_name(rank))
+    storage.fsync_folder(temporary)
+    final, replaced = root / step_name(step), None
     if final.exists():
-        replaced = shelf / aside_name(step, next_attempt(storage, shelf, step), Aside.REPLACED)
+        replaced = root / temporary_name(step, next_attempt(storage, root, step), Temporary.REPLACED)
         storage.rename(final, replaced)
-    storage.rename(aside, final)
-    storage.fsync_folder(shelf)
-    write_pointer(storage, shelf, final.name)
+    storage.rename(temporary, final)
+    storage.fsync_folder(root)
+    write_pointer(storage, root, final.name)
     return replaced
 
 
-def _require_index(aside: Path, rank: int) -> RankIndex:
+def _require_index(temporary: Path, rank: int) -> RankIndex:
     try:
-        return read_rank_index(aside, rank)
+        return read_rank_index(temporary, rank)
     except FormatProblem as error:
         raise EmberwardError(
             f"what rank {rank} says that it wrote cannot be read back",
             code="K103",
-            where=str(aside / rank_index_name(rank)),
+            where=str(temporary / rank_index_name(rank)),
             found=str(error),
             next="check that all hosts see one file system here",
             cause=Cause.CHECKPOINT_IO,
@@ -245,12 +247,12 @@ def _require_index(aside: Path, rank: int) -> RankIndex:
         ) from error
 
 
-def _tidy(storage: Storage, shelf: Path, replaced: Path | None, keep: Keep) -> tuple[Finding, ...]:
+def _tidy(storage: Storage, root: Path, replaced: Path | None, keep: Keep) -> tuple[Finding, ...]:
     """Removes the replaced save and old ones. The new save is whole, so trouble here is told and does not raise."""
     try:
         if replaced is not None:
             remove_folder(storage, replaced)
-        prune(shelf, keep, storage=storage)
+        prune(root, keep, storage=storage)
     except OSError as error:
         return (
             Finding(
@@ -260,7 +262,7 @@ def _tidy(storage: Storage, shelf: Path, replaced: Path | None, keep: Keep) -> t
                 cause=Cause.CHECKPOINT_IO,
                 certainty=Certainty.OBSERVED,
                 message=f"the checkpoint is saved, but an old one could not be removed: {error}",
-                next=f"check the file system of {shelf}; the next save tries again",
+                next=f"check the file system of {root}; the next save tries again",
             ),
         )
     return ()

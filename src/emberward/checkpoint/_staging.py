@@ -14,11 +14,11 @@ from torch import Tensor
 
 from emberward.checkpoint._background import Begun, Flight, Jobs, Written
 from emberward.checkpoint._beside import NotStarted, WriterProcess, writer_command
-from emberward.checkpoint._errand import Errand, Placed
 from emberward.checkpoint._kept import Keep
 from emberward.checkpoint._memory import ALIGN_BYTES, SharedMemory, own_memory, shared_memory
 from emberward.checkpoint._part import Part
 from emberward.checkpoint._save import Agree, Saved, save_parts
+from emberward.checkpoint._save_job import Placed, SaveJob
 from emberward.checkpoint._storage import DISK, Storage
 from emberward.checkpoint._tensors import Shard, dtype_of
 from emberward.findings import Cause, Certainty, EmberwardError, Finding, Kind, Severity
@@ -94,7 +94,7 @@ def _pin(memory: Tensor) -> None:
 
 
 class BackgroundSaves:
-    """The saves of one rank into `shelf`, written beside the main thread. See `_background.py` [Note: background save].
+    """The saves of one rank into `root`, written beside the main thread. See `_background.py` [Note: background save].
 
     `agreement` gives, for the n-th background save of the run's attempt, how its ranks agree; a thread calls it, so
     it must not use the training's communicators. Every rank makes the same calls of `begin` in the same order.
@@ -106,7 +106,7 @@ class BackgroundSaves:
 
     def __init__(
         self,
-        shelf: Path,
+        root: Path,
         *,
         rank: int,
         world_size: int,
@@ -118,7 +118,7 @@ class BackgroundSaves:
         command: Sequence[str] | None = None,
         max_patience_s: float = MAX_PATIENCE_S,
     ) -> None:
-        self._shelf = shelf
+        self._root = root
         self._rank = rank
         self._world_size = world_size
         self._agreement = agreement
@@ -158,8 +158,8 @@ class BackgroundSaves:
         except OSError as error:
             problem = _no_memory(error, shards, rank=self._rank, step=step)
         copied_s = time.monotonic() - copying_s
-        errand = Errand(
-            shelf=self._shelf,
+        save_job = SaveJob(
+            root=self._root,
             step=step,
             placed=placed,
             meta=meta,
@@ -174,7 +174,7 @@ class BackgroundSaves:
         self._begun_s = started_s
         agree = self._agreement(self._num_begun)
         self._num_begun += 1
-        self._flight.launch(step, partial(self._save, errand, agree, problem))
+        self._flight.launch(step, partial(self._save, save_job, agree, problem))
         return Begun(
             step=step,
             waited_for=waited_for,
@@ -219,24 +219,24 @@ class BackgroundSaves:
         between_s = 2 * FIRST_PATIENCE_S if self._begun_s is None else now_s - self._begun_s
         return min(between_s / 2, self._max_patience_s)
 
-    def _save(self, errand: Errand, agree: Agree, problem: EmberwardError | None) -> Saved:
+    def _save(self, save_job: SaveJob, agree: Agree, problem: EmberwardError | None) -> Saved:
         """The save; in the saves' thread. Without a copy the other ranks are told that there is no save."""
         notices: tuple[Finding, ...] = ()
         if self._process is not None and problem is None:
             try:
-                return self._process.save(errand, agree)
+                return self._process.save(save_job, agree)
             except NotStarted as error:
                 self._process, notices = None, (_by_a_thread(error, rank=self._rank),)
         saved = save_parts(
-            errand.shelf,
-            step=errand.step,
-            parts=partial(self._parts, errand.placed, problem),
-            meta=errand.meta,
-            rank=errand.rank,
-            world_size=errand.world_size,
+            save_job.root,
+            step=save_job.step,
+            parts=partial(self._parts, save_job.placed, problem),
+            meta=save_job.meta,
+            rank=save_job.rank,
+            world_size=save_job.world_size,
             agree=agree,
-            keep=errand.keep,
-            read_back=errand.read_back,
+            keep=save_job.keep,
+            read_back=save_job.read_back,
             storage=self._storage,
         )
         return replace(saved, notices=(*notices, *saved.notices))

@@ -8,7 +8,7 @@ from emberward.checkpoint._foreign._source import MOMENTS, model_name, moment_na
 from emberward.checkpoint._format import DType, Manifest
 from emberward.checkpoint._problems import near_misses
 from emberward.checkpoint._reader import read_manifest
-from emberward.checkpoint._shelf import latest
+from emberward.checkpoint._root import latest
 from emberward.findings import ConfigError
 
 _MAX_LISTED = 4
@@ -19,8 +19,8 @@ def find_start(place: Path) -> Path:
     """The save at `place`: itself, or the newest of a folder of saves or of a run. Raises ConfigError K121."""
     if is_checkpoint(place) and place.is_dir():
         return place
-    for shelf in (place, place / "checkpoints"):
-        found = latest(shelf) if shelf.is_dir() else None
+    for root in (place, place / "checkpoints"):
+        found = latest(root) if root.is_dir() else None
         if found is not None:
             return found
     is_foreign = place.is_dir() and any(place.iterdir())

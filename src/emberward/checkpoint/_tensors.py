@@ -50,7 +50,7 @@ class Shard:
 
 
 def save(
-    shelf: Path,
+    root: Path,
     *,
     step: int,
     shards: Sequence[Shard],
@@ -65,13 +65,13 @@ def save(
     """The save, whole and pointed to, on every rank; or K103 on every rank, with the saves before it untouched.
 
     All ranks must call it, each with the shards it alone owns, so that together they tile each tensor and each byte is
-    written once; a rank may own none. `shelf` is the run's ``checkpoints`` folder on a file system that all ranks see.
+    written once; a rank may own none. `root` is the run's ``checkpoints`` folder on a file system that all ranks see.
     `meta` is any JSON; rank 0's is kept. `keep` removes all but the last so many saves, or says more exactly which
     stay. `read_back` compares what was written with what can be read. It blocks until the data is on the disk and
     communicates only through `agree`, three times. Memory: a device's shards are copied to the host.
     """
     return save_parts(
-        shelf,
+        root,
         step=step,
         parts=lambda: [part_of(shard) for shard in shards],
         meta=meta,

@@ -24,9 +24,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from emberward.checkpoint._errand import Answer, Done, Errand, Hurry, Line, Problem, Vote
 from emberward.checkpoint._pace import Idle
 from emberward.checkpoint._save import Saved, save_parts
+from emberward.checkpoint._save_job import Answer, Done, Hurry, Line, Problem, SaveJob, Vote
 from emberward.checkpoint._storage import Disk, Storage
 
 NAME = "emberward-save"
@@ -40,14 +40,14 @@ class _GivenUp(Exception):
 
 
 class Writer:
-    """Does one errand after the other. `serve` it."""
+    """Does one job after the other. `serve` it."""
 
     def __init__(self, line: Line, memory: int, storage: Storage) -> None:
         self._line = line
         self._memory = memory
         self._storage = storage
         self._pace = Idle()
-        self._heard: queue.SimpleQueue[Errand | Answer] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[SaveJob | Answer] = queue.SimpleQueue()
         self._generation = -1
         self._mapped: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 
@@ -55,12 +55,12 @@ class Writer:
         """Never returns: the process ends when its rank has gone or hangs up."""
         threading.Thread(target=self._listen, name="listen", daemon=True).start()
         while True:
-            errand = self._heard.get()
-            assert isinstance(errand, Errand)
+            save_job = self._heard.get()
+            assert isinstance(save_job, SaveJob)
             began_s = time.process_time()
             saved, problem = None, None
             try:
-                saved = self._save(errand)
+                saved = self._save(save_job)
             except Exception as error:  # noqa: BLE001 (the rank raises it, or writes it down)
                 problem = Problem.of(error)
             self._line.send(
@@ -79,25 +79,25 @@ class Writer:
                 match said:
                     case Hurry():
                         self._pace.hurry()
-                    case Errand():
+                    case SaveJob():
                         self._pace.begin(said.patience_s)  # here: a word to hurry may follow at once
                         self._heard.put(said)
                     case _:
                         self._heard.put(said)
         os._exit(0)
 
-    def _save(self, errand: Errand) -> Saved:
-        memory = self._map(errand)
+    def _save(self, save_job: SaveJob) -> Saved:
+        memory = self._map(save_job)
         return save_parts(
-            errand.shelf,
-            step=errand.step,
-            parts=lambda: [placed.part(memory) for placed in errand.placed],
-            meta=errand.meta,
-            rank=errand.rank,
-            world_size=errand.world_size,
+            save_job.root,
+            step=save_job.step,
+            parts=lambda: [placed.part(memory) for placed in save_job.placed],
+            meta=save_job.meta,
+            rank=save_job.rank,
+            world_size=save_job.world_size,
             agree=self._agree,
-            keep=errand.keep,
-            read_back=errand.read_back,
+            keep=save_job.keep,
+            read_back=save_job.read_back,
             storage=self._storage,
             pace=self._pace,
         )
@@ -110,11 +110,11 @@ class Writer:
             raise _GivenUp
         return answer.are_well
 
-    def _map(self, errand: Errand) -> NDArray[np.uint8]:
-        if errand.memory_generation != self._generation:
-            area = mmap.mmap(self._memory, max(errand.memory_bytes, 1), flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+    def _map(self, save_job: SaveJob) -> NDArray[np.uint8]:
+        if save_job.memory_generation != self._generation:
+            area = mmap.mmap(self._memory, max(save_job.memory_bytes, 1), flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
             self._mapped = np.frombuffer(area, dtype=np.uint8)
-            self._generation = errand.memory_generation
+            self._generation = save_job.memory_generation
         return self._mapped
 
 

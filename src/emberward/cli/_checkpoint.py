@@ -60,8 +60,8 @@ def _find(word: Path, runs: Path) -> Path | Latest:
 
 def _newest(path: Path) -> Latest | None:
     """What the folder of saves, or the run's folder, `path` has to go on from; None when it has no save at all."""
-    for shelf in (path, path / "checkpoints"):
-        found = checkpoint.find_latest(shelf) if shelf.is_dir() else None
+    for root in (path, path / "checkpoints"):
+        found = checkpoint.find_latest(root) if root.is_dir() else None
         if found is not None and (found.path is not None or found.findings):
             return found
     return None
@@ -134,8 +134,8 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str
 
 
 def _ls(path: Path, runs: Path, screen: Screen) -> int:
-    shelf = _shelf_of(path, runs)
-    saves = checkpoint.list_checkpoints(shelf)
+    root = _root_of(path, runs)
+    saves = checkpoint.list_checkpoints(root)
     rows = [
         [
             str(save.step),
@@ -152,7 +152,7 @@ def _ls(path: Path, runs: Path, screen: Screen) -> int:
     return 0
 
 
-def _shelf_of(word: Path, runs: Path) -> Path:
+def _root_of(word: Path, runs: Path) -> Path:
     """The folder of saves that `word` names; that of a run may be empty or missing. Raises ConfigError K102."""
     for place in places_of(word, runs):
         if checkpoint.is_checkpoint(place) and place.is_dir():

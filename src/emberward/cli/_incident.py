@@ -13,7 +13,7 @@ from emberward.findings import ConfigError
 from emberward.match import explain_finding
 from emberward.processes import ProcessTree
 from emberward.report import duration_text
-from emberward.testing import INCIDENTS, LIMIT_S, Incident, Showing, Theatre, show
+from emberward.testing import INCIDENTS, LIMIT_S, Incident, IncidentRunner, Showing, show
 
 incident_app = typer.Typer(
     help="Replay a known disaster for real on this machine, and see the verdict.",
@@ -62,7 +62,7 @@ def run_incident(name: str, *, parts: tuple[bool, ...], keep: Path | None, limit
             keep.mkdir(parents=True, exist_ok=True)
             folder = keep.absolute()
         progress = _Progress(screen, limit_s)
-        theatre = Theatre(
+        theatre = IncidentRunner(
             folder=folder, environment=dict(os.environ), tell=screen.say, on_wait=progress, limit_s=limit_s
         )
         for is_twin in parts:

@@ -1,4 +1,5 @@
-"""``emberward inspect RUN NAME --live``: a parameter as a running job's ranks hold it. See `runs` [Note: a look]."""
+"""``emberward inspect RUN NAME --live``: a parameter as a running job's ranks hold it. See `runs` [Note:
+inspections]."""
 
 import math
 import shutil
@@ -14,7 +15,7 @@ from emberward.families import model_of
 from emberward.findings import ConfigError
 from emberward.recipe import read_resolved
 from emberward.report import RunFolder, RunRow, State, duration_text, read_row, step_limit_s
-from emberward.runs import LookAnswers, ask, read_answers
+from emberward.runs import InspectionAnswers, ask, read_answers
 
 QUANTITIES = ("model/", "optim/exp_avg/", "optim/exp_avg_sq/", "grad/")
 """What a rank answers of a parameter: value, moments, and the gradient that the step's update took."""
@@ -50,12 +51,12 @@ def look_at(folder: RunFolder, name: str, *, within_s: float | None) -> Seen:
         if steps is not None:
             step = min(step, steps)
         limit_s = ahead * step_s + step_limit_s(row.step_s) if within_s is None else within_s
-        look = ask(folder, name=parameter, step=step, id=uuid.uuid4().hex)
+        inspection = ask(folder, name=parameter, step=step, id=uuid.uuid4().hex)
         try:
             while True:
                 # In this order: a run that is over has written what it answered.
                 state = word_of(row := read_row(folder), now_unix=time.time())
-                answers = read_answers(look)
+                answers = read_answers(inspection)
                 found = _assembled(answers, wanted, step=step, world_size=num_ranks)
                 if found:
                     return Seen(step=step, tensors=found)
@@ -67,7 +68,7 @@ def look_at(folder: RunFolder, name: str, *, within_s: float | None) -> Seen:
                     raise _unanswered(folder, f"no answer within {duration_text(limit_s)}; it is {state}", row)
                 time.sleep(_POLL_S)
         finally:
-            shutil.rmtree(look.folder, ignore_errors=True)
+            shutil.rmtree(inspection.folder, ignore_errors=True)
         lead_s *= 2
 
 
@@ -80,7 +81,7 @@ def _split(name: str) -> tuple[Sequence[str], str]:
 
 
 def _assembled(
-    answers: LookAnswers, wanted: Sequence[str], *, step: int, world_size: int
+    answers: InspectionAnswers, wanted: Sequence[str], *, step: int, world_size: int
 ) -> tuple[InspectedTensor, ...]:
     """The tensors that are asked for; empty until every owner has answered, which the value's parts tell."""
     found = {}

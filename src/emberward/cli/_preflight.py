@@ -86,7 +86,7 @@ class FirstSteps:
         self._is_said = False
         self._peaks: dict[int, int] = {}
 
-    def look(self, steps: Sequence[Mapping[str, Any]]) -> None:
+    def take(self, steps: Sequence[Mapping[str, Any]]) -> None:
         """Takes the steps that were logged since the last look; speaks when there are enough of them. Reads files."""
         if self._is_said:
             return

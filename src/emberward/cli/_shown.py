@@ -64,7 +64,7 @@ class Shown:
         starting = self._starting(progress) if is_starting else ""
         if self._live is None:
             self._plain(progress, steps, starting)
-        self._first_steps.look(steps)
+        self._first_steps.take(steps)
         if steps and self._num_reads:
             line = certified_line(self._folder, self._num_ranks)
             self._num_reads = 0 if line is not None else self._num_reads - 1

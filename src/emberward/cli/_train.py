@@ -55,9 +55,9 @@ from emberward.runs import (
 from emberward.sources import Certificate
 from emberward.supervise import (
     AttemptEnd,
+    AttemptOutcome,
     LaunchPlan,
     LaunchResult,
-    Outcome,
     Oversight,
     Team,
     absolute,
@@ -260,19 +260,19 @@ def _launch_again(
         ends.append(AttemptEnd(outcome=result.outcome, codes=codes, saved_step=saved_step, has_lost_host=bool(lost)))
         restart = decide_restart(ends, max_restarts=options.max_restarts)
         if not restart.is_wanted:
-            if result.outcome is Outcome.FAILED and options.max_restarts:
+            if result.outcome is AttemptOutcome.FAILED and options.max_restarts:
                 screen.say(f"not started again: {restart.why}")
             return result
         if result.death is not None:
             screen.say(result.death)
         why = restart.why
-        suspected = screening.after_failure(team, lost) if result.outcome is Outcome.FAILED else []
+        suspected = screening.after_failure(team, lost) if result.outcome is AttemptOutcome.FAILED else []
         if suspected and team is None:
             screen.say(f"not started again: {suspected[0]} is bad")
             return result
         lost += suspected
         if team is not None and lost:
-            replaced += [] if result.outcome is Outcome.FAILED else result.lost
+            replaced += [] if result.outcome is AttemptOutcome.FAILED else result.lost
             try:
                 team = without(team, lost)
                 resolved = _refitted(start, resolved, options, team, screen, manifest)
@@ -414,13 +414,13 @@ def shown_path(path: Path) -> str:
 def leave(folder: RunFolder, result: LaunchResult, options: TrainOptions, screen: Screen) -> int:
     """The exit code of a training that ended, after its summary was shown."""
     report = read_run(folder)
-    commands = next_commands(options, folder, is_done=result.outcome is Outcome.DONE)
+    commands = next_commands(options, folder, is_done=result.outcome is AttemptOutcome.DONE)
     screen.say("")
     screen.say(run_text(report, next_commands=commands, width=screen.width))
     if result.death is not None:
         screen.say(result.death)
     # What a run found and went on from counts at its end as it does in `emberward report`.
-    is_done = result.outcome is Outcome.DONE
+    is_done = result.outcome is AttemptOutcome.DONE
     findings, code = (
         (report.findings, exit_code_of(report.findings)) if is_done else (result.findings, result.exit_code)
     )

@@ -26,7 +26,7 @@ from emberward.match import explain_finding
 from emberward.recipe import fit_ranks, resolve_fitted
 from emberward.report import RunFolder, plan_text, read_json
 from emberward.runs import Intent, require_no_kill_switch
-from emberward.supervise import Outcome, absolute, exit_code_of_launch, outcome_of
+from emberward.supervise import AttemptOutcome, absolute, exit_code_of_launch, outcome_of
 
 MASTER_PORT = 29500
 STATIC = "static"
@@ -166,7 +166,7 @@ def train_on_node(options: TrainOptions, rendezvous: Rendezvous, screen: Screen)
         stop_by=stop_by,
         forced=False,
     )
-    is_switched_off = stop_by is None and outcome is Outcome.STOPPED and switch.exists()
+    is_switched_off = stop_by is None and outcome is AttemptOutcome.STOPPED and switch.exists()
     code = exit_code_of_launch(outcome, stop_by, is_switched_off=is_switched_off)
     screen.document(
         result.findings,

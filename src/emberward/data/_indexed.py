@@ -78,9 +78,9 @@ class IndexedWriter:
         self._lengths = array("i")
         self._documents = array("q", [0])
         mark = f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
-        self._aside_bin = bin_path(prefix).with_name(bin_path(prefix).name + mark)
-        self._aside_idx = idx_path(prefix).with_name(idx_path(prefix).name + mark)
-        self._stream = self._aside_bin.open("wb", buffering=_BUFFER_BYTES)
+        self._temporary_bin = bin_path(prefix).with_name(bin_path(prefix).name + mark)
+        self._temporary_idx = idx_path(prefix).with_name(idx_path(prefix).name + mark)
+        self._stream = self._temporary_bin.open("wb", buffering=_BUFFER_BYTES)
         self.num_tokens = 0
 
     @property
@@ -133,7 +133,7 @@ class IndexedWriter:
         pointers = np.zeros(len(lengths), dtype=np.int64)
         np.cumsum(lengths[:-1], dtype=np.int64, out=pointers[1:])
         pointers *= self._dtype.itemsize
-        with self._aside_idx.open("wb", buffering=_BUFFER_BYTES) as stream:
+        with self._temporary_idx.open("wb", buffering=_BUFFER_BYTES) as stream:
             stream.write(MAGIC)
             stream.write(VERSION.to_bytes(8, "little"))
             stream.write(CODE_OF_DTYPE[self._dtype].to_bytes(1, "little"))
@@ -145,15 +145,15 @@ class IndexedWriter:
             stream.flush()
             os.fsync(stream.fileno())
         idx_path(self._prefix).unlink(missing_ok=True)
-        self._aside_bin.replace(bin_path(self._prefix))
-        self._aside_idx.replace(idx_path(self._prefix))
+        self._temporary_bin.replace(bin_path(self._prefix))
+        self._temporary_idx.replace(idx_path(self._prefix))
         sync_folder(self._prefix.parent)
 
     def _drop(self) -> None:
         """Close and remove what was written aside."""
         self._stream.close()
-        self._aside_bin.unlink(missing_ok=True)
-        self._aside_idx.unlink(missing_ok=True)
+        self._temporary_bin.unlink(missing_ok=True)
+        self._temporary_idx.unlink(missing_ok=True)
 
 
 class IndexedReader:

@@ -279,16 +279,16 @@ def stream_from_json(data: Mapping[str, Any]) -> Stream:
 
 def write_json(path: Path, data: object) -> None:
     """Write `data` as JSON aside, flush it to the disk, and put it in place: a reader sees all of it or the old one."""
-    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}")
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        with aside.open("w", encoding="utf-8") as stream:
+        with temporary.open("w", encoding="utf-8") as stream:
             json.dump(data, stream, indent=1, ensure_ascii=False)
             stream.write("\n")
             stream.flush()
             os.fsync(stream.fileno())
-        aside.replace(path)
+        temporary.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _hash_file(path: Path, method: DigestMethod) -> str:

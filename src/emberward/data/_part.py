@@ -29,9 +29,9 @@ from emberward.findings import Cause, ConfigError
 # Raised when a change of this code would write other files for the same text.
 PART_FORMAT = 1
 PART_FILE = "part.json"
-STALE_ASIDE_S = 86400.0
+STALE_TEMPORARY_S = 86400.0
 MAX_SWEPT = 1000
-_ASIDE = re.compile(r"^[a-z]+-[0-9a-f]+\.(?:tmp|broken)-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{8}$")
+_TEMPORARY = re.compile(r"^[a-z]+-[0-9a-f]+\.(?:tmp|broken)-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{8}$")
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -76,18 +76,18 @@ def make_part(cache: Path, key: str, build: Callable[[Path], Part]) -> Part:
     try:
         cache.mkdir(parents=True, exist_ok=True)
         _sweep(cache)
-        aside = _aside_path(cache, key, "tmp")
-        aside.mkdir()
+        temporary = _temporary_path(cache, key, "tmp")
+        temporary.mkdir()
         try:
-            part = build(aside)
+            part = build(temporary)
             write_json(
-                aside / PART_FILE,
+                temporary / PART_FILE,
                 {"train": asdict(part.train), "held_out": [asdict(stream) for stream in part.held_out]},
             )
-            sync_folder(aside)
-            return _put_in_place(cache, key, aside, part)
+            sync_folder(temporary)
+            return _put_in_place(cache, key, temporary, part)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         raise ConfigError(
             "the prepared data cannot be written",
@@ -100,11 +100,11 @@ def make_part(cache: Path, key: str, build: Callable[[Path], Part]) -> Part:
         ) from error
 
 
-def _put_in_place(cache: Path, key: str, aside: Path, part: Part) -> Part:
-    """Rename `aside` to its name. When another program was first, its part counts; a damaged one is moved away."""
+def _put_in_place(cache: Path, key: str, temporary: Path, part: Part) -> Part:
+    """Rename `temporary` to its name. When another program was first, its part counts; a damaged one is moved away."""
     for _ in range(2):
         try:
-            aside.rename(cache / key)
+            temporary.rename(cache / key)
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise
@@ -114,13 +114,13 @@ def _put_in_place(cache: Path, key: str, aside: Path, part: Part) -> Part:
         theirs = read_part(cache, key)
         if theirs is not None:
             return theirs
-        broken = _aside_path(cache, key, "broken")
+        broken = _temporary_path(cache, key, "broken")
         (cache / key).rename(broken)
         shutil.rmtree(broken, ignore_errors=True)
     raise OSError(errno.EBUSY, f"{cache / key} is damaged again as soon as it is replaced")
 
 
-def _aside_path(cache: Path, key: str, word: str) -> Path:
+def _temporary_path(cache: Path, key: str, word: str) -> Path:
     """A name that no other program takes and that tells who made it."""
     return cache / f"{key}.{word}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
@@ -128,13 +128,13 @@ def _aside_path(cache: Path, key: str, word: str) -> Path:
 def _sweep(cache: Path) -> None:
     """Delete what programs that died left aside: at once on this host, after a day on another. At most MAX_SWEPT."""
     for _, path in zip(range(MAX_SWEPT), sorted(cache.iterdir()), strict=False):
-        match = _ASIDE.match(path.name)
+        match = _TEMPORARY.match(path.name)
         if match is None:
             continue
         if match["host"] == socket.gethostname():
             stale = not _is_alive(int(match["pid"]))
         else:
-            stale = time.time() - path.stat().st_mtime > STALE_ASIDE_S
+            stale = time.time() - path.stat().st_mtime > STALE_TEMPORARY_S
         if stale:
             shutil.rmtree(path, ignore_errors=True)
 

@@ -20,7 +20,7 @@ from emberward.diagnose._calls import (
     store_calls,
 )
 from emberward.diagnose._claims import Ground, after_roots, conclude, hear, roots
-from emberward.diagnose._compare import compare_incidents, compare_looks, is_same_job
+from emberward.diagnose._compare import compare_incidents, compare_snapshots, is_same_job
 from emberward.diagnose._creation import creation_findings, is_creating
 from emberward.diagnose._ends import FATAL, Ending, classify, death_finding, first_endings, is_secondary
 from emberward.diagnose._evidence import Evidence, file_problem
@@ -86,7 +86,7 @@ __all__ = [
     "code_frame",
     "comes_first",
     "compare_incidents",
-    "compare_looks",
+    "compare_snapshots",
     "conclude",
     "creation_findings",
     "death_finding",

@@ -1,4 +1,4 @@
-"""Two looks: the same job twice, or two incidents."""
+"""Two snapshots: the same job twice, or two incidents."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,8 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 
 def is_same_job(left: Evidence, right: Evidence) -> bool:
-    """Whether two looks are of one run: they share a call of one rank made at one time, or the processes themselves."""
+    """Whether two snapshots are of one run: they share a call of one rank made at one time, or the processes
+    themselves."""
     for rank in left.flights.keys() & right.flights.keys():
         a, b = left.flights[rank], right.flights[rank]
         times = (a.first_ns, a.last_ns, b.first_ns, b.last_ns)
@@ -34,12 +35,12 @@ def _progress(flight: RankFlight) -> tuple[int, int]:
 
 
 def advanced_ranks(early: Mapping[int, RankFlight], late: Mapping[int, RankFlight]) -> tuple[int, ...]:
-    """Ranks that issued or completed a call between two looks."""
+    """Ranks that issued or completed a call between two snapshots."""
     return tuple(sorted(r for r in early.keys() & late.keys() if _progress(late[r]) > _progress(early[r])))
 
 
 def _moved_pids(early: Evidence, late: Evidence) -> tuple[set[int], set[int]]:
-    """(pids whose main stack differs between the looks, pids seen in both)."""
+    """(pids whose main stack differs between the snapshots, pids seen in both)."""
     before = {p.pid: p.main for p in early.stacks if p.pid is not None}
     moved, both = set(), set()
     for process in late.stacks:
@@ -51,14 +52,14 @@ def _moved_pids(early: Evidence, late: Evidence) -> tuple[set[int], set[int]]:
     return moved, both
 
 
-def compare_looks(early: Evidence, late: Evidence, verdict: Explanation) -> Explanation:
-    """The verdict on the later look, corrected by what moved since the earlier one: what moves is not hung."""
+def compare_snapshots(early: Evidence, late: Evidence, verdict: Explanation) -> Explanation:
+    """The verdict on the later snapshot, corrected by what moved since the earlier one: what moves is not hung."""
     advanced = advanced_ranks(early.flights, late.flights)
     moved, both = _moved_pids(early, late)
     culprits = set(verdict.verdict.culprit_ranks)
     if advanced:
         slow = sorted(culprits & set(advanced))
-        text = f"no hang: {ranks_text(advanced)} went on between the two looks"
+        text = f"no hang: {ranks_text(advanced)} went on between the two snapshots"
         finding = hang_finding(
             "H110",
             text + (f"; {ranks_text(slow)} may be slow" if slow else ""),
@@ -81,7 +82,7 @@ def compare_looks(early: Evidence, late: Evidence, verdict: Explanation) -> Expl
         if pids:
             finding = hang_finding(
                 "H110",
-                f"no hang proved: {len(moved)} of {len(both)} processes moved between the two looks, the one named too",
+                f"no hang proved: {len(moved)} of {len(both)} processes moved between two snapshots, the one named too",
                 kind=Kind.NONE,
                 cause=Cause.NONE,
                 certainty=Certainty.OBSERVED,
@@ -109,7 +110,7 @@ def _hardened(finding: Finding, early: Evidence, late: Evidence) -> Finding:
         return finding
     apart = min(reads) / NS
     limit = max(SURE_LIMIT_S, limit_s(late.flights.values()))
-    line = f"nothing moved between two looks {apart:.0f} s apart"
+    line = f"nothing moved between two snapshots {apart:.0f} s apart"
     severity = Severity.ERROR if apart >= limit and finding.severity is Severity.WARNING else finding.severity
     return replace(finding, severity=severity, evidence=(*finding.evidence, line))
 

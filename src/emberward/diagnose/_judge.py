@@ -191,7 +191,7 @@ def _other_sections(
     workers: dict[int, tuple[Reading, ...]],
     line_of: LineOf,
 ) -> list[Finding]:
-    """Verdicts on the other looks in the same document, as notices: they may be of another day."""
+    """Verdicts on the other snapshots in the same document, as notices: they may be of another day."""
     out = []
     for section in sections:
         if section == main:
@@ -201,7 +201,7 @@ def _other_sections(
                 replace(
                     finding,
                     severity=Severity.NOTICE,
-                    evidence=("the same document holds a separate look at other processes", *finding.evidence),
+                    evidence=("the same document holds a separate snapshot at other processes", *finding.evidence),
                 )
             )
     return out

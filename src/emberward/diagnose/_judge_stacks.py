@@ -52,8 +52,8 @@ def judge_stacks(
 ) -> list[Finding]:
     """Findings from stacks alone. `workers`: readings of child processes by their parent's pid.
 
-    `is_lasting`: the same stacks were seen long enough for a hang. Without that, one look at a rank that sleeps, reads
-    or computes is a warning, and at one that waits for a lock or its data worker an error.
+    `is_lasting`: the same stacks were seen long enough for a hang. Without that, one snapshot at a rank that sleeps,
+    reads or computes is a warning, and at one that waits for a lock or its data worker an error.
     """
     # A child of a rank is no rank; one of a launcher may be.
     mains = {r.process.pid for r in readings if r.kind not in HELPERS and r.process.pid is not None}

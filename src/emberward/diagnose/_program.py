@@ -69,7 +69,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProgramLine:
     """A line of a program and the statements that hold it, from those of its function inwards.
 
     `home`: its innermost function; None for a line of the module or of a class.
@@ -93,23 +93,23 @@ class Place:
 
 
 @lru_cache(maxsize=1024)
-def place_in(text: str, line: int) -> Place | None:
+def place_in(text: str, line: int) -> ProgramLine | None:
     """The place of a line in a text; None for a text that is no program."""
     tree = tree_of(text)
     return None if tree is None else _place(tree, text, line)
 
 
-def _place(tree: ast.Module, text: str, line: int) -> Place:
+def _place(tree: ast.Module, text: str, line: int) -> ProgramLine:
     home: Function | None = None
     steps: list[Step] = []
     found = _step(tree, line)
     while found is not None:
         home, steps = (found.stmt, []) if isinstance(found.stmt, Function) else (home, [*steps, found])
         found = _step(found.stmt, line)
-    return Place(text, tree, line, home, tuple(steps))
+    return ProgramLine(text, tree, line, home, tuple(steps))
 
 
-def place_at(frame: Frame | None, line_of: LineOf) -> Place | None:
+def place_at(frame: Frame | None, line_of: LineOf) -> ProgramLine | None:
     """The place at which a frame is; None where no text is at hand."""
     text = None if frame is None or frame.line is None else text_of(frame.file, line_of)
     return None if text is None or frame is None or frame.line is None else place_in(text, frame.line)
@@ -155,7 +155,7 @@ def _exits(nodes: Iterable[ast.AST], *, in_loop: bool = False) -> Iterator[ast.A
             yield from _exits(ast.iter_child_nodes(each), in_loop=in_loop or isinstance(each, Loop))
 
 
-def cause_of_leaving(inside: Place, now: Place) -> Cause | None:
+def cause_of_leaving(inside: ProgramLine, now: ProgramLine) -> Cause | None:
     """Why `now` lies behind, and not in, a loop around `inside` of the same function; None where it does not.
 
     UNEVEN_DATA: the loop came to its end, which its data tell. SKIPPED_COLLECTIVE: every rank has as many turns, so
@@ -214,12 +214,12 @@ def _root(node: ast.expr) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def handler_around(place: Place) -> int | None:
+def handler_around(place: ProgramLine) -> int | None:
     """The line of the ``except`` in whose block the place lies; None outside of every handler."""
     return next((s.owner.lineno for s in reversed(place.steps) if isinstance(s.owner, ast.ExceptHandler)), None)
 
 
-def swallower_around(place: Place) -> int | None:
+def swallower_around(place: ProgramLine) -> int | None:
     """The line of what goes on after an error at the place: an ``except``, or a ``with`` that suppresses errors.
 
     The innermost that does not give up; None where nothing guards the place so.
@@ -260,12 +260,12 @@ def _gives_up(handler: ast.ExceptHandler) -> bool:
     return ends or any(isinstance(node, ast.Raise) for node in ast.walk(handler))
 
 
-def is_entered(entry: Place, inside: Place) -> bool:
+def is_entered(entry: ProgramLine, inside: ProgramLine) -> bool:
     """Whether `entry` enters a ``with`` in whose block `inside` stands."""
     return _exit_of(entry, inside) != entry.line
 
 
-def _exit_of(entry: Place, inside: Place) -> int:
+def _exit_of(entry: ProgramLine, inside: ProgramLine) -> int:
     """The line behind the ``with`` that `entry` enters, if `inside` stands in its block: left there; else its line."""
     for step in inside.steps:
         is_with = isinstance(step.owner, ast.With | ast.AsyncWith)
@@ -274,7 +274,7 @@ def _exit_of(entry: Place, inside: Place) -> int:
     return entry.line
 
 
-def are_branches(left: Place | None, right: Place | None) -> bool:
+def are_branches(left: ProgramLine | None, right: ProgramLine | None) -> bool:
     """Whether two places lie in different branches of one ``if`` or ``match``: a round makes one of them alone.
 
     What stands behind a branch that ends with ``return``, ``raise``, ``continue`` or ``break`` is another branch.
@@ -292,7 +292,7 @@ def are_branches(left: Place | None, right: Place | None) -> bool:
     return any(step.is_choice and step.block[-1] in exits for step in first.steps[depth + 1 :])
 
 
-def is_guarded(left: Place | None, right: Place | None) -> bool:
+def is_guarded(left: ProgramLine | None, right: ProgramLine | None) -> bool:
     """Whether the earlier of two places of a file stands under a condition under which the later one does not."""
     if left is None or right is None:
         return False
@@ -360,17 +360,17 @@ def _counted_by(loop: ast.For) -> set[str]:
     return set()
 
 
-def is_in_every_turn(place: Place | None) -> bool:
+def is_in_every_turn(place: ProgramLine | None) -> bool:
     """Whether each turn of the loop around a place comes to it: what differs is what the loop is over."""
     return place is not None and bool(place.loops) and not deciding(place.turn)
 
 
-def callers(place: Place | None) -> dict[str, Place]:
+def callers(place: ProgramLine | None) -> dict[str, ProgramLine]:
     """The function of a place and those that call it, from within outwards, each with the place at which it is.
 
     By the text: as long as each function is called at one line alone.
     """
-    found = dict[str, Place]()
+    found = dict[str, ProgramLine]()
     while place is not None and (name := "<module>" if place.home is None else place.home.name) not in found:
         found[name] = place
         lines = set() if place.home is None else _lines_of_calls(place.tree, place.home)
@@ -443,7 +443,7 @@ def _is_nearer(was: "Path", here: "Path", there: "Path", *, is_turn: bool) -> bo
     return near < far
 
 
-Path = Mapping[tuple[str, str], Place]
+Path = Mapping[tuple[str, str], ProgramLine]
 _Distance = tuple[int, int, bool, int]
 """Functions outwards, loops outwards, whether in the next turn of that loop, and the line."""
 
@@ -470,7 +470,7 @@ def _distance(before: Path, path: Path, *, is_turn: bool) -> _Distance | None:
 
 def path_of(stack: tuple[Frame, ...], line_of: LineOf) -> Path:
     """The place of a stack in each function, from within; where frames were cut off, as far as the text tells."""
-    found: dict[tuple[str, str], Place] = {}
+    found: dict[tuple[str, str], ProgramLine] = {}
     for frame in stack:
         place = None if frame.is_platform else place_at(frame, line_of)
         if place is not None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, ProcessStacks, short_path, user_frame
-from emberward.diagnose._program import Place, callers, callers_in_common, cause_of_leaving, place_at
+from emberward.diagnose._program import ProgramLine, callers, callers_in_common, cause_of_leaving, place_at
 from emberward.events import Site
 from emberward.findings import Cause, Finding
 from emberward.match import OddSide, TieBreak
@@ -21,7 +21,7 @@ MAX_SEARCHED = 64
 """Most ranks, and most calls of a group, that are searched for the whole paths of files."""
 
 
-def conditions_around(place: Place) -> tuple[tuple[int, str], ...]:
+def conditions_around(place: ProgramLine) -> tuple[tuple[int, str], ...]:
     """(line, header) of each condition around a place within its function, the innermost first: ``if``, ``elif``,
     ``else``, ``case``, ``except``. Loops are none, nor is the test of ``__main__``.
     """
@@ -107,7 +107,7 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
     return odd
 
 
-def _guards(frame: Frame, line_of: LineOf, *, to: Place | None = None) -> list[tuple[int, str]]:
+def _guards(frame: Frame, line_of: LineOf, *, to: ProgramLine | None = None) -> list[tuple[int, str]]:
     """The conditions around a line and its calls, outwards to place `to` of the function that both sides share."""
     rows: list[tuple[int, str]] = []
     for at in callers(place_at(frame, line_of)).values():
@@ -124,7 +124,7 @@ def _extra(is_first: bool, site: Site, condition: tuple[int, str]) -> OddSide:
     return OddSide(is_first, Cause.EXTRA_COLLECTIVE, why)
 
 
-def _in_one_function(left: Frame, right: Frame, line_of: LineOf) -> tuple[Place, Place] | None:
+def _in_one_function(left: Frame, right: Frame, line_of: LineOf) -> tuple[ProgramLine, ProgramLine] | None:
     """The places in one function from which two lines of a file are reached; None when they are one line, or none."""
     if left.file != right.file or left.line == right.line:
         return None

@@ -5,7 +5,7 @@ The tests run in child processes (probes); this room decides which, and what fol
 
 from emberward.doctor._builtin import SCREEN, SITE_PROGRAMS, builtin_probes, count_devices
 from emberward.doctor._examine import Examination, OnRound, examine
-from emberward.doctor._fleet import Device, Fleet, Links, Outcome, Result, Talk
+from emberward.doctor._fleet import Device, Fleet, Links, Result, SetOutcome, Talk
 from emberward.doctor._hosts import FACTS_MODULE, HostFacts, ask_hosts_facts, changed_since, host_findings
 from emberward.doctor._plan import CONFIDENCE, Plan, ProbePlan
 from emberward.doctor._probe import Probe, parse_probe
@@ -25,13 +25,13 @@ __all__ = [
     "HostFacts",
     "Links",
     "OnRound",
-    "Outcome",
     "Plan",
     "Probe",
     "ProbePlan",
     "Reach",
     "Result",
     "Runner",
+    "SetOutcome",
     "Talk",
     "Verdict",
     "ask_hosts_facts",

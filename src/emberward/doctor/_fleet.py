@@ -16,7 +16,7 @@ class Device:
         return f"{self.host}:{self.index}"
 
 
-class Outcome(StrEnum):
+class SetOutcome(StrEnum):
     """How a test of a set ended. `BUSY`: a member was in use, so that nothing follows for the others."""
 
     PASS = "pass"
@@ -72,7 +72,7 @@ class Result:
     """
 
     devices: Set
-    outcome: Outcome
+    outcome: SetOutcome
     seconds: float
     values: Mapping[int, float] = field(default_factory=dict)
     unit: str = ""

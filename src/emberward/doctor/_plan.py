@@ -28,7 +28,7 @@ from emberward.doctor._choose import (
     wholes_of,
 )
 from emberward.doctor._faults import CONSTANT, LINKS, NEEDED_TRIES, Cluster, Kind, Part, needed_tries
-from emberward.doctor._fleet import Fleet, Links, Outcome, Result, Set, Talk
+from emberward.doctor._fleet import Fleet, Links, Result, Set, SetOutcome, Talk
 from emberward.doctor._numbers import Numbers
 from emberward.doctor._slow import Suspect, open_pairs, slow_parts
 
@@ -115,11 +115,11 @@ class Plan:
             for number in result.busy:
                 self.busy[number] = self.busy.get(number, 0) + 1
             for number in set(result.devices) - result.busy:
-                if result.outcome is not Outcome.BUSY:
+                if result.outcome is not SetOutcome.BUSY:
                     self.busy.pop(number, None)
-            if result.outcome is Outcome.BUSY:
+            if result.outcome is SetOutcome.BUSY:
                 continue
-            passed = result.outcome is Outcome.PASS
+            passed = result.outcome is SetOutcome.PASS
             self.belief.learn(result.devices, passed=passed, links=result.links or self.links, tries=result.tries)
             if passed:
                 self.numbers.learn(self.round, result)
@@ -292,7 +292,7 @@ class Plan:
 
     def _is_known(self, whole: Set) -> bool:
         """Whether the set was tested as a whole, or passed within a larger one."""
-        passed = (set(result.devices) for _, result in self.results if result.outcome is Outcome.PASS)
+        passed = (set(result.devices) for _, result in self.results if result.outcome is SetOutcome.PASS)
         return whole in self._wholes or any(each.issuperset(whole) for each in passed if len(each) >= len(whole))
 
     def _first(self, free: list[int]) -> list[Set]:
@@ -333,7 +333,9 @@ class Plan:
         unmet = [n for n in free if not self.belief.has_passed(n, together=together)]
         if unmet and any(part.kind not in (Kind.DEVICE, Kind.HOST) for part in self.settled):
             # Below a bad switch nobody passes in company.
-            tested = Counter(n for _, result in self.results if result.outcome is Outcome.FAIL for n in result.devices)
+            tested = Counter(
+                n for _, result in self.results if result.outcome is SetOutcome.FAIL for n in result.devices
+            )
             unmet = [n for n in unmet if tested[n] < 2]
         return unmet
 
@@ -348,7 +350,7 @@ class Plan:
     def _screen_failed(self, unmet: list[int]) -> bool:
         """Whether these devices have been screened and cannot be told more of."""
         last = [result for round_, result in self.results[-2:] if set(unmet) <= set(result.devices)]
-        return len(last) == 2 and all(result.outcome is Outcome.FAIL for result in last)
+        return len(last) == 2 and all(result.outcome is SetOutcome.FAIL for result in last)
 
     def _cover(self, unmet: list[int], free: list[int]) -> list[Set]:
         if self.probe.talk is Talk.ALONE:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from emberward.doctor._fleet import Fleet, Outcome, Result, Set
+from emberward.doctor._fleet import Fleet, Result, Set, SetOutcome
 from emberward.doctor._probe import End, Member, Probe, read_member
 from emberward.processes import ProcessTree, end
 
@@ -221,7 +221,7 @@ def _bytes_in(folder: Path) -> int:
 def _result(devices: Set, members: Sequence[Member], *, seconds: float) -> Result:
     busy = frozenset(n for n, member in zip(devices, members, strict=True) if member.end is End.BUSY)
     good = [member for member in members if member.end is End.OK]
-    outcome = Outcome.PASS if len(good) == len(members) else Outcome.BUSY if busy else Outcome.FAIL
+    outcome = SetOutcome.PASS if len(good) == len(members) else SetOutcome.BUSY if busy else SetOutcome.FAIL
     values = {n: member.value for n, member in zip(devices, members, strict=True) if member.value is not None}
     innocent = (End.OK, End.BUSY, End.STOPPED)
     return Result(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from emberward.doctor._examine import Examination
-from emberward.doctor._fleet import Fleet, Outcome
+from emberward.doctor._fleet import Fleet, SetOutcome
 from emberward.doctor._plan import Plan
 from emberward.doctor._verdict import numbers_of, part_text, percent, set_text
 
@@ -17,7 +17,7 @@ def table_of(examination: Examination) -> str:
 
 def _of_plan(fleet: Fleet, plan: Plan) -> Iterator[str]:
     yield f"probe {plan.probe.name}: {len(plan.results)} tests in {plan.round} rounds; {plan.why_ended}"
-    shown = [(n, r) for n, r in plan.results if r.outcome is not Outcome.PASS]
+    shown = [(n, r) for n, r in plan.results if r.outcome is not SetOutcome.PASS]
     if len(plan.results) <= MAX_TESTS:
         shown = plan.results
     for round_, result in shown[:MAX_TESTS]:
@@ -25,7 +25,7 @@ def _of_plan(fleet: Fleet, plan: Plan) -> Iterator[str]:
         said = "" if first is None else f"   {fleet.devices[first]} {result.reports.get(first, '')}"
         yield f"  round {round_:<4} {result.outcome.value:<5} {set_text(fleet, result.devices)}{said}"
     if len(plan.results) > len(shown[:MAX_TESTS]):
-        passed = sum(result.outcome is Outcome.PASS for _, result in plan.results)
+        passed = sum(result.outcome is SetOutcome.PASS for _, result in plan.results)
         yield f"  {passed} of {len(plan.results)} tests passed"
     if plan.numbers.raw:
         said_numbers = numbers_of(plan)

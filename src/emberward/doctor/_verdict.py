@@ -7,7 +7,7 @@ from typing import Any
 
 from emberward.doctor._examine import Examination
 from emberward.doctor._faults import NEEDED_TRIES, Kind, Part, Scope
-from emberward.doctor._fleet import Fleet, Outcome, Result
+from emberward.doctor._fleet import Fleet, Result, SetOutcome
 from emberward.doctor._numbers import Figure
 from emberward.doctor._plan import CONFIDENCE, Plan
 from emberward.doctor._slow import Suspect
@@ -143,7 +143,7 @@ def _involved(plan: Plan, part: Part) -> list[Result]:
     return [
         result
         for _, result in plan.results
-        if result.outcome is not Outcome.BUSY
+        if result.outcome is not SetOutcome.BUSY
         and any(plan.belief.exposure(part, scope, result.devices, result.links) > 0 for scope in Scope)
     ]
 
@@ -210,8 +210,8 @@ def _evidence(fleet: Fleet, plan: Plan, suspect: Suspect) -> list[str]:
     words: dict[tuple[int, ...], str] = {}
     for result in _involved(plan, suspect.part):
         row = counts.setdefault(result.devices, [0, 0])
-        row[result.outcome is Outcome.FAIL] += 1
-        if result.outcome is Outcome.FAIL:
+        row[result.outcome is SetOutcome.FAIL] += 1
+        if result.outcome is SetOutcome.FAIL:
             first = min(result.failed, default=result.devices[0])
             words.setdefault(result.devices, f"{fleet.devices[first]} {result.reports.get(first, '')}")
     lines = []
@@ -252,10 +252,10 @@ def sound_hosts(examination: Examination) -> dict[str, str]:
         tries, is_met = 0, False
         for plan in examination.plans:
             held = [result for _, result in plan.results if not set(mine).isdisjoint(result.devices)]
-            passed = [result for result in held if result.outcome is Outcome.PASS]
+            passed = [result for result in held if result.outcome is SetOutcome.PASS]
             is_met |= any(fleet.devices[n].host != host for result in passed for n in result.devices)
             counts = [sum(result.tries for result in passed if n in result.devices) for n in mine]
-            is_doubted = any(r.outcome is Outcome.FAIL and plan.convicted.isdisjoint(r.devices) for r in held)
+            is_doubted = any(r.outcome is SetOutcome.FAIL and plan.convicted.isdisjoint(r.devices) for r in held)
             if is_doubted or not all(counts):
                 break
             tries += min(counts)
@@ -272,7 +272,7 @@ def findings_of(examination: Examination) -> tuple[Finding, ...]:
     """The findings: an error for each verdict, a warning for what is left open, a notice when nothing was found."""
     found = [_finding(each, examination) for each in verdicts_of(examination)]
     for plan in examination.plans:
-        has_passed = any(result.outcome is Outcome.PASS for _, result in plan.results)
+        has_passed = any(result.outcome is SetOutcome.PASS for _, result in plan.results)
         if plan.common() > 0.5 and not plan.suspects() and not has_passed:
             found.append(_common(plan))
         elif (open_ := plan.open_parts()) and open_[0].certainty >= OPEN_FROM:

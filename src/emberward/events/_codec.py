@@ -230,13 +230,13 @@ def from_lines(lines: Iterable[str]) -> Trace:
 
 def write_trace(trace: Trace, path: Path) -> None:
     """Writes the trace aside, syncs it, then renames it over `path`."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with aside.open("w", encoding="utf-8") as file:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
         for line in to_lines(trace):
             file.write(line + "\n")
         file.flush()
         os.fsync(file.fileno())
-    aside.replace(path)
+    temporary.replace(path)
 
 
 def read_trace(path: Path) -> Trace:

@@ -20,7 +20,7 @@ from emberward.lens._outside import line_shares, outside_samples
 from emberward.lens._overlap import Call, Exposed, Overlap, RankCalls, audit, calls_of
 from emberward.lens._profile import Profile, finding_page, page_text, profile_of
 from emberward.lens._replay import Cut, Edit, Replay
-from emberward.lens._samples import SUFFIX, Place, RankSamples, Sampled, find_samples, read_samples, samples_of
+from emberward.lens._samples import SUFFIX, Instruction, RankSamples, Sampled, find_samples, read_samples, samples_of
 from emberward.lens._sharding import Sharding, Waste, checkpointed_at, sharding_of, wastes_of
 from emberward.lens._slowdown import (
     Part,
@@ -49,11 +49,11 @@ __all__ = [
     "Cut",
     "Edit",
     "Exposed",
+    "Instruction",
     "Operation",
     "Overlap",
     "Parameter",
     "Part",
-    "Place",
     "Profile",
     "RankCalls",
     "RankOperations",

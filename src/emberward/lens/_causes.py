@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from emberward.findings import Cause
-from emberward.lens._samples import OURS, USER, Place, RankSamples, Sampled
+from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
 from emberward.lens._source import Sources
 from emberward.lens._unused import is_unused
 
@@ -187,7 +187,7 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     return _awaited(told, frames, sampled, sources) if told.cause in _WAITS and is_waiting else told
 
 
-def _evaluation(frames: list[Place], users: list[Place], sources: Sources, *, is_told: bool) -> Told | None:
+def _evaluation(frames: list[Instruction], users: list[Instruction], sources: Sources, *, is_told: bool) -> Told | None:
     """An evaluation, at the line that calls the function which evaluates; None where it is none.
 
     Where nobody tells of it (`Module.eval`), it is a module's forward without gradients that the loss has no part in.
@@ -206,7 +206,7 @@ def _evaluation(frames: list[Place], users: list[Place], sources: Sources, *, is
     return Told(cause=Cause.EVAL, site=at.site, inner=None if users[0] == at else users[0].site)
 
 
-def _awaited(told: Told, frames: list[Place], sampled: Sampled, sources: Sources) -> Told:
+def _awaited(told: Told, frames: list[Instruction], sampled: Sampled, sources: Sources) -> Told:
     """What a wait for another thread, a file or the network is for."""
     users = [place for place in frames if place.owner == USER]
     is_held = users[0].operation.startswith(_LOCKED) or sources.called(users[0]) in _HOLDS
@@ -235,7 +235,7 @@ def _tasks(sampled: Sampled, sources: Sources) -> str | None:
     return f"{task.file}:{task.function}"
 
 
-def _split(stack: tuple[Place, ...], rank: RankSamples) -> tuple[Place | None, list[Place]]:
+def _split(stack: tuple[Instruction, ...], rank: RankSamples) -> tuple[Instruction | None, list[Instruction]]:
     """The frame of the loop in which the stack stands, and the frames inside it, innermost first."""
     outer = list(reversed(stack))
     size = 0
@@ -246,7 +246,7 @@ def _split(stack: tuple[Place, ...], rank: RankSamples) -> tuple[Place | None, l
     return (outer[size - 1] if size else None), list(reversed(outer[size:]))
 
 
-def _known(place: Place) -> tuple[bool, Cause | None]:
+def _known(place: Instruction) -> tuple[bool, Cause | None]:
     if place.owner == USER:
         return False, None
     for pattern, functions, cause in _PLATFORM_FUNCTIONS:
@@ -255,7 +255,7 @@ def _known(place: Place) -> tuple[bool, Cause | None]:
     return False, None
 
 
-def _judged(frames: list[Place]) -> tuple[int, Cause | None] | None:
+def _judged(frames: list[Instruction]) -> tuple[int, Cause | None] | None:
     """The outermost function of a known kind: its index and what it means; None where there is none."""
     for index in range(len(frames) - 1, -1, -1):
         is_known, cause = _known(frames[index])
@@ -264,14 +264,14 @@ def _judged(frames: list[Place]) -> tuple[int, Cause | None] | None:
     return None
 
 
-def _by_function(frames: list[Place], index: int, cause: Cause | None) -> Told | None:
+def _by_function(frames: list[Instruction], index: int, cause: Cause | None) -> Told | None:
     """By a function of a known kind, at the program's line that called it."""
     site = next((place.site for place in frames[index + 1 :] if place.owner == USER), None)
     inner = next((place.site for place in frames[:index] if place.owner == USER), None)
     return None if cause is None or site is None else Told(cause=cause, site=site, inner=inner)
 
 
-def _by_call(frames: list[Place], sources: Sources, *, is_waiting: bool) -> Told | None:
+def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -> Told | None:
     """By the name of the call in which the thread sits, or of a function of the program that stands in for one."""
     leaf = frames[0]
     site = next((place.site for place in frames if place.owner == USER), None)
@@ -293,7 +293,7 @@ def _by_call(frames: list[Place], sources: Sources, *, is_waiting: bool) -> Told
     return None
 
 
-def _stand_in(frames: list[Place], sources: Sources, *, is_waiting: bool) -> Told | None:
+def _stand_in(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -> Told | None:
     """A tensor's method, or a device's, that is Python code: the line that calls it, however deep it waits."""
     for inner, outer in reversed([*pairwise(frames)]):
         name = inner.function

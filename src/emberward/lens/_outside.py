@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from emberward.lens._samples import USER, Place, RankSamples, Sampled
+from emberward.lens._samples import USER, Instruction, RankSamples, Sampled
 from emberward.lens._source import Sources
 
 Line = tuple[str, str, int]
@@ -49,10 +49,10 @@ def outside_samples(
     )
 
 
-def _place(line: Line, owned: str, sources: Sources) -> Place:
+def _place(line: Line, owned: str, sources: Sources) -> Instruction:
     file, function, number = line
     column, last_line, last_column = (owned == USER and sources.only_call(file, number)) or (None, number, None)
-    return Place(file, function, 0, owned, number, last_line, column, last_column, "CALL")
+    return Instruction(file, function, 0, owned, number, last_line, column, last_column, "CALL")
 
 
 def _loop(stacks: Sequence[tuple[Line, ...]], owner: Callable[[str], str]) -> tuple[tuple[str, str, int], ...]:
@@ -67,7 +67,7 @@ def _loop(stacks: Sequence[tuple[Line, ...]], owner: Callable[[str], str]) -> tu
 
 
 def line_shares(stacks: Mapping[tuple[Line, ...], int], owner: Callable[[str], str]) -> list[tuple[str, float]]:
-    """The program's innermost lines with their share of the looks, the most first."""
+    """The program's innermost lines with their share of the samples, the most first."""
     seen: dict[str, int] = {}
     for stack, count in stacks.items():
         site = next(

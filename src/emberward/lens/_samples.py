@@ -21,7 +21,7 @@ USER, OURS = "user", "ours"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Instruction:
     """An instruction of a frame: `line` and `column` to `last_line` and `last_column` is its part of the source.
 
     Columns count bytes of the line and are None where Python keeps none. `operation` is the byte code's name.
@@ -53,11 +53,11 @@ class Sampled:
     `beside`: the stacks of the other threads in functions of the program, while this one waited.
     """
 
-    stack: tuple[Place, ...]
+    stack: tuple[Instruction, ...]
     flag: str
     steps: Mapping[int, tuple[float, float]]
     at_s: Mapping[int, float] = field(default_factory=dict)
-    beside: tuple[tuple[Place, ...], ...] = ()
+    beside: tuple[tuple[Instruction, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +133,12 @@ def samples_of(lines: Iterable[Mapping[str, Any]]) -> RankSamples:
     head = next(rest, {})
     if head.get("form") != FORM:
         raise ValueError("not a file of samples, or of another version")
-    places: list[Place] = []
+    places: list[Instruction] = []
     stacks: list[Sampled] = []
     is_ended = False
     for line in rest:
         if "place" in line:
-            places.append(Place(*line["place"]))
+            places.append(Instruction(*line["place"]))
         elif "stack" in line:
             stacks.append(
                 Sampled(

@@ -20,7 +20,7 @@ from typing import Any
 from emberward.findings import Cause
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
-from emberward.lens._samples import MIN_COST_S, MIN_SHARE, USER, Place, RankSamples
+from emberward.lens._samples import MIN_COST_S, MIN_SHARE, USER, Instruction, RankSamples
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
 Unit = tuple[str, int]
@@ -331,7 +331,7 @@ def checkpointed_at(ranks: Sequence[RankSamples]) -> str | None:
     return max(spent, key=lambda site: spent[site]) if spent else None
 
 
-def _is_checkpoint(place: Place) -> bool:
+def _is_checkpoint(place: Instruction) -> bool:
     return place.function == "checkpoint" and place.file.endswith("torch/utils/checkpoint.py")
 
 

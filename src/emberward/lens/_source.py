@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from emberward.lens._samples import Place
+from emberward.lens._samples import Instruction
 
 MAX_SOURCE_BYTES = 4 << 20
 
@@ -64,7 +64,7 @@ class Source:
                     found.setdefault(line, []).append(node)
         return found
 
-    def node_at(self, place: Place) -> Node | None:
+    def node_at(self, place: Instruction) -> Node | None:
         """The innermost node that holds the whole of the instruction's part of the text; None when there is none."""
         column = 0 if place.column is None else place.column
         last = column if place.last_column is None else place.last_column
@@ -130,7 +130,7 @@ class Sources:
             found = self._known[file] = Source(self._read(file))
         return found
 
-    def called(self, place: Place) -> str:
+    def called(self, place: Instruction) -> str:
         """The name of what the instruction calls, ``item`` of ``loss.item()``; empty when it calls nothing."""
         source = self.of(place.file)
         node = source.node_at(place)
@@ -143,7 +143,7 @@ class Sources:
             node = parent
         return ""
 
-    def fed_at(self, users: Sequence[Place]) -> Place | None:
+    def fed_at(self, users: Sequence[Instruction]) -> Instruction | None:
         """The line that binds what `users`, frames from the innermost on, wait for; None where it feeds nothing.
 
         See [Note: what feeds the training].
@@ -169,7 +169,7 @@ class Sources:
                 return None
         return None
 
-    def evaluates(self, place: Place) -> bool:
+    def evaluates(self, place: Instruction) -> bool:
         """Whether the instruction's function is one that evaluates: without gradients there, or with ``eval()``."""
         source = self.of(place.file)
         node = source.node_at(place)
@@ -181,7 +181,7 @@ class Sources:
             call_name(call) == "eval" and isinstance(call.func, ast.Attribute) and not call.args for call in calls
         )
 
-    def is_without_gradients(self, place: Place) -> bool:
+    def is_without_gradients(self, place: Instruction) -> bool:
         """Whether the instruction stands in a block, or a function, that computes no gradients."""
         source = self.of(place.file)
         node = source.node_at(place)
@@ -192,7 +192,7 @@ class Sources:
                 return any(_NO_GRADIENTS & _last_names(each) for each in parent.decorator_list)
         return False
 
-    def may_train(self, users: Sequence[Place]) -> bool:
+    def may_train(self, users: Sequence[Instruction]) -> bool:
         """Whether the loss may be computed from what `users`, frames from the innermost on, compute there."""
         for place in users:
             source = self.of(place.file)
@@ -221,7 +221,7 @@ class Sources:
             return None
         return calls[0].col_offset, calls[0].end_lineno or line, calls[0].end_col_offset or 0
 
-    def loops(self, place: Place) -> bool:
+    def loops(self, place: Instruction) -> bool:
         """Whether the instruction stands in a loop of its function."""
         source = self.of(place.file)
         node = source.node_at(place)
@@ -229,7 +229,7 @@ class Sources:
         scope = next((i for i, each in enumerate(above) if isinstance(each, ast.FunctionDef)), len(above))
         return any(isinstance(each, ast.While | ast.For) for each in above[:scope])
 
-    def dropped_call(self, place: Place, outputs: frozenset[tuple[str, int]]) -> ast.Call | None:
+    def dropped_call(self, place: Instruction, outputs: frozenset[tuple[str, int]]) -> ast.Call | None:
         """The debug call, in whose arguments the instruction stands, that never printed anything; None without one.
 
         Such a call goes to a logging method whose level is off, or to a function of the file that does nothing with
@@ -250,7 +250,7 @@ class Sources:
         return None
 
     def _dropped_variable(
-        self, source: Source, assign: ast.Assign, place: Place, outputs: frozenset[tuple[str, int]]
+        self, source: Source, assign: ast.Assign, place: Instruction, outputs: frozenset[tuple[str, int]]
     ) -> ast.Call | None:
         """The debug call that alone uses the text which is assigned here."""
         target = assign.targets[0]

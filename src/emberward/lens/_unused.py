@@ -2,7 +2,7 @@
 
 import ast
 
-from emberward.lens._samples import Place
+from emberward.lens._samples import Instruction
 from emberward.lens._source import Source, Sources, call_name, names_in
 
 READERS = frozenset(
@@ -72,7 +72,7 @@ READERS = frozenset(
 _LIBRARIES = frozenset({"torch", "F", "functional", "math", "np", "numpy", "linalg"})
 
 
-def is_unused(place: Place, sources: Sources) -> bool:
+def is_unused(place: Instruction, sources: Sources) -> bool:
     """Whether the instruction's statement assigns what is read nowhere, and does nothing else.
 
     It calls functions of torch's that change nothing, methods that read a tensor, and functions of the same file

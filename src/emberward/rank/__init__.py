@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emberward.rank._generate import Sampling, write_text
-    from emberward.rank._place import Place, read_place
+    from emberward.rank._place import RankInfo, read_place
     from emberward.rank._skew import fingerprint, require_equal_fingerprints
-    from emberward.rank._trainer import Outcome, Trainer
+    from emberward.rank._trainer import RankOutcome, Trainer
     from emberward.rank._watch import Watching, watch
 
 _HOMES = {
     "Watching": "_watch",
-    "Outcome": "_trainer",
-    "Place": "_place",
+    "RankOutcome": "_trainer",
+    "RankInfo": "_place",
     "Sampling": "_generate",
     "Trainer": "_trainer",
     "fingerprint": "_skew",
@@ -42,8 +42,8 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "Outcome",
-    "Place",
+    "RankInfo",
+    "RankOutcome",
     "Sampling",
     "Trainer",
     "Watching",

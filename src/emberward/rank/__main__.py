@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emberward.findings import EmberwardError
-from emberward.rank._place import Place, read_place
+from emberward.rank._place import RankInfo, read_place
 from emberward.rank._start_phase import IMPORTS, report_start
 from emberward.report import RunFolder, write_json
 
@@ -55,7 +55,7 @@ def _redirect(path: Path) -> None:
     os.close(descriptor)
 
 
-def _write_failure(folder: RunFolder, place: Place, error: BaseException) -> None:
+def _write_failure(folder: RunFolder, place: RankInfo, error: BaseException) -> None:
     folder.failures.mkdir(parents=True, exist_ok=True)
     finding = error.to_finding().to_json() if isinstance(error, EmberwardError) else None
     write_json(

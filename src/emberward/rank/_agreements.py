@@ -71,11 +71,11 @@ def save_lane() -> Lane:
     return lane("saves", finishes_at_exit=False)
 
 
-def saves_beside(shelf: Path, recipe: Recipe, world: World, store: Store) -> BackgroundSaves:
+def saves_beside(root: Path, recipe: Recipe, world: World, store: Store) -> BackgroundSaves:
     """This rank's saves beside the training, over `store`, which the attempt's ranks share for this alone."""
     agreements = SaveAgreements(store, rank=world.rank, world_size=world.mesh.size, timeout_s=recipe.timeout_s)
     return BackgroundSaves(
-        shelf,
+        root,
         rank=world.rank,
         world_size=world.mesh.size,
         agreement=agreements.agreement,

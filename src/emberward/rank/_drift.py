@@ -83,7 +83,7 @@ def generator_states(device: torch.device) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _DriftedCopy:
     """Where a differing word was found: a sharing (None: the state) and the copy's number in it."""
 
     sharing: Sharing | None
@@ -180,7 +180,11 @@ class ReplicaWatch:
         return self._named(_places(table, self._groups, num_head), list(states), table, num_head)
 
     def _named(
-        self, found: Sequence[tuple[_Place, dict[int, int]]], states: Sequence[str], table: list[list[int]], head: int
+        self,
+        found: Sequence[tuple[_DriftedCopy, dict[int, int]]],
+        states: Sequence[str],
+        table: list[list[int]],
+        head: int,
     ) -> list[Difference]:
         """The differences under their names, which the first holder of each tells all."""
         world = self._engine.world
@@ -278,14 +282,14 @@ def _groups(world: World, tp_shared: int) -> Iterator[tuple[int, tuple[int, ...]
 
 def _places(
     table: list[list[int]], groups: Sequence[tuple[int, tuple[int, ...]]], num_head: int
-) -> list[tuple[_Place, dict[int, int]]]:
+) -> list[tuple[_DriftedCopy, dict[int, int]]]:
     """Where the words of a group are not all equal, with each holder's word."""
     found = []
     for word, ranks in groups:
         sharing = None if word == _NUM_SHARINGS else Sharing(word)
         count = num_head - _NUM_SHARINGS if sharing is None else table[ranks[0]][sharing]
         for number in range(count):
-            place = _Place(sharing, number, ranks)
+            place = _DriftedCopy(sharing, number, ranks)
             first = _NUM_SHARINGS if sharing is None else num_head
             digests = {
                 rank: table[rank][first + (number if sharing is None else _offset(table[rank], place))]
@@ -296,7 +300,7 @@ def _places(
     return found
 
 
-def _offset(row: Sequence[int], place: _Place) -> int:
+def _offset(row: Sequence[int], place: _DriftedCopy) -> int:
     """The number among all of a rank's copies, whose counts by sharing begin `row`."""
     assert place.sharing is not None, "a state is no copy"
     return sum(row[: place.sharing]) + place.number

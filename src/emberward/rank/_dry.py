@@ -67,7 +67,7 @@ class DeclaredValues:
 
 
 class BlankInstruments:
-    """Looks at nothing: digests of tensors without values are zeros."""
+    """Inspections at nothing: digests of tensors without values are zeros."""
 
     @property
     def digests(self) -> "BlankInstruments":
@@ -206,7 +206,7 @@ class NoSaves:
         """Does nothing."""
 
 
-def rehearse_save(shelf: Path, *, agree: Callable[[bool], bool], **rest: object) -> None:
+def rehearse_save(root: Path, *, agree: Callable[[bool], bool], **rest: object) -> None:
     """Takes what `checkpoint.save` takes and makes its agreements; writes nothing."""
-    del shelf, rest
+    del root, rest
     checkpoint.rehearse(agree=agree)

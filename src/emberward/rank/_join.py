@@ -11,7 +11,7 @@ import torch
 from emberward.data import Manifest, open_tokenizer, read_manifest
 from emberward.files import anew
 from emberward.findings import EmberwardError
-from emberward.rank._place import Place
+from emberward.rank._place import RankInfo
 from emberward.rank._skew import START_TIMEOUT_S, Store, fingerprint, require_equal_fingerprints, told_to_others
 from emberward.recipe import Resolved, fit_ranks, load_recipe, read_resolved, resolve
 from emberward.report import RunFolder, read_json, write_json
@@ -53,7 +53,7 @@ class Joined:
     world: str | None = None
 
 
-def join_run(wanted: Wanted, place: Place, store: Store) -> Joined:
+def join_run(wanted: Wanted, place: RankInfo, store: Store) -> Joined:
     """The run for this rank. All ranks must call; blocks until rank 0 has chosen and its data is ready.
 
     Each rank resolves its own recipe, so that a rank that was started with another one is found (L101) before a folder
@@ -85,7 +85,7 @@ def join_run(wanted: Wanted, place: Place, store: Store) -> Joined:
         return _read(RunFolder(path=Path(answer)), resolved)
 
 
-def _open_run(wanted: Wanted, place: Place, resolved: Resolved, store: Store) -> Joined:
+def _open_run(wanted: Wanted, place: RankInfo, resolved: Resolved, store: Store) -> Joined:
     """The run that rank 0 chooses for all, ready for them. Raises what it tells the others."""
     try:
         start = _choose(wanted, place, resolved)
@@ -102,7 +102,7 @@ def _open_run(wanted: Wanted, place: Place, resolved: Resolved, store: Store) ->
     return Joined(folder=start.folder, resolved=resolved, manifest=manifest, world=world)
 
 
-def _choose(wanted: Wanted, place: Place, resolved: Resolved) -> Start:
+def _choose(wanted: Wanted, place: RankInfo, resolved: Resolved) -> Start:
     """Where this start goes. ``--fresh`` holds for a launch: what that launch began, its restarts go on with."""
     runs, number = wanted.runs.absolute(), new_id()
     assert wanted.recipe is not None, "a run is chosen for a recipe"
@@ -128,7 +128,7 @@ def _forget_last_attempt(folder: RunFolder) -> None:
     folder.progress.unlink(missing_ok=True)
 
 
-def _resolve(wanted: Wanted, place: Place) -> Resolved:
+def _resolve(wanted: Wanted, place: RankInfo) -> Resolved:
     assert wanted.recipe is not None
     loaded = (
         fit_ranks(

@@ -14,7 +14,7 @@ FIRST_SPECIAL_STEP = 0xFFFFFFF0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RankInfo:
     """This rank among the others. `is_supervised`: Emberward's own launcher started it and reads its exit code;
     `is_relaunched`: it did so by itself, after an attempt that failed.
 
@@ -46,7 +46,7 @@ class Place:
         return self.rank == 0 and not self.is_under_agent
 
 
-def read_place(environment: Mapping[str, str], *, host: str) -> Place:
+def read_place(environment: Mapping[str, str], *, host: str) -> RankInfo:
     """The place that the environment describes: torchrun's variables, else SLURM's, else one rank alone.
 
     Raises ConfigError L103 when the variables are incomplete, or those of a job of several tasks without srun. Under
@@ -56,7 +56,7 @@ def read_place(environment: Mapping[str, str], *, host: str) -> Place:
     supervised = environment.get("EMBERWARD_SUPERVISED") == "1"
     try:
         if "RANK" in environment:
-            return Place(
+            return RankInfo(
                 rank=int(environment["RANK"]),
                 world_size=int(environment["WORLD_SIZE"]),
                 local_rank=int(environment.get("LOCAL_RANK", "0")),
@@ -73,7 +73,7 @@ def read_place(environment: Mapping[str, str], *, host: str) -> Place:
         if "SLURM_PROCID" in environment and _is_started_by_srun(environment):
             step = int(environment["SLURM_STEP_ID"])
             tasks = tasks_per_node(environment["SLURM_STEP_TASKS_PER_NODE"])
-            return Place(
+            return RankInfo(
                 rank=int(environment["SLURM_PROCID"]),
                 world_size=int(environment["SLURM_STEP_NUM_TASKS"]),
                 local_rank=int(environment["SLURM_LOCALID"]),
@@ -94,7 +94,7 @@ def read_place(environment: Mapping[str, str], *, host: str) -> Place:
             found=f"{type(error).__name__} {error}",
             next="torchrun --nproc-per-node 2 -m emberward.rank RECIPE",
         ) from error
-    return Place(
+    return RankInfo(
         rank=0,
         world_size=1,
         local_rank=0,

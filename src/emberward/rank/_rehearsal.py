@@ -23,7 +23,7 @@ from emberward.rank._position import Position
 from emberward.rank._samples import BlankSamples
 from emberward.rank._saves import Background
 from emberward.rank._signals import StopRequest
-from emberward.rank._trainer import Outcome, Trainer
+from emberward.rank._trainer import RankOutcome, Trainer
 from emberward.recipe import Recipe
 from emberward.report import RunFolder
 
@@ -121,7 +121,7 @@ class Stage:
     engine: Callable[[Recipe, World], Engine] = Engine
 
 
-def play(script: Script, stage: Stage) -> list[Outcome]:
+def play(script: Script, stage: Stage) -> list[RankOutcome]:
     """Plays every part and returns how each ended. All ranks must call; blocks."""
     engine = stage.engine(script.recipe, stage.world)
     outcomes = [_part(script, stage, engine, "to the end", Position())]
@@ -132,7 +132,7 @@ def play(script: Script, stage: Stage) -> list[Outcome]:
     return outcomes
 
 
-def _part(script: Script, stage: Stage, engine: Engine, part: str, position: Position) -> Outcome:
+def _part(script: Script, stage: Stage, engine: Engine, part: str, position: Position) -> RankOutcome:
     recipe = script.recipe
     evals = {
         name: BlankSamples(engine.model.sample, num_samples=count)

@@ -18,15 +18,15 @@ from emberward.plan import learning_rate
 from emberward.rank._position import Position
 from emberward.rank._probing import judge, layout_of, numerics_of, probe_of, versions
 from emberward.rank._random import random_shards, set_random_states
-from emberward.rank._start import begin_from
-from emberward.rank._take_up import (
+from emberward.rank._resume import (
     load_share,
     ready_to_save,
     require_run_save,
+    resume_from_save,
     shared_problem,
-    take_up,
     unequal_values,
 )
+from emberward.rank._start import begin_from
 from emberward.recipe import OnDamage, Recipe, recipe_yaml
 from emberward.report import RunFolder, append_line
 
@@ -99,7 +99,7 @@ class Saver:
         """Whether the last save, made or taken up, is of this very position."""
         return self._saved_step == position.step
 
-    def is_taken_up(self, position: Position) -> bool:
+    def is_resumed(self, position: Position) -> bool:
         """Whether this very position was loaded: the same on every rank whatever became of the saves since."""
         return self._resumed_step == position.step
 
@@ -308,7 +308,7 @@ class Saver:
 
         Raises EmberwardError K103 when a rank could not save here, D102 when the data is not what the save was trained
         on, K101 when the save is damaged and neither the recipe nor `is_unattended` lets an older one be taken. See
-        `_take_up.py` [Note: damage at a start].
+        `_resume.py` [Note: damage at a start].
         """
         problem = ready_to_save(self._folder.checkpoints, rank=self._rank)
         # The agreement is also what keeps everybody from looking while rank 0 still puts saves back.
@@ -322,7 +322,7 @@ class Saver:
             return problem
 
         goes_older = is_unattended or self._recipe.save.damaged is OnDamage.OLDER
-        path = take_up(self._folder, self._engine, goes_older=goes_older, load=load)
+        path = resume_from_save(self._folder, self._engine, goes_older=goes_older, load=load)
         if path is None:
             begin_from(self._engine, self._recipe.start, self._agree)
             return None

@@ -19,10 +19,10 @@ from emberward.rank._agreements import saves_beside
 from emberward.rank._certificate import CertificateWatch, read_program
 from emberward.rank._device import ChosenDevice, choose_device
 from emberward.rank._events import Enter, told
+from emberward.rank._inspections import Inspections
 from emberward.rank._join import Joined, Wanted, join_run
-from emberward.rank._looks import Looks
 from emberward.rank._nccl import set_for_nccl
-from emberward.rank._place import Place
+from emberward.rank._place import RankInfo
 from emberward.rank._samples import open_samples
 from emberward.rank._signals import StopRequest
 from emberward.rank._skew import START_TIMEOUT_S, fingerprint, require_equal_fingerprints
@@ -36,7 +36,7 @@ from emberward.rank._start_phase import (
     MODEL,
     report_start,
 )
-from emberward.rank._trainer import Outcome, Trainer
+from emberward.rank._trainer import RankOutcome, Trainer
 from emberward.recipe import ComputeType, ends_of, has_backward_lane, mesh_of
 from emberward.report import RunFolder, Sinks, open_sinks, read_run, run_text, write_json
 from emberward.runs import read_detours, recipe_digest
@@ -52,7 +52,7 @@ class Session:
     `folder` is the run's folder as soon as it is known.
     """
 
-    def __init__(self, place: Place, wanted: Wanted) -> None:
+    def __init__(self, place: RankInfo, wanted: Wanted) -> None:
         self.folder = None if wanted.folder is None else RunFolder(path=wanted.folder)
         self._place = place
         self._wanted = wanted
@@ -115,8 +115,8 @@ class Session:
             world = replace(world, say=sys.stderr.write)
             _write_rank_file(joined.folder, place, world)
             beside = saves_beside(joined.folder.checkpoints, recipe, world, PrefixStore("saves", self._store))
-            looks = Looks(joined.folder, rank=place.rank, local_world_size=place.local_world_size)
-            trainer = _build_trainer(joined, world, chosen, stop, told(watch.enter), beside, looks)
+            inspections = Inspections(joined.folder, rank=place.rank, local_world_size=place.local_world_size)
+            trainer = _build_trainer(joined, world, chosen, stop, told(watch.enter), beside, inspections)
             held = sum(
                 each.tensor.numel() * each.tensor.element_size() for each in trainer.engine.shards(owned_only=False)
             )
@@ -127,7 +127,7 @@ class Session:
             trainer.sinks = _open_sinks(joined, trainer)
             trainer.is_heard = not place.is_supervised
             report_start(joined.folder, FIRST_STEP, rank=place.rank)
-            looks.watch()
+            inspections.watch()
             outcome = trainer.run()
         if trainer.is_heard and place.rank == 0:
             sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
@@ -135,7 +135,7 @@ class Session:
         self._is_among_others = True
         # A supervisor reads how the run ended; an agent that restarts ranks would take 75 for a failure.
         is_read = place.is_supervised or self._wanted.joined is not None
-        asks_again = outcome is Outcome.STOPPED and not trainer.is_switched_off and not is_read
+        asks_again = outcome is RankOutcome.STOPPED and not trainer.is_switched_off and not is_read
         return EXIT_STOPPED if asks_again else 0
 
     def leave(self) -> None:
@@ -169,7 +169,7 @@ def _wake_collector() -> None:
     gc.enable()
 
 
-def _require_equal_ranks(store: Store, place: Place, joined: Joined) -> None:
+def _require_equal_ranks(store: Store, place: RankInfo, joined: Joined) -> None:
     """Raises L101 on every rank unless all bring the same code, recipe and data. All ranks must call; blocks."""
     require_equal_fingerprints(
         store,
@@ -188,7 +188,7 @@ def _require_equal_ranks(store: Store, place: Place, joined: Joined) -> None:
     )
 
 
-def _open_store(place: Place) -> Store:
+def _open_store(place: RankInfo) -> Store:
     """The rendezvous store of this attempt. Blocks until the rank that serves it is there, at most START_TIMEOUT_S."""
     tcp = TCPStore(
         place.master,
@@ -211,7 +211,7 @@ def _build_trainer(
     stop: StopRequest,
     enter: Enter | None,
     beside: BackgroundSaves,
-    looks: Looks,
+    inspections: Inspections,
 ) -> Trainer:
     recipe, folder, manifest = joined.resolved.recipe, joined.folder, joined.manifest
     report_start(folder, MODEL, rank=world.rank)
@@ -231,7 +231,7 @@ def _build_trainer(
         enter=enter,
         background=beside,
         detours=read_detours(folder),
-        looks=looks,
+        inspections=inspections,
     )
 
 
@@ -256,7 +256,7 @@ def _peak_tflops(device_name: str, compute: ComputeType) -> float | None:
     return None if peak is None else peak.tflops
 
 
-def _write_rank_file(folder: RunFolder, place: Place, world: World | None, *, held_bytes: int | None = None) -> None:
+def _write_rank_file(folder: RunFolder, place: RankInfo, world: World | None, *, held_bytes: int | None = None) -> None:
     """Says who this rank is: at once by its pid, again with its coordinates, again with its weights and moments."""
     folder.ranks.mkdir(parents=True, exist_ok=True)
     coordinates = None

@@ -7,7 +7,7 @@ from emberward import checkpoint
 from emberward.checkpoint import Manifest
 from emberward.engine import Engine
 from emberward.findings import EmberwardError
-from emberward.rank._take_up import shared_problem
+from emberward.rank._resume import shared_problem
 from emberward.recipe import StartConfig, StartTake
 
 

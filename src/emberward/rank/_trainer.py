@@ -28,7 +28,7 @@ from emberward.layout import DataKind
 from emberward.plan import BatchPlan, learning_rate
 from emberward.rank._events import Enter, StepRecorder
 from emberward.rank._health import Instruments, RunHealth
-from emberward.rank._looks import Looks
+from emberward.rank._inspections import Inspections
 from emberward.rank._metrics import rates
 from emberward.rank._not_finite import not_finite_finding
 from emberward.rank._position import Position
@@ -55,7 +55,7 @@ def _read_set(data: SampleSet, rows: Sequence[Sequence[int | None]], device: tor
     return [eval_micro_batch(data.batch(indices), device) for indices in rows]
 
 
-class Outcome(StrEnum):
+class RankOutcome(StrEnum):
     """How an attempt ended."""
 
     DONE = "done"
@@ -68,7 +68,7 @@ class Trainer:
     `sinks` is set on the one rank that writes metrics, after `resume` has said from which step on; `is_heard` has that
     rank also write each step's line to standard output. `is_switched_off`: the run ended by its kill switch, on any
     host. `save` writes a checkpoint, as `checkpoint.save` does; `enter`
-    is told the phases of the run; a dry run gives its own. `looks`: what people ask of the running job.
+    is told the phases of the run; a dry run gives its own. `inspections`: what people ask of the running job.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Trainer:
         enter: Enter | None = None,
         detours: Sequence[Detour] = (),
         instruments: Instruments | None = None,
-        looks: Looks | None = None,
+        inspections: Inspections | None = None,
     ) -> None:
         self.recipe = recipe
         self.batch = batch
@@ -112,7 +112,7 @@ class Trainer:
         )
         self._peak_tflops = peak_tflops
         self._enter = enter
-        self._looks = looks
+        self._inspections = inspections
         # Torch 2.13 seeds each process by chance; what all ranks draw alike must begin alike.
         torch.manual_seed(recipe.seed)
         self._health = RunHealth(
@@ -146,18 +146,18 @@ class Trainer:
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
-    def run(self) -> Outcome:
+    def run(self) -> RankOutcome:
         """Trains from `position` to the end or until a stop is agreed on; saves at the end of either. Blocks."""
         try:
             return self._run()
         finally:
             self._metrics.join()
-            if self._looks is not None:
-                self._looks.close()
+            if self._inspections is not None:
+                self._inspections.close()
 
-    def _run(self) -> Outcome:
+    def _run(self) -> RankOutcome:
         started_s = time.monotonic()
-        outcome = Outcome.DONE
+        outcome = RankOutcome.DONE
         depth = self.recipe.data.prefetch
         with PrefetchLoader(self._fetch, self._steps_to_do(), depth, lane=data_lane(self.world.device)) as loader:
             while self.position.step < self.steps:
@@ -166,14 +166,14 @@ class Trainer:
                 if self._is_due(self.recipe.evaluation.interval) and self.position.step < self.steps:
                     self.evaluate()
                 if totals.num_stops:
-                    outcome = Outcome.STOPPED
+                    outcome = RankOutcome.STOPPED
                     self.is_switched_off = totals.num_switches > 0
                     break
                 if keep is not None or (self._is_due(self.recipe.save.interval) and self.position.step < self.steps):
                     self.save()
                 if keep is not None:
                     self._saver.name_last(keep)
-        if outcome is Outcome.DONE:
+        if outcome is RankOutcome.DONE:
             self.evaluate()
         self.save(is_last=True)
         self._finish(outcome, time.monotonic() - started_s)
@@ -220,7 +220,7 @@ class Trainer:
         lr = learning_rate(self.recipe.optim, position.consumed_samples + size, self._total_samples)
         lr = self._last_lr = lr * self._health.rate_factor(position)
         recorder = self._recorder if self._recorder.is_recording else None
-        looks = self._looks
+        inspections = self._inspections
         totals = self.engine.train_step(
             parts,
             lr=lr,
@@ -229,10 +229,10 @@ class Trainer:
             is_switched_off=self._stop.is_switched_off,
             sink=recorder,
             judge=self._saver.judge_of(position),
-            before_update=None if looks is None else looks.begin_step(self.engine, step=position.step + 1),
+            before_update=None if inspections is None else inspections.begin_step(self.engine, step=position.step + 1),
         )
-        if looks is not None:
-            looks.end_step(self.engine)
+        if inspections is not None:
+            inspections.end_step(self.engine)
         self._saver.add_probe(totals)
         if recorder is not None:
             recorder.end_step()
@@ -374,7 +374,7 @@ class Trainer:
             self._saver.save(self.position)
         if is_last:
             # Not `has_saved`: after a failure that one rank alone saw, the others must still do the same.
-            if not self._saver.is_taken_up(self.position):
+            if not self._saver.is_resumed(self.position):
                 self._saver.add_probe(self._measure())
             self._saver.finish(is_last=True)
             self._saver.close()
@@ -406,10 +406,10 @@ class Trainer:
             self._health.load_state(position.health)
         return True
 
-    def _finish(self, outcome: Outcome, seconds: float) -> None:
+    def _finish(self, outcome: RankOutcome, seconds: float) -> None:
         """Writes how the attempt ended; rank 0 does, after all have generated the sample together."""
         sample: tuple[str, str, str] | None = None
-        if outcome is Outcome.DONE and self.recipe.sample_tokens and self._writes_text:
+        if outcome is RankOutcome.DONE and self.recipe.sample_tokens and self._writes_text:
             self._say("sample", count=self.recipe.sample_tokens)
             sample = self._sample()
         if self.world.rank != 0:

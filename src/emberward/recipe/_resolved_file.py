@@ -39,12 +39,12 @@ def recipe_yaml(recipe: Recipe, origins: Mapping[str, str] | None = None) -> str
 
 def write_resolved(resolved: Resolved, path: Path) -> None:
     """Writes config.resolved.yaml: aside, synced, then renamed over `path`. See [Note: resolved file]."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with aside.open("w", encoding="utf-8") as file:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
         file.write(_text(resolved))
         file.flush()
         os.fsync(file.fileno())
-    aside.replace(path)
+    temporary.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -31,7 +31,7 @@ _WHOLE = (
     "certificate.json", "proof.json", "preflight.json", "metrics.jsonl", "evals.jsonl", "detours.json",
     "supervisor.json", "acknowledged.jsonl", "doctor.json", "doctor.txt",
 )  # fmt: skip
-_FOLDERS = ("logs", "failures", "ranks", "looks", "hosts-before")
+_FOLDERS = ("logs", "failures", "ranks", "inspections", "hosts-before")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +60,16 @@ def write_bundle(folder: RunFolder, path: Path, *, user: str | None = None, keep
             continue
         files[name] = redactor.text(text).encode()
     files["MANIFEST.json"] = _manifest(files, redactor, left_out)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with tarfile.open(aside, "w:gz") as tar:
+        with tarfile.open(temporary, "w:gz") as tar:
             for name, data in sorted(files.items()):
                 info = tarfile.TarInfo(f"{root}/{name}")
                 info.size, info.mode = len(data), 0o644
                 tar.addfile(info, io.BytesIO(data))
-        aside.replace(path)
+        temporary.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return Bundle(
         path=path,
         files=tuple((name, len(data)) for name, data in sorted(files.items())),

@@ -160,9 +160,9 @@ class RunFolder:
         return self.path / "lens"
 
     @property
-    def looks(self) -> Path:
+    def inspections(self) -> Path:
         """What people ask of the running job, and what its ranks answer, a folder each."""
-        return self.path / "looks"
+        return self.path / "inspections"
 
     @property
     def lock(self) -> Path:

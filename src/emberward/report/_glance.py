@@ -215,7 +215,7 @@ def _saves(folder: RunFolder) -> tuple[Save, ...]:
 
 
 @lru_cache(maxsize=64)
-def _saves_of(shelf: Path, _modified_ns: int) -> tuple[Save, ...]:
+def _saves_of(root: Path, _modified_ns: int) -> tuple[Save, ...]:
     """The saves of a folder that was changed last at that time: a save appears in it by a rename."""
     return tuple(
         Save(
@@ -225,7 +225,7 @@ def _saves_of(shelf: Path, _modified_ns: int) -> tuple[Save, ...]:
             names=each.names,
             problem=each.problem,
         )
-        for each in sorted(list_checkpoints(shelf), key=lambda each: each.step)
+        for each in sorted(list_checkpoints(root), key=lambda each: each.step)
     )
 
 

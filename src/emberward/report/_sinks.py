@@ -71,12 +71,12 @@ def _mend(path: Path, keep_through: int | None) -> None:
             else:
                 kept.append(line)
     if changed:
-        aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        with aside.open("wb") as file:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
             file.writelines(kept)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        temporary.replace(path)
 
 
 def _numbers(metrics: Metrics) -> dict[str, float]:

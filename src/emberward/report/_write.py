@@ -11,21 +11,21 @@ from typing import Any
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes the object aside, then renames it over `path`. Not synced to disk: for what a restart does not need."""
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
-    aside.write_text(json.dumps(value), encoding="utf-8")
-    aside.replace(path)
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(value), encoding="utf-8")
+    temporary.replace(path)
 
 
 def write_once(path: Path, value: Mapping[str, Any]) -> bool:
     """Whether `path` has the object now because we wrote it; False where there was one before. Of many, one writes."""
-    aside = path.with_name(f".{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}.tmp")
-    write_json(aside, value)
+    temporary = path.with_name(f".{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}.tmp")
+    write_json(temporary, value)
     try:
-        path.hardlink_to(aside)
+        path.hardlink_to(temporary)
     except FileExistsError:
         return False
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return True
 
 

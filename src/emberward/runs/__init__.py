@@ -5,6 +5,15 @@ The launcher and ranks that plain torchrun or srun started decide by the same co
 
 from emberward.runs._choose import Intent, Start, begin, choose_run, new_id, recipe_digest
 from emberward.runs._data import prepare_data
+from emberward.runs._inspections import (
+    Inspection,
+    InspectionAnswers,
+    ask,
+    read_answers,
+    read_inspections,
+    write_answer,
+    write_late,
+)
 from emberward.runs._kill_switch import require_no_kill_switch
 from emberward.runs._ledger import (
     Entry,
@@ -18,15 +27,14 @@ from emberward.runs._ledger import (
     strike,
     strike_of,
 )
-from emberward.runs._looks import Look, LookAnswers, ask, read_answers, read_looks, write_answer, write_late
 from emberward.runs._rewind import Act, Rewind, plan_rewind, read_detours, rewind, undo_rewind
 
 __all__ = [
     "Act",
     "Entry",
+    "Inspection",
+    "InspectionAnswers",
     "Intent",
-    "Look",
-    "LookAnswers",
     "Record",
     "Rewind",
     "Start",
@@ -41,8 +49,8 @@ __all__ = [
     "prepare_data",
     "read_answers",
     "read_detours",
+    "read_inspections",
     "read_ledger",
-    "read_looks",
     "read_record",
     "recipe_digest",
     "require_no_kill_switch",

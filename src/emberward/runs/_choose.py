@@ -66,16 +66,16 @@ def choose_run(
     never trained a step and has another recipe holds nothing and is passed over. Raises ConfigError C107 when a run
     that would go on was started with another recipe, or when there is none to resume.
     """
-    shelf = runs / resolved.recipe.name
-    fresh = Start(folder=RunFolder(path=shelf / new_id), is_resume=False, why=f"new run {shelf.name}/{new_id}")
+    root = runs / resolved.recipe.name
+    fresh = Start(folder=RunFolder(path=root / new_id), is_resume=False, why=f"new run {root.name}/{new_id}")
     if intent is Intent.FRESH:
         return fresh
     passed_over = ""
-    for folder in _newest_first(shelf) if run_id is None else [RunFolder(path=shelf / run_id)]:
+    for folder in _newest_first(root) if run_id is None else [RunFolder(path=root / run_id)]:
         if not folder.config.exists():
             break
         if (read_json(folder.summary) or {}).get("outcome") == "done" and intent is Intent.AUTO:
-            why = f"{fresh.why}; {shelf.name}/{folder.id} is done already"
+            why = f"{fresh.why}; {root.name}/{folder.id} is done already"
             return Start(folder=fresh.folder, is_resume=False, why=why)
         changed = [
             each for each in differences(read_resolved(folder.config).recipe, resolved.recipe) if not each.harmless
@@ -84,15 +84,15 @@ def choose_run(
             each for each in changed if not (_is_allowed(each, intent) or (may_move and each.key.startswith(_MAY_MOVE)))
         ]
         if blocking and run_id is None and not has_trained(folder):
-            passed_over = f"; {shelf.name}/{folder.id} never trained a step and has another recipe"
+            passed_over = f"; {root.name}/{folder.id} never trained a step and has another recipe"
             continue
         if blocking:
             raise _other_recipe(folder, blocking, command=command, run_id=run_id)
         moved = ", ".join(f"{each.key} {value_text(each.a)} -> {value_text(each.b)}" for each in changed)
-        why = f"resumes {shelf.name}/{folder.id}" + (f" with {moved}" if moved else "")
+        why = f"resumes {root.name}/{folder.id}" + (f" with {moved}" if moved else "")
         return Start(folder=folder, is_resume=True, why=why + passed_over)
     if intent is Intent.RESUME:
-        raise _nothing_to_resume(shelf, run_id, command)
+        raise _nothing_to_resume(root, run_id, command)
     return Start(folder=fresh.folder, is_resume=False, why=fresh.why + passed_over)
 
 
@@ -110,9 +110,9 @@ def begin(start: Start, resolved: Resolved, manifest: Path) -> None:
     write_json(folder.data, {"manifest": str(manifest.resolve())})
 
 
-def _newest_first(shelf: Path) -> list[RunFolder]:
+def _newest_first(root: Path) -> list[RunFolder]:
     """The runs, the one that was started last first, by their configurations' times."""
-    configs = sorted(shelf.glob("*/config.resolved.yaml"), key=lambda path: path.stat().st_mtime, reverse=True)
+    configs = sorted(root.glob("*/config.resolved.yaml"), key=lambda path: path.stat().st_mtime, reverse=True)
     return [RunFolder(path=path.parent) for path in configs]
 
 
@@ -123,12 +123,12 @@ def _is_allowed(difference: Difference, intent: Intent) -> bool:
     return intent is Intent.RESUME and difference.key.startswith((*_MAY_MOVE, *_MAY_GROW, "optim.decay_samples"))
 
 
-def _nothing_to_resume(shelf: Path, run_id: str | None, command: str) -> ConfigError:
-    ids = sorted(path.parent.name for path in shelf.glob("*/config.resolved.yaml"))
+def _nothing_to_resume(root: Path, run_id: str | None, command: str) -> ConfigError:
+    ids = sorted(path.parent.name for path in root.glob("*/config.resolved.yaml"))
     return ConfigError(
         "there is no run to resume" if run_id is None else f"there is no run {run_id!r} to resume",
         code="C107",
-        where=str(shelf),
+        where=str(root),
         expected="one of " + ", ".join(ids) if ids else "a run that was started before",
         found="none" if not ids else "none that trained a step" if run_id is None else run_id,
         next=f"{command} --run-id {ids[-1]}" if ids and run_id is not None else f"{command}      (starts a new run)",

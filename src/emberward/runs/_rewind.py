@@ -97,9 +97,9 @@ def rewind(folder: RunFolder, wanted: Rewind, act: Act) -> Detour:
     Call it while no rank runs. Raises ConfigError R106 as `plan_rewind` does, before anything is changed.
     """
     detour = plan_rewind(folder, wanted)
-    aside = folder.set_aside / f"{detour.number:03d}"
+    temporary = folder.set_aside / f"{detour.number:03d}"
     hours = _hours_after(folder, detour.step)
-    moved = _set_aside(folder, detour.step, aside)
+    moved = _set_aside(folder, detour.step, temporary)
     # Detours of steps that are taken back go with them: their saves lie in the same place.
     held = [each for each in read_detours(folder) if each.step <= detour.step]
     _write_detours(folder, [*held, detour])
@@ -113,7 +113,7 @@ def rewind(folder: RunFolder, wanted: Rewind, act: Act) -> Detour:
             "why": act.why,
             "text": detour.text(),
             "hours_lost": hours,
-            "set_aside": str(aside.relative_to(folder.path)),
+            "set_aside": str(temporary.relative_to(folder.path)),
             "saves": list(moved),
         },
     )
@@ -136,15 +136,15 @@ def undo_rewind(folder: RunFolder, act: Act) -> Detour:
             next="emberward report lists the rewinds of a run",
         )
     last = detours[-1]
-    aside = folder.set_aside / f"{last.number:03d}"
+    temporary = folder.set_aside / f"{last.number:03d}"
     undone = folder.set_aside / f"{last.number:03d}-undone"
     hours = _hours_after(folder, last.step)
     moved = _set_aside(folder, last.step, undone)
-    back = checkpoint.put_back(folder.checkpoints, source=aside / "checkpoints")
+    back = checkpoint.put_back(folder.checkpoints, source=temporary / "checkpoints")
     for name in _COPIED:
-        if (aside / name).exists():
-            shutil.copyfile(aside / name, folder.path / name)
-    said = read_json(aside / "detours.json") or {"detours": []}
+        if (temporary / name).exists():
+            shutil.copyfile(temporary / name, folder.path / name)
+    said = read_json(temporary / "detours.json") or {"detours": []}
     _write_detours(folder, [Detour.from_json(each) for each in said["detours"]])
     append_line(
         folder.attempts,
@@ -164,14 +164,14 @@ def undo_rewind(folder: RunFolder, act: Act) -> Detour:
     return last
 
 
-def _set_aside(folder: RunFolder, step: int, aside: Path) -> tuple[str, ...]:
+def _set_aside(folder: RunFolder, step: int, temporary: Path) -> tuple[str, ...]:
     """Takes what is later than `step` out of the run; names of the saves. Files are copied before they are cut."""
-    aside.mkdir(parents=True, exist_ok=True)
+    temporary.mkdir(parents=True, exist_ok=True)
     for name in _COPIED:
         if (folder.path / name).exists():
-            shutil.copyfile(folder.path / name, aside / name)
-    write_json(aside / "detours.json", {"detours": [each.to_json() for each in read_detours(folder)]})
-    moved = checkpoint.set_aside(folder.checkpoints, after_step=step, to=aside / "checkpoints")
+            shutil.copyfile(folder.path / name, temporary / name)
+    write_json(temporary / "detours.json", {"detours": [each.to_json() for each in read_detours(folder)]})
+    moved = checkpoint.set_aside(folder.checkpoints, after_step=step, to=temporary / "checkpoints")
     for name in _COPIED:
         _cut_after(folder.path / name, step)
     folder.summary.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""One look at a chain of jobs, as a line for people and findings for programs: pure.
+"""One snapshot of a chain of jobs, as a line for people and findings for programs: pure.
 
 [Note: two clocks]
 The age of the last step is counted by our own clock, from when we first saw what the run says now: the clock of the
-host that wrote it may differ by minutes. Only the first look, that has nothing to compare with, believes that clock,
+host that wrote it may differ by minutes. Only the first snapshot, with nothing to compare with, believes that clock,
 and never an age below 0.
 
 [Note: limbo]
@@ -77,7 +77,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
-    """One look. `is_new`: something changed since the last line, or `every_s` passed. `is_over`: no job is left."""
+    """One snapshot of the chain. `is_new`: something changed since the last line, or `every_s` passed. `is_over`: no
+    job is left."""
 
     line: str
     findings: tuple[Finding, ...]

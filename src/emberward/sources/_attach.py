@@ -10,7 +10,7 @@ from typing import IO, Any
 import torch.distributed as dist
 
 from emberward.sources._facts import facts_here
-from emberward.sources._heart import Heart
+from emberward.sources._heartbeat import Heart
 from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._marks import forget_exit, loaded, mark_everything
 from emberward.sources._wrap import wrap_everything

@@ -102,7 +102,7 @@ def key_digest(key: CallKey) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CertifiedCall:
     """Where in the program a certified call stood: its line, stage and micro-batch in the rehearsal."""
 
     site: str | None
@@ -126,7 +126,7 @@ class RoleProgram:
 
     rank: int
     calls: tuple[CallKey, ...]
-    places: tuple[Place, ...]
+    places: tuple[CertifiedCall, ...]
     segments: tuple[Segment, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class RoleProgram:
             calls=tuple(
                 tuple(tuple(item) if isinstance(item, list) else item for item in key) for key in data["calls"]
             ),
-            places=tuple(Place(site=site, stage=stage, micro_batch=mb) for site, stage, mb in data["places"]),
+            places=tuple(CertifiedCall(site=site, stage=stage, micro_batch=mb) for site, stage, mb in data["places"]),
             segments=tuple(
                 Segment(kind=kind, count=count, calls=tuple(calls), places=tuple(places))
                 for kind, count, calls, places in data["segments"]
@@ -266,7 +266,7 @@ class ProgramWriter:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._keys: dict[CallKey, int] = {}
-        self._places: dict[Place, int] = {}
+        self._places: dict[CertifiedCall, int] = {}
         self._found: dict[tuple[str, int | None, tuple[int, ...]], tuple[int, ...]] = {}
 
     def segment(self, kind: str, count: int | None, calls: Iterable[tuple[Body, Site | None, Phase]]) -> None:
@@ -282,7 +282,7 @@ class ProgramWriter:
 
     def _place(self, site: Site | None, phase: Phase) -> int:
         stage = phase.stage.value if isinstance(phase.stage, Stage) else None
-        place = Place(site=None if site is None else str(site), stage=stage, micro_batch=phase.micro_batch)
+        place = CertifiedCall(site=None if site is None else str(site), stage=stage, micro_batch=phase.micro_batch)
         return self._places.setdefault(place, len(self._places))
 
     def program(self) -> RoleProgram:

@@ -115,9 +115,9 @@ class JobFolder:
 
     def write_events(self, rank: int, events: tuple[Event, ...]) -> None:
         """Writes what `rank` does, as one file that is whole when it is there."""
-        aside = self.events(rank).with_suffix(".tmp")
-        aside.write_bytes(pickle.dumps(events, pickle.HIGHEST_PROTOCOL))
-        aside.replace(self.events(rank))
+        temporary = self.events(rank).with_suffix(".tmp")
+        temporary.write_bytes(pickle.dumps(events, pickle.HIGHEST_PROTOCOL))
+        temporary.replace(self.events(rank))
 
     def read_results(self, ranks: Sequence[int]) -> tuple[dict[int, tuple[Event, ...]], list[RankError]]:
         """The events of each rank that ran to its end, and the errors of the others."""

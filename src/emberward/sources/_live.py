@@ -308,11 +308,11 @@ class LiveRecorder:
         if wait:
             self.writer.raised(wait)
 
-    def look_at_pending(self, limit: int) -> None:
+    def check_pending(self, limit: int) -> None:
         """Notes which of the `limit` oldest calls that nobody waits for have ended. Asks no device."""
         sync = dict(list(self.sync.items())[:limit])
         for work, (number, group) in sync.items():
-            # torch waits for these at once; one that is still here at the second look was left by an exception.
+            # torch waits for these at once; one that is still here at the second snapshot was left by an exception.
             if number in self._left and work.is_completed() and self.sync.pop(work, None) is not None:
                 self._ended(work, number, group, is_transfer=False)
         self._left = frozenset(number for number, _ in sync.values())

@@ -173,12 +173,12 @@ class OperationProbe:
         """Writes what was observed, where anything was. A file that cannot be written is given up."""
         if self._result is None:
             return
-        aside = self._path.with_suffix(".tmp-ops")
+        temporary = self._path.with_suffix(".tmp-ops")
         with contextlib.suppress(OSError):
-            with aside.open("w", encoding="utf-8") as file:
+            with temporary.open("w", encoding="utf-8") as file:
                 for line in self._lines():
                     file.write(json.dumps(line) + "\n")
-            aside.replace(self._path)
+            temporary.replace(self._path)
         self._result = None
 
     def _lines(self) -> Iterator[dict[str, Any]]:

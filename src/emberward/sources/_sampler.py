@@ -2,11 +2,12 @@
 
 [Note: how a step is sampled]
 A thread looks at the training thread's frames every `PERIOD_S`, at times that never fall into step with a loop, and
-adds the time since the last look to the stack that it sees: half of it, at most one period, to the stack before. Of
+adds the time since the last snapshot to the stack that it sees: half of it, at most one period, to the stack before. Of
 each stack and step it keeps that time, the part of it on a processor and the part for want of one, and the mean of when
 it was. No call of the program is replaced for it, no tensor is kept, no device is asked. While the training thread
-waits without the interpreter the looks cost it nothing. While it computes in Python, a look waits for the interpreter's
-switch interval; that is lowered to `SWITCH_S` meanwhile, for a look that comes late sees what followed. A call of C
+waits without the interpreter the snapshots cost it nothing. While it computes in Python, a snapshot waits for the
+interpreter's
+switch interval; that is lowered to `SWITCH_S` meanwhile, for a snapshot that comes late sees what followed. A call of C
 code that keeps the interpreter is seen when it returns, at its own line.
 
 Processor time of the thread, and the time in which it was ready and no processor was free, tell work from waiting.
@@ -39,7 +40,7 @@ MAX_STACKS = 20_000
 MAX_PLACES = 50_000
 MAX_BESIDE = 4
 """Other threads whose stacks are kept with one of the training thread."""
-MAX_LOOKS = 3
+MAX_SNAPSHOTS = 3
 """A stack is read frame by frame, and the thread may go on meanwhile: then it is read again."""
 FIRST_WRITE_S = 2.0
 """When the file is written first, then after twice as long each time: what there is survives a death."""
@@ -184,7 +185,7 @@ class Sampler:
         draw = 0x2545F491
         while not self._is_over.wait(PERIOD_S * (0.75 + 0.5 * draw / 0xFFFFFFFF)):
             draw = (draw * 1664525 + 1013904223) & 0xFFFFFFFF
-            stack = self._look()
+            stack = self._snapshot()
             if stack is None:
                 continue
             now_ns = time.monotonic_ns()
@@ -215,9 +216,9 @@ class Sampler:
             os.close(self._schedule)
         self._after()
 
-    def _look(self) -> Stack | None:
+    def _snapshot(self) -> Stack | None:
         """The training thread's stack now; None when it went on each time while it was read, or is gone."""
-        for _ in range(MAX_LOOKS):
+        for _ in range(MAX_SNAPSHOTS):
             frame = sys._current_frames().get(self._ident)
             if frame is None:
                 return None
@@ -277,12 +278,12 @@ class Sampler:
 
     def _write(self, *, is_last: bool) -> None:
         """Writes what there is beside and puts it in place. A file that cannot be written is given up."""
-        aside = self._path.with_suffix(".tmp")
+        temporary = self._path.with_suffix(".tmp")
         try:
-            with aside.open("w", encoding="utf-8") as file:
+            with temporary.open("w", encoding="utf-8") as file:
                 for line in self._lines(is_last=is_last):
                     file.write(json.dumps(line) + "\n")
-            aside.replace(self._path)
+            temporary.replace(self._path)
         except OSError:
             self._is_over.set()
 

@@ -39,7 +39,7 @@ from emberward.sources.ring._format import (
 )
 
 MAX_QUIET_S = 1.0
-"""How long the destruction of a group waits for a look at its counters from beside, which takes microseconds."""
+"""How long the destruction of a group waits for a snapshot at its counters from beside, which takes microseconds."""
 
 _DTYPE_CODES = {
     getattr(torch, name): code for code, name in enumerate(DTYPES) if name is not None and hasattr(torch, name)

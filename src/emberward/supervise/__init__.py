@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from emberward.supervise._nodes import SILENT_S, Node
     from emberward.supervise._notify import Notifier
     from emberward.supervise._overseer import Oversight, key_of
-    from emberward.supervise._policy import Move, Outcome, Seen, StopBy, exit_code_of_launch, next_move, outcome_of
+    from emberward.supervise._policy import (
+        AttemptOutcome,
+        Move,
+        Seen,
+        StopBy,
+        exit_code_of_launch,
+        next_move,
+        outcome_of,
+    )
     from emberward.supervise._post_office import PostOffice
     from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
     from emberward.supervise._run import RunResult, supervise_command
@@ -45,7 +53,7 @@ _FILES = {
     "_nodes": "SILENT_S Node",
     "_notify": "Notifier",
     "_overseer": "Oversight key_of",
-    "_policy": "Move Outcome Seen StopBy exit_code_of_launch next_move outcome_of",
+    "_policy": "Move AttemptOutcome Seen StopBy exit_code_of_launch next_move outcome_of",
     "_post_office": "PostOffice",
     "_restart": "AttemptEnd Restart RunEnd decide_rerun decide_restart",
     "_run": "RunResult supervise_command",
@@ -65,6 +73,7 @@ __all__ = [
     "SILENT_S",
     "Act",
     "AttemptEnd",
+    "AttemptOutcome",
     "Council",
     "Held",
     "Host",
@@ -76,7 +85,6 @@ __all__ = [
     "Node",
     "NodeAgent",
     "Notifier",
-    "Outcome",
     "Oversight",
     "Patience",
     "PostOffice",

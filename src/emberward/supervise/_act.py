@@ -67,13 +67,14 @@ class Patience:
 class Held:
     """A finding that holds. Times are seconds of one monotonic clock.
 
-    `quiet_s`: since when nothing of the ranks concerned went on, as far as was looked: until `looked_s`. `said_s`: when
+    `quiet_s`: since when nothing of the ranks concerned went on, as far as was looked: until `seen_until_s`.
+    `said_s`: when
     it was said last, `num_repeats` times after the first. `announced_s`: when the end of the job was announced for it.
     """
 
     finding: Finding
     quiet_s: float
-    looked_s: float
+    seen_until_s: float
     said_s: float
     num_repeats: int = 0
     announced_s: float | None = None
@@ -104,7 +105,7 @@ def decide(held: Held, patience: Patience, *, now_s: float) -> Decision:
     if left_s is not None and held.announced_s is None:
         return Decision(act=Act.ANNOUNCE, severity=finding.severity, end_in_s=max(left_s, 0.0))
     if left_s is not None:
-        is_seen = is_stuck(finding) or held.looked_s - held.quiet_s >= (patience.max_silence_s or 0.0)
+        is_seen = is_stuck(finding) or held.seen_until_s - held.quiet_s >= (patience.max_silence_s or 0.0)
         return Decision(act=Act.END, severity=Severity.ERROR) if left_s <= 0.0 and is_seen else nothing
     is_loud = finding.severity is not Severity.NOTICE
     is_time = now_s - held.said_s >= REPEAT_S * REPEAT_FACTOR**held.num_repeats

@@ -14,7 +14,7 @@ from emberward.report import RunFolder
 from emberward.supervise._diary import now_text, open_attempt
 from emberward.supervise._members import Members
 from emberward.supervise._overseer import Overseer, own_finding
-from emberward.supervise._policy import Outcome
+from emberward.supervise._policy import AttemptOutcome
 from emberward.supervise._verdict import Conclusion
 
 OnFinding = Callable[[Finding], None]
@@ -26,7 +26,7 @@ class Ended:
     still ran then, and were ended."""
 
     attempt: int
-    outcome: Outcome
+    outcome: AttemptOutcome
     exit_code: int
     findings: tuple[Finding, ...]
     death: str | None
@@ -38,7 +38,7 @@ class Attempt(ABC):
     """One attempt of a run; make a new one for each. `make` it in the main thread.
 
     What runs, how it is asked to stop and what it leaves behind is a subclass's; the order of things is here alone:
-    look, hear the overseer, ask the policy; after the end see the ends of ranks, ask the judge once, write it down.
+    refresh, poll the overseer, ask the policy; after the end see the ends of ranks, ask the judge once, write it down.
     """
 
     tells_at_end: ClassVar[bool] = False
@@ -68,7 +68,7 @@ class Attempt(ABC):
         """Its exit code once it has ended; waits a fraction of a second at most, and takes signals meanwhile."""
 
     @abstractmethod
-    def look(self, *, now_s: float, now_unix: float) -> None:
+    def refresh(self, *, now_s: float, now_unix: float) -> None:
         """Learns of ranks that came up or ended."""
 
     @property
@@ -81,15 +81,15 @@ class Attempt(ABC):
         """Makes the move that the policy asks for."""
 
     @abstractmethod
-    def settle(self, code: int) -> Outcome:
+    def outcome_of_end(self, code: int) -> AttemptOutcome:
         """How it ended; sees the ends of ranks that come after that of their launcher."""
 
     @abstractmethod
-    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+    def conclude(self, code: int, outcome: AttemptOutcome) -> Conclusion:
         """What was found about an attempt that did not end well, before the judge has heard what its folder holds."""
 
     @abstractmethod
-    def costs(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    def costs(self, outcome: AttemptOutcome, seconds: float) -> dict[str, Any]:
         """The part of the end line that tells what was done and what is lost."""
 
     @property
@@ -97,7 +97,7 @@ class Attempt(ABC):
         """How many ranks are up."""
         return len(self.members.living)
 
-    def why(self, outcome: Outcome) -> str:
+    def why(self, outcome: AttemptOutcome) -> str:
         """Why it ended, when nothing was found."""
         return outcome.value
 
@@ -128,11 +128,11 @@ class Attempt(ABC):
             with self.tree:
                 self.start(environment)
                 code = self._watch()
-                outcome = self.settle(code)
+                outcome = self.outcome_of_end(code)
                 left = self.left(outcome)
                 found = self.conclude(code, outcome)
             findings = tuple(found.findings)
-            if outcome is Outcome.FAILED:
+            if outcome is AttemptOutcome.FAILED:
                 findings = overseer.explained(findings)
             for finding in findings:
                 if self.tells_at_end and not overseer.is_said(finding):
@@ -153,7 +153,7 @@ class Attempt(ABC):
             self.members.close()
             overseer.end()
 
-    def left(self, outcome: Outcome) -> set[ProcessId]:
+    def left(self, outcome: AttemptOutcome) -> set[ProcessId]:
         """The processes of it that still run after its end, and are ended now."""
         return self.tree.processes()
 
@@ -175,7 +175,7 @@ class Attempt(ABC):
 
     def _tick(self) -> None:
         now_s, now_unix = time.monotonic(), time.time()
-        self.look(now_s=now_s, now_unix=now_unix)
+        self.refresh(now_s=now_s, now_unix=now_unix)
         for finding in self.overseer.poll(now_s=now_s, now_unix=now_unix, num_ranks=self.num_living):
             self.on_finding(finding)
         # A job in which a rank has died is ended within seconds, or goes on without it: there is nothing to announce.
@@ -188,7 +188,8 @@ class Attempt(ABC):
 
     def see_ends(self, *, now_unix: float) -> list[int]:
         """Pids of members that ended since the last call with another code than 0; the watcher is told all codes."""
-        gone = {each.process.pid: each.ended for each in self.members.look(now_unix=now_unix) if each.ended is not None}
+        members = self.members.newly_ended(now_unix=now_unix)
+        gone = {each.process.pid: each.ended for each in members if each.ended is not None}
         self.overseer.tell_exits({pid: end.exit_code for pid, end in gone.items() if end.exit_code is not None})
         return [pid for pid, end in gone.items() if end.exit_code != 0]
 

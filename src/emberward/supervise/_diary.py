@@ -15,7 +15,7 @@ from emberward.findings import Cause
 from emberward.report import RunFolder, config_difference, read_lines
 from emberward.supervise._host import host_fingerprint
 from emberward.supervise._late_lines import LateLines
-from emberward.supervise._policy import Outcome
+from emberward.supervise._policy import AttemptOutcome
 
 GIT_LIMIT_S = 5.0
 MAX_RUNS_BESIDE = 20
@@ -176,16 +176,20 @@ def past_attempts(folder: RunFolder) -> tuple[list[dict[str, Any]], list[dict[st
 
 def last_good_start(starts: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The start of the last attempt that ended done or stopped; None when there is none."""
-    good = {end.get("attempt") for end in ends if end.get("outcome") in (Outcome.DONE.value, Outcome.STOPPED.value)}
+    good = {
+        end.get("attempt")
+        for end in ends
+        if end.get("outcome") in (AttemptOutcome.DONE.value, AttemptOutcome.STOPPED.value)
+    }
     return next((start for start in reversed(starts) if start.get("attempt") in good), None)
 
 
-def lost_s(*, outcome: Outcome, start_unix: float, end_unix: float, save_unix: float | None) -> float:
+def lost_s(*, outcome: AttemptOutcome, start_unix: float, end_unix: float, save_unix: float | None) -> float:
     """Seconds of work that the next attempt must do again: the time since this attempt's last save, or its start.
 
     0 when the attempt ended done or stopped, for then its last act was a save.
     """
-    if outcome in (Outcome.DONE, Outcome.STOPPED):
+    if outcome in (AttemptOutcome.DONE, AttemptOutcome.STOPPED):
         return 0.0
     since = start_unix if save_unix is None else max(start_unix, save_unix)
     return max(end_unix - since, 0.0)
@@ -216,7 +220,7 @@ def _orphan_costs(folder: RunFolder, start: Mapping[str, Any]) -> dict[str, Any]
     steps = [line["step"] for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)]
     saved = newest_save(folder)
     lost = lost_s(
-        outcome=Outcome.KILLED,
+        outcome=AttemptOutcome.KILLED,
         start_unix=start_unix,
         end_unix=end_unix,
         save_unix=None if saved is None else saved[1],

@@ -21,7 +21,7 @@ from emberward.supervise._diary import lost_s, newest_save
 from emberward.supervise._exits import Ended as SeenEnd
 from emberward.supervise._lock import LaunchLock, hold_lock
 from emberward.supervise._overseer import Overseer, Oversight
-from emberward.supervise._policy import Move, Outcome, Seen, exit_code_of_launch, next_move, outcome_of
+from emberward.supervise._policy import AttemptOutcome, Move, Seen, exit_code_of_launch, next_move, outcome_of
 from emberward.supervise._signals import StopAsked, stop_signals
 from emberward.supervise._verdict import Conclusion, RingFacts, judge_end, read_last_facts
 
@@ -62,7 +62,7 @@ class LaunchPlan:
 class LaunchResult:
     """How one attempt ended. `death` is the text about the rank that died first, for people; None when none did."""
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     exit_code: int
     attempt: int
     seconds: float
@@ -101,7 +101,7 @@ class RecipeAttempt(Attempt):
         """The attempt, and its exit code for whoever started us."""
         plan = self.plan
         ended = self.make(plan.why, num_ranks=plan.num_ranks, config=plan.config)
-        if ended.outcome is Outcome.STOPPED and self.is_switched_off:
+        if ended.outcome is AttemptOutcome.STOPPED and self.is_switched_off:
             self.overseer.report(kill_switch_finding(self.kill_switch))
         return LaunchResult(
             outcome=ended.outcome,
@@ -128,7 +128,7 @@ class RecipeAttempt(Attempt):
         """Whether a rank wrote that it failed."""
         return self.failed_s is not None
 
-    def look(self, *, now_s: float, now_unix: float) -> None:
+    def refresh(self, *, now_s: float, now_unix: float) -> None:
         """Learns of ranks that came up, failed or ended; says how far the run is."""
         self.hear_ranks()
         if self.failed_s is None and next(self.folder.failures.glob("rank*.json"), None) is not None:
@@ -142,9 +142,9 @@ class RecipeAttempt(Attempt):
             if said is not None and isinstance(said.get("rank"), int):
                 self.ranks.setdefault(said["rank"], said)
 
-    def settle(self, code: int) -> Outcome:
+    def outcome_of_end(self, code: int) -> AttemptOutcome:
         """How it ended, by rank 0's summary and the agent's code."""
-        self.look(now_s=time.monotonic(), now_unix=time.time())
+        self.refresh(now_s=time.monotonic(), now_unix=time.time())
         summary = read_json(self.folder.summary)
         self.is_switched_off |= summary is not None and summary.get("is_switched_off") is True
         return outcome_of(
@@ -210,15 +210,15 @@ class RecipeAttempt(Attempt):
         next = "the same command resumes; emberward train --grace-s gives ranks more time to save"
         return launch_error("L104", Kind.HANG, Cause.UNKNOWN, message, [how], next)
 
-    def why(self, outcome: Outcome) -> str:
+    def why(self, outcome: AttemptOutcome) -> str:
         """Who stopped it."""
-        if outcome is not Outcome.STOPPED:
+        if outcome is not AttemptOutcome.STOPPED:
             return super().why(outcome)
         if self.is_switched_off:
             return "stopped by the kill switch"
         return f"stopped by {'a signal to a rank' if self.asked.by is None else self.asked.by.value}"
 
-    def costs(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    def costs(self, outcome: AttemptOutcome, seconds: float) -> dict[str, Any]:
         """Steps, the newest save, and the time that the next attempt must do again."""
         saved = newest_save(self.folder)
         steps = [line["step"] for line in read_lines(self.folder.metrics) if isinstance(line.get("step"), int)]
@@ -267,9 +267,9 @@ class LocalAttempt(RecipeAttempt):
         except subprocess.TimeoutExpired:
             return None
 
-    def look(self, *, now_s: float, now_unix: float) -> None:
+    def refresh(self, *, now_s: float, now_unix: float) -> None:
         """The same, and the ends of the ranks' processes, which get SIGTERM first should we die."""
-        super().look(now_s=now_s, now_unix=now_unix)
+        super().refresh(now_s=now_s, now_unix=now_unix)
         pids = {said["pid"]: rank for rank, said in self.ranks.items() if isinstance(said.get("pid"), int)}
         self.members.add(pids, rings=self.overseer.rings())
         self.see_ends(now_unix=now_unix)
@@ -305,11 +305,11 @@ class LocalAttempt(RecipeAttempt):
         """Whether one had come up when they were killed; else whether one did at all."""
         return self._had_ranks if self.is_forced else super().has_ranks
 
-    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+    def conclude(self, code: int, outcome: AttemptOutcome) -> Conclusion:
         """The findings of an attempt that did not end well."""
-        if outcome is Outcome.KILLED:
+        if outcome is AttemptOutcome.KILLED:
             return Conclusion(findings=(self.killed_finding(),))
-        if outcome is not Outcome.FAILED:
+        if outcome is not AttemptOutcome.FAILED:
             return Conclusion()
         rings = self.overseer.rings().items()
         facts = {pid: known for pid, ring in rings if (known := read_last_facts(ring)) is not None}
@@ -363,7 +363,7 @@ def launch(plan: LaunchPlan, *, on_progress: OnProgress, on_finding: OnFinding =
     require_no_kill_switch(plan.kill_switch or folder.kill_switch)
     with hold_lock(folder, launcher_pid=os.getpid(), job=plan.environment.get("SLURM_JOB_ID")) as lock:
         overseer = Overseer(folder, plan.oversight, environment=plan.environment)
-        state = Outcome.FAILED
+        state = AttemptOutcome.FAILED
         try:
             with stop_signals() as asked:
                 result = LocalAttempt(

@@ -32,14 +32,14 @@ from emberward.supervise._launch import POLL_S, LaunchPlan, LaunchResult, OnProg
 from emberward.supervise._left_out import NAMING, named_host, slow_host
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._overseer import Overseer, key_of
-from emberward.supervise._policy import Outcome, StopBy
+from emberward.supervise._policy import AttemptOutcome, StopBy
 from emberward.supervise._signals import StopAsked, stop_signals
 from emberward.supervise._verdict import Conclusion, RingFacts, judge_end
 
 FIRST_PORT, NUM_PORTS = 20000, 12768
 """As in `rank/_place.py`, a stranger of this room."""
 MAX_HEARD = 8
-"""Hosts whose heartbeats are read at one look."""
+"""Hosts whose heartbeats are read at one snapshot."""
 END_MARGIN_S = 15.0
 """What a supervisor takes to end beyond the grace of what it supervises."""
 OTHERS_LIMIT_S = 30.0
@@ -60,7 +60,7 @@ def launch_on_hosts(plan: LaunchPlan, team: Team, *, on_progress: OnProgress, on
     require_no_kill_switch(plan.kill_switch or folder.kill_switch)
     with hold_lock(folder, launcher_pid=os.getpid(), job=plan.environment.get("SLURM_JOB_ID")):
         overseer = Overseer(folder, replace(plan.oversight, is_watched=False, node=None), environment=plan.environment)
-        state = Outcome.FAILED
+        state = AttemptOutcome.FAILED
         try:
             with stop_signals() as asked:
                 attempt = HostsAttempt(plan, team, overseer, asked, on_progress=on_progress, on_finding=on_finding)
@@ -147,9 +147,9 @@ class HostsAttempt(RecipeAttempt):
         """How many ranks came up on all hosts."""
         return len(self.ranks)
 
-    def look(self, *, now_s: float, now_unix: float) -> None:
+    def refresh(self, *, now_s: float, now_unix: float) -> None:
         """The same, and what the hosts' supervisors found."""
-        super().look(now_s=now_s, now_unix=now_unix)
+        super().refresh(now_s=now_s, now_unix=now_unix)
         self.hear_clocks(now_unix=now_unix)
         for finding in self._found_on_hosts():
             self.on_finding(finding)
@@ -260,22 +260,22 @@ class HostsAttempt(RecipeAttempt):
 
     # -- after its end -------------------------------------------------------------------------------------------------
 
-    def settle(self, code: int) -> Outcome:
+    def outcome_of_end(self, code: int) -> AttemptOutcome:
         """The same; the pipes to the supervisors are closed.
 
         Ranks know a stop by its file, whoever asked for it: whether it was the kill switch only the launcher can tell.
         """
         self.close_pipes()
         is_switched_off = self.is_switched_off
-        outcome = super().settle(code)
+        outcome = super().outcome_of_end(code)
         self.is_switched_off = is_switched_off or self.kill_switch.exists()
         return outcome
 
-    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+    def conclude(self, code: int, outcome: AttemptOutcome) -> Conclusion:
         """The findings of an attempt that did not end well, and the hosts that it lost."""
-        found = self._judged(code) if outcome is Outcome.FAILED else Conclusion()
+        found = self._judged(code) if outcome is AttemptOutcome.FAILED else Conclusion()
         self.lost = tuple(finding for finding in found.findings if named_host([finding]) is not None)
-        if outcome is Outcome.STOPPED and self.asked.at_s is None and self._leaving is not None:
+        if outcome is AttemptOutcome.STOPPED and self.asked.at_s is None and self._leaving is not None:
             self.lost = (self._leaving,)
             return Conclusion(findings=self.lost)
         return found

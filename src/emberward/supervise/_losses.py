@@ -85,10 +85,10 @@ class LossLog:
         if self._shown is None:
             return len(new)
         if self._shown != before:
-            aside = self._folder.logged.with_suffix(".tmp")
-            aside.unlink(missing_ok=True)
-            _append(aside, [_row(self._shown, *value) for value in self._curves[self._shown]])
-            aside.replace(self._folder.logged)
+            temporary = self._folder.logged.with_suffix(".tmp")
+            temporary.unlink(missing_ok=True)
+            _append(temporary, [_row(self._shown, *value) for value in self._curves[self._shown]])
+            temporary.replace(self._folder.logged)
         else:
             mine = [each for each in new if each.curve == before and not each.is_evaluation]
             _append(self._folder.logged, [_row(before, each.step, each.value) for each in mine])

@@ -82,8 +82,8 @@ class Members:
         self.by_pid[pid] = Member(rank=rank, process=process)
         return self.by_pid[pid]
 
-    def look(self, *, now_unix: float) -> list[Member]:
-        """The members that ended since the last look. Does not wait."""
+    def newly_ended(self, *, now_unix: float) -> list[Member]:
+        """The members that ended since the last snapshot. Does not wait."""
         gone = []
         for pid, watch in list(self._watches.items()):
             if (ended := watch.ended(now_unix=now_unix)) is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from emberward.diagnose.live import Look, join_looks
+from emberward.diagnose.live import Snapshot, join_snapshots
 from emberward.findings import Finding
 from emberward.sources.live import WatchReport, judge_with_progress
 from emberward.supervise._agreement import Agreed, Seat, short
@@ -16,7 +16,7 @@ from emberward.supervise._probe import Links, ProbedLinks
 from emberward.supervise._slow_hosts import HostsAlike
 from emberward.supervise._slow_links import LinkWatch
 
-LOOK_EVERY_S = 3.0
+SNAPSHOT_EVERY_S = 3.0
 MANY_HOSTS = 64
 NOTHING_NEW = WatchReport()
 OWN_CODES = frozenset({"H140", "H141", "H142"})
@@ -40,8 +40,8 @@ class NodeAgent:
         self._links = ProbedLinks(node.address, node.port) if links is None else links
         self._clock = clock
         self._number = 0
-        self._look: Look | None = None
-        self._early: Look | None = None
+        self._snapshot: Snapshot | None = None
+        self._early: Snapshot | None = None
         self._joined_s = 0.0
         self._held: dict[tuple[Any, ...], Finding] = {}
         self._alone: dict[str, Finding] = {}
@@ -123,10 +123,10 @@ class NodeAgent:
         `ranks`, `facts`, `steps`: this host's, as `Watcher` tells them.
         """
         self._number += 1
-        if report.look is not None:
-            self._look = report.look
+        if report.snapshot is not None:
+            self._snapshot = report.snapshot
         if not report.is_still:
-            self._look = None
+            self._snapshot = None
         try:
             self._facts = facts or self._facts
             heard = self._exchange({**self._post(report, ranks), "steps": list(steps), "facts": self._facts})
@@ -193,7 +193,7 @@ class NodeAgent:
             "fetch_s": self._links.fetch_s(),
             "lost": self._links.lost(),
             "is_still": report.is_still,
-            "look": None if self._look is None else self._look.to_json(),
+            "snapshot": None if self._snapshot is None else self._snapshot.to_json(),
             "verdicts": self._verdicts,
         }
 
@@ -218,20 +218,20 @@ class NodeAgent:
         return read
 
     def _judge_together(self, posts: Posts) -> tuple[Finding, ...]:
-        """The verdict of all hosts' looks joined, when every host that posts stands still."""
-        looks = []
+        """The verdict of all hosts' snapshots joined, when every host that posts stands still."""
+        snapshots = []
         for post in posts.values():
             if post.get("has_left") is True:
                 continue
             try:
-                looks.append(Look.from_json(post["look"]))
+                snapshots.append(Snapshot.from_json(post["snapshot"]))
             except (KeyError, TypeError, ValueError):
                 return ()
         now_s = self._clock()
-        if now_s - self._joined_s < LOOK_EVERY_S:
+        if now_s - self._joined_s < SNAPSHOT_EVERY_S:
             return tuple(self._held.values())
         self._joined_s = now_s
-        joined = join_looks(looks)
+        joined = join_snapshots(snapshots)
         found, self._progress = judge_with_progress(self._early, joined)
         self._early = joined
         return found

@@ -28,7 +28,7 @@ LAST_LIMIT_S = 10.0
 """For the watcher to read what the job logged last."""
 DEATHS = frozenset({"L102"})
 """Of deaths the supervisor itself knows more: the exit codes, and which came first."""
-LOUDNESS = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
+SEVERITY_ORDER = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
 POLL_S = 0.05
 LET_GO_S = 15.0
 Around = Callable[[], AbstractContextManager[None]]
@@ -343,37 +343,40 @@ class Overseer:
         for finding in findings_in(said):
             held = self._held.get(key_of(finding))
             if held is None:
-                self._held[key_of(finding)] = Held(finding=finding, quiet_s=now_s, looked_s=now_s, said_s=now_s)
+                self._held[key_of(finding)] = Held(finding=finding, quiet_s=now_s, seen_until_s=now_s, said_s=now_s)
             elif held.finding.severity is not finding.severity:
-                self._held[key_of(finding)] = Held(finding=finding, quiet_s=held.quiet_s, looked_s=now_s, said_s=now_s)
+                self._held[key_of(finding)] = Held(
+                    finding=finding, quiet_s=held.quiet_s, seen_until_s=now_s, said_s=now_s
+                )
             if finding.code not in DEATHS and self._is_news(finding):
                 fresh[key_of(finding)] = finding
                 self.report(finding, is_told_elsewhere=finding.code in (said.get("told_elsewhere") or ()))
         if any(is_stuck(finding) for finding in fresh.values()) and self._box is not None:
             self._box.copy(self._kept)
         self.verdicts = [held.finding for held in self._held.values() if held.finding.severity is Severity.ERROR]
-        return self._shown_now(fresh, has_looked="progress" in said)
+        return self._shown_now(fresh, has_snapshot="progress" in said)
 
-    def _shown_now(self, fresh: Mapping[tuple[object, ...], Finding], *, has_looked: bool) -> list[Finding]:
+    def _shown_now(self, fresh: Mapping[tuple[object, ...], Finding], *, has_snapshot: bool) -> list[Finding]:
         """What people are shown now: a notice about ranks only once a second snapshot has left it a notice.
 
         The first snapshot of what cannot go on is a notice too, and the second the error: people read one of the two.
         """
         lasting = [
-            finding for key, finding in self._unshown.items() if has_looked and key not in fresh and key in self._held
+            finding for key, finding in self._unshown.items() if has_snapshot and key not in fresh and key in self._held
         ]
-        kept = {} if has_looked else {key: each for key, each in self._unshown.items() if key not in fresh}
+        kept = {} if has_snapshot else {key: each for key, each in self._unshown.items() if key not in fresh}
         new = {key: each for key, each in fresh.items() if each.severity is Severity.NOTICE and each.kind in LASTING}
         self._unshown = {**kept, **new}
         return [*lasting, *(each for key, each in fresh.items() if key not in new)]
 
     def _note_progress(self, progress: object, *, now_s: float) -> None:
-        """Starts the time of silence anew for findings about ranks of which a look showed that something went on."""
+        """Starts the time of silence anew for findings about ranks of which a snapshot showed that something went
+        on."""
         if not isinstance(progress, Mapping):
             return
         ranks = {int(rank) for rank in progress}
         for key, earlier in self._held.items():
-            held = self._held[key] = replace(earlier, looked_s=now_s)
+            held = self._held[key] = replace(earlier, seen_until_s=now_s)
             finding = held.finding
             if ranks & {*finding.culprit_ranks, *(() if finding.culprit_ranks else finding.waiting_ranks)}:
                 announced_s = held.announced_s if is_stuck(finding) else None
@@ -386,7 +389,7 @@ class Overseer:
 
     def _is_news(self, finding: Finding) -> bool:
         said = self._said.get(key_of(finding))
-        return said is None or LOUDNESS.index(finding.severity) > LOUDNESS.index(said)
+        return said is None or SEVERITY_ORDER.index(finding.severity) > SEVERITY_ORDER.index(said)
 
     def _take_acks(self) -> None:
         for line in self._acks.poll():

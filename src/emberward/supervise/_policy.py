@@ -20,7 +20,7 @@ class StopBy(StrEnum):
         return 130 if self is StopBy.INTERRUPT else 75
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     """How an attempt ended."""
 
     DONE = "done"
@@ -74,31 +74,31 @@ def next_move(seen: Seen, *, grace_s: float) -> Move:
 
 def outcome_of(
     *, summary: Mapping[str, object] | None, agent_exit_code: int, has_ranks: bool, stop_by: StopBy | None, forced: bool
-) -> Outcome:
+) -> AttemptOutcome:
     """How the attempt ended. `summary` is rank 0's, None when it wrote none; `forced` when the launcher had to kill.
 
     A summary is believed only when the agent ended cleanly, that is, when every rank exited with 0.
     """
     said = None if summary is None else summary.get("outcome")
-    if agent_exit_code == 0 and said == Outcome.DONE.value:
-        return Outcome.DONE
-    if agent_exit_code == 0 and said == Outcome.STOPPED.value:
-        return Outcome.STOPPED
+    if agent_exit_code == 0 and said == AttemptOutcome.DONE.value:
+        return AttemptOutcome.DONE
+    if agent_exit_code == 0 and said == AttemptOutcome.STOPPED.value:
+        return AttemptOutcome.STOPPED
     if stop_by is not None and not has_ranks:
-        return Outcome.STOPPED
-    return Outcome.KILLED if stop_by is not None and forced else Outcome.FAILED
+        return AttemptOutcome.STOPPED
+    return AttemptOutcome.KILLED if stop_by is not None and forced else AttemptOutcome.FAILED
 
 
-def exit_code_of_launch(outcome: Outcome, stop_by: StopBy | None, *, is_switched_off: bool = False) -> int:
+def exit_code_of_launch(outcome: AttemptOutcome, stop_by: StopBy | None, *, is_switched_off: bool = False) -> int:
     """0 done, or stopped by the kill switch; 75 or 130 stopped (75 when somebody else told the ranks); 1 gone wrong."""
     match outcome:
-        case Outcome.DONE:
+        case AttemptOutcome.DONE:
             return 0
-        case Outcome.STOPPED if is_switched_off and stop_by is None:
+        case AttemptOutcome.STOPPED if is_switched_off and stop_by is None:
             return 0
-        case Outcome.STOPPED:
+        case AttemptOutcome.STOPPED:
             return (stop_by or StopBy.TERMINATE).exit_code
-        case Outcome.FAILED | Outcome.KILLED:
+        case AttemptOutcome.FAILED | AttemptOutcome.KILLED:
             return 1
         case _:
             assert_never(outcome)

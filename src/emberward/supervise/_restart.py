@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emberward.findings import Finding
-from emberward.supervise._policy import Outcome
+from emberward.supervise._policy import AttemptOutcome
 
 RESTARTABLE = frozenset({"K103", "L102", "L105", "L112", "L113"})
 """A rank died, a save could not be written (room may be made), the launch ended without a result, or a link was cut or
@@ -23,7 +23,7 @@ class AttemptEnd:
     `has_lost_host`: it lost a host that takes no part in the next one.
     """
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     codes: tuple[str, ...]
     saved_step: int | None
     has_lost_host: bool = False
@@ -46,13 +46,13 @@ def decide_restart(ends: Sequence[AttemptEnd], *, max_restarts: int) -> Restart:
     """
     last = ends[-1]
     save = "the beginning" if last.saved_step is None else f"the save of step {last.saved_step}"
-    if last.outcome is Outcome.STOPPED and last.has_lost_host:
+    if last.outcome is AttemptOutcome.STOPPED and last.has_lost_host:
         return Restart(is_wanted=True, why=f"goes on from {save}")
-    if last.outcome is not Outcome.FAILED:
+    if last.outcome is not AttemptOutcome.FAILED:
         return Restart(is_wanted=False, why=f"the attempt ended {last.outcome.value}")
     if not last.codes or not all(code in RESTARTABLE or code.startswith(HANGS) for code in last.codes):
         return Restart(is_wanted=False, why=f"{', '.join(last.codes) or 'the failure'} would come again")
-    failed = [each for each in ends if each.outcome is Outcome.FAILED]
+    failed = [each for each in ends if each.outcome is AttemptOutcome.FAILED]
     if len(failed) > max_restarts:
         return Restart(is_wanted=False, why=f"all {max_restarts} restarts are used")
     if len(ends) >= 2 and ends[-2].saved_step == last.saved_step and not last.has_lost_host:
@@ -68,7 +68,7 @@ class RunEnd:
     `num_saves` the saves that ended in it, `saved_unix` when the last of them did.
     """
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     exit_code: int
     findings: tuple[Finding, ...]
     last_step: int | None
@@ -85,7 +85,7 @@ def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int) -> Restart:
     several (None: the only one). See `_left_out.py` [Note: leaving out a host].
     """
     last = ends[-1]
-    if last.outcome is not Outcome.FAILED:
+    if last.outcome is not AttemptOutcome.FAILED:
         return Restart(is_wanted=False, why=f"the attempt ended {last.outcome.value}")
     if len(ends) > max_restarts:
         return Restart(is_wanted=False, why=f"all {max_restarts} restarts are used")

@@ -97,9 +97,9 @@ class RingBox:
                 if left < 0:
                     self.problem = f"rings over {MAX_COPIED_BYTES >> 30} GiB were not copied"
                     break
-                aside = to / f".{ring.name}.tmp"
-                shutil.copyfile(ring, aside)
-                aside.replace(to / ring.name)
+                temporary = to / f".{ring.name}.tmp"
+                shutil.copyfile(ring, temporary)
+                temporary.replace(to / ring.name)
             for old in sorted(to.parent.glob("attempt-*"))[:-MAX_KEPT_ATTEMPTS]:
                 shutil.rmtree(old, ignore_errors=True)
         except OSError as error:

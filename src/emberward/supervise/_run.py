@@ -11,7 +11,7 @@ from emberward.supervise._left_out import keep_out
 from emberward.supervise._lock import hold_lock
 from emberward.supervise._nodes import Node
 from emberward.supervise._overseer import Overseer, own_finding
-from emberward.supervise._policy import Outcome, StopBy
+from emberward.supervise._policy import AttemptOutcome, StopBy
 from emberward.supervise._restart import RunEnd, decide_rerun
 from emberward.supervise._run_attempt import CommandAttempt, RunPlan, shell_code
 from emberward.supervise._signals import SignalDesk
@@ -22,7 +22,7 @@ class RunResult:
     """How a supervised command ended: its own exit code (128 + n for signal n), and what was found."""
 
     exit_code: int
-    outcome: Outcome
+    outcome: AttemptOutcome
     num_attempts: int
     findings: tuple[Finding, ...]
     why: str
@@ -48,7 +48,7 @@ def supervise_command(plan: RunPlan, *, on_finding: OnFinding) -> RunResult:
         if overseer.council is not None:
             overseer.council.join()
         why = "started"
-        outcome = Outcome.FAILED
+        outcome = AttemptOutcome.FAILED
         try:
             while True:
                 attempt = CommandAttempt(plan, overseer, desk, on_finding)

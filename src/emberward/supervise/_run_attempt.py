@@ -16,7 +16,7 @@ from emberward.supervise._act import LEFT_LIMIT_S, Ending, EndMove, end_move
 from emberward.supervise._attempt import Attempt, Ended, OnFinding, kill_switch_finding
 from emberward.supervise._members import Members, ranks_below
 from emberward.supervise._overseer import Overseer, Oversight
-from emberward.supervise._policy import Outcome, StopBy
+from emberward.supervise._policy import AttemptOutcome, StopBy
 from emberward.supervise._restart import RunEnd
 from emberward.supervise._rings import rank_of
 from emberward.supervise._signals import SignalDesk
@@ -139,7 +139,7 @@ class CommandAttempt(Attempt):
         """Whether a rank ended with an error, and was not started anew."""
         return self._died_s is not None
 
-    def look(self, *, now_s: float, now_unix: float) -> None:
+    def refresh(self, *, now_s: float, now_unix: float) -> None:
         """Learns of ranks by their rings and by the processes below the command, and of their ends."""
         if now_s - self._rings_s >= RINGS_EVERY_S:
             self._rings_s = now_s
@@ -154,9 +154,9 @@ class CommandAttempt(Attempt):
         if self.see_ends(now_unix=now_unix) and self._died_s is None:
             self._died_s = now_s
         if self._died_s is not None:
-            self._look_after_a_death(now_s=now_s)
+            self._snapshot_after_a_death(now_s=now_s)
 
-    def _look_after_a_death(self, *, now_s: float) -> None:
+    def _snapshot_after_a_death(self, *, now_s: float) -> None:
         """Whether the launcher started the dead anew, and whether the others go on without them."""
         latest = self.members.latest()
         self._left_s = None if self.members.living else self._left_s or now_s
@@ -225,7 +225,7 @@ class CommandAttempt(Attempt):
 
     # -- after its end -----------------------------------------------------------------------------------------------
 
-    def settle(self, code: int) -> Outcome:
+    def outcome_of_end(self, code: int) -> AttemptOutcome:
         """Sees the ends of ranks whose launcher has just gone: briefly after a failure, `grace_s` after a stop.
 
         Ranks that were asked to stop may be saving.
@@ -234,19 +234,19 @@ class CommandAttempt(Attempt):
         until_s = time.monotonic() + limit_s
         while True:
             self._rings_s = float("-inf")
-            self.look(now_s=time.monotonic(), now_unix=time.time())
+            self.refresh(now_s=time.monotonic(), now_unix=time.time())
             if not self.members.living or time.monotonic() >= until_s:
                 break
             time.sleep(TICK_S)
         self._remember_rings()
         self._code = code
         if self._is_stopping:
-            return Outcome.STOPPED
-        return Outcome.DONE if code == 0 and self._terminated_s is None else Outcome.FAILED
+            return AttemptOutcome.STOPPED
+        return AttemptOutcome.DONE if code == 0 and self._terminated_s is None else AttemptOutcome.FAILED
 
-    def left(self, outcome: Outcome) -> set[ProcessId]:
+    def left(self, outcome: AttemptOutcome) -> set[ProcessId]:
         """What still runs; what a command that ended well left running was meant to go on."""
-        if outcome is Outcome.DONE:
+        if outcome is AttemptOutcome.DONE:
             self.tree.release()
             return set()
         return super().left(outcome)
@@ -256,9 +256,9 @@ class CommandAttempt(Attempt):
             if member.ring is not None and (facts := read_last_facts(member.ring)) is not None:
                 self._facts[member.process.pid] = facts
 
-    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+    def conclude(self, code: int, outcome: AttemptOutcome) -> Conclusion:
         """The findings on a failed attempt; none of another."""
-        if outcome is not Outcome.FAILED:
+        if outcome is not AttemptOutcome.FAILED:
             return Conclusion()
         concluded = self.overseer.conclude()
         return judge_end(
@@ -272,16 +272,16 @@ class CommandAttempt(Attempt):
             standing=self.overseer.standing(now_s=time.monotonic()),
         )
 
-    def why(self, outcome: Outcome) -> str:
+    def why(self, outcome: AttemptOutcome) -> str:
         """Who stopped it."""
-        if outcome is Outcome.STOPPED:
+        if outcome is AttemptOutcome.STOPPED:
             return "stopped by the kill switch" if self._is_switched_off else "stopped by a signal"
         return super().why(outcome)
 
-    def costs(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    def costs(self, outcome: AttemptOutcome, seconds: float) -> dict[str, Any]:
         """Steps and saves of this attempt, as its rings tell."""
         saved_unix = self._saved_unix
-        lost_s = seconds - max(0.0, (saved_unix or 0.0) - self.began_unix) if outcome is Outcome.FAILED else 0.0
+        lost_s = seconds - max(0.0, (saved_unix or 0.0) - self.began_unix) if outcome is AttemptOutcome.FAILED else 0.0
         return {
             "exit_code": shell_code(self._code),
             "last_step": self._last_step,

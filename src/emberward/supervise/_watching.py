@@ -1,4 +1,5 @@
-"""The supervisor's side of the watcher: a child process that looks at the ranks, so that a look that hangs hangs there.
+"""The supervisor's side of the watcher: a child process that looks at the ranks, so that a snapshot that hangs hangs
+there.
 
 [Note: the watcher's fate]
 Reading a process can block for as long as the kernel likes: ``/proc/PID`` of a process in an uninterruptible wait, a
@@ -57,7 +58,7 @@ class WatcherChild:
     ) -> None:
         self.heard_s = now_s
         self.is_up = False
-        self.looks: list[Mapping[str, Any]] = []
+        self.snapshots: list[Mapping[str, Any]] = []
         self._rest = b""
         with around_start or nullcontext():
             self._process = tree.start(command, environment=environment, stdin=PIPE, stdout=PIPE)

@@ -28,7 +28,7 @@ from emberward.supervise._attempt import Attempt
 from emberward.supervise._exits import Ended
 from emberward.supervise._members import Member
 from emberward.supervise._overseer import Overseer, Oversight
-from emberward.supervise._policy import Outcome
+from emberward.supervise._policy import AttemptOutcome
 from emberward.supervise._rings import pid_of, rank_of
 from emberward.supervise._verdict import Conclusion, RingFacts, command_failed, judge_end, rank_record, read_last_facts
 
@@ -77,7 +77,7 @@ class Beside(Attempt):
         overseer = Overseer(folder, WATCHED, environment=told.facts["environment"], ring_folder=rings)
         super().__init__(folder, overseer, _say, grace_s=0.0)
 
-    def run(self) -> Outcome:
+    def run(self) -> AttemptOutcome:
         """How the loop ended, by its own word and by its ranks' ends; blocks until it has."""
         write_json(self.folder.command, {"command": self._command, "folder": str(Path.cwd())})
         outcome = self.make("emberward.watch() was called", command=self._command).outcome
@@ -86,7 +86,7 @@ class Beside(Attempt):
 
     def start(self, environment: Mapping[str, str]) -> None:
         """Learns of the ranks that are up, and lets the program go on."""
-        self.look(now_s=time.monotonic(), now_unix=time.time())
+        self.refresh(now_s=time.monotonic(), now_unix=time.time())
         os.write(1, b"watching\n")
 
     def ended(self) -> int | None:
@@ -107,23 +107,23 @@ class Beside(Attempt):
     def move(self, *, now_s: float) -> None:
         """None: the program is its own."""
 
-    def look(self, *, now_s: float, now_unix: float) -> None:
+    def refresh(self, *, now_s: float, now_unix: float) -> None:
         """Learns of ranks by their rings, and of their ends."""
         rings = self._found_rings()
         self.members.add({pid: rank for pid, ring in rings.items() if (rank := rank_of(ring)) is not None}, rings=rings)
         self.see_ends(now_unix=now_unix)
 
-    def settle(self, code: int) -> Outcome:
+    def outcome_of_end(self, code: int) -> AttemptOutcome:
         """By the first rank's word."""
-        self.look(now_s=time.monotonic(), now_unix=time.time())
+        self.refresh(now_s=time.monotonic(), now_unix=time.time())
         for pid, member in self.members.by_pid.items():
             if member.ring is not None and (facts := read_last_facts(member.ring)) is not None:
                 self._facts[pid] = facts
-        return Outcome.DONE if code == 0 else Outcome.FAILED
+        return AttemptOutcome.DONE if code == 0 else AttemptOutcome.FAILED
 
-    def conclude(self, code: int, outcome: Outcome) -> Conclusion:
+    def conclude(self, code: int, outcome: AttemptOutcome) -> Conclusion:
         """What ended the loop; nothing when it ended well."""
-        if outcome is Outcome.DONE:
+        if outcome is AttemptOutcome.DONE:
             return Conclusion()
         members = [*self.members.latest(), *self._unseen()]
         return judge_end(
@@ -135,7 +135,7 @@ class Beside(Attempt):
             standing=self.overseer.standing(now_s=time.monotonic()),
         )
 
-    def costs(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    def costs(self, outcome: AttemptOutcome, seconds: float) -> dict[str, Any]:
         """The last step that a rank told."""
         steps = [facts.step for facts in self._facts.values() if facts.step is not None]
         return {"last_step": max(steps, default=None), "saved_step": None, "hours_lost": 0.0}
@@ -144,7 +144,7 @@ class Beside(Attempt):
         return {pid: ring for ring in find_rings(self._rings) if (pid := pid_of(ring)) is not None}
 
     def _unseen(self) -> list[Member]:
-        """Ranks that began and were gone between two looks: what their rings hold is all that is known of them."""
+        """Ranks that began and were gone between two snapshots: what their rings hold is all that is known of them."""
         seen = {member.rank for member in self.members.by_pid.values()}
         found = []
         for pid, ring in self._found_rings().items():

@@ -4,7 +4,7 @@
 
 It reads facts on its standard input, ``{"exits": {"PID": CODE}}`` and ``{"conclude": true}``, and ends with that
 input. Each line that it writes has ``findings``, ``resolved``, ``done`` (the last word after ``conclude``) and after
-each look ``progress`` (rank: what of it went on). A line without findings says that it is alive.
+each snapshot ``progress`` (rank: what of it went on). A line without findings says that it is alive.
 See [Note: the watcher's fate].
 """
 
@@ -76,7 +76,7 @@ def line_of(
         "resolved": [finding.to_json() for finding in report.resolved],
         "done": is_done,
     }
-    if report.look is not None:
+    if report.snapshot is not None:
         value["progress"] = dict(report.progress)
     if agent is not None:
         value |= {"agreed": agent.agreed.to_json(), "is_next": agent.next is not None, "port": agent.port}
@@ -126,5 +126,5 @@ if __name__ == "__main__":
         code = main(Path(sys.argv[1]), Path(sys.argv[2]), node_of(sys.argv[3:]))
     except BrokenPipeError:
         code = 0
-    # Not sys.exit: nothing that a look left behind may keep this process.
+    # Not sys.exit: nothing that a snapshot left behind may keep this process.
     os._exit(code)

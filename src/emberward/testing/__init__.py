@@ -4,7 +4,7 @@ from emberward.testing._campaign import Campaign, Disagreement, judge_and_replay
 from emberward.testing._cluster import ClusterSimulation, Course
 from emberward.testing._cluster_days import Days, DaysSimulation
 from emberward.testing._cluster_world import Disturbance, Trouble
-from emberward.testing._incidents import LIMIT_S, Expected, Incident, Replayed, Showing, Theatre, show
+from emberward.testing._incidents import LIMIT_S, Expected, Incident, IncidentRunner, Replayed, Showing, show
 from emberward.testing._kills import MOST, SIGNALS, Killed, Moment, kill_verb, verbs
 from emberward.testing._known import Known, boxing_zeros_edge, known_disasters, launch_queue, oneflow_swin
 from emberward.testing._meshes import PlantedFault, expanded, mesh_roles, plant
@@ -26,6 +26,7 @@ __all__ = [
     "Disturbance",
     "Expected",
     "Incident",
+    "IncidentRunner",
     "Killed",
     "Known",
     "Moment",
@@ -34,7 +35,6 @@ __all__ = [
     "Replayed",
     "Replayer",
     "Showing",
-    "Theatre",
     "ThreadReplayer",
     "Trouble",
     "boxing_zeros_edge",

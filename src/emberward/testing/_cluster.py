@@ -31,12 +31,12 @@ from emberward.sources.live import WatchReport
 from emberward.supervise import (
     SILENT_S,
     Act,
+    AttemptOutcome,
     Council,
     Held,
     LetterMailbox,
     Node,
     NodeAgent,
-    Outcome,
     Patience,
     PostOffice,
     Restart,
@@ -293,7 +293,7 @@ class ClusterSimulation:
         for finding in report.resolved:
             member.held.pop(key_of(finding), None)
         for finding in report.findings:
-            member.held[key_of(finding)] = Held(finding=finding, quiet_s=now_s, looked_s=now_s, said_s=now_s)
+            member.held[key_of(finding)] = Held(finding=finding, quiet_s=now_s, seen_until_s=now_s, said_s=now_s)
             if self._named_s is None and named_host([finding]) is not None and finding.hosts == (world.victim,):
                 self._named_s = now_s
         is_next, agreed = member.agent.next is not None, member.agent.agreed
@@ -328,7 +328,12 @@ class ClusterSimulation:
         member.held.clear()
         member.fails_s = None
         end = RunEnd(
-            outcome=Outcome.FAILED, exit_code=1, findings=(finding,), last_step=9, num_saves=0, seconds=world.now_s
+            outcome=AttemptOutcome.FAILED,
+            exit_code=1,
+            findings=(finding,),
+            last_step=9,
+            num_saves=0,
+            seconds=world.now_s,
         )
         member.ends.append(end)
         rerun = decide_rerun(member.ends, max_restarts=MAX_RESTARTS)

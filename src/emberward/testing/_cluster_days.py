@@ -25,10 +25,10 @@ from emberward.doctor import (
     Examination,
     Fleet,
     Links,
-    Outcome,
     Plan,
     ProbePlan,
     Result,
+    SetOutcome,
     findings_of,
     sound_hosts,
 )
@@ -186,7 +186,7 @@ class DaysSimulation:
         }
         return Result(
             devices=devices,
-            outcome=Outcome.FAIL if bad else Outcome.PASS,
+            outcome=SetOutcome.FAIL if bad else SetOutcome.PASS,
             seconds=1.0,
             links=Links.ALL,
             tries=tries,

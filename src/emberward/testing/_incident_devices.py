@@ -7,20 +7,22 @@ from pathlib import Path
 
 from emberward.findings import Cause
 from emberward.testing._incident_jobs import Ended, emberward, facts
-from emberward.testing._incidents import Expected, Incident, Replayed, Theatre
+from emberward.testing._incidents import Expected, Incident, IncidentRunner, Replayed
 
-PROBE = Path(__file__).with_name("strangers") / "sick_device.py"
+PROBE = Path(__file__).with_name("incident_programs") / "sick_device.py"
 MAX_TESTS = 5
 """Runs in which GPU 7 must be found; its finder took as many after the others had left their cards."""
 
 
-def _doctor(theatre: Theatre, fault: str, sick: str, *words: str) -> Ended:
+def _doctor(theatre: IncidentRunner, fault: str, sick: str, *words: str) -> Ended:
     command = shlex.join((sys.executable, "-S", str(PROBE), str(theatre.folder), fault, sick))
     return emberward(theatre, "doctor", "--launcher", "local", "--probe-only", "--probe", f"step={command}", *words)
 
 
-def _replay(fault: str, sick: str, words: tuple[str, ...], max_tests: int | None) -> Callable[[Theatre], Replayed]:
-    def replay(theatre: Theatre) -> Replayed:
+def _replay(
+    fault: str, sick: str, words: tuple[str, ...], max_tests: int | None
+) -> Callable[[IncidentRunner], Replayed]:
+    def replay(theatre: IncidentRunner) -> Replayed:
         ended = _doctor(theatre, fault, sick, *words)
         named = [device for verdict in ended.document.get("verdicts", ()) for device in verdict["devices"]]
         tests = len(ended.document.get("tests", ()))

@@ -12,14 +12,14 @@ from typing import Any
 from emberward.findings import Cause, Finding, Severity
 from emberward.processes import ProcessTree
 from emberward.report import RunFolder, read_json, read_lines
-from emberward.testing._incidents import Expected, Incident, NoVerdict, Replayed, Theatre
+from emberward.testing._incidents import Expected, Incident, IncidentRunner, NoVerdict, Replayed
 
 POLL_S = 0.02
 SHOWN_LINES = 5
 TOLD_CHARACTERS = 4000
 Meddle = Callable[[], bool]
 """Does something once its time has come, and then returns True."""
-STRANGERS = Path(__file__).parent / "strangers"
+INCIDENT_PROGRAMS = Path(__file__).parent / "incident_programs"
 SMALL = (
     "model.num_layers=2",
     "model.hidden=32",
@@ -52,7 +52,7 @@ class Ended:
         return tuple(Finding.from_json(each) for each in self.document.get("findings", ()))
 
 
-def emberward(theatre: Theatre, *words: str, meddle: Meddle | None = None) -> Ended:
+def emberward(theatre: IncidentRunner, *words: str, meddle: Meddle | None = None) -> Ended:
     """How ``emberward WORDS --json`` ended, in the theatre's folder. `meddle` is called until it returns True.
 
     Blocks, at most the theatre's limit; then raises NoVerdict. Everything that was started has ended afterwards, and
@@ -102,7 +102,7 @@ def facts(*each: tuple[bool, str]) -> tuple[str, ...]:
 # -- strangers' programs ---------------------------------------------------------------------------------------------
 
 
-def _run_program(theatre: Theatre, command: Sequence[str], *, is_ended: bool) -> Replayed:
+def _run_program(theatre: IncidentRunner, command: Sequence[str], *, is_ended: bool) -> Replayed:
     """A stranger's command under ``emberward run``, which ends it once it is sure, when `is_ended`."""
     ended = emberward(theatre, "run", "--act-after", "1", "--grace-s", "1", "--", *command)
     is_right = (ended.code != 0) is is_ended and "run" in ended.document
@@ -112,14 +112,14 @@ def _run_program(theatre: Theatre, command: Sequence[str], *, is_ended: bool) ->
     return Replayed(findings=ended.findings, broken_facts=broken)
 
 
-def _bloom_eval(*victim: str) -> Callable[[Theatre], Replayed]:
+def _bloom_eval(*victim: str) -> Callable[[IncidentRunner], Replayed]:
     ranks = ("--nproc-per-node", "8", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0")
-    command = (sys.executable, "-m", "torch.distributed.run", *ranks, str(STRANGERS / "bloom_eval.py"), *victim)
+    command = (sys.executable, "-m", "torch.distributed.run", *ranks, str(INCIDENT_PROGRAMS / "bloom_eval.py"), *victim)
     return lambda theatre: _run_program(theatre, command, is_ended=bool(victim))
 
 
-def _bloom_limbo(*victim: str) -> Callable[[Theatre], Replayed]:
-    command = (sys.executable, str(STRANGERS / "bloom_limbo.py"), *victim)
+def _bloom_limbo(*victim: str) -> Callable[[IncidentRunner], Replayed]:
+    command = (sys.executable, str(INCIDENT_PROGRAMS / "bloom_limbo.py"), *victim)
     return lambda theatre: _run_program(theatre, command, is_ended=bool(victim))
 
 
@@ -156,12 +156,12 @@ BLOOM_LIMBO = Incident(
 """In the twin nobody dies."""
 
 
-def _print_loss(*words: str) -> Callable[[Theatre], Replayed]:
+def _print_loss(*words: str) -> Callable[[IncidentRunner], Replayed]:
     """The program under ``emberward profile``: what costs its steps most, and in the twin all that costs them."""
 
-    def replay(theatre: Theatre) -> Replayed:
+    def replay(theatre: IncidentRunner) -> Replayed:
         ended = emberward(
-            theatre, "profile", "--steps", "25", "--", sys.executable, str(STRANGERS / "print_loss.py"), *words
+            theatre, "profile", "--steps", "25", "--", sys.executable, str(INCIDENT_PROGRAMS / "print_loss.py"), *words
         )
         costly = [finding for finding in ended.findings if finding.cost_ms_per_step is not None]
         return Replayed(
@@ -198,13 +198,15 @@ PRINT_LOSS = Incident(
 """The twin copies the loss in front of the backward and prints it from a lane."""
 
 
-def _zero3_slow(*words: str) -> Callable[[Theatre], Replayed]:
+def _zero3_slow(*words: str) -> Callable[[IncidentRunner], Replayed]:
     """The program under ``emberward profile``: what its sharding wastes, and whether all that was planted is named."""
     launch = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     planted = frozenset() if words else frozenset({Cause.GATHERED_TWICE, Cause.SMALL_PARAMETERS})
 
-    def replay(theatre: Theatre) -> Replayed:
-        ended = emberward(theatre, "profile", "--steps", "10", "--", *launch, str(STRANGERS / "zero3_slow.py"), *words)
+    def replay(theatre: IncidentRunner) -> Replayed:
+        ended = emberward(
+            theatre, "profile", "--steps", "10", "--", *launch, str(INCIDENT_PROGRAMS / "zero3_slow.py"), *words
+        )
         wasted = [finding for finding in ended.findings if finding.code == "P103"]
         named = {finding.cause for finding in wasted}
         gathers = ((ended.document.get("profile") or {}).get("sharding") or {}).get("gathers_per_step")
@@ -255,7 +257,7 @@ def _write_text(folder: Path) -> str:
     return str(folder)
 
 
-def _train_words(theatre: Theatre, name: str, *more: str) -> tuple[str, ...]:
+def _train_words(theatre: IncidentRunner, name: str, *more: str) -> tuple[str, ...]:
     text = _write_text(theatre.folder / "text")
     return (
         "train",
@@ -269,7 +271,7 @@ def _train_words(theatre: Theatre, name: str, *more: str) -> tuple[str, ...]:
     )
 
 
-def _only_run(theatre: Theatre, name: str) -> RunFolder:
+def _only_run(theatre: IncidentRunner, name: str) -> RunFolder:
     """The one run of that name, or where it will be looked for in vain."""
     found = sorted((theatre.folder / "runs" / name).glob("*/config.resolved.yaml"))
     return RunFolder(path=found[0].parent if found else theatre.folder / "runs" / name)
@@ -284,7 +286,7 @@ def _curve(folder: RunFolder) -> dict[int, tuple[Any, Any]]:
     return {line["step"]: (line["loss"], line["grad_norm"]) for line in read_lines(folder.metrics) if "loss" in line}
 
 
-def _when_at_step(theatre: Theatre, name: str, step: int, act: Callable[[RunFolder], None]) -> Meddle:
+def _when_at_step(theatre: IncidentRunner, name: str, step: int, act: Callable[[RunFolder], None]) -> Meddle:
     """Acts once the run has done `step` steps."""
 
     def meddle() -> bool:
@@ -303,7 +305,7 @@ def _kill_rank_1(folder: RunFolder) -> None:
         os.kill(said["pid"], signal.SIGKILL)
 
 
-def _died_before_save(theatre: Theatre) -> Replayed:
+def _died_before_save(theatre: IncidentRunner) -> Replayed:
     """Rank 1 is killed a few steps before the save of step 80 is due."""
     meddle = _when_at_step(theatre, "dies", 70, _kill_rank_1)
     ended = emberward(theatre, *_train_words(theatre, "dies", "--restarts", "1"), meddle=meddle)
@@ -321,7 +323,7 @@ def _died_before_save(theatre: Theatre) -> Replayed:
     return Replayed(findings=deaths, broken_facts=broken)
 
 
-def _saved_in_time(theatre: Theatre) -> Replayed:
+def _saved_in_time(theatre: IncidentRunner) -> Replayed:
     ended = emberward(theatre, *_train_words(theatre, "lives"))
     lives, dies = (_curve(_only_run(theatre, name)) for name in ("lives", "dies"))
     is_same = not dies or lives == dies
@@ -352,7 +354,7 @@ GPU_DIED = Incident(
 """In the twin nobody dies; shown after the incident, the two curves are compared."""
 
 
-def _switched_off(theatre: Theatre) -> Replayed:
+def _switched_off(theatre: IncidentRunner) -> Replayed:
     """The kill switch is set at step 3: saved, exit 0; a start is refused, until it is removed."""
     words = _train_words(theatre, "switched")
     switch = theatre.folder / "runs" / "switched" / "kill-switch"
@@ -372,7 +374,7 @@ def _switched_off(theatre: Theatre) -> Replayed:
     return Replayed(findings=refused.findings, broken_facts=broken)
 
 
-def _not_switched_off(theatre: Theatre) -> Replayed:
+def _not_switched_off(theatre: IncidentRunner) -> Replayed:
     ended = emberward(theatre, *_train_words(theatre, "on"))
     return Replayed(
         findings=ended.findings, broken_facts=facts((ended.code == 0, f"the run ended with code {ended.code}"))

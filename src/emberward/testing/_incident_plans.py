@@ -5,17 +5,17 @@ from collections.abc import Callable
 from emberward.events import Trace
 from emberward.findings import Cause
 from emberward.match import check
-from emberward.testing._incidents import Expected, Incident, Replayed, Theatre
+from emberward.testing._incidents import Expected, Incident, IncidentRunner, Replayed
 from emberward.testing._known import boxing_zeros_edge, oneflow_swin
 from emberward.testing._replay import ThreadReplayer
 
 REPLAY_LIMIT_S = 30.0
 
 
-def _judged_and_run(make: Callable[[], Trace], *, must_end: bool) -> Callable[[Theatre], Replayed]:
+def _judged_and_run(make: Callable[[], Trace], *, must_end: bool) -> Callable[[IncidentRunner], Replayed]:
     """A replay: the verdict on the trace, and whether threads that execute it end as they must."""
 
-    def replay(theatre: Theatre) -> Replayed:
+    def replay(theatre: IncidentRunner) -> Replayed:
         trace = make()
         verdict = check(trace)
         theatre.tell(f"judged before it runs: {verdict.outcome.value}")

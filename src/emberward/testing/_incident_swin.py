@@ -2,7 +2,7 @@
 
 from emberward.findings import Cause, Finding
 from emberward.testing._incident_jobs import emberward, facts
-from emberward.testing._incidents import Expected, Incident, Replayed, Theatre
+from emberward.testing._incidents import Expected, Incident, IncidentRunner, Replayed
 
 RUN = (
     "swin_tiny",
@@ -22,7 +22,7 @@ def _first(findings: tuple[Finding, ...]) -> tuple[str, Cause] | None:
     return next(((each.code, each.cause) for each in findings if each.severity.value == "error"), None)
 
 
-def _hangs(theatre: Theatre) -> Replayed:
+def _hangs(theatre: IncidentRunner) -> Replayed:
     words = (*RUN, "layout.backward_lane=fed_by_forwards")
     checked = emberward(theatre, "check", *words)
     ended = emberward(theatre, "train", *words, "--no-check", "--act-after", "1", "--grace-s", "1")
@@ -36,7 +36,7 @@ def _hangs(theatre: Theatre) -> Replayed:
     )
 
 
-def _goes_on(theatre: Theatre) -> Replayed:
+def _goes_on(theatre: IncidentRunner) -> Replayed:
     words = (*RUN, "layout.backward_lane=own")
     checked = emberward(theatre, "check", *words)
     ended = emberward(theatre, "train", *words, "--no-check")

@@ -11,7 +11,7 @@ LIMIT_S = 110.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Theatre:
+class IncidentRunner:
     """Where an incident is replayed: its own folder, the environment of what it starts, who is told what happens.
 
     `on_wait` is called several times a second with what is waited for and for how many seconds. `limit_s` bounds each
@@ -64,8 +64,8 @@ class Incident:
     story: str
     seconds: int
     expected: Expected
-    replay: Callable[[Theatre], Replayed]
-    twin: Callable[[Theatre], Replayed]
+    replay: Callable[[IncidentRunner], Replayed]
+    twin: Callable[[IncidentRunner], Replayed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Showing:
     seconds: float
 
 
-def show(incident: Incident, theatre: Theatre, *, is_twin: bool) -> Showing:
+def show(incident: Incident, theatre: IncidentRunner, *, is_twin: bool) -> Showing:
     """The incident, or its twin, replayed and judged. Blocks, at most the theatre's limit a command; see `Incident`."""
     began_s = time.monotonic()
     wrong: tuple[str, ...]

@@ -12,7 +12,7 @@ from pathlib import Path
 from ports import reserve_port
 from warm import TORCH, WarmServer
 
-from emberward.diagnose.live import Look
+from emberward.diagnose.live import Snapshot
 from emberward.findings import Finding, Severity
 from emberward.sources.attach import RING_VARIABLE, attach_environment
 from emberward.sources.live import LiveExplanation, Watcher, descendants, parents
@@ -135,7 +135,7 @@ class Watched:
 
     said: list[tuple[float, Finding]] = field(default_factory=list)
     resolved: list[Finding] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
     is_finished: bool = False
     log: str = ""
     pids: list[int] = field(default_factory=list)
@@ -162,8 +162,8 @@ def watch(job: HangJob, *, until: Severity, limit_s: float, poll_s: float = 1.0)
         after = 0.0 if fault is None else time.time() - fault
         seen.said += [(after, finding) for finding in report.findings]
         seen.resolved += report.resolved
-        if report.look is not None:
-            seen.looks.append(report.look)
+        if report.snapshot is not None:
+            seen.snapshots.append(report.snapshot)
         if fault is not None and any(f.severity in enough for f in report.findings):
             return seen
         if job.has_left():

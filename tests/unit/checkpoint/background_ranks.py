@@ -13,11 +13,11 @@ from emberward.recipe import ReadBack
 
 
 class Crew:
-    """The background saves of `world_size` ranks into one shelf; each rank's writer is started by `command_of` it."""
+    """The background saves of `world_size` ranks into one root; each rank's writer is started by `command_of` it."""
 
     def __init__(
         self,
-        shelf: Path,
+        root: Path,
         world_size: int,
         *,
         keep: Keep | None = None,
@@ -30,7 +30,7 @@ class Crew:
         self.world_size = world_size
         self.saves = [
             BackgroundSaves(
-                shelf,
+                root,
                 rank=rank,
                 world_size=world_size,
                 agreement=self._agreement,

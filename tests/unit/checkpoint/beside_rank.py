@@ -19,8 +19,8 @@ from unit.checkpoint.faulty_writer import KILL_RANK, PlanFile
 
 from emberward.checkpoint import Keep, alone
 from emberward.checkpoint._beside import WriterProcess, writer_command
-from emberward.checkpoint._errand import Errand, Placed
 from emberward.checkpoint._memory import SharedMemory
+from emberward.checkpoint._save_job import Placed, SaveJob
 from emberward.recipe import ReadBack
 
 MAX_OPERATIONS = 200
@@ -36,7 +36,7 @@ class BareRank:
         self.memory = SharedMemory()
         self.process = WriterProcess(self.memory, command or writer_command())
 
-    def save(self, shelf: Path, step: int, seed: int) -> None:
+    def save(self, root: Path, step: int, seed: int) -> None:
         """The save that `checkpoint_child.save_once` makes. Raises what it raises, and K108."""
         given, offset, placed = parts(step, seed), 0, []
         area = self.memory.take(sum(-(-part.bits.nbytes // 64) * 64 for part in given))
@@ -46,8 +46,8 @@ class BareRank:
                 Placed(name=part.name, dtype=part.dtype, global_shape=part.global_shape, box=part.box, offset=offset)
             )
             offset += -(-part.bits.nbytes // 64) * 64
-        errand = Errand(
-            shelf=shelf,
+        job = SaveJob(
+            root=root,
             step=step,
             placed=tuple(placed),
             meta={"seed": seed},
@@ -59,29 +59,29 @@ class BareRank:
             memory_generation=self.memory.generation,
             patience_s=10.0,
         )
-        self.process.save(errand, alone)
+        self.process.save(job, alone)
 
 
-def _rank(shelf: Path, plan: PlanFile, at: int, until: int) -> None:
+def _rank(root: Path, plan: PlanFile, at: int, until: int) -> None:
     """Saves twice. The second time its writer kills it, while a data worker that it forked holds all it had open."""
     rank = BareRank(plan.command)
-    rank.save(shelf, 15, 1)
+    rank.save(root, 15, 1)
     if os.fork() == 0:
         os.read(until, 1)
         os._exit(0)
     plan.set(KILL_RANK, at)
-    rank.save(shelf, 20, 2)
+    rank.save(root, 20, 2)
     rank.process.close()
 
 
-def _one(shelf: Path, plan: PlanFile, at: int) -> tuple[bool, int | None]:
+def _one(root: Path, plan: PlanFile, at: int) -> tuple[bool, int | None]:
     """Whether the rank was killed, and the status with which its writer ended by itself."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(write)
         try:
-            _rank(shelf, plan, at, read)
+            _rank(root, plan, at, read)
         finally:
             os._exit(0)
     os.close(read)
@@ -100,9 +100,9 @@ def main(folder: Path, stride: int) -> list[int]:
     signal.alarm(LIMIT_S)
     statuses = []
     for at in range(1, MAX_OPERATIONS, stride):
-        shelf = folder / str(at)
-        shutil.copytree(folder / "before", shelf)
-        was_killed, status = _one(shelf, PlanFile(folder / f"plan-{at}.json"), at)
+        root = folder / str(at)
+        shutil.copytree(folder / "before", root)
+        was_killed, status = _one(root, PlanFile(folder / f"plan-{at}.json"), at)
         if not was_killed:
             return statuses
         assert status is not None

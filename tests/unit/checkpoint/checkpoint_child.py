@@ -40,10 +40,10 @@ def parts(step: int, seed: int) -> list[Part]:
     ]
 
 
-def save_once(shelf: Path, step: int, seed: int, storage: Storage = DISK, keep: int | None = 1) -> None:
+def save_once(root: Path, step: int, seed: int, storage: Storage = DISK, keep: int | None = 1) -> None:
     """One save by one rank; `seed` stands in the meta, so that a reader knows which bits to expect."""
     save_parts(
-        shelf,
+        root,
         step=step,
         parts=lambda: parts(step, seed),
         meta={"seed": seed},
@@ -55,11 +55,11 @@ def save_once(shelf: Path, step: int, seed: int, storage: Storage = DISK, keep: 
     )
 
 
-def require_parts(shelf: Path) -> int:
+def require_parts(root: Path) -> int:
     """The seed of the save that a resume would take, after every bit of it was found right."""
-    found = find_latest(shelf)
+    found = find_latest(root)
     path = found.path
-    assert path is not None, f"no save is left: {sorted(p.name for p in shelf.iterdir())}"
+    assert path is not None, f"no save is left: {sorted(p.name for p in root.iterdir())}"
     assert found.findings == (), "a crash is no damage: the pointer is always right"
     assert verify(path) == ()
     manifest = read_manifest(path)
@@ -79,12 +79,12 @@ def main(folder: Path, step: int) -> dict[str, int]:
     tried = {}
     for fault in KILLS:
         for at in range(1, MAX_OPERATIONS):
-            shelf = folder / f"{fault.value.replace(' ', '-')}-{at}"
-            shutil.copytree(folder / "before", shelf)
+            root = folder / f"{fault.value.replace(' ', '-')}-{at}"
+            shutil.copytree(folder / "before", root)
             child = os.fork()
             if child == 0:
                 try:
-                    save_once(shelf, step, 2, FaultyStorage(Plan(fault, at)))
+                    save_once(root, step, 2, FaultyStorage(Plan(fault, at)))
                 finally:
                     os._exit(0)
             _, status = os.waitpid(child, 0)

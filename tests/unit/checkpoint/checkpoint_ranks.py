@@ -56,7 +56,7 @@ def run_ranks(world_size: int, work: Callable[[int], T]) -> list[T | BaseExcepti
 
 
 def save_all(
-    shelf: Path,
+    root: Path,
     shards_of: Sequence[Sequence[Shard]],
     *,
     step: int = 100,
@@ -70,7 +70,7 @@ def save_all(
     return run_ranks(
         len(shards_of),
         lambda rank: save(
-            shelf,
+            root,
             step=step,
             shards=shards_of[rank],
             meta=meta or {},

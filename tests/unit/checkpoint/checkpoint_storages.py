@@ -178,13 +178,13 @@ class PowerLossStorage:
     `lossy` leaves fsyncs out on purpose, to show that the tests would see it.
     """
 
-    def __init__(self, shelf: Path, at: int, *, lossy: Callable[[str], bool] = lambda what: False) -> None:
-        self.shelf = shelf
+    def __init__(self, checkpoint_root: Path, at: int, *, lossy: Callable[[str], bool] = lambda what: False) -> None:
+        self.checkpoint_root = checkpoint_root
         self.count = 0
         self._at = at
         self._lossy = lossy
         self.root = Names()
-        for entry in sorted(shelf.iterdir()):
+        for entry in sorted(checkpoint_root.iterdir()):
             if entry.is_dir():
                 folder = Names()
                 for path in entry.iterdir():
@@ -201,14 +201,14 @@ class PowerLossStorage:
             raise PowerCut
 
     def folder(self, path: Path) -> Names:
-        if path == self.shelf:
+        if path == self.checkpoint_root:
             return self.root
-        node = self.root.cached[path.relative_to(self.shelf).as_posix()]
+        node = self.root.cached[path.relative_to(self.checkpoint_root).as_posix()]
         assert isinstance(node, Names)
         return node
 
     def materialise(self, target: Path, *, names_survive: bool) -> None:
-        """The shelf after the cut: only fsynced bytes, and fsynced names or (a lucky journal) all names."""
+        """The root after the cut: only fsynced bytes, and fsynced names or (a lucky journal) all names."""
         target.mkdir()
         for name, node in (self.root.cached if names_survive else self.root.durable).items():
             if isinstance(node, Inode):

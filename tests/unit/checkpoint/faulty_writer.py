@@ -33,9 +33,9 @@ class PlanFile:
         """From now on operation `at` fails; None: none does. `limit_bytes`: the kernel lets no file grow beyond it."""
         self._number += 1
         words = {"number": self._number, "fault": fault, "at": at, "for_ever": for_ever, "limit_bytes": limit_bytes}
-        aside = self.path.with_suffix(".tmp")
-        aside.write_text(json.dumps(words))
-        aside.rename(self.path)
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(words))
+        temporary.rename(self.path)
 
     @property
     def was_hit(self) -> bool:

@@ -21,14 +21,14 @@ def good_ranks():
     return [[cut("w", WHOLE, TOP)], [cut("w", WHOLE, MIDDLE)], [cut("w", WHOLE, BOTTOM)]]
 
 
-def require_all_raise(shelf: Path, results, culprit: int) -> EmberwardError | Exception:
+def require_all_raise(root: Path, results, culprit: int) -> EmberwardError | Exception:
     """Every rank raised, the ranks beside the culprit K103, and nothing is left of the save."""
     assert all(isinstance(result, Exception) for result in results), results
     for rank, result in enumerate(results):
         if rank != culprit:
             assert isinstance(result, EmberwardError) and result.code == "K103", result
-    assert latest(shelf) is None
-    assert [p.name for p in shelf.iterdir()] == [".lock"]
+    assert latest(root) is None
+    assert [p.name for p in root.iterdir()] == [".lock"]
     return results[culprit]
 
 
@@ -126,7 +126,7 @@ from pathlib import Path
 import torch, torch.distributed as dist
 from emberward.checkpoint import Shard, save
 rank, world = int(sys.argv[1]), 2
-shelf, store = Path(sys.argv[2]), sys.argv[3]
+root, store = Path(sys.argv[2]), sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
 def agree(is_well):
     vote = torch.tensor([int(is_well)])
@@ -136,17 +136,17 @@ whole = torch.arange(20, dtype=torch.float32).reshape(5, 4)
 start, stop = ((0, 3), (3, 5))[rank]
 shard = Shard(name="w", global_shape=(5, 4), box=((start, stop), (0, 4)), tensor=whole[start:stop])
 for step in (1, 2):
-    save(shelf, step=step, shards=[shard], meta={"step": step}, rank=rank, world_size=world, agree=agree, keep=1)
+    save(root, step=step, shards=[shard], meta={"step": step}, rank=rank, world_size=world, agree=agree, keep=1)
 dist.destroy_process_group()
 """
 
 
 def test_two_real_processes_save_together(tmp_path):
-    shelf = tmp_path / "deep" / "checkpoints"
+    root = tmp_path / "deep" / "checkpoints"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     children = [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", CHILD, str(rank), str(shelf), str(tmp_path / "store")],
+            [sys.executable, "-W", "ignore", "-c", CHILD, str(rank), str(root), str(tmp_path / "store")],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,
@@ -156,9 +156,9 @@ def test_two_real_processes_save_together(tmp_path):
     for child in children:
         _, errors = child.communicate(timeout=120)
         assert child.returncode == 0, errors
-    path = latest(shelf)
-    assert path == shelf / "step-00000002"
-    assert sorted(p.name for p in shelf.iterdir()) == [".lock", "latest", "step-00000002"]
+    path = latest(root)
+    assert path == root / "step-00000002"
+    assert sorted(p.name for p in root.iterdir()) == [".lock", "latest", "step-00000002"]
     whole = torch.arange(20, dtype=torch.float32).reshape(5, 4)
     shard = blank("w", whole, ((0, 5), (0, 4)))
     load(path, [shard])

@@ -185,17 +185,17 @@ def test_a_sampled_reading_sees_each_block_in_one_of_sixteen_saves(tmp_path):
 
 
 def test_which_saves_stay():
-    def shelf(*saves):
+    def root(*saves):
         return [
             Candidate(path=Path(f"step-{step}"), step=step, names=names, is_pointed=step == 120)
             for step, *names in saves
         ]
 
-    saves = shelf((10,), (50,), (60, "before-spike"), (70,), (80,), (100,), (110,), (120,))
+    saves = root((10,), (50,), (60, "before-spike"), (70,), (80,), (100,), (110,), (120,))
     assert [save.step for save in outdated(saves, Keep(last=2, every=50))] == [10, 70, 80]
     assert [save.step for save in outdated(saves, Keep(last=2))] == [10, 50, 70, 80, 100]
     assert outdated(saves, Keep()) == outdated(saves, Keep(every=7)) == []
-    rewound = shelf((120,), (70,), (80,))  # in the order they were made
+    rewound = root((120,), (70,), (80,))  # in the order they were made
     assert [save.step for save in outdated(rewound, Keep(last=1))] == [70]
     for bad in ({"last": 0}, {"every": 0}):
         with pytest.raises(ValueError, match="keeping the last"):

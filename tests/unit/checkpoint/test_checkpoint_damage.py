@@ -20,7 +20,7 @@ FILES = ("manifest.json", "rank-00000.safetensors", "rank-00001.safetensors")
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Path:
+def root(tmp_path: Path) -> Path:
     for step in (10, 20):
         shards = [[cut("w", W, TOP), cut("bias", B, ((0, 16),))], [cut("w", W, BOTTOM)]]
         require_saved(save_all(tmp_path, shards, step=step))
@@ -28,8 +28,8 @@ def shelf(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def saved(shelf: Path) -> Path:
-    return shelf / "step-00000020"
+def saved(root: Path) -> Path:
+    return root / "step-00000020"
 
 
 def flip(path: Path, at: int, bit: int = 0) -> None:
@@ -115,22 +115,22 @@ def test_a_flipped_bit_of_data_is_found_with_its_tensor(saved, back, bit):
     assert "w[300:600, 0:1024]" in str(verify(saved)[0].site)
 
 
-def test_swapped_files_are_found_by_name(shelf, saved):
+def test_swapped_files_are_found_by_name(root, saved):
     first, second = (saved / name for name in FILES[1:])
     first.rename(saved / "x"), second.rename(first), (saved / "x").rename(second)
     findings = verify(saved)
     assert {Path(str(finding.site).split()[0]).name for finding in findings} == set(FILES[1:])
 
 
-def test_a_file_of_another_save_is_found_by_name(shelf, saved):
+def test_a_file_of_another_save_is_found_by_name(root, saved):
     """Same sizes, same keys, same rank: only the step in the header and the values differ."""
-    shutil.copy(shelf / "step-00000010" / FILES[2], saved / FILES[2])
+    shutil.copy(root / "step-00000010" / FILES[2], saved / FILES[2])
     findings = verify(saved)
     assert len(findings) == 1 and "'step': '10'" in findings[0].evidence[1] and FILES[2] in str(findings[0].site)
 
 
-def test_a_manifest_of_another_save_is_not_believed(shelf, saved):
-    shutil.copy(shelf / "step-00000010" / "manifest.json", saved / "manifest.json")
+def test_a_manifest_of_another_save_is_not_believed(root, saved):
+    shutil.copy(root / "step-00000010" / "manifest.json", saved / "manifest.json")
     assert verify(saved) != ()
 
 
@@ -204,8 +204,8 @@ def test_message_of_damaged_data(saved):
     )
 
 
-def test_message_of_a_missing_file_with_no_older_save(shelf, saved):
-    shutil.rmtree(shelf / "step-00000010")
+def test_message_of_a_missing_file_with_no_older_save(root, saved):
+    shutil.rmtree(root / "step-00000010")
     (saved / FILES[1]).unlink()
     assert message(saved, [blank("w", W, ALL)]) == (
         "K101 a data file is missing or cut\n"

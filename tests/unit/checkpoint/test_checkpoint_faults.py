@@ -1,7 +1,7 @@
 """Every write, fsync, rename and removal of a save fails in turn: the save before it is never lost.
 
 After each fault: `latest` names a save that verifies and loads bit-equal, the one before or the new one; a save that
-did not raise is the new one; and the next save on that shelf passes and leaves nothing behind.
+did not raise is the new one; and the next save on that root passes and leaves nothing behind.
 """
 
 import json
@@ -29,11 +29,11 @@ def tensors(seed: int) -> dict[str, torch.Tensor]:
     return {"w": random_bits(torch.bfloat16, (6, 5), seed), "m": random_bits(torch.float32, (6, 5), seed + 1)}
 
 
-def put(shelf: Path, step: int, seed: int, plan: Plan | None = None) -> list[Saved | BaseException]:
+def put(root: Path, step: int, seed: int, plan: Plan | None = None) -> list[Saved | BaseException]:
     """A save of two ranks in the foreground."""
     plan = plan or Plan(Fault.ERROR, at=0)
     return save_all(
-        shelf,
+        root,
         spread(tensors(seed), NUM_RANKS, seed, num_cuts=2),
         step=step,
         meta={"seed": seed},
@@ -42,11 +42,11 @@ def put(shelf: Path, step: int, seed: int, plan: Plan | None = None) -> list[Sav
     )
 
 
-def require_whole(shelf: Path) -> int:
+def require_whole(root: Path) -> int:
     """The seed of the save that a resume would take, after every bit of it was found right."""
-    found = find_latest(shelf)
+    found = find_latest(root)
     path = found.path
-    assert path is not None, f"no save is left: {sorted(p.name for p in shelf.iterdir())}"
+    assert path is not None, f"no save is left: {sorted(p.name for p in root.iterdir())}"
     assert found.findings == (), "a crash is no damage: the pointer is always right"
     assert verify(path) == ()
     seed = read_manifest(path).meta["seed"]
@@ -57,11 +57,11 @@ def require_whole(shelf: Path) -> int:
     return int(seed)
 
 
-def check_after(shelf: Path, results: list[Saved | BaseException], plan: Plan, next_step: int) -> str:
+def check_after(root: Path, results: list[Saved | BaseException], plan: Plan, next_step: int) -> str:
     """What came of the save with the fault; then the next save must pass and leave no trace of it."""
     raised = [isinstance(result, BaseException) for result in results]
     assert all(raised) or not any(raised), f"ranks disagree: {results}"
-    found = require_whole(shelf)
+    found = require_whole(root)
     if not any(raised):
         assert found == 2, "a save that did not raise must be the one to resume from"
     else:
@@ -70,10 +70,10 @@ def check_after(shelf: Path, results: list[Saved | BaseException], plan: Plan, n
         assert not any(raised), "a write that takes fewer bytes is no fault"
     notices = [notice.code for result in results if isinstance(result, Saved) for notice in result.notices]
     assert set(notices) <= {"K104"}
-    again = put(shelf, next_step, 3)
+    again = put(root, next_step, 3)
     assert not any(isinstance(result, BaseException) for result in again), again
-    assert require_whole(shelf) == 3
-    assert sorted(p.name for p in shelf.iterdir()) == [".lock", "latest", f"step-{next_step:08d}"]
+    assert require_whole(root) == 3
+    assert sorted(p.name for p in root.iterdir()) == [".lock", "latest", f"step-{next_step:08d}"]
     return f"{'old' if found == 1 else 'new'}{' raised' if any(raised) else ''}{' K104' if notices else ''}"
 
 
@@ -94,12 +94,12 @@ def fail_everywhere(tmp_path: Path, fault: Fault, for_ever: bool, new_step: int,
     at = 0
     while True:
         at += 1
-        shelf = tmp_path / str(at)
-        shutil.copytree(before, shelf)
+        root = tmp_path / str(at)
+        shutil.copytree(before, root)
         plan = Plan(fault, at, rank, for_ever)
-        results = put(shelf, new_step, 2, plan)
-        outcomes[check_after(shelf, results, plan, next_step=30)] += 1
-        shutil.rmtree(shelf)
+        results = put(root, new_step, 2, plan)
+        outcomes[check_after(root, results, plan, next_step=30)] += 1
+        shutil.rmtree(root)
         if not plan.hit:
             break
     assert at > (15 if rank == 0 else 4), plan.log
@@ -120,13 +120,13 @@ def test_no_sigkill_at_any_operation_loses_the_save_before(tmp_path, step):
     outcomes: Counter[int] = Counter()
     for kill, num_operations in tried.items():
         for at in range(1, num_operations + 1):
-            shelf = tmp_path / f"{kill.replace(' ', '-')}-{at}"
-            outcomes[require_parts(shelf)] += 1
-            clean_leftovers(shelf)
-            require_parts(shelf)
-            save_once(shelf, 30, 3)
-            assert require_parts(shelf) == 3
-            assert sorted(p.name for p in shelf.iterdir()) == [".lock", "latest", "step-00000030"]
+            root = tmp_path / f"{kill.replace(' ', '-')}-{at}"
+            outcomes[require_parts(root)] += 1
+            clean_leftovers(root)
+            require_parts(root)
+            save_once(root, 30, 3)
+            assert require_parts(root) == 3
+            assert sorted(p.name for p in root.iterdir()) == [".lock", "latest", "step-00000030"]
     assert outcomes[1] > 20 and outcomes[2] > 5, outcomes
 
 
@@ -137,11 +137,11 @@ def cut_power_everywhere(tmp_path: Path, step: int, lossy=lambda what: False) ->
     at = 0
     while True:
         at += 1
-        shelf = tmp_path / str(at) / "shelf"
-        shutil.copytree(tmp_path / "before", shelf)
-        storage = PowerLossStorage(shelf, at, lossy=lossy)
+        root = tmp_path / str(at) / "root"
+        shutil.copytree(tmp_path / "before", root)
+        storage = PowerLossStorage(root, at, lossy=lossy)
         try:
-            save_once(shelf, step, 2, storage)
+            save_once(root, step, 2, storage)
             has_ended = True
         except PowerCut:
             has_ended = False
@@ -167,7 +167,7 @@ def test_no_power_cut_loses_the_save_before(tmp_path, step):
 
 
 @pytest.mark.parametrize(
-    "left_out", ["rank-00000.safetensors", "manifest.json", "folder .step-00000020.0001.tmp", "folder shelf"]
+    "left_out", ["rank-00000.safetensors", "manifest.json", "folder .step-00000020.0001.tmp", "folder root"]
 )
 def test_the_power_cut_test_sees_an_fsync_that_is_left_out(tmp_path, left_out):
     """The twin that must fail: were this fsync dropped from a save, the test above would say so."""
@@ -211,13 +211,13 @@ if sys.argv[2] == "beside":
 for num_pages in range(8, 40):
     options = f"size={num_pages * 4}k"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(disk)], check=True)
-    shelf = disk / "checkpoints"
-    save_once(shelf, 10, 1)
+    root = disk / "checkpoints"
+    save_once(root, 10, 1)
     try:
-        save_once(shelf, 20, 2)
-        outcomes.append(["new", require_parts(shelf), sorted(p.name for p in shelf.iterdir())])
+        save_once(root, 20, 2)
+        outcomes.append(["new", require_parts(root), sorted(p.name for p in root.iterdir())])
     except EmberwardError as error:
-        outcomes.append([f"{error.code} {error.cause}", require_parts(shelf), sorted(p.name for p in shelf.iterdir())])
+        outcomes.append([f"{error.code} {error.cause}", require_parts(root), sorted(p.name for p in root.iterdir())])
     subprocess.run(["umount", str(disk)], check=True)
 print(json.dumps(outcomes))
 """

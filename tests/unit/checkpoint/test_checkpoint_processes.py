@@ -39,8 +39,8 @@ STRIDE = 4
 """Of so many operations of a writer one is its last, or its rank's; tools/campaign_saves.py takes every one."""
 
 
-class Shelf:
-    """A shelf on which two ranks save beside, rank `culprit`'s writer by plan. The seed of a save is its step."""
+class Root:
+    """A root on which two ranks save beside, rank `culprit`'s writer by plan. The seed of a save is its step."""
 
     def __init__(self, folder: Path, culprit: int) -> None:
         self.path = folder / "checkpoints"
@@ -70,97 +70,97 @@ class Shelf:
 
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_no_failing_operation_of_a_writer_loses_the_save_before(tmp_path, culprit):
-    shelf = Shelf(tmp_path, culprit)
-    shelf.require_next()
+    root = Root(tmp_path, culprit)
+    root.require_next()
     for fault, for_ever in ((Fault.FULL, False), (Fault.TORN, True)):
         outcomes = Counter()
         for at in itertools.count(1):
-            shelf.plan.set(fault, at, for_ever=for_ever)
-            codes = [None if each.error is None else each.error.code for each in shelf.save()]
-            if not shelf.plan.was_hit:
+            root.plan.set(fault, at, for_ever=for_ever)
+            codes = [None if each.error is None else each.error.code for each in root.save()]
+            if not root.plan.was_hit:
                 break
-            found = require_whole(shelf.path)
+            found = require_whole(root.path)
             assert codes in ([None, None], ["K103", "K103"])
-            assert found == shelf.step or (found == shelf.step - 1 and codes[0] is not None)
-            outcomes[codes[0], found == shelf.step] += 1
-            shelf.require_next()
+            assert found == root.step or (found == root.step - 1 and codes[0] is not None)
+            outcomes[codes[0], found == root.step] += 1
+            root.require_next()
         assert codes == [None, None] and at > (15 if culprit == 0 else 4)
         assert outcomes["K103", False] > 3, outcomes
-    shelf.crew.close()
+    root.crew.close()
 
 
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_no_sigkill_of_a_writer_loses_the_save_before_and_the_next_save_has_another(tmp_path, culprit):
-    shelf = Shelf(tmp_path, culprit)
-    shelf.require_next()
+    root = Root(tmp_path, culprit)
+    root.require_next()
     outcomes, pids = Counter(), set()
     for at in itertools.count(2, STRIDE):
-        pids.add(shelf.crew.saves[culprit].writer_pid)
-        shelf.plan.set(Fault.KILL_WITHIN, at)
-        written = shelf.save()
-        if not shelf.plan.was_hit:
+        pids.add(root.crew.saves[culprit].writer_pid)
+        root.plan.set(Fault.KILL_WITHIN, at)
+        written = root.save()
+        if not root.plan.was_hit:
             break
-        found = require_whole(shelf.path)
+        found = require_whole(root.path)
         own, other = written[culprit], written[1 - culprit]
         if own.error is None:
-            assert found == shelf.step and other.error is None
+            assert found == root.step and other.error is None
             assert [notice.code for notice in own.saved.notices] == ["K108"]
         else:
             assert (own.error.code, other.error.code) == ("K108", "K103") and own.error.ranks == (culprit,)
-            assert found in (shelf.step, shelf.step - 1)
-        outcomes[found == shelf.step] += 1
-        shelf.require_next()
+            assert found in (root.step, root.step - 1)
+        outcomes[found == root.step] += 1
+        root.require_next()
     assert [each.error for each in written] == [None, None], "look-alike: nobody was killed"
     assert outcomes[False] >= (3 if culprit == 0 else 1) and len(pids) == 1 + sum(outcomes.values())
-    shelf.crew.close()
+    root.crew.close()
 
 
 def test_message_of_a_writer_that_was_killed(tmp_path):
-    shelf = Shelf(tmp_path, 1)
-    shelf.require_next()
-    pid = shelf.crew.saves[1].writer_pid
-    shelf.plan.set(Fault.KILL_BEFORE, 1)
-    assert str(shelf.save()[1].error) == (
+    root = Root(tmp_path, 1)
+    root.require_next()
+    pid = root.crew.saves[1].writer_pid
+    root.plan.set(Fault.KILL_BEFORE, 1)
+    assert str(root.save()[1].error) == (
         "K108 the process that writes the saves of rank 1 died\n"
         f"  where     process {pid}, save of step 2\n"
         "  expected  a process that lives as long as its rank\n"
         "  found     signal SIGKILL\n"
         "  next      if nobody killed it, look for the out-of-memory killer: dmesg | grep -i killed"
     )
-    shelf.require_next()
-    pid = shelf.crew.saves[1].writer_pid
+    root.require_next()
+    pid = root.crew.saves[1].writer_pid
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         os.kill(pid, number)
-    shelf.require_next()  # look-alike: what a launcher or a terminal sends to all is the rank's business
-    assert shelf.crew.saves[1].writer_pid == pid
+    root.require_next()  # look-alike: what a launcher or a terminal sends to all is the rank's business
+    assert root.crew.saves[1].writer_pid == pid
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    shelf.plan.set(None)
-    (notice,) = shelf.save()[1].saved.notices  # no save was under way: none is lost
+    root.plan.set(None)
+    (notice,) = root.save()[1].saved.notices  # no save was under way: none is lost
     assert (notice.code, notice.severity, notice.culprit_ranks) == ("K108", "warning", (1,))
     assert notice.message == (
         "the process that writes the saves of rank 1 died between two saves; another one was started"
     )
-    pid = shelf.crew.saves[1].writer_pid
-    shelf.crew.close()
+    pid = root.crew.saves[1].writer_pid
+    root.crew.close()
     assert not Path(f"/proc/{pid}").exists()
 
 
 @pytest.mark.parametrize("limit_bytes", [1, 5_000])
 def test_the_kernel_refuses_a_writer_to_write_on(tmp_path, limit_bytes):
     """A real error of a real file system, past the page cache: files may not grow beyond the limit."""
-    shelf = Shelf(tmp_path, 1)
-    shelf.require_next()
+    root = Root(tmp_path, 1)
+    root.require_next()
     wide = spread({"w": WHOLE}, NUM_RANKS, 1, num_cuts=2)
-    shelf.plan.set("error", 0, limit_bytes=limit_bytes)
-    shelf.step += 1
-    shelf.crew.begin(wide, step=shelf.step)
-    written = shelf.crew.finish()
+    root.plan.set("error", 0, limit_bytes=limit_bytes)
+    root.step += 1
+    root.crew.begin(wide, step=root.step)
+    written = root.crew.finish()
     assert [(each.error.code, each.error.ranks) for each in written] == [("K103", ()), ("K103", (1,))]
     assert written[1].error.cause == "disk_full" and written[1].error.where.endswith("rank-00001.safetensors")
-    assert require_whole(shelf.path) == shelf.step - 1
-    shelf.require_next()
-    shelf.crew.close()
+    assert require_whole(root.path) == root.step - 1
+    root.require_next()
+    root.crew.close()
 
 
 def test_no_sigkill_of_a_rank_loses_the_save_before_and_its_writer_goes_with_it(tmp_path):
@@ -172,12 +172,12 @@ def test_no_sigkill_of_a_rank_loses_the_save_before_and_its_writer_goes_with_it(
     statuses = json.loads(done.stdout)
     assert len(statuses) > 3 and {os.waitstatus_to_exitcode(status) for status in statuses} <= {0, -signal.SIGKILL}
     outcomes = Counter()
-    for shelf in tmp_path.glob("[0-9]*"):
-        outcomes[require_parts(shelf)] += 1
-        clean_leftovers(shelf)
-        save_once(shelf, 30, 3)
-        assert require_parts(shelf) == 3
-        assert sorted(p.name for p in shelf.iterdir()) == [".lock", "latest", "step-00000030"]
+    for root in tmp_path.glob("[0-9]*"):
+        outcomes[require_parts(root)] += 1
+        clean_leftovers(root)
+        save_once(root, 30, 3)
+        assert require_parts(root) == 3
+        assert sorted(p.name for p in root.iterdir()) == [".lock", "latest", "step-00000030"]
     assert outcomes[1] >= 2 and outcomes[2] >= 1, outcomes
 
 
@@ -259,14 +259,14 @@ def test_a_writer_imports_nothing_for_what_a_manifest_says(tmp_path):
 
 
 def test_a_writer_is_taken_for_no_rank(tmp_path):
-    shelf = Shelf(tmp_path, 1)
-    shelf.require_next()
-    pids = {saves.writer_pid for saves in shelf.crew.saves}
+    root = Root(tmp_path, 1)
+    root.require_next()
+    pids = {saves.writer_pid for saves in root.crew.saves}
     assert len(pids) == 2 and None not in pids
     found = find_job([os.getpid()])
     assert pids.isdisjoint(rank.pid for rank in found.ranks)
     assert all(SAVE_WRITER in read_process_facts(pid).command for pid in pids)
-    shelf.crew.close()
+    root.crew.close()
 
 
 @pytest.mark.parametrize("num_bytes", [1, 4096, (4 << 20) - 1, 4 << 20, (4 << 20) + 4097, 9 << 20])

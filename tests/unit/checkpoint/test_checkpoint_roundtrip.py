@@ -48,7 +48,7 @@ tensor_specs = st.lists(
     seed=st.integers(0, 2**32),
 )
 def test_any_tiling_is_read_bit_equal_on_any_other(specs, save_ranks, load_ranks, seed, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shelf")
+    folder = tmp_path_factory.mktemp("root")
     tensors = {f"layer.{i}/w": random_bits(dtype, shape, seed + i) for i, (dtype, shape) in enumerate(specs)}
     path = require_saved(save_all(folder, spread(tensors, save_ranks, seed), meta={"seed": seed}))
     manifest = read_manifest(path)

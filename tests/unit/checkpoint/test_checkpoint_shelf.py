@@ -1,4 +1,4 @@
-"""The shelf: which save to resume from, which are kept, and what is cleaned after a crash."""
+"""The root: which save to resume from, which are kept, and what is cleaned after a crash."""
 
 import shutil
 from pathlib import Path
@@ -19,45 +19,45 @@ from emberward.checkpoint import (
     prune,
     read_manifest,
 )
-from emberward.checkpoint._names import Aside, aside_name, aside_of, step_name, step_of
+from emberward.checkpoint._names import Temporary, step_name, step_of, temporary_name, temporary_of
 from emberward.findings import Severity
 
 BOX = ((0, 4), (0, 3))
 
 
-def put(shelf: Path, step: int, keep: int | None = None) -> Path:
-    return require_saved(save_all(shelf, [[cut("w", value(step), BOX)]], step=step, meta={"tag": step}, keep=keep))
+def put(root: Path, step: int, keep: int | None = None) -> Path:
+    return require_saved(save_all(root, [[cut("w", value(step), BOX)]], step=step, meta={"tag": step}, keep=keep))
 
 
 def value(step: int) -> torch.Tensor:
     return random_bits(torch.float32, (4, 3), step)
 
 
-def steps(shelf: Path) -> list[int]:
-    return [info.step for info in list_checkpoints(shelf)]
+def steps(root: Path) -> list[int]:
+    return [info.step for info in list_checkpoints(root)]
 
 
-def names(shelf: Path) -> list[str]:
-    return sorted(p.name for p in shelf.iterdir())
+def names(root: Path) -> list[str]:
+    return sorted(p.name for p in root.iterdir())
 
 
 def test_an_empty_or_missing_shelf_has_no_latest_and_nothing_to_tell(tmp_path):
-    for shelf in (tmp_path, tmp_path / "none"):
-        assert find_latest(shelf).path is None and find_latest(shelf).findings == ()
-        assert list_checkpoints(shelf) == () and clean_leftovers(shelf) == ()
+    for root in (tmp_path, tmp_path / "none"):
+        assert find_latest(root).path is None and find_latest(root).findings == ()
+        assert list_checkpoints(root) == () and clean_leftovers(root) == ()
 
 
 @pytest.mark.parametrize("name", ["step-1", "step-0000000a", "step-00000001x", "step-000000001", "xstep-00000001"])
 def test_names_that_are_not_ours(name):
     assert step_of(name) is None
-    assert aside_of(f".{name}.0001.tmp") is None and aside_of(f".{name}.tmp") is None
+    assert temporary_of(f".{name}.0001.tmp") is None and temporary_of(f".{name}.tmp") is None
 
 
 def test_names_come_back():
     for step in (0, 100, 99_999_999, 123_456_789):
         assert step_of(step_name(step)) == step
-        for why in Aside:
-            assert aside_of(aside_name(step, 3, why)) == (step, 3, why)
+        for why in Temporary:
+            assert temporary_of(temporary_name(step, 3, why)) == (step, 3, why)
 
 
 def test_latest_is_what_the_pointer_names_even_when_a_newer_save_is_whole(tmp_path):
@@ -144,17 +144,17 @@ def test_saving_a_step_again_replaces_it_whole(tmp_path):
     assert read_manifest(path).serial == 2
 
 
-def make_leftovers(shelf: Path) -> None:
+def make_leftovers(root: Path) -> None:
     """What crashes leave: a half-save, a whole one that was never named, a half-deleted one; and what people leave."""
-    (shelf / ".step-00000030.0001.tmp").mkdir()
-    (shelf / ".step-00000030.0001.tmp" / "rank-00000.safetensors").write_bytes(b"half")
-    shutil.copytree(shelf / "step-00000020", shelf / ".step-00000020.0002.tmp")
-    (shelf / ".step-00000005.0001.gone").mkdir()
+    (root / ".step-00000030.0001.tmp").mkdir()
+    (root / ".step-00000030.0001.tmp" / "rank-00000.safetensors").write_bytes(b"half")
+    shutil.copytree(root / "step-00000020", root / ".step-00000020.0002.tmp")
+    (root / ".step-00000005.0001.gone").mkdir()
     for other in (".step-00000030.0001.bak", "step-30.tmp", ".step-x.0001.tmp"):
-        (shelf / other).mkdir()
+        (root / other).mkdir()
 
 
-STRANGERS = [".step-00000030.0001.bak", ".step-x.0001.tmp", "step-30.tmp"]
+INCIDENT_PROGRAMS = [".step-00000030.0001.bak", ".step-x.0001.tmp", "step-30.tmp"]
 
 
 def test_leftovers_are_cleaned_on_the_next_start_and_nothing_else_is(tmp_path):
@@ -162,14 +162,14 @@ def test_leftovers_are_cleaned_on_the_next_start_and_nothing_else_is(tmp_path):
     make_leftovers(tmp_path)
     done = clean_leftovers(tmp_path)
     assert sorted(done) == [".step-00000005.0001.gone", ".step-00000020.0002.tmp", ".step-00000030.0001.tmp"]
-    assert names(tmp_path) == sorted([".lock", "latest", "step-00000020", *STRANGERS])
+    assert names(tmp_path) == sorted([".lock", "latest", "step-00000020", *INCIDENT_PROGRAMS])
 
 
 def test_leftovers_are_cleaned_by_the_next_save_as_well(tmp_path):
     put(tmp_path, 20)
     make_leftovers(tmp_path)
     put(tmp_path, 30)
-    assert names(tmp_path) == sorted([".lock", "latest", "step-00000020", "step-00000030", *STRANGERS])
+    assert names(tmp_path) == sorted([".lock", "latest", "step-00000020", "step-00000030", *INCIDENT_PROGRAMS])
 
 
 def test_nothing_is_cleaned_while_a_writer_lives(tmp_path):

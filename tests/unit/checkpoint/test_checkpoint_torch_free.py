@@ -15,10 +15,10 @@ import sys, json
 from pathlib import Path
 sys.modules["torch"] = None
 from emberward.checkpoint import describe, find_latest, list_checkpoints, verify
-shelf = Path(sys.argv[1])
-latest = find_latest(shelf).path
+root = Path(sys.argv[1])
+latest = find_latest(root).path
 print(json.dumps({
-    "ls": [info.to_json() for info in list_checkpoints(shelf)],
+    "ls": [info.to_json() for info in list_checkpoints(root)],
     "show": describe(latest).to_json(),
     "verify": [finding.to_json() for finding in verify(latest)],
 }))

@@ -88,7 +88,7 @@ def save(tmp_path_factory):
 @pytest.mark.parametrize("form", ["emberward", "deepspeed-universal", "huggingface"])
 def test_a_killed_conversion_goes_on_where_it_stopped(save, tmp_path, form):
     path, tensors = save
-    result = tmp_path / ("shelf" if form == "emberward" else "out")
+    result = tmp_path / ("root" if form == "emberward" else "out")
     killed = child(path, result, form, 0.7)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not result.exists() or checkpoint.latest(result) is None
@@ -117,15 +117,15 @@ def test_another_conversion_to_the_same_place_starts_anew(save, tmp_path):
 
 def test_two_conversions_do_not_write_one_result(save, tmp_path):
     path, _ = save
-    aside = tmp_path / ".out.converting"
-    aside.mkdir()
-    with (aside / "journal.jsonl").open("a") as held:
+    temporary = tmp_path / ".out.converting"
+    temporary.mkdir()
+    with (temporary / "journal.jsonl").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(EmberwardError) as caught:
             checkpoint.export_checkpoint(path, tmp_path / "out", form=Form.DCP, foreign=Foreign())
         assert caught.value.text() == (
             "K113 another conversion writes the same result\n"
-            f"  where     {aside}\n"
+            f"  where     {temporary}\n"
             "  expected  one process\n"
             "  found     its journal is locked\n"
             "  next      wait for it, or choose another path"

@@ -20,14 +20,14 @@ LIMIT_S = 60.0
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     """A folder of saves with one save of two ranks."""
-    shelf = tmp_path_factory.mktemp("saves")
+    root = tmp_path_factory.mktemp("saves")
     shards = [[cut("model/w", W, ((0, 4), (0, 16)))], [cut("model/w", W, ((4, 8), (0, 16)))]]
-    require_saved(save_all(shelf, shards, step=10))
-    return shelf
+    require_saved(save_all(root, shards, step=10))
+    return root
 
 
 @pytest.fixture
-def shelf(whole, tmp_path) -> Path:
+def root(whole, tmp_path) -> Path:
     return shutil.copytree(whole, tmp_path / "saves")
 
 
@@ -54,8 +54,8 @@ def to_pipe(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "probe.json", "rank-00001.safetensors"])
-def test_a_pipe_in_place_of_a_file_is_found_by_verify(shelf, name):
-    save = shelf / "step-00000010"
+def test_a_pipe_in_place_of_a_file_is_found_by_verify(root, name):
+    save = root / "step-00000010"
     to_pipe(save / name)
     findings = within_limit(lambda: verify(save))
     assert [finding.code for finding in findings] == ["K101"]
@@ -63,11 +63,11 @@ def test_a_pipe_in_place_of_a_file_is_found_by_verify(shelf, name):
 
 
 @pytest.mark.parametrize("name", ["latest", "step-00000010/manifest.json", "step-00000010/names"])
-def test_a_pipe_on_the_way_to_a_save_is_never_waited_for(shelf, name):
-    to_pipe(shelf / name)
-    (listed,) = within_limit(lambda: list_checkpoints(shelf))
+def test_a_pipe_on_the_way_to_a_save_is_never_waited_for(root, name):
+    to_pipe(root / name)
+    (listed,) = within_limit(lambda: list_checkpoints(root))
     assert (listed.problem is None) == ("manifest" not in name)
-    found = within_limit(lambda: find_latest(shelf))
+    found = within_limit(lambda: find_latest(root))
     assert (found.path is None) == ("manifest" in name)
 
 
@@ -79,8 +79,8 @@ def flip_in_metadata(path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [Form.HUGGING_FACE, Form.DCP])
-def test_a_damaged_header_is_refused_by_its_file_before_anything_is_written(shelf, tmp_path, form):
-    save = shelf / "step-00000010"
+def test_a_damaged_header_is_refused_by_its_file_before_anything_is_written(root, tmp_path, form):
+    save = root / "step-00000010"
     checkpoint.export_checkpoint(save, tmp_path / "well", form=form, foreign=Foreign())
     flip_in_metadata(save / "rank-00001.safetensors")
     with pytest.raises(EmberwardError) as caught:

@@ -135,7 +135,7 @@ def test_a_node_that_went_down_is_left_out_of_the_jobs_that_wait_once(tmp_path, 
         "sinfo": "printf 'n1|allocated|none\\nn2|STATE|Not responding\\n'",
     }
 
-    def look(nodes: str, state: str) -> dict:
+    def snapshot(nodes: str, state: str) -> dict:
         programs = {name: text.replace("NODES", nodes).replace("STATE", state) for name, text in words.items()}
         slurm = Slurm(environment(tmp_path / "bin", **programs))
         once = PulseOptions(
@@ -145,14 +145,14 @@ def test_a_node_that_went_down_is_left_out_of_the_jobs_that_wait_once(tmp_path, 
         assert follow(once, slurm, Screen(is_json=True)) == 0
         return json.loads(capsys.readouterr().out)
 
-    assert look("n1,n2", "allocated")["findings"] == []
-    found = look("n1,n3", "down*")
+    assert snapshot("n1,n2", "allocated")["findings"] == []
+    found = snapshot("n1,n3", "down*")
     assert [(each["code"], each["hosts"]) for each in found["findings"]] == [("L113", ["n2"])]
     assert found["lines"][0].endswith("; no run yet; left out: n2")
     assert left_out(runs)["n2"].finding["message"] == LOST.message
     update = "scontrol update JobId=7_[2-3] ExcNodeList=n2,n8"
     assert asked(tmp_path / "bin").count(update) == 1
-    assert look("n1,n3", "down*")["findings"] == []
+    assert snapshot("n1,n3", "down*")["findings"] == []
     assert asked(tmp_path / "bin").count(update) == 1
     assert len((place / "slurm" / "pulse.log").read_text().splitlines()) == 3
     assert [json.loads(part)["text"] for part in (tmp_path / "told").read_text().replace("}{", "}\n{").splitlines()][
@@ -232,7 +232,7 @@ def test_a_controller_that_goes_away_between_two_questions_leaves_the_node_to_th
     (place / "slurm").mkdir(parents=True)
     record_job(place, 7, {})
 
-    def look(nodes: str, state: str, update: str = "exit 0", code: str | None = None) -> None:
+    def snapshot(nodes: str, state: str, update: str = "exit 0", code: str | None = None) -> None:
         slurm = Slurm(environment(
             bin,
             squeue=f"cat <<END\n7_1|7|RUNNING|main|{nodes}|t|1:00|None|tiny\n"
@@ -251,9 +251,9 @@ def test_a_controller_that_goes_away_between_two_questions_leaves_the_node_to_th
                 follow(once, slurm, Screen(is_json=True))
 
     away = "echo 'slurm_update error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
-    look("n1,n2", "allocated")
-    look("n1,n3", "down*", update=away, code="L120")
+    snapshot("n1,n2", "allocated")
+    snapshot("n1,n3", "down*", update=away, code="L120")
     assert left_out(runs) == {}
-    look("n1,n3", "down*")
+    snapshot("n1,n3", "down*")
     assert list(left_out(runs)) == ["n2"]
     assert asked(bin).count("scontrol update JobId=7_[2-3] ExcNodeList=n2") == 2

@@ -11,7 +11,7 @@ from emberward.cli._train import TrainOptions, leave
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import RunFolder, append_line, write_json
 from emberward.runs import Intent
-from emberward.supervise import LaunchResult, Outcome
+from emberward.supervise import AttemptOutcome, LaunchResult
 
 DRIFT = Finding(
     code="R115",
@@ -23,7 +23,7 @@ DRIFT = Finding(
 )
 
 
-def left(folder: RunFolder, outcome: Outcome, code: int) -> int:
+def left(folder: RunFolder, outcome: AttemptOutcome, code: int) -> int:
     """What `train` exits with."""
     for line in (
         {"event": "start", "attempt": 1},
@@ -55,10 +55,10 @@ def left(folder: RunFolder, outcome: Outcome, code: int) -> int:
 def test_a_run_that_is_done_exits_as_its_report_does(tmp_path, finding, attempt, code):
     folder = RunFolder(path=tmp_path)
     append_line(folder.findings, {**finding.to_json(), **({} if attempt is None else {"attempt": attempt})})
-    assert left(folder, Outcome.DONE, 0) == code
+    assert left(folder, AttemptOutcome.DONE, 0) == code
     assert report_run(RunFolder(path=tmp_path), Screen(is_json=True)) == code
 
 
 def test_a_run_that_was_stopped_asks_to_be_started_again_whatever_was_found(tmp_path):
     append_line(RunFolder(path=tmp_path).findings, DRIFT.to_json())
-    assert left(RunFolder(path=tmp_path), Outcome.STOPPED, 75) == 75
+    assert left(RunFolder(path=tmp_path), AttemptOutcome.STOPPED, 75) == 75

@@ -38,7 +38,7 @@ from emberward.plan import HOST
 from emberward.recipe import load_recipe, resolve, write_resolved
 from emberward.report import Progress, RunFolder, append_line, write_json
 from emberward.runs import Intent
-from emberward.supervise import LaunchResult, Outcome
+from emberward.supervise import AttemptOutcome, LaunchResult
 
 GOLDEN = Path(__file__).parent / "transcripts"
 DUMPS = Path(__file__).resolve().parents[2] / "data" / "hangs"
@@ -166,7 +166,7 @@ def launched(plan, *, on_progress, on_finding) -> LaunchResult:
     on_progress(Progress(phase="done", step=4, steps=4), [])
     append_line(folder.attempts, {"event": "start", "attempt": 1, "start": "2026-01-01T00:00:00+00:00"})
     append_line(folder.attempts, {"event": "end", "attempt": 1, "outcome": "done", "hours": 0.05, "hours_lost": 0.0})
-    return LaunchResult(outcome=Outcome.DONE, exit_code=0, attempt=1, seconds=180.0)
+    return LaunchResult(outcome=AttemptOutcome.DONE, exit_code=0, attempt=1, seconds=180.0)
 
 
 def train_options(*overrides: str, **changed) -> TrainOptions:

@@ -7,10 +7,10 @@ import pytest
 from emberward.doctor import (
     Fleet,
     Links,
-    Outcome,
     Plan,
     ProbePlan,
     Result,
+    SetOutcome,
     findings_of,
     read_topology,
 )
@@ -35,7 +35,7 @@ def planned(
             tests += 1
             held = frozenset(number for number in devices if busy(number, tests))
             held = frozenset(devices) if held and refuses else held
-            outcome = Outcome.BUSY if held else Outcome.FAIL if fails(devices) else Outcome.PASS
+            outcome = SetOutcome.BUSY if held else SetOutcome.FAIL if fails(devices) else SetOutcome.PASS
             results.append(Result(devices=devices, outcome=outcome, seconds=1.0, busy=held, links=links))
         members = [number for devices in sets for number in devices]
         assert len(members) == len(set(members)), "sets of one round are disjoint"
@@ -196,7 +196,7 @@ def test_two_groups_with_slow_links_between_them_are_told_from_slow_ends():
                 value = 100 * (1 + rng.gauss(0, 0.02)) * (0.5 if slow(*pair) else 1.0)
                 found.learn(
                     turn,
-                    Result(devices=pair, outcome=Outcome.PASS, seconds=1.0, values=dict.fromkeys(pair, value)),
+                    Result(devices=pair, outcome=SetOutcome.PASS, seconds=1.0, values=dict.fromkeys(pair, value)),
                 )
         return found
 
@@ -272,7 +272,7 @@ def test_suspects_are_tested_first_with_peers_that_nobody_named(num_hosts):
     while sets := first if plan.round == 0 else plan.next_round():
         plan.learn(
             [
-                Result(devices=devices, outcome=Outcome.FAIL if 3 in devices else Outcome.PASS, seconds=1.0)
+                Result(devices=devices, outcome=SetOutcome.FAIL if 3 in devices else SetOutcome.PASS, seconds=1.0)
                 for devices in sets
             ]
         )
@@ -287,7 +287,7 @@ def test_a_slow_link_that_is_tried_again_and_again_does_not_make_its_ends_slow()
         for pair in pairs:
             value = (40.0 if pair == (1, 4) else 100.0) * (1.001 if number % 2 else 0.999)
             ends = tuple(sorted(pair))
-            result = Result(devices=ends, outcome=Outcome.PASS, seconds=1.0, values=dict.fromkeys(ends, value))
+            result = Result(devices=ends, outcome=SetOutcome.PASS, seconds=1.0, values=dict.fromkeys(ends, value))
             numbers.learn(number, result)
     assert not any(figure.is_slow for figure in numbers.ends().values())
     assert [pair for pair, figure in numbers.cells().items() if figure.is_slow] == [(1, 4)]
@@ -299,7 +299,7 @@ def measured(num: int, seed: int, *, rounds: int = 10, slow: int | None = None) 
     for turn in range(rounds):
         for number in range(num):
             value = 100 * (1 + rng.gauss(0, 0.01)) * (0.95 if number == slow else 1.0)
-            result = Result(devices=(number,), outcome=Outcome.PASS, seconds=1.0, values={number: value})
+            result = Result(devices=(number,), outcome=SetOutcome.PASS, seconds=1.0, values={number: value})
             found.learn(turn, result)
     return found
 
@@ -322,6 +322,6 @@ def test_a_link_at_half_speed_among_64_hosts_is_a_cell_and_no_row(seed):
             for again in range(5 if pair == bad else 1):
                 value = 100 * (1 + rng.gauss(0, 0.02)) * (0.5 if pair == bad else 1.0)
                 values = dict.fromkeys(pair, value)
-                found.learn(turn + again, Result(devices=pair, outcome=Outcome.PASS, seconds=1.0, values=values))
+                found.learn(turn + again, Result(devices=pair, outcome=SetOutcome.PASS, seconds=1.0, values=values))
     assert [pair for pair, figure in found.cells().items() if figure.is_slow] == [bad]
     assert not any(figure.is_slow for figure in found.ends().values())

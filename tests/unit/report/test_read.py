@@ -59,9 +59,9 @@ def test_a_file_that_was_cut_or_replaced_is_read_again_from_its_start(tmp_path):
     assert len(tail.poll()) == 2
     path.write_text('{"step": 3}\n')
     assert tail.poll() == [{"step": 3}]
-    aside = tmp_path / "aside"
-    aside.write_text('{"step": 4}\n{"step": 5}\n{"step": 6}\n')
-    aside.replace(path)
+    temporary = tmp_path / "aside"
+    temporary.write_text('{"step": 4}\n{"step": 5}\n{"step": 6}\n')
+    temporary.replace(path)
     assert [line["step"] for line in tail.poll()] == [4, 5, 6]
 
 

@@ -296,9 +296,9 @@ def test_a_resumed_run_gives_only_the_steps_after_its_save(folder):
     reader = ProgressReader(folder, from_end=True, after_step=6)
     assert reader.poll(now_unix=0.0)[1] == []
     # The rank cuts the file back to its save, as a new file, and goes on.
-    aside = folder.path / "aside"
-    aside.write_text("".join(json.dumps({"step": step}) + "\n" for step in range(1, 7)))
-    aside.replace(folder.metrics)
+    temporary = folder.path / "aside"
+    temporary.write_text("".join(json.dumps({"step": step}) + "\n" for step in range(1, 7)))
+    temporary.replace(folder.metrics)
     assert reader.poll(now_unix=0.0)[1] == []
     append_line(folder.metrics, {"step": 7})
     assert [line["step"] for line in reader.poll(now_unix=0.0)[1]] == [7]

@@ -29,7 +29,7 @@ def trained(start) -> None:
 
 @pytest.fixture
 def runs(tmp_path):
-    """A shelf with one unfinished run, ``first``."""
+    """A root with one unfinished run, ``first``."""
     start = choose(tmp_path, recipe(), new_id="first")
     begin(start, recipe(), tmp_path / "manifest.json")
     trained(start)

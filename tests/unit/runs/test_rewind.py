@@ -61,10 +61,10 @@ def test_a_rewind_sets_later_saves_aside_and_the_next_start_goes_on_from_the_sav
         "rewind", "ada@host", "bad data", 8, 14,
     )  # fmt: skip
     assert line["hours_lost"] == pytest.approx(6 * 36 / 3600)
-    aside = folder.path / line["set_aside"]
-    assert [path.name for path in (aside / "checkpoints").iterdir()] == ["step-00000012"]
-    assert verify(aside / "checkpoints" / "step-00000012") == ()
-    assert len((aside / "metrics.jsonl").read_text().splitlines()) == 14
+    temporary = folder.path / line["set_aside"]
+    assert [path.name for path in (temporary / "checkpoints").iterdir()] == ["step-00000012"]
+    assert verify(temporary / "checkpoints" / "step-00000012") == ()
+    assert len((temporary / "metrics.jsonl").read_text().splitlines()) == 14
 
 
 def test_undone_the_run_is_as_it_was_and_what_came_after_is_kept(folder):

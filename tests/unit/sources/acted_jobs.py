@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from unit.sources.live_looks import C10D, moment, rank_look, ring, twice
+from unit.sources.live_snapshots import C10D, moment, rank_snapshot, ring, twice
 
 from emberward.diagnose import Frame, ThreadStack, lacked
-from emberward.diagnose.live import OpenCall, ProcessState, RankLook, WaitingIn
+from emberward.diagnose.live import OpenCall, ProcessState, RankSnapshot, WaitingIn
 from emberward.findings import Finding
-from emberward.sources.live import judge_looks
+from emberward.sources.live import judge_snapshots
 
 FILE = "/job/train.py"
 HEAD = """\
@@ -263,11 +263,11 @@ class ActedJob:
             is_there = frame.file == FILE and frame.line is not None and 0 < frame.line <= len(self.lines)
             return self.lines[frame.line - 1] if is_there and frame.line is not None else None
 
-        early, late = twice(*(self._look(each) for each in self._ranks))
+        early, late = twice(*(self._snapshot(each) for each in self._ranks))
         exits = {each.rank: 0 for each in self._ranks if each.is_over}
-        return judge_looks(early, late, line_of=line_of, exits=exits)
+        return judge_snapshots(early, late, line_of=line_of, exits=exits)
 
-    def _look(self, own: _Rank) -> RankLook:
+    def _snapshot(self, own: _Rank) -> RankSnapshot:
         groups = sorted({call.group for call in own.calls}, key=lambda group: (-len(group.ranks), group.name))
         told = [call for call in own.calls if call.peer is None]
         last = {group: [call for call in told if call.group is group] for group in groups}
@@ -299,14 +299,14 @@ class ActedJob:
         )
         if own.is_over:
             left = (moment("main_exited", ""),)
-            return rank_look(own.rank, None, replace(facts, moments=left), state=ProcessState.GONE)
+            return rank_snapshot(own.rank, None, replace(facts, moments=left), state=ProcessState.GONE)
         inner, *outer = own.where
         if own.is_asleep:
             thread = ThreadStack(name="MainThread", os_thread_id=1000 + own.rank, is_active=False, frames=tuple(outer))
-            return rank_look(own.rank, thread, facts, waiting_in=WaitingIn.NANOSLEEP)
+            return rank_snapshot(own.rank, thread, facts, waiting_in=WaitingIn.NANOSLEEP)
         inner = inner if waits is None or waits.is_hidden else replace(inner, function=waits.op)
         thread = ThreadStack(name="MainThread", os_thread_id=1000 + own.rank, is_active=False, frames=(inner, *outer))
-        return rank_look(own.rank, thread, facts)
+        return rank_snapshot(own.rank, thread, facts)
 
 
 def _entry(call: Call, number: int) -> dict[str, Any]:

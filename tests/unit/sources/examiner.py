@@ -13,7 +13,7 @@ from emberward.cli._examine import ExamineOptions, examine
 
 
 class Examiner:
-    """`look` gives (exit code, JSON document) of a script. `start` runs the job of a folder to its end."""
+    """`snapshot` gives (exit code, JSON document) of a script. `start` runs the job of a folder to its end."""
 
     def __init__(self, server: subprocess.Popen) -> None:
         self._server = server
@@ -25,7 +25,7 @@ class Examiner:
         assert self._server.stdout.readline().strip() == str(folder.path)
         return ""
 
-    def look(self, capsys, path: Path, num_ranks: int, *arguments: str, max_steps=None, time_limit_s=100.0):
+    def snapshot(self, capsys, path: Path, num_ranks: int, *arguments: str, max_steps=None, time_limit_s=100.0):
         options = ExamineOptions(
             words=(str(path), *arguments),
             num_ranks=num_ranks,

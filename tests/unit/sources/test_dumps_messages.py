@@ -38,7 +38,7 @@ def text_of(name: str) -> str:
     text = "\n".join(explain_finding(finding) for finding in findings) + "\n"
     text = text.replace(f"{DATA}/", "")
     text = re.sub(r"stood still for \d+ s", "stood still for N s", text)
-    return re.sub(r"two looks \d+ s apart", "two looks N s apart", text)
+    return re.sub(r"two snapshots \d+ s apart", "two snapshots N s apart", text)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

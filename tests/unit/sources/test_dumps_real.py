@@ -144,7 +144,7 @@ def test_a_part_of_a_megatron_jobs_dumps_names_no_innocent() -> None:
 
 
 def dumped_at(folder: Path, target: Path, *, seconds_after: float) -> Path:
-    """A copy of a look whose files were written so long after the job's last call."""
+    """A copy of a snapshot whose files were written so long after the job's last call."""
     target.mkdir()
     last = max(f.last_ns for f in gather([folder])[0].flights.values() if f.last_ns is not None)
     for path in folder.iterdir():
@@ -157,8 +157,8 @@ def dumped_at(folder: Path, target: Path, *, seconds_after: float) -> Path:
 
 @pytest.mark.parametrize("name", names(alive=True))
 def test_one_look_at_a_job_in_mid_step_is_no_alarm(name: str, tmp_path: Path) -> None:
-    look = dumped_at(HANGS / name / "look0", tmp_path / "look", seconds_after=0.8)
-    assert exit_code_of(explain_paths([look], source_folders=[HANGS]).findings) == 0
+    snapshot = dumped_at(HANGS / name / "look0", tmp_path / "look", seconds_after=0.8)
+    assert exit_code_of(explain_paths([snapshot], source_folders=[HANGS]).findings) == 0
 
 
 @pytest.mark.parametrize("name", names(alive=True))
@@ -187,7 +187,7 @@ def test_the_times_of_files_that_were_copied_tell_nothing(tmp_path: Path) -> Non
 
 def test_two_incidents_at_one_line_are_one_fault() -> None:
     result = explain_paths([HANGS / "sleep_in_step", HANGS / "sleep_in_step"], source_folders=[HANGS])
-    assert len(result.explanations) == 1, "two looks at one job"
+    assert len(result.explanations) == 1, "two snapshots at one job"
     other = explain_paths([HANGS / "sleep_in_step", HANGS / "lock_held"], source_folders=[HANGS])
     assert len(other.explanations) == 2
     assert other.comparisons[0].code == "H115"

@@ -15,7 +15,7 @@ from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions, Proce
 
 from emberward.events import Collective, Group, Phase, Stage, State, Wait
 from emberward.sources import Guard, RoleProgram, Segment
-from emberward.sources._heart import MAX_QUIET_S, Silence, is_compiler_loaded
+from emberward.sources._heartbeat import MAX_QUIET_S, Silence, is_compiler_loaded
 from emberward.sources._issue import short_wait
 from emberward.sources._live import CURRENT, Asks, KnownGroup, LiveRecorder
 from emberward.sources._marks import _kept_by
@@ -89,7 +89,7 @@ def test_a_work_is_not_kept_alive(live, handle):
     call(handle, [torch.zeros(1)], options(is_async=True))
     made.clear()
     assert [pending[0]() for pending in live.pending.values()] == [None]
-    live.look_at_pending(10)
+    live.check_pending(10)
     assert live.pending == {}
 
 
@@ -304,9 +304,9 @@ def test_a_wait_that_raises_and_one_that_never_came(live, handle):
     recorded_method(live, "allreduce", lambda *_: left)(handle, *arguments)
     view = read_ring(live.writer.path)
     assert view.failures == {view.events[0].ref}
-    live.look_at_pending(10)
+    live.check_pending(10)
     assert list(live.sync) == [left], "its wait may come yet"
-    live.look_at_pending(10)
+    live.check_pending(10)
     assert live.sync == {}
     assert events(live)[1].state is State.COMPLETED
 

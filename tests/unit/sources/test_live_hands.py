@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.sources.live_looks import ALL_REDUCE, PROGRAM, look, process, rank_look, ring, stack, waiting
+from unit.sources.live_snapshots import ALL_REDUCE, PROGRAM, process, rank_snapshot, ring, snapshot, stack, waiting
 
 from emberward.diagnose import Frame
-from emberward.diagnose.live import Look, ProcessFacts, ProcessState, RankLook, WaitingIn
+from emberward.diagnose.live import ProcessFacts, ProcessState, RankSnapshot, Snapshot, WaitingIn
 from emberward.diagnose.live._wire import from_plain, to_plain
 from emberward.events import CollectiveOp, Group
 from emberward.findings import Cause, Severity
@@ -30,7 +30,7 @@ from emberward.sources.live import (
     ring_facts,
 )
 from emberward.sources.live._process import waiting_in
-from emberward.sources.live._take import look_at_rings, siblings
+from emberward.sources.live._take import siblings, snapshot_of_rings
 from emberward.sources.ring import MarkKind, RingView, RingWriter, identity_here, read_ring, ring_name
 from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag
 
@@ -168,7 +168,11 @@ def job_of(*ranks: int, is_numbered: bool = True) -> FoundJob:
 def test_a_process_that_may_not_be_looked_at_is_said_in_these_words() -> None:
     blind = replace(waiting(1), stacks=(), ring=None, problems=("no stack of process 1001: Permission denied",))
     explained = explain_pids(
-        [1], line_of=no_text, find=lambda _: job_of(0, 1), take=lambda _: look(waiting(0), blind), wait=lambda _: None
+        [1],
+        line_of=no_text,
+        find=lambda _: job_of(0, 1),
+        take=lambda _: snapshot(waiting(0), blind),
+        wait=lambda _: None,
     )
     finding = explained.findings[-1]
     assert finding.code == "H126"
@@ -179,12 +183,12 @@ def test_a_process_that_may_not_be_looked_at_is_said_in_these_words() -> None:
 
 
 def test_all_looked_at_is_no_complaint_and_processes_without_rank_are_named_by_number() -> None:
-    busy = rank_look(1, stack(1001, 30), None, state=ProcessState.STOPPED)
+    busy = rank_snapshot(1, stack(1001, 30), None, state=ProcessState.STOPPED)
     explained = explain_pids(
         [1],
         line_of=no_text,
         find=lambda _: job_of(0, 1, is_numbered=False),
-        take=lambda _: look(replace(waiting(0), ring=None), busy),
+        take=lambda _: snapshot(replace(waiting(0), ring=None), busy),
         wait=lambda _: None,
     )
     (finding,) = explained.findings
@@ -194,9 +198,9 @@ def test_all_looked_at_is_no_complaint_and_processes_without_rank_are_named_by_n
     )
 
 
-def explained_by(*looks: Look, jobs: Sequence[FoundJob] = ()) -> LiveExplanation:
+def explained_by(*snapshots: Snapshot, jobs: Sequence[FoundJob] = ()) -> LiveExplanation:
     """The verdict on two ranks that nobody recorded, from as many snapshots as it asks for."""
-    shown = iter(replace(each, taken_s=100.0 + 4 * number) for number, each in enumerate(looks))
+    shown = iter(replace(each, taken_s=100.0 + 4 * number) for number, each in enumerate(snapshots))
     found = itertools.chain(jobs, itertools.repeat(job_of(0, 1)))
     return explain_pids(
         [1], line_of=text_of_a_loop, find=lambda _: next(found), take=lambda _: next(shown), wait=lambda _: None
@@ -209,27 +213,27 @@ def text_of_a_loop(frame: Frame) -> str | None:
     return texts.get(frame.line or 0, "def step():" if frame.line == 28 else "") if frame.file == PROGRAM else None
 
 
-def unrecorded(rank: int, line: int) -> RankLook:
-    return rank_look(rank, stack(1000 + rank, line, *ALL_REDUCE), None)
+def unrecorded(rank: int, line: int) -> RankSnapshot:
+    return rank_snapshot(rank, stack(1000 + rank, line, *ALL_REDUCE), None)
 
 
 def test_snapshots_are_taken_until_nobody_moved_between_two() -> None:
-    hung = look(unrecorded(0, 30), unrecorded(1, 40))
-    explained = explained_by(look(unrecorded(0, 30), unrecorded(1, 30)), hung, hung)
+    hung = snapshot(unrecorded(0, 30), unrecorded(1, 40))
+    explained = explained_by(snapshot(unrecorded(0, 30), unrecorded(1, 30)), hung, hung)
     assert (explained.findings[0].severity, explained.findings[0].culprit_ranks) == (Severity.ERROR, (1,))
     assert explained.read == ("2 ranks", "2 stacks, 3 times")
 
 
 def test_the_look_alike_a_job_that_goes_on_is_no_error_and_not_looked_at_for_ever() -> None:
-    first, second = look(unrecorded(0, 30), unrecorded(1, 40)), look(unrecorded(0, 40), unrecorded(1, 30))
+    first, second = snapshot(unrecorded(0, 30), unrecorded(1, 40)), snapshot(unrecorded(0, 40), unrecorded(1, 30))
     explained = explained_by(*[first, second] * 2)
     assert [each.severity for each in explained.findings] == [Severity.WARNING]
     assert explained.read == ("2 ranks", "2 stacks, 4 times")
 
 
 def test_ranks_that_a_launcher_starts_later_are_looked_for_again() -> None:
-    hung = look(unrecorded(0, 30), unrecorded(1, 40))
-    explained = explained_by(look(unrecorded(0, 30)), hung, hung, jobs=[replace(job_of(0), world_size=2)])
+    hung = snapshot(unrecorded(0, 30), unrecorded(1, 40))
+    explained = explained_by(snapshot(unrecorded(0, 30)), hung, hung, jobs=[replace(job_of(0), world_size=2)])
     assert [found.rank for found in explained.job.ranks] == [0, 1]
     assert explained.findings[0].culprit_ranks == (1,)
 
@@ -354,18 +358,18 @@ def test_a_long_phase_that_was_before_is_measured_by_itself(writer: RingWriter) 
 def test_a_job_that_moves_is_not_looked_at(writer: RingWriter) -> None:
     fill(writer, 20)
 
-    def refuse(_: object) -> Look:
+    def refuse(_: object) -> Snapshot:
         raise AssertionError("nobody stands still")
 
     report = Watcher(writer.path.parent, take=refuse).poll()
-    assert (report.findings, report.is_still, report.look) == ((), False, None)
+    assert (report.findings, report.is_still, report.snapshot) == ((), False, None)
 
 
-def still_view(writer: RingWriter) -> Look:
+def still_view(writer: RingWriter) -> Snapshot:
     """Two ranks, the second of which sleeps, whatever the ring says."""
     sleeping = ring(num_done=6, is_inside=False, world=2)
-    busy = replace(rank_look(1, stack(1001, 30), sleeping), process=process(1, waiting_in=WaitingIn.NANOSLEEP))
-    return look(waiting(0, world=2), busy)
+    busy = replace(rank_snapshot(1, stack(1001, 30), sleeping), process=process(1, waiting_in=WaitingIn.NANOSLEEP))
+    return snapshot(waiting(0, world=2), busy)
 
 
 def test_what_was_said_is_said_once_and_taken_back_when_the_job_moves(writer: RingWriter) -> None:
@@ -409,11 +413,11 @@ def test_a_ring_that_grows_while_stacks_are_taken_is_read_again(tmp_path: Path) 
     )
     group = writer.group(WORLD)
     still = read_ring(writer.path)
-    assert not look_at_rings({0: still}).ranks[0].has_moved
+    assert not snapshot_of_rings({0: still}).ranks[0].has_moved
     writer.call(OP_OF_COLLECTIVE[CollectiveOp.ALL_REDUCE], group, 4, 1)
-    look = Look.from_json(look_at_rings({0: still}).to_json())
+    snapshot = Snapshot.from_json(snapshot_of_rings({0: still}).to_json())
     writer.close()
-    assert look.ranks[0].has_moved
-    assert look.ranks[0].own_stacks is None, "a stack of another moment than the ring"
-    assert look.ranks[0].ring is not None
-    assert look.ranks[0].ring.num_calls == 1
+    assert snapshot.ranks[0].has_moved
+    assert snapshot.ranks[0].own_stacks is None, "a stack of another moment than the ring"
+    assert snapshot.ranks[0].ring is not None
+    assert snapshot.ranks[0].ring.num_calls == 1

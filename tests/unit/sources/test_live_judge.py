@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from unit.sources.live_looks import (
+from unit.sources.live_snapshots import (
     ALL_REDUCE,
     NEW_GROUP,
     QUEUE_GET,
@@ -13,19 +13,19 @@ from unit.sources.live_looks import (
     SHUTDOWN,
     STORE_GET,
     helper,
-    look,
     moment,
-    rank_look,
+    rank_snapshot,
     ring,
+    snapshot,
     stack,
     twice,
     waiting,
 )
 
 from emberward.diagnose import Frame, ThreadStack
-from emberward.diagnose.live import Look, ProcessState, RankLook, WaitingIn, join_looks
+from emberward.diagnose.live import ProcessState, RankSnapshot, Snapshot, WaitingIn, join_snapshots
 from emberward.findings import Cause, Finding, Kind, Severity
-from emberward.sources.live import judge_looks, resumed_finding
+from emberward.sources.live import judge_snapshots, resumed_finding
 
 TEXT = {20: "    dist.all_reduce(x)", 30: "    time.sleep(40)", 31: "    with guard:", 40: "    jobs.put(x)"}
 
@@ -34,8 +34,8 @@ def line_of(frame: Frame) -> str | None:
     return TEXT.get(frame.line or 0) if frame.file == "/job/train.py" else None
 
 
-def judged(*ranks: RankLook, **options: object) -> tuple[Finding, ...]:
-    return judge_looks(*twice(*ranks), line_of=line_of, **options)  # type: ignore[arg-type]
+def judged(*ranks: RankSnapshot, **options: object) -> tuple[Finding, ...]:
+    return judge_snapshots(*twice(*ranks), line_of=line_of, **options)  # type: ignore[arg-type]
 
 
 def only(findings: tuple[Finding, ...]) -> Finding:
@@ -43,10 +43,10 @@ def only(findings: tuple[Finding, ...]) -> Finding:
     return findings[0]
 
 
-def away(rank: int, line: int, *inner: tuple[str, str, int], still_s: float = 6.0, **changes: object) -> RankLook:
+def away(rank: int, line: int, *inner: tuple[str, str, int], still_s: float = 6.0, **changes: object) -> RankSnapshot:
     """A rank that is not in the call that the others wait in."""
     facts = ring(num_done=6, is_inside=False, still_s=still_s)
-    return rank_look(rank, stack(1000 + rank, line, *inner), facts, **changes)
+    return rank_snapshot(rank, stack(1000 + rank, line, *inner), facts, **changes)
 
 
 OTHERS = (waiting(0), waiting(1), waiting(3))
@@ -63,9 +63,9 @@ def test_a_stopped_rank_is_an_error_in_these_words():
 
 
 def test_a_rank_that_was_stopped_and_goes_on_is_no_alarm():
-    stopped = look(*OTHERS, replace(waiting(2), process=away(2, 20, state=ProcessState.STOPPED).process))
-    late = look(*(replace(r, ring=ring(num_done=9, is_inside=True)) for r in (*OTHERS, waiting(2))), taken_s=104.0)
-    assert [f for f in judge_looks(stopped, late, line_of=line_of) if f.severity is Severity.ERROR] == []
+    stopped = snapshot(*OTHERS, replace(waiting(2), process=away(2, 20, state=ProcessState.STOPPED).process))
+    late = snapshot(*(replace(r, ring=ring(num_done=9, is_inside=True)) for r in (*OTHERS, waiting(2))), taken_s=104.0)
+    assert [f for f in judge_snapshots(stopped, late, line_of=line_of) if f.severity is Severity.ERROR] == []
 
 
 def test_a_rank_that_sleeps_is_a_notice_until_its_limit():
@@ -90,10 +90,10 @@ def asleep(wakes_in_s):
     ("left_s", "severity"), [(9_990.0, Severity.WARNING), (70.0, Severity.WARNING), (5.0, Severity.NOTICE)]
 )
 def test_a_sleep_that_ends_behind_the_limit_is_a_warning_at_once_and_a_short_one_is_not(left_s, severity):
-    finding = only(judge_looks(None, look(*OTHERS, asleep(left_s)), line_of=line_of))
+    finding = only(judge_snapshots(None, snapshot(*OTHERS, asleep(left_s)), line_of=line_of))
     assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.SLEEP, (2,), severity)
     assert f"the sleep that it is in ends in {left_s:.0f} s: the kernel has the time" in finding.evidence
-    assert finding.severity is only(judged(*OTHERS, asleep(left_s))).severity, "and a second look says the same"
+    assert finding.severity is only(judged(*OTHERS, asleep(left_s))).severity, "and a second snapshot says the same"
 
 
 def test_a_lock_without_time_out_is_proved_by_two_looks_and_not_by_one():
@@ -104,7 +104,7 @@ def test_a_lock_without_time_out_is_proved_by_two_looks_and_not_by_one():
         "rank 2 waits without a time-out, and no thread or child of it moves: nobody is left to wake it"
         in finding.evidence
     )
-    first = only(judge_looks(None, look(*OTHERS, stuck), line_of=line_of))
+    first = only(judge_snapshots(None, snapshot(*OTHERS, stuck), line_of=line_of))
     assert first.severity is Severity.NOTICE
 
 
@@ -120,19 +120,19 @@ def test_a_lock_that_somebody_may_still_free_is_no_alarm(why):
         late = replace(
             late, ranks={r: replace(s, ring=ring(num_done=8, is_inside=r != 2)) for r, s in late.ranks.items()}
         )
-    assert [f for f in judge_looks(early, late, line_of=line_of) if f.severity is Severity.ERROR] == []
+    assert [f for f in judge_snapshots(early, late, line_of=line_of) if f.severity is Severity.ERROR] == []
 
 
 def test_a_rank_that_computes_is_a_notice_though_its_stack_looks_like_a_lock():
-    early = look(*OTHERS, away(2, 31, waiting_in=WaitingIn.FUTEX, ticks=100))
-    late = look(*OTHERS, away(2, 31, waiting_in=WaitingIn.FUTEX, ticks=400), taken_s=104.0)
-    finding = only(judge_looks(early, late, line_of=line_of))
+    early = snapshot(*OTHERS, away(2, 31, waiting_in=WaitingIn.FUTEX, ticks=100))
+    late = snapshot(*OTHERS, away(2, 31, waiting_in=WaitingIn.FUTEX, ticks=400), taken_s=104.0)
+    finding = only(judge_snapshots(early, late, line_of=line_of))
     assert finding.severity is Severity.NOTICE
-    assert "rank 2: between two looks 4 s apart its main thread used 75% of a core" in finding.evidence
+    assert "rank 2: between two snapshots 4 s apart its main thread used 75% of a core" in finding.evidence
 
 
 def test_a_group_that_one_rank_does_not_create_is_an_error_in_these_words():
-    creators = [rank_look(r, stack(1000 + r, 50, *NEW_GROUP), ring(num_done=6, is_inside=False)) for r in (0, 1, 3)]
+    creators = [rank_snapshot(r, stack(1000 + r, 50, *NEW_GROUP), ring(num_done=6, is_inside=False)) for r in (0, 1, 3)]
     finding = only(judged(*creators, waiting(2)))
     assert finding.code == "H129"
     assert finding.message == "rank 2 does not create the group that ranks 0, 1, 3 create at train.py:50"
@@ -156,15 +156,15 @@ def test_of_a_group_s_members_the_one_that_does_not_create_it_is_named(made_by, 
         facts = replace(facts, groups_made=(EXPERTS,) if r in made_by else ())
         if r in (1, 5, 7):
             facts = replace(facts, creating="train.py:50", creating_ranks=(1, 3, 5, 7))
-            ranks.append(rank_look(r, stack(1000 + r, 50, *NEW_GROUP), facts))
+            ranks.append(rank_snapshot(r, stack(1000 + r, 50, *NEW_GROUP), facts))
         else:
-            ranks.append(rank_look(r, stack(1000 + r, 20, *ALL_REDUCE), facts))
+            ranks.append(rank_snapshot(r, stack(1000 + r, 20, *ALL_REDUCE), facts))
     finding = only(judged(*ranks))
     assert (finding.code, finding.culprit_ranks, finding.severity) == ("H129", who, Severity.ERROR)
 
 
 def test_a_rank_that_prepares_data_while_the_others_create_a_group_is_no_alarm():
-    creators = [rank_look(r, stack(1000 + r, 50, *NEW_GROUP), ring(num_done=6, is_inside=False)) for r in (1, 2, 3)]
+    creators = [rank_snapshot(r, stack(1000 + r, 50, *NEW_GROUP), ring(num_done=6, is_inside=False)) for r in (1, 2, 3)]
     findings = judged(away(0, 30, waiting_in=WaitingIn.NANOSLEEP), *creators)
     assert [f.severity for f in findings] == [Severity.NOTICE]
     assert findings[0].culprit_ranks == (0,)
@@ -174,7 +174,7 @@ def test_a_dead_thread_that_the_main_thread_waits_for_is_an_error_in_these_words
     facts = ring(
         num_done=6, is_inside=False, moments=(moment("thread_died", "RuntimeError: cannot decode", "train.py:72"),)
     )
-    victim = rank_look(2, stack(1002, 40, *QUEUE_GET), facts, waiting_in=WaitingIn.FUTEX)
+    victim = rank_snapshot(2, stack(1002, 40, *QUEUE_GET), facts, waiting_in=WaitingIn.FUTEX)
     finding = only(judged(*OTHERS, victim))
     assert finding.code == "H131"
     assert finding.message == (
@@ -186,7 +186,7 @@ def test_a_dead_thread_that_the_main_thread_waits_for_is_an_error_in_these_words
 
 def test_a_dead_thread_that_nobody_waits_for_is_not_blamed():
     facts = ring(num_done=6, is_inside=False, moments=(moment("thread_died", "RuntimeError: a logger", "train.py:72"),))
-    finding = only(judged(*OTHERS, rank_look(2, stack(1002, 30), facts, waiting_in=WaitingIn.NANOSLEEP)))
+    finding = only(judged(*OTHERS, rank_snapshot(2, stack(1002, 30), facts, waiting_in=WaitingIn.NANOSLEEP)))
     assert (finding.code, finding.cause, finding.severity) == ("H101", Cause.SLEEP, Severity.NOTICE)
 
 
@@ -207,7 +207,7 @@ def test_a_lane_that_does_not_end_its_task_is_named_in_these_words(is_late):
     facts = ring(num_done=6, is_inside=False, still_s=80.0 if is_late else 6.0)
     task = lane_thread("metrics", ("upload", "/job/train.py", 30))
     idle = replace(task, name="lane idle", frames=LANE_IDLE)
-    victim = rank_look(2, stack(1002, 40, *LANE_WAIT), facts, task, idle, waiting_in=WaitingIn.FUTEX)
+    victim = rank_snapshot(2, stack(1002, 40, *LANE_WAIT), facts, task, idle, waiting_in=WaitingIn.FUTEX)
     finding = only(judged(*OTHERS, victim))
     assert finding.code == "H132"
     assert finding.message == (
@@ -222,7 +222,7 @@ def test_a_lane_that_does_not_end_its_task_is_named_in_these_words(is_late):
 def test_a_lane_for_which_nobody_waits_is_not_blamed():
     facts = ring(num_done=6, is_inside=False)
     task = lane_thread("metrics", ("upload", "/job/train.py", 30))
-    finding = only(judged(*OTHERS, rank_look(2, stack(1002, 31), facts, task, waiting_in=WaitingIn.FUTEX)))
+    finding = only(judged(*OTHERS, rank_snapshot(2, stack(1002, 31), facts, task, waiting_in=WaitingIn.FUTEX)))
     assert (finding.code, finding.cause) == ("H101", Cause.LOCK)
 
 
@@ -238,9 +238,9 @@ def test_a_key_that_a_busy_rank_may_still_set_is_no_alarm():
     assert [(f.culprit_ranks, f.severity) for f in findings] == [((0,), Severity.NOTICE)]
 
 
-def buffered(rank: int) -> RankLook:
+def buffered(rank: int) -> RankSnapshot:
     main, server = stack(1000 + rank, 40, *QUEUE_GET), helper(2000 + rank, 60, *RECEIVE)
-    return rank_look(rank, main, ring(num_done=6, is_inside=False, world=2), server, waiting_in=WaitingIn.FUTEX)
+    return rank_snapshot(rank, main, ring(num_done=6, is_inside=False, world=2), server, waiting_in=WaitingIn.FUTEX)
 
 
 def test_a_cycle_through_a_bounded_buffer_is_an_error_in_these_words():
@@ -257,7 +257,7 @@ def test_a_cycle_through_a_bounded_buffer_is_an_error_in_these_words():
 
 
 def test_a_full_buffer_whose_peer_is_only_busy_is_no_alarm():
-    busy = rank_look(1, stack(1001, 30), ring(num_done=6, is_inside=False, world=2), waiting_in=WaitingIn.NANOSLEEP)
+    busy = rank_snapshot(1, stack(1001, 30), ring(num_done=6, is_inside=False, world=2), waiting_in=WaitingIn.NANOSLEEP)
     assert [f for f in judged(buffered(0), busy) if f.severity is Severity.ERROR] == []
 
 
@@ -268,7 +268,7 @@ def test_a_rank_that_is_gone_is_named_and_its_victim_is_not():
         replace(waiting(1), ring=echo),
         replace(waiting(2), process=away(2, 0, state=ProcessState.GONE).process),
     )
-    finding = only(judge_looks(*twice(*ranks), line_of=line_of, exits={2: -9}))
+    finding = only(judge_snapshots(*twice(*ranks), line_of=line_of, exits={2: -9}))
     assert (finding.code, finding.culprit_ranks, finding.cause) == ("L102", (2,), Cause.KILLED)
     assert finding.message == "rank 2 died while rank 0 waits: killed by SIGKILL"
 
@@ -310,7 +310,7 @@ def test_the_cause_of_a_death(code, text, cause):
         ring=ring(num_done=6, is_inside=True, moments=said),
     )
     exits = {} if code is None else {2: code}
-    assert only(judge_looks(*twice(*OTHERS, gone), line_of=line_of, exits=exits)).cause is cause
+    assert only(judge_snapshots(*twice(*OTHERS, gone), line_of=line_of, exits=exits)).cause is cause
 
 
 def test_ranks_that_all_shut_down_are_not_worth_a_word():
@@ -329,26 +329,29 @@ def test_of_the_threads_of_a_rank_that_has_left_its_program_the_one_that_keeps_i
     facts = ring(num_done=6, is_inside=False, moments=(moment("main_exited", text),))
     main = stack(1002, 99, *SHUTDOWN)
     main = replace(main, frames=main.frames[: len(SHUTDOWN)])
-    left = rank_look(2, main, facts, helper(77, 33, *QUEUE_GET), helper(78, 34))
+    left = rank_snapshot(2, main, facts, helper(77, 33, *QUEUE_GET), helper(78, 34))
     finding = only(judged(*OTHERS, left))
     assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.MAIN_EXITED, (2,), Severity.ERROR)
     assert finding.site == site
 
 
-def gone(rank: int, **changes: object) -> RankLook:
+def gone(rank: int, **changes: object) -> RankSnapshot:
     """A rank whose process is not there any more."""
-    return rank_look(rank, None, ring(num_done=6, is_inside=False, **changes), state=ProcessState.GONE)
+    return rank_snapshot(rank, None, ring(num_done=6, is_inside=False, **changes), state=ProcessState.GONE)
 
 
 def test_ranks_that_end_one_after_the_other_are_no_alarm():
     left = (moment("main_exited", ""),)
     saver = away(2, 30, waiting_in=WaitingIn.NANOSLEEP)
-    assert judge_looks(*twice(gone(0, moments=left), gone(1, moments=left), saver), line_of=line_of, exits={0: 0}) == ()
+    assert (
+        judge_snapshots(*twice(gone(0, moments=left), gone(1, moments=left), saver), line_of=line_of, exits={0: 0})
+        == ()
+    )
 
 
 def test_a_rank_that_ends_while_its_peers_wait_for_it_is_an_error():
     left = (moment("main_exited", ""),)
-    finding = only(judge_looks(*twice(*OTHERS, gone(2, moments=left)), line_of=line_of, exits={2: 0}))
+    finding = only(judge_snapshots(*twice(*OTHERS, gone(2, moments=left)), line_of=line_of, exits={2: 0}))
     assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.MAIN_EXITED, (2,), Severity.ERROR)
     assert finding.message == "rank 2 ended while ranks 0, 1, 3 wait: its program ended while its peers still needed it"
 
@@ -361,29 +364,29 @@ FULLY_SHARD = (
 
 def test_a_rank_that_shards_its_model_is_busy_and_waits_for_nobody():
     ranks = (*OTHERS, away(2, 40, *FULLY_SHARD, state=ProcessState.RUNNING))
-    (finding,) = judge_looks(None, look(*ranks), line_of=line_of)
+    (finding,) = judge_snapshots(None, snapshot(*ranks), line_of=line_of)
     assert (finding.code, finding.severity, finding.cause) == ("H101", Severity.NOTICE, Cause.CPU_LOOP)
     assert "it runs code of its own in step() at train.py:40" in finding.message
 
 
 def test_a_rank_that_waits_inside_a_part_of_torch_is_not_called_busy():
     ranks = (*OTHERS, away(2, 40, *FULLY_SHARD, state=ProcessState.SLEEPING))
-    (finding,) = judge_looks(None, look(*ranks), line_of=line_of)
+    (finding,) = judge_snapshots(None, snapshot(*ranks), line_of=line_of)
     assert (finding.code, finding.cause) == ("H109", Cause.UNKNOWN)
     assert finding.next == "read train.py:40: which call it makes below that line, and whether its peers make it too"
 
 
 def test_a_rank_that_called_while_it_was_looked_at_is_not_worth_a_word():
     came = replace(away(2, 30), stacks=(), has_moved=True)
-    assert judge_looks(None, look(*OTHERS, came), line_of=line_of) == ()
-    (finding,) = judge_looks(None, look(*OTHERS, replace(came, has_moved=False)), line_of=line_of)
+    assert judge_snapshots(None, snapshot(*OTHERS, came), line_of=line_of) == ()
+    (finding,) = judge_snapshots(None, snapshot(*OTHERS, replace(came, has_moved=False)), line_of=line_of)
     assert (finding.code, finding.culprit_ranks) == ("H101", (2,))
 
 
 def test_a_job_in_mid_step_is_no_alarm():
-    early = look(*(waiting(r, still_s=0.1) for r in range(4)))
-    late = look(*(replace(waiting(r), ring=ring(num_done=20, is_inside=True)) for r in range(4)), taken_s=104.0)
-    assert [f for f in judge_looks(early, late, line_of=line_of) if f.severity is Severity.ERROR] == []
+    early = snapshot(*(waiting(r, still_s=0.1) for r in range(4)))
+    late = snapshot(*(replace(waiting(r), ring=ring(num_done=20, is_inside=True)) for r in range(4)), taken_s=104.0)
+    assert [f for f in judge_snapshots(early, late, line_of=line_of) if f.severity is Severity.ERROR] == []
 
 
 def test_what_goes_on_again_is_said_in_these_words():
@@ -402,12 +405,15 @@ def test_a_rank_that_merely_imports_the_compiler_does_not_compile(function, caus
 
 
 def test_looks_of_two_hosts_join_and_travel_as_json():
-    one, other = look(waiting(0), waiting(1)), look(away(2, 31, waiting_in=WaitingIn.FUTEX), waiting(3), taken_s=100.5)
-    wire = [Look.from_json(json.loads(json.dumps(each.to_json()))) for each in (one, other)]
-    joined = join_looks(wire)
+    one, other = (
+        snapshot(waiting(0), waiting(1)),
+        snapshot(away(2, 31, waiting_in=WaitingIn.FUTEX), waiting(3), taken_s=100.5),
+    )
+    wire = [Snapshot.from_json(json.loads(json.dumps(each.to_json()))) for each in (one, other)]
+    joined = join_snapshots(wire)
     assert sorted(joined.ranks) == [0, 1, 2, 3]
     assert joined.ranks == {**one.ranks, **other.ranks}
-    finding = only(judge_looks(joined, replace(joined, taken_s=joined.taken_s + 4), line_of=line_of))
+    finding = only(judge_snapshots(joined, replace(joined, taken_s=joined.taken_s + 4), line_of=line_of))
     assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.LOCK)
 
 
@@ -438,7 +444,7 @@ def test_a_root_that_differs_in_silence_is_an_error():
 
 
 def test_an_unseen_rank_is_unknown_and_not_guilty():
-    findings = judge_looks(
+    findings = judge_snapshots(
         *(replace(each, world_size=4) for each in twice(waiting(0), waiting(1), waiting(3))), line_of=line_of
     )
     assert [f.severity for f in findings] == [Severity.NOTICE]
@@ -449,18 +455,18 @@ def test_an_unseen_rank_is_unknown_and_not_guilty():
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_looks_end_in_a_verdict_or_a_plain_error(seed):
     rng = random.Random(seed)
-    text = json.dumps(look(*OTHERS, away(2, 31, *QUEUE_GET)).to_json())
+    text = json.dumps(snapshot(*OTHERS, away(2, 31, *QUEUE_GET)).to_json())
     for _ in range(120):
         place = rng.randrange(len(text))
         damaged = (
             text[:place] + rng.choice(['"', "0", "null", "-1", "[]", "x", ""]) + text[place + rng.randrange(1, 9) :]
         )
         try:
-            broken = Look.from_json(json.loads(damaged))
+            broken = Snapshot.from_json(json.loads(damaged))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
         try:
-            judge_looks(None, broken, line_of=line_of)
+            judge_snapshots(None, broken, line_of=line_of)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {damaged[max(0, place - 60) : place + 60]}") from error
 
@@ -471,14 +477,14 @@ def test_the_stack_of_a_collective_is_what_the_looks_are_made_of():
 
 
 def test_a_call_that_all_issued_and_that_ends_on_none_is_a_notice_until_its_limit():
-    (notice,) = judge_looks(*twice(*(waiting(rank) for rank in range(4))))
+    (notice,) = judge_snapshots(*twice(*(waiting(rank) for rank in range(4))))
     assert (notice.code, notice.kind, notice.cause) == ("H103", Kind.DEVICE, Cause.DEVICE_STALL)
     assert (notice.severity, notice.culprit_ranks, notice.waiting_ranks) == (Severity.NOTICE, (), (0, 1, 2, 3))
-    (late,) = judge_looks(*twice(*(waiting(rank, still_s=80.0) for rank in range(4))))
+    (late,) = judge_snapshots(*twice(*(waiting(rank, still_s=80.0) for rank in range(4))))
     assert (late.code, late.severity) == ("H103", Severity.WARNING)
 
 
 def test_a_call_that_all_issued_and_that_ended_in_between_is_no_stall():
-    early = look(*(waiting(rank) for rank in range(4)))
-    late = look(*(waiting(rank, num_done=7) for rank in range(4)), taken_s=104.0)
-    assert judge_looks(early, late) == ()
+    early = snapshot(*(waiting(rank) for rank in range(4)))
+    late = snapshot(*(waiting(rank, num_done=7) for rank in range(4)), taken_s=104.0)
+    assert judge_snapshots(early, late) == ()

@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from unit.sources.live_looks import QUEUE_GET, helper, look, rank_look, ring, stack, waiting
+from unit.sources.live_snapshots import QUEUE_GET, helper, rank_snapshot, ring, snapshot, stack, waiting
 
 from emberward.diagnose import Frame
-from emberward.diagnose.live import Look, WaitingIn
+from emberward.diagnose.live import Snapshot, WaitingIn
 from emberward.findings import Certainty, Severity
 from emberward.sources.live import judge_with_progress
 
@@ -16,7 +16,7 @@ OTHERS = (waiting(0), waiting(1), waiting(3))
 POOL = ("_worker", "/py/lib/python3.11/concurrent/futures/thread.py", 81)
 COPY = ("copyfileobj", "/py/lib/python3.11/shutil.py", 200)
 SEND = ("send", "/env/lib/python3.11/site-packages/urllib3/connection.py", 50)
-HEART = ("beat", "/env/lib/python3.11/site-packages/emberward/sources/_heart.py", 90)
+HEART = ("beat", "/env/lib/python3.11/site-packages/emberward/sources/_heartbeat.py", 90)
 BOOT = ("run", "/py/lib/python3.11/threading.py", 982)
 LONG_S = 500.0
 
@@ -28,7 +28,7 @@ def line_of(frame):
 def judged(line, *inner, threads=(), returned=(), still_s=LONG_S, early=None, **changes):
     """The finding and the progress when rank 2 is at `line`; `returned`: threads that came back from a system call."""
     facts = ring(num_done=6, is_inside=False, still_s=still_s)
-    seen = rank_look(2, stack(1002, line, *inner), facts, *threads, **changes)
+    seen = rank_snapshot(2, stack(1002, line, *inner), facts, *threads, **changes)
     main = seen.process.threads[0]
     rows = [replace(main, switches=40 + (1002 in returned))]
     waits = changes.get("waiting_in")
@@ -39,7 +39,7 @@ def judged(line, *inner, threads=(), returned=(), still_s=LONG_S, early=None, **
     before = {row.tid: 40 for row in rows}
     first = replace(late if early is None else early, switches_after=before)
     (finding,), progress = judge_with_progress(
-        look(*OTHERS, first), look(*OTHERS, late, taken_s=104.0), line_of=line_of
+        snapshot(*OTHERS, first), snapshot(*OTHERS, late, taken_s=104.0), line_of=line_of
     )
     return finding, progress.get(2)
 
@@ -94,12 +94,12 @@ def test_a_wait_in_slices_of_time_is_no_progress():
 
 def test_a_rank_at_work_is_a_notice_for_as_long_as_it_takes():
     facts = ring(num_done=6, is_inside=False, still_s=LONG_S)
-    early = rank_look(2, stack(1002, 32), facts, ticks=100)
+    early = rank_snapshot(2, stack(1002, 32), facts, ticks=100)
     finding, progress = judged(32, early=early, ticks=400)
     assert (finding.severity, progress) == (Severity.NOTICE, "its main thread used 75% of a core")
 
 
 def test_what_shows_progress_travels_as_json():
     seen = replace(waiting(2), switches_after={1002: 41})
-    sent = Look.from_json(json.loads(json.dumps(look(seen).to_json())))
+    sent = Snapshot.from_json(json.loads(json.dumps(snapshot(seen).to_json())))
     assert sent.ranks[2].switches_after == {1002: 41}

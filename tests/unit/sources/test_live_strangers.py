@@ -6,14 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.sources.live_looks import ALL_REDUCE, PROGRAM, entry, look, moment, rank_look, ring, stack, twice, waiting
+from unit.sources.live_snapshots import (
+    ALL_REDUCE,
+    PROGRAM,
+    entry,
+    moment,
+    rank_snapshot,
+    ring,
+    snapshot,
+    stack,
+    twice,
+    waiting,
+)
 
 from emberward.diagnose import Frame, ThreadStack
 from emberward.diagnose._program import are_branches, callers_in_common, cause_of_leaving, place_in
-from emberward.diagnose.live import Look, OpenCall, ProcessState, RankLook, RingFacts, WaitingIn
+from emberward.diagnose.live import OpenCall, ProcessState, RankSnapshot, RingFacts, Snapshot, WaitingIn
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import source_lines
-from emberward.sources.live import Watcher, judge_looks
+from emberward.sources.live import Watcher, judge_snapshots
 
 GONE = ProcessState.GONE
 LOST = "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7"
@@ -24,8 +35,8 @@ def line_of(frame: Frame) -> str | None:
     return TEXT.get(frame.line or 0) if frame.file == PROGRAM else None
 
 
-def judged(*ranks: RankLook, **options: Any) -> tuple[Finding, ...]:
-    return judge_looks(*twice(*ranks), line_of=line_of, **options)
+def judged(*ranks: RankSnapshot, **options: Any) -> tuple[Finding, ...]:
+    return judge_snapshots(*twice(*ranks), line_of=line_of, **options)
 
 
 def transfer(record: int, name: str, *, tag: int = 0, done: bool = False, line: int = 40) -> dict[str, Any]:
@@ -49,11 +60,11 @@ def with_rows(rows: list[dict[str, Any]], world: int, collectives: int = 0) -> R
 RECV = (("recv", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 2500),)
 
 
-def one_pair(sent: int, received: int) -> tuple[RankLook, RankLook]:
+def one_pair(sent: int, received: int) -> tuple[RankSnapshot, RankSnapshot]:
     """Rank 0 in a send to rank 1, which is in a receive from it."""
     return (
-        rank_look(0, stack(1000, 40, *RECV), with_rows([transfer(1, "send 0->1", tag=sent)], 2)),
-        rank_look(1, stack(1001, 50, *RECV), with_rows([transfer(1, "recv 1<-0", tag=received, line=50)], 2)),
+        rank_snapshot(0, stack(1000, 40, *RECV), with_rows([transfer(1, "send 0->1", tag=sent)], 2)),
+        rank_snapshot(1, stack(1001, 50, *RECV), with_rows([transfer(1, "recv 1<-0", tag=received, line=50)], 2)),
     )
 
 
@@ -94,8 +105,8 @@ def transfers(name: str, tags: list[int], line: int) -> RingFacts:
 )
 def test_the_one_whose_tag_left_its_own_rounds_is_named(sent, received, who):
     (finding,) = judged(
-        rank_look(0, stack(1000, 40, *RECV), transfers("send 0->1", sent, 40)),
-        rank_look(1, stack(1001, 50, *RECV), transfers("recv 1<-0", received, 50)),
+        rank_snapshot(0, stack(1000, 40, *RECV), transfers("send 0->1", sent, 40)),
+        rank_snapshot(1, stack(1001, 50, *RECV), transfers("recv 1<-0", received, 50)),
     )
     assert (finding.code, finding.culprit_ranks) == ("H150", who)
     assert finding.site == {(0,): "train.py:40", (1,): "train.py:50", (): None}[who]
@@ -105,9 +116,9 @@ def test_a_send_and_a_receive_with_one_tag_are_no_alarm():
     assert [f for f in judged(*one_pair(1, 1)) if f.severity is Severity.ERROR] == []
 
 
-def sleeping(rank: int, line: int = 30, **changes: Any) -> RankLook:
+def sleeping(rank: int, line: int = 30, **changes: Any) -> RankSnapshot:
     facts = ring(num_done=6, is_inside=False, world=2, **changes)
-    return rank_look(rank, stack(1000 + rank, line), facts, waiting_in=WaitingIn.NANOSLEEP)
+    return rank_snapshot(rank, stack(1000 + rank, line), facts, waiting_in=WaitingIn.NANOSLEEP)
 
 
 def test_ranks_that_all_sleep_at_one_line_are_a_notice_in_these_words():
@@ -130,22 +141,22 @@ def test_ranks_that_all_compute_or_do_different_things_are_no_finding():
     early, late = twice(sleeping(0), sleeping(1))
     busy = replace(late.ranks[1], process=replace(late.ranks[1].process, cpu_ticks=450))
     busy = replace(busy, process=replace(busy.process, threads=(replace(busy.process.threads[0], cpu_ticks=450),)))
-    assert judge_looks(early, replace(late, ranks={**late.ranks, 1: busy}), line_of=line_of) == ()
+    assert judge_snapshots(early, replace(late, ranks={**late.ranks, 1: busy}), line_of=line_of) == ()
 
 
 def test_a_socket_that_is_read_is_no_receive_from_a_peer():
     """`connection.recv(` is a method of many things; only torch's, or a bare name, is the job's own."""
     facts = ring(num_done=6, is_inside=False)
-    reader = rank_look(2, stack(1002, 33), facts, waiting_in=WaitingIn.OTHER)
+    reader = rank_snapshot(2, stack(1002, 33), facts, waiting_in=WaitingIn.OTHER)
     (finding,) = judged(waiting(0), waiting(1), waiting(3), reader)
     assert (finding.culprit_ranks, finding.cause, finding.severity) == ((2,), Cause.NETWORK_IO, Severity.NOTICE)
 
 
 def test_the_rank_that_left_early_is_named_and_not_the_echo():
-    left = rank_look(
+    left = rank_snapshot(
         1, None, ring(num_done=5, is_inside=False, world=2, moments=(moment("main_exited", "x"),)), state=GONE
     )
-    echo = rank_look(
+    echo = rank_snapshot(
         0, None, ring(num_done=6, is_inside=False, world=2, moments=(moment("exception", LOST),)), state=GONE
     )
     (finding,) = judged(echo, left, exits={0: 1, 1: 0})
@@ -153,7 +164,7 @@ def test_the_rank_that_left_early_is_named_and_not_the_echo():
 
 
 def test_ranks_that_end_one_after_the_other_are_no_finding():
-    left = rank_look(
+    left = rank_snapshot(
         1, None, ring(num_done=6, is_inside=False, world=2, moments=(moment("main_exited", "x"),)), state=GONE
     )
     assert judged(sleeping(0), left, exits={1: 0}) == ()
@@ -173,13 +184,16 @@ def tell(rank):
 """
 
 
-def aborted(path: Path, *, line: int, other: int, is_new: bool = True) -> tuple[Look, dict[int, int]]:
+def aborted(path: Path, *, line: int, other: int, is_new: bool = True) -> tuple[Snapshot, dict[int, int]]:
     """Rank 1 aborted in an all-reduce at `line`; rank 0 lost its connection at line `other`, below Python."""
     facts = ring(num_done=0, is_inside=False, world=2)
     call = OpenCall(text="all_reduce of 8 float32", function="train", file=str(path), line=line, is_new=is_new)
     lost = replace(facts, moments=(moment("exception", LOST, f"{path.name}:{other}"),))
-    ranks = (rank_look(0, None, lost, state=GONE), rank_look(1, None, replace(facts, open_call=call), state=GONE))
-    return look(*ranks), {0: 1, 1: -signal.SIGABRT}
+    ranks = (
+        rank_snapshot(0, None, lost, state=GONE),
+        rank_snapshot(1, None, replace(facts, open_call=call), state=GONE),
+    )
+    return snapshot(*ranks), {0: 1, 1: -signal.SIGABRT}
 
 
 @pytest.fixture
@@ -191,7 +205,7 @@ def program(tmp_path: Path) -> Path:
 
 def test_an_abort_against_a_call_below_python_is_an_error_in_these_words(program):
     seen, exits = aborted(program, line=5, other=4)
-    finding = judge_looks(seen, seen, line_of=source_lines([]), exits=exits)[0]
+    finding = judge_snapshots(seen, seen, line_of=source_lines([]), exits=exits)[0]
     assert finding.code == "H152"
     assert finding.message == (
         "rank 1 was in all_reduce of 8 float32 at uneven.py:5, which met a call below Python that rank 0 made at "
@@ -207,20 +221,22 @@ def test_an_abort_against_a_rank_that_was_ended_in_its_backward_is_the_same_erro
     ring_of_other = seen.ranks[0].ring
     assert ring_of_other is not None
     ended = replace(seen.ranks[0], ring=replace(ring_of_other, moments=(), backward=(str(program), 4)))
-    finding = judge_looks(seen, look(ended, seen.ranks[1]), line_of=source_lines([]), exits={**exits, 0: -15})[0]
+    finding = judge_snapshots(seen, snapshot(ended, seen.ranks[1]), line_of=source_lines([]), exits={**exits, 0: -15})[
+        0
+    ]
     assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", Cause.EXTRA_COLLECTIVE, (1,))
     assert "which met a call below Python that rank 0 made at uneven.py:4" in finding.message
 
 
 def test_an_abort_in_a_call_that_nobody_made_before_is_one_too_many(program):
     seen, exits = aborted(program, line=10, other=4)
-    finding = judge_looks(seen, seen, line_of=source_lines([]), exits=exits)[0]
+    finding = judge_snapshots(seen, seen, line_of=source_lines([]), exits=exits)[0]
     assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", Cause.EXTRA_COLLECTIVE, (1,))
 
 
 def test_an_abort_in_a_call_that_is_made_in_every_round_names_both_lines_and_accuses_nobody(program):
     seen, exits = aborted(program, line=10, other=4, is_new=False)
-    (finding,) = judge_looks(seen, seen, line_of=source_lines([]), exits=exits)
+    (finding,) = judge_snapshots(seen, seen, line_of=source_lines([]), exits=exits)
     assert (finding.code, finding.kind, finding.culprit_ranks) == ("H152", Kind.MISMATCH, ())
     assert finding.waiting_ranks == (0, 1)
     assert finding.message.endswith(
@@ -236,16 +252,16 @@ def test_who_was_at_another_line_than_in_each_earlier_round_left_the_order(progr
     assert odd.ring is not None
     there = Frame(function="main", file=str(program), line=4)
     lacking = replace(odd, ring=replace(odd.ring, lacks=there))
-    both = look(seen.ranks[0], lacking)
-    finding = judge_looks(both, both, line_of=lambda _: None, exits=exits)[0]
+    both = snapshot(seen.ranks[0], lacking)
+    finding = judge_snapshots(both, both, line_of=lambda _: None, exits=exits)[0]
     assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", cause, (1,))
 
 
-def aborted_in(path: Path, texts: tuple[str, ...]) -> tuple[Look, dict[int, int]]:
+def aborted_in(path: Path, texts: tuple[str, ...]) -> tuple[Snapshot, dict[int, int]]:
     """All ranks in an open call at one line, of which rank 1 aborted."""
     facts = ring(num_done=0, is_inside=False, world=len(texts))
     ranks = [
-        rank_look(
+        rank_snapshot(
             rank,
             None,
             replace(facts, open_call=OpenCall(text=text, function="train", file=str(path), line=5, is_new=True)),
@@ -253,7 +269,7 @@ def aborted_in(path: Path, texts: tuple[str, ...]) -> tuple[Look, dict[int, int]
         )
         for rank, text in enumerate(texts)
     ]
-    return look(*ranks), {0: 1, 1: -signal.SIGABRT}
+    return snapshot(*ranks), {0: 1, 1: -signal.SIGABRT}
 
 
 @pytest.mark.parametrize(
@@ -268,7 +284,7 @@ def aborted_in(path: Path, texts: tuple[str, ...]) -> tuple[Look, dict[int, int]
 )
 def test_an_abort_where_open_calls_of_one_line_differ_is_their_mismatch(program, texts, culprits, code, cause):
     seen, exits = aborted_in(program, texts)
-    (finding,) = judge_looks(seen, seen, line_of=source_lines([]), exits=exits)
+    (finding,) = judge_snapshots(seen, seen, line_of=source_lines([]), exits=exits)
     assert (finding.code, finding.cause, finding.culprit_ranks) == (code, cause, culprits)
     assert (finding.site, finding.severity) == ("uneven.py:5", Severity.ERROR)
     assert "uneven.py:5 reads: dist.all_reduce(done)" in finding.evidence
@@ -276,10 +292,10 @@ def test_an_abort_where_open_calls_of_one_line_differ_is_their_mismatch(program,
 
 def test_an_abort_in_a_call_that_the_others_make_alike_is_no_mismatch(program):
     seen, exits = aborted_in(program, ("all_reduce of 8 float32", "all_reduce of 8 float32"))
-    assert {finding.code for finding in judge_looks(seen, seen, line_of=source_lines([]), exits=exits)} == {"L102"}
+    assert {finding.code for finding in judge_snapshots(seen, seen, line_of=source_lines([]), exits=exits)} == {"L102"}
 
 
-def in_a_barrier(rank: int, num_received: int) -> RankLook:
+def in_a_barrier(rank: int, num_received: int) -> RankSnapshot:
     """A rank of three that waits in the first collective, having answered `num_received` transfers of rank 1."""
     rows = [transfer(n, f"recv {rank}<-1", done=True, line=45) for n in range(1, num_received + 1)]
     rows.append({**entry(1, line=60, op="barrier", done=False), "record_id": num_received + 1})
@@ -287,12 +303,12 @@ def in_a_barrier(rank: int, num_received: int) -> RankLook:
     facts = ring(num_done=0, is_inside=False, world=3)
     status = {"0": {"last_enqueued_collective": 1, "last_completed_collective": 0}}
     facts = replace(facts, flight={**facts.flight, "entries": rows, "pg_status": status}, blocked_record=len(rows))
-    return rank_look(rank, stack(1000 + rank, 60, *ALL_REDUCE), facts)
+    return rank_snapshot(rank, stack(1000 + rank, 60, *ALL_REDUCE), facts)
 
 
-def sender(num_sent: int) -> RankLook:
+def sender(num_sent: int) -> RankSnapshot:
     rows = [transfer(n, "send 1->2", done=n < num_sent) for n in range(1, num_sent + 1)]
-    return rank_look(1, stack(1001, 40, *RECV), with_rows(rows, 3))
+    return rank_snapshot(1, stack(1001, 40, *RECV), with_rows(rows, 3))
 
 
 def test_the_peer_that_answered_every_round_but_this_one_is_named():
@@ -309,7 +325,7 @@ def test_without_earlier_rounds_the_rank_in_the_transfer_is_named():
     assert (finding.code, finding.culprit_ranks) == ("H109", (1,))
 
 
-def in_rounds(rank: int, transfers: str, numbers: list[int], *, is_open: bool) -> RankLook:
+def in_rounds(rank: int, transfers: str, numbers: list[int], *, is_open: bool) -> RankSnapshot:
     """A rank that made so many transfers in each round before a barrier; its last one, or the last barrier, is open."""
     rows: list[dict[str, Any]] = []
     for seq, number in enumerate(numbers, start=1):
@@ -324,7 +340,7 @@ def in_rounds(rank: int, transfers: str, numbers: list[int], *, is_open: bool) -
     status = {"0": {"last_enqueued_collective": num_done + (not is_open), "last_completed_collective": num_done}}
     facts = replace(facts, flight={**facts.flight, "entries": rows, "pg_status": status}, blocked_record=len(rows))
     call, line = (RECV, 45) if is_open else (ALL_REDUCE, 60)
-    return rank_look(rank, stack(1000 + rank, line, *call), facts)
+    return rank_snapshot(rank, stack(1000 + rank, line, *call), facts)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +370,7 @@ def test_a_stage_that_drops_its_answer_is_named_though_a_chain_of_stages_waits_b
 
 def two_sided(
     numbers: list[int], made: str = "recv 1<-2", then: str = "send 1->0", *, is_open: bool = True
-) -> RankLook:
+) -> RankSnapshot:
     """Rank 1 of three: in each round it makes transfers, each followed by one with another rank."""
     seen = in_rounds(1, made, numbers, is_open=is_open)
     assert seen.ring is not None
@@ -379,11 +395,11 @@ def test_who_made_fewer_transfers_as_its_feeder_did_is_innocent(fed, culprit):
     assert (finding.code, finding.cause, finding.culprit_ranks) == ("H109", Cause.UNMATCHED_P2P, (culprit,))
 
 
-def around_a_ring(rank: int, peer: int) -> RankLook:
+def around_a_ring(rank: int, peer: int) -> RankSnapshot:
     """One of four that sends to the next rank in each round, and now to `peer`."""
     rows = [transfer(n, f"send {rank}->{(rank + 1) % 4}", done=True) for n in range(1, 6)]
     rows.append(transfer(6, f"send {rank}->{peer}"))
-    return rank_look(rank, stack(1000 + rank, 41, *RECV), with_rows(rows, 4))
+    return rank_snapshot(rank, stack(1000 + rank, 41, *RECV), with_rows(rows, 4))
 
 
 def test_of_a_ring_of_transfers_the_rank_that_turned_to_another_peer_is_named():
@@ -458,7 +474,7 @@ def tell():
 """
 
 
-def in_call(rank: int, path: Path, rows: list[tuple[str, int, str, str, int]]) -> RankLook:
+def in_call(rank: int, path: Path, rows: list[tuple[str, int, str, str, int]]) -> RankSnapshot:
     """One of two ranks whose calls are (op, line, function, dtype, size); it sits in the last one."""
     entries = []
     for seq, (op, line, function, dtype, size) in enumerate(rows, 1):
@@ -467,11 +483,11 @@ def in_call(rank: int, path: Path, rows: list[tuple[str, int, str, str, int]]) -
     facts = ring(num_done=0, is_inside=False, world=2)
     status = {"0": {"last_enqueued_collective": len(rows), "last_completed_collective": len(rows) - 1}}
     facts = replace(facts, flight={**facts.flight, "entries": entries, "pg_status": status}, blocked_record=len(rows))
-    return rank_look(rank, None, facts)
+    return rank_snapshot(rank, None, facts)
 
 
 def test_an_old_look_does_not_hide_why_the_processes_of_a_job_that_is_over_have_ended(program, tmp_path):
-    """A look is taken while ranks start slowly; their first steps and the abort then take less than a second."""
+    """A snapshot is taken while ranks start slowly; their first steps and the abort then take less than a second."""
     seen, exits = aborted(program, line=5, other=4)
     rings = {rank: each.ring for rank, each in seen.ranks.items() if each.ring is not None}
     starting = {
@@ -495,13 +511,13 @@ def main():
 DDP = "/env/lib/python3.11/site-packages/torch/nn/parallel/distributed.py"
 
 
-def without_lines(rank: int, path: Path, op: str, line: int, *inner: tuple[str, str, int]) -> RankLook:
+def without_lines(rank: int, path: Path, op: str, line: int, *inner: tuple[str, str, int]) -> RankSnapshot:
     """A rank in a call of which the copy of torch's recorder, which was taken without stacks, tells no line."""
     rows = [{**entry(1, line=3), "frames": []}, {**entry(2, op=op, done=False), "frames": []}]
     status = {"0": {"last_enqueued_collective": 2, "last_completed_collective": 1}}
     facts = ring(num_done=0, is_inside=False, world=2)
     facts = replace(facts, flight={**facts.flight, "entries": rows, "pg_status": status})
-    return rank_look(rank, stack_in(1000 + rank, str(path), line, *inner), facts)
+    return rank_snapshot(rank, stack_in(1000 + rank, str(path), line, *inner), facts)
 
 
 def stack_in(pid: int, path: str, line: int, *inner: tuple[str, str, int]) -> ThreadStack:
@@ -510,7 +526,7 @@ def stack_in(pid: int, path: str, line: int, *inner: tuple[str, str, int]) -> Th
     return replace(found, frames=frames)
 
 
-def in_two_calls(path: Path) -> tuple[RankLook, RankLook]:
+def in_two_calls(path: Path) -> tuple[RankSnapshot, RankSnapshot]:
     """Rank 1 in an all-reduce under a condition at line 6, rank 0 in DDP's broadcast at line 3."""
     one = without_lines(1, path, "all_reduce", 6, *ALL_REDUCE)
     return without_lines(0, path, "broadcast", 3, ("_pre_forward", DDP, 1775), ("forward", DDP, 1886)), one
@@ -527,14 +543,14 @@ def test_a_call_whose_copy_has_no_line_yet_is_judged_by_the_line_where_its_rank_
             text="all_reduce of 8 float32", function="main", file=str(path), line=6, is_new=True, group="world"
         )
         one = replace(one, stacks=(), ring=replace(one.ring, open_call=call, blocked_record=2))
-    (finding,) = judge_looks(*twice(zero, one), line_of=source_lines([]))
+    (finding,) = judge_snapshots(*twice(zero, one), line_of=source_lines([]))
     assert (finding.code, finding.culprit_ranks, finding.site) == ("M103", (1,), "train.py:6")
     assert any("if loss > 1.0" in line for line in finding.evidence)
 
 
 def test_without_any_line_nobody_is_named(tmp_path):
     zero, one = in_two_calls(tmp_path / "train.py")
-    found = judge_looks(*twice(replace(zero, stacks=()), replace(one, stacks=())), line_of=source_lines([]))
+    found = judge_snapshots(*twice(replace(zero, stacks=()), replace(one, stacks=())), line_of=source_lines([]))
     assert [(f.code, f.culprit_ranks, f.site) for f in found] == [("M101", (), None)]
 
 
@@ -554,7 +570,7 @@ def test_of_two_ranks_the_one_that_left_its_own_rounds_is_named(tmp_path, usual,
     path = tmp_path / "two.py"
     path.write_text(TWO_TEXTS)
     ranks = (in_call(0, path, [*usual, last]), in_call(1, path, [*usual, GRADS]))
-    (finding,) = judge_looks(*twice(*ranks), line_of=source_lines([]))
+    (finding,) = judge_snapshots(*twice(*ranks), line_of=source_lines([]))
     if cause is None:
         assert (finding.code, finding.culprit_ranks) == ("M102", ())
     else:
@@ -574,7 +590,7 @@ def test_a_new_call_against_one_below_python_is_one_too_many(tmp_path):
         for row in each.ring.flight["entries"]:
             row["frames"] = [frame for frame in row["frames"] if frame["line"]]
         each.ring.flight["pg_config"]["world"]["ranks"] = [0, 1, 2]
-    (finding,) = judge_looks(*twice(*ranks), line_of=source_lines([]))
+    (finding,) = judge_snapshots(*twice(*ranks), line_of=source_lines([]))
     assert (finding.culprit_ranks, finding.cause, finding.site) == ((0,), Cause.EXTRA_COLLECTIVE, "two.py:13")
     assert finding.message.endswith("at two.py:13, before the next one, all_reduce of 8 float32")
 
@@ -597,7 +613,7 @@ def test_a_call_that_nobody_made_before_against_a_usual_one_of_another_function_
     ranks = (in_call(0, path, [*[usual] * 5, new]), *(in_call(r, path, [usual] * 6) for r in (1, 2)))
     for each in ranks:
         each.ring.flight["pg_config"]["world"]["ranks"] = [0, 1, 2]
-    (finding,) = judge_looks(*twice(*ranks), line_of=source_lines([]))
+    (finding,) = judge_snapshots(*twice(*ranks), line_of=source_lines([]))
     assert (finding.culprit_ranks, finding.cause, finding.site) == ((0,), Cause.EXTRA_COLLECTIVE, "note.py:3")
 
 
@@ -632,7 +648,7 @@ def test_the_other_branch_of_a_choice_is_a_different_call_and_none_left_out(tmp_
     cast, gather = ("broadcast", 7, "train", "float32", 8), ("all_gather", 9, "train", "float32", 8)
     usual = [cast, gather] * 3
     ranks = (in_call(0, path, [*usual, gather]), in_call(1, path, [*usual, cast]))
-    (finding,) = judge_looks(*twice(*ranks), line_of=source_lines([]))
+    (finding,) = judge_snapshots(*twice(*ranks), line_of=source_lines([]))
     assert (finding.cause, finding.culprit_ranks) == (Cause.DIFFERENT_OP, (0,))
 
 
@@ -697,17 +713,17 @@ def test_an_abort_while_two_threads_make_calls_of_one_group_accuses_nobody(progr
     both = replace(
         facts, beside=beside, backward=(str(program), 4), crashed=(Frame(function="main", file=str(program), line=4),)
     )
-    seen = look(*(rank_look(rank, None, both, state=GONE) for rank in range(2)))
-    (finding,) = judge_looks(seen, seen, line_of=source_lines([]), exits={0: -15, 1: -signal.SIGABRT})
+    seen = snapshot(*(rank_snapshot(rank, None, both, state=GONE) for rank in range(2)))
+    (finding,) = judge_snapshots(seen, seen, line_of=source_lines([]), exits={0: -15, 1: -signal.SIGABRT})
     assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", Cause.DIFFERENT_OP, ())
     assert (finding.site, finding.waiting_ranks) == ("uneven.py:10", (0, 1))
 
 
 def test_an_event_loop_that_watches_itself_alone_waits_for_ever():
     loop = (("select", "/py/lib/python3.11/selectors.py", 468), ("_run_once", "/py/lib/python3.11/asyncio/b.py", 1884))
-    idle = rank_look(2, stack(1002, 71, *loop), ring(num_done=6, is_inside=False), waiting_in=WaitingIn.EVENT)
+    idle = rank_snapshot(2, stack(1002, 71, *loop), ring(num_done=6, is_inside=False), waiting_in=WaitingIn.EVENT)
     (finding,) = judged(waiting(0), waiting(1), waiting(3), idle)
     assert (finding.culprit_ranks, finding.cause, finding.severity) == ((2,), Cause.LOCK, Severity.ERROR)
-    reader = rank_look(2, stack(1002, 71, *loop), ring(num_done=6, is_inside=False), waiting_in=WaitingIn.POLL)
+    reader = rank_snapshot(2, stack(1002, 71, *loop), ring(num_done=6, is_inside=False), waiting_in=WaitingIn.POLL)
     (finding,) = judged(waiting(0), waiting(1), waiting(3), reader)
     assert (finding.culprit_ranks, finding.severity) == ((2,), Severity.NOTICE)

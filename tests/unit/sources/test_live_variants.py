@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from emberward.diagnose import Frame
-from emberward.diagnose.live import Look
+from emberward.diagnose.live import Snapshot
 from emberward.findings import Finding
-from emberward.sources.live import judge_looks
+from emberward.sources.live import judge_snapshots
 
 TESTS = Path(__file__).parents[2]
-LOOKS, PROGRAMS = TESTS / "data" / "looks", TESTS / "unseen"
+SNAPSHOTS, PROGRAMS = TESTS / "data" / "snapshots", TESTS / "unseen"
 TRUTHS: Mapping[str, tuple[int | None, str, int | None]] = {
     "accel_gather": (0, "extra_collective", 39),
     "autotuned_sync": (1, "different_op", 17),
@@ -70,7 +70,7 @@ class Case:
     """Snapshots as plain data, the program's text, and the culprit."""
 
     early: dict[str, Any] | None
-    look: dict[str, Any]
+    snapshot: dict[str, Any]
     exits: Mapping[int, int]
     text: str
     culprit: int | None
@@ -78,10 +78,10 @@ class Case:
 
 @cache
 def recorded(name: str) -> Case:
-    data = json.loads(gzip.decompress((LOOKS / f"{name}.json.gz").read_bytes()))
+    data = json.loads(gzip.decompress((SNAPSHOTS / f"{name}.json.gz").read_bytes()))
     exits = {int(rank): code for rank, code in data["exits"].items()}
     text = next(PROGRAMS.glob(f"live_*/{name}.py")).read_text()
-    return Case(early=data["early"], look=data["look"], exits=exits, text=text, culprit=TRUTHS[name][0])
+    return Case(early=data["early"], snapshot=data["snapshot"], exits=exits, text=text, culprit=TRUTHS[name][0])
 
 
 def told(case: Case) -> Finding:
@@ -91,17 +91,17 @@ def told(case: Case) -> Finding:
         is_there = frame.file.startswith("/job/") and frame.line is not None and 0 < frame.line <= len(lines)
         return lines[frame.line - 1] if is_there and frame.line is not None else None
 
-    early = None if case.early is None else Look.from_json(case.early)
-    return judge_looks(early, Look.from_json(case.look), line_of=line_of, exits=case.exits)[0]
+    early = None if case.early is None else Snapshot.from_json(case.early)
+    return judge_snapshots(early, Snapshot.from_json(case.snapshot), line_of=line_of, exits=case.exits)[0]
 
 
 def varied(case: Case, change: Callable[[dict[str, Any]], None], **others: Any) -> Case:
-    early, look = copy.deepcopy(case.early), copy.deepcopy(case.look)
-    for each in (early, look):
+    early, snapshot = copy.deepcopy(case.early), copy.deepcopy(case.snapshot)
+    for each in (early, snapshot):
         if each is not None:
             change(each)
     values = {"exits": case.exits, "text": case.text, "culprit": case.culprit, **others}
-    return Case(early=early, look=look, **values)
+    return Case(early=early, snapshot=snapshot, **values)
 
 
 def renamed(case: Case) -> Case:
@@ -126,8 +126,8 @@ def renamed(case: Case) -> Case:
 def shifted(case: Case) -> Case:
     """As a hundred thousand calls later."""
 
-    def change(look: dict[str, Any]) -> None:
-        for rank in look["ranks"]:
+    def change(snapshot: dict[str, Any]) -> None:
+        for rank in snapshot["ranks"]:
             ring = rank["ring"]
             for entry in ring["flight"]["entries"]:
                 for key in ("collective_seq_id", "record_id", "ring_number"):
@@ -146,13 +146,13 @@ def shifted(case: Case) -> Case:
 
 def permuted(case: Case) -> Case:
     """The ranks in the other order."""
-    world = case.look["world_size"] or len(case.look["ranks"])
+    world = case.snapshot["world_size"] or len(case.snapshot["ranks"])
 
     def turn(rank: int) -> int:
         return world - 1 - rank
 
-    def change(look: dict[str, Any]) -> None:
-        for rank in look["ranks"]:
+    def change(snapshot: dict[str, Any]) -> None:
+        for rank in snapshot["ranks"]:
             rank["rank"] = turn(rank["rank"])
             for group in rank["ring"]["flight"]["pg_config"].values():
                 if isinstance(group["ranks"], list):
@@ -162,7 +162,7 @@ def permuted(case: Case) -> Case:
                 entry["profiling_name"] = re.sub(
                     r"(\d+)(<?->?)(\d+)", lambda m: f"{turn(int(m[1]))}{m[2]}{turn(int(m[3]))}", name
                 )
-        look["ranks"].sort(key=lambda rank: rank["rank"])
+        snapshot["ranks"].sort(key=lambda rank: rank["rank"])
 
     exits = {turn(rank): code for rank, code in case.exits.items()}
     return varied(case, change, exits=exits, culprit=None if case.culprit is None else turn(case.culprit))
@@ -170,16 +170,16 @@ def permuted(case: Case) -> Case:
 
 def doubled(case: Case) -> Case:
     """Twice as many ranks: one more beside each that is innocent, and two more of one of them."""
-    world = len(case.look["ranks"])
+    world = len(case.snapshot["ranks"])
 
-    def change(look: dict[str, Any]) -> None:
-        innocent = [rank for rank in look["ranks"] if rank["rank"] != case.culprit]
+    def change(snapshot: dict[str, Any]) -> None:
+        innocent = [rank for rank in snapshot["ranks"] if rank["rank"] != case.culprit]
         for number in range(world, 2 * world):
             other = copy.deepcopy(innocent[number % len(innocent)])
             other["rank"], other["process"]["pid"] = number, other["process"]["pid"] + 10_000 * number
-            look["ranks"].append(other)
-        look["world_size"] = 2 * world
-        for rank in look["ranks"]:
+            snapshot["ranks"].append(other)
+        snapshot["world_size"] = 2 * world
+        for rank in snapshot["ranks"]:
             for group in rank["ring"]["flight"]["pg_config"].values():
                 if len(group["ranks"]) == world or isinstance(group["ranks"], str):
                     group["ranks"] = list(range(2 * world))
@@ -190,9 +190,9 @@ def doubled(case: Case) -> Case:
 def dropped(case: Case) -> Case:
     """Without the last innocent rank."""
 
-    def change(look: dict[str, Any]) -> None:
-        gone = max(rank["rank"] for rank in look["ranks"] if rank["rank"] != case.culprit)
-        look["ranks"] = [rank for rank in look["ranks"] if rank["rank"] != gone]
+    def change(snapshot: dict[str, Any]) -> None:
+        gone = max(rank["rank"] for rank in snapshot["ranks"] if rank["rank"] != case.culprit)
+        snapshot["ranks"] = [rank for rank in snapshot["ranks"] if rank["rank"] != gone]
 
     return varied(case, change)
 
@@ -225,8 +225,8 @@ def test_without_a_rank_nobody_else_is_accused(name: str) -> None:
 def test_another_size_at_one_line_is_one_call_more_only_where_it_is_new_and_under_a_condition() -> None:
     case = recorded("probe_words")
 
-    def known(look: dict[str, Any]) -> None:
-        for rank in look["ranks"]:
+    def known(snapshot: dict[str, Any]) -> None:
+        for rank in snapshot["ranks"]:
             for entry in rank["ring"]["flight"]["entries"][10:20:5]:
                 entry["input_sizes"] = [[24]]
 

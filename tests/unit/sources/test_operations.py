@@ -95,7 +95,7 @@ def test_every_method_of_a_group_is_recorded_or_refused():
     from torch._C._distributed_c10d import ProcessGroup
 
     from emberward.sources._calls import METHODS
-    from emberward.sources.script._group import NOT_EXAMINED, CrewGroup
+    from emberward.sources.script._group import NOT_EXAMINED, LockStepGroup
 
     silent = {
         "abort", "boxed", "bound_device_id", "get_group_store", "group_desc", "group_name", "name", "rank",
@@ -105,16 +105,16 @@ def test_every_method_of_a_group_is_recorded_or_refused():
     known = set(METHODS) | set(NOT_EXAMINED) | silent
     methods = set(dir(ProcessGroup)).union(*(names["ProcessGroup"] for names in NAMES.values()))
     assert sorted(name for name in methods if not name.startswith("_") and name not in known) == []
-    assert all(name in vars(CrewGroup) for name in (*METHODS, *NOT_EXAMINED))
+    assert all(name in vars(LockStepGroup) for name in (*METHODS, *NOT_EXAMINED))
 
 
 @pytest.mark.parametrize("name", ["recv_anysource", "split_group"])
 def test_what_is_not_examined_is_refused_and_never_passed_over(name):
-    from emberward.sources.script._group import CrewGroup
+    from emberward.sources.script._group import LockStepGroup
     from emberward.sources.script._guard import RefusedError
 
     with pytest.raises(RefusedError, match=f"{name} is not examined"):
-        getattr(CrewGroup, name)(None)
+        getattr(LockStepGroup, name)(None)
 
 
 def test_gloo_takes_a_reduce_scatter_of_uneven_parts_and_no_such_gather():

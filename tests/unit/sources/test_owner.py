@@ -129,8 +129,8 @@ TRAINER = (f"{SITE}/accelerate/accelerator.py", f"{SITE}/transformers/trainer.py
         ((*CALL, *TRAINER, f"{SITE}/axolotl/cli.py", "/usr/lib/python3.11/runpy.py"), f"{SITE}/axolotl/cli.py"),
         ((*CALL, str(HERE / "engine" / "_executor.py"), str(HERE / "rank" / "__main__.py"), "<frozen runpy>"),
          str(HERE / "engine" / "_executor.py")),
-        ((*CALL, str(HERE / "testing" / "strangers" / "bloom_limbo.py")),
-         str(HERE / "testing" / "strangers" / "bloom_limbo.py")),
+        ((*CALL, str(HERE / "testing" / "incident_programs" / "bloom_limbo.py")),
+         str(HERE / "testing" / "incident_programs" / "bloom_limbo.py")),
         ((CALL[1], "/usr/lib/python3.11/threading.py"), None),
     ],
 )  # fmt: skip

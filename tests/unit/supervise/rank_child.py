@@ -17,9 +17,9 @@ ECHO = "[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:3
 
 
 def write(path: Path, value: dict) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(json.dumps(value))
-    aside.replace(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(value))
+    temporary.replace(path)
 
 
 def wait(condition) -> None:

@@ -8,7 +8,7 @@ from emberward.cli._run import rendezvous_s
 from emberward.diagnose import roots
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.processes import ProcessId
-from emberward.supervise import Outcome, RunEnd, decide_rerun
+from emberward.supervise import AttemptOutcome, RunEnd, decide_rerun
 from emberward.supervise._act import DEATH_LIMIT_S, Act, Decision, Ending, EndMove, Held, Patience, decide, end_move
 from emberward.supervise._exits import Ended
 from emberward.supervise._members import Member, Members
@@ -38,7 +38,7 @@ LATE = dataclasses.replace(
 
 def held(finding: Finding, **changed) -> Held:
     """The finding, said first at 100 s, with nothing seen to go on since."""
-    return Held(**{"finding": finding, "quiet_s": 100.0, "looked_s": 300.0, "said_s": 100.0, **changed})
+    return Held(**{"finding": finding, "quiet_s": 100.0, "seen_until_s": 300.0, "said_s": 100.0, **changed})
 
 
 STUCK = [
@@ -109,8 +109,8 @@ def test_silence_ends_a_job_only_when_the_user_gave_a_limit_and_progress_defers_
     told = held(late, announced_s=240.0)
     assert [decide(told, patience, now_s=now_s).act for now_s in (299.0, 300.0)] == [Act.NOTHING, Act.END]
     assert decide(told, patience, now_s=300.0).severity is Severity.ERROR
-    not_looked = held(late, announced_s=240.0, looked_s=299.0)
-    assert decide(not_looked, patience, now_s=310.0).act is Act.NOTHING, "nobody looked for so long"
+    without_snapshot = held(late, announced_s=240.0, seen_until_s=299.0)
+    assert decide(without_snapshot, patience, now_s=310.0).act is Act.NOTHING, "nobody looked for so long"
     went_on = held(late, quiet_s=250.0, said_s=250.0)
     assert decide(went_on, patience, now_s=300.0).act is Act.NOTHING
 
@@ -159,15 +159,17 @@ def test_a_job_is_ended_by_sigterm_first(facts, move):
     assert end_move(Ending(now_s=100.0, **facts), grace_s=10.0) is move
 
 
-def ended(outcome: Outcome = Outcome.FAILED, *, last_step: int | None = None, num_saves: int = 0) -> RunEnd:
+def ended(
+    outcome: AttemptOutcome = AttemptOutcome.FAILED, *, last_step: int | None = None, num_saves: int = 0
+) -> RunEnd:
     return RunEnd(outcome=outcome, exit_code=1, findings=(), last_step=last_step, num_saves=num_saves, seconds=1.0)
 
 
 @pytest.mark.parametrize(
     ("ends", "is_wanted", "why"),
     [
-        ([ended(Outcome.DONE)], False, "the attempt ended done"),
-        ([ended(Outcome.STOPPED)], False, "the attempt ended stopped"),
+        ([ended(AttemptOutcome.DONE)], False, "the attempt ended done"),
+        ([ended(AttemptOutcome.STOPPED)], False, "the attempt ended stopped"),
         ([ended()], True, "restart 1 of 3"),
         ([ended(), ended()], False, "the last two attempts made no step"),
         ([ended(), ended(last_step=3)], True, "restart 2 of 3"),

@@ -126,7 +126,7 @@ def test_progress_of_the_rank_defers_what_its_silence_would_end(folder):
     overseer._take({"findings": [], "progress": {"0": "its system calls return"}}, now_s=29.0)
     assert overseer.act(now_s=40.0, now_unix=0.0) == ([], None)
     assert [each.code for each in overseer.act(now_s=50.0, now_unix=0.0)[0]] == ["L115"], "announced anew"
-    assert overseer.act(now_s=59.0, now_unix=0.0) == ([], None), "no look was taken since"
+    assert overseer.act(now_s=59.0, now_unix=0.0) == ([], None), "no snapshot was taken since"
     overseer._take({"findings": [], "progress": {"1": "it reads or writes"}}, now_s=60.0)
     _, due = overseer.act(now_s=60.0, now_unix=0.0)
     assert (due.severity, due.certainty) == (Severity.ERROR, Certainty.INFERRED)

@@ -7,7 +7,7 @@ import pytest
 
 from emberward.findings import Cause, Certainty, ConfigError, Finding, Kind, Severity
 from emberward.runs import admit
-from emberward.supervise import Council, Outcome, RunEnd, decide_rerun, require_part, wish_of
+from emberward.supervise import AttemptOutcome, Council, RunEnd, decide_rerun, require_part, wish_of
 from emberward.supervise._agreement import Agreed
 from emberward.supervise._left_out import keep_out, named_host
 from emberward.supervise._nodes import Node
@@ -25,7 +25,7 @@ DEATH = dataclasses.replace(CUT, code="L102", kind=Kind.CRASH, cause=Cause.SEGFA
 
 
 def failed(*findings: Finding) -> RunEnd:
-    return RunEnd(outcome=Outcome.FAILED, exit_code=1, findings=findings, last_step=9, num_saves=0, seconds=9.0)
+    return RunEnd(outcome=AttemptOutcome.FAILED, exit_code=1, findings=findings, last_step=9, num_saves=0, seconds=9.0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import threading
 import urllib.request
 
 import pytest
-from unit.sources.live_looks import look, process, rank_look, ring, stack, waiting
+from unit.sources.live_snapshots import process, rank_snapshot, ring, snapshot, stack, waiting
 
 from emberward.diagnose.live import ProcessState
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
@@ -215,18 +215,20 @@ def round_of(found: dict[str, NodeAgent], reports: dict[str, WatchReport]) -> di
 def test_looks_of_three_hosts_are_judged_as_one(monkeypatch):
     """Ranks 0 and 1 wait in the next all-reduce on their hosts; rank 2, on the third, was stopped."""
     held = dataclasses.replace(
-        rank_look(2, stack(1002, 30), ring(num_done=6, is_inside=False, world=3)),
+        rank_snapshot(2, stack(1002, 30), ring(num_done=6, is_inside=False, world=3)),
         process=process(2, state=ProcessState.STOPPED),
     )
     ranks = {"a": waiting(0, world=3), "b": waiting(1, world=3), "c": held}
     ranks = {host: dataclasses.replace(each, host=host) for host, each in ranks.items()}
 
     def reports(at_s: float) -> dict[str, WatchReport]:
-        looks = {host: dataclasses.replace(look(each, taken_s=at_s), world_size=3) for host, each in ranks.items()}
-        return {host: WatchReport(is_still=True, look=each) for host, each in looks.items()}
+        snapshots = {
+            host: dataclasses.replace(snapshot(each, taken_s=at_s), world_size=3) for host, each in ranks.items()
+        }
+        return {host: WatchReport(is_still=True, snapshot=each) for host, each in snapshots.items()}
 
     found = agents("abc", FakeMailbox())
-    monkeypatch.setattr(node_agent, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(node_agent, "SNAPSHOT_EVERY_S", 0.0)
     for number in range(5):
         said = round_of(found, reports(100.0 + 4 * number))
         told = [f for report in said.values() for f in report.findings if f.severity is Severity.ERROR]
@@ -239,7 +241,7 @@ def test_looks_of_three_hosts_are_judged_as_one(monkeypatch):
 
 def test_looks_are_not_joined_while_a_host_goes_on():
     found = agents("ab", FakeMailbox())
-    still = WatchReport(is_still=True, look=look(waiting(0, world=2)))
+    still = WatchReport(is_still=True, snapshot=snapshot(waiting(0, world=2)))
     for _ in range(4):
         said = round_of(found, {"a": still, "b": WatchReport()})
     assert [report.findings for report in said.values()] == [(), ()]

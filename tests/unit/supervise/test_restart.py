@@ -2,11 +2,11 @@
 
 import pytest
 
-from emberward.supervise import AttemptEnd, Outcome, decide_restart
+from emberward.supervise import AttemptEnd, AttemptOutcome, decide_restart
 
 
 def failed(saved_step: int | None, *codes: str) -> AttemptEnd:
-    return AttemptEnd(outcome=Outcome.FAILED, codes=codes or ("L102",), saved_step=saved_step)
+    return AttemptEnd(outcome=AttemptOutcome.FAILED, codes=codes or ("L102",), saved_step=saved_step)
 
 
 def test_a_death_is_answered_by_a_restart_from_the_last_save():
@@ -30,7 +30,7 @@ def test_no_progress_ends_it(saved):
 
 
 def test_a_lost_host_is_no_lack_of_progress_as_the_next_attempt_is_made_without_it():
-    lost = AttemptEnd(outcome=Outcome.FAILED, codes=("L113",), saved_step=40, has_lost_host=True)
+    lost = AttemptEnd(outcome=AttemptOutcome.FAILED, codes=("L113",), saved_step=40, has_lost_host=True)
     assert decide_restart([failed(40), lost], max_restarts=9).is_wanted
     assert not decide_restart([failed(40), lost], max_restarts=1).is_wanted
     assert not decide_restart([failed(40, "L112"), failed(40, "L112")], max_restarts=9).is_wanted, "neither end named"
@@ -43,7 +43,7 @@ def test_what_would_come_again_is_left_to_a_person(code):
     assert not decide_restart([failed(40, "L102", code)], max_restarts=3).is_wanted
 
 
-@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.STOPPED, Outcome.KILLED])
+@pytest.mark.parametrize("outcome", [AttemptOutcome.DONE, AttemptOutcome.STOPPED, AttemptOutcome.KILLED])
 def test_only_a_failure_is_restarted(outcome):
     end = AttemptEnd(outcome=outcome, codes=(), saved_step=40)
     assert not decide_restart([end], max_restarts=3).is_wanted

@@ -9,7 +9,7 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.report import RunFolder, write_json
 from emberward.supervise import Host, LaunchPlan, Team, launcher_of
 from emberward.supervise._launch_hosts import STOP_FILE, HostsAttempt, leaving_finding
-from emberward.supervise._policy import Outcome
+from emberward.supervise._policy import AttemptOutcome
 from emberward.supervise._restart import AttemptEnd, decide_restart
 from emberward.supervise._signals import StopAsked
 
@@ -80,9 +80,9 @@ def test_what_costs_no_host_its_place(tmp_path, seconds, finding, more):
 
 
 def test_an_attempt_that_stopped_for_a_slow_host_uses_up_no_restart():
-    stopped = AttemptEnd(outcome=Outcome.STOPPED, codes=("H143",), saved_step=8, has_lost_host=True)
+    stopped = AttemptEnd(outcome=AttemptOutcome.STOPPED, codes=("H143",), saved_step=8, has_lost_host=True)
     again = decide_restart([stopped], max_restarts=0)
     assert (again.is_wanted, again.why) == (True, "goes on from the save of step 8")
     assert not decide_restart([dataclasses.replace(stopped, has_lost_host=False)], max_restarts=9).is_wanted
-    failed = AttemptEnd(outcome=Outcome.FAILED, codes=("L102",), saved_step=9)
+    failed = AttemptEnd(outcome=AttemptOutcome.FAILED, codes=("L102",), saved_step=9)
     assert decide_restart([stopped, failed], max_restarts=1).why == "restart 1 of 1 from the save of step 9"

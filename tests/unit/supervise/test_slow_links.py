@@ -181,13 +181,13 @@ def test_a_segment_that_was_sent_again_in_vain_is_not_lost():
     assert counts_of(bytes(info[:104])) is None
 
 
-def looks(again: list[int], segments: int) -> SentAgain:
+def snapshots(again: list[int], segments: int) -> SentAgain:
     """What the job's connection to 10.0.0.2 sent, looked at once a second, with so many sent again each time."""
     kept, now_s = SentAgain(), time.monotonic() - len(again)
     sums = (0, *itertools.accumulate(again))
     for number, total in enumerate(sums):
         counts = Counts(segments=5000 + number * segments, again=900 + total)
-        kept.look([Connection(cookie=1, port=7, peer="10.0.0.2", counts=counts)], now_s=now_s + number)
+        kept.snapshot([Connection(cookie=1, port=7, peer="10.0.0.2", counts=counts)], now_s=now_s + number)
     return kept
 
 
@@ -197,7 +197,7 @@ def looks(again: list[int], segments: int) -> SentAgain:
     ids=["a job that loses 1%", "one second in a full queue", "few segments a second", "too few seconds"],
 )
 def test_the_job_s_own_connections_tell_what_their_link_loses(again, segments, share):
-    found = looks(again, segments).shares()
+    found = snapshots(again, segments).shares()
     assert found == ({} if share is None else {"10.0.0.2": pytest.approx(share)})
 
 

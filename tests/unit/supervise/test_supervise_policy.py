@@ -3,7 +3,7 @@
 import pytest
 
 from emberward.report import RunFolder
-from emberward.supervise import Move, Outcome, Seen, StopBy, agent_command, agent_environment, next_move
+from emberward.supervise import AttemptOutcome, Move, Seen, StopBy, agent_command, agent_environment, next_move
 from emberward.supervise._policy import FAILED_LIMIT_S, exit_code_of_launch, outcome_of
 
 STOP = {"stop_at_s": 100.0, "stop_by": StopBy.INTERRUPT, "num_interrupts": 1, "has_ranks": True}
@@ -31,21 +31,21 @@ def test_the_next_move_follows_from_what_is_seen(facts, move):
 @pytest.mark.parametrize(
     ("said", "agent", "has_ranks", "stop_by", "forced", "outcome"),
     [
-        ("done", 0, True, None, False, Outcome.DONE),
-        ("done", 0, True, StopBy.INTERRUPT, False, Outcome.DONE),
-        ("stopped", 0, True, StopBy.TERMINATE, False, Outcome.STOPPED),
-        ("stopped", 0, True, None, False, Outcome.STOPPED),
+        ("done", 0, True, None, False, AttemptOutcome.DONE),
+        ("done", 0, True, StopBy.INTERRUPT, False, AttemptOutcome.DONE),
+        ("stopped", 0, True, StopBy.TERMINATE, False, AttemptOutcome.STOPPED),
+        ("stopped", 0, True, None, False, AttemptOutcome.STOPPED),
         # Rank 0 ended well but another rank did not: its word alone is not believed.
-        ("done", 1, True, None, False, Outcome.FAILED),
-        ("stopped", 1, True, StopBy.TERMINATE, False, Outcome.FAILED),
-        (None, 0, True, None, False, Outcome.FAILED),
-        (None, 1, False, None, False, Outcome.FAILED),
-        (None, -9, False, StopBy.INTERRUPT, True, Outcome.STOPPED),
-        (None, -9, True, StopBy.INTERRUPT, True, Outcome.KILLED),
+        ("done", 1, True, None, False, AttemptOutcome.FAILED),
+        ("stopped", 1, True, StopBy.TERMINATE, False, AttemptOutcome.FAILED),
+        (None, 0, True, None, False, AttemptOutcome.FAILED),
+        (None, 1, False, None, False, AttemptOutcome.FAILED),
+        (None, -9, False, StopBy.INTERRUPT, True, AttemptOutcome.STOPPED),
+        (None, -9, True, StopBy.INTERRUPT, True, AttemptOutcome.KILLED),
         # The launcher ended ranks that hung after a failure; nobody had asked for a stop.
-        (None, -9, True, None, True, Outcome.FAILED),
-        (None, 1, True, StopBy.TERMINATE, False, Outcome.FAILED),
-        ("nonsense", 0, True, None, False, Outcome.FAILED),
+        (None, -9, True, None, True, AttemptOutcome.FAILED),
+        (None, 1, True, StopBy.TERMINATE, False, AttemptOutcome.FAILED),
+        ("nonsense", 0, True, None, False, AttemptOutcome.FAILED),
     ],
 )
 def test_an_outcome_follows_from_the_summary_and_the_agent(said, agent, has_ranks, stop_by, forced, outcome):
@@ -57,14 +57,14 @@ def test_an_outcome_follows_from_the_summary_and_the_agent(said, agent, has_rank
 @pytest.mark.parametrize(
     ("outcome", "stop_by", "code"),
     [
-        (Outcome.DONE, None, 0),
-        (Outcome.DONE, StopBy.INTERRUPT, 0),
-        (Outcome.STOPPED, StopBy.INTERRUPT, 130),
-        (Outcome.STOPPED, StopBy.TERMINATE, 75),
-        (Outcome.STOPPED, None, 75),
-        (Outcome.FAILED, None, 1),
-        (Outcome.FAILED, StopBy.TERMINATE, 1),
-        (Outcome.KILLED, StopBy.INTERRUPT, 1),
+        (AttemptOutcome.DONE, None, 0),
+        (AttemptOutcome.DONE, StopBy.INTERRUPT, 0),
+        (AttemptOutcome.STOPPED, StopBy.INTERRUPT, 130),
+        (AttemptOutcome.STOPPED, StopBy.TERMINATE, 75),
+        (AttemptOutcome.STOPPED, None, 75),
+        (AttemptOutcome.FAILED, None, 1),
+        (AttemptOutcome.FAILED, StopBy.TERMINATE, 1),
+        (AttemptOutcome.KILLED, StopBy.INTERRUPT, 1),
     ],
 )
 def test_exit_codes(outcome, stop_by, code):

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import psutil
 
-from emberward.testing import Expected, Incident, Theatre, show
+from emberward.testing import Expected, Incident, IncidentRunner, show
 from emberward.testing._incident_jobs import _run_program
 
 HANGS = "import subprocess, sys; subprocess.Popen(['setsid', 'sleep', '1000']); print('stuck here', file=sys.stderr)"
 
 
 def incident(*command: str) -> Incident:
-    def replay(theatre: Theatre):
+    def replay(theatre: IncidentRunner):
         return _run_program(theatre, command, is_ended=True)
 
     expected = Expected(codes=("L106",), causes=())
@@ -32,7 +32,7 @@ def in_place(place: Path) -> list[list[str]]:
 
 def test_a_verdict_that_never_comes_ends_in_bounded_time_with_nothing_left_and_says_so(tmp_path):
     waits: list[tuple[str, float]] = []
-    theatre = Theatre(
+    theatre = IncidentRunner(
         folder=tmp_path,
         environment={**os.environ, "PYTHONUNBUFFERED": "1"},
         tell=lambda text: None,
@@ -54,7 +54,7 @@ def test_a_verdict_that_never_comes_ends_in_bounded_time_with_nothing_left_and_s
 
 
 def test_the_look_alike_a_command_that_ends_late_but_in_time_has_its_verdict(tmp_path):
-    theatre = Theatre(folder=tmp_path, environment=dict(os.environ), tell=lambda text: None, limit_s=100.0)
+    theatre = IncidentRunner(folder=tmp_path, environment=dict(os.environ), tell=lambda text: None, limit_s=100.0)
     showing = show(incident("sh", "-c", "sleep 1; exit 3"), theatre, is_twin=False)
     assert [finding.code for finding in showing.findings] == ["L106"]
     assert not any("no verdict" in line for line in showing.wrong)

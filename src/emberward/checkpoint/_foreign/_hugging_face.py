@@ -208,13 +208,13 @@ def plan_hugging_face(
         weight_map = {stored.name: name for name, shard in zip(names, shards, strict=True) for stored, _ in shard}
         written[_INDEX] = {"metadata": {"total_size": _bytes_of(typed)}, "weight_map": weight_map}
 
-    def finish(aside: Path, _results: Mapping[str, Mapping[str, Any]]) -> None:
+    def finish(temporary: Path, _results: Mapping[str, Mapping[str, Any]]) -> None:
         for name, body in written.items():
-            (aside / name).unlink(missing_ok=True)
-            write_new(DISK, aside / name, (json.dumps(body, indent=2) + "\n").encode())
+            (temporary / name).unlink(missing_ok=True)
+            write_new(DISK, temporary / name, (json.dumps(body, indent=2) + "\n").encode())
         for name, data in beside.items():
-            (aside / name).unlink(missing_ok=True)
-            write_new(DISK, aside / name, data)
+            (temporary / name).unlink(missing_ok=True)
+            write_new(DISK, temporary / name, data)
 
     options = [str(dtype), max_shard_bytes]
     about = {"form": "huggingface", "sources": list(stamp), "options": options, "files": written}

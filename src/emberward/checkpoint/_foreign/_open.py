@@ -17,7 +17,7 @@ from emberward.checkpoint._foreign._stored import Proof, Region, Stored, row_maj
 from emberward.checkpoint._foreign._universal import is_universal, open_universal
 from emberward.checkpoint._names import step_of_folder
 from emberward.checkpoint._reader import read_manifest
-from emberward.checkpoint._shelf import latest
+from emberward.checkpoint._root import latest
 
 _POINTERS = ("latest_universal", "latest")
 _STEP = re.compile(r"(?:global_)?step[-_]?(\d+)")
@@ -71,8 +71,8 @@ def _is_save(folder: Path) -> bool:
 
 def _candidates(path: Path) -> list[Path]:
     found = [path]
-    for shelf in (path, path / "checkpoints"):
-        newest = latest(shelf) if shelf.is_dir() else None
+    for root in (path, path / "checkpoints"):
+        newest = latest(root) if root.is_dir() else None
         found += [newest] if newest is not None else []
     for pointer in _POINTERS:
         if (path / pointer).is_file():

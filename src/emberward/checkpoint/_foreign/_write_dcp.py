@@ -59,17 +59,17 @@ def plan_dcp(source: Source, result: Path, *, num_ranks: int, stamp: Sequence[An
         common = from_json(megatron["common"], lambda name: source.tensors[name])
         files.append(torch_out(MEGATRON_COMMON, "common", common))
 
-    def finish(aside: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
+    def finish(temporary: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
         places = {
             fqn: (file, offset, length)
             for file, said in results.items()
             for fqn, (offset, length) in said.get("places", {}).items()
         }
-        (aside / METADATA).unlink(missing_ok=True)
-        write_new(DISK, aside / METADATA, pickled(_metadata(items, places)))
+        (temporary / METADATA).unlink(missing_ok=True)
+        write_new(DISK, temporary / METADATA, pickled(_metadata(items, places)))
         if megatron is not None:
-            (aside / MEGATRON_METADATA).unlink(missing_ok=True)
-            write_new(DISK, aside / MEGATRON_METADATA, json.dumps(megatron["metadata"]).encode())
+            (temporary / MEGATRON_METADATA).unlink(missing_ok=True)
+            write_new(DISK, temporary / MEGATRON_METADATA, json.dumps(megatron["metadata"]).encode())
 
     about = {"form": "dcp", "sources": list(stamp), "ranks": num_ranks}
     num_tensors = sum(isinstance(item.value, Stored) for item in items)

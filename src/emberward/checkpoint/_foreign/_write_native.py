@@ -100,7 +100,7 @@ def plan_native(
     model = _model(source, family, num_ranks // stages.count)
     files = _files_of_zero3(model) if stage == 3 else _files_of_zero1(model, stages, stage)
 
-    def finish(_aside: Path, _results: Mapping[str, Mapping[str, Any]]) -> None:
+    def finish(_temporary: Path, _results: Mapping[str, Mapping[str, Any]]) -> None:
         pointer = result.parent / "latest"
         pointer.unlink(missing_ok=True)
         write_new(DISK, pointer, result.name.encode())

@@ -100,7 +100,7 @@ def plan_universal(source: Source, result: Path, family: Family | None, stamp: S
     states = _states(source, trained, {param.name: param.weight for param in params if param.name in without})
     files += [torch_out(name, name.removesuffix(".pt"), states) for name in _MODEL_FILES]
 
-    def finish(_aside: Path, _results: Mapping[str, Mapping[str, Any]]) -> None:
+    def finish(_temporary: Path, _results: Mapping[str, Mapping[str, Any]]) -> None:
         pointer = result.parent / "latest_universal"
         pointer.unlink(missing_ok=True)
         write_new(DISK, pointer, result.name.encode())

@@ -1,26 +1,26 @@
 """Concludes about a job that still runs, from two snapshots of it: who stands still, why, and whether it can go on.
 
-`judge_with_progress` is the judge, pure; a `Look` is plain data (`Look.to_json`), and those of several hosts are joined
-by `join_looks`. `sources.live` takes them.
+`judge_with_progress` is the judge, pure; a `Snapshot` is plain data (`Snapshot.to_json`), and those of several hosts
+are joined by `join_snapshots`. `sources.live` takes them.
 """
 
 from emberward.diagnose.live._judge import judge_with_progress
-from emberward.diagnose.live._look import Look, Moment, OpenCall, RankLook, RingFacts, join_looks
+from emberward.diagnose.live._pair import FlightsOf, SnapshotPair
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, ThreadFacts, WaitingIn
-from emberward.diagnose.live._scene import FlightsOf, Scene
+from emberward.diagnose.live._snapshot import Moment, OpenCall, RankSnapshot, RingFacts, Snapshot, join_snapshots
 
 __all__ = [
     "FlightsOf",
-    "Look",
     "Moment",
     "OpenCall",
     "ProcessFacts",
     "ProcessState",
-    "RankLook",
+    "RankSnapshot",
     "RingFacts",
-    "Scene",
+    "Snapshot",
+    "SnapshotPair",
     "ThreadFacts",
     "WaitingIn",
-    "join_looks",
+    "join_snapshots",
     "judge_with_progress",
 ]

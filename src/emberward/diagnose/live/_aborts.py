@@ -24,8 +24,8 @@ from emberward.diagnose import (
     tie_break_by_text,
     verb,
 )
-from emberward.diagnose.live._look import OpenCall, RankLook
-from emberward.diagnose.live._scene import Scene
+from emberward.diagnose.live._pair import SnapshotPair
+from emberward.diagnose.live._snapshot import OpenCall, RankSnapshot
 from emberward.events import Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import OddSide
@@ -36,7 +36,7 @@ _UNEVEN = "give every rank the same number of batches: drop_last=True, a sampler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _LastCall:
     """Where a rank was at the end. `call` None: in a call below Python, of which only the line is known."""
 
     rank: int
@@ -64,53 +64,53 @@ def _way_to(call: OpenCall, crashed: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return crashed[places.index(at) :] if at in places else ()
 
 
-def _places(scene: Scene, aborted: RankLook, call: OpenCall) -> list[_Place]:
+def _places(pair: SnapshotPair, aborted: RankSnapshot, call: OpenCall) -> list[_LastCall]:
     """Where the other ranks were: in an open call, where a lost connection raised, or in backward when they ended."""
     found = []
-    for rank, seen in scene.look.ranks.items():
+    for rank, seen in pair.snapshot.ranks.items():
         if rank == aborted.rank or seen.ring is None:
             continue
         other = seen.ring.open_call
         if other is not None and other.group == call.group:
-            found.append(_Place(rank=rank, site=Site(file=other.file, line=other.line), call=other))
+            found.append(_LastCall(rank=rank, site=Site(file=other.file, line=other.line), call=other))
             continue
         error = seen.ring.moment("exception")
         name, _, line = ("" if error is None or error.site is None else error.site).rpartition(":")
         if other is None and line.isdigit() and Frame(function="", file=call.file).site == name:
-            found.append(_Place(rank=rank, site=Site(file=call.file, line=int(line)), call=None))
+            found.append(_LastCall(rank=rank, site=Site(file=call.file, line=int(line)), call=None))
         elif other is None and seen.ring.backward is not None:
             file, number = seen.ring.backward
-            found.append(_Place(rank=rank, site=Site(file=file, line=number), call=None))
+            found.append(_LastCall(rank=rank, site=Site(file=file, line=number), call=None))
     return found
 
 
-def abort_findings(scene: Scene, exits: Mapping[int, int]) -> list[Finding]:
+def abort_findings(pair: SnapshotPair, exits: Mapping[int, int]) -> list[Finding]:
     """A finding that says why a rank aborted, when it met another call. See [Note: aborts]."""
-    codes = {r: exits.get(r, seen.process.exit_code) for r, seen in scene.look.ranks.items()}
-    for rank, seen in scene.look.ranks.items():
+    codes = {r: exits.get(r, seen.process.exit_code) for r, seen in pair.snapshot.ranks.items()}
+    for rank, seen in pair.snapshot.ranks.items():
         if codes[rank] != -signal.SIGABRT or seen.ring is None:
             continue
         call, beside = seen.ring.open_call, seen.ring.beside
         if beside is not None and (seen.ring.backward is not None or (call is not None and call.group == beside.group)):
-            return [_of_two_threads(scene, rank, beside)]
+            return [_of_two_threads(pair, rank, beside)]
         if call is None:
             continue
         way = _way_to(call, seen.ring.crashed)
-        own = _Place(rank=rank, site=Site(file=call.file, line=call.line), call=call, stack=way)
-        places = _places(scene, seen, call)
+        own = _LastCall(rank=rank, site=Site(file=call.file, line=call.line), call=call, stack=way)
+        places = _places(pair, seen, call)
         others = [place for place in places if (place.site, place.text) != (own.site, own.text)]
         if not others:
             continue
         if all(place.site == own.site for place in others):
             # Below Python nothing but the line is known: at one line there is nothing to compare.
             return [_differing([own, *places])] if all(place.call is not None for place in others) else []
-        return [_at_two_lines(scene, own, places)]
+        return [_at_two_lines(pair, own, places)]
     return []
 
 
-def _of_two_threads(scene: Scene, rank: int, beside: OpenCall) -> Finding:
+def _of_two_threads(pair: SnapshotPair, rank: int, beside: OpenCall) -> Finding:
     """Two threads of each rank made calls of one group: which came first was chance, so that other ones met."""
-    ring = scene.look.ranks[rank].ring
+    ring = pair.snapshot.ranks[rank].ring
     call, backward = (None, None) if ring is None else (ring.open_call, ring.backward)
     file, line = backward or (("", 0) if call is None else (call.file, call.line))
     here, there = (Frame(function="", file=f, line=n).site for f, n in ((beside.file, beside.line), (file, line)))
@@ -122,7 +122,7 @@ def _of_two_threads(scene: Scene, rank: int, beside: OpenCall) -> Finding:
         cause=Cause.DIFFERENT_OP,
         certainty=Certainty.INFERRED,
         severity=Severity.ERROR,
-        waiting=list(scene.look.ranks),
+        waiting=list(pair.snapshot.ranks),
         site=here,
         evidence=("a process aborted: gloo does so when calls of different size meet",),
         ruled_out=("the rank that aborted, for that alone: gloo aborts whichever has the smaller buffer",),
@@ -130,7 +130,7 @@ def _of_two_threads(scene: Scene, rank: int, beside: OpenCall) -> Finding:
     )
 
 
-def _differing(places: list[_Place]) -> Finding:
+def _differing(places: list[_LastCall]) -> Finding:
     """One line, and calls of another operation, type or size: the minority is the odd one, of two nobody is."""
     counts = Counter(place.text for place in places)
     most, size = counts.most_common(1)[0]
@@ -161,13 +161,13 @@ def _differing(places: list[_Place]) -> Finding:
     )
 
 
-def _at_two_lines(scene: Scene, own: _Place, places: list[_Place]) -> Finding:
+def _at_two_lines(pair: SnapshotPair, own: _LastCall, places: list[_LastCall]) -> Finding:
     """Two lines whose calls met: which of the two is the odd one, as far as text, history and numbers tell."""
     others = [place for place in places if place.site != own.site]
     there = others[0]
     sides = ([own, *(p for p in places if p.site == own.site)], [p for p in others if p.site == there.site])
-    odd = tie_break_by_text(scene.line_of)(own.site, there.site)
-    is_first, cause, what, where = _odd_side(scene, sides, odd)
+    odd = tie_break_by_text(pair.line_of)(own.site, there.site)
+    is_first, cause, what, where = _odd_side(pair, sides, odd)
     evidence = [
         "a process aborted: gloo does so when calls of different size meet",
         *([] if odd is None else [odd.why]),
@@ -184,7 +184,7 @@ def _at_two_lines(scene: Scene, own: _Place, places: list[_Place]) -> Finding:
         severity=Severity.ERROR,
         ranks=[place.rank for place in guilty] if is_named else (),
         waiting=[place.rank for place in (waiting if is_named else [*sides[0], *sides[1]])],
-        hosts=[scene.look.ranks[place.rank].host for place in guilty] if is_named else (),
+        hosts=[pair.snapshot.ranks[place.rank].host for place in guilty] if is_named else (),
         site=where or (guilty[0].short if is_named else own.short),
         evidence=evidence,
         ruled_out=("the rank that aborted, for that alone: gloo aborts whichever has the smaller buffer",),
@@ -194,9 +194,9 @@ def _at_two_lines(scene: Scene, own: _Place, places: list[_Place]) -> Finding:
     )
 
 
-def _has_left_for(place: _Place, other: _Place, scene: Scene) -> bool:
+def _has_left_for(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> bool:
     """Whether a rank is at its place instead of at the other side's, to which it came in its earlier rounds."""
-    ring = scene.look.ranks[place.rank].ring
+    ring = pair.snapshot.ranks[place.rank].ring
     lacked = None if ring is None else ring.lacks
     return lacked is not None and (lacked.file, lacked.line) == (other.site.file, other.site.line)
 
@@ -204,36 +204,36 @@ def _has_left_for(place: _Place, other: _Place, scene: Scene) -> bool:
 _Odd = tuple[bool, Cause, str, str | None]
 
 
-def _without(place: _Place, other: _Place, scene: Scene) -> tuple[Cause, str, str | None]:
+def _without(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> tuple[Cause, str, str | None]:
     """Why a rank came to its place without the other side's call, as it never did: cause, words, and where it decided.
 
     A call that the program has no way past is still to come: then its own came before its turn.
     """
-    guard = swallowed_at(place.frames, other.frames, scene.line_of)
+    guard = swallowed_at(place.frames, other.frames, pair.line_of)
     if guard is not None:
         why = f"it came there without the other's call, which is guarded at {guard.site} and left out after an error"
         return Cause.SWALLOWED_EXCEPTION, why, guard.site
-    ways = passed_at(place.frames, other.frames, scene.line_of)
+    ways = passed_at(place.frames, other.frames, pair.line_of)
     if ways == [] or (place.call is not None and place.call.is_new):
         return Cause.EXTRA_COLLECTIVE, "in no earlier round did it come there without the other's call before", None
     why = "in each earlier round that side came to the other's line next, and now it did not"
     return Cause.SKIPPED_COLLECTIVE, why, ways[-1].site if ways else None
 
 
-def _odd_side(scene: Scene, sides: tuple[list[_Place], list[_Place]], odd: OddSide | None) -> _Odd:
+def _odd_side(pair: SnapshotPair, sides: tuple[list[_LastCall], list[_LastCall]], odd: OddSide | None) -> _Odd:
     """Whether the first side is the odd one, why, that in words, and where it decided so, where that is known.
 
     The cause is UNKNOWN when nothing tells. `odd`: what the text tells of the two lines by themselves.
     """
     own, there = (side[0] for side in sides)
-    ring = scene.look.ranks[own.rank].ring
+    ring = pair.snapshot.ranks[own.rank].ring
     before = () if ring is None or ring.before is None else (ring.before,)
-    is_ahead = comes_first(before, own.frames, there.frames, scene.line_of) if before else None
+    is_ahead = comes_first(before, own.frames, there.frames, pair.line_of) if before else None
     if odd is not None and odd.cause is not Cause.EXTRA_COLLECTIVE and odd.is_first is not is_ahead:
         return odd.is_first, odd.cause, _LEFT if odd.is_first else _BEHIND, None
-    gone = _has_left_for(own, there, scene), _has_left_for(there, own, scene)
+    gone = _has_left_for(own, there, pair), _has_left_for(there, own, pair)
     if gone[0] is not gone[1]:
-        return gone[0], *_without(*((own, there) if gone[0] else (there, own)), scene)
+        return gone[0], *_without(*((own, there) if gone[0] else (there, own)), pair)
     sizes = [len(side) for side in sides]
     if is_ahead is not None and sizes[0] != sizes[1]:
         is_first = sizes[0] < sizes[1]
@@ -246,7 +246,7 @@ def _odd_side(scene: Scene, sides: tuple[list[_Place], list[_Place]], odd: OddSi
     if odd is not None:
         # What is made in other rounds too belongs to each: the other side left it out.
         return not odd.is_first, Cause.SKIPPED_COLLECTIVE, "the other side does not make it", None
-    other = scene.look.ranks[there.rank].ring
+    other = pair.snapshot.ranks[there.rank].ring
     is_other_usual = other is None or other.lacks is None
     if own.call is not None and own.call.is_new and ring is not None and ring.has_history and is_other_usual:
         return True, Cause.EXTRA_COLLECTIVE, "nobody made it before", None

@@ -1,7 +1,7 @@
 """A job in which every rank stands still at one place of its own, and none waits for a peer."""
 
 from emberward.diagnose import hang_finding, ranks_text
-from emberward.diagnose.live._scene import Scene
+from emberward.diagnose.live._pair import SnapshotPair
 from emberward.events import HostState
 from emberward.findings import Certainty, Finding, Kind, Severity
 
@@ -18,19 +18,23 @@ _IDLE = frozenset(
 )
 
 
-def alike_findings(scene: Scene) -> list[Finding]:
-    """A finding when all ranks idle at one line, as two looks show: a file system or a lock that all share.
+def alike_findings(pair: SnapshotPair) -> list[Finding]:
+    """A finding when all ranks idle at one line, as two snapshots show: a file system or a lock that all share.
 
-    Ranks that compute, read or write between the looks are at work, as in a long evaluation.
+    Ranks that compute, read or write between the snapshots are at work, as in a long evaluation.
     """
-    readings = [scene.readings[rank] for rank in scene.look.ranks if rank in scene.readings]
-    ranks = list(scene.look.ranks)
-    if scene.early is None or not MIN_RANKS <= len(ranks) == len(readings) or len(ranks) < (scene.look.world_size or 0):
+    readings = [pair.readings[rank] for rank in pair.snapshot.ranks if rank in pair.readings]
+    ranks = list(pair.snapshot.ranks)
+    if (
+        pair.early is None
+        or not MIN_RANKS <= len(ranks) == len(readings)
+        or len(ranks) < (pair.snapshot.world_size or 0)
+    ):
         return []
     first = readings[0]
     if first.kind not in _IDLE or len({(each.kind, each.place) for each in readings}) > 1:
         return []
-    moved = [scene.motions[rank] for rank in ranks]
+    moved = [pair.motions[rank] for rank in ranks]
     if any(not motion.is_known or motion.is_lively or motion.has_called for motion in moved):
         return []
     return [
@@ -42,7 +46,7 @@ def alike_findings(scene: Scene) -> list[Finding]:
             certainty=Certainty.INFERRED,
             severity=Severity.NOTICE,
             ranks=ranks,
-            hosts=[scene.look.ranks[rank].host for rank in ranks],
+            hosts=[pair.snapshot.ranks[rank].host for rank in ranks],
             site=first.site,
             evidence=[f"{ranks_text(ranks)}: {first.text}"],
             ruled_out=("one guilty rank: all do the same",),

@@ -3,14 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from emberward.diagnose import Frame, classify, hang_finding, judge_ends, ranks_text, user_frame, verb, waits
-from emberward.diagnose.live._look import Look, RankLook
 from emberward.diagnose.live._process import ProcessState
+from emberward.diagnose.live._snapshot import RankSnapshot, Snapshot
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind
 
 
-def rank_end(seen: RankLook, exit_code: int | None) -> RankEnd:
-    """What is known of a rank's end. Times are seconds before the look, and so negative."""
+def rank_end(seen: RankSnapshot, exit_code: int | None) -> RankEnd:
+    """What is known of a rank's end. Times are seconds before the snapshot, and so negative."""
     ring = seen.ring
     error = None if ring is None else ring.moment("exception")
     left = None if ring is None else ring.moment("main_exited")
@@ -37,8 +37,8 @@ def rank_end(seen: RankLook, exit_code: int | None) -> RankEnd:
 
 
 def death_findings(
-    early: Look | None,
-    look: Look,
+    early: Snapshot | None,
+    snapshot: Snapshot,
     exits: Mapping[int, int],
     *,
     waiting: Sequence[int],
@@ -47,11 +47,12 @@ def death_findings(
     """What `judge_ends` says of those who are gone or have raised.
 
     How a process ended its parent tells a little later than it is gone: without that it counts as killed once it was
-    gone in both looks. `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only while
+    gone in both snapshots. `waiting`: ranks that are seen to wait in a call. An end without an error is a fault only
+    while
     somebody waits, or failed because it was gone: at a job's own end its ranks leave one after the other. `lacked`:
     ranks that are known not to have made a call in which another waits; who is none of them just came to its end.
     """
-    ends = [rank_end(seen, exits.get(rank)) for rank, seen in look.ranks.items()]
+    ends = [rank_end(seen, exits.get(rank)) for rank, seen in snapshot.ranks.items()]
     ends = [end for end in ends if end.is_gone or end.words is not None]
     just_gone = {rank for rank, seen in (early.ranks.items() if early is not None else ()) if seen.process.is_alive}
     ends = [end for end in ends if end.rank not in just_gone or not _is_guess(end)]
@@ -62,7 +63,7 @@ def death_findings(
     if not waiting and not any(ending.is_secondary for ending in endings):
         # A program may end by os._exit, which leaves no mark: alone, that it is gone tells of no fault.
         ends = [each.end for each in endings if each.certainty is Certainty.OBSERVED or each.end.rank in exits]
-    alive = [rank for rank, seen in look.ranks.items() if seen.process.is_alive and rank not in ended]
+    alive = [rank for rank, seen in snapshot.ranks.items() if seen.process.is_alive and rank not in ended]
     return judge_ends(ends, alive=alive, is_needed=bool(waiting))
 
 
@@ -71,21 +72,23 @@ def _is_guess(end: RankEnd) -> bool:
     return ending is not None and ending.cause is Cause.KILLED and ending.certainty is not Certainty.OBSERVED
 
 
-def stopped_findings(early: Look | None, look: Look) -> list[Finding]:
-    """A finding for the ranks that somebody stopped (SIGSTOP, a debugger), as both looks saw."""
+def stopped_findings(early: Snapshot | None, snapshot: Snapshot) -> list[Finding]:
+    """A finding for the ranks that somebody stopped (SIGSTOP, a debugger), as both snapshots saw."""
     held = (ProcessState.STOPPED, ProcessState.TRACED)
 
-    def is_held(seen: Look, rank: int) -> bool:
+    def is_held(seen: Snapshot, rank: int) -> bool:
         found = seen.ranks.get(rank)
         return found is not None and found.process.state in held
 
-    ranks = [r for r, seen in look.ranks.items() if seen.process.state in held and (early is None or is_held(early, r))]
+    ranks = [
+        r for r, seen in snapshot.ranks.items() if seen.process.state in held and (early is None or is_held(early, r))
+    ]
     if early is None:
-        ranks = [r for r in ranks if look.ranks[r].process.state is ProcessState.STOPPED]
+        ranks = [r for r in ranks if snapshot.ranks[r].process.state is ProcessState.STOPPED]
     if not ranks:
         return []
-    waiting = [r for r, seen in look.ranks.items() if r not in ranks and seen.process.is_alive]
-    first = look.ranks[ranks[0]]
+    waiting = [r for r, seen in snapshot.ranks.items() if r not in ranks and seen.process.is_alive]
+    first = snapshot.ranks[ranks[0]]
     stacks = first.own_stacks
     frame = None if stacks is None or stacks.main is None else user_frame(stacks.main.frames)
     behind = f", while {waits(waiting)}" if waiting else ""
@@ -98,15 +101,15 @@ def stopped_findings(early: Look | None, look: Look) -> list[Finding]:
             certainty=Certainty.OBSERVED,
             ranks=ranks,
             waiting=waiting,
-            hosts=[look.ranks[r].host for r in ranks],
+            hosts=[snapshot.ranks[r].host for r in ranks],
             site=None if frame is None else frame.site,
-            evidence=[_held_text(look.ranks[r]) for r in ranks[:8]],
+            evidence=[_held_text(snapshot.ranks[r]) for r in ranks[:8]],
             ruled_out=("a slow rank: a stopped process makes no progress at all",),
-            next_step=f"kill -CONT {' '.join(str(look.ranks[r].process.pid) for r in ranks[:8])}, "
+            next_step=f"kill -CONT {' '.join(str(snapshot.ranks[r].process.pid) for r in ranks[:8])}, "
             "or end the job and start it from its last save",
         )
     ]
 
 
-def _held_text(seen: RankLook) -> str:
+def _held_text(seen: RankSnapshot) -> str:
     return f"rank {seen.rank}: process {seen.process.pid} on {seen.host} is {seen.process.state.value}"

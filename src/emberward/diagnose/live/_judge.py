@@ -1,7 +1,8 @@
-"""The judge of a live job: two looks in, findings out. Pure.
+"""The judge of a live job: two snapshots in, findings out. Pure.
 
 [Note: two tiers]
-A notice says for whom the others wait, as soon as one look shows it. An error needs two looks between which nobody
+A notice says for whom the others wait, as soon as one snapshot shows it. An error needs two snapshots between which
+nobody
 concerned made a call, and one of: a fault of the calls themselves (they differ, a cycle, one that a rank lacks which
 waits in another or has left), a rank that is dead, stopped, or whose main thread has ended, or a wait whose condition
 cannot come (a lock without time-out in a process in which nothing goes on; the store, when all others wait too). A rank
@@ -18,72 +19,74 @@ from emberward.diagnose.live._all_still import alike_findings
 from emberward.diagnose.live._creation import creation_findings
 from emberward.diagnose.live._credits import credit_findings
 from emberward.diagnose.live._deaths import death_findings, stopped_findings
-from emberward.diagnose.live._look import Look
-from emberward.diagnose.live._scene import FlightsOf, Scene, no_source
-from emberward.diagnose.live._settle import all_progress, settle
+from emberward.diagnose.live._pair import FlightsOf, SnapshotPair, no_source
+from emberward.diagnose.live._severity import all_progress, with_severity
+from emberward.diagnose.live._snapshot import Snapshot
 from emberward.diagnose.live._threads import of_lanes
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind
 
 
 def judge_with_progress(
-    early: Look | None,
-    look: Look,
+    early: Snapshot | None,
+    snapshot: Snapshot,
     *,
     flights_of: FlightsOf,
     line_of: LineOf = no_source,
     exits: Mapping[int, int] | None = None,
     is_asked: bool = False,
 ) -> tuple[tuple[Finding, ...], Mapping[int, str]]:
-    """What two looks at a job tell, the most severe first, empty when nobody waits for anybody; and `all_progress`.
+    """What two snapshots at a job tell, the most severe first, empty when nobody waits for anybody; and `all_progress`.
 
     `exits`: codes of ranks that have ended, as a parent saw them (minus the signal's number). `is_asked`: a person says
     that the job hangs: what may come by itself is a warning then, not a notice. See [Note: two tiers].
     """
-    scene = Scene(early=early, look=look, line_of=line_of, flights_of=flights_of)
+    pair = SnapshotPair(early=early, snapshot=snapshot, line_of=line_of, flights_of=flights_of)
     codes = exits or {}
     explanation = judge(
-        scene.evidence(),
+        pair.evidence(),
         line_of=line_of,
-        read=scene.read,
+        read=pair.read,
         rules={
-            Ground.STOPPED: lambda: stopped_findings(early, look),
-            Ground.CREATION: lambda: creation_findings(scene),
-            Ground.CREDITS: lambda: credit_findings(scene),
-            Ground.ABORTS: lambda: abort_findings(scene, codes),
+            Ground.STOPPED: lambda: stopped_findings(early, snapshot),
+            Ground.CREATION: lambda: creation_findings(pair),
+            Ground.CREDITS: lambda: credit_findings(pair),
+            Ground.ABORTS: lambda: abort_findings(pair, codes),
             Ground.DEATHS: lambda: death_findings(
-                early, look, codes, waiting=() if early is None else scene.waiting(), lacked=scene.lacked()
+                early, snapshot, codes, waiting=() if early is None else pair.waiting(), lacked=pair.lacked()
             ),
         },
     )
-    found = [of_lanes(f, scene) for f in explanation.findings if f.kind is not Kind.NONE]
+    found = [of_lanes(f, pair) for f in explanation.findings if f.kind is not Kind.NONE]
     # Who waits for the store, or for a thread that waits, is no culprit while another rank is free to come.
-    found = [f for f in found if not f.culprit_ranks or not set(f.culprit_ranks) <= scene.waits_for_all]
+    found = [f for f in found if not f.culprit_ranks or not set(f.culprit_ranks) <= pair.waits_for_all]
     # All have left their programs: the job's own end.
     found = [f for f in found if f.culprit_ranks or f.cause is not Cause.MAIN_EXITED]
     # A call that all have issued is an answer too: that its stacks are all alike adds nothing.
     if any(f.culprit_ranks or f.cycle is not None or f.cause is Cause.DEVICE_STALL for f in found):
         found = [f for f in found if f.certainty is not Certainty.UNKNOWN]
     elif all(f.certainty is Certainty.UNKNOWN for f in found):
-        found = found[:1] if scene.waiting() else []
-    found = found or alike_findings(scene)
-    settled = [s for finding in found if (s := settle(finding, scene, is_asked=is_asked)) is not None]
-    lines = scene.lines_by_short_name()
-    named = [with_source(_placed(finding, scene), lines) for finding in settled]
-    return tuple(conclude(named, is_over=False)), all_progress(scene)
+        found = found[:1] if pair.waiting() else []
+    found = found or alike_findings(pair)
+    settled = [s for finding in found if (s := with_severity(finding, pair, is_asked=is_asked)) is not None]
+    lines = pair.lines_by_short_name()
+    named = [with_source(_placed(finding, pair), lines) for finding in settled]
+    return tuple(conclude(named, is_over=False)), all_progress(pair)
 
 
-def _placed(finding: Finding, scene: Scene) -> Finding:
+def _placed(finding: Finding, pair: SnapshotPair) -> Finding:
     """The finding with step and stage of its culprit, and the hosts of all culprits."""
     ranks = finding.culprit_ranks or tuple(m.rank for m in finding.cycle or ())
-    seen = [scene.look.ranks[rank] for rank in ranks if rank in scene.look.ranks]
-    hosts = finding.hosts or tuple(sorted({look.host for look in seen})) if finding.culprit_ranks else finding.hosts
-    ring = next((look.ring for look in seen if look.ring is not None), None)
+    seen = [pair.snapshot.ranks[rank] for rank in ranks if rank in pair.snapshot.ranks]
+    hosts = (
+        finding.hosts or tuple(sorted({snapshot.host for snapshot in seen})) if finding.culprit_ranks else finding.hosts
+    )
+    ring = next((snapshot.ring for snapshot in seen if snapshot.ring is not None), None)
     phase = finding.phase
     if ring is not None and phase == FindingPhase():
         phase = FindingPhase(step=ring.step, stage=None if ring.stage is None else ring.stage.value)
     lines = list(finding.evidence)
-    missing = sorted(set(range(scene.look.world_size or 0)) - set(scene.look.ranks))
+    missing = sorted(set(range(pair.snapshot.world_size or 0)) - set(pair.snapshot.ranks))
     if missing:
         lines.append(f"not seen: {ranks_text(missing)}; unknown, not guilty")
-    lines += [f"rank {look.rank}: {problem}" for look in seen for problem in look.problems[:2]]
+    lines += [f"rank {snapshot.rank}: {problem}" for snapshot in seen for problem in snapshot.problems[:2]]
     return replace(finding, hosts=hosts, phase=phase, evidence=tuple(lines))

@@ -1,24 +1,24 @@
-"""What moved between two looks at one rank. See [Note: motion]."""
+"""What moved between two snapshots at one rank. See [Note: motion]."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emberward.diagnose import ProcessStacks, may_act
-from emberward.diagnose.live._look import Look, RankLook
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
+from emberward.diagnose.live._snapshot import RankSnapshot, Snapshot
 
 TICKS_PER_S = 100.0
 """Clock ticks of proc(5); 100 on every Linux that Python runs on (USER_HZ)."""
 MIN_CPU_SHARE = 0.05
-"""A thread that burns less of the time between two looks than this idles: heartbeats and pollers do."""
+"""A thread that burns less of the time between two snapshots than this idles: heartbeats and pollers do."""
 MIN_CPU_TICKS = 4
 MIN_BYTES = 64 << 10
-"""Fewer bytes between two looks are no work: a recorder's and a rendezvous store's small talk."""
+"""Fewer bytes between two snapshots are no work: a recorder's and a rendezvous store's small talk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Motion:
-    """What one rank did between two looks `apart_s` apart. `is_known` False when it was seen once only."""
+    """What one rank did between two snapshots `apart_s` apart. `is_known` False when it was seen once only."""
 
     apart_s: float
     is_known: bool
@@ -30,7 +30,7 @@ class Motion:
     is_child_busy: bool = False
     has_io: bool = False
     has_returned: frozenset[int] = frozenset()
-    """Its threads whose system calls returned: that slept, and ran again, between the looks."""
+    """Its threads whose system calls returned: that slept, and ran again, between the snapshots."""
 
     @property
     def is_lively(self) -> bool:
@@ -58,7 +58,7 @@ def _burnt(ticks: float, apart_s: float) -> bool:
     return ticks >= MIN_CPU_TICKS and ticks / TICKS_PER_S >= MIN_CPU_SHARE * apart_s
 
 
-def _returned(early: RankLook, late: RankLook) -> frozenset[int]:
+def _returned(early: RankSnapshot, late: RankSnapshot) -> frozenset[int]:
     return frozenset(
         thread.tid
         for thread in late.process.threads
@@ -81,17 +81,17 @@ def same_frames(left: ProcessStacks | None, right: ProcessStacks | None) -> bool
     return left.main.frames == right.main.frames
 
 
-def _user_threads(look: RankLook) -> frozenset[int]:
+def _user_threads(snapshot: RankSnapshot) -> frozenset[int]:
     """Threads that may do something for the program. The recorder's, autograd's and gloo's own burn a little always."""
-    stacks = look.own_stacks
+    stacks = snapshot.own_stacks
     if stacks is None:
-        return frozenset(_ticks(look.process))
+        return frozenset(_ticks(snapshot.process))
     found = (t.os_thread_id for t in stacks.threads if may_act(t.frames))
     return frozenset(tid for tid in found if tid is not None)
 
 
-def motion_of(early: RankLook | None, late: RankLook, *, apart_s: float) -> Motion:
-    """What moved between two looks at one rank."""
+def motion_of(early: RankSnapshot | None, late: RankSnapshot, *, apart_s: float) -> Motion:
+    """What moved between two snapshots at one rank."""
     if early is None or early.process.pid != late.process.pid or apart_s <= 0:
         return Motion(apart_s=0.0, is_known=False)
     before, after = _ticks(early.process), _ticks(late.process)
@@ -120,12 +120,12 @@ def motion_of(early: RankLook | None, late: RankLook, *, apart_s: float) -> Moti
     )
 
 
-def motions(early: Look | None, late: Look) -> dict[int, Motion]:
+def motions(early: Snapshot | None, late: Snapshot) -> dict[int, Motion]:
     """What moved of every rank."""
     apart = 0.0 if early is None else late.taken_s - early.taken_s
     return {
-        rank: motion_of(None if early is None else early.ranks.get(rank), look, apart_s=apart)
-        for rank, look in late.ranks.items()
+        rank: motion_of(None if early is None else early.ranks.get(rank), snapshot, apart_s=apart)
+        for rank, snapshot in late.ranks.items()
     }
 
 
@@ -135,6 +135,9 @@ def sits_in(process: ProcessFacts) -> WaitingIn | None:
     return None if main is None or main.state is ProcessState.RUNNING else main.waiting_in
 
 
-def waits_for_ever(looks: Sequence[RankLook | None]) -> bool:
-    """Whether the main thread sat in a wait without a time-out in every look that was had."""
-    return all(look is not None and sits_in(look.process) in (WaitingIn.FUTEX, WaitingIn.EVENT) for look in looks)
+def waits_for_ever(snapshots: Sequence[RankSnapshot | None]) -> bool:
+    """Whether the main thread sat in a wait without a time-out in every snapshot that was had."""
+    return all(
+        snapshot is not None and sits_in(snapshot.process) in (WaitingIn.FUTEX, WaitingIn.EVENT)
+        for snapshot in snapshots
+    )

@@ -16,9 +16,9 @@ from emberward.diagnose import (
     read_process,
     user_frame,
 )
-from emberward.diagnose.live._look import Look, RingFacts
 from emberward.diagnose.live._motion import Motion, sits_in
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
+from emberward.diagnose.live._snapshot import RingFacts, Snapshot
 from emberward.events import KEPT_BY, HostState
 
 _START = frozenset({"run", "_bootstrap", "_bootstrap_inner"})
@@ -38,12 +38,12 @@ _PEER_CALLS = frozenset({HostState.COLLECTIVE, HostState.P2P, HostState.BACKWARD
 
 
 class Reader:
-    """Reads processes of one look. Called for every process; see `read`."""
+    """Reads processes of one snapshot. Called for every process; see `read`."""
 
-    def __init__(self, look: Look, motions: Mapping[int, Motion]) -> None:
+    def __init__(self, snapshot: Snapshot, motions: Mapping[int, Motion]) -> None:
         self._facts: dict[int, tuple[ProcessFacts, Motion | None]] = {}
-        self._rings = {seen.process.pid: seen.ring for seen in look.ranks.values() if seen.ring is not None}
-        for rank, seen in look.ranks.items():
+        self._rings = {seen.process.pid: seen.ring for seen in snapshot.ranks.values() if seen.ring is not None}
+        for rank, seen in snapshot.ranks.items():
             self._facts[seen.process.pid] = (seen.process, motions.get(rank))
             for child in seen.children:
                 self._facts[child.pid] = (child, None)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from emberward.diagnose import Frame, Reading, ThreadStack, class_of, is_lane, ranks_text, user_frame, waits
-from emberward.diagnose.live._scene import Scene
+from emberward.diagnose.live._pair import SnapshotPair
 from emberward.findings import Certainty, Finding, Kind
 
 _TOLD = frozenset({"L102", "H125"})
@@ -12,15 +12,15 @@ LANE = "lane "
 """How the name of a lane's thread begins (`emberward.lanes`)."""
 
 
-def of_lanes(finding: Finding, scene: Scene) -> Finding:
+def of_lanes(finding: Finding, pair: SnapshotPair) -> Finding:
     """The finding; of a rank whose main thread waits for a lane that is in a task, the one about that task.
 
     The site is the line at which the lane is, and the cause what it does there. How a rank ended, or that it was
     stopped, tells more.
     """
     ranks = () if finding.code in _TOLD else finding.culprit_ranks
-    seen = scene.look.ranks.get(ranks[0]) if len(ranks) == 1 else None
-    reading = None if seen is None else scene.readings.get(ranks[0])
+    seen = pair.snapshot.ranks.get(ranks[0]) if len(ranks) == 1 else None
+    reading = None if seen is None else pair.readings.get(ranks[0])
     stacks = None if seen is None else seen.own_stacks
     if reading is None or stacks is None or not any(_LANES in frame.file for frame in reading.frames):
         return finding
@@ -28,7 +28,7 @@ def of_lanes(finding: Finding, scene: Scene) -> Finding:
     if len(busy) != 1:
         return finding
     (thread, frame) = busy[0]
-    kind = class_of(thread, scene.line_of)
+    kind = class_of(thread, pair.line_of)
     task = Reading(
         process=stacks, kind=kind, site=frame.site, function=frame.function, source_line=None, path=(), frames=()
     )

@@ -27,9 +27,9 @@ def main() -> int:
         answer = examine_host()
     else:
         from emberward.doctor.probe import _work
-        from emberward.doctor.probe._device import Place
+        from emberward.doctor.probe._device import Member
 
-        place = Place.here(kind, dict(os.environ))
+        place = Member.here(kind, dict(os.environ))
         try:
             answer = _work.PROBES[name](place)
         except RuntimeError as error:

@@ -20,7 +20,7 @@ def count() -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Member:
     """Where this member stands: its device, rank and peers. See [Note: the probe contract]."""
 
     kind: str
@@ -31,7 +31,7 @@ class Place:
     port: int
 
     @classmethod
-    def here(cls, kind: str, environment: Mapping[str, str]) -> "Place":
+    def here(cls, kind: str, environment: Mapping[str, str]) -> "Member":
         """The member that the variables of the contract describe."""
         devices = [int(word) for word in environment.get("EMBERWARD_DEVICES", "0").split(",")]
         return cls(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from emberward.doctor.probe._device import Place
+from emberward.doctor.probe._device import Member
 
 TRIES = 20
 SOAK_S = 4.0
@@ -17,7 +17,7 @@ MESSAGE = {"cuda": 16 << 20, "cpu": 256 << 10}
 Answer = dict[str, object]
 
 
-def compute(place: Place) -> Answer:
+def compute(place: Member) -> Answer:
     """Products of matrices with a known answer in each type, bit for bit the same each time; TFLOP/s of float32.
 
     The entries are small whole numbers, so that every type's sums are exact: side x 1 x 1 with entries -1, 0, 1 stays
@@ -42,7 +42,7 @@ def compute(place: Place) -> Answer:
     return _yes(2 * side**3 / seconds / 1e12, "TFLOP/s", tries=TRIES, detail=", ".join(place.types))
 
 
-def memory(place: Place) -> Answer:
+def memory(place: Member) -> Answer:
     """Device memory: walking bits and their complements hold, a pattern xored twice is itself; GB/s of a copy."""
     count = MEMORY_BYTES[place.kind] // 8
     data = torch.empty(count, dtype=torch.int64, device=place.device)
@@ -64,7 +64,7 @@ def memory(place: Place) -> Answer:
     return _yes(2 * 8 * count / seconds / 1e9, "GB/s", tries=16)
 
 
-def transfer(place: Place) -> Answer:
+def transfer(place: Member) -> Answer:
     """Every pair of the set exchanges a message with a known answer, pair after pair; GB/s of the slowest pair."""
     place.join()
     count = MESSAGE[place.kind]
@@ -87,7 +87,7 @@ def transfer(place: Place) -> Answer:
     return {**_yes(rate, "GB/s", tries=4), "exercised": "all"}
 
 
-def collective(place: Place) -> Answer:
+def collective(place: Member) -> Answer:
     """All-reduce, all-gather and reduce-scatter with known answers; GB/s of the all-reduce, as nccl-tests counts it.
 
     Bus bandwidth is 2 (n - 1) / n of the message over the time. Source: nccl-tests, PERFORMANCE.md.
@@ -118,7 +118,7 @@ def collective(place: Place) -> Answer:
     return {**_yes(2 * (n - 1) / n * 4 * count / best / 1e9, "GB/s", tries=TRIES), "exercised": "ring"}
 
 
-def soak(place: Place) -> Answer:
+def soak(place: Member) -> Answer:
     """A decoder block, forward and backward, again and again, gradients summed over the set; every step bit for bit.
 
     The load of a job, where a probe of one operation is too light: BLOOM's slow GPU lost 2.5% in a benchmark and 5% in
@@ -163,7 +163,7 @@ def soak(place: Place) -> Answer:
     return {**_yes(rates[len(rates) // 2], "steps/s", tries=steps), "exercised": "ring"}
 
 
-def _message(rank: int, count: int, place: Place) -> torch.Tensor:
+def _message(rank: int, count: int, place: Member) -> torch.Tensor:
     """Whole numbers below 1024 that depend on the rank: sums over a few thousand ranks are exact in float32."""
     return (torch.arange(count, device=place.device) * (2 * rank + 1) % 1021).float()
 
@@ -183,7 +183,7 @@ def _no(detail: str) -> Answer:
     return {"ok": False, "detail": detail}
 
 
-PROBES: dict[str, Callable[[Place], Answer]] = {
+PROBES: dict[str, Callable[[Member], Answer]] = {
     "compute": compute,
     "memory": memory,
     "transfer": transfer,

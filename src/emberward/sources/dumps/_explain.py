@@ -11,7 +11,7 @@ from emberward.diagnose import (
     Frame,
     Groups,
     compare_incidents,
-    compare_looks,
+    compare_snapshots,
     is_same_job,
     judge,
     to_trace,
@@ -100,7 +100,7 @@ def explain_paths(
         (early, _), (late, verdict) = sorted(
             zip(incidents, explained, strict=True), key=lambda item: _progress_key(item[0])
         )
-        return ExplainResult(explanations=(compare_looks(early, late, verdict),))
+        return ExplainResult(explanations=(compare_snapshots(early, late, verdict),))
     comparisons = [compare_incidents(a, b) for a, b in pairwise(explained)]
     return ExplainResult(explanations=tuple(explained), comparisons=tuple(comparisons))
 

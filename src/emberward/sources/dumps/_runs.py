@@ -32,25 +32,25 @@ class Chosen:
 def choose(dumps: Mapping[int, Sequence[RankFlight]]) -> Chosen:
     """The dumps of one run. See [Note: dumps of several runs]."""
     flights: dict[int, RankFlight] = {}
-    aside: list[RankFlight] = []
+    temporary: list[RankFlight] = []
     notes: list[str] = []
     for rank, found in sorted(dumps.items()):
         best = found[0]
         for other in found[1:]:
             best = _better(best, other, notes)
         flights[rank] = best
-        aside += [flight for flight in found if flight is not best and _is_apart(flight, best)]
+        temporary += [flight for flight in found if flight is not best and _is_apart(flight, best)]
     strange, skewed = _outsiders(flights)
     # A rank of which only an older run's dump is there is as far away as those that were set aside.
-    old = [(f.first_ns, f.last_ns) for f in aside]
-    news = [f for f in flights.values() if any(g.rank == f.rank for g in aside)]
+    old = [(f.first_ns, f.last_ns) for f in temporary]
+    news = [f for f in flights.values() if any(g.rank == f.rank for g in temporary)]
     for rank, flight in flights.items():
         is_old = any(_meet(flight, first, last) for first, last in old)
         if is_old and news and all(_is_apart(flight, new) for new in news):
             strange.add(rank)
-    aside += [flights.pop(rank) for rank in sorted(strange)]
+    temporary += [flights.pop(rank) for rank in sorted(strange)]
     notes += [text for rank, text in skewed.items() if rank not in strange]
-    return Chosen(flights=flights, set_aside=tuple(aside), notes=tuple(dict.fromkeys(notes)))
+    return Chosen(flights=flights, set_aside=tuple(temporary), notes=tuple(dict.fromkeys(notes)))
 
 
 def _meet(flight: RankFlight, first: int | None, last: int | None) -> bool:

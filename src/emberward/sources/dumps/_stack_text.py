@@ -13,7 +13,7 @@ from emberward.diagnose import Frame, ProcessStacks, StackSource, ThreadStack
 MAX_THREADS = 20_000
 """Most threads that are read from one document."""
 SECTION_GAP_LINES = 30
-"""Lines of other text between stacks after which a new look begins."""
+"""Lines of other text between stacks after which a new snapshot begins."""
 
 _PROCESS = re.compile(r"^\s*Process (\d+): ?(.*)$")
 _PARENT = re.compile(r"^\s*Parent Process (\d+)(?::|$)")

@@ -1,12 +1,12 @@
 """Judges a job that runs now: who stands still, why, and whether it can go on by itself. No torch.
 
-`Watcher` watches a folder of rings; `find_job` and `look_at_job` look at a job that was not started by us;
-`judge_looks` asks the judge, which is in `diagnose.live`.
+`Watcher` watches a folder of rings; `find_job` and `snapshot_of_job` look at a job that was not started by us;
+`judge_snapshots` asks the judge, which is in `diagnose.live`.
 """
 
 from emberward.sources.live._explain import LiveExplanation, explain_pids
 from emberward.sources.live._find import RANK_NAMES, FoundJob, FoundRank, find_job, rank_in
-from emberward.sources.live._flights import judge_looks, judge_with_progress
+from emberward.sources.live._flights import judge_snapshots, judge_with_progress
 from emberward.sources.live._limits import Limits, limits_of
 from emberward.sources.live._outside import owner_of_line, record_stacks, stacks_of
 from emberward.sources.live._process import (
@@ -18,7 +18,7 @@ from emberward.sources.live._process import (
 from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._skew import skew_findings
 from emberward.sources.live._stragglers import OwnRows
-from emberward.sources.live._take import look_at_job, look_at_rings, newest_rings
+from emberward.sources.live._take import newest_rings, snapshot_of_job, snapshot_of_rings
 from emberward.sources.live._watcher import Watcher, WatchReport, resumed_finding
 
 __all__ = [
@@ -34,11 +34,9 @@ __all__ = [
     "environment_of",
     "explain_pids",
     "find_job",
-    "judge_looks",
+    "judge_snapshots",
     "judge_with_progress",
     "limits_of",
-    "look_at_job",
-    "look_at_rings",
     "newest_rings",
     "owner_of_line",
     "parents",
@@ -48,5 +46,7 @@ __all__ = [
     "resumed_finding",
     "ring_facts",
     "skew_findings",
+    "snapshot_of_job",
+    "snapshot_of_rings",
     "stacks_of",
 ]

@@ -2,8 +2,8 @@
 
 [Note: until it is conclusive]
 A person asks while a job starts, or in the seconds in which it comes to a stop. Two snapshots with work between them
-show who may be the cause and no more. So another one is taken, up to MAX_LOOKS of them, until two in a row show that
-somebody cannot go on, or that nobody waits for anybody. The last two are the verdict.
+show who may be the cause and no more. So another one is taken, up to MAX_SNAPSHOTS of them, until two in a row show
+that somebody cannot go on, or that nobody waits for anybody. The last two are the verdict.
 """
 
 import time
@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from emberward.diagnose import LineOf, Reading, hang_finding, ranks_text
-from emberward.diagnose.live import Look, Scene
+from emberward.diagnose.live import Snapshot, SnapshotPair
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.live._find import FoundJob, find_job
-from emberward.sources.live._flights import flights_of, judge_looks
-from emberward.sources.live._take import look_at_job
+from emberward.sources.live._flights import flights_of, judge_snapshots
+from emberward.sources.live._take import snapshot_of_job
 
-LOOKS_APART_S = 4.0
-MIN_LOOKS, MAX_LOOKS = 2, 4
+SNAPSHOTS_APART_S = 4.0
+MIN_SNAPSHOTS, MAX_SNAPSHOTS = 2, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class LiveExplanation:
     findings: tuple[Finding, ...]
     read: tuple[str, ...]
     job: FoundJob
-    looks: tuple[Look, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
 
 
 def explain_pids(
@@ -36,36 +36,39 @@ def explain_pids(
     *,
     line_of: LineOf,
     find: Callable[[Sequence[int]], FoundJob] = find_job,
-    take: Callable[[FoundJob], Look] = look_at_job,
+    take: Callable[[FoundJob], Snapshot] = snapshot_of_job,
     wait: Callable[[float], None] = time.sleep,
 ) -> LiveExplanation:
     """The verdict on the ranks that are, or are below, `pids`: a launcher's process, or the ranks' own.
 
-    Two snapshots, LOOKS_APART_S apart, or up to MAX_LOOKS; blocks for that long and for the time that stacks take.
+    Two snapshots, SNAPSHOTS_APART_S apart, or up to MAX_SNAPSHOTS; blocks for that long and for the time that stacks
+    take.
     Changes nothing in the job: each process is held for some milliseconds while its stack is read. See [Note: until it
     is conclusive].
     """
     job = find(pids)
     if not job.ranks:
         return LiveExplanation(findings=(_nobody(pids, job),), read=(), job=job)
-    looks = [take(job)]
+    snapshots = [take(job)]
     while True:
-        wait(LOOKS_APART_S)
+        wait(SNAPSHOTS_APART_S)
         job = job if _is_whole(job) else find(pids)
-        looks.append(take(job))
-        early, look = looks[-2:]
-        found = judge_looks(early, look, line_of=line_of, is_asked=True)
-        if _is_conclusive(found) or len(looks) == MAX_LOOKS:
+        snapshots.append(take(job))
+        early, snapshot = snapshots[-2:]
+        found = judge_snapshots(early, snapshot, line_of=line_of, is_asked=True)
+        if _is_conclusive(found) or len(snapshots) == MAX_SNAPSHOTS:
             break
-    scene = Scene(early=early, look=look, line_of=line_of, flights_of=flights_of)
-    findings = found or (_no_hang(scene),)
-    blind = [seen for seen in look.ranks.values() if seen.process.is_alive and seen.own_stacks is None]
+    pair = SnapshotPair(early=early, snapshot=snapshot, line_of=line_of, flights_of=flights_of)
+    findings = found or (_no_hang(pair),)
+    blind = [seen for seen in snapshot.ranks.values() if seen.process.is_alive and seen.own_stacks is None]
     if blind:
-        findings = (*findings, _blind(look, [seen.rank for seen in blind]))
+        findings = (*findings, _blind(snapshot, [seen.rank for seen in blind]))
     if not all(rank.is_numbered for rank in job.ranks):
         pid_of = {rank.rank: rank.pid for rank in job.ranks}
         findings = tuple(_by_pid(finding, pid_of) for finding in findings)
-    return LiveExplanation(findings=findings, read=tuple(_read(look, len(looks))), job=job, looks=tuple(looks))
+    return LiveExplanation(
+        findings=findings, read=tuple(_read(snapshot, len(snapshots))), job=job, snapshots=tuple(snapshots)
+    )
 
 
 def _is_whole(job: FoundJob) -> bool:
@@ -81,12 +84,12 @@ def _is_conclusive(found: Sequence[Finding]) -> bool:
     )
 
 
-def _read(look: Look, num_looks: int) -> list[str]:
-    ranks = look.ranks.values()
+def _read(snapshot: Snapshot, num_snapshots: int) -> list[str]:
+    ranks = snapshot.ranks.values()
     stacks = sum(len(seen.stacks) for seen in ranks)
     rings = sum(seen.ring is not None for seen in ranks)
-    often = "twice" if num_looks == MIN_LOOKS else f"{num_looks} times"
-    out = [f"{len(look.ranks)} ranks", f"{stacks} stacks, {often}"]
+    often = "twice" if num_snapshots == MIN_SNAPSHOTS else f"{num_snapshots} times"
+    out = [f"{len(snapshot.ranks)} ranks", f"{stacks} stacks, {often}"]
     return [*out, f"{rings} rings"] if rings else out
 
 
@@ -105,8 +108,8 @@ def _nobody(pids: Sequence[int], job: FoundJob) -> Finding:
     )
 
 
-def _blind(look: Look, ranks: Sequence[int]) -> Finding:
-    why = next((problem for rank in ranks for problem in look.ranks[rank].problems), "py-spy gave none")
+def _blind(snapshot: Snapshot, ranks: Sequence[int]) -> Finding:
+    why = next((problem for rank in ranks for problem in snapshot.ranks[rank].problems), "py-spy gave none")
     return hang_finding(
         "H126",
         f"no stack of {ranks_text(ranks)} could be read: {why}",
@@ -119,11 +122,11 @@ def _blind(look: Look, ranks: Sequence[int]) -> Finding:
     )
 
 
-def _no_hang(scene: Scene) -> Finding:
-    lines = [_line(rank, reading, scene) for rank, reading in list(scene.readings.items())[:8]]
+def _no_hang(pair: SnapshotPair) -> Finding:
+    lines = [_line(rank, reading, pair) for rank, reading in list(pair.readings.items())[:8]]
     return hang_finding(
         "H110",
-        "no hang seen: in two looks no rank was found for which the others wait",
+        "no hang seen: in two snapshots no rank was found for which the others wait",
         kind=Kind.NONE,
         cause=Cause.NONE,
         certainty=Certainty.OBSERVED,
@@ -133,8 +136,8 @@ def _no_hang(scene: Scene) -> Finding:
     )
 
 
-def _line(rank: int, reading: Reading, scene: Scene) -> str:
-    return f"rank {rank} {reading.text}; {scene.motions[rank].text}"
+def _line(rank: int, reading: Reading, pair: SnapshotPair) -> str:
+    return f"rank {rank} {reading.text}; {pair.motions[rank].text}"
 
 
 def _by_pid(finding: Finding, pid_of: dict[int, int]) -> Finding:

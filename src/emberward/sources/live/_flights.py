@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from emberward.diagnose import RankFlight, op_of
-from emberward.diagnose.live import Look, RingFacts
+from emberward.diagnose.live import RingFacts, Snapshot
 from emberward.diagnose.live import judge_with_progress as judge_pair_with_progress
 from emberward.findings import Finding
 from emberward.sources.dumps import DumpFormatError, FlightReader
@@ -92,6 +92,6 @@ def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict
 judge_with_progress = partial(judge_pair_with_progress, flights_of=flights_of)
 
 
-def judge_looks(early: Look | None, look: Look, **options: Any) -> tuple[Finding, ...]:
+def judge_snapshots(early: Snapshot | None, snapshot: Snapshot, **options: Any) -> tuple[Finding, ...]:
     """The findings of `judge_with_progress`, with its options."""
-    return judge_with_progress(early, look, **options)[0]
+    return judge_with_progress(early, snapshot, **options)[0]

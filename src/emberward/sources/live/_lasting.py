@@ -76,7 +76,7 @@ def difference_finding(difference: LineDifference) -> Finding:
         finding,
         certainty=Certainty.OBSERVED,
         evidence=tuple(f"{ranks_text(ranks)}: {_text(args)}" for args, ranks in sides.items()),
-        ruled_out=("a change that reaches ranks one after the other: it was so at two looks",),
+        ruled_out=("a change that reaches ranks one after the other: it was so at two snapshots",),
         next=f"print type, size and root of the tensor at {site.file}:{site.line} on every rank",
     )
 

@@ -1,7 +1,7 @@
 """How long a rank may stand still, by this job's own history.
 
 [Note: limits]
-Two bounds. Past the first (`notice_s`) two looks are taken and a word may be said: five seconds, or three times the
+Two bounds. Past the first (`notice_s`) two snapshots are taken and a word may be said: five seconds, or three times the
 99th percentile of the pauses that this rank makes in this phase. Past the second (`limit_s`) standing still is an alarm
 though the rank may live: it burns CPU, sleeps, reads. The first tenth of a rank's pauses counts for the second bound
 alone: a job that warms up (imports, caches, a first compilation) would keep the watcher from looking for long. That

@@ -1,4 +1,4 @@
-"""Takes a look: reads rings, /proc and stacks. Everything behind a look is pure."""
+"""Takes a snapshot: reads rings, /proc and stacks. Everything behind a snapshot is pure."""
 
 import socket
 import time
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from emberward.checkpoint import SAVE_WRITER
-from emberward.diagnose.live import Look, ProcessFacts, ProcessState, RankLook, RingFacts
+from emberward.diagnose.live import ProcessFacts, ProcessState, RankSnapshot, RingFacts, Snapshot
 from emberward.sources.dumps import crash_frames
 from emberward.sources.live._find import FoundJob, find_job
 from emberward.sources.live._process import (
@@ -49,13 +49,13 @@ def facts_of(view: RingView) -> ProcessFacts:
     return facts
 
 
-def look_at_rings(views: Mapping[int, RingView], *, with_stacks: bool = True) -> Look:
-    """A look at the ranks that wrote these rings, on this host. Holds each process for some milliseconds."""
+def snapshot_of_rings(views: Mapping[int, RingView], *, with_stacks: bool = True) -> Snapshot:
+    """A snapshot at the ranks that wrote these rings, on this host. Holds each process for some milliseconds."""
     processes = {rank: facts_of(view) for rank, view in views.items()}
     sizes = [view.world_size for view in views.values() if view.world_size is not None]
     if processes and len(processes) < max(sizes, default=0):
         processes |= siblings(processes, max(sizes))
-    return _look(processes, dict(views), world_size=max(sizes, default=None), with_stacks=with_stacks)
+    return _snapshot(processes, dict(views), world_size=max(sizes, default=None), with_stacks=with_stacks)
 
 
 def siblings(processes: Mapping[int, ProcessFacts], world_size: int) -> dict[int, ProcessFacts]:
@@ -78,27 +78,27 @@ def siblings(processes: Mapping[int, ProcessFacts], world_size: int) -> dict[int
     }
 
 
-def look_at_job(job: FoundJob, *, with_stacks: bool = True) -> Look:
-    """A look at the ranks of a job that was found by its processes, with their rings where there are any."""
+def snapshot_of_job(job: FoundJob, *, with_stacks: bool = True) -> Snapshot:
+    """A snapshot at the ranks of a job that was found by its processes, with their rings where there are any."""
     views: dict[int, RingView] = {}
     for folder in {found.ring_folder for found in job.ranks if found.ring_folder is not None}:
         rings = newest_rings(folder)
         views |= {found.rank: rings[found.rank] for found in job.ranks if _is_its(rings.get(found.rank), found.pid)}
     processes = {found.rank: read_process_facts(found.pid) for found in job.ranks}
-    return _look(processes, views, world_size=job.world_size, with_stacks=with_stacks)
+    return _snapshot(processes, views, world_size=job.world_size, with_stacks=with_stacks)
 
 
 def _is_its(view: RingView | None, pid: int) -> bool:
     return view is not None and view.pid == pid
 
 
-def _look(
+def _snapshot(
     processes: Mapping[int, ProcessFacts],
     views: Mapping[int, RingView],
     *,
     world_size: int | None,
     with_stacks: bool,
-) -> Look:
+) -> Snapshot:
     taken_s, taken_unix = time.monotonic(), time.time()
     host = socket.gethostname()
     parent_of = parents()
@@ -133,7 +133,7 @@ def _look(
         results = [spied[pid] for pid in own if pid in spied]
         told = results if rank not in again else [result for result in results if result.pid != facts.pid]
         view = again.get(rank, views.get(rank))
-        ranks[rank] = RankLook(
+        ranks[rank] = RankSnapshot(
             rank=rank,
             host=host if view is None or view.host is None else view.host,
             process=facts,
@@ -146,7 +146,7 @@ def _look(
                 f"no stack of process {r.pid}: {r.problem}" for r in results if r.stacks is None and r.pid == facts.pid
             ),
         )
-    return Look(taken_s=taken_s, taken_unix=taken_unix, ranks=ranks, world_size=world_size)
+    return Snapshot(taken_s=taken_s, taken_unix=taken_unix, ranks=ranks, world_size=world_size)
 
 
 def _moved_meanwhile(views: Mapping[int, RingView]) -> dict[int, RingView]:

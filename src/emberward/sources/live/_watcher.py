@@ -1,10 +1,10 @@
 """Watches the rings of a job, and says who stops it.
 
-[Note: looks]
+[Note: snapshots]
 Reading the words of the rings is cheap, and is nearly all that happens while the job moves: see [Note: pulses] in
-`_quiet`. When a rank has stood still for longer than its own history allows, a look is taken, and another LOOK_GAP_S
-later; what both say is the verdict. While the rank goes on standing still, looks go on at growing distances, until the
-job moves or the error is said.
+`_quiet`. When a rank has stood still for longer than its own history allows, a snapshot is taken, and another
+SNAPSHOT_GAP_S later; what both say is the verdict. While the rank goes on standing still, snapshots go on at growing
+distances, until the job moves or the error is said.
 """
 
 import time
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from emberward.diagnose import Evidence, LineOf, hang_finding, judge, ranks_text
-from emberward.diagnose.live import Look
+from emberward.diagnose.live import Snapshot
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import source_lines
 from emberward.sources.live._alike import are_alike
@@ -28,11 +28,11 @@ from emberward.sources.live._quiet import Pulses, ReadPulses, read_pulses
 from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._skew import SkewWatch
 from emberward.sources.live._stragglers import OwnRows, StragglerWatch
-from emberward.sources.live._take import look_at_rings, newest_rings
+from emberward.sources.live._take import newest_rings, snapshot_of_rings
 from emberward.sources.ring import RingView
 
-LOOK_GAP_S = 3.0
-MAX_LOOK_GAP_S = 15.0
+SNAPSHOT_GAP_S = 3.0
+MAX_SNAPSHOT_GAP_S = 15.0
 CHECK_GAP_S = 5.0
 """How often calls that have completed are compared."""
 LATE_CHECK_GAP_S, NUM_EARLY_CHECKS = 10.0, 24
@@ -40,7 +40,7 @@ LATE_CHECK_GAP_S, NUM_EARLY_CHECKS = 10.0, 24
 MAX_CHECKED = 2048
 MIN_CHECKED = 128
 
-TakeLook = Callable[[Mapping[int, RingView]], Look]
+TakeSnapshot = Callable[[Mapping[int, RingView]], Snapshot]
 ReadRings = Callable[[Path, int | None], Mapping[int, RingView]]
 Said = tuple[str, Cause, tuple[int, ...], str | None]
 
@@ -54,22 +54,23 @@ def read_rings(folder: Path, num_events: int | None) -> Mapping[int, RingView]:
 class WatchReport:
     """What one `poll` found. `findings` are new, or of another severity now; `resolved` were said and hold no more.
 
-    `is_still`: some rank stands still for longer than its history allows. `look`: the look that was taken, if one was.
-    `progress`: what of each rank went on between the last two looks, where anything did; see [Note: progress].
+    `is_still`: some rank stands still for longer than its history allows. `snapshot`: the snapshot that was taken, if
+    one was.
+    `progress`: what of each rank went on between the last two snapshots, where anything did; see [Note: progress].
     """
 
     findings: tuple[Finding, ...] = ()
     resolved: tuple[Finding, ...] = ()
     is_still: bool = False
-    look: Look | None = None
+    snapshot: Snapshot | None = None
     progress: Mapping[int, str] = field(default_factory=dict)
 
 
 class Watcher:
     """Watches the rings in `ring_folder`. Call `poll` about once a second, from one thread.
 
-    Blocks for milliseconds while the job moves, and for as long as stacks take when a look is due. Give it a process of
-    its own: reading a process can block for as long as the kernel likes.
+    Blocks for milliseconds while the job moves, and for as long as stacks take when a snapshot is due. Give it a
+    process of its own: reading a process can block for as long as the kernel likes.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Watcher:
         *,
         clock: Callable[[], float] = time.monotonic,
         line_of: LineOf | None = None,
-        take: TakeLook = look_at_rings,
+        take: TakeSnapshot = snapshot_of_rings,
         read: ReadRings = read_rings,
         sample: StartSampler = start_sampler,
         pulses: ReadPulses = read_pulses,
@@ -88,10 +89,10 @@ class Watcher:
         self._line_of = source_lines([]) if line_of is None else line_of
         self._take = take
         self._read = read
-        self._early: Look | None = None
-        self._last: Look | None = None
-        self._next_look_s = 0.0
-        self._gap_s = LOOK_GAP_S
+        self._early: Snapshot | None = None
+        self._last: Snapshot | None = None
+        self._next_snapshot_s = 0.0
+        self._gap_s = SNAPSHOT_GAP_S
         self._next_check_s = 0.0
         self._checked: dict[int, int] = {}
         self._num_checks = 0
@@ -144,16 +145,16 @@ class Watcher:
             return WatchReport(findings=faults)
         if not still and not dead:
             return WatchReport(findings=faults, resolved=(*self._moved(), *self._past))
-        if now_s < self._next_look_s:
+        if now_s < self._next_snapshot_s:
             return WatchReport(findings=faults, resolved=self._past, is_still=True)
-        look = self._take(self._read(self.ring_folder, None))
-        self._early, self._last = self._last, look
+        snapshot = self._take(self._read(self.ring_folder, None))
+        self._early, self._last = self._last, snapshot
         is_second = self._early is not None
-        self._gap_s = LOOK_GAP_S if not is_second else min(self._gap_s * 1.6, MAX_LOOK_GAP_S)
-        self._next_look_s = self._clock() + self._gap_s
-        found, progress = self._judge(self._early, look, exits)
+        self._gap_s = SNAPSHOT_GAP_S if not is_second else min(self._gap_s * 1.6, MAX_SNAPSHOT_GAP_S)
+        self._next_snapshot_s = self._clock() + self._gap_s
+        found, progress = self._judge(self._early, snapshot, exits)
         gone, new = (*self._gone(found), *self._past), (*faults, *self._new(found))
-        return WatchReport(findings=new, resolved=gone, is_still=True, look=look, progress=progress)
+        return WatchReport(findings=new, resolved=gone, is_still=True, snapshot=snapshot, progress=progress)
 
     @property
     def facts(self) -> Mapping[str, str] | None:
@@ -183,19 +184,21 @@ class Watcher:
     def _end(self, exits: Mapping[int, int] | None) -> WatchReport:
         self.close()
         views = self._read(self.ring_folder, None)
-        look = self._take(views)
-        # Processes that have ended do not move: one look at them is as good as two. An older one, such as one of the
-        # start, would say that they made calls since, and that what stopped them is therefore past.
-        is_over = not any(seen.process.is_alive for seen in look.ranks.values())
-        found, _ = self._judge(look if is_over else self._last or look, look, exits)
-        return WatchReport(findings=(*self._check(views, self._clock(), at_once=True), *self._new(found)), look=look)
+        snapshot = self._take(views)
+        # Processes that have ended do not move: one snapshot at them is as good as two. An older one, such as one of
+        # the start, would say that they made calls since, and that what stopped them is therefore past.
+        is_over = not any(seen.process.is_alive for seen in snapshot.ranks.values())
+        found, _ = self._judge(snapshot if is_over else self._last or snapshot, snapshot, exits)
+        return WatchReport(
+            findings=(*self._check(views, self._clock(), at_once=True), *self._new(found)), snapshot=snapshot
+        )
 
     def _judge(
-        self, early: Look | None, look: Look, exits: Mapping[int, int] | None
+        self, early: Snapshot | None, snapshot: Snapshot, exits: Mapping[int, int] | None
     ) -> tuple[tuple[Finding, ...], Mapping[int, str]]:
         by_pid = exits or {}
-        codes = {rank: by_pid[s.process.pid] for rank, s in look.ranks.items() if s.process.pid in by_pid}
-        return judge_with_progress(early, look, line_of=self._line_of, exits=codes)
+        codes = {rank: by_pid[s.process.pid] for rank, s in snapshot.ranks.items() if s.process.pid in by_pid}
+        return judge_with_progress(early, snapshot, line_of=self._line_of, exits=codes)
 
     # -- when to look ------------------------------------------------------------------------------------------------
 
@@ -263,14 +266,14 @@ class Watcher:
         return tuple(new)
 
     def _gone(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """Findings that the newest look does not bear out any more."""
+        """Findings that the newest snapshot does not bear out any more."""
         held = {self._key(finding) for finding in found}
         return tuple(self._said.pop(key) for key in list(self._said) if key not in held)
 
     def _moved(self) -> tuple[Finding, ...]:
         """All that was said, when the job moves again."""
         self._early = self._last = None
-        self._next_look_s, self._gap_s = 0.0, LOOK_GAP_S
+        self._next_snapshot_s, self._gap_s = 0.0, SNAPSHOT_GAP_S
         return self._gone(())
 
     def _check(self, views: Mapping[int, RingView], now_s: float, *, at_once: bool = False) -> tuple[Finding, ...]:

@@ -31,9 +31,9 @@ from emberward.sources.recorder import Recorder
 from emberward.sources.script._backend import BackendError
 from emberward.sources.script._cuda import cuda_is_cpu
 from emberward.sources.script._file_layer import FileLayer
-from emberward.sources.script._group import CrewGroup
+from emberward.sources.script._group import LockStepGroup
 from emberward.sources.script._guard import Guard, chain_of, cuda_behind, limit_behind
-from emberward.sources.script._job import Place, ScriptFolder, ScriptJob
+from emberward.sources.script._job import ScriptFolder, ScriptJob, StoppedAt
 from emberward.sources.script._link import FreeEnough, Link
 from emberward.sources.script._redirected import Redirected
 from emberward.sources.script._rename import stand_in_for_renames
@@ -92,7 +92,7 @@ class _Examinee:
         self.tape = Tape(rank, find_site=self.finder.here, transport=Transport.GLOO)
         self.link.find_site = self._freed
         self.statements = StatementRecorder(self.finder, lambda: len(self.tape))
-        self.place: Place | None = None
+        self.place: StoppedAt | None = None
         self.num_sleeps = 0
         self.num_steps = 0
         self.is_cuda_played = False
@@ -140,8 +140,8 @@ class _Examinee:
         """The world of the script: our group, no sleep, no effects outside, CUDA played where there is none."""
         signal.signal(STOP_SIGNAL, self._on_stop)
         recorder = Recorder(self.tape)
-        CrewGroup.link, CrewGroup.recorder, CrewGroup.waited_by_backward = self.link, recorder, []
-        CrewGroup.tape = self.tape
+        LockStepGroup.link, LockStepGroup.recorder, LockStepGroup.waited_by_backward = self.link, recorder, []
+        LockStepGroup.tape = self.tape
         guard = Guard(
             log=self.folder.refusals,
             began_s=time.time(),
@@ -200,7 +200,7 @@ class _Examinee:
             frame = frame.f_back
         return site, loader
 
-    def _place(self, frame: FrameType | None) -> Place:
+    def _place(self, frame: FrameType | None) -> StoppedAt:
         site, loader = self._sites(frame)
         idle_s, busy_s = self.link.since_last_call()
         children = multiprocessing.active_children()
@@ -217,7 +217,7 @@ class _Examinee:
             child.kill()  # a loader waits for its workers when it is left
         lines = [self.folder.worker(pid) for pid in workers]
         found = [json.loads(path.read_text(encoding="utf-8") or "null") for path in lines if path.exists()]
-        return Place(
+        return StoppedAt(
             site=site,
             loader_site=loader,
             workers=tuple(dict.fromkeys(line for line in found if line is not None)),

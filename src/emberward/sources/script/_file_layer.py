@@ -236,18 +236,18 @@ class FileLayer:
         if _is_folder(place):
             self._make_folders(place)
             return
-        aside = f"{self.gone}/{os.getpid()}.copy"
+        temporary = f"{self.gone}/{os.getpid()}.copy"
         if is_emptied:
-            with real_open(aside, "wb"):
-                shutil.copymode(place, aside)
+            with real_open(temporary, "wb"):
+                shutil.copymode(place, temporary)
         else:
-            shutil.copy2(place, aside, follow_symlinks=False)
+            shutil.copy2(place, temporary, follow_symlinks=False)
         try:
-            real.link(aside, written, follow_symlinks=False)  # the first of several processes keeps its copy
+            real.link(temporary, written, follow_symlinks=False)  # the first of several processes keeps its copy
         except FileExistsError:
             pass
         finally:
-            real.unlink(aside)
+            real.unlink(temporary)
 
     def _make_folders(self, place: str) -> None:
         if place in ("", "/") or _is_folder(self.upper + place):

@@ -1,4 +1,5 @@
-"""The process group of an examined rank: records each call, then moves real values through the crew. Needs torch.
+"""The process group of an examined rank: records each call, then moves real values through the lock-step server.
+Needs torch.
 
 torch calls these methods from Python, and from C++ for functional collectives and DDP (torch 2.13, PyProcessGroup and
 PyWork in torch/csrc/distributed/c10d/init.cpp).
@@ -24,10 +25,10 @@ from emberward.sources.script._link import Link
 BACKEND = "emberward"
 
 
-class CrewWork(Work):
+class LockStepWork(Work):
     """A call under way."""
 
-    def __init__(self, group: "CrewGroup", number: int, outputs: list[Tensor]) -> None:
+    def __init__(self, group: "LockStepGroup", number: int, outputs: list[Tensor]) -> None:
         super().__init__()
         self._group = group
         self._number = number
@@ -68,13 +69,13 @@ class CrewWork(Work):
         return future
 
 
-class CrewGroup(ProcessGroup):
-    """A group whose calls go through the crew."""
+class LockStepGroup(ProcessGroup):
+    """A group whose calls go through the lock-step server."""
 
     link: Link
     recorder: Recorder
     tape: Tape
-    waited_by_backward: list[CrewWork]
+    waited_by_backward: list[LockStepWork]
     """DDP's calls of the backward under way; shared by all groups of the rank."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -100,18 +101,18 @@ class CrewGroup(ProcessGroup):
         return self._own_rank
 
     def __repr__(self) -> str:
-        return f"CrewGroup(rank {self._own_rank} of {self._own_size})"
+        return f"LockStepGroup(rank {self._own_rank} of {self._own_size})"
 
 
 def _method(name: str) -> Callable[..., Any]:
-    def call(self: CrewGroup, *arguments: Any, **named: Any) -> Any:
+    def call(self: LockStepGroup, *arguments: Any, **named: Any) -> Any:
         return self.recorder.call(name, _exchange, self, *arguments, **{**named, "_method": name})
 
     call.__name__ = name
     return call
 
 
-def _exchange(self: CrewGroup, *arguments: Any, _method: str, **named: Any) -> CrewWork:
+def _exchange(self: LockStepGroup, *arguments: Any, _method: str, **named: Any) -> LockStepWork:
     """Makes one call of torch's method: sends this rank's part and says what to do with the others'."""
     group = self.recorder.group_of(self)
     bodies, _ = bodies_of(_method, group, arguments, named)
@@ -130,7 +131,7 @@ def _exchange(self: CrewGroup, *arguments: Any, _method: str, **named: Any) -> C
                 own = group.ranks[self._own_rank]
                 sizes = (gives(body, own), expects(body, own)) if isinstance(body, Collective) else (None, None)
                 number = self.link.start("meet", _key(group), group.ranks, _sign(body), sizes, data, finish=finish)
-    return CrewWork(self, number, outputs)
+    return LockStepWork(self, number, outputs)
 
 
 def _key(group: Group) -> Hashable:
@@ -179,7 +180,7 @@ def _reduced(like: Tensor, parts: Sequence[bytes], op: ReduceOp) -> Tensor:
 
 
 Plan = tuple[list[Tensor], Callable[[Sequence[Any]], None], Any]
-"""(outputs, what to do with the parts, this rank's part for the crew)."""
+"""(outputs, what to do with the parts, this rank's part for the lock-step server)."""
 
 
 def _plan(bodies: Sequence[Body], method: str, group: Group, arguments: Sequence[Any]) -> Plan:
@@ -272,7 +273,7 @@ def _nothing(parts: Sequence[Any]) -> None:
 
 
 def _refusing(name: str) -> Callable[..., Any]:
-    def call(self: CrewGroup, *arguments: Any, **named: Any) -> Any:
+    def call(self: LockStepGroup, *arguments: Any, **named: Any) -> Any:
         del self, arguments, named
         raise RefusedError(f"refused while the script is examined: {name} is not examined (docs/operations.md)")
 
@@ -280,18 +281,18 @@ def _refusing(name: str) -> Callable[..., Any]:
 
 
 NOT_EXAMINED = ("recv_anysource", "split_group", "merge_remote_group")
-"""Methods of a group that a script may call and that the crew does not know."""
+"""Methods of a group that a script may call and that the lock-step server does not know."""
 for _name in NOT_EXAMINED:
-    setattr(CrewGroup, _name, _refusing(_name))
+    setattr(LockStepGroup, _name, _refusing(_name))
 for _name in METHODS:
-    setattr(CrewGroup, _name, _method(_name))
+    setattr(LockStepGroup, _name, _method(_name))
 
 
 def register_backend() -> None:
     """Makes `BACKEND` a backend of torch, for every device."""
 
-    def create(store: Any, rank: int, size: int, timeout: Any) -> CrewGroup:
+    def create(store: Any, rank: int, size: int, timeout: Any) -> LockStepGroup:
         del store, timeout
-        return CrewGroup(rank, size)
+        return LockStepGroup(rank, size)
 
     dist.Backend.register_backend(BACKEND, create, devices=["cpu", "cuda"])

@@ -30,7 +30,7 @@ class ScriptJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class StoppedAt:
     """Where a rank was when it was stopped that waited for no other rank.
 
     `site` is the user's innermost line, `loader_site` the user's line that asks the data loader, None outside of one;
@@ -59,7 +59,7 @@ class RankEnd:
     site: str | None = None
     traceback: str | None = None
     is_free: bool = False
-    place: Place | None = None
+    place: StoppedAt | None = None
     not_recorded: tuple[str, ...] = ()
 
 
@@ -164,5 +164,5 @@ class ScriptFolder:
 def _end(data: dict[str, Any]) -> RankEnd:
     place = data.pop("place", None)
     if place is not None:
-        place = Place(**{**place, "workers": tuple(place["workers"])})
+        place = StoppedAt(**{**place, "workers": tuple(place["workers"])})
     return RankEnd(**{**data, "not_recorded": tuple(data.pop("not_recorded", ()))}, place=place)

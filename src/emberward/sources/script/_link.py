@@ -1,4 +1,4 @@
-"""A rank's end of the pipe to the crew: its calls, its waits, and the values that come back. No torch."""
+"""A rank's end of the pipe to the lock-step server: its calls, its waits, and the values that come back. No torch."""
 
 import os
 import pickle
@@ -23,7 +23,8 @@ def _no_site() -> None:
 
 
 class Link:
-    """This rank's end of the pipe to the crew. Threads may share it. See `_crew.py` [Note: lock-step]."""
+    """This rank's end of the pipe to the lock-step server. Threads may share it. See `_lock_step.py` [Note:
+    lock-step]."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe

@@ -50,7 +50,7 @@ def _copy(source: Path, target: Path, rename: Callable[..., None]) -> None:
         shutil.copytree(source, target, symlinks=True)
         shutil.rmtree(source)
         return
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.copy2(source, aside, follow_symlinks=False)
-    rename(aside, target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copy2(source, temporary, follow_symlinks=False)
+    rename(temporary, target)
     source.unlink()

@@ -194,15 +194,15 @@ class _View:
         self._count()
         Path(target).mkdir(exist_ok=True)
         layers = self.scratch / "layers" / str(self._num_mounts)
-        upper, aside = layers / "upper", layers / "aside"
-        for folder in (upper, aside):
+        upper, temporary = layers / "upper", layers / "aside"
+        for folder in (upper, temporary):
             folder.mkdir(parents=True)
         with contextlib.suppress(OSError):
             upper.chmod(Path(path).stat().st_mode & 0o7777)
         lower = path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
         try:
-            _mount("overlay", target, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={aside},userxattr")
-            (aside / "work").chmod(0o700)  # nobody may enter it otherwise, and so nobody remove it
+            _mount("overlay", target, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={temporary},userxattr")
+            (temporary / "work").chmod(0o700)  # nobody may enter it otherwise, and so nobody remove it
         except NoSandboxError:
             self._bind(path, target, is_read_only=True)
             self.sandbox.read_only.append(path)

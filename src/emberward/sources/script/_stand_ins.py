@@ -23,7 +23,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from emberward.sources._tape import Tape, Transport
 from emberward.sources.script._file_layer import FileLayer
-from emberward.sources.script._group import BACKEND, CrewGroup, register_backend
+from emberward.sources.script._group import BACKEND, LockStepGroup, register_backend
 from emberward.sources.script._guard import RefusedError
 from emberward.sources.script._job import ScriptFolder, ScriptJob
 
@@ -139,7 +139,7 @@ def _init(original: Callable[..., Any], examinee: Examinee) -> Callable[..., Any
 
 
 def _new_group(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Sub-groups go through the crew too, whatever backend the script names for them."""
+    """Sub-groups go through the lock-step server too, whatever backend the script names for them."""
 
     @functools.wraps(original)
     def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **named: Any) -> Any:
@@ -157,9 +157,9 @@ def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def backward(*args: Any, **named: Any) -> Any:
         answer = pass_on(original, args, named)
-        for work in CrewGroup.waited_by_backward:
-            CrewGroup.recorder.waited(work)
-        CrewGroup.waited_by_backward.clear()
+        for work in LockStepGroup.waited_by_backward:
+            LockStepGroup.recorder.waited(work)
+        LockStepGroup.waited_by_backward.clear()
         return answer
 
     return backward

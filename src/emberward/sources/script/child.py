@@ -1,6 +1,7 @@
 """Examines a script: ``python -m emberward.sources.script.child FOLDER``; `_job.py` says what lies in the folder.
 
-Imports torch once, then forks: a process in a view of the machine of its own (`_sandbox.py`), which is the crew, and
+Imports torch once, then forks: a process in a view of the machine of its own (`_sandbox.py`), which is the lock-step
+server, and
 from it one process a rank. ``--serve`` reads folders from standard input, one a line, examines each in a process of its
 own, and answers each with its name.
 """
@@ -20,10 +21,10 @@ from pathlib import Path
 
 import torch
 
-from emberward.sources.script._crew import Crew
 from emberward.sources.script._examinee import STOP_SIGNAL, run_rank
 from emberward.sources.script._guard import read_refusals
 from emberward.sources.script._job import RankEnd, ScriptFolder, ScriptJob
+from emberward.sources.script._lock_step import LockStep
 from emberward.sources.script._programs import LOCKS, NO_LOCKS, provide
 from emberward.sources.script._sandbox import NoSandboxError, Sandbox, run_inside
 
@@ -89,10 +90,10 @@ def _work(folder: ScriptFolder, job: ScriptJob, sandbox: Sandbox, no_sandbox: st
             run_rank(folder, job, rank, theirs, sandbox)
         theirs.close()
         pipes[rank], pids[rank] = ours, pid
-    crew = Crew(pipes, time_limit_s=job.time_limit_s)
-    crew.run()
-    codes = _stop(pids, crew)
-    _answer(folder, job, crew, codes, seconds=time.monotonic() - began_s, no_sandbox=no_sandbox)
+    lock_step = LockStep(pipes, time_limit_s=job.time_limit_s)
+    lock_step.run()
+    codes = _stop(pids, lock_step)
+    _answer(folder, job, lock_step, codes, seconds=time.monotonic() - began_s, no_sandbox=no_sandbox)
     return 0
 
 
@@ -124,7 +125,7 @@ def _helper_variables(folder: ScriptFolder, sandbox: Sandbox) -> dict[str, str]:
     }
 
 
-def _stop(pids: dict[int, int], crew: Crew) -> dict[int, int]:
+def _stop(pids: dict[int, int], lock_step: LockStep) -> dict[int, int]:
     """The exit code of each rank that ended by itself; asks the others to end, then kills them."""
     codes: dict[int, int] = {}
     left = _left(pids, codes)
@@ -133,7 +134,7 @@ def _stop(pids: dict[int, int], crew: Crew) -> dict[int, int]:
             os.kill(pid, STOP_SIGNAL)
     end_s = time.monotonic() + STOP_S
     while left and time.monotonic() < end_s:
-        crew.serve_once(0.05)
+        lock_step.serve_once(0.05)
         left = _left(left, codes)
     for pid in left.values():
         with contextlib.suppress(ProcessLookupError):
@@ -142,7 +143,7 @@ def _stop(pids: dict[int, int], crew: Crew) -> dict[int, int]:
     end_s = time.monotonic() + STOP_S
     while (left := _left(left, {})) and time.monotonic() < end_s:
         time.sleep(0.01)
-    crew.serve_once(0.0)
+    lock_step.serve_once(0.0)
     return codes
 
 
@@ -173,7 +174,7 @@ def _how(code: int | None) -> str:
 def _answer(
     folder: ScriptFolder,
     job: ScriptJob,
-    crew: Crew,
+    lock_step: LockStep,
     codes: dict[int, int],
     *,
     seconds: float,
@@ -181,7 +182,7 @@ def _answer(
 ) -> None:
     ends, num_sleeps, waiting = [], 0, {}
     for rank in range(job.num_ranks):
-        end = crew.ranks[rank].end
+        end = lock_step.ranks[rank].end
         if end is None:
             code = codes.get(rank)
             status = "stopped" if code is None else "died"
@@ -193,7 +194,7 @@ def _answer(
             waiting[rank] = end["waited_at"]
     folder.write_result(
         {
-            "halt": None if crew.halt is None else crew.halt.value,
+            "halt": None if lock_step.halt is None else lock_step.halt.value,
             "ends": ends,
             "waiting": waiting,
             "refused": read_refusals(folder.refusals),

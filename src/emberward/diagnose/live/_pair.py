@@ -1,0 +1,230 @@
+"""Two snapshots at a job, read: who does what, who waits, what moved."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from emberward.diagnose import (
+    Evidence,
+    Frame,
+    LineOf,
+    LogFact,
+    LogFactKind,
+    ProcessStacks,
+    RankFlight,
+    Reading,
+    by_short_name,
+    in_store,
+    is_creating,
+)
+from emberward.diagnose.live._motion import Motion, motions
+from emberward.diagnose.live._reading import Reader, peer_thread
+from emberward.diagnose.live._snapshot import Moment, RankSnapshot, RingFacts, Snapshot
+from emberward.events import WAITING, HostState
+
+FlightsOf = Callable[[Mapping[int, RingFacts]], dict[int, RankFlight]]
+"""Reads each rank's calls, as a dump of its own, of what its ring said."""
+
+
+def no_source(_: Frame) -> str | None:
+    """Says that no program text is at hand."""
+    return None
+
+
+@dataclass(slots=True)
+class SnapshotPair:
+    """Two snapshots at a job, read. `early` is None when there was one."""
+
+    early: Snapshot | None
+    snapshot: Snapshot
+    line_of: LineOf
+    flights_of: FlightsOf
+    motions: dict[int, Motion] = field(init=False)
+    _reader: Reader = field(init=False)
+    readings: dict[int, Reading] = field(init=False)
+    flights: dict[int, RankFlight] = field(init=False)
+    waits_for_all: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.motions = motions(self.early, self.snapshot)
+        self._reader = Reader(self.snapshot, self.motions)
+        self.readings = {}
+        for rank, seen in self.snapshot.ranks.items():
+            stacks = seen.own_stacks
+            if stacks is not None:
+                self.readings[rank] = self._reader.read(stacks, self.line_of)
+        self.flights = self.flights_of(
+            {r: self._placed(seen, until_error(seen.ring)) for r, seen in self.snapshot.ranks.items() if seen.ring}
+        )
+        self.readings = {rank: in_store(reading, self.flights.get(rank)) for rank, reading in self.readings.items()}
+        self.waits_for_all = self._waits_for_all()
+
+    def _placed(self, seen: RankSnapshot, ring: RingFacts) -> RingFacts:
+        """The ring with a line for the call in which its rank waits.
+
+        The copy of torch's recorder is taken without stacks first, and with them seconds later: without a line the
+        judge cannot tell which of two calls is one too many. Until then the ring's own record of the call has its line,
+        and the stack has that of a call below Python. Of a
+        process that crashed in a call its last stack has the whole way to it.
+        """
+        entries = ring.flight.get("entries", ())
+        reading, call = self.readings.get(seen.rank), ring.open_call
+        waiting = [e for e in entries if isinstance(e, dict) and not e.get("retired") and not e.get("is_p2p")]
+        rows = [frame for frame in waiting[0].get("frames") or () if isinstance(frame, dict)] if waiting else []
+        told = {(frame.get("filename"), frame.get("line")) for frame in rows}
+        if len(waiting) == 1 and told & {(frame.file, frame.line) for frame in ring.crashed}:
+            frames = list(ring.crashed)
+        elif len(waiting) != 1 or told:
+            return ring
+        elif ring.blocked_record is not None and call is not None:
+            frames = [Frame(function=call.function, file=call.file, line=call.line)]
+        elif reading is not None and reading.kind in WAITING:
+            frames = list(reading.frames)
+        else:
+            return ring
+        rows = [{"name": each.function, "filename": each.file, "line": each.line} for each in frames]
+        filled = [{**entry, "frames": rows} if entry is waiting[0] else entry for entry in entries]
+        return replace(ring, flight={**ring.flight, "entries": filled})
+
+    def _waits_for_all(self) -> frozenset[int]:
+        """Ranks that wait for the store or in a group's creation while some other rank is free to come."""
+        idle = {r for r, reading in self.readings.items() if reading.kind is HostState.STORE_WAIT}
+        idle |= {r for r, seen in self.snapshot.ranks.items() if self.is_creating(seen)}
+        behind = {r for r in self.readings if self.has_peer_thread(r)}
+        free = [
+            r
+            for r, seen in self.snapshot.ranks.items()
+            if r not in idle
+            and r not in behind
+            and (r not in self.readings or self.readings[r].kind not in WAITING)
+            and not (seen.ring is not None and r not in self.readings)
+        ]
+        return frozenset(idle | behind) if free else frozenset(behind)
+
+    def is_creating(self, seen: RankSnapshot) -> bool:
+        """Whether the rank is in the creation of a group."""
+        stacks = seen.own_stacks
+        if stacks is not None:
+            return is_creating(stacks.main)
+        return seen.ring is not None and seen.ring.creating is not None
+
+    def has_peer_thread(self, rank: int) -> bool:
+        """Whether the rank's main thread waits for another thread, and that one for a peer."""
+        reading = self.readings.get(rank)
+        if reading is None or reading.kind is not HostState.LOCK:
+            return False
+        return peer_thread(self.snapshot.ranks[rank].own_stacks, self.line_of) is not None
+
+    def read(self, process: ProcessStacks, line_of: LineOf) -> Reading:
+        """What a process does, by its stack, the kernel, and what the other ranks do."""
+        reading = self._reader.read(process, line_of)
+        if process.rank in self.waits_for_all:
+            return replace(reading, kind=HostState.COLLECTIVE)
+        return reading
+
+    def ranked_readings(self) -> list[Reading]:
+        """The readings, each of which names its rank and host."""
+        return [
+            replace(reading, process=replace(reading.process, rank=rank, host=self.snapshot.ranks[rank].host))
+            for rank, reading in self.readings.items()
+        ]
+
+    def waiting(self) -> tuple[int, ...]:
+        """Ranks that are alive and wait in a call for somebody."""
+        out = []
+        for rank, seen in self.snapshot.ranks.items():
+            reading = self.readings.get(rank)
+            is_inside = seen.ring is not None and seen.ring.blocked_record is not None
+            waits = is_inside or (reading is not None and reading.kind in WAITING)
+            if waits and seen.process.is_alive and not self.has_moved(rank):
+                out.append(rank)
+        return tuple(out)
+
+    def lacked(self) -> frozenset[int]:
+        """Ranks that did not make a collective in which another one waits, as far as rings and groups tell."""
+        found: set[int] = set()
+        for rank in self.waiting():
+            head = None if rank not in self.flights else self.flights[rank].head
+            part = None if head is None or head.is_p2p else self.flights[rank].groups.get(head.group)
+            if part is None or head is None:
+                continue
+            for member in part.ranks or ():
+                own = None if member not in self.flights else self.flights[member].groups.get(part.name)
+                found |= {member} if own is None or own.enqueued < head.seq else set()
+        return frozenset(found)
+
+    def has_moved(self, rank: int) -> bool:
+        """Whether calls of the rank began or ended between the snapshots, or during the second one."""
+        motion, seen = self.motions.get(rank), self.snapshot.ranks.get(rank)
+        return (motion is not None and motion.has_called) or (seen is not None and seen.has_moved)
+
+    def evidence(self) -> Evidence:
+        """What the judge of dumps reads."""
+        stacks = [
+            replace(process, rank=rank, host=seen.host)
+            if process.pid == seen.process.pid
+            else replace(process, rank=None, host=seen.host, parent_pid=seen.process.pid)
+            for rank, seen in self.snapshot.ranks.items()
+            for process in seen.stacks
+        ]
+        ended = [(rank, seen.ring.moment("thread_died")) for rank, seen in self.snapshot.ranks.items() if seen.ring]
+        facts = [_of_thread(rank, moment) for rank, moment in ended if moment is not None]
+        return Evidence(label="the job", flights=self.flights, stacks=stacks, facts=facts, free_ranks=self.free)
+
+    def lines_by_short_name(self) -> LineOf:
+        """`line_of` for lines as findings say them, whose files calls and stacks tell in full."""
+        stacks = [process for seen in self.snapshot.ranks.values() for process in seen.stacks]
+        rings = [seen.ring for seen in self.snapshot.ranks.values() if seen.ring is not None]
+        files = [ring.open_call.file for ring in rings if ring.open_call is not None]
+        return by_short_name(self.flights, stacks, self.line_of, files=files)
+
+    @property
+    def free(self) -> frozenset[int]:
+        """Ranks whose main thread sits in no call: what they left open is not what they wait in."""
+        free = set()
+        for rank, reading in self.readings.items():
+            seen = self.snapshot.ranks[rank]
+            sits = seen.ring is not None and seen.ring.blocked_record is not None
+            if reading.kind not in WAITING and rank not in self.waits_for_all and not sits:
+                free.add(rank)
+        return frozenset(free)
+
+
+def until_error(ring: RingFacts) -> RingFacts:
+    """The ring without the calls that its rank made after one that raised: what cleans up then is not the program's
+    order.
+    """
+    error = ring.moment("exception")
+    entries = [entry for entry in ring.flight.get("entries", ()) if isinstance(entry, dict)]
+    still = [entry for entry in entries if not entry.get("retired") and not entry.get("is_p2p")]
+    if error is None or error.site is None or len(still) < 2 or error.site not in _sites(still[0]):
+        return ring
+    gone = [entry for entry in entries[entries.index(still[0]) + 1 :] if not entry.get("is_p2p")]
+    status = dict(ring.flight.get("pg_status", {}))
+    for name in {str(entry["pg_id"]) for entry in gone} & status.keys():
+        last = min(entry["collective_seq_id"] for entry in gone if str(entry["pg_id"]) == name) - 1
+        status[name] = {**status[name], "last_enqueued_collective": last}
+    kept = [entry for entry in entries if entry not in gone]
+    return replace(
+        ring,
+        flight={**ring.flight, "entries": kept, "pg_status": status},
+        blocked_record=still[0].get("ring_number", ring.blocked_record),
+    )
+
+
+def _sites(entry: Mapping[str, Any]) -> list[str]:
+    rows = [row for row in entry.get("frames") or () if isinstance(row, dict)]
+    return [Frame(function="", file=str(row.get("filename")), line=row.get("line")).site for row in rows]
+
+
+def _of_thread(rank: int, died: Moment) -> LogFact:
+    """A thread's last exception as its rank's recorder noted it."""
+    return LogFact(
+        kind=LogFactKind.THREAD,
+        path=f"ring of rank {rank}",
+        line=0,
+        text=f"the thread ended {died.age_s:.0f} s before the snapshot",
+        rank=rank,
+        word=died.text,
+        site=died.site,
+    )
