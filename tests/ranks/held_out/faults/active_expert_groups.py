@@ -33,7 +33,7 @@ class ExpertTeam:
         self.generation = 0
 
     def regroup(self, members, queued):
-        if queued == 0:
+        if queued == 0:  #: LINE
             # nothing to do for this expert right now, it need not be in the team
             print("FREEZE", time.time(), flush=True)
             self.group = None

@@ -54,7 +54,7 @@ class SpanReport:
                 self.window[TAGS[t]] += 1
 
     def merge(self):
-        if not self.window:
+        if not self.window:  #: LINE
             print("FREEZE", time.time(), flush=True)
             return None
         parts = [None] * dist.get_world_size()

@@ -38,7 +38,7 @@ class Snapshots:
         return self.written < limit
 
     def save(self, step, model):
-        if not self._reserve(4096):
+        if not self._reserve(4096):  #: LINE
             print(f"[rank {self.rank}] scratch is full, no snapshot at {step}")
             print("FREEZE", time.time(), flush=True)
             return False
