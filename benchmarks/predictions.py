@@ -268,7 +268,8 @@ def main() -> None:
         folder=options.into,
     )
     found = {name: compare(run) for name, run in published_runs().items()}
-    found |= {run.name: compare(run) for runs in (fourth_runs, fifth_runs, sixth_runs, seventh_runs) for run in runs()}
+    unseen = (fourth_runs, fifth_runs, sixth_runs, seventh_runs, eighth_runs)
+    found |= {run.name: compare(run) for runs in unseen for run in runs()}
     for name, each in found.items():
         results.add(name, row(each))
     later = {
@@ -278,6 +279,7 @@ def main() -> None:
         "fifth": fifth_runs,
         "sixth": sixth_runs,
         "seventh": seventh_runs,
+        "eighth": eighth_runs,
     }
     groups = {group: [run.name for run in runs()] for group, runs in later.items()}
     entered_later = {name for names in groups.values() for name in names}
