@@ -96,7 +96,7 @@ LATER: dict[str, str] = {
     "ranks/test_launch.py::test_the_last_save_of_a_pipeline_writes_text_on_one_process": "test_run.py (a sample)",
     "ranks/test_layout_grid.py::test_the_same_layout_twice_is_bitwise_equal": "test_saves.py (resumed bitwise)",
     "ranks/test_inspections.py::test_a_job_that_trains_is_looked_into_and_what_it_shows_is_what_it_saves": (
-        "test_looks.py (owners answer)"
+        "test_inspections.py (owners answer)"
     ),
     "ranks/test_mistakes.py::test_all_commands_name_the_same_ranks_cause_and_line": "test_readme.py",
     "ranks/test_mistakes.py::test_the_corrected_programs_are_no_alarm": "test_hangs.py (slow jobs)",

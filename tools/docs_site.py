@@ -36,7 +36,7 @@ NAV: list[Any] = [
     {"Saves": ["checkpoints.md", "convert.md", "randomness.md"]},
     {"Many machines": ["slurm.md", "boxing.md", "lanes.md", "speed.md"]},
     {"Reference": ["reference/commands.md", "reference/python.md", "findings.md", "codes/index.md"]},
-    {"How it works": ["architecture.md", "match.md", "add_a_family.md", "measured/README.md", "status.md",
+    {"How it works": ["architecture.md", "glossary.md", "match.md", "add_a_family.md", "measured/README.md", "status.md",
                       "CHANGELOG.md", "CONTRIBUTING.md"]},
 ]  # fmt: skip
 EXIT_CODES = (

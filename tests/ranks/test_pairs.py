@@ -12,7 +12,7 @@ from ranks.hangs.truth import Truth
 TRUTHS = {
     truth.name: truth
     for truth in (
-        Truth("one_norm", "pairs", "missing", (0,), "extra_collective", "# only on rank 0", world=2, ends=True),
+        Truth("one_norm", "pairs", "mismatch", (0,), "extra_collective", "# only on rank 0", world=2, ends=True),
         Truth("other_tag", "pairs", "mismatch", (1,), "unmatched_p2p", "dist.recv(x, src=0, tag=tag)", world=2),
     )
 }

@@ -5,9 +5,9 @@ First every device is in one test: halves with few devices, pairs with many (two
 While failures are open, the tests that tell most about them come next (`_choose`). When none is open, devices that have
 not passed yet are screened, then rounds of single devices and of pairs by the circle method alternate: they give the
 numbers and reach every link. Then each device gets a try a round, in sets as large as may be: what fails now and then
-shows as soon there, in fewer tests, and fewer tests fail by chance. A failure that is faint is followed beside these,
-in the same rounds. The examination ends when a fault is settled and nothing else is open, or when each device has
-passed so many tries that a fault in RAREST of them would have shown.
+shows as soon there, in fewer tests, of which fewer fail by chance. A faint failure is followed in the same rounds. The
+examination ends when a fault is settled and nothing else is open, or when each device has passed so many tries that a
+fault in RAREST of them would have shown.
 """
 
 import random
@@ -34,8 +34,7 @@ from emberward.doctor._slow import Suspect, open_pairs, slow_parts
 
 CONFIDENCE = 0.99
 SURE = 0.999
-"""For a device that fails now and then, or in larger sets alone, and never failed alone: some of its links explain
-nearly the same tests, and further tests tell."""
+"""For a device that fails now and then, never alone: some of its links explain nearly the same, further tests tell."""
 MAX_COMMON = 0.05
 """Nothing is accused while the probe itself may be to blame with so much weight."""
 RIVAL = 1e-5

@@ -224,7 +224,7 @@ class ProbedLinks:
         """See `Links`."""
         with contextlib.suppress(OSError):
             own = [each for each in read_connections() if each.port != self.port]
-            self._listener.sent.snapshot(own, now_s=time.monotonic())
+            self._listener.sent.count(own, now_s=time.monotonic())
         lost = self._listener.sent.shares()
         return {host: round(lost[address], 4) for host, address in self._prober.addresses().items() if address in lost}
 

@@ -43,7 +43,7 @@ class SentAgain:
         """Takes up what was sent to the other side's address."""
         self._parts[address] = (*_kept(self._parts.get(address, ())), *sent)
 
-    def snapshot(self, connections: Iterable[Connection], *, now_s: float) -> None:
+    def count(self, connections: Iterable[Connection], *, now_s: float) -> None:
         """Takes up what these connections sent since the last snapshot; one that is new has sent nothing yet."""
         seen: dict[int, Counts] = {}
         for each in connections:

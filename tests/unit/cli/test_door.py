@@ -82,8 +82,8 @@ def test_the_hook_sees_processes(tmp_path):
     [
         (("train", "bloom_tiny", "--layout.tp", "3"), 2, "C104"),
         (("train", "bloom_tiny", "--ranks", "7", "layout.tp=2"), 2, "C104"),
-        (("train", "bloom_tiny", "--hardware", "b300"), 2, "C103"),
-        (("check", "bloom_tiny", "--hardware", "b300"), 2, "C103"),
+        (("train", "bloom_tiny", "--hardware", "b301"), 2, "C103"),
+        (("check", "bloom_tiny", "--hardware", "b301"), 2, "C103"),
         (("train", "bloom_tiny", "--resume"), 2, "C107"),
         (("train", "bloom_tiny", "log.wandb=project"), 2, "C110"),
         (("train", "bloom_tiny", "data.train=no/such/file"), 2, "D101"),

@@ -54,10 +54,10 @@ def record(folder: RunFolder, rank: int) -> None:
 
 def test_nothing_is_said_before_three_steps_and_then_once(tmp_path):
     folder, screen, first_steps = start(tmp_path)
-    first_steps.snapshot(STEPS[:2])
+    first_steps.take(STEPS[:2])
     assert screen.said == []
-    first_steps.snapshot(STEPS[2:4])
-    first_steps.snapshot(STEPS[4:])
+    first_steps.take(STEPS[2:4])
+    first_steps.take(STEPS[4:])
     first_steps.say()
     assert len(screen.said) == 1
     lines = screen.said[0].splitlines()
@@ -72,7 +72,7 @@ def test_a_run_that_ends_sooner_is_held_against_what_it_has_and_one_without_a_st
     _, screen, first_steps = start(tmp_path)
     first_steps.say()
     assert screen.said == []
-    first_steps.snapshot(STEPS[:1])
+    first_steps.take(STEPS[:1])
     first_steps.say()
     assert "  step time   0.5 s, not predicted" in screen.said[0]
 
@@ -81,7 +81,7 @@ def test_recorded_steps_give_the_bubble_and_a_trace_that_is_cut_is_left_out(tmp_
     folder, screen, first_steps = start(tmp_path, "log.events=2")
     record(folder, 0)
     (folder.events / "rank00001.jsonl").write_text('{"cut')
-    first_steps.snapshot(STEPS)
+    first_steps.take(STEPS)
     assert "  bubble      12.5%, 20.0% predicted (+60%)" in screen.said[0].splitlines()
 
 

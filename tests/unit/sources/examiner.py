@@ -25,7 +25,7 @@ class Examiner:
         assert self._server.stdout.readline().strip() == str(folder.path)
         return ""
 
-    def snapshot(self, capsys, path: Path, num_ranks: int, *arguments: str, max_steps=None, time_limit_s=100.0):
+    def examine(self, capsys, path: Path, num_ranks: int, *arguments: str, max_steps=None, time_limit_s=100.0):
         options = ExamineOptions(
             words=(str(path), *arguments),
             num_ranks=num_ranks,

@@ -47,7 +47,7 @@ def test_every_public_name_of_torch_cuda_keeps_its_signature_and_can_be_pickled(
     (tmp_path / "names.json").write_text(json.dumps(expected))
     script = tmp_path / "walk.py"
     script.write_text(WALK)
-    code, answer = examiner.snapshot(capsys, script, 1, str(tmp_path / "names.json"))
+    code, answer = examiner.examine(capsys, script, 1, str(tmp_path / "names.json"))
     assert (code, answer["findings"]) == (0, [])
 
 
@@ -113,7 +113,7 @@ dist.destroy_process_group()
 def test_a_script_for_two_gpus_is_examined_to_its_end(capsys, examiner, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
-    code, answer = examiner.snapshot(capsys, script, 2)
+    code, answer = examiner.examine(capsys, script, 2)
     assert answer["findings"] == []
     assert (code, answer["proved"], answer["not_examined"], answer["num_steps"]) == (0, True, [], [2, 2])
 
@@ -134,7 +134,7 @@ dist.all_reduce(torch.ones(1))
 def test_what_the_cpu_cannot_play_is_left_out_and_never_a_crash(capsys, examiner, tmp_path, line):
     script = tmp_path / "left_out.py"
     script.write_text(LEFT_OUT.format(line=line))
-    code, answer = examiner.snapshot(capsys, script, 2)
+    code, answer = examiner.examine(capsys, script, 2)
     assert (code, answer["proved"]) == (0, False)
     assert answer["not_examined"][0].startswith("what comes after left_out.py:5 on rank 0: CUDA is played by the CPU")
 
@@ -167,7 +167,7 @@ def test_an_error_in_a_stand_in_is_ours_and_a_wrong_call_of_it_the_scripts(
     script.write_text(OWN.format(plant=plant, line=line))
     if whose == "ours":
         with pytest.raises(RuntimeError, match=r"was examined at fails\.py:9"):
-            examiner.snapshot(capsys, script, 1)
+            examiner.examine(capsys, script, 1)
     else:
-        code, answer = examiner.snapshot(capsys, script, 1)
+        code, answer = examiner.examine(capsys, script, 1)
         assert (code, answer["findings"][0]["code"], answer["findings"][0]["site"]) == (1, "M109", "fails.py:9")

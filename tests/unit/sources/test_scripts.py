@@ -40,7 +40,7 @@ def examiner():
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_script_is_told_with_its_line(capsys, examiner, name):
     num_ranks, code, culprits, line = WRONG[name]
-    exit_code, answer = examiner.snapshot(capsys, SCRIPTS / name, num_ranks)
+    exit_code, answer = examiner.examine(capsys, SCRIPTS / name, num_ranks)
     assert exit_code == 1
     assert not answer["proved"]
     found = next(finding for finding in answer["findings"] if finding["severity"] == "error")
@@ -51,7 +51,7 @@ def test_a_wrong_script_is_told_with_its_line(capsys, examiner, name):
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_script_passes_to_its_end(capsys, examiner, name):
-    exit_code, answer = examiner.snapshot(capsys, SCRIPTS / name, RIGHT[name])
+    exit_code, answer = examiner.examine(capsys, SCRIPTS / name, RIGHT[name])
     assert answer["findings"] == []
     assert (exit_code, answer["proved"], answer["not_examined"], answer["refused"]) == (0, True, [], [])
     assert not (SCRIPTS / "model.pt").exists()
@@ -59,7 +59,7 @@ def test_a_right_script_passes_to_its_end(capsys, examiner, name):
 
 def test_a_lane_whose_collective_nothing_orders_with_the_main_thread_is_named(capsys, examiner):
     """The look-alike, right_lanes.py, uses the lane's result before the next collective of the main thread."""
-    exit_code, answer = examiner.snapshot(capsys, SCRIPTS / "hazard_lanes.py", 2)
+    exit_code, answer = examiner.examine(capsys, SCRIPTS / "hazard_lanes.py", 2)
     assert {(finding["code"], finding["severity"]) for finding in answer["findings"]} == {("M107", "warning")}
     assert exit_code == 0
     race = next(finding for finding in answer["findings"] if finding["message"].startswith("two host threads of rank"))
@@ -134,7 +134,7 @@ def test_a_script_that_saves_reloads_and_evaluates_is_proved_and_changes_nothing
     (here / "data" / "old.bin").write_bytes(b"old")
     (here / "train.py").write_text(TRAINING)
     before = tree(here), tree(elsewhere)
-    code, answer = examiner.snapshot(capsys, here / "train.py", 2, str(elsewhere))
+    code, answer = examiner.examine(capsys, here / "train.py", 2, str(elsewhere))
     assert answer["findings"] == []
     assert (code, answer["proved"], answer["not_examined"], answer["num_steps"]) == (0, True, [], [2, 2])
     assert (tree(here), tree(elsewhere)) == before
@@ -160,7 +160,7 @@ assert dist.get_world_size() == 2
 def test_effects_outside_are_refused_and_listed_and_loopback_works(capsys, examiner, tmp_path):
     script = tmp_path / "effects.py"
     script.write_text(EFFECTS)
-    code, answer = examiner.snapshot(capsys, script, 2)
+    code, answer = examiner.examine(capsys, script, 2)
     assert code == 0
     assert answer["refused"] == ["connect 192.0.2.1:9 (effects.py:5)", "look up example.org (effects.py:6)"]
     assert len(answer["not_examined"]) == 2
@@ -185,7 +185,7 @@ dist.all_reduce(torch.ones({numel}))
 def test_a_refusal_is_never_the_crash_of_the_script(capsys, examiner, tmp_path):
     script = tmp_path / "refused.py"
     script.write_text(REFUSED.format(numel=1))
-    code, answer = examiner.snapshot(capsys, script, 2)
+    code, answer = examiner.examine(capsys, script, 2)
     assert (code, answer["proved"]) == (0, False)
     assert {finding["severity"] for finding in answer["findings"]} == {"notice"}
     assert answer["not_examined"][0].startswith("what comes after refused.py:9 on rank 0: refused")
@@ -206,7 +206,7 @@ while True:
 def test_what_comes_after_the_last_step_is_not_examined(capsys, examiner, tmp_path):
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS)
-    code, answer = examiner.snapshot(capsys, script, 2, max_steps=3)
+    code, answer = examiner.examine(capsys, script, 2, max_steps=3)
     assert code == 0
     assert [(f["code"], f["severity"]) for f in answer["findings"]] == [("M110", "notice")]
     assert answer["findings"][0]["message"] == "not examined: what comes after optimizer step 3"
@@ -218,7 +218,7 @@ def test_what_comes_after_the_last_step_is_not_examined(capsys, examiner, tmp_pa
 def test_the_time_limit_ends_an_endless_script(capsys, examiner, tmp_path):
     script = tmp_path / "endless.py"
     script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\nwhile True: pass\n")
-    code, answer = examiner.snapshot(capsys, script, 2, time_limit_s=3.0)
+    code, answer = examiner.examine(capsys, script, 2, time_limit_s=3.0)
     assert (code, answer["proved"]) == (0, False)
     assert answer["not_examined"][0].startswith("what comes after 3 s")
     found = [finding for finding in answer["findings"] if finding["code"] == "M115"]
@@ -234,7 +234,7 @@ def test_an_exception_is_the_culprit_and_not_those_who_wait(capsys, examiner, tm
         "    raise ValueError('bad shard')\n"
         "dist.all_reduce(torch.ones(1))\n"
     )
-    code, answer = examiner.snapshot(capsys, script, 3)
+    code, answer = examiner.examine(capsys, script, 3)
     assert code == 1
     first = answer["findings"][0]
     assert (first["code"], first["culprit_ranks"], first["site"]) == ("M109", [1], "raises.py:4")
@@ -271,7 +271,7 @@ for batch in DataLoader(Rows(), num_workers={num_workers}):
 def test_a_data_loader_that_never_returns_is_named(capsys, examiner, tmp_path, num_workers, hang, severity):
     script = tmp_path / "loads.py"
     script.write_text(LOADING.format(num_workers=num_workers, hang=hang))
-    code, answer = examiner.snapshot(capsys, script, 2, time_limit_s=8.0)
+    code, answer = examiner.examine(capsys, script, 2, time_limit_s=8.0)
     found = next(finding for finding in answer["findings"] if finding["code"] == "M115")
     assert (code, found["severity"], found["culprit_ranks"]) == (severity == "error", severity, [1])
     assert found["cause"] == "dataloader_worker"

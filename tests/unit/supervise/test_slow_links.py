@@ -187,7 +187,7 @@ def snapshots(again: list[int], segments: int) -> SentAgain:
     sums = (0, *itertools.accumulate(again))
     for number, total in enumerate(sums):
         counts = Counts(segments=5000 + number * segments, again=900 + total)
-        kept.snapshot([Connection(cookie=1, port=7, peer="10.0.0.2", counts=counts)], now_s=now_s + number)
+        kept.count([Connection(cookie=1, port=7, peer="10.0.0.2", counts=counts)], now_s=now_s + number)
     return kept
 
 

@@ -72,7 +72,7 @@ def test_a_rank_that_ended_before_it_was_seen_is_known_until_its_parent_has_wait
     os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)
     members = Members()
     members.add({rank.pid: 1})
-    assert [(each.rank, each.ended and each.ended.exit_code) for each in members.snapshot(now_unix=0.0)] == [(1, -9)]
+    assert [(each.rank, each.ended and each.ended.exit_code) for each in members.newly_ended(now_unix=0.0)] == [(1, -9)]
     rank.wait(60)
     late = Members()
     late.add({rank.pid: 1})
