@@ -36,8 +36,8 @@ NAV: list[Any] = [
     {"Saves": ["checkpoints.md", "convert.md", "randomness.md"]},
     {"Many machines": ["slurm.md", "boxing.md", "lanes.md", "speed.md"]},
     {"Reference": ["reference/commands.md", "reference/python.md", "findings.md", "codes/index.md"]},
-    {"How it works": ["architecture.md", "glossary.md", "match.md", "add_a_family.md", "measured/README.md", "status.md",
-                      "CHANGELOG.md", "CONTRIBUTING.md"]},
+    {"How it works": ["architecture.md", "glossary.md", "match.md", "add_a_family.md", "measured/README.md",
+                      "status.md", "CHANGELOG.md", "CONTRIBUTING.md"]},
 ]  # fmt: skip
 EXIT_CODES = (
     "`--json` prints one JSON document on standard output. Exit codes: 0 done and clean, 1 an error was found, 2 usage "

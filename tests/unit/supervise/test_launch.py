@@ -270,7 +270,8 @@ def test_the_diary_says_what_changed_since_the_last_good_attempt(folder):
     assert Launch(folder, "raise", config="c2").result()[0] == 1
     assert Launch(folder, "done", "done", config="c3").result()[0] == 0
     starts = [line for line in diary(folder) if line["event"] == "start"]
-    assert [start["changed"] for start in starts] == [[], ["the configuration, c1 -> c2"], ["the configuration, c1 -> c3", "num_ranks 1 -> 2"]]
+    changed = [[], ["the configuration, c1 -> c2"], ["the configuration, c1 -> c3", "num_ranks 1 -> 2"]]
+    assert [start["changed"] for start in starts] == changed
 
 
 def test_work_since_the_last_save_is_what_a_death_costs(folder, wait_until):
