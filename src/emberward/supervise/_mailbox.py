@@ -148,6 +148,7 @@ class LetterMailbox:
         is_whole = self._session is None
         before = {} if is_whole else self._answered
         changes = {name: value for name, value in told.items() if name not in before or before[name] != value}
+        changes |= {name: None for name in before if name not in told}
         return self._send(
             {
                 "host": host,

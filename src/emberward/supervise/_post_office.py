@@ -63,6 +63,8 @@ class PostOffice:
         if (host in self._latest or len(self._latest) < MAX_HOSTS) and self._is_newer(host, writer, number):
             self._heard_s.pop(host, None)
             self._heard_s[host] = now_s
+            if letter.get("is_whole") is True:
+                changes = {**dict.fromkeys(self._posts.get(host, ())), **changes}
             self._note(host, {**changes, "renewed": True} if number > 1 or host in self._posts else changes)
             held = self._posts[host].get("agreed", (0, None))[1]
             self._register.take(host, held, letter.get("proposal"))

@@ -32,13 +32,15 @@ TRUTHS = {
     truth.name: truth
     for truth in (
         Truth("uneven_data", "calls", "missing", (1,), "uneven_data", "dist.barrier()"),
-        Truth("skipped_collective", "calls", "missing", (2,), "skipped_collective", "dist.all_gather_object("),
-        Truth("extra_collective", "calls", "missing", (0,), "extra_collective", "dist.reduce(x, 0, group=other)"),
+        Truth(
+            "skipped_collective", "calls", "missing", (2,), "skipped_collective", "all_gather_object( or if rank == 2"
+        ),
+        Truth("extra_collective", "calls", "mismatch", (0,), "extra_collective", "dist.reduce(x, 0, group=other)"),
         Truth("different_op", "calls", "mismatch", (3,), "different_op", "dist.broadcast(x, src=3)"),
         Truth("different_root", "calls", "mismatch", (2,), "different_root", "dist.broadcast(x, src=source)"),
         Truth("shape", "calls", "mismatch", (1,), "shape", "dist.all_reduce(y)", ends=True),
         Truth("dtype", "calls", "mismatch", (3,), "dtype", "dist.all_reduce(y)"),
-        Truth("missing_group", "calls", "missing", (2,), "missing_group", "dist.all_reduce(x)"),
+        Truth("missing_group", "calls", "missing", (2,), "missing_group", "dist.all_reduce(x) or if rank == 2:"),
         Truth("cycle_collective", "calls", "deadlock", (), "cycle_collective"),
         Truth("swallowed_exception", "calls", "missing", (1,), "swallowed_exception", "dist.all_reduce(x)"),
         Truth("sleep", "host", "hang", (1,), "sleep", "time.sleep(3600)", is_sure=False),
@@ -77,7 +79,7 @@ TRUTHS = {
         Truth("device_stall", "transport", "device", (), "device_stall", is_sure=False),
         Truth("version_skew", "skew", "config", (3,), "version_skew", is_sure=False),
         Truth("mesh_lock", "parallel", "hang", (5,), "lock", "threading.Event().wait()", world=8),
-        Truth("mesh_extra", "parallel", "missing", (2,), "extra_collective", "dist.all_gather(", world=8),
+        Truth("mesh_extra", "parallel", "mismatch", (2,), "extra_collective", "dist.all_gather(", world=8),
     )
 }
 

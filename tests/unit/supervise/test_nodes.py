@@ -141,6 +141,18 @@ def test_a_folder_and_a_collector_give_everybody_everybody_s_posts(tmp_path, col
     assert list(FolderMailbox(tmp_path / "posts").exchange("a/1", {"number": 2}).posts) == ["a/1"]
 
 
+def test_what_a_post_does_not_say_any_more_is_gone_for_all_who_hear_it(tmp_path, collector):
+    for target in (str(tmp_path / "posts"), collector):
+        mailbox, hears = open_mailbox(target), open_mailbox(target)
+        mailbox.exchange("a", {"number": 1, "is_between": True})
+        assert hears.exchange("b", {"number": 1}).posts["a"]["is_between"] is True
+        mailbox.exchange("a", {"number": 2})
+        assert hears.exchange("b", {"number": 2}).posts["a"].get("is_between") is None
+        mailbox.exchange("a", {"number": 3, "is_between": True})
+        open_mailbox(target).exchange("a", {"number": 4})
+        assert hears.exchange("b", {"number": 3}).posts["a"].get("is_between") is None, "another writer of the host"
+
+
 def test_a_collector_tells_of_the_hosts_that_have_not_written_for_a_while_and_of_no_other():
     office = PostOffice("one")
 
