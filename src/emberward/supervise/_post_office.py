@@ -60,11 +60,12 @@ class PostOffice:
         is_known = letter.get("session") == self.session
         if not is_known and letter.get("is_whole") is not True:
             return {"session": self.session, "wants_whole": True}
+        if letter.get("is_whole") is True:
+            # What an earlier writer said and this one does not is told as gone.
+            changes = {**dict.fromkeys(self._posts.get(host, ())), **changes}
         if (host in self._latest or len(self._latest) < MAX_HOSTS) and self._is_newer(host, writer, number):
             self._heard_s.pop(host, None)
             self._heard_s[host] = now_s
-            if letter.get("is_whole") is True:
-                changes = {**dict.fromkeys(self._posts.get(host, ())), **changes}
             self._note(host, {**changes, "renewed": True} if number > 1 or host in self._posts else changes)
             held = self._posts[host].get("agreed", (0, None))[1]
             self._register.take(host, held, letter.get("proposal"))
