@@ -60,6 +60,8 @@ class NodeAgent:
         self._verdicts: list[Mapping[str, Any]] = []
         """What this host found, for those that hear only judges."""
         self._taken: tuple[object, tuple[Finding, ...]] = (None, ())
+        self._between: set[str] = set()
+        """The hosts that said last that they make no attempt."""
 
     @property
     def agreed(self) -> Agreed:
@@ -103,6 +105,10 @@ class NodeAgent:
         for host in self._left_out:
             places.pop(host, None)
         self._links.know({host: places[host] for host in peers_of(self._node.host, places)})
+        # As an attempt begins, a host's listener goes from one process to the next: who tried it then learnt nothing.
+        between = {host for host, post in heard.posts.items() if post.get("is_between") is True}
+        self._links.forget(self._between - between)
+        self._between = between
         here = {host: p for host, p in heard.posts.items() if host in heard.silent_s or p.get("has_left") is True}
         self._seat.hear(heard.agreed, here, hears_all=self._hears_all(heard))
         return heard.without(self._left_out)

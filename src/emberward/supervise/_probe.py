@@ -20,7 +20,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -186,6 +186,10 @@ class Links(Protocol):
         """Takes up hosts: name -> address and port of its listener."""
         ...
 
+    def forget(self, hosts: Iterable[str]) -> None:
+        """What was seen of these hosts counts no more until they are tried again: their listeners began anew."""
+        ...
+
     def reached(self) -> Mapping[str, bool]:
         """Whether each host was reached, as far as it was tried."""
         ...
@@ -211,6 +215,10 @@ class ProbedLinks:
     def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
         """See `Links`."""
         self._prober.know(peers)
+
+    def forget(self, hosts: Iterable[str]) -> None:
+        """See `Links`."""
+        self._prober.forget(hosts)
 
     def reached(self) -> dict[str, bool]:
         """See `Links`."""
@@ -247,6 +255,9 @@ class OnlyListens:
             self._listener.close()
 
     def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
+        """See `Links`."""
+
+    def forget(self, hosts: Iterable[str]) -> None:
         """See `Links`."""
 
     def reached(self) -> dict[str, bool]:
@@ -298,6 +309,12 @@ class Prober:
                     self._loads[host] = (*_kept(self._loads.get(host, ())), load) if larger == size else ()
                     size = larger
             time.sleep(max(EVERY_S - (time.monotonic() - began_s), 0.05))
+
+    def forget(self, hosts: Iterable[str]) -> None:
+        """See `Links`."""
+        for host in hosts:
+            self._bad[host] = 0
+            self._tried.discard(host)
 
     def addresses(self) -> dict[str, str]:
         """The address of each host that is known."""

@@ -22,7 +22,7 @@ of their attempt is gone or cut off, and fail once ranks that they reach have en
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -131,6 +131,9 @@ class _Links:
             same = {peer for peer, place in peers.items() if self._peers.get(peer) == place}
             self._since_s = {peer: self._since_s[peer] if peer in same else self._world.now_s for peer in sorted(peers)}
             self._peers = dict(peers)
+
+    def forget(self, hosts: Iterable[str]) -> None:
+        self._since_s |= {host: self._world.now_s for host in hosts if host in self._since_s}
 
     def reached(self) -> dict[str, bool]:
         world = self._world

@@ -317,3 +317,13 @@ def test_a_host_without_a_mailbox_tells_people_itself():
     report = WatchReport(is_still=True)
     assert agent.step(report, ranks=[0]) is report
     assert agent.is_speaker
+
+
+def test_what_was_seen_of_a_host_between_two_attempts_counts_no_more_once_its_ranks_begin():
+    mailbox, forgotten = FakeMailbox(), []
+    agent = NodeAgent(Node(host="a", address="127.0.0.1", mailbox="posts"), mailbox=mailbox)
+    agent._links.forget = lambda hosts: forgotten.append(sorted(hosts))
+    for is_between in (True, True, None, None):
+        mailbox.posts["b"] = {"address": "127.0.0.1", "port": 1, "ranks": [], "reached": {}, "is_between": is_between}
+        agent.step(WatchReport(is_still=False), ranks=[0])
+    assert forgotten == [[], [], ["b"], []]
