@@ -18,7 +18,7 @@ from emberward.cli._guard import JsonOption, guarded
 from emberward.cli._named_run import DEFAULT_RUNS, RunsOption
 from emberward.findings import ConfigError, Finding, Severity
 from emberward.match import explain_finding
-from emberward.report import RunFolder, write_json
+from emberward.report import RunFolder, worst_finding, write_json
 from emberward.runs import new_id
 from emberward.supervise import (
     ACT_AFTER_S,
@@ -162,7 +162,10 @@ def supervised(options: RunOptions, screen: Screen) -> tuple[RunFolder, RunResul
     )
     result = supervise_command(plan, on_finding=lambda finding: screen.complain(finding_text(finding)))
     if result.findings:
-        screen.complain(f"emberward: {folder.path}")
+        # What was said when it was seen may be far above by now: launchers end with long tracebacks.
+        worst = worst_finding(result.findings) or result.findings[0]
+        screen.complain(f"emberward: {worst.code} {worst.message}")
+        screen.complain(f"emberward: more: emberward report {folder.path}")
         if options.max_restarts:
             screen.complain(f"emberward: not started again: {result.why}")
     return folder, result

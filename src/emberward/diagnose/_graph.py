@@ -117,10 +117,6 @@ class WaitGraph:
         other = self.flights.get(peer)
         if other is None:
             return {peer}
-        own = sum(self.is_to(c, rank, peer, view, is_send=call.is_send) for c in self.flights[rank].p2p_pending)
-        theirs = sum(self.is_to(c, peer, rank, view, is_send=not call.is_send) for c in other.p2p_pending)
-        if theirs < own:
-            return {peer}
         head = other.head
         is_at = head is not None and self.is_to(head, peer, rank, view, is_send=not call.is_send)
         return set() if is_at else {peer}

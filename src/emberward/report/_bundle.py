@@ -22,9 +22,6 @@ MAX_FILE_BYTES = 1 << 20
 MAX_FILES = 2000
 MAX_EVENTS = 2000
 """Last events of each rank."""
-MIN_NAME = 3
-"""Names of people shorter than this are not looked for: they are parts of words."""
-
 _COMMON_PEOPLE = frozenset({"root", "user", "nobody", "ubuntu", "admin"})
 _WHOLE = (
     "config.resolved.yaml", "command.json", "findings.jsonl", "attempts.jsonl", "summary.json", "progress.json",
@@ -51,7 +48,7 @@ def write_bundle(folder: RunFolder, path: Path, *, user: str | None = None, keep
     last events of each rank as JSON, and ``MANIFEST.json`` with sizes, SHA-256 sums and what was taken out. Data,
     checkpoints and environments are not packed. `user`: a person's name to take out.
     """
-    people = {user} if user is not None and len(user) >= MIN_NAME and user not in _COMMON_PEOPLE else set()
+    people = {user} if user and user not in _COMMON_PEOPLE else set()
     redactor = Redactor(hosts=() if keep_hosts else _hosts(folder), people=people)
     root, files, left_out = f"emberward-{folder.name}-{folder.id}", dict[str, bytes](), []
     for name, text in _texts(folder):
@@ -100,8 +97,8 @@ def _hosts(folder: RunFolder) -> set[str]:
         found.add(str(line.get("host", "")))
         hosts = line.get("hosts")
         found |= {str(host) for host in hosts} if isinstance(hosts, list) else set()
-    whole = {host for host in found if len(host) >= MIN_NAME and host != "localhost"}
-    return whole | {host.split(".")[0] for host in whole if len(host.split(".")[0]) >= MIN_NAME}
+    whole = {host for host in found if host and host != "localhost"}
+    return whole | {host.split(".")[0] for host in whole}
 
 
 def _texts(folder: RunFolder) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ configuration (hexadecimal after ``commit``, ``digest``, ``config``) are no secr
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -23,7 +23,7 @@ class Hidden(StrEnum):
     PERSON = "person"
 
 
-_WORDS = "token(?!s|ize)|secret|passw(?:or)?d|passphrase|api_?key|access_?key|private_?key|credential"
+_WORDS = "token(?!s|ize|_types)|secret|passw(?:or)?d|passphrase|api_?key|access_?key|private_?key|credential"
 _KEY = rf"(?:[A-Za-z0-9_]*(?:{_WORDS})[A-Za-z0-9_]*)"
 _SECRETS: tuple[re.Pattern[str], ...] = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
@@ -42,6 +42,21 @@ _LOCAL = ("127.", "0.0.0.0", "255.255.255.")
 _PATH = re.compile(r"(?<![\w.~<>])/(?:[\w.@+%~\-]+/)+[\w.@+%~\-]+")
 _KEPT_BELOW = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 _KEPT_PATHS = ("/proc/", "/dev/", "/sys/")
+
+
+MIN_NAME = 3
+"""A name shorter than this is a word of texts too: it is looked for where a name stands alone, or behind "host"."""
+
+
+def _patterns_of(names: Collection[str]) -> Iterator[re.Pattern[str]]:
+    """Where these names stand in a text, the longest first."""
+    for is_short in (False, True):
+        chosen = sorted((name for name in names if name and (len(name) < MIN_NAME) is is_short), key=len, reverse=True)
+        known = "|".join(map(re.escape, chosen))
+        if known and is_short:
+            yield re.compile(rf"(?:(?<=\")(?:{known})(?=\")|(?<=\bhost )(?:{known})(?![\w\-]))")
+        elif known:
+            yield re.compile(rf"(?<![\w\-])(?:{known})(?![\w\-])")
 
 
 @dataclass(slots=True)
@@ -64,9 +79,8 @@ class Redactor:
         text = _MAIL.sub(lambda found: self._numbered(Hidden.PERSON, found.group()), text)
         text = _PATH.sub(self._path, text)
         for kind, names in ((Hidden.HOST, self.hosts), (Hidden.PERSON, self.people)):
-            if names:
-                known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-                text = re.sub(rf"(?<![\w\-])(?:{known})(?![\w\-])", self.numbered(kind), text)
+            for pattern in _patterns_of(names):
+                text = pattern.sub(self.numbered(kind), text)
         return _ADDRESS.sub(self._address, text)
 
     def numbered(self, kind: Hidden) -> Callable[[re.Match[str]], str]:

@@ -23,6 +23,7 @@ SECRETS = {
     "a person's home": (f"/{'home'}/annlee/work/train.py:43", "annlee"),
     "a known person": ("started by annlee on gpu-17", "annlee"),
     "a host": ("started by annlee on gpu-17", "gpu-17"),
+    "a host of two letters": ('{"host": "vm", "text": "on host vm"}', "vm"),
     "an address": ("Connection reset by peer [10.12.0.7]:4123", "10.12.0.7"),
 }
 HARMLESS = (
@@ -35,11 +36,13 @@ HARMLESS = (
     "loss 2.5/3.1 at 10:12:55, ratio 3/4",
     "commit 9f4c2d7e8a1b and digest 0123456789abcdef",
     "wchan of /proc/self/status",
+    "model.roberta.num_token_types: default",
+    "lvm is full, vm_stat says",
 )
 
 
 def redactor() -> Redactor:
-    return Redactor(hosts=("gpu-17",), people=("annlee",))
+    return Redactor(hosts=("gpu-17", "vm"), people=("annlee",))
 
 
 @pytest.mark.parametrize("name", SECRETS)

@@ -92,6 +92,15 @@ def test_an_archive_with_links_and_devices_gives_none_of_them(tmp_path: Path) ->
     assert codes(tmp_path / "x.tar") == ["H107"]
 
 
+def test_a_rank_s_log_that_tells_nothing_is_no_damage_and_a_dump_that_tells_nothing_is(tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", job(5, 2))
+    before = codes(folder)
+    (folder / "rank00000.log").write_text("[W1125 socket.cpp:207] the hostname cannot be retrieved\n")
+    assert codes(folder) == before and "H108" not in before
+    (folder / "dump_rank7").write_text("[W1125 socket.cpp:207] the hostname cannot be retrieved\n")
+    assert "H108" in codes(folder)
+
+
 def test_standard_input_is_read_like_a_file() -> None:
     data = (DATA / "stacks" / "bloom_two_nodes.txt").read_bytes()
     for piped in (data, gzip.compress(data)):

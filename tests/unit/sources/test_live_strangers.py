@@ -116,6 +116,16 @@ def test_a_send_and_a_receive_with_one_tag_are_no_alarm():
     assert [f for f in judged(*one_pair(1, 1)) if f.severity is Severity.ERROR] == []
 
 
+def test_a_sender_that_has_issued_more_than_was_received_so_far_waits_in_no_ring():
+    """Rank 0 waits in the first of two sends, and rank 1 in the receive that this one meets."""
+    sends = [transfer(1, "send 0->1", line=40), transfer(2, "send 0->1", line=41)]
+    found = judged(
+        rank_snapshot(0, stack(1000, 40, *RECV), replace(with_rows(sends, 2), blocked_record=1)),
+        rank_snapshot(1, stack(1001, 50, *RECV), with_rows([transfer(1, "recv 1<-0", line=50)], 2)),
+    )
+    assert [f for f in found if f.kind is Kind.DEADLOCK or f.severity is Severity.ERROR] == []
+
+
 def sleeping(rank: int, line: int = 30, **changes: Any) -> RankSnapshot:
     facts = ring(num_done=6, is_inside=False, world=2, **changes)
     return rank_snapshot(rank, stack(1000 + rank, line), facts, waiting_in=WaitingIn.NANOSLEEP)

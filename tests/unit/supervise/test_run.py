@@ -140,6 +140,8 @@ def test_a_failure_without_ranks_is_told_in_four_facts(place):
         "  not       a rank that died first: no rank process was seen to fail",
         "  next      read the command's own output above",
     ]
+    assert err[4] == "emberward: L106 the command failed: exit code 3"
+    assert err[5].startswith("emberward: more: emberward report /") and Path(err[5].split()[-1]).is_dir()
 
 
 def test_a_command_that_is_not_there_is_refused(place):

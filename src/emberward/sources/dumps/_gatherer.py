@@ -128,7 +128,7 @@ class Gatherer:
                 _preview(data) if content.numbers is None else "a long text without a line that tells of a hang",
                 "give flight-recorder dumps, py-spy or faulthandler stacks, logs, RAS reports or a run's folder",
             )
-        elif self._looks_named(path):
+        elif self._looks_named(path) and path.suffix != ".log":
             self._problem(path, "is named like a dump and is none", _preview(data), "dump this rank again")
 
     def add_problem(self, path: Path, what: str, found: str) -> None:
