@@ -43,8 +43,8 @@ def serve_pages(
         )
     else:
         screen.say("whoever has this link can read the runs; end it with Ctrl-C")
-    screen.document([], address=address, port=server.port)
     try:
+        screen.document([], address=address, port=server.port)
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         screen.say("")

@@ -7,12 +7,15 @@ from emberward.findings._catalogue import CATALOGUE, CodeEntry, require_code
 from emberward.findings._error import FACTS, ConfigError, EmberwardError
 from emberward.findings._finding import CycleMember, Finding, FindingPhase, exit_code_of
 from emberward.findings._hosts import host_down
+from emberward.findings._over import GOES_ON, QUOTED_CHARS, is_over, without_those_over
 from emberward.findings._ranks import ranks_text
 from emberward.findings._words import Cause, Certainty, Kind, Severity
 
 __all__ = [
     "CATALOGUE",
     "FACTS",
+    "GOES_ON",
+    "QUOTED_CHARS",
     "Cause",
     "Certainty",
     "CodeEntry",
@@ -25,6 +28,8 @@ __all__ = [
     "Severity",
     "exit_code_of",
     "host_down",
+    "is_over",
     "ranks_text",
     "require_code",
+    "without_those_over",
 ]

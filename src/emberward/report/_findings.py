@@ -1,8 +1,9 @@
-"""The findings of a run's folder: which stand, which a later attempt has got over. Each is said once."""
+"""The findings of a run's folder: which stand, which are over: the job went on, or a later attempt got over them. Each
+is said once."""
 
 from collections.abc import Sequence
 
-from emberward.findings import Finding, Severity
+from emberward.findings import Finding, Severity, is_over
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_lines
 
@@ -26,8 +27,12 @@ def read_findings(
             continue
         attempt = line.get("attempt")
         is_past = isinstance(attempt, int) and last is not None and attempt < last
-        is_over = is_past and outcome not in ("failed", "killed")
-        _add(recovered if is_over else standing, finding)
+        is_got_over = is_past and outcome not in ("failed", "killed")
+        over = [each for each in standing if not is_past and is_over(each, finding)]
+        standing = [each for each in standing if each not in over]
+        for each in over:
+            _add(recovered, each)
+        _add(recovered if is_got_over else standing, finding)
     return tuple(standing), tuple(recovered)
 
 

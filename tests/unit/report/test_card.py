@@ -6,7 +6,18 @@ import pytest
 from canned_runs import HANG, START, STRAGGLER, make
 
 from emberward.findings import Certainty, Severity
-from emberward.report import CardFacts, Signs, State, append_line, card_of, read_glance, state_of, step_limit_s
+from emberward.report import (
+    CardFacts,
+    Signs,
+    State,
+    append_line,
+    card_of,
+    read_glance,
+    read_lines,
+    state_of,
+    step_limit_s,
+)
+from emberward.sources.live import resumed_finding
 from emberward.supervise._overseer import end_announcement
 
 NOW = START + 3600
@@ -136,6 +147,22 @@ def test_the_look_alikes_have_no_card(tmp_path, kind):
     glance = read_glance(make(kind, tmp_path, now_unix=NOW), now_unix=NOW)
     assert glance.card is None
     assert not glance.state.is_bad
+
+
+def test_what_is_over_since_the_job_went_on_has_no_card_and_what_is_said_again_has(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    said = read_glance(folder, now_unix=NOW)
+    worst = max(said.findings, key=lambda each: each.severity is Severity.ERROR)
+    assert said.card is not None and worst.severity is Severity.ERROR
+    line = next(each for each in read_lines(folder.findings) if each["message"] == worst.message)
+    for others in ({"message": "the job goes on: it moved again; it was: another rank"}, None):
+        goes_on = resumed_finding(worst).to_json() | (others or {})
+        append_line(folder.findings, {**line, **goes_on})
+        glance = read_glance(folder, now_unix=NOW)
+        assert (worst in glance.recovered) is (others is None)
+        assert (worst in glance.findings) is (others is not None)
+    append_line(folder.findings, line)
+    assert worst in read_glance(folder, now_unix=NOW).findings
 
 
 def test_a_restart_is_recovered_and_its_lost_hours_are_counted(tmp_path):

@@ -24,7 +24,7 @@ from emberward.diagnose import (
     short_path,
 )
 from emberward.events import RankEnd, TraceFormatError, read_trace
-from emberward.findings import Cause, Finding
+from emberward.findings import Cause, Finding, without_those_over
 from emberward.sources.dumps._files import (
     Content,
     UnreadableError,
@@ -291,7 +291,8 @@ class Gatherer:
             except (ValueError, KeyError, TypeError) as error:
                 self._problem(path, "has a line that is no finding", str(error)[:200], "read the line by eye")
         last = max((attempt for attempt, _ in found if isinstance(attempt, int)), default=None)
-        self.evidence.prior += [finding for attempt, finding in found if attempt in (None, last)]
+        of_last = (finding for attempt, finding in found if attempt in (None, last))
+        self.evidence.prior += without_those_over(of_last)
 
     def _stacks(self, document: StackDocument, rank: int | None) -> None:
         if rank is not None and any(process.pid == rank for process in document.processes):

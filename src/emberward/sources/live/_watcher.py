@@ -16,7 +16,7 @@ from typing import Any
 
 from emberward.diagnose import Evidence, LineOf, hang_finding, judge, ranks_text
 from emberward.diagnose.live import Snapshot
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import GOES_ON, QUOTED_CHARS, Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import source_lines
 from emberward.sources.live._alike import are_alike
 from emberward.sources.live._flights import flights_of, judge_with_progress
@@ -338,8 +338,9 @@ def resumed_finding(resolved: Finding) -> Finding:
     """The notice that says that the job goes on."""
     ranks = resolved.culprit_ranks or resolved.waiting_ranks
     return hang_finding(
-        "H128",
-        f"the job goes on: {ranks_text(ranks) if ranks else 'it'} moved again; it was: {resolved.message[:160]}",
+        GOES_ON,
+        f"the job goes on: {ranks_text(ranks) if ranks else 'it'} moved again; it was: "
+        f"{resolved.message[:QUOTED_CHARS]}",
         kind=Kind.NONE,
         cause=Cause.NONE,
         certainty=Certainty.OBSERVED,
