@@ -109,19 +109,19 @@ assert "emberward" in say("--version")
 checks = {each["name"]: each for each in json.loads(say("--diagnose", "--json"))["checks"]}
 assert checks["torch"]["works"] == "missing"
 run = sys.argv[1]
-assert json.loads(say("report", run, "--json", code=1))["card"]["code"] == "H125"
-assert "H125" in say("report", run, code=1)
+assert json.loads(say("report", run, "--json", code=1))["card"]["code"] == "H101"
+assert "H101" in say("report", run, code=1)
 say("report", run, "--html", "page.html", code=1)
 assert "data.py:88" in Path("page.html").read_text()
 assert json.loads(say("runs", "--json"))["schema"] == 1
-assert "H125" in say("explain", run, code=1)
+assert "H101" in say("explain", run, code=1)
 code = "from emberward import Run; import sys; run = Run(sys.argv[1]); print(run.metrics.num_rows, run.plot().name)"
 assert subprocess.run([sys.executable, "-c", code, run], capture_output=True, text=True).stdout == "120 loss\\n"
 server = subprocess.Popen([program, "ui", run, "--port", "0", "--json"], stdout=subprocess.PIPE, text=True)
 try:
     address = json.loads(server.stdout.readline())["address"]
     page = urllib.request.urlopen(address, timeout=30).read().decode()
-    assert "a rank is stopped" in page and "<svg" in page
+    assert "a rank never arrived" in page and "<svg" in page
 finally:
     server.terminate()
     server.wait(20)
