@@ -12,7 +12,8 @@ from emberward.sources.live import WatchReport, judge_with_progress
 from emberward.supervise._agreement import Agreed, Seat, short
 from emberward.supervise._mailbox import Heard, Mailbox, Posts, open_mailbox
 from emberward.supervise._nodes import SILENT_S, Node, NodePost, is_connected, judge_nodes, peers_of, speaker
-from emberward.supervise._probe import Links, ProbedLinks
+from emberward.supervise._post_office import PLACE
+from emberward.supervise._probe import Links, Place, ProbedLinks
 from emberward.supervise._slow_hosts import HostsAlike
 from emberward.supervise._slow_links import LinkWatch
 
@@ -60,8 +61,6 @@ class NodeAgent:
         self._verdicts: list[Mapping[str, Any]] = []
         """What this host found, for those that hear only judges."""
         self._taken: tuple[object, tuple[Finding, ...]] = (None, ())
-        self._between: set[str] = set()
-        """The hosts that said last that they make no attempt."""
 
     @property
     def agreed(self) -> Agreed:
@@ -105,10 +104,6 @@ class NodeAgent:
         for host in self._left_out:
             places.pop(host, None)
         self._links.know({host: places[host] for host in peers_of(self._node.host, places)})
-        # As an attempt begins, a host's listener goes from one process to the next: who tried it then learnt nothing.
-        between = {host for host, post in heard.posts.items() if post.get("is_between") is True}
-        self._links.forget(self._between - between)
-        self._between = between
         here = {host: p for host, p in heard.posts.items() if host in heard.silent_s or p.get("has_left") is True}
         self._seat.hear(heard.agreed, here, hears_all=self._hears_all(heard))
         return heard.without(self._left_out)
@@ -194,8 +189,9 @@ class NodeAgent:
             "number": self._number,
             "address": self._node.address,
             "port": self._links.port,
+            "listener": self._links.listener,
             "ranks": sorted(ranks),
-            "reached": self._links.reached(),
+            "tried": self._links.tried(),
             "fetch_s": self._links.fetch_s(),
             "lost": self._links.lost(),
             "is_still": report.is_still,
@@ -203,11 +199,11 @@ class NodeAgent:
             "verdicts": self._verdicts,
         }
 
-    def _place(self, host: str, post: Mapping[str, Any]) -> tuple[str, int] | None:
-        address, port = post.get("address"), post.get("port")
+    def _place(self, host: str, post: Mapping[str, Any]) -> Place | None:
+        address, port, listener = (post.get(name) for name in PLACE)
         if host == self._node.host or not isinstance(address, str) or not isinstance(port, int):
             return None
-        return address, port
+        return Place(address, port, str(listener))
 
     def _read(self, heard: Heard) -> list[NodePost]:
         """The posts of those that renew them. One that has not changed is not read again."""
@@ -217,9 +213,11 @@ class NodeAgent:
             before, known = self._was_read.get(host, (None, None))
             if known is None or before is not post:
                 known = _node_post(host, post)
+            self._was_read[host] = (post, known)
+            if not all(known.reached.values()):
+                known = replace(known, reached=_counts(post, heard.posts))
             if known.silent_s != silent_s:
                 known = replace(known, silent_s=silent_s)
-            self._was_read[host] = (post, known)
             read.append(known)
         return read
 
@@ -288,11 +286,20 @@ def _numbers(said: object) -> dict[str, float]:
     return {str(host): float(value) for host, value in said.items() if isinstance(value, int | float)}
 
 
+def _counts(post: Mapping[str, Any], posts: Posts) -> dict[str, bool]:
+    """Whom a host reached or not. In vain counts while the listener is there that was tried: see `Links.listener`."""
+    return {
+        name: good is True
+        for name, (listener, good) in post["tried"].items()
+        if good is True or posts.get(name, {}).get("listener") == listener
+    }
+
+
 def _node_post(host: str, post: Mapping[str, Any]) -> NodePost:
     return NodePost(
         host=host,
         ranks=tuple(rank for rank in post.get("ranks") or () if isinstance(rank, int)),
-        reached={name: good is True for name, good in (post.get("reached") or {}).items()},
+        reached={name: good is True for name, (_, good) in (post.get("tried") or {}).items()},
         is_still=post.get("is_still") is True,
         is_between=post.get("is_between") is True,
         fetch_s=_numbers(post.get("fetch_s")),

@@ -23,7 +23,7 @@ from emberward.supervise._nodes import SILENT_S, peers_in
 
 FRESH_S = 2.0
 NUM_JUDGES = 8
-PLACE = ("address", "port")
+PLACE = ("address", "port", "listener")
 MAX_HOSTS = 4096
 NUM_WRITERS = 4
 """Earlier agents of a host whose late letters are known as such."""

@@ -17,10 +17,11 @@ apart.
 """
 
 import contextlib
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -176,22 +177,29 @@ def _kept(loads: tuple[Load, ...]) -> tuple[Load, ...]:
     return tuple(each for each in loads if each.at_s >= since_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a host answers tries, and who does: see `Links.listener`."""
+
+    address: str
+    port: int
+    listener: str
+
+
 class Links(Protocol):
     """What a host sees of its links to the others, by their names. None of it blocks."""
 
     port: int
     """Where this host answers tries."""
+    listener: str
+    """Names who answers there: a port goes from one process to the next, and in between nobody answers."""
 
-    def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
-        """Takes up hosts: name -> address and port of its listener."""
+    def know(self, peers: Mapping[str, Place]) -> None:
+        """Takes up hosts, by name."""
         ...
 
-    def forget(self, hosts: Iterable[str]) -> None:
-        """What was seen of these hosts counts no more until they are tried again: their listeners began anew."""
-        ...
-
-    def reached(self) -> Mapping[str, bool]:
-        """Whether each host was reached, as far as it was tried."""
+    def tried(self) -> Mapping[str, tuple[str, bool]]:
+        """host -> its listener, and whether it was reached; as far as the present one was tried."""
         ...
 
     def fetch_s(self) -> Mapping[str, float]:
@@ -211,18 +219,15 @@ class ProbedLinks:
         self._listener = Listener(address, port)
         self._prober = Prober(address)
         self.port = self._listener.port
+        self.listener = secrets.token_hex(4)
 
-    def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
+    def know(self, peers: Mapping[str, Place]) -> None:
         """See `Links`."""
         self._prober.know(peers)
 
-    def forget(self, hosts: Iterable[str]) -> None:
+    def tried(self) -> dict[str, tuple[str, bool]]:
         """See `Links`."""
-        self._prober.forget(hosts)
-
-    def reached(self) -> dict[str, bool]:
-        """See `Links`."""
-        return self._prober.reached()
+        return self._prober.tried()
 
     def fetch_s(self) -> dict[str, float]:
         """See `Links`."""
@@ -245,6 +250,7 @@ class OnlyListens:
     def __init__(self, address: str, port: int | None) -> None:
         """See `Listener`; on an address that is not this host's nobody reaches it."""
         self._listener = None
+        self.listener = secrets.token_hex(4)
         with contextlib.suppress(OSError):
             self._listener = Listener(address, port)
             self.port = self._listener.port
@@ -254,13 +260,10 @@ class OnlyListens:
         if self._listener is not None:
             self._listener.close()
 
-    def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
+    def know(self, peers: Mapping[str, Place]) -> None:
         """See `Links`."""
 
-    def forget(self, hosts: Iterable[str]) -> None:
-        """See `Links`."""
-
-    def reached(self) -> dict[str, bool]:
+    def tried(self) -> dict[str, tuple[str, bool]]:
         """See `Links`."""
         return {}
 
@@ -278,13 +281,13 @@ class Prober:
 
     def __init__(self, from_address: str) -> None:
         self._from = from_address
-        self._peers: dict[str, tuple[str, int]] = {}
-        self._bad: dict[str, int] = {}
-        self._tried: set[str] = set()
+        self._peers: dict[str, Place] = {}
+        self._bad: dict[str, tuple[Place, int]] = {}
+        """host -> the listener that was tried last, and the failures in a row."""
         self._loads: dict[str, tuple[Load, ...]] = {}
 
-    def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
-        """Takes up these hosts, name -> address and port of its listener, and no others any more."""
+    def know(self, peers: Mapping[str, Place]) -> None:
+        """Takes up these hosts, by name, and no others any more."""
         new = peers.keys() - self._peers.keys()
         self._peers = dict(peers)
         for host in sorted(new):
@@ -294,12 +297,12 @@ class Prober:
         due_s, size = 0.0, FIRST_LOAD_BYTES
         while (place := self._peers.get(host)) is not None:
             began_s = time.monotonic()
-            good = is_reached(*place, from_address=self._from)
-            self._bad[host] = 0 if good else self._bad.get(host, 0) + 1
-            self._tried.add(host)
+            good = is_reached(place.address, place.port, from_address=self._from)
+            tried, num_bad = self._bad.get(host, (place, 0))
+            self._bad[host] = place, 0 if good else (num_bad + 1 if tried == place else 1)
             if good and began_s >= due_s:
                 due_s = began_s + LOAD_EVERY_S
-                seconds = fetch_s(*place, size, from_address=self._from)
+                seconds = fetch_s(place.address, place.port, size, from_address=self._from)
                 if seconds is not None:
                     load = Load(num_bytes=size, seconds=seconds, at_s=began_s)
                     rest_s = seconds * len(self._peers) / LOAD_SHARE
@@ -310,15 +313,9 @@ class Prober:
                     size = larger
             time.sleep(max(EVERY_S - (time.monotonic() - began_s), 0.05))
 
-    def forget(self, hosts: Iterable[str]) -> None:
-        """See `Links`."""
-        for host in hosts:
-            self._bad[host] = 0
-            self._tried.discard(host)
-
     def addresses(self) -> dict[str, str]:
         """The address of each host that is known."""
-        return {host: address for host, (address, _) in sorted(self._peers.items())}
+        return {host: place.address for host, place in sorted(self._peers.items())}
 
     def fetched(self) -> dict[str, Load]:
         """The fastest load of the last KEPT_S from each host, all of one size, where there were MIN_LOADS."""
@@ -327,6 +324,9 @@ class Prober:
             host: min(loads, key=lambda load: load.seconds) for host, loads in kept.items() if len(loads) >= MIN_LOADS
         }
 
-    def reached(self) -> dict[str, bool]:
-        """Whether each host was reached, as far as it was tried; False after NUM_BAD failures in a row."""
-        return {host: self._bad.get(host, 0) < NUM_BAD for host in sorted(self._tried & self._peers.keys())}
+    def tried(self) -> dict[str, tuple[str, bool]]:
+        """See `Links`; a host counts as reached until NUM_BAD tries in a row have failed."""
+        last = {host: self._bad[host] for host in sorted(self._peers) if host in self._bad}
+        return {
+            host: (place.listener, bad < NUM_BAD) for host, (place, bad) in last.items() if place == self._peers[host]
+        }

@@ -22,7 +22,7 @@ of their attempt is gone or cut off, and fail once ranks that they reach have en
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from emberward.supervise import (
     Node,
     NodeAgent,
     Patience,
+    Place,
     PostOffice,
     Restart,
     RunEnd,
@@ -123,22 +124,20 @@ class _Links:
     def __init__(self, world: World, host: str) -> None:
         self._world = world
         self._host = host
-        self._peers: dict[str, tuple[str, int]] = {}
+        self.listener = f"{host} {world.now_s}"
+        self._peers: dict[str, Place] = {}
         self._since_s: dict[str, float] = {}
 
-    def know(self, peers: Mapping[str, tuple[str, int]]) -> None:
+    def know(self, peers: Mapping[str, Place]) -> None:
         if peers != self._peers:
             same = {peer for peer, place in peers.items() if self._peers.get(peer) == place}
             self._since_s = {peer: self._since_s[peer] if peer in same else self._world.now_s for peer in sorted(peers)}
             self._peers = dict(peers)
 
-    def forget(self, hosts: Iterable[str]) -> None:
-        self._since_s |= {host: self._world.now_s for host in hosts if host in self._since_s}
-
-    def reached(self) -> dict[str, bool]:
+    def tried(self) -> dict[str, tuple[str, bool]]:
         world = self._world
         tried = (peer for peer in self._since_s if world.now_s - self._since_s[peer] >= STEP_S)
-        return {peer: world.is_reached(self._host, peer) for peer in tried}
+        return {peer: (self._peers[peer].listener, world.is_reached(self._host, peer)) for peer in tried}
 
     def fetch_s(self) -> dict[str, float]:
         world = self._world

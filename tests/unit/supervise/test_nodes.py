@@ -303,7 +303,7 @@ def test_a_host_that_was_left_out_is_not_judged_while_it_still_posts():
     agent = NodeAgent(node, mailbox=mailbox)
     agent._links.know = lambda peers: whom.append(sorted(peers))
     for host in "bc":
-        mailbox.posts[host] = {"address": "127.0.0.1", "port": 1, "ranks": [], "reached": {"a": host == "b"}}
+        mailbox.posts[host] = {"address": "127.0.0.1", "port": 1, "ranks": [], "tried": {"a": ["", host == "b"]}}
     assert agent.step(WatchReport(is_still=True), ranks=[0]).findings == ()
     assert whom == [["b"]]
 
@@ -319,11 +319,23 @@ def test_a_host_without_a_mailbox_tells_people_itself():
     assert agent.is_speaker
 
 
-def test_what_was_seen_of_a_host_between_two_attempts_counts_no_more_once_its_ranks_begin():
-    mailbox, forgotten = FakeMailbox(), []
+@pytest.mark.parametrize("who", ["a", "b"])
+def test_what_was_tried_in_vain_counts_while_the_listener_is_there_that_was_tried(who):
+    """As an attempt begins, a host's listener goes from one process to the next: who tried it then learnt nothing."""
+    mailbox = FakeMailbox()
     agent = NodeAgent(Node(host="a", address="127.0.0.1", mailbox="posts"), mailbox=mailbox)
-    agent._links.forget = lambda hosts: forgotten.append(sorted(hosts))
-    for is_between in (True, True, None, None):
-        mailbox.posts["b"] = {"address": "127.0.0.1", "port": 1, "ranks": [], "reached": {}, "is_between": is_between}
-        agent.step(WatchReport(is_still=False), ranks=[0])
-    assert forgotten == [[], [], ["b"], []]
+    other = "ab".replace(who, "")
+    tried = {other: ("first", False)}
+    found = []
+    for number, listener in enumerate(["first", "first", "next"]):
+        if who == "a":
+            agent._links.tried = lambda: tried
+        else:
+            agent._links.listener = listener
+        mailbox.posts["b"] = {
+            "number": number, "address": "127.0.0.1", "port": 1, "listener": listener, "ranks": [],
+            "tried": tried if who == "b" else {},
+        }  # fmt: skip
+        report = agent.step(WatchReport(), ranks=[0])
+        found.append([len(report.findings), len(report.resolved)])
+    assert found == [[1, 0], [0, 0], [0, 1]]

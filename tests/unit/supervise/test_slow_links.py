@@ -19,6 +19,7 @@ from emberward.supervise._probe import (
     LOAD_S,
     MAX_LOAD_BYTES,
     Listener,
+    Place,
     Prober,
     fetch_s,
     info_of,
@@ -237,8 +238,8 @@ def test_a_load_is_fetched_and_what_is_not_there_is_none(wait_until):
     assert seconds is not None
     assert seconds > 0
     prober = Prober("127.0.0.1")
-    prober.know({"b": ("127.0.0.1", listener.port)})
-    wait_until(lambda: prober.reached().get("b"), "a first try")
+    prober.know({"b": Place("127.0.0.1", listener.port, "first")})
+    wait_until(lambda: prober.tried() == {"b": ("first", True)}, "a first try")
     assert prober.fetched() == {}, "a few tries tell nothing yet"
     listener.close()
     assert fetch_s("127.0.0.1", listener.port, MAX_LOAD_BYTES, from_address="127.0.0.1", limit_s=1.0) is None
