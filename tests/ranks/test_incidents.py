@@ -39,6 +39,12 @@ def test_the_real_swin_hangs_under_the_published_plan_and_trains_under_the_repai
     assert showing.wrong == (), "\n".join(told)
 
 
+def test_a_native_call_that_keeps_the_interpreter_is_told_with_its_rank_and_line(tmp_path):
+    told: list[str] = []
+    showing = show(BY_NAME["gil-holder"], theatre(tmp_path, told), is_twin=False)
+    assert showing.wrong == (), "\n".join(told)
+
+
 @pytest.mark.parametrize("is_twin", [False, True], ids=["disaster", "twin"])
 def test_a_loss_that_is_printed_in_each_step_is_named_by_the_profile(tmp_path, is_twin):
     told: list[str] = []

@@ -18,6 +18,7 @@ _CAUSES: Mapping[HostState, Cause] = {
     HostState.NETWORK: Cause.NETWORK_IO,
     HostState.CPU_LOOP: Cause.CPU_LOOP,
     HostState.EXIT: Cause.MAIN_EXITED,
+    HostState.INTERPRETER: Cause.LOCK,
 }
 _WORDS: Mapping[HostState, str] = {
     HostState.COLLECTIVE: "waits in a collective",
@@ -36,6 +37,7 @@ _WORDS: Mapping[HostState, str] = {
     HostState.NETWORK: "waits on a network connection",
     HostState.CPU_LOOP: "runs code of its own",
     HostState.EXIT: "has left its program and shuts down",
+    HostState.INTERPRETER: "is in a native call that keeps the interpreter's lock",
     HostState.UNKNOWN: "is idle in a call below Python",
     HostState.LAUNCHER: "is the launcher",
     HostState.WORKER: "is a data worker at work",
@@ -44,6 +46,7 @@ _WORDS: Mapping[HostState, str] = {
 _NEXT: Mapping[HostState, str] = {
     HostState.DATALOADER: "look at the data workers of {who}: what do they read; num_workers=0 avoids a forked lock",
     HostState.LOCK: "find who holds the lock on {who}: py-spy dump --native of the process and its children",
+    HostState.INTERPRETER: "py-spy dump --native of {who} names the call; it must release the GIL while it waits",
     HostState.FILE_READ: "look at the file system under {who}",
     HostState.NETWORK: "look at the other end of the connection of {who}, and give the call a time-out",
     HostState.CHECKPOINT_IO: "look at the disk under {who}; is a save called on every rank that must take part",

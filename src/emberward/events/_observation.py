@@ -26,6 +26,8 @@ class HostState(StrEnum):
     NETWORK = "network"
     CPU_LOOP = "cpu_loop"
     EXIT = "exit"
+    INTERPRETER = "interpreter"
+    """A native call keeps the interpreter's lock: no thread of the process runs Python."""
     UNKNOWN = "unknown"
     LAUNCHER = "launcher"
     WORKER = "worker"

@@ -249,7 +249,8 @@ ZERO3_SLOW = Incident(
 # -- recipes ---------------------------------------------------------------------------------------------------------
 
 
-def _write_text(folder: Path) -> str:
+def write_text(folder: Path) -> str:
+    """A dozen small files of text below the folder, which it gives back."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(12):
         lines = [f"line {line} of file {number} says {line * number % 97} times {line % 13}" for line in range(60)]
@@ -257,8 +258,9 @@ def _write_text(folder: Path) -> str:
     return str(folder)
 
 
-def _train_words(theatre: IncidentRunner, name: str, *more: str) -> tuple[str, ...]:
-    text = _write_text(theatre.folder / "text")
+def train_words(theatre: IncidentRunner, name: str, *more: str) -> tuple[str, ...]:
+    """The words of ``emberward train`` for SMALL on that text, with `more` of them."""
+    text = write_text(theatre.folder / "text")
     return (
         "train",
         "bloom_tiny",
@@ -271,7 +273,7 @@ def _train_words(theatre: IncidentRunner, name: str, *more: str) -> tuple[str, .
     )
 
 
-def _only_run(theatre: IncidentRunner, name: str) -> RunFolder:
+def only_run(theatre: IncidentRunner, name: str) -> RunFolder:
     """The one run of that name, or where it will be looked for in vain."""
     found = sorted((theatre.folder / "runs" / name).glob("*/config.resolved.yaml"))
     return RunFolder(path=found[0].parent if found else theatre.folder / "runs" / name)
@@ -286,11 +288,11 @@ def _curve(folder: RunFolder) -> dict[int, tuple[Any, Any]]:
     return {line["step"]: (line["loss"], line["grad_norm"]) for line in read_lines(folder.metrics) if "loss" in line}
 
 
-def _when_at_step(theatre: IncidentRunner, name: str, step: int, act: Callable[[RunFolder], None]) -> Meddle:
+def when_at_step(theatre: IncidentRunner, name: str, step: int, act: Callable[[RunFolder], None]) -> Meddle:
     """Acts once the run has done `step` steps."""
 
     def meddle() -> bool:
-        folder = _only_run(theatre, name)
+        folder = only_run(theatre, name)
         if max(_steps(folder), default=0) < step:
             return False
         act(folder)
@@ -307,9 +309,9 @@ def _kill_rank_1(folder: RunFolder) -> None:
 
 def _died_before_save(theatre: IncidentRunner) -> Replayed:
     """Rank 1 is killed a few steps before the save of step 80 is due."""
-    meddle = _when_at_step(theatre, "dies", 70, _kill_rank_1)
-    ended = emberward(theatre, *_train_words(theatre, "dies", "--restarts", "1"), meddle=meddle)
-    folder = _only_run(theatre, "dies")
+    meddle = when_at_step(theatre, "dies", 70, _kill_rank_1)
+    ended = emberward(theatre, *train_words(theatre, "dies", "--restarts", "1"), meddle=meddle)
+    folder = only_run(theatre, "dies")
     steps = _steps(folder)
     starts = [line for line in read_lines(folder.attempts) if line.get("event") == "start"]
     went_on_from = starts[-1].get("saved_step") if len(starts) > 1 else None
@@ -324,8 +326,8 @@ def _died_before_save(theatre: IncidentRunner) -> Replayed:
 
 
 def _saved_in_time(theatre: IncidentRunner) -> Replayed:
-    ended = emberward(theatre, *_train_words(theatre, "lives"))
-    lives, dies = (_curve(_only_run(theatre, name)) for name in ("lives", "dies"))
+    ended = emberward(theatre, *train_words(theatre, "lives"))
+    lives, dies = (_curve(only_run(theatre, name)) for name in ("lives", "dies"))
     is_same = not dies or lives == dies
     return Replayed(
         findings=ended.findings,
@@ -356,15 +358,15 @@ GPU_DIED = Incident(
 
 def _switched_off(theatre: IncidentRunner) -> Replayed:
     """The kill switch is set at step 3: saved, exit 0; a start is refused, until it is removed."""
-    words = _train_words(theatre, "switched")
+    words = train_words(theatre, "switched")
     switch = theatre.folder / "runs" / "switched" / "kill-switch"
-    first = emberward(theatre, *words, meddle=_when_at_step(theatre, "switched", 3, lambda _: switch.touch()))
-    done = max(_steps(_only_run(theatre, "switched")), default=0)
+    first = emberward(theatre, *words, meddle=when_at_step(theatre, "switched", 3, lambda _: switch.touch()))
+    done = max(_steps(only_run(theatre, "switched")), default=0)
     refused = emberward(theatre, *words)
     theatre.tell(f"stopped after step {done}; the next start: exit code {refused.code}")
     switch.unlink(missing_ok=True)
     last = emberward(theatre, *words)
-    steps = _steps(_only_run(theatre, "switched"))
+    steps = _steps(only_run(theatre, "switched"))
     broken = facts(
         (first.code == 0, f"the switched-off run ended with code {first.code}, not 0"),
         (3 <= done < 100, f"it stopped after step {done}"),
@@ -375,7 +377,7 @@ def _switched_off(theatre: IncidentRunner) -> Replayed:
 
 
 def _not_switched_off(theatre: IncidentRunner) -> Replayed:
-    ended = emberward(theatre, *_train_words(theatre, "on"))
+    ended = emberward(theatre, *train_words(theatre, "on"))
     return Replayed(
         findings=ended.findings, broken_facts=facts((ended.code == 0, f"the run ended with code {ended.code}"))
     )

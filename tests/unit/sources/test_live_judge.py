@@ -369,6 +369,23 @@ def test_a_rank_that_shards_its_model_is_busy_and_waits_for_nobody():
     assert "it runs code of its own in step() at train.py:40" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("age_s", "state", "cause"),
+    [
+        (8.0, ProcessState.SLEEPING, Cause.LOCK),
+        (0.2, ProcessState.SLEEPING, Cause.SLEEP),
+        (8.0, ProcessState.RUNNING, Cause.CPU_LOOP),
+    ],
+    ids=["keeps the lock", "lets others run", "computes in native code"],
+)
+def test_a_native_call_that_waits_and_keeps_the_interpreter_is_told_by_the_recorder_s_silence(age_s, state, cause):
+    facts = ring(num_done=6, is_inside=False, heartbeat_age_s=age_s)
+    held = rank_snapshot(2, stack(1002, 32), facts, state=state, waiting_in=WaitingIn.NANOSLEEP)
+    finding = only(judged(*OTHERS, held))
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H101", cause, (2,))
+    assert ("keeps the interpreter's lock" in finding.message) is (cause is Cause.LOCK)
+
+
 def test_a_rank_that_waits_inside_a_part_of_torch_is_not_called_busy():
     ranks = (*OTHERS, away(2, 40, *FULLY_SHARD, state=ProcessState.SLEEPING))
     (finding,) = judge_snapshots(None, snapshot(*ranks), line_of=line_of)

@@ -34,6 +34,8 @@ _BY_CALL = {
     WaitingIn.EVENT: HostState.LOCK,
 }
 _OPEN_TO_FACTS = frozenset({HostState.UNKNOWN, HostState.CPU_LOOP})
+SILENT_HEART_S = 5.0
+"""25 beats of the recorder's own thread, which runs whenever the interpreter's lock is free."""
 _PEER_CALLS = frozenset({HostState.COLLECTIVE, HostState.P2P, HostState.BACKWARD})
 
 
@@ -60,6 +62,8 @@ class Reader:
         if reading.kind is HostState.EXIT:
             reading = replace(read_process(self._that_keep(process), line_of), process=process)
         facts, motion = self._facts.get(process.pid or -1, (None, None))
+        if facts is not None and ring is not None and _keeps_interpreter(facts, ring):
+            return replace(reading, kind=HostState.INTERPRETER)
         if facts is None or not (reading.kind in _OPEN_TO_FACTS or self._only_builds(reading, facts)):
             return reading
         if motion is not None and motion.is_main_busy:
@@ -93,6 +97,13 @@ class Reader:
         if reading.kind is not HostState.COLLECTIVE or ring is None or _has_open(ring) or makes_call(reading.frames):
             return False
         return facts.main is not None and facts.main.state is ProcessState.RUNNING
+
+
+def _keeps_interpreter(facts: ProcessFacts, ring: RingFacts) -> bool:
+    """Whether the main thread sits in a system call, and yet the recorder's thread has not come to run for long."""
+    main = facts.main
+    is_idle = main is not None and main.state is ProcessState.SLEEPING and ring.moment("main_exited") is None
+    return is_idle and (ring.heartbeat_age_s or 0.0) > SILENT_HEART_S
 
 
 def _for_device(reading: Reading, ring: RingFacts, line_of: LineOf) -> Reading:
