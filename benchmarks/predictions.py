@@ -14,7 +14,6 @@ from collections.abc import Hashable, Iterator
 from pathlib import Path
 
 from emberward.layout import Product
-from emberward.perf import CLUSTERS
 from emberward.report import (
     Comparison,
     PublishedRun,
@@ -34,6 +33,7 @@ MEASURES = [
     "src/emberward/perf",
     "src/emberward/plan",
     "src/emberward/report/_published.py",
+    "src/emberward/report/_published_hardware.py",
     "src/emberward/report/_published_later.py",
     "src/emberward/report/_published_rows.py",
     "src/emberward/report/_published_third.py",
@@ -112,7 +112,7 @@ def row(found: Comparison) -> dict[str, object]:
     run, plan = found.run, found.run.plan
     return {
         "name": run.name,
-        "cluster": run.cluster,
+        "cluster": run.cluster.name,
         "ranks": plan.num_ranks,
         "tp": plan.tp,
         "pp": plan.pp,
@@ -201,7 +201,7 @@ def _stack(run: PublishedRun) -> tuple[Hashable, ...]:
     model, how = run.model, run.plan.how
     products = tuple((each.out, each.into) for each in model.layers[0].operations if isinstance(each, Product))
     return (
-        CLUSTERS[run.cluster].device.name,
+        run.cluster.device.name,
         len(model.layers),
         products,
         model.sample.num_units,

@@ -34,6 +34,10 @@ _NORM_SHARE = 0.5
 """Rate of a fused norm over that of a streaming kernel: torch.compile's RMSNorm on H100 reached half of kernels that
 stream at 0.9 of the memory's rate (pytorch.org, "SOTA Normalization Performance with torch.compile", of the benchmarks
 of Dao-AILab/quack). Taken for all fused norms (assumed)."""
+_DROPOUT_PASSES = (2.84, 3.58)
+"""Of dropout over the scores, forward and backward, in passes of a streaming kernel: 4503 and 5683 us for 1 Gi numbers
+on A100 40GB in bf16 (FlagPerf, operation/benchmarks/dropout and native_dropout). It reads, writes and marks 5 bytes a
+number each way, which is 2.5."""
 _ATTENTION_BACKWARD = 2.5
 _CAST_BYTES = 5.0
 """fp8: one pass that reads 2 bytes for the largest value, one that reads 2 and writes 1."""
@@ -129,7 +133,7 @@ def _attention(device: Device, scores: AttentionScores, batch: int, how: Numeric
     if how.attention is not Attention.SCORES_IN_MEMORY:
         return _fused_attention(device, scores, batch, how.attention)
     scores_bytes = 2.0 * batch * s * s
-    dropped = 2.5 if how.has_dropout else 0.0
+    dropped, dropped_back = _DROPOUT_PASSES if how.has_dropout else (0.0, 0.0)
     passes, passes_back = _score_passes(scores, how)
     kernels = 4 if how.is_fused else 3 + passes / 2
     score, use = matmul_s(device, s, s, d, batch=batch), matmul_s(device, s, d, s, batch=batch)
@@ -140,7 +144,7 @@ def _attention(device: Device, scores: AttentionScores, batch: int, how: Numeric
     )
     backward = Cost(
         attention_s=2 * (score + use),
-        memory_s=stream_s(device, (passes_back + dropped) * scores_bytes),
+        memory_s=stream_s(device, (passes_back + dropped_back) * scores_bytes),
         num_kernels=kernels + 3,
     )
     return forward, backward

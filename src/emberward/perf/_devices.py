@@ -5,7 +5,11 @@ from dataclasses import replace
 from emberward.perf._hardware import BestProduct, Device, Generation
 
 _MAMF = "stas00/ml-engineering compute/accelerator/README.md, Maximum Achievable Matmul FLOPS (mean of 100 runs)"
-_STREAM = "memory: BabelStream triad on A100 and H100, about 0.9 of the stated bandwidth"
+_STREAM = "memory: BabelStream triad on H100, about 0.9 of the stated bandwidth"
+_STREAM_A100 = (
+    "memory: torch's add, mul and gelu of 1 Gi numbers in bf16 on A100 40GB reach 0.873, 0.894 and 0.843 of the stated "
+    "bandwidth (FlagPerf, operation/benchmarks/add, mul, gelu, nvidia/A100_40_SXM), their mean"
+)
 _USUAL_A100 = (
     "usual_share: 257 TFLOP/s, cuBLAS, 8192 cubed, torch.randn (thonking.ai, Strangely, Matrix Multiplications)"
 )
@@ -13,6 +17,7 @@ _USUAL_H100 = (
     "usual_share: 716 TFLOP/s, cuBLAS bf16, 8192 cubed, random data (Shankhdhar 2024, Outperforming cuBLAS on H100); "
     "taken for fp8 and for other power limits too (assumed)"
 )
+_USUAL_B200 = "usual_share: 1420 TFLOP/s, bf16 torch.nn.Linear, 8192 cubed, torch.randn (pytorch/ao pull request 2427)"
 _HOST = "host_s: assumed, 10 us for an operator's dispatch in torch and 10 us for the launch and its wait"
 
 _SPREAD_V100 = 0.08 / 5.4
@@ -36,8 +41,8 @@ V100 = Device(
     num_sms=80,
     best_bf16=BestProduct(tflops=101 / 112 * 125, m=8192, n=8192, k=8192),
     best_fp8=None,
-    usual_share=257 / 271.2,
-    memory=0.9,
+    usual_share=97.36 * 112 / (101 * 125),
+    memory=0.87,
     clock_share=1.0,
     host_s=20e-6,
     chip_spread=_SPREAD_V100,
@@ -45,7 +50,9 @@ V100 = Device(
         "NVIDIA V100 datasheet: 125 TFLOP/s in fp16, 900 GB/s, 80 processors",
         "best product: cuBLAS fp16, 8192 cubed, about 101 of 112 TFLOP/s on the PCIe board "
         "(forums.developer.nvidia.com 79781); the same share of the SXM2 board's peak (assumed)",
-        "usual_share, memory: as the A100's (assumed)",
+        "usual_share: 97.4 TFLOP/s, torch.mm fp16, 8192 cubed, torch.randn, on a V100-SXM2-16GB "
+        "(zzc0721/torch-performance-test-data issue 140)",
+        "memory: as the A100's (assumed)",
         _HOST,
     ),
 )
@@ -60,11 +67,11 @@ A100 = Device(
     best_bf16=BestProduct(tflops=271.2, m=1024, n=10240, k=5120),
     best_fp8=None,
     usual_share=257 / 271.2,
-    memory=0.9,
+    memory=0.87,
     clock_share=1.0,
     host_s=20e-6,
     chip_spread=_SPREAD_V100,
-    sources=("NVIDIA A100 datasheet", _MAMF, _USUAL_A100, _STREAM, _HOST),
+    sources=("NVIDIA A100 datasheet", _MAMF, _USUAL_A100, _STREAM_A100, _HOST),
 )
 
 A100_40 = replace(
@@ -165,7 +172,7 @@ A100_PCIE = replace(
     pattern="A100 80GB PCIe",
     memory_bytes_per_s=1.935e12,
     best_bf16=BestProduct(tflops=252.9, m=2048, n=5120, k=6144),
-    sources=("NVIDIA A100 datasheet, PCIe: 1,935 GB/s", _MAMF, _USUAL_A100, _STREAM, _HOST),
+    sources=("NVIDIA A100 datasheet, PCIe: 1,935 GB/s", _MAMF, _USUAL_A100, _STREAM_A100, _HOST),
 )
 
 B200 = Device(
@@ -177,14 +184,20 @@ B200 = Device(
     num_sms=148,
     best_bf16=BestProduct(tflops=1745.0, m=1792, n=16128, k=3072),
     best_fp8=BestProduct(tflops=3432.5, m=15360, n=4096, k=3072),
-    usual_share=H100.usual_share,
+    usual_share=1420 / 1745,
     memory=0.9,
     clock_share=1.0,
     host_s=20e-6,
     chip_spread=_SPREAD_B200,
     generation=Generation.BLACKWELL,
     is_persistent=True,
-    sources=("NVIDIA DGX B200 datasheet; 148 processors (ml-engineering, training/performance)", _MAMF, _OTHERS, _HOST),
+    sources=(
+        "NVIDIA DGX B200 datasheet; 148 processors (ml-engineering, training/performance)",
+        _MAMF,
+        _USUAL_B200,
+        _OTHERS,
+        _HOST,
+    ),
 )
 
 B300 = replace(

@@ -77,7 +77,8 @@ class Link:
     `all_reduce_bytes_per_s` is the bus bandwidth of an all-reduce, above the others' where a switch reduces. `ramp`
     gives the share of these rates that a collective of so many bytes reaches, ascending. `hops_s` is what the first
     piece needs to pass along a ring of several nodes. `direct_links`: the rates are those of so many links, one to each
-    other device, of which fewer devices use fewer; None: a switch gives any two devices all of it.
+    other device, of which fewer devices use fewer; None: a switch gives any two devices all of it. `sums_from`: fewer
+    ranks than so many all-reduce by a ring, at `bytes_per_s`.
     """
 
     bytes_per_s: float
@@ -87,9 +88,12 @@ class Link:
     hops_s: float = 0.0
     ramp: tuple[tuple[int, float], ...] = ()
     direct_links: int | None = None
+    sums_from: int = 2
 
     def among(self, num_ranks: int) -> "Link":
         """The link as so many devices have it among themselves."""
+        if num_ranks < self.sums_from:
+            return replace(self, all_reduce_bytes_per_s=self.bytes_per_s)
         if self.direct_links is None or num_ranks > self.direct_links:
             return self
         part = max(1, num_ranks - 1) / self.direct_links

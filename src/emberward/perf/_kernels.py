@@ -3,9 +3,9 @@
 [Note: matrix products]
 A product of m x n x k runs as tiles over the device's processors, one wave of tiles after another; the last wave is
 often half empty (NVIDIA, Matrix Multiplication Background User's Guide, tile and wave quantisation). The best measured
-product, times `usual_share`, sets the ceiling at its own share of full waves; another shape reaches that ceiling times
-its own share over the best one's, never more. Each tile also fills and drains: the first operands take two trips to
-memory and the result is written while nothing computes, so that a product over a short k reaches less (attention's
+product, times `usual_share`, is what 8192 cubed reaches, at its own share of full waves; another shape reaches that
+rate times its own share over that one's, never more. Each tile also fills and drains: the first operands take two trips
+to memory and the result is written while nothing computes, so that a product over a short k reaches less (attention's
 scores: k is a head's width). On Hopper one group of warps writes a tile while another computes the next (CUTLASS,
 media/docs/efficient_gemm.md, warp specialization): 16384 x 8192 over a k of 1280 reaches 0.95 of what it does over 7168
 (714.5 and 752.9 TFLOP/s, Hugging Face, The Smol Training Playbook). Such a kernel is launched once for each processor,
@@ -25,6 +25,7 @@ of what CUDA cores take (NVIDIA, Matrix Multiplication Background User's Guide, 
 4096): the middle, three times. Taken for all devices (assumed).
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -33,6 +34,9 @@ from emberward.perf._hardware import BestProduct, Device, Generation, Link, Numb
 
 _TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9))
 """Rows, columns and relative rate of the tiles of cuBLAS' large products; 0.9 for the small one is assumed."""
+
+_USUAL = 8192
+"""Rows, columns and inner dim of the product that `Device.usual_share` was measured with."""
 
 _GAP_S = 0.9e-6
 """From the end of a kernel to the start of the next, launched ahead: 3.8 us a kernel of 2.9 us on a V100 (NVIDIA,
@@ -120,6 +124,12 @@ def _share(device: Device, m: int, n: int, k: int, batch: int) -> float:
     return max(share * _busy_share(device, k // splits) for share, splits in _wave_shares(device, m, n, batch))
 
 
+@functools.cache
+def _usual_share(device: Device) -> float:
+    """The share of the product whose rate `usual_share` tells."""
+    return _share(replace(device, taken_sms=0), _USUAL, _USUAL, _USUAL, 1)
+
+
 def _aligned_share(sizes: tuple[int, ...], width: int) -> float:
     """Share of the rate that is left where rows of `sizes` elements are not aligned. See [Note: matrix products]."""
     if all(size * width % 16 == 0 for size in sizes):
@@ -145,8 +155,7 @@ def matmul_s(
         if device.best_fp8 is None:
             raise ValueError(f"{device.name} has no fp8")
         best, width = device.best_fp8, 1
-    alone = replace(device, taken_sms=0)
-    share = min(1.0, _share(device, m, n, k, batch) / _share(alone, best.m, best.n, best.k, 1))
+    share = min(1.0, _share(device, m, n, k, batch) / _usual_share(device))
     share *= _aligned_share((n, k) if widths is None else widths, width)
     compute_s = 2.0 * m * n * k * batch / (best.tflops * device.usual_share * 1e12 * device.clock_share * share)
     return max(compute_s, stream_s(device, batch * (width * (m * k + k * n) + 2 * m * n)))

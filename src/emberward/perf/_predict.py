@@ -39,7 +39,7 @@ from emberward.perf._flops import hardware_tflops, mfu
 from emberward.perf._hardware import Cluster, Link
 from emberward.perf._kernels import Cost, all_reduce_s, gather_s, stream_s
 from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
-from emberward.perf._rings import ring_link
+from emberward.perf._rings import network_link, ring_link
 
 _NCCL_BLOCKS = 24
 """Processors that an all-gather of NCCL takes from the products beside it, on an H100 in a test of FSDP's prefetch
@@ -51,7 +51,7 @@ _DISPATCH_S = 10e-6
 _GRADIENTS = (Part.BACKWARD, Part.WEIGHT)
 """The parts after which the gradients of a stage's parameters are whole."""
 
-_FASTEST, _SLOWEST = 0.89, 1.57
+_FASTEST, _SLOWEST = 0.86, 1.46
 """See [Note: range]."""
 
 _OPTIMIZER_BYTES = {True: 42.0, False: 98.0}
@@ -275,7 +275,7 @@ def _dp_times(cluster: Cluster, plan: StepPlan, stages: Sequence[_StageTime]) ->
     ranks = _sharders(plan)
     link = _dp_link(cluster, plan, ranks)
     others = plan.dp // ranks
-    across = _dp_link(cluster, plan, others) if ranks == 1 else cluster.between
+    across = _dp_link(cluster, plan, others) if ranks == 1 else network_link(cluster, 1)
     times = []
     for stage, layers in zip(stages, plan.stage_layers, strict=True):
         pieces = layers if plan.shards_parameters or plan.scatters_each else 1

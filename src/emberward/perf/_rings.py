@@ -17,8 +17,16 @@ def ring_link(cluster: Cluster, num_ranks: int, most: int) -> Link:
     rate = min(members * cluster.between.bytes_per_s, cluster.inside.bytes_per_s)
     between = math.ceil(num_ranks / members) - 1
     return replace(
-        cluster.between,
+        network_link(cluster, members),
         bytes_per_s=rate,
         all_reduce_bytes_per_s=rate,
         hops_s=between * HOP_BETWEEN_S + (num_ranks - 1 - between) * HOP_INSIDE_S,
     )
+
+
+def network_link(cluster: Cluster, members: int) -> Link:
+    """The network as a ring with `members` in each node has it, beside the rings of the node's other devices: its rise
+    with size was measured with all devices of a node in one ring, so that together they reach what one of them would
+    with all their bytes."""
+    part = members / cluster.devices_per_node
+    return replace(cluster.between, ramp=tuple((math.ceil(part * size), share) for size, share in cluster.between.ramp))

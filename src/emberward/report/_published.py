@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from emberward.layout import Model
-from emberward.perf import Attention, NumberFormat, Numerics, Recompute, StepPlan
+from emberward.perf import CLUSTERS, Attention, NumberFormat, Numerics, Recompute, StepPlan
 from emberward.plan import Schedule, interleaved, one_f_one_b
 from emberward.report._published_later import later_runs
 from emberward.report._published_model import decoder_model
@@ -45,7 +45,7 @@ def _jean_zay(
     num_mb = 2048 // (micro_batch * dp)
     return PublishedRun(
         name=name,
-        cluster="a100-jean-zay",
+        cluster=CLUSTERS["a100-jean-zay"],
         model=decoder_model(
             num_layers=layers,
             hidden=hidden,
@@ -129,7 +129,7 @@ def _megatron(
     schedule = interleaved(pp, num_mb, chunks) if chunks > 1 else one_f_one_b(pp, num_mb)
     return PublishedRun(
         name=name,
-        cluster="a100",
+        cluster=CLUSTERS["a100"],
         model=decoder_model(
             num_layers=layers,
             hidden=hidden,
@@ -183,7 +183,7 @@ def _fsdp(
 ) -> PublishedRun:  # fmt: skip
     return PublishedRun(
         name=name,
-        cluster=cluster,
+        cluster=CLUSTERS[cluster],
         model=model,
         plan=StepPlan(
             tp=tp,
@@ -205,7 +205,7 @@ def _fsdp(
 def _titan_405b(name: str, schedule: Schedule, layers: tuple[int, ...], rate: float) -> PublishedRun:
     return PublishedRun(
         name=name,
-        cluster="h100-500w",
+        cluster=CLUSTERS["h100-500w"],
         model=_LLAMA_405B,
         plan=StepPlan(
             tp=8,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from emberward.layout import Model
-from emberward.perf import Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
+from emberward.perf import CLUSTERS, Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
 from emberward.plan import interleaved, one_f_one_b
 from emberward.report._published_model import decoder_model
 from emberward.report._published_run import PublishedRun, slots_of
@@ -140,7 +140,7 @@ def _sharded(
     """A run in which the parameters are sharded over all ranks (FSDP)."""
     return PublishedRun(
         name=name,
-        cluster=cluster,
+        cluster=CLUSTERS[cluster],
         model=model,
         plan=StepPlan(
             tp=1,
@@ -269,7 +269,7 @@ def _nvidia() -> Iterator[PublishedRun]:
         schedule = interleaved(row.pp, num_mb, row.chunks) if row.chunks > 1 else one_f_one_b(row.pp, num_mb)
         yield PublishedRun(
             name=f"nemo-{row.name}",
-            cluster="h100",
+            cluster=CLUSTERS["h100"],
             model=model,
             plan=StepPlan(
                 tp=row.tp,

@@ -20,11 +20,13 @@ def decoder_model(
     has_bias: bool = True,
     has_embed_norm: bool = True,
     is_tied: bool = True,
+    is_causal: bool = True,
 ) -> Model:
     """A decoder's declaration: llama's when `is_gated`, else bloom's.
 
     One of bloom's form may lack biases, the embedding's norm or the tie of its head, and may have grouped queries. One
-    without that norm is of GPT's form, whose attention adds no table that a kernel must read. Raises ValueError for a
+    without that norm is of GPT's form, whose attention adds no table that a kernel must read; one that is not causal
+    (BERT) attends to the whole square. Raises ValueError for a
     gated one with biases.
     """
     if is_gated and has_bias:
@@ -46,7 +48,13 @@ def decoder_model(
         return model
     kv_width = hidden // num_heads * (num_kv_heads or num_heads)
     blocks = [
-        _form(block, has_bias=has_bias, has_mask=has_embed_norm, qkv={3 * hidden: hidden + 2 * kv_width})
+        _form(
+            block,
+            has_bias=has_bias,
+            has_mask=has_embed_norm,
+            is_causal=is_causal,
+            qkv={3 * hidden: hidden + 2 * kv_width},
+        )
         for block in model.blocks
     ]
     if not is_tied:
@@ -54,7 +62,7 @@ def decoder_model(
     return replace(model, blocks=tuple(blocks))
 
 
-def _form(block: Block, *, has_bias: bool, has_mask: bool, qkv: Mapping[int, int]) -> Block:
+def _form(block: Block, *, has_bias: bool, has_mask: bool, is_causal: bool, qkv: Mapping[int, int]) -> Block:
     """The block without its biases, or without ALiBi and the embedding's norm; `qkv` replaces widths by others."""
 
     def width_of(width: int) -> int:
@@ -65,7 +73,7 @@ def _form(block: Block, *, has_bias: bool, has_mask: bool, qkv: Mapping[int, int
             case Product():
                 return replace(each, has_bias=each.has_bias and has_bias, out=width_of(each.out))
             case AttentionScores():
-                return replace(each, has_mask=has_mask)
+                return replace(each, has_mask=has_mask, is_causal=is_causal)
             case Elementwise(name="query, key, value"):
                 old, new = next(iter(qkv.items()))
                 return replace(each, numel=each.numel // old * new)

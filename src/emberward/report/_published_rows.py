@@ -2,7 +2,7 @@
 
 [Note: rows]
 One rule fills each word that sources use, before any row is predicted:
-- hardware: the entry of the same device and number a node whose network is nearest to what is stated, else the maker's;
+- hardware: see [Note: hardware of rows];
 - ``fp16`` counts as bf16, which runs at the same rate; ``fp8`` is per tensor; TF32 has no rate here;
 - ``eager`` attention keeps scores in memory; a stack that is compiled or has kernels of its own is fused;
 - ``selective`` is every second product where the row speaks of torchtitan, the scores alone elsewhere (Megatron-LM, and
@@ -18,53 +18,52 @@ One rule fills each word that sources use, before any row is predicted:
 - layers a stage where the source lists them; "one layer fewer" on the ends, or layers that fill the stages only so: the
   embedding and the head in its place; else the first stages have one more where the stages do not divide the layers;
 - an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
+- a kernel, number of recomputed layers or sharding in other words than the form's is read by the words of `_ATTENTION`,
+  `_RECOMPUTE` and `_SHARDINGS`; what is absent or called open, by `_CLOSED`; a micro-batch from the batch and dp;
+- a figure of a whole run's hours or days is taken to hold steps for 0.95 of it;
 - float32 weights under ``AMP``, or a float32 master without sharding in torch (eager or compiled), are autocast.
 """
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from emberward.perf import Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
 from emberward.plan import interleaved, one_f_one_b
+from emberward.report._published_hardware import cluster_of
 from emberward.report._published_model import decoder_model
 from emberward.report._published_run import PublishedRun, slots_of
 
-_ATTENTION = {
-    "eager": Attention.SCORES_IN_MEMORY,
-    "flash1": Attention.FLASH_1,
-    "flash2": Attention.FLASH_2,
-    "flash3": Attention.FLASH_3,
-    "cudnn": Attention.CUDNN,
-}
-_RECOMPUTE = {"none": Recompute.NONE, "full": Recompute.LAYER, "selective": Recompute.SCORES}
-_CLUSTERS = (
-    ("a100 pcie", "a100-pcie"),
-    ("a100 sxm 40gb", "a100-40gb"),
-    ("a100", "a100"),
-    ("gh200", "gh200"),
-    ("h100", "h100"),
-    ("h200", "h200"),
-    ("v100", "v100-dgx2"),
-    ("gb200", "gb200-nvl72"),
-    ("b200", "b200"),
-    ("b300", "b300"),
-    ("mi250x", "mi250x"),
-    ("mi300x", "mi300x"),
-    ("mi325x", "mi325x"),
-    ("mi355x", "mi355x"),
+_ATTENTION = (
+    (r"cudnn|transformer engine|fused attention", Attention.CUDNN),
+    (r"flash[- _]?(attention)?[- _]?[34]|fa[34]", Attention.FLASH_3),
+    (r"flash[- _]?(attention)?[- _]?1|fa1|xformers|mem(ory)?[-_ ]eff", Attention.FLASH_1),
+    (r"dense|eager|plain|unfused|scores|math|standard|naive|softmax", Attention.SCORES_IN_MEMORY),
+    (r"flash|fa2|sdpa|flex|pallas|splash|triton|\bck\b", Attention.FLASH_2),
 )
-"""Devices by how their names begin in small letters, and the maker's node of each."""
-_NETWORKS = {
-    "4 x 100 Gb/s RoCE": "a100-efa",
-    "8 x 200 Gb/s (A3 Mega": "h100-1600g",
-    "800 Gb/s RDMA": "a100-800g",
-    "4 x 200 Gb/s RDMA": "a100-800g",
-    "400 Gb/s EFA": "a100-40gb-efa",
-    "4 x 200 Gb/s (A3 High": "h100-tcpx",
+"""Kernels by words of them; the first that is found counts."""
+_RECOMPUTE = (
+    (r"^(none|no\b|off|false|without)", Recompute.NONE),
+    (r"selective|attention|core_attn|minimal|partial|custom", Recompute.SCORES),
+    (r"full|checkpoint|saveable|every|layer|block|true|\bon\b", Recompute.LAYER),
+)
+_OPEN = frozenset({"", "open", "not stated", "unknown", "unspecified"})
+"""Words of a source that leaves something open, as an absent one does."""
+_CLOSED = {
+    "numerics": {"compiled_fused": "eager", "recompute": "none", "grads_format": "bf16"},
+    "layout": {"tp": 1, "pp": 1, "virtual_stages": 1, "sharding": "none", "sequence_parallel": False},
+    "model": {"tied": False},
 }
-"""Stated networks that have an entry of their own, by how they begin."""
+"""What stands where a row is silent: the defaults of torch's trainers, of which none compiles, recomputes or splits."""
+_SHARDINGS = (
+    (("fsdp", "fullshard", "zerostage3", "zero3offload", "stage3"), "zero3"),
+    (("zerostage2", "shardgradop", "stage2"), "zero2"),
+    (("distributedoptim", "zerostage1", "stage1", "zero1"), "zero1"),
+    (("ddp", "dp", "replicat", "plain", "zero0", "no"), "none"),
+)
+"""Words of sharding that are not the form's own."""
 _OVERLAPS = {
     "overlapped gradient reduce": True,
     "overlapped sync": True,
@@ -74,7 +73,6 @@ _OVERLAPS = {
     "no overlap flags": False,
 }
 """Words of rows on whether gradients are reduced beside the backward."""
-_PER_NODE = {("h200", 4): "h200-4"}
 
 
 def rows_in(path: Path, *, without: frozenset[str] = frozenset()) -> Iterator[PublishedRun]:
@@ -82,25 +80,27 @@ def rows_in(path: Path, *, without: frozenset[str] = frozenset()) -> Iterator[Pu
     words that the note has no rule for."""
     for row in json.loads(path.read_text(encoding="utf-8")):
         if not row["name"].startswith(tuple(without)):
-            yield _run(row)
+            yield _run(_with_defaults(row))
 
 
+def _with_defaults(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without its open words, and with what stands for those that the rules need."""
+    parts = {
+        part: {name: said for name, said in row[part].items() if said is not None and str(said).lower() not in _OPEN}
+        for part in ("hardware", "model", "layout", "batch", "numerics")
+    }
+    return row | {part: _CLOSED.get(part, {}) | said for part, said in parts.items()}
+
+
+_Meant = TypeVar("_Meant")
+_FUSED_UPDATE = ("fused optimizer", "fused Adam", "fused AdamW", "FusedAdam", "FusedLAMB")
 _GATHERED_FP8 = ("weights gathered in fp8", "float8 all-gather on")
-
-
-def _cluster(hardware: dict[str, Any]) -> str:
-    name = next((own for begin, own in _CLUSTERS if hardware["gpu"].lower().startswith(begin)), None)
-    if name is None:
-        raise ValueError(f"{hardware['gpu']} has no entry in the hardware table")
-    network = hardware.get("network_per_node") or ""
-    name = next((own for begin, own in _NETWORKS.items() if network.startswith(begin)), name)
-    return _PER_NODE.get((name, hardware["gpus_per_node"]), name)
 
 
 def _numerics(row: dict[str, Any]) -> Numerics:
     said, layout = row["numerics"], row["layout"]
-    attention = _ATTENTION[said["attention"]]
-    recompute = _RECOMPUTE[said["recompute"]]
+    attention = _meant(_ATTENTION, said.get("attention") or _usual_attention(row))
+    recompute = _meant(_RECOMPUTE, said["recompute"])
     if recompute is Recompute.SCORES and any("torchtitan" in words for words in (row["name"], *row["assumed"])):
         recompute = Recompute.EVERY_OTHER
     return Numerics(
@@ -108,7 +108,7 @@ def _numerics(row: dict[str, Any]) -> Numerics:
         if any(word in said["weights_compute"] for word in ("fp8", "float8"))
         else NumberFormat.BF16,
         attention=attention,
-        stack=_stack(row),
+        stack=_stack(row, attention),
         recompute=recompute,
         has_dropout=attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"],
         sequence_parallel=layout["sequence_parallel"],
@@ -116,25 +116,50 @@ def _numerics(row: dict[str, Any]) -> Numerics:
     )
 
 
-def _stack(row: dict[str, Any]) -> Stack:
-    said = row["numerics"]
-    if not said["compiled_fused"].startswith("eager"):
+def _meant(words: Sequence[tuple[str, _Meant]], said: str) -> _Meant:
+    """What a row's word means. Raises ValueError for a word that no rule knows."""
+    found = next((meant for known, meant in words if re.search(known, said.lower())), None)
+    if found is None:
+        raise ValueError(f"no rule knows the word {said!r}")
+    return found
+
+
+def _usual_attention(row: dict[str, Any]) -> str:
+    """Where a row leaves the kernel open: torch's since its scaled_dot_product_attention took FlashAttention-2 (release
+    notes of 2.2), which no device before Ampere has."""
+    return "eager" if any(word in row["hardware"]["gpu"] for word in ("V100", "T4", "TITAN")) else "flash2"
+
+
+def _stack(row: dict[str, Any], attention: Attention) -> Stack:
+    if not row["numerics"]["compiled_fused"].startswith("eager"):
         return Stack.FUSED
-    is_gpt = said["attention"] == "eager" and not row["model"]["gated_mlp"] and "bert" not in row["name"]
+    is_gpt = attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"] and "bert" not in row["name"]
     return Stack.WRITTEN_OUT if is_gpt else Stack.EAGER
+
+
+def _sharding(row: dict[str, Any]) -> str:
+    """How parameters, gradients and states are shared out: ``zero1`` to ``zero3``, each with the ranks of a group where
+    they are fewer than dp, or ``none``."""
+    said = row["layout"]["sharding"].lower().replace("-", "").replace(" ", "")
+    group = row["layout"].get("shard_group")
+    kind = next((own for words, own in _SHARDINGS if said.startswith(words)), said)
+    if kind.startswith("hsdp") and "(" not in kind and not group:
+        group = row["hardware"]["gpus_per_node"]
+    return f"{kind}({group})" if group and "(" not in kind else kind
 
 
 def _is_autocast(row: dict[str, Any]) -> bool:
     said = row["numerics"]
-    if row["layout"]["sharding"] in ("zero3", "hsdp", "zero2") or said["compiled_fused"].startswith("fused"):
+    sharding = _sharding(row)
+    if sharding.startswith(("zero3", "hsdp", "zero2")) or said["compiled_fused"].startswith("fused"):
         return False
-    words, is_whole = said["weights_compute"], row["layout"]["sharding"] == "none"
+    words, is_whole = said["weights_compute"], sharding == "none"
     return (words.startswith("fp32 weights") and "AMP" in words) or (words.startswith("fp32 master") and is_whole)
 
 
 def _gradients(row: dict[str, Any]) -> dict[str, Any]:
     """How gradients are added, sent and sharded, and how parameters are gathered."""
-    grads, sharding = row["numerics"]["grads_format"], row["layout"]["sharding"]
+    grads, sharding = row["numerics"]["grads_format"], _sharding(row)
     is_wide = grads.startswith("fp32")
     words = row["numerics"]["weights_compute"]
     is_autocast = "AMP" in words and words.startswith("fp32 weights")
@@ -148,6 +173,9 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
             row["layout"]["pp"] == 1 and not is_deepspeed,
         ),
     }
+    stack = row["numerics"]["compiled_fused"]
+    if stack.startswith("eager") and any(word in stack for word in _FUSED_UPDATE):
+        found["optimizer_bytes"] = 42.0
     if states := next((said for said in row["assumed"] if "AdamW states" in said and "bf16" in said), None):
         is_fused = "fused AdamW" in states or not row["numerics"]["compiled_fused"].startswith("eager")
         found["optimizer_bytes"] = 14.0 if is_fused else 40.0
@@ -185,33 +213,60 @@ def _stage_layers(row: dict[str, Any]) -> tuple[int, ...]:
     return tuple(layers)
 
 
+def _batch(batch: dict[str, Any], dp: int) -> tuple[int, int]:
+    """Samples of a micro-batch and micro-batches of a step; one that is open is worked out from the other and the whole
+    batch, and where both are open a rank takes its part at once."""
+    micro_batch, num_mb = batch.get("micro_batch"), batch.get("accumulation")
+    if micro_batch and num_mb:
+        return micro_batch, num_mb
+    each = max(1, batch["global_sequences"] // dp)
+    if micro_batch:
+        return micro_batch, max(1, each // micro_batch)
+    return max(1, each // (num_mb or 1)), num_mb or 1
+
+
+_WHOLE_RUN = re.compile(r"\b(hours?|days?|weeks?|months?)\b")
+_STEP_SHARE = 0.95
+"""What steps take of a whole run's time, beside evaluation, saves and restarts: over 0.9 in MegaScale (Jiang et al.
+2024, section 6.3) and Llama 3 (2024, section 3.3.4), the middle of which and 1 is taken; both entered as known."""
+
+
+def _step_share(figure: dict[str, Any]) -> float:
+    return _STEP_SHARE if _WHOLE_RUN.search(str(figure.get("unit", "")).lower()) else 1.0
+
+
 def _run(row: dict[str, Any]) -> PublishedRun:
     model, layout, batch = row["model"], row["layout"], row["batch"]
     if (layout.get("context_parallel") or 1) > 1:
         raise ValueError(f"{row['name']}: a StepPlan has no context parallelism")
     if any(word in row["numerics"]["weights_compute"] for word in ("fp4", "tf32")):
         raise ValueError(f"{row['name']}: the table has no rates of {row['numerics']['weights_compute']}")
-    pp, chunks, num_mb = layout["pp"], layout["virtual_stages"], batch["accumulation"]
+    pp, chunks = layout["pp"], layout["virtual_stages"]
+    dp = layout.get("dp") or layout["gpus"] // (layout["tp"] * pp)
+    micro_batch, num_mb = _batch(batch, dp)
+    if chunks > 1 and num_mb % pp:
+        raise ValueError(f"{row['name']}: {num_mb} micro-batches do not fill the rounds of {pp} interleaved ranks")
     return PublishedRun(
         name=row["name"],
-        cluster=_cluster(row["hardware"]),
+        cluster=cluster_of(row["hardware"]),
         model=decoder_model(
             num_layers=model["layers"],
             hidden=model["hidden"],
             num_heads=model["heads"],
-            num_kv_heads=model["kv_heads"],
-            ffn_hidden=model["ffn_hidden"],
+            num_kv_heads=model.get("kv_heads") or model["heads"],
+            ffn_hidden=model.get("ffn_hidden") or 4 * model["hidden"],
             vocab_size=model["vocab"],
             seq_len=model["seq_len"],
             is_gated=model["gated_mlp"],
             has_bias=not model["gated_mlp"],
             has_embed_norm=False,
             is_tied=model["tied"],
+            is_causal=model.get("causal", True) is not False,
         ),
         plan=StepPlan(
             tp=layout["tp"],
-            dp=layout["dp"],
-            micro_batch=batch["micro_batch"],
+            dp=dp,
+            micro_batch=micro_batch,
             num_mb=num_mb,
             orders=slots_of(interleaved(pp, num_mb, chunks) if chunks > 1 else one_f_one_b(pp, num_mb)),
             stage_layers=_stage_layers(row),
@@ -219,6 +274,6 @@ def _run(row: dict[str, Any]) -> PublishedRun:
             **_gradients(row),
         ),
         source=row["source"],
-        step_s=row["step_s"],
+        step_s=row["step_s"] * _step_share(row.get("figure") or {}),
         assumed="; ".join(row["assumed"]),
     )

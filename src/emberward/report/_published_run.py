@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from emberward.layout import Model
-from emberward.perf import CLUSTERS, Part, Prediction, Slot, StepPlan, predict
+from emberward.perf import Cluster, Part, Prediction, Slot, StepPlan, predict
 from emberward.plan import Schedule, Work
 
 
@@ -12,7 +12,7 @@ class PublishedRun:
     """A published run: `step_s` or `tokens_per_s_per_rank`, whichever the source states."""
 
     name: str
-    cluster: str
+    cluster: Cluster
     model: Model
     plan: StepPlan
     source: str
@@ -45,7 +45,7 @@ def slots_of(schedule: Schedule) -> tuple[tuple[Slot, ...], ...]:
 
 def compare(run: PublishedRun) -> Comparison:
     """The run beside its prediction."""
-    prediction = predict(run.model, CLUSTERS[run.cluster], run.plan)
+    prediction = predict(run.model, run.cluster, run.plan)
     measured_s = run.step_s
     if measured_s is None:
         assert run.tokens_per_s_per_rank is not None, f"{run.name} states no figure"

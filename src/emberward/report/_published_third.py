@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from emberward.layout import Model
-from emberward.perf import Attention, NumberFormat, Numerics, Recompute, StepPlan, hardware_tflops
+from emberward.perf import CLUSTERS, Attention, NumberFormat, Numerics, Recompute, StepPlan, hardware_tflops
 from emberward.plan import interleaved, one_f_one_b
 from emberward.report._published_model import decoder_model
 from emberward.report._published_run import PublishedRun, slots_of
@@ -65,7 +65,7 @@ def _row(
         step_s = work / (tflops * tp * pp * dp)
     return PublishedRun(
         name=name,
-        cluster=cluster,
+        cluster=CLUSTERS[cluster],
         model=model,
         plan=StepPlan(
             tp=tp,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from emberward.layout import Model
-from emberward.perf import Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
+from emberward.perf import CLUSTERS, Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
 from emberward.plan import one_f_one_b
 from emberward.report._published_model import decoder_model
 from emberward.report._published_run import PublishedRun, slots_of
@@ -32,7 +32,7 @@ def _row(
 ) -> PublishedRun:  # fmt: skip
     return PublishedRun(
         name=name,
-        cluster=cluster,
+        cluster=CLUSTERS[cluster],
         model=model,
         plan=StepPlan(
             tp=tp,

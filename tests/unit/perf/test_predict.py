@@ -51,13 +51,13 @@ def step(**changes) -> StepPlan:
 
 
 @pytest.mark.parametrize("device", [A100, H100])
-def test_the_best_product_runs_at_its_measured_rate_and_the_usual_one_slower(device):
-    best = device.best_bf16
-    rate = 2 * best.m * best.n * best.k / matmul_s(device, best.m, best.n, best.k) / 1e12
-    assert rate == pytest.approx(best.tflops * device.usual_share)
+def test_the_usual_product_runs_at_its_measured_rate_and_no_shape_faster(device):
     square = 2 * 8192**3 / matmul_s(device, 8192, 8192, 8192) / 1e12
     # cuBLAS on random numbers: 257 TFLOP/s on an A100, 716 on an H100.
-    assert square == pytest.approx(257 if device is A100 else 716, rel=0.05)
+    assert square == pytest.approx(257 if device is A100 else 716, rel=0.001)
+    best = device.best_bf16
+    rate = 2 * best.m * best.n * best.k / matmul_s(device, best.m, best.n, best.k) / 1e12
+    assert 0.95 * square < rate <= square * 1.0001
 
 
 @pytest.mark.parametrize("device", [A100, H100])
@@ -202,7 +202,7 @@ def test_sharding_exposes_the_first_gather_and_the_last_scatter_and_copies():
         for plan in (step(dp=8, num_mb=1), sharded())
     )
     numel = MODEL.num_parameters
-    assert pieces - whole == pytest.approx(14 * numel / (2.039e12 * 0.9), rel=0.01)
+    assert pieces - whole == pytest.approx(14 * numel / (2.039e12 * 0.87), rel=0.01)
 
 
 def test_sharding_over_one_rank_costs_nothing():
@@ -307,7 +307,7 @@ def test_an_eager_gated_layer_moves_more_bytes():
     more_bytes = (passes_eager - passes_fused) * 2 * 2048 * 4096 * 8 * 8
     # And 19 bytes more of each logit.
     more_bytes += (24 + 27 - 20 - 12) * 2048 * 51200 * 8
-    assert eager.parts_s["memory"] - fused.parts_s["memory"] == pytest.approx(more_bytes / (2.039e12 * 0.9))
+    assert eager.parts_s["memory"] - fused.parts_s["memory"] == pytest.approx(more_bytes / (2.039e12 * 0.87))
     assert eager.parts_s["matmul"] == fused.parts_s["matmul"]
 
 
@@ -338,7 +338,7 @@ def test_a_dense_mask_costs_both_halves_of_the_square_and_the_mask():
     )
     assert dense["attention"] == pytest.approx(2 * causal["attention"])
     # 8 micro-batches, 8 layers, forward and backward, 32 heads of 2048 x 2048 masks of 2 bytes.
-    mask_s = 8 * 8 * 2 * 32 * 2048**2 * 2 / (2.039e12 * 0.9)
+    mask_s = 8 * 8 * 2 * 32 * 2048**2 * 2 / (2.039e12 * 0.87)
     assert dense["memory"] - causal["memory"] == pytest.approx(mask_s)
 
 
@@ -392,7 +392,7 @@ def test_on_hopper_a_tile_is_written_while_the_next_is_computed():
 )
 def test_casts_and_the_update_move_their_bytes(changes, num_bytes):
     with_it, without = (predict(MODEL, CLUSTERS["a100"], step(**each)).step_s for each in (changes, {}))
-    assert with_it - without == pytest.approx(num_bytes * MODEL.num_parameters / (2.039e12 * 0.9), rel=0.001)
+    assert with_it - without == pytest.approx(num_bytes * MODEL.num_parameters / (2.039e12 * 0.87), rel=0.001)
 
 
 def test_an_eager_update_makes_a_pass_for_each_operator():
@@ -467,10 +467,12 @@ def test_a_reduction_beside_the_last_backward_takes_processors_from_it():
     ],
 )
 def test_products_of_a_v100_run_at_rates_that_were_measured_apart(sizes, tflops):
-    """DeepBench, results/train/DeepBench_NV_V100.xlsx (CUDA 10.1, random numbers), its sizes padded to 8 as it runs
-    them; no entry of the table is made from it."""
+    """DeepBench, results/train/DeepBench_NV_V100.xlsx (CUDA 10.1), its sizes padded to 8 as it runs them; no entry of
+    the table is made from it. Its numbers are uniform in (0, 1] (code/nvidia/tensor.h), and what numbers of both signs
+    take from the rate is `usual_share`."""
     m, n, k = sizes
-    assert 2 * m * n * k / matmul_s(V100, m, n, k) / 1e12 == pytest.approx(tflops, rel=0.12)
+    device = dataclasses.replace(V100, usual_share=1.0)
+    assert 2 * m * n * k / matmul_s(device, m, n, k) / 1e12 == pytest.approx(tflops, rel=0.12)
 
 
 @pytest.mark.parametrize(("columns", "share"), [(50304, 1.0), (50256, 1.0), (50258, 272.73 / 398.38), (50257, 0.395)])
@@ -502,7 +504,7 @@ def test_code_that_writes_its_functions_out_moves_what_each_operator_moves():
     # 8 layers and micro-batches. GELU: 18 passes and 28 instead of 2 and 3, over 2048 x 16384; scores: scale, where and
     # mask forward (6), scale and where backward (4), over 32 heads of 2048 x 2048; two bytes a pass.
     more_bytes = 8 * 8 * 2 * (41 * 2048 * 16384 + 10 * 32 * 2048**2)
-    assert written - eager == pytest.approx(more_bytes / (2.039e12 * 0.9))
+    assert written - eager == pytest.approx(more_bytes / (2.039e12 * 0.87))
 
 
 @pytest.mark.parametrize(
@@ -521,7 +523,7 @@ def test_autocast_keeps_the_stream_wide_and_an_eager_softmax_too(stack, score_pa
     more_bytes = (
         8 * 8 * 2 * (2.5 * (4 * 2 + 6) * 2048 * 4096 + score_passes * 32 * 2048**2 + gelu_passes * 2048 * 16384)
     )
-    assert wide - plain == pytest.approx(more_bytes / (2.039e12 * 0.9))
+    assert wide - plain == pytest.approx(more_bytes / (2.039e12 * 0.87))
 
 
 def test_a_tiny_eager_model_waits_for_its_host_and_a_large_one_does_not():
@@ -538,12 +540,19 @@ def test_a_tiny_eager_model_waits_for_its_host_and_a_large_one_does_not():
     assert host_s(MODEL, Stack.EAGER) == pytest.approx(host_s(MODEL, Stack.FUSED), rel=0.6)
 
 
+def test_few_devices_sum_by_a_ring_where_the_switch_is_not_asked():
+    # ml-engineering, network/README.md: 363 GB/s on 4 H200, 473 on 8.
+    link = CLUSTERS["h200"].inside
+    assert link.among(4).all_reduce_bytes_per_s == link.bytes_per_s
+    assert link.among(8).all_reduce_bytes_per_s > 1.3 * link.bytes_per_s
+
+
 def test_two_devices_without_a_switch_have_one_link_between_them():
     inside = CLUSTERS["mi300x"].inside
     # 47.7 GB/s on two of eight MI300X, 312.9 on all (ml-engineering, network/README.md).
     assert inside.among(2).bytes_per_s == pytest.approx(47.7e9, rel=0.1)
     assert inside.among(8) == inside
-    assert CLUSTERS["h100"].inside.among(2) == CLUSTERS["h100"].inside
+    assert CLUSTERS["h100"].inside.among(2).bytes_per_s == CLUSTERS["h100"].inside.bytes_per_s
 
 
 @pytest.mark.parametrize("device", [B200, MI300X])

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from emberward.perf import CLUSTERS, Stack
+from emberward.perf import CLUSTERS, Attention, Recompute, Stack
 from emberward.report import compare, later_runs, published_runs, ratio_of_schedules, third_runs
 from emberward.report._published_later import _MOSAIC_ROWS, _NEMO_ROWS
 from emberward.report._published_rows import _gradients, _stage_layers, rows_in
@@ -68,7 +68,9 @@ def test_runs_on_a100_lie_within_a_sixth():
     # The largest schedules are left to benchmarks/predictions.py: they take seconds each.
     third = {run.name for run in third_runs()}
     small = {name for name, run in rows().items() if run.plan.pp <= 12 and name not in third}
-    names = [name for name in small if rows()[name].cluster in ("a100", "a100-jean-zay") and rows()[name].plan.tp > 1]
+    names = [
+        name for name in small if rows()[name].cluster.name in ("a100", "a100-jean-zay") and rows()[name].plan.tp > 1
+    ]
     assert len(names) == 15
     assert max(abs(comparison(name).error) for name in names) < 1 / 6
 
@@ -173,18 +175,23 @@ def row_of(tmp_path, **said):
     row = {
         "name": said.get("name", "one"),
         "source": "here",
-        "hardware": {"gpu": said.get("gpu", "A100 SXM 80GB"), "gpus_per_node": 8},
+        "hardware": {
+            "gpu": said.get("gpu", "A100 SXM 80GB"), "gpus_per_node": said.get("devices", 8),
+            "intra_node_link": said.get("inside"), "network_per_node": said.get("network"),
+        },
         "model": {
             "layers": 2, "hidden": 64, "heads": 2, "kv_heads": 2, "ffn_hidden": 256, "vocab": 512, "seq_len": 64,
-            "gated_mlp": False, "tied": True,
+            "gated_mlp": False, "tied": True, "causal": said.get("causal", True),
         },
         "layout": {
             "tp": 1, "pp": 1, "virtual_stages": 1, "dp": 1, "sharding": said.get("sharding", "none"),
             "sequence_parallel": False, "context_parallel": said.get("context_parallel"),
         },
-        "batch": {"micro_batch": 1, "accumulation": 1},
+        "batch": said.get("batch", {"micro_batch": 1, "accumulation": 1}),
+        "figure": {"unit": said.get("unit", "seconds/step")},
         "numerics": {
-            "weights_compute": said.get("weights", "bf16"), "grads_format": "bf16", "recompute": "none",
+            "weights_compute": said.get("weights", "bf16"), "grads_format": "bf16",
+            "recompute": said.get("recompute", "none"),
             "attention": said.get("attention", "eager"), "compiled_fused": said.get("stack", "eager"),
         },
         "step_s": 1.0,
@@ -222,12 +229,47 @@ def test_the_stack_is_read_as_the_source_words_it(tmp_path, said, stack, is_auto
         ("B200 SXM 180GB", "b200"),
         ("MI250X GCD 64GB (half of an MI250X)", "mi250x"),
         ("MI300X 192GB", "mi300x"),
+        ("NVIDIA GeForce RTX 4090 24GB", "rtx-4090"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("H20 96GB", "h20"),
+        ("AMD Instinct MI250 (one die)", "mi250"),
+        ("L40S 48GB", "l40s"),
     ],
 )
 def test_a_device_is_known_by_how_its_name_begins(tmp_path, gpu, cluster):
     run = row_of(tmp_path, gpu=gpu)
-    assert run.cluster == cluster in CLUSTERS
+    assert run.cluster.name == cluster in CLUSTERS
     assert compare(run).prediction.step_s > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "gbit_per_s"),
+    [
+        ({"network": "1 x 100 Gb/s InfiniBand EDR"}, 0.9 * 100 / 8),
+        ({"network": "4 x 100 Gb/s RoCE", "devices": 4}, 0.9 * 100),
+        ({"network": "2 Tb/s RoCE (stated; 8 x 200 Gb/s taken)"}, 0.9 * 200),
+        ({"network": "3200 Gb/s EFA"}, 0.73 * 400),
+        ({"network": "400 Gb/s EFA"}, 0.835 * 50),
+        ({"network": "InfiniBand 400 Gb/s per card"}, 0.9 * 400),
+        ({"network": "100 GB/s RDMA"}, 0.9 * 100),
+        ({"network": "InfiniBand (rate not stated)"}, 0.9 * 200),
+        ({}, 0.9 * 200),
+    ],
+)
+def test_a_stated_network_is_priced_at_its_rate(tmp_path, said, gbit_per_s):
+    run = row_of(tmp_path, **said)
+    assert run.cluster.between.bytes_per_s * 8 / 1e9 == pytest.approx(gbit_per_s)
+    assert run.cluster.devices_per_node == said.get("devices", 8)
+
+
+def test_devices_without_a_switch_share_the_links_that_their_node_has(tmp_path):
+    def inside(ranks: int, **said) -> float:
+        return row_of(tmp_path, **said).cluster.inside.among(ranks).bytes_per_s
+
+    mesh = {"gpu": "V100 SXM2 16GB", "inside": "NVLink, hybrid cube mesh"}
+    assert inside(2, **mesh) == pytest.approx(inside(8, **mesh) / 6)
+    assert inside(2, gpu="V100 SXM3 32GB", devices=16) == inside(16, gpu="V100 SXM3 32GB", devices=16)
+    assert inside(8, inside="PCIe 4.0") < inside(8, inside="NVLink/NVSwitch") / 5
 
 
 @pytest.mark.parametrize(
@@ -242,6 +284,77 @@ def test_a_device_is_known_by_how_its_name_begins(tmp_path, gpu, cluster):
 def test_what_a_plan_cannot_express_is_refused_and_not_guessed(tmp_path, said, why):
     with pytest.raises(ValueError, match=why):
         row_of(tmp_path, **said)
+
+
+@pytest.mark.parametrize(
+    ("said", "attention"),
+    [
+        ("flash-attention 2", Attention.FLASH_2),
+        ("SDPA (flash backend)", Attention.FLASH_2),
+        ("FA3", Attention.FLASH_3),
+        ("Transformer Engine, cuDNN", Attention.CUDNN),
+        ("memory-efficient (xformers)", Attention.FLASH_1),
+        ("plain", Attention.SCORES_IN_MEMORY),
+        ("not stated", Attention.FLASH_2),
+        (None, Attention.FLASH_2),
+    ],
+)
+def test_a_kernel_is_known_by_the_words_of_it(tmp_path, said, attention):
+    assert row_of(tmp_path, attention=said).plan.how.attention is attention
+
+
+@pytest.mark.parametrize(
+    ("said", "recompute"),
+    [
+        ("no recompute, layers kept", Recompute.NONE),
+        ("activation checkpointing of every layer", Recompute.LAYER),
+        ("full, no offload", Recompute.LAYER),
+        ("selective", Recompute.SCORES),
+        (None, Recompute.NONE),
+    ],
+)
+def test_recomputation_is_known_by_the_words_of_it(tmp_path, said, recompute):
+    assert row_of(tmp_path, recompute=said).plan.how.recompute is recompute
+
+
+@pytest.mark.parametrize(
+    ("said", "sharded", "ranks"),
+    [
+        ("FSDP full shard", True, None),
+        ("DDP", False, 1),
+        ("ZeRO-3", True, None),
+        ("hsdp(4)", True, 4),
+        (None, False, 1),
+    ],
+)
+def test_sharding_is_known_by_the_words_of_it(tmp_path, said, sharded, ranks):
+    plan = row_of(tmp_path, sharding=said).plan
+    assert (plan.shards_parameters, plan.shard_ranks) == (sharded, ranks)
+
+
+def test_a_word_that_no_rule_knows_is_refused_with_it(tmp_path):
+    with pytest.raises(ValueError, match="quantum"):
+        row_of(tmp_path, attention="quantum")
+
+
+def test_what_a_row_leaves_open_of_its_batch_is_worked_out(tmp_path):
+    plan = row_of(tmp_path, batch={"global_sequences": 64, "micro_batch": 4}).plan
+    assert (plan.micro_batch, plan.num_mb) == (4, 16)
+    plan = row_of(tmp_path, batch={"global_sequences": 64, "accumulation": 8}).plan
+    assert (plan.micro_batch, plan.num_mb) == (8, 8)
+
+
+def test_a_whole_run_s_time_holds_more_than_its_steps(tmp_path):
+    assert row_of(tmp_path, unit="days for 1T tokens").step_s == pytest.approx(0.95)
+    assert row_of(tmp_path, unit="seconds/step").step_s == 1.0
+
+
+def test_attention_to_both_sides_computes_the_whole_square(tmp_path):
+    both, half = (
+        compare(row_of(tmp_path, attention="flash2", causal=causal)).prediction.parts_s["attention"]
+        for causal in (False, True)
+    )
+    assert both == pytest.approx(2 * half)
 
 
 def test_the_rows_that_were_entered_later_stay_predicted():
