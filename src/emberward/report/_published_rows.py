@@ -51,7 +51,7 @@ _RECOMPUTE = (
 )
 _OPEN = frozenset({"", "open", "not stated", "unknown", "unspecified"})
 """Words of a source that leaves something open, as an absent one does."""
-_CLOSED = {
+_CLOSED: dict[str, dict[str, Any]] = {
     "numerics": {"compiled_fused": "eager", "recompute": "none", "grads_format": "bf16"},
     "layout": {"tp": 1, "pp": 1, "virtual_stages": 1, "sharding": "none", "sequence_parallel": False},
     "model": {"tied": False},
