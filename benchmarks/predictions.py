@@ -71,40 +71,31 @@ LEFT_OUT_7 = frozenset({"nanochat-", "torchao-titan-llama3-8b-h100x8-fp8row"})
 """An optimizer of matrix products and 8-bit scales by row: left out as above."""
 
 
-def fourth_runs() -> Iterator[PublishedRun]:
-    """The rows of tests/unseen/predictions_3."""
-    return rows_in(UNSEEN / "predictions_3" / "rows.json", without=LEFT_OUT_3)
+LEFT_OUT = {
+    "predictions_3": LEFT_OUT_3,
+    "predictions_4": LEFT_OUT_4,
+    "predictions_5": LEFT_OUT_5,
+    "predictions_6": LEFT_OUT_6,
+    "predictions_7": LEFT_OUT_7,
+}
+"""The unseen sets, of each the beginnings of names that were left out before it was met."""
 
 
-def fifth_runs() -> Iterator[PublishedRun]:
-    """The rows of tests/unseen/predictions_4."""
-    return rows_in(UNSEEN / "predictions_4" / "rows.json", without=LEFT_OUT_4)
-
-
-def sixth_runs() -> Iterator[PublishedRun]:
-    """The rows of tests/unseen/predictions_5."""
-    return rows_in(UNSEEN / "predictions_5" / "rows.json", without=LEFT_OUT_5)
-
-
-def seventh_runs() -> Iterator[PublishedRun]:
-    """The rows of tests/unseen/predictions_6."""
-    return rows_in(UNSEEN / "predictions_6" / "rows.json", without=LEFT_OUT_6)
-
-
-def eighth_runs() -> Iterator[PublishedRun]:
-    """The rows of tests/unseen/predictions_7."""
-    return rows_in(UNSEEN / "predictions_7" / "rows.json", without=LEFT_OUT_7)
+def unseen_runs(name: str, refused: dict[str, str] | None = None) -> Iterator[PublishedRun]:
+    """The rows of tests/unseen/NAME; `refused`: see `rows_in`."""
+    return rows_in(UNSEEN / name / "rows.json", without=LEFT_OUT[name], refused=refused)
 
 
 FIRST_CONTACTS = {
     "predictions_1": ("published runs of MosaicML, IBM and NVIDIA beside their predictions", later_runs),
     "predictions_2": ("99 published runs of sources not used before beside their predictions", third_runs),
-    "predictions_3": ("72 published runs of 14 sources not used before beside their predictions", fourth_runs),
-    "predictions_4": ("49 published runs of 13 documents not used before beside their predictions", fifth_runs),
-    "predictions_5": ("50 published runs of documents not used before beside their predictions", sixth_runs),
-    "predictions_6": ("40 published runs of 16 documents not used before beside their predictions", seventh_runs),
-    "predictions_7": ("43 published runs of 25 documents not used before beside their predictions", eighth_runs),
+    "predictions_3": ("72 published runs of 14 sources not used before beside their predictions", None),
+    "predictions_4": ("49 published runs of 13 documents not used before beside their predictions", None),
+    "predictions_5": ("50 published runs of documents not used before beside their predictions", None),
+    "predictions_6": ("40 published runs of 16 documents not used before beside their predictions", None),
+    "predictions_7": ("43 published runs of 25 documents not used before beside their predictions", None),
 }
+"""What each set is, and its rows; None: those of the unseen set of that name."""
 
 
 def row(found: Comparison) -> dict[str, object]:
@@ -249,6 +240,10 @@ def _rate(found: Comparison, step_s: float) -> float:
     return found.run.plan.global_batch / (found.run.plan.num_ranks * step_s)
 
 
+_ORDINALS = ("fourth", "fifth", "sixth", "seventh", "eighth")
+"""How docs/preflight.md counts the unseen sets."""
+
+
 def main() -> None:
     """Predicts all rows and writes them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -257,7 +252,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.first_contact is not None:
         what, runs = FIRST_CONTACTS[options.first_contact]
-        rows = [_row_or_refusal(run) for run in runs()]
+        refused: dict[str, str] = {}
+        met = unseen_runs(options.first_contact, refused) if runs is None else runs()
+        rows = [_row_or_refusal(run) for run in met]
+        rows += [{"name": name, "refused": why} for name, why in refused.items()]
         keep_first_contact(options.first_contact, what=what, measures=MEASURES, rows=rows)
         return
     results = Results(
@@ -268,24 +266,16 @@ def main() -> None:
         folder=options.into,
     )
     found = {name: compare(run) for name, run in published_runs().items()}
-    unseen = (fourth_runs, fifth_runs, sixth_runs, seventh_runs, eighth_runs)
-    found |= {run.name: compare(run) for runs in unseen for run in runs()}
+    sets = {"later": [*later_runs()], "third": [*third_runs()]}
+    sets |= {group: [*unseen_runs(name)] for group, name in zip(_ORDINALS, LEFT_OUT, strict=True)}
+    found |= {run.name: compare(run) for group in _ORDINALS for run in sets[group]}
     for name, each in found.items():
         results.add(name, row(each))
-    later = {
-        "later": later_runs,
-        "third": third_runs,
-        "fourth": fourth_runs,
-        "fifth": fifth_runs,
-        "sixth": sixth_runs,
-        "seventh": seventh_runs,
-        "eighth": eighth_runs,
-    }
-    groups = {group: [run.name for run in runs()] for group, runs in later.items()}
+    groups = {group: [run.name for run in runs] for group, runs in sets.items()}
     entered_later = {name for names in groups.values() for name in names}
     groups["earlier"] = [name for name in found if name not in entered_later]
     groups["all"] = list(found)
-    kinds = {name: f"{group}: {_kind(name)}" for group in (*later, "earlier") for name in groups[group]}
+    kinds = {name: f"{group}: {_kind(name)}" for group in (*sets, "earlier") for name in groups[group]}
     groups |= {kind: [name for name in kinds if kinds[name] == kind] for kind in sorted(set(kinds.values()))}
     summary = {group: _figures([found[name] for name in names]) for group, names in groups.items()}
     ratio = {"measured": 1.28, "predicted": round(ratio_of_schedules(found), 4)}

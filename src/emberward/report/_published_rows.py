@@ -75,12 +75,20 @@ _OVERLAPS = {
 """Words of rows on whether gradients are reduced beside the backward."""
 
 
-def rows_in(path: Path, *, without: frozenset[str] = frozenset()) -> Iterator[PublishedRun]:
-    """The rows of a file of [Note: rows]; of `without`, the beginnings of names, none. Raises KeyError, ValueError for
-    words that the note has no rule for."""
+def rows_in(
+    path: Path, *, without: frozenset[str] = frozenset(), refused: dict[str, str] | None = None
+) -> Iterator[PublishedRun]:
+    """The rows of a file of [Note: rows]; of `without`, the beginnings of names, none. `refused` takes the reason of
+    each row that cannot be read; without it raises KeyError or ValueError for words that the note has no rule for."""
     for row in json.loads(path.read_text(encoding="utf-8")):
-        if not row["name"].startswith(tuple(without)):
+        if row["name"].startswith(tuple(without)):
+            continue
+        try:
             yield _run(_with_defaults(row))
+        except (KeyError, TypeError, ValueError) as error:
+            if refused is None:
+                raise
+            refused[row["name"]] = str(error)
 
 
 def _with_defaults(row: dict[str, Any]) -> dict[str, Any]:

@@ -332,9 +332,17 @@ def test_sharding_is_known_by_the_words_of_it(tmp_path, said, sharded, ranks):
     assert (plan.shards_parameters, plan.shard_ranks) == (sharded, ranks)
 
 
-def test_a_word_that_no_rule_knows_is_refused_with_it(tmp_path):
+def test_a_word_that_no_rule_knows_is_refused_with_it_and_the_other_rows_are_read(tmp_path):
     with pytest.raises(ValueError, match="quantum"):
         row_of(tmp_path, attention="quantum")
+    path = tmp_path / "rows.json"
+    [row] = json.loads(path.read_text(encoding="utf-8"))
+    known = row | {"name": "two", "numerics": row["numerics"] | {"attention": "flash2"}}
+    path.write_text(json.dumps([row, known]), encoding="utf-8")
+    refused: dict[str, str] = {}
+    assert [run.name for run in rows_in(path, refused=refused)] == ["two"]
+    assert list(refused) == ["one"]
+    assert "quantum" in refused["one"]
 
 
 def test_what_a_row_leaves_open_of_its_batch_is_worked_out(tmp_path):
