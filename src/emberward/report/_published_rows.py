@@ -20,7 +20,7 @@ One rule fills each word that sources use, before any row is predicted:
 - an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
 - a kernel, number of recomputed layers or sharding in other words than the form's is read by the words of `_ATTENTION`,
   `_RECOMPUTE` and `_SHARDINGS`; what is absent or called open, by `_CLOSED`; a micro-batch from the batch and dp;
-- a figure of a whole run's hours or days is taken to hold steps for 0.95 of it;
+- ``hybrid`` sharding is over the ranks that it names, else over a node's;
 - float32 weights under ``AMP``, or a float32 master without sharding in torch (eager or compiled), are autocast.
 """
 
@@ -151,6 +151,9 @@ def _sharding(row: dict[str, Any]) -> str:
     said = row["layout"]["sharding"].lower().replace("-", "").replace(" ", "")
     group = row["layout"].get("shard_group")
     kind = next((own for words, own in _SHARDINGS if said.startswith(words)), said)
+    if "hybrid" in said:
+        over = re.search(r"over(\d+)", said)
+        kind, group = "hsdp", group or (over and over[1])
     if kind.startswith("hsdp") and "(" not in kind and not group:
         group = row["hardware"]["gpus_per_node"]
     return f"{kind}({group})" if group and "(" not in kind else kind
@@ -233,16 +236,6 @@ def _batch(batch: dict[str, Any], dp: int) -> tuple[int, int]:
     return max(1, each // (num_mb or 1)), num_mb or 1
 
 
-_WHOLE_RUN = re.compile(r"\b(hours?|days?|weeks?|months?)\b")
-_STEP_SHARE = 0.95
-"""What steps take of a whole run's time, beside evaluation, saves and restarts: over 0.9 in MegaScale (Jiang et al.
-2024, section 6.3) and Llama 3 (2024, section 3.3.4), the middle of which and 1 is taken; both entered as known."""
-
-
-def _step_share(figure: dict[str, Any]) -> float:
-    return _STEP_SHARE if _WHOLE_RUN.search(str(figure.get("unit", "")).lower()) else 1.0
-
-
 def _run(row: dict[str, Any]) -> PublishedRun:
     model, layout, batch = row["model"], row["layout"], row["batch"]
     if (layout.get("context_parallel") or 1) > 1:
@@ -282,6 +275,6 @@ def _run(row: dict[str, Any]) -> PublishedRun:
             **_gradients(row),
         ),
         source=row["source"],
-        step_s=row["step_s"] * _step_share(row.get("figure") or {}),
+        step_s=row["step_s"],
         assumed="; ".join(row["assumed"]),
     )

@@ -352,9 +352,13 @@ def test_what_a_row_leaves_open_of_its_batch_is_worked_out(tmp_path):
     assert (plan.micro_batch, plan.num_mb) == (8, 8)
 
 
-def test_a_whole_run_s_time_holds_more_than_its_steps(tmp_path):
-    assert row_of(tmp_path, unit="days for 1T tokens").step_s == pytest.approx(0.95)
-    assert row_of(tmp_path, unit="seconds/step").step_s == 1.0
+@pytest.mark.parametrize(
+    ("said", "ranks"),
+    [("zero3 inside the node, replicated across nodes (hybrid)", 8), ("zero3 over 16, replicated (hybrid)", 16)],
+)
+def test_hybrid_sharding_is_over_a_node_or_the_ranks_that_it_names(tmp_path, said, ranks):
+    plan = row_of(tmp_path, sharding=said).plan
+    assert (plan.shard_ranks, plan.shards_parameters) == (ranks, True)
 
 
 def test_attention_to_both_sides_computes_the_whole_square(tmp_path):

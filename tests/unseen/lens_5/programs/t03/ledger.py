@@ -1,0 +1,19 @@
+"""How hard is each word? Sum of its losses and how often it was seen."""
+
+import torch
+
+
+class WordLedger:
+    def __init__(self, words):
+        self.loss = torch.zeros(words).numpy()
+        self.seen = torch.zeros(words).numpy()
+
+    def enter(self, ids, losses):
+        for word, loss in zip(ids, losses):
+            k = word.item()
+            self.loss[k] += loss.item()  #: LINE
+            self.seen[k] += 1
+
+    def hardest(self, count):
+        mean = torch.from_numpy(self.loss) / torch.from_numpy(self.seen).clamp(min=1)
+        return mean.topk(count).indices.tolist()
