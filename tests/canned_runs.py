@@ -183,7 +183,8 @@ def make(kind: str, root: Path, *, now_unix: float = START + 3600) -> RunFolder:
         (folder.lag / "node-00-001-000001.lag").write_bytes(b"EWL1" + b"\xff" * 40)
         return folder
     num_ranks = 1024 if kind == "large" else 8
-    write_ranks(folder, num_ranks, a_host=8 if kind == "large" else 4)
+    a_host = 8 if kind == "large" else 4
+    write_ranks(folder, num_ranks, a_host=a_host)
     rows = [metrics_of(step, steps=200) for step in range(1, 121)]
     if kind == "spike":
         rows[89] |= {"loss": 9.75, "grad_norm": 44.0}
@@ -198,7 +199,7 @@ def make(kind: str, root: Path, *, now_unix: float = START + 3600) -> RunFolder:
         start(folder, 2, num_ranks=8, saved_step=50, changed=["torch 2.12.0 -> 2.13.0"])
     else:
         start(folder, 1, num_ranks=num_ranks)
-    write_lag(folder, num_ranks, range(1, 121), slow=3 if kind in ("straggler", "large") else None)
+    write_lag(folder, num_ranks, range(1, 121), slow=3 if kind in ("straggler", "large") else None, a_host=a_host)
     if kind == "healthy":
         write_json(folder.preflight, preflight_page())
     if kind == "hang":

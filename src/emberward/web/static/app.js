@@ -26,6 +26,12 @@
       const limit = parseFloat(tile.dataset.limit);
       tile.classList.toggle("late", !Number.isNaN(limit) && age > limit);
     }
+    if (boot.live)
+      for (const each of document.querySelectorAll("[data-until]")) {
+        const left = +each.dataset.until - Date.now() / 1000 - skew;
+        each.title = each.title || each.textContent;
+        each.textContent = left > 0 ? `in ${lasting(left)}` : "now";
+      }
     if (boot.live && source) {
       const silent = (Date.now() - heard) / 1000;
       $("link").textContent = source.readyState === 1 && silent < 30 ? "live" : `no word from the server for ${lasting(silent)}`;
@@ -128,7 +134,11 @@
       return plot;
     });
   }
-  const drawMap = (lag) => Charts.map($("lag-map"), lag, openRank, (text) => { $("lag-words").firstChild.textContent = text; });
+  const lagSays = (text) => { $("lag-words").firstChild.textContent = text; };
+  const drawMap = (lag) => {
+    if (lag) lagSays(lag.words);
+    Charts.map($("lag-map"), lag, openRank, lagSays);
+  };
   async function get(path) {
     const answer = await fetch(path);
     if (!answer.ok) throw new Error(path + ": " + answer.status);
@@ -138,10 +148,12 @@
     const range = state.range ? `from=${state.range[0]}&to=${state.range[1]}&` : "";
     if (boot.live) {
       try {
+        // Both at once; the map is drawn as soon as it is there.
+        const map = get("lag?" + range).then((answer) => answer.json()).then(drawMap);
         const series = await (await get(`series?${range}points=1500`)).json();
         state.series = series;
         if (!state.range) last = series.id;
-        drawMap(await (await get("lag?" + range)).json());
+        await map;
       } catch (error) { reading("loss", String(error.message)); }
     }
     draw();
