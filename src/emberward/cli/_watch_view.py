@@ -10,6 +10,7 @@ from emberward.report import (
     State,
     card_of,
     count_text,
+    counted_down,
     curve_text,
     duration_text,
     fit,
@@ -70,7 +71,7 @@ def _card(glance: Glance, chosen: int) -> list[str]:
         ranks = {rank["rank"]: rank for rank in glance.ranks if isinstance(rank.get("rank"), int)}
         card = card_of(others[number - 1], CardFacts(ranks=ranks, num_ranks=glance.num_ranks))
     head = [f"finding {number + 1} of {1 + len(others)}"] if others else []
-    return [*head, *card.text().split("\n")]
+    return [*head, *(counted_down(line, now_unix=glance.now_unix) for line in card.text().split("\n"))]
 
 
 def _age(glance: Glance) -> str:

@@ -1,14 +1,17 @@
 """What the first screen of a run says, read from the ends of its files: as quick for a million steps as for ten."""
 
+import os
+import shlex
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
 from emberward.checkpoint import list_checkpoints
-from emberward.findings import Finding
-from emberward.health import Spent, spent_of
+from emberward.findings import PROGRAM, Finding
+from emberward.health import Goodput, goodput_of, kept_until
 from emberward.report._card import Card, CardFacts, by_itself_of, card_of, read_seen_before
 from emberward.report._findings import read_findings, worst_finding
 from emberward.report._folder import RunFolder
@@ -41,7 +44,8 @@ class Glance:
 
     `since_unix`: since when the state holds. `limit_s`: how old the last step may be. `logged`: where the program
     itself logged its `loss`, of one that writes no metrics of ours. `at_risk_steps`: steps that a death now would cost.
-    `lost_s`: work that had to be done again; `spent` has the pauses too.
+    `lost_s`: work that had to be done again; `goodput` has the pauses too, and is estimated from the newest steps where
+    nobody had read all of them (`is_goodput_exact`).
     """
 
     folder: RunFolder
@@ -64,12 +68,14 @@ class Glance:
     saves: tuple[Save, ...]
     at_risk_steps: int | None
     lost_s: float
-    spent: Spent | None
+    goodput: Goodput | None
+    is_goodput_exact: bool
     attempts: tuple[JsonObject, ...]
     ranks: tuple[JsonObject, ...]
     findings: tuple[Finding, ...]
     recovered: tuple[Finding, ...]
     card: Card | None
+    program: str
 
     @property
     def num_attempts(self) -> int:
@@ -94,11 +100,19 @@ class Glance:
 
 
 def read_glance(
-    folder: RunFolder, *, now_unix: float, is_alone: bool = False, said: tuple[Finding, ...] = ()
+    folder: RunFolder,
+    *,
+    now_unix: float,
+    is_alone: bool = False,
+    said: tuple[Finding, ...] = (),
+    program: str = PROGRAM,
+    trained_s: Callable[[int | None], float | None] = lambda _: None,
 ) -> Glance:
     """The run in `folder` now. Reads only, and raises nothing: a folder that lacks files gives a glance without facts.
 
-    `is_alone`: its launcher is gone; `said`: findings that the caller knows and the folder does not have.
+    `is_alone`: its launcher is gone; `said`: findings that the caller knows and the folder does not have;
+    `program`: what the reader types for `emberward`; `trained_s`: seconds of all steps up to one, where they
+    are read.
     """
     attempts = tuple(read_lines(folder.attempts))
     starts = [line for line in attempts if line.get("event") == "start"]
@@ -131,6 +145,9 @@ def read_glance(
     saves = _saves(folder)
     saved = next((save.step for save in reversed(saves) if save.problem is None), 0)
     at_risk = None if step is None or state is State.DONE else max(step - saved, 0)
+    last_kept = kept_until(attempts)
+    kept_s = trained_s(last_kept)
+    about_s = (step_s or 0.0) * min(step or 0, step or 0 if last_kept is None else last_kept)
     ranks = _ranks(folder, summary)
     facts = CardFacts(
         ranks={rank["rank"]: rank for rank in ranks if isinstance(rank.get("rank"), int)},
@@ -139,11 +156,12 @@ def read_glance(
         saved_step=saved if saves else None,
         step_s=step_s,
         lost_hours=sum(end.get("hours_lost") or 0.0 for end in ends),
+        program=program,
         changed=tuple(str(each) for each in (starts[-1] if starts else {}).get("changed") or ()),
     )
     worst = worst_finding(standing)
     if worst is not None:
-        by_itself = by_itself_of(standing, worst, run=f"{folder.name}/{folder.id}")
+        by_itself = by_itself_of(standing, worst, run=shlex.quote(str(folder.path)))
         facts = replace(facts, by_itself=by_itself, is_over=state.is_over and state is not State.DONE)
     return Glance(
         folder=folder,
@@ -168,11 +186,15 @@ def read_glance(
         saves=saves,
         at_risk_steps=at_risk,
         lost_s=facts.lost_hours * 3600,
-        spent=spent_of(attempts, until_unix=last_unix if state.is_over else now_unix),
+        goodput=goodput_of(
+            attempts, about_s if kept_s is None else kept_s, until_unix=last_unix if state.is_over else now_unix
+        ),
+        is_goodput_exact=kept_s is not None,
         attempts=attempts,
         ranks=ranks,
         findings=standing,
         recovered=recovered,
+        program=program,
         card=None if worst is None else card_of(worst, facts, seen_before=read_seen_before(folder, worst)),
     )
 
@@ -203,8 +225,9 @@ def _ranks(folder: RunFolder, summary: JsonObject) -> tuple[JsonObject, ...]:
 @lru_cache(maxsize=64)
 def _ranks_of(place: Path, _modified_ns: int) -> tuple[JsonObject, ...]:
     """The rank files of a folder that was changed last at that time: each appears in it by a rename."""
-    files = sorted(place.glob("rank*.json"))[:MAX_RANK_FILES]
-    return tuple(rank for file in files if (rank := read_json(file)) is not None)
+    with os.scandir(place) as entries:
+        names = sorted(each.name for each in entries if each.name.startswith("rank") and each.name.endswith(".json"))
+    return tuple(rank for name in names[:MAX_RANK_FILES] if (rank := read_json(place / name)) is not None)
 
 
 def _saves(folder: RunFolder) -> tuple[Save, ...]:

@@ -83,6 +83,15 @@ class Columns:
         last = self.steps[-1] if self.steps else -1
         self.bad = [step for step in self.bad if step <= last]
 
+    def trained_s(self, until: int | None) -> float | None:
+        """Seconds of all steps up to and with `until`, of all without; None where no step has a time."""
+        seconds = np.asarray(self.values["step_s"], dtype=np.float64)
+        if not np.isfinite(seconds).any():
+            return None
+        steps = np.frombuffer(self.steps, dtype=np.int64)
+        last = len(steps) if until is None else int(np.searchsorted(steps, until, side="right"))
+        return float(np.nansum(seconds[:last]))
+
     def reduced(self, *, low: int | None = None, high: int | None = None, points: int = MAX_POINTS) -> dict[str, Any]:
         """The steps from `low` to `high`, both included, in at most `points` stretches. See [Note: reduced columns]."""
         steps = np.frombuffer(self.steps, dtype=np.int64) if self.steps else np.zeros(0, dtype=np.int64)

@@ -82,7 +82,7 @@ def _stack_command(glance: Glance, known: dict[str, object] | None) -> Html | No
     pid = (known or {}).get("pid")
     if glance.state.is_over or not isinstance(pid, int):
         return None
-    command = f"emberward explain {pid}"
+    command = f"{glance.program} explain {pid}"
     return join(tag("h3", "Its stack now"), tag("p", tag("code", command),
                 tag("button", "copy", type="button", data_copy=command), class_="command"))  # fmt: skip
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from emberward.findings import PROGRAM
 from emberward.report import (
     Html,
     RunFolder,
@@ -15,12 +16,10 @@ from emberward.report import (
     duration_text,
     join,
     json_block,
-    parse_line,
     read_lines,
     read_row,
     row_state,
     tag,
-    tail_text,
 )
 from emberward.web._columns import MAX_POINTS, Columns
 from emberward.web._fragments import ICONS, table, tone_of, utc_text
@@ -28,8 +27,6 @@ from emberward.web._live_run import Facts
 from emberward.web._page import STYLES, document
 
 MAX_LISTED = 1000
-NUM_FINDINGS = 20
-MAX_SAID = 160
 
 
 def key_of(folder: RunFolder) -> str:
@@ -37,7 +34,7 @@ def key_of(folder: RunFolder) -> str:
     return hashlib.blake2b(str(folder.path.absolute()).encode(), digest_size=8).hexdigest()
 
 
-def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float) -> str:
+def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float, program: str = PROGRAM) -> str:
     """The page with all runs. Reads the ends of each run's files."""
     found = []
     for folder in list(folders)[:MAX_LISTED]:
@@ -54,8 +51,7 @@ def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float) ->
         tag("header", tag("div", tag("h1", "Runs"), class_="title"),
             tag("p", said_counts or "no runs", class_="facts")),
         tag("main", tag("form",
-            table(header, rows, label="runs", empty="No run was started here yet: emberward train bloom_tiny") if rows
-            else tag("p", "No run was started here yet: emberward train bloom_tiny", class_="empty"),
+            table(header, rows, label="runs", empty=f"No run was started here yet: {program} train bloom_tiny"),
             tag("p", tag("button", "compare the two chosen runs")) if len(rows) > 1 else None,
             action="compare", method="get", class_="panel runs")),
     )  # fmt: skip
@@ -76,16 +72,8 @@ def _row(state: State, row: RunRow, *, now_unix: float) -> list[object]:
         "" if row.loss is None else f"{row.loss:.4f}",
         tag("td", f"{duration_text(now_unix - row.started_unix)} ago", title=utc_text(row.started_unix)),
         row.num_attempts,
-        row.why or (_said(row.folder) if state.is_bad else ""),
+        row.why_in(state),
     ]
-
-
-def _said(folder: RunFolder) -> str:
-    """The worst of what was found last in a run that has no end, for one that needs a person."""
-    found = [parse_line(line.encode()) for line in tail_text(folder.findings, num_lines=NUM_FINDINGS)]
-    loud = [each for each in found if each is not None and each.get("severity") in ("error", "warning")]
-    worst = max(reversed(loud), key=lambda each: each["severity"] == "error", default=None)
-    return "" if worst is None else f"{worst.get('code')} {worst.get('message')}"[:MAX_SAID]
 
 
 def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, second_columns: Columns) -> str:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from emberward.cli._main import program_name
+from emberward.cli._called import program_name
 from emberward.cli._run import program_beside
 from emberward.cli._train import TrainOptions, next_commands
 from emberward.report import RunFolder, write_json

@@ -1,17 +1,21 @@
 """The card of a run and its state: the same words in terminal, JSON and page, and nobody named without evidence."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+import typer
 from canned_runs import HANG, START, STRAGGLER, make
 
-from emberward.findings import Certainty, Severity
+from emberward.cli import app
+from emberward.findings import VERBS, Certainty, Severity, as_typed
 from emberward.report import (
     CardFacts,
     Signs,
     State,
     append_line,
     card_of,
+    counted_down,
     read_glance,
     read_lines,
     state_of,
@@ -87,14 +91,19 @@ ERROR  H101  a rank never arrived
 
 def test_a_card_says_what_happens_by_itself_and_how_to_stop_that(tmp_path):
     folder = make("hang", tmp_path, now_unix=NOW)
-    append_line(folder.findings, {**end_announcement(HANG, 60.0).to_json(), "attempt": 1})
+    append_line(folder.findings, {**end_announcement(HANG, 60.0, now_unix=NOW - 20).to_json(), "attempt": 1})
     announced = read_glance(folder, now_unix=NOW).card
     assert announced is not None
+    at = f"{datetime.fromtimestamp(NOW + 40, UTC):%Y-%m-%d %H:%M:%S}"
     assert dict(announced.rows)["do"] == (
         "emberward explain 4242",
-        "by itself, the job is ended in 60 s, unless it goes on",
-        "emberward watch hang/20261122-094640-ab12 --ack H101 --silence-s 3600   (the job is not ended for it then)",
+        f"by itself, the job is ended at {at} UTC, unless it goes on",
+        f"emberward watch {folder.path} --ack H101 --silence-s 3600   (the job is not ended for it then)",
     )
+    line = dict(announced.rows)["do"][1]
+    assert counted_down(line, now_unix=NOW) == "by itself, the job is ended in 40 s, unless it goes on"
+    assert counted_down(line, now_unix=NOW + 41) == "by itself, the job is ended now, unless it goes on"
+    assert counted_down("emberward explain 4242", now_unix=NOW) == "emberward explain 4242"
     # What was announced for another finding, and what is over, is not said.
     append_line(folder.findings, {**replace(HANG, code="H104", message="later").to_json(), "attempt": 1})
     other = read_glance(folder, now_unix=NOW).card
@@ -103,12 +112,12 @@ def test_a_card_says_what_happens_by_itself_and_how_to_stop_that(tmp_path):
 
 def test_a_card_of_an_attempt_that_is_over_sends_nobody_to_its_processes(tmp_path):
     folder = make("hang", tmp_path, now_unix=NOW)
-    append_line(folder.findings, {**end_announcement(HANG, 60.0).to_json(), "attempt": 1})
+    append_line(folder.findings, {**end_announcement(HANG, 60.0, now_unix=NOW - 20).to_json(), "attempt": 1})
     append_line(folder.attempts, {"event": "end", "attempt": 1, "outcome": "failed", "hours": 1.0})
     card = read_glance(folder, now_unix=NOW).card
     assert card is not None
     assert dict(card.rows)["do"] == (
-        "the attempt is over: the same command goes on from the last save",
+        "the attempt is over: the same command goes on from the beginning, for it has no save",
         "said while it ran: emberward explain 4242",
     )
 
@@ -170,3 +179,28 @@ def test_a_restart_is_recovered_and_its_lost_hours_are_counted(tmp_path):
     assert glance.card is None
     assert [each.code for each in glance.recovered] == ["L102"]
     assert glance.lost_s == pytest.approx(720)
+
+
+def test_a_card_has_the_program_as_its_reader_calls_it(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    card = read_glance(folder, now_unix=NOW, program=".venv/bin/emberward").card
+    assert card is not None and dict(card.rows)["do"] == (".venv/bin/emberward explain 4242",)
+    for text in ("see emberward explain's page", "it is written while emberward watches", "x/emberward explain 1"):
+        assert as_typed(text, ".venv/bin/emberward") == text, "no command of ours"
+    assert as_typed("emberward report R; then emberward ui R", "./e") == "./e report R; then ./e ui R"
+
+
+def test_the_verbs_that_make_a_command_are_those_of_the_program():
+    assert set(VERBS) == set(typer.main.get_command(app).commands)
+
+
+def test_goodput_counts_no_second_twice(tmp_path):
+    folder = make("restart", tmp_path, now_unix=NOW)
+    about = read_glance(folder, now_unix=NOW)
+    assert about.goodput is not None and not about.is_goodput_exact
+    exact = read_glance(folder, now_unix=NOW, trained_s=lambda until: 60.0 if until is None else 0.0)
+    assert exact.goodput is not None and exact.is_goodput_exact and exact.goodput.kept_s == 60.0
+    append_line(folder.attempts, {"event": "end", "attempt": 2, "outcome": "failed", "hours": 1.0, "hours_lost": 0.5,
+                                  "saved_step": 100, "end": "2026-11-22T12:46:40+00:00"})  # fmt: skip
+    over = read_glance(folder, now_unix=NOW, trained_s=lambda until: 60.0 if until is None else float(until))
+    assert over.goodput is not None and over.goodput.kept_s == 100.0, "what came after the last save is lost"
