@@ -370,7 +370,9 @@ def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) ->
         ticket = NextCommand(
             command=f"{program} report {run} --html ticket.html", why="that page as a file, for a ticket"
         )
-        return [NextCommand(command=typed_command(options), why="go on from the last save"), page, ticket, report]
+        has_save = next(folder.checkpoints.glob("step-*"), None) is not None
+        again = "go on from the last save" if has_save else "again from the beginning: it has no save yet"
+        return [NextCommand(command=typed_command(options), why=again), page, ticket, report]
     own = [NextCommand(command=f"{program} train {shlex.quote(options.recipe)} data.train=my.txt", why="your own text")]
     given = any(word.lstrip("-").startswith("data.train") for word in options.overrides)
     text = NextCommand(command=f'{program} generate {run} "Once upon"', why="more text from this model")

@@ -23,6 +23,7 @@ def drawer_part(glance: Glance, rank: int) -> Html:
     facts = [("host", (known or {}).get("host")), ("process", (known or {}).get("pid"))]
     facts += [(axis, index) for axis, index in ((known or {}).get("coordinates") or {}).items()]
     held = (known or {}).get("held_bytes")
+    facts.append(("device", (known or {}).get("device")))
     facts += _machine(glance, known)
     facts += [("weights and moments", f"{held / 1e6:,.1f} MB")] if isinstance(held, int | float) else []
     shown = [tag("div", tag("dt", label), tag("dd", value)) for label, value in facts if value is not None]

@@ -225,7 +225,7 @@ def _lengths(hosts: Sequence[LagRows], steps: NDArray[np.int64]) -> NDArray[np.f
     return length
 
 
-def _codes(share: NDArray[np.float32]) -> NDArray[np.uint8]:
+def _codes(share: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
     codes = 1 + np.clip(np.log(np.maximum(share, LEAST_SHARE) / LEAST_SHARE) / -np.log(LEAST_SHARE), 0, 1) * 254
     return np.where(np.isnan(share), 0, np.rint(codes)).astype(np.uint8)
 

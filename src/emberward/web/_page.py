@@ -33,7 +33,7 @@ CHARTS = (
     ("loss", "Loss", "nats a unit; a red tick: not finite"),
     ("grad", "Gradient norm", "before clipping"),
     ("rate", "Throughput", "tokens a second; band: median and 3 median absolute deviations"),
-    ("time", "Step time", "seconds; of them what the step waited for"),
+    ("time", "Step time by phase", "seconds, as the host of the rank that writes the metrics spent them"),
 )
 
 

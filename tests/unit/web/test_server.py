@@ -66,6 +66,20 @@ class Stream:
         self._link.close()
 
 
+def test_a_head_is_answered_as_a_get_without_its_body(tmp_path):
+    folder = make("healthy", tmp_path, now_unix=NOW)
+    with served(tmp_path) as server:
+        for path in ("/", "/nothing", f"/run/{key_of(folder)}/", f"/run/{key_of(folder)}/events"):
+            link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+            link.request("HEAD", path)
+            head = link.getresponse()
+            assert head.read() == b""
+            link.close()
+            if not path.endswith("events"):
+                whole, body = get(server, path)
+                assert (head.status, head.getheader("Content-Length")) == (whole.status, str(len(body.encode())))
+
+
 def test_the_list_puts_first_what_needs_a_person(tmp_path):
     for kind in ("healthy", "hang", "empty", "corrupt"):
         make(kind, tmp_path, now_unix=NOW)

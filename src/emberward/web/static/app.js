@@ -106,15 +106,22 @@
     options.bands = [...(options.bands || []), { series: [first, first + 1], fill: () => Charts.css("--note") + "1f" }];
     return [key, series, data, options];
   }
+  // What a step's time went to, from the bottom up; of another program there is the whole step alone.
+  const PARTS = [["data_s", "waiting for data", 4], ["forward_s", "forward", 0], ["backward_s", "backward", 1],
+    ["exchange_s", "exchange with other ranks", 5], ["optimizer_s", "update", 6], ["save_blocked_s", "waiting for a save", 3]];
   function timeChart() {
-    const whole = column("step_s"), data = column("data_s"), save = column("save_blocked_s");
-    const sum = data.map((v, i) => v == null ? null : v + (save[i] || 0));
-    const series = [Charts.line("the whole step", 2, { dash: [], fill: () => Charts.css("--s3") + "22" }),
-      Charts.line("waiting for a save or data", 3, { dash: [], fill: () => Charts.css("--s4") + "55" }),
-      Charts.line("for data alone", 4, { dash: [], fill: () => Charts.css("--s5") + "77" })];
-    const all = [state.series.step, whole, sum, data];
-    const options = { read: (i) => reading("time", `${at(i)}: ${Charts.figure(whole[i])} s, waited for data ${Charts.figure(data[i])} s` +
-      (save[i] == null ? "" : `, for a save ${Charts.figure(save[i])} s`) + extremes("step_s", i)) };
+    const whole = column("step_s"), parts = PARTS.filter(([name]) => column(name).some((v) => v));
+    const sums = [];
+    parts.forEach(([name], n) => sums.push(column(name).map((v, i) => whole[i] == null ? null : (v || 0) + (n ? sums[n - 1][i] : 0))));
+    const series = [Charts.line("the step, saves apart", 2, { dash: [] })], all = [state.series.step, whole], bands = [];
+    parts.map((each, n) => [each, sums[n]]).reverse().forEach(([[, label, colour], sum], n) => {
+      const fill = () => Charts.css(Charts.SERIES[colour]) + "66";
+      series.push(Charts.line(label, colour, { dash: [], width: 1, ...(n === parts.length - 1 ? { fill } : {}) }));
+      if (n < parts.length - 1) bands.push({ series: [n + 2, n + 3], fill });
+      all.push(sum);
+    });
+    const options = { bands, read: (i) => reading("time", `${at(i)}: ${Charts.figure(whole[i])} s` + extremes("step_s", i) +
+      parts.map(([name, label]) => column(name)[i] == null ? "" : `; ${label} ${Charts.figure(column(name)[i])} s`).join("")) };
     if (column("step_s", "max")) { all.push(column("step_s", "max")); series.push(Charts.band("--s3")[0]); }
     return ["time", series, all, options];
   }
