@@ -6,7 +6,7 @@ Floor 5. No torch. The web page and the terminal are fed from here; nothing here
 from emberward.report._boxing_text import boxing_finding, boxing_json, boxing_of, boxing_text
 from emberward.report._bundle import Bundle, write_bundle
 from emberward.report._card import MOMENT, Card, CardFacts, card_of, counted_down, moment_unix
-from emberward.report._config_values import config_difference
+from emberward.report._config_values import config_difference, given_difference
 from emberward.report._device_order import NOT_PROVED, order_finding, order_line, order_of
 from emberward.report._duration import duration_text, running_s
 from emberward.report._findings import read_findings, worst_finding
@@ -138,6 +138,7 @@ __all__ = [
     "find_runs",
     "first_steps_text",
     "fit",
+    "given_difference",
     "join",
     "joined_lag",
     "json_block",
