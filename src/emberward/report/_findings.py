@@ -1,5 +1,5 @@
 """The findings of a run's folder: which stand, which are over: the job went on, or a later attempt got over them. Each
-is said once."""
+is said once: what stands again is not told as over too."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,14 @@ def read_findings(
         for each in over:
             _add(recovered, each)
         _add(recovered if is_got_over else standing, finding)
-    return tuple(standing), tuple(recovered)
+    again = {_accused(each) for each in standing}
+    return tuple(standing), tuple(each for each in recovered if _accused(each) not in again)
+
+
+def _accused(finding: Finding) -> tuple[object, ...]:
+    """What makes a finding the same as one that is over: that it came again is told by its card, as seen before."""
+    named = (finding.culprit_ranks, tuple(member.rank for member in finding.cycle or ()))
+    return (finding.code, *named) if any(named) else (finding.code, finding.message)
 
 
 def _add(found: list[Finding], new: Finding) -> None:

@@ -21,6 +21,7 @@ from emberward.report import (
     state_of,
     step_limit_s,
 )
+from emberward.report._findings import read_findings
 from emberward.sources.live import resumed_finding
 from emberward.supervise._overseer import end_announcement
 
@@ -204,3 +205,16 @@ def test_goodput_counts_no_second_twice(tmp_path):
                                   "saved_step": 100, "end": "2026-11-22T12:46:40+00:00"})  # fmt: skip
     over = read_glance(folder, now_unix=NOW, trained_s=lambda until: 60.0 if until is None else float(until))
     assert over.goodput is not None and over.goodput.kept_s == 100.0, "what came after the last save is lost"
+
+
+def test_what_stands_again_is_not_told_as_over_too(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    starts = list(read_lines(folder.attempts))
+    for finding in (resumed_finding(HANG), replace(HANG, site="data.py:91", waiting_ranks=(0, 1))):
+        append_line(folder.findings, {**finding.to_json(), "attempt": 1})
+    standing, recovered = read_findings(folder, starts, None)
+    assert ([each.code for each in standing], recovered) == (["H128", "H101"], ())
+    append_line(folder.findings, {**replace(HANG, culprit_ranks=(4,), message="rank 4").to_json(), "attempt": 1})
+    append_line(folder.findings, {**resumed_finding(replace(HANG, message="rank 4")).to_json(), "attempt": 1})
+    _, recovered = read_findings(folder, starts, None)
+    assert [each.culprit_ranks for each in recovered] == [(4,)], "another rank got over it"
