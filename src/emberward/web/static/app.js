@@ -141,9 +141,10 @@
       return plot;
     });
   }
+  let lagTold = null;
   const lagSays = (text) => { $("lag-words").firstChild.textContent = text; };
   const drawMap = (lag) => {
-    if (lag) lagSays(lag.words);
+    if (lag) lagSays(lagTold = lag.words);
     Charts.map($("lag-map"), lag, openRank, lagSays);
   };
   async function get(path) {
@@ -182,6 +183,12 @@
   }
 
   // -- what changes ------------------------------------------------------------------------------------------------
+  // The words on lag that are there already, which may have made way for a reading of the map, are no news.
+  function isLagNews(html) {
+    const told = document.createElement("div");
+    told.innerHTML = html;
+    return told.textContent !== lagTold && !!(lagTold = told.textContent);
+  }
   function put(parts) {
     for (const [name, html] of Object.entries(parts)) {
       const host = name === "lag" ? $("lag-words") : $("part-" + name);
@@ -207,6 +214,7 @@
       heard = Date.now();
       const news = JSON.parse(event.data);
       last = event.lastEventId;
+      if (news.parts.lag && !isLagNews(news.parts.lag)) delete news.parts.lag;
       put(news.parts);
       if (news.reset) load();
       else if (news.points) append(news.points);
