@@ -187,7 +187,7 @@ def read_glance(
         at_risk_steps=at_risk,
         lost_s=facts.lost_hours * 3600,
         goodput=goodput_of(
-            attempts, about_s if kept_s is None else kept_s, until_unix=last_unix if state.is_over else now_unix
+            attempts, about_s if kept_s is None else kept_s, until_unix=_counted_until(state, last_unix, now_unix)
         ),
         is_goodput_exact=kept_s is not None,
         attempts=attempts,
@@ -260,6 +260,16 @@ def _since(state: State, starts: list[JsonObject], ends: list[JsonObject], last_
         return datetime.fromisoformat(str(line)).timestamp()
     except ValueError:
         return last_unix
+
+
+def _counted_until(state: State, last_unix: float | None, now_unix: float) -> float:
+    """Until when goodput is counted: the last step; of a run that stands still the last whole minute.
+
+    So what is shown does not change because a second passes.
+    """
+    if last_unix is not None and state is not State.STALLED:
+        return last_unix
+    return max(now_unix // 60 * 60, last_unix or 0.0)
 
 
 def _median(lines: list[JsonObject], key: str) -> float | None:

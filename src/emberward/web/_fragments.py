@@ -166,11 +166,13 @@ def _tiles(glance: Glance) -> list[Html]:
         tiles.append(_tile("tokens/s", count(glance.tokens_per_s), mfu or "MFU unknown here"))
     if (good := glance.goodput) is not None:
         about = "" if glance.is_goodput_exact else "about "
-        # Rounded up: 0% says that nothing was lost.
-        lost = f"{math.ceil(1000 * good.lost_share) / 10:g}% lost"
+        note = f"of {duration_text(good.elapsed_s)}"
         if good.losses:
-            lost += f", most to {good.losses[0].cause.replace('_', ' ')}"
-        note = f"of {duration_text(good.elapsed_s)}; {lost}"
+            # Rounded up: 0% would say that nothing was lost.
+            share = f"{math.ceil(1000 * good.lost_share) / 10:g}%"
+            note += f"; {share} lost, most to {good.losses[0].cause.replace('_', ' ')}"
+        if glance.state is State.STALLED:
+            note += "; now it stands still"
         tiles.append(_tile("goodput", f"{about}{100 * good.share:.1f}%", note))
     save = glance.save
     risk = None

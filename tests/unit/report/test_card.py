@@ -218,3 +218,11 @@ def test_what_stands_again_is_not_told_as_over_too(tmp_path):
     append_line(folder.findings, {**resumed_finding(replace(HANG, message="rank 4")).to_json(), "attempt": 1})
     _, recovered = read_findings(folder, starts, None)
     assert [each.culprit_ranks for each in recovered] == [(4,)], "another rank got over it"
+
+
+def test_goodput_counts_a_stall_by_the_minute_and_a_run_that_trains_up_to_its_last_step(tmp_path):
+    hang = make("hang", tmp_path, now_unix=NOW)
+    seen = {str(read_glance(hang, now_unix=NOW + second, trained_s=lambda _: 60.0).goodput) for second in range(60)}
+    assert len(seen) == 2, "one change a minute"
+    healthy = make("healthy", tmp_path, now_unix=NOW)
+    assert len({str(read_glance(healthy, now_unix=NOW + second).goodput) for second in range(20)}) == 1
