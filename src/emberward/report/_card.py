@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from emberward.findings import CATALOGUE, PROGRAM, Certainty, Finding, Kind, as_typed, ranks_text
 from emberward.report._duration import duration_text
+from emberward.report._findings import END_TO_COME
 from emberward.report._fit import fit
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_lines
@@ -167,7 +168,7 @@ def by_itself_of(standing: Sequence[Finding], worst: Finding, *, run: str) -> tu
     """
     for each in reversed(standing):
         said, of_it, _ = each.message.partition(f": {worst.code}")
-        if each.code == "L115" and of_it:
+        if each.code == END_TO_COME and of_it:
             return (f"by itself, {_IN.sub('', said)}", *each.next.replace(" RUN ", f" {run} ").splitlines())
     return ()
 

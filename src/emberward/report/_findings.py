@@ -7,6 +7,8 @@ from emberward.findings import Finding, Severity, is_over
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_lines
 
+END_TO_COME = "L115"
+"""What was announced is past when the run has ended."""
 _SEVERITIES = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
 
 
@@ -33,6 +35,8 @@ def read_findings(
         for each in over:
             _add(recovered, each)
         _add(recovered if is_got_over else standing, finding)
+    if outcome is not None:
+        standing = [each for each in standing if each.code != END_TO_COME]
     again = {_accused(each) for each in standing}
     return tuple(standing), tuple(each for each in recovered if _accused(each) not in again)
 

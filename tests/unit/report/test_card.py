@@ -121,6 +121,7 @@ def test_a_card_of_an_attempt_that_is_over_sends_nobody_to_its_processes(tmp_pat
         "the attempt is over: the same command goes on from the beginning, for it has no save",
         "said while it ran: emberward explain 4242",
     )
+    assert "L115" not in [each.code for each in read_glance(folder, now_unix=NOW).findings], "its end is past"
 
 
 def test_a_card_says_so_when_nobody_can_be_named():
