@@ -35,13 +35,21 @@ def key_of(folder: RunFolder) -> str:
 
 
 def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float, program: str = PROGRAM) -> str:
-    """The page with all runs. Reads the ends of each run's files."""
+    """The page with all runs, those first that need a person. Reads the ends of each run's files."""
     found = []
     for folder in list(folders)[:MAX_LISTED]:
         row = read_row(folder)
         is_alone, said = facts(folder, now_unix) if row.outcome is None else (False, ())
         found.append((row_state(row, is_alone=is_alone or bool(said), now_unix=now_unix), row))
-    found.sort(key=lambda pair: (not pair[0].is_bad, pair[0].is_over, -pair[1].started_unix))
+    newest: dict[str, float] = {}
+    for _, row in found:
+        newest[row.folder.name] = max(row.started_unix, newest.get(row.folder.name, row.started_unix))
+
+    def needs_a_person(state: State, row: RunRow) -> bool:
+        """Not one that is over after which its name was started again: somebody has taken it up."""
+        return state.is_bad and not (state.is_over and row.started_unix < newest[row.folder.name])
+
+    found.sort(key=lambda pair: (not needs_a_person(*pair), pair[0].is_over, -pair[1].started_unix))
     head = join(*(tag("link", rel="stylesheet", href=f"asset/{name.rpartition('/')[2]}") for name in STYLES))
     counts = {state: sum(1 for each, _ in found if each is state) for state in State}
     said_counts = ", ".join(f"{number} {state.value}" for state, number in counts.items() if number)
@@ -55,7 +63,8 @@ def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float, pr
             tag("p", tag("button", "compare the two chosen runs")) if len(rows) > 1 else None,
             action="compare", method="get", class_="panel runs")),
     )  # fmt: skip
-    return document(f"{sum(1 for state, _ in found if state.is_bad)} of {len(found)} runs need you", body, head=head)
+    num_bad = sum(needs_a_person(*pair) for pair in found)
+    return document(f"{num_bad} of {len(found)} runs need you", body, head=head)
 
 
 def _row(state: State, row: RunRow, *, now_unix: float) -> list[object]:
