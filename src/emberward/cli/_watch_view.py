@@ -16,7 +16,6 @@ from emberward.report import (
     fit,
     printable,
     progress_text,
-    worst_finding,
 )
 
 NARROW = 60
@@ -60,9 +59,9 @@ def watch_lines(
 def _card(glance: Glance, chosen: int) -> list[str]:
     """The card of the worst finding, or of another that a person went on to."""
     others = [each for each in reversed(glance.findings) if each.severity is not Severity.NOTICE]
-    if glance.card is None or not others:
+    if glance.card is None:
         return ["nothing stands against this run"]
-    worst = worst_finding(glance.findings)
+    worst = glance.told
     others = [each for each in others if each is not worst]
     number = chosen % (1 + len(others))
     if number == 0:

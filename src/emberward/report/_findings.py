@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from emberward.findings import Finding, Severity, is_over
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_lines
+from emberward.report._state import STOPPING
 
 END_TO_COME = "L115"
 """What was announced is past when the run has ended."""
@@ -60,6 +61,17 @@ def _subject(finding: Finding) -> tuple[object, ...]:
     """What makes two findings the same: what is said of whom. Of nobody, only the same words say the same."""
     ranks = (finding.culprit_ranks, finding.culprit_pids, finding.waiting_ranks, finding.cycle)
     return (finding.code, finding.cause, *ranks, finding.site if any(ranks) else finding.message)
+
+
+def telling_finding(findings: Sequence[Finding], *, stands_still: bool) -> Finding | None:
+    """The finding that a card is of: the worst; of a run that stands still else the last notice that tells who may.
+
+    A rank that sleeps or polls may go on by itself, and is no alarm; once the run stands still it is what is known.
+    """
+    worst = worst_finding(findings)
+    if worst is not None or not stands_still:
+        return worst
+    return next((each for each in reversed(findings) if each.kind in STOPPING), None)
 
 
 def worst_finding(findings: Sequence[Finding]) -> Finding | None:

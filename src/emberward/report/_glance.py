@@ -13,7 +13,7 @@ from emberward.checkpoint import list_checkpoints
 from emberward.findings import PROGRAM, Finding
 from emberward.health import Goodput, goodput_of, kept_until
 from emberward.report._card import Card, CardFacts, by_itself_of, card_of, read_seen_before
-from emberward.report._findings import read_findings, worst_finding
+from emberward.report._findings import read_findings, telling_finding
 from emberward.report._folder import RunFolder
 from emberward.report._progress import eta_s
 from emberward.report._read import JsonObject, parse_line, read_json, read_lines, tail_text
@@ -44,6 +44,7 @@ class Glance:
 
     `since_unix`: since when the state holds. `limit_s`: how old the last step may be. `logged`: where the program
     itself logged its `loss`, of one that writes no metrics of ours. `at_risk_steps`: steps that a death now would cost.
+    `told`: the finding of the card; `num_watched`: ranks that the watcher knows, which may have no rank files.
     `lost_s`: work that had to be done again; `goodput` has the pauses too, and is estimated from the newest steps where
     nobody had read all of them (`is_goodput_exact`).
     """
@@ -74,8 +75,10 @@ class Glance:
     ranks: tuple[JsonObject, ...]
     findings: tuple[Finding, ...]
     recovered: tuple[Finding, ...]
+    told: Finding | None
     card: Card | None
     program: str
+    num_watched: int | None
 
     @property
     def num_attempts(self) -> int:
@@ -86,7 +89,7 @@ class Glance:
     def num_ranks(self) -> int | None:
         """Ranks of the last attempt."""
         said = [line.get("num_ranks") for line in self.attempts if line.get("event") == "start"]
-        return len(self.ranks) or next((count for count in reversed(said) if isinstance(count, int)), None)
+        return len(self.ranks) or next((n for n in reversed(said) if isinstance(n, int)), self.num_watched)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -149,9 +152,10 @@ def read_glance(
     kept_s = trained_s(last_kept)
     about_s = (step_s or 0.0) * min(step or 0, step or 0 if last_kept is None else last_kept)
     ranks = _ranks(folder, summary)
+    num_watched = None if ranks else _num_watched(folder)
     facts = CardFacts(
         ranks={rank["rank"]: rank for rank in ranks if isinstance(rank.get("rank"), int)},
-        num_ranks=len(ranks) or _int((starts[-1] if starts else {}).get("num_ranks")),
+        num_ranks=len(ranks) or _int((starts[-1] if starts else {}).get("num_ranks")) or num_watched,
         at_risk_steps=at_risk,
         saved_step=saved if saves else None,
         step_s=step_s,
@@ -159,7 +163,7 @@ def read_glance(
         program=program,
         changed=tuple(str(each) for each in (starts[-1] if starts else {}).get("changed") or ()),
     )
-    worst = worst_finding(standing)
+    worst = telling_finding(standing, stands_still=state is State.STALLED)
     if worst is not None:
         by_itself = by_itself_of(standing, worst, run=shlex.quote(str(folder.path)))
         facts = replace(facts, by_itself=by_itself, is_over=state.is_over and state is not State.DONE)
@@ -195,6 +199,8 @@ def read_glance(
         findings=standing,
         recovered=recovered,
         program=program,
+        num_watched=num_watched,
+        told=worst,
         card=None if worst is None else card_of(worst, facts, seen_before=read_seen_before(folder, worst)),
     )
 
@@ -220,6 +226,13 @@ def _ranks(folder: RunFolder, summary: JsonObject) -> tuple[JsonObject, ...]:
         return _ranks_of(folder.ranks, folder.ranks.stat().st_mtime_ns)
     except OSError:
         return ()
+
+
+def _num_watched(folder: RunFolder) -> int | None:
+    """Ranks that live as the supervisor said last, or that left their rings; None when nobody said."""
+    living = _int((read_json(folder.supervisor) or {}).get("num_ranks")) or 0
+    left = {path.name[:9] for path in folder.events.glob("attempt-*/rank?????-*.ring")}
+    return max(living, len(left)) or None
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from typing import Any
 
 from emberward.findings import Finding
 from emberward.report._duration import duration_text
-from emberward.report._findings import read_findings, worst_finding
+from emberward.report._findings import read_findings, telling_finding
 from emberward.report._fit import left_table
 from emberward.report._folder import RunFolder
 from emberward.report._read import parse_line, read_json, read_lines, tail_text
@@ -45,7 +45,7 @@ class RunRow:
         """Why it ended, or what stands against it where it needs a person; "" where neither is known."""
         if self.why is not None or not state.is_bad:
             return self.why or ""
-        worst = worst_finding(self.findings)
+        worst = telling_finding(self.findings, stands_still=state is State.STALLED)
         return "" if worst is None else f"{worst.code} {worst.message}"[:MAX_WHY]
 
     def to_json(self, *, state: str) -> dict[str, Any]:

@@ -14,13 +14,16 @@ MAX_BESIDE = 16
 """Ranks of one group that the drawer shows."""
 MAX_LINE = 500
 """Characters of one line of a log; of a longer one its ends are shown."""
-_RING = re.compile(r"rank(\d{5,})-\d+\.ring")
+_RING = re.compile(r"rank(\d{5,})-(\d+)\.ring")
 
 
 def drawer_part(glance: Glance, rank: int) -> Html:
     """The drawer of a rank; it says so when nothing is known of it. Reads the rank's ring and the end of its log."""
     known = next((each for each in glance.ranks if each.get("rank") == rank), None)
-    facts = [("host", (known or {}).get("host")), ("process", (known or {}).get("pid"))]
+    facts = [
+        ("host", (known or {}).get("host")),
+        ("process", (known or {}).get("pid") or _pid_of_ring(glance.folder, rank)),
+    ]
     facts += [(axis, index) for axis, index in ((known or {}).get("coordinates") or {}).items()]
     held = (known or {}).get("held_bytes")
     facts.append(("device", (known or {}).get("device")))
@@ -31,7 +34,7 @@ def drawer_part(glance: Glance, rank: int) -> Html:
         finding
         for finding in glance.findings
         if (rank in finding.culprit_ranks or any(member.rank == rank for member in finding.cycle or ()))
-        and finding.severity is not Severity.NOTICE
+        and (finding.severity is not Severity.NOTICE or finding is glance.told)
     ]
     return join(
         tag("h2", f"Rank {rank}", tabindex="-1", id="drawer-title"),
@@ -107,6 +110,13 @@ def newest_ring(folder: RunFolder, rank: int) -> tuple[str, float] | None:
     except OSError:
         return None
     return (max(found)[1], max(found)[0]) if found else None
+
+
+def _pid_of_ring(folder: RunFolder, rank: int) -> int | None:
+    """The process of a rank that wrote no file of its own, by the name of its ring."""
+    ring = newest_ring(folder, rank)
+    named = None if ring is None else _RING.fullmatch(ring[0].rpartition("/")[2])
+    return None if named is None else int(named[2])
 
 
 def _calls(folder: RunFolder, rank: int) -> Html:

@@ -1,5 +1,8 @@
 """The card of a run and its state: the same words in terminal, JSON and page, and nobody named without evidence."""
 
+import json
+import os
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,7 +11,7 @@ import typer
 from canned_runs import HANG, START, STRAGGLER, make
 
 from emberward.cli import app
-from emberward.findings import VERBS, Certainty, Severity, as_typed
+from emberward.findings import VERBS, Cause, Certainty, Severity, as_typed
 from emberward.report import (
     CardFacts,
     Signs,
@@ -18,8 +21,11 @@ from emberward.report import (
     counted_down,
     read_glance,
     read_lines,
+    read_row,
+    row_state,
     state_of,
     step_limit_s,
+    write_json,
 )
 from emberward.report._findings import read_findings
 from emberward.sources.live import resumed_finding
@@ -227,3 +233,32 @@ def test_goodput_counts_a_stall_by_the_minute_and_a_run_that_trains_up_to_its_la
     assert len(seen) == 2, "one change a minute"
     healthy = make("healthy", tmp_path, now_unix=NOW)
     assert len({str(read_glance(healthy, now_unix=NOW + second).goodput) for second in range(20)}) == 1
+
+
+def test_of_a_run_that_stands_still_the_card_has_the_notice_that_tells_who_may_hold_it_up(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    polls = replace(HANG, severity=Severity.NOTICE, message="rank 5 sleeps", cause=Cause.SLEEP)
+    folder.findings.write_text(json.dumps({**polls.to_json(), "attempt": 1}) + "\n")
+    still = read_glance(folder, now_unix=NOW)
+    assert still.state is State.STALLED and still.told == polls
+    assert still.card is not None and still.card.severity == "notice" and still.card.code == "H101"
+    row = read_row(folder)
+    assert row.why_in(row_state(row, is_alone=False, now_unix=NOW)) == "H101 rank 5 sleeps"
+    os.utime(folder.metrics, (NOW - 1, NOW - 1))
+    goes_on = read_glance(folder, now_unix=NOW)
+    assert (goes_on.state, goes_on.card) == (State.RUNNING, None), "a rank that polls while steps go on is no incident"
+
+
+def test_ranks_without_files_of_their_own_are_those_that_the_watcher_knows(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    shutil.rmtree(folder.ranks)
+    folder.attempts.write_text('{"event": "start", "attempt": 1, "start": "2026-11-21T23:00:00+00:00"}\n')
+    assert read_glance(folder, now_unix=NOW).num_ranks is None
+    write_json(folder.supervisor, {"num_ranks": 8})
+    assert read_glance(folder, now_unix=NOW).num_ranks == 8
+    write_json(folder.supervisor, {"num_ranks": 0})
+    kept = folder.events / "attempt-0001"
+    kept.mkdir(parents=True)
+    for rank in range(4):
+        (kept / f"rank{rank:05d}-{4000 + rank}.ring").touch()
+    assert read_glance(folder, now_unix=NOW).num_ranks == 4, "of ranks that are gone the rings are left"
