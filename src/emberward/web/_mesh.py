@@ -24,8 +24,7 @@ def rank_states(glance: Glance) -> dict[int, str]:
     """The state of each rank that is known, by the findings that stand."""
     states = {rank["rank"]: "ok" for rank in glance.ranks if isinstance(rank.get("rank"), int)}
     if not states and glance.num_ranks is not None:
-        is_watched = glance.num_watched is not None and not glance.state.is_over
-        states = dict.fromkeys(range(min(glance.num_ranks, 1 << 15)), "ok" if is_watched else "unknown")
+        states = dict.fromkeys(range(min(glance.num_ranks, 1 << 15)), "unknown" if glance.num_watched is None else "ok")
     for finding in glance.findings:
         if finding.severity.value == "notice" and finding is not glance.told:
             continue
