@@ -179,6 +179,14 @@ def test_a_step_s_time_is_shown_by_phase_and_goodput_in_its_tile(browser, site):
     browser.wait("/goodput\\n\\d+\\.\\d%\\nof 5 min/.test(document.querySelector('#part-tiles').innerText)")
 
 
+def test_a_chart_without_values_takes_no_room(browser, site):
+    shown = "return [...document.querySelectorAll('.chart-panel')].filter(each => each.checkVisibility()).length"
+    browser.open(page_of(site, "corrupt"))
+    assert browser.run(shown) == 1, "it has the losses of two steps, and nothing else"
+    browser.open(page_of(site, "healthy"))
+    assert browser.run(shown) == 4
+
+
 def test_the_announced_end_of_a_job_counts_down(browser, tmp_path):
     folder = make("hang", tmp_path, now_unix=time.time())
     said = end_announcement(HANG, 60.0, now_unix=time.time())

@@ -135,7 +135,9 @@
     const isLog = norms.length > 0 && norms.every((v) => v > 0);
     plots = [lossChart(), simple("grad", "grad_norm", "gradient norm", 5, { log: isLog }, ""), rateChart(), timeChart()].map((each) => {
       const known = each[2][1].some((v) => v != null);
-      if (!known) { $("chart-" + each[0]).textContent = "no values"; return null; }
+      // Of a program that writes no metrics of ours there is the loss that it logs: what is empty takes no room.
+      $("chart-" + each[0]).closest("figure").hidden = !known;
+      if (!known) return null;
       const plot = Charts.make(state, ...each);
       Charts.legend(each[0], each[1].filter((line) => !line.isAside));
       return plot;
