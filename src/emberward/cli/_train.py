@@ -363,7 +363,7 @@ def _attempt(folder: RunFolder) -> int:
 
 def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) -> list[NextCommand]:
     """What a person can type next, as it has to be typed: the program, the ranks and the runs' place as they were."""
-    program, run = options.program, shlex.quote(shown_path(folder.path))
+    program, run = shlex.quote(options.program), shlex.quote(shown_path(folder.path))
     report = NextCommand(command=f"{program} report {run}", why="this summary again")
     page = NextCommand(command=f"{program} ui {run}", why="its page in a browser: charts, ranks, findings")
     if not is_done:

@@ -1,6 +1,7 @@
 """Commands in texts, as the person can type them who reads the text."""
 
 import re
+import shlex
 
 VERBS = (
     "run", "train", "check", "explain", "doctor", "checkpoint", "profile", "runs", "inspect", "generate", "incident",
@@ -13,4 +14,4 @@ _COMMAND = re.compile(rf"(?<![\w/.-]){PROGRAM}(?= (?:{'|'.join(VERBS)})\b(?![-']
 
 def as_typed(text: str, program: str) -> str:
     """`text` with `program` for the name in each of its commands: a person who typed a path has to type it again."""
-    return text if program == PROGRAM else _COMMAND.sub(lambda _: program, text)
+    return text if program == PROGRAM else _COMMAND.sub(lambda _: shlex.quote(program), text)

@@ -1,6 +1,7 @@
 """What is known of one rank: who it is, its last calls, where it stood, and the end of its log."""
 
 import re
+import shlex
 from datetime import UTC, datetime
 
 from emberward.events import describe
@@ -86,7 +87,7 @@ def _stack_command(glance: Glance, known: dict[str, object] | None) -> Html | No
     pid = (known or {}).get("pid")
     if glance.state.is_over or not isinstance(pid, int):
         return None
-    command = f"{glance.program} explain {pid}"
+    command = f"{shlex.quote(glance.program)} explain {pid}"
     return join(tag("h3", "Its stack now"), tag("p", tag("code", command),
                 tag("button", "copy", type="button", data_copy=command), class_="command"))  # fmt: skip
 

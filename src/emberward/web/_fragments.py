@@ -52,7 +52,9 @@ LABELS = {
 }
 MAX_ROWS = 200
 """Rows of a table; the newest are shown and the rest counted."""
-_COMMAND = re.compile(r"(?:\S*/)?emberward |(?:kill|ps|rm|pip|srun|ssh|torchrun|make) (?:-|/|install |\S+ true)")
+_COMMAND = re.compile(
+    r"(?:'[^']*/emberward'|(?:\S*/)?emberward) |(?:kill|ps|rm|pip|srun|ssh|torchrun|make) (?:-|/|install |\S+ true)"
+)
 """How a line of a card begins that can be pasted into a shell; others are said to a person."""
 _ASIDE = re.compile(r"\s{2,}(?=\()|, (?=or )|; ")
 """What parts a command from the remark behind it."""
@@ -224,7 +226,7 @@ def card_part(glance: Glance, *, runbooks: bool = True) -> Html:
     if glance.card is None:
         if glance.state.is_bad:
             text = "No finding says why. The run is not healthy: look at its logs, or let emberward explain it."
-            command = f"{glance.program} explain {shlex.quote(str(glance.folder.path))}"
+            command = f"{shlex.quote(glance.program)} explain {shlex.quote(str(glance.folder.path))}"
             return tag("section", tag("p", text), _copyable(command), class_="card warning", aria_label="incident")
         over = glance.state.is_over or glance.state is State.NOT_STARTED
         text = "No incident was recorded." if over else "Healthy: nothing stands against this run."

@@ -195,6 +195,7 @@ def test_a_card_has_the_program_as_its_reader_calls_it(tmp_path):
     assert card is not None and dict(card.rows)["do"] == (".venv/bin/emberward explain 4242",)
     for text in ("see emberward explain's page", "it is written while emberward watches", "x/emberward explain 1"):
         assert as_typed(text, ".venv/bin/emberward") == text, "no command of ours"
+    assert as_typed("emberward ui R", "/my disk/bin/emberward") == "'/my disk/bin/emberward' ui R"
     assert as_typed("emberward report R; then emberward ui R", "./e") == "./e report R; then ./e ui R"
 
 
