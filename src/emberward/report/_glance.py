@@ -163,7 +163,9 @@ def read_glance(
         program=program,
         changed=tuple(str(each) for each in (starts[-1] if starts else {}).get("changed") or ()),
     )
-    worst = telling_finding(standing, stands_still=state is State.STALLED)
+    # A hang that did not go on before somebody stopped the run is what there is to tell, too.
+    stands_still = state is State.STALLED or (state.is_over and state is not State.DONE)
+    worst = telling_finding(standing, stands_still=stands_still)
     if worst is not None:
         by_itself = by_itself_of(standing, worst, run=shlex.quote(str(folder.path)))
         facts = replace(facts, by_itself=by_itself, is_over=state.is_over and state is not State.DONE)

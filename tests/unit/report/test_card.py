@@ -245,6 +245,10 @@ def test_of_a_run_that_stands_still_the_card_has_the_notice_that_tells_who_may_h
     assert still.card is not None and still.card.severity == "notice" and still.card.code == "H101"
     row = read_row(folder)
     assert row.why_in(row_state(row, is_alone=False, now_unix=NOW)) == "H101 rank 5 sleeps"
+    append_line(folder.attempts, {"event": "end", "attempt": 1, "outcome": "stopped"})
+    stopped = read_glance(folder, now_unix=NOW)
+    assert stopped.state is State.STOPPED and stopped.told == polls, "nobody has seen it go on"
+    folder.attempts.write_text(folder.attempts.read_text().splitlines()[0] + "\n")
     os.utime(folder.metrics, (NOW - 1, NOW - 1))
     goes_on = read_glance(folder, now_unix=NOW)
     assert (goes_on.state, goes_on.card) == (State.RUNNING, None), "a rank that polls while steps go on is no incident"
