@@ -2,7 +2,8 @@
 #
 #   make train                       train the tiny BLOOM-style preset on 8 ranks (about 3.5 GB of memory)
 #   make train RANKS=2               the same on 2 ranks (or 1), for small machines
-#   make train ARGS="steps=50"       any recipe key, or another recipe: RECIPE=my_recipe.py
+#   make train STEPS=50              fewer steps than the preset has
+#   make train ARGS="seed=2"         any recipe key, or another recipe: RECIPE=my_recipe.py
 #   make train FRESH=1 | RESUME=1    a new run, or the last one; without either, an unfinished equal run is resumed
 #   make test  [ARGS="-k layout"]    every room and every mechanism once, in minutes
 #   make test-all                    every test that needs no root and no other programs
@@ -31,7 +32,7 @@ SETUP = @$(if $(PYTHON),,$(error no Python 3.11 or newer on PATH: install one, o
 .PHONY: train test test-all test-rest test-places test-cluster test-window pictures docs gpu check campaign setup setup-train clean
 
 train: setup-train
-	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(ARGS)
+	@$(VENV)/bin/emberward train $(RECIPE) --ranks $(RANKS) $(if $(FRESH),--fresh) $(if $(RESUME),--resume) $(if $(STEPS),steps=$(STEPS)) $(ARGS)
 
 test: setup
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python tools/run_tests.py $(ARGS)

@@ -5,6 +5,7 @@ import math
 import os
 import random
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,10 @@ def metrics_of(step: int, *, steps: int, step_s: float = 0.5) -> dict[str, Any]:
         "lr": 1e-3,
         "step_s": step_s * (1 + 0.05 * draw.random()),
         "data_s": 0.01 * step_s,
+        "forward_s": 0.3 * step_s,
+        "backward_s": 0.55 * step_s,
+        "exchange_s": 0.1 * step_s,
+        "optimizer_s": 0.04 * step_s,
         "tokens_per_s": 4096 / step_s * (1 + 0.05 * draw.random()),
         "mfu": 0.41,
         "skipped": 0,
@@ -92,15 +97,20 @@ def write_metrics(folder: RunFolder, rows: Iterable[dict[str, Any]]) -> None:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def start(folder: RunFolder, attempt: int, *, num_ranks: int, **more: Any) -> None:
+def text_of(unix: float) -> str:
+    """A moment as a diary has it."""
+    return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds")
+
+
+def start(folder: RunFolder, attempt: int, *, num_ranks: int, at_unix: float = START + 40_800, **more: Any) -> None:
     """The start line of an attempt."""
-    line = {"event": "start", "attempt": attempt, "start": "2026-11-22T09:46:40+00:00", "num_ranks": num_ranks}
+    line = {"event": "start", "attempt": attempt, "start": text_of(at_unix), "num_ranks": num_ranks}
     append_line(folder.attempts, {**line, "host": "node-00", "changed": [], "saved_step": None, **more})
 
 
-def end(folder: RunFolder, attempt: int, outcome: str, **more: Any) -> None:
+def end(folder: RunFolder, attempt: int, outcome: str, *, at_unix: float = START + 44_400, **more: Any) -> None:
     """The end line of an attempt."""
-    line = {"event": "end", "attempt": attempt, "end": "2026-11-22T10:46:40+00:00", "outcome": outcome, "hours": 1.0}
+    line = {"event": "end", "attempt": attempt, "end": text_of(at_unix), "outcome": outcome, "hours": 1.0}
     append_line(folder.attempts, {**line, "hours_lost": 0.0, "why": outcome, **more})
 
 
@@ -112,7 +122,7 @@ def write_ranks(folder: RunFolder, num_ranks: int, *, a_host: int = 4) -> None:
         at = {"pp": rank // half, "dp": rank % half // 2, "tp": rank % 2}
         write_json(
             folder.rank_file(rank),
-            {"rank": rank, "pid": 4000 + rank, "host": f"node-{rank // a_host:02}", "coordinates": at},
+            {"rank": rank, "pid": 4000 + rank, "host": f"node-{rank // a_host:02}", "coordinates": at, "device": "CPU"},
         )
 
 
@@ -183,7 +193,8 @@ def make(kind: str, root: Path, *, now_unix: float = START + 3600) -> RunFolder:
         (folder.lag / "node-00-001-000001.lag").write_bytes(b"EWL1" + b"\xff" * 40)
         return folder
     num_ranks = 1024 if kind == "large" else 8
-    write_ranks(folder, num_ranks, a_host=8 if kind == "large" else 4)
+    a_host = 8 if kind == "large" else 4
+    write_ranks(folder, num_ranks, a_host=a_host)
     rows = [metrics_of(step, steps=200) for step in range(1, 121)]
     if kind == "spike":
         rows[89] |= {"loss": 9.75, "grad_norm": 44.0}
@@ -192,13 +203,23 @@ def make(kind: str, root: Path, *, now_unix: float = START + 3600) -> RunFolder:
     append_line(folder.evals, {"step": 60, "sets": {"held out": {"loss": 2.9, "tokens": 2048}}, "seconds": 1.0})
     append_line(folder.evals, {"step": 120, "sets": {"held out": {"loss": 2.4, "tokens": 2048}}, "seconds": 1.0})
     if kind == "restart":
-        start(folder, 1, num_ranks=8)
-        end(folder, 1, "failed", last_step=70, hours_lost=0.2, why=DEATH.message, cause="killed", code="L102")
+        start(folder, 1, num_ranks=8, at_unix=now_unix - 4000)
+        end(
+            folder,
+            1,
+            "failed",
+            at_unix=now_unix - 400,
+            last_step=70,
+            hours_lost=0.2,
+            why=DEATH.message,
+            cause="killed",
+            code="L102",
+        )
         append_line(folder.findings, {**DEATH.to_json(), "attempt": 1})
-        start(folder, 2, num_ranks=8, saved_step=50, changed=["torch 2.12.0 -> 2.13.0"])
+        start(folder, 2, num_ranks=8, at_unix=now_unix - 380, saved_step=50, changed=["torch 2.12.0 -> 2.13.0"])
     else:
-        start(folder, 1, num_ranks=num_ranks)
-    write_lag(folder, num_ranks, range(1, 121), slow=3 if kind in ("straggler", "large") else None)
+        start(folder, 1, num_ranks=num_ranks, at_unix=now_unix - 330)
+    write_lag(folder, num_ranks, range(1, 121), slow=3 if kind in ("straggler", "large") else None, a_host=a_host)
     if kind == "healthy":
         write_json(folder.preflight, preflight_page())
     if kind == "hang":

@@ -5,6 +5,7 @@ no executor, torch's own AdamW and clipping.
 """
 
 import math
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -156,9 +157,11 @@ def engine_run(
                         out["grads"].append((part.name, part.shape, part.box, part.local_grad.numpy().copy()))
 
         sink = _List(out["events"]) if keep_events else None
+        began_s = time.perf_counter()
         totals = engine.train_step(
             micro_batches_of(step, recipe, world.dp_rank), lr=LR, step=step, sink=sink, before_update=before_update
         )
+        out["step_s"], out["parts_s"] = time.perf_counter() - began_s, dict(engine.step_seconds)
         out["loss"].append(totals.loss)
         out["norm"].append(totals.grad_norm)
     out["replicas"] = [

@@ -33,6 +33,15 @@ def test_what_runs_is_what_the_program_says(pool):
             assert event.phase.step == 0
 
 
+def test_every_part_of_a_step_has_its_time_and_none_is_counted_twice(pool):
+    for layout in (LAYOUT, {"dp": 2, "zero": 3, "accumulation": 2}):
+        for answer in pool.run(engine_run, 2, steps=2, **layout):
+            parts = answer["parts_s"]
+            assert sorted(parts) == ["backward", "exchange", "forward", "optimizer"]
+            assert min(parts.values()) > 0
+            assert sum(parts.values()) <= answer["step_s"]
+
+
 def test_swapping_two_entries_of_the_schedule_changes_what_is_recorded_and_not_the_result(pool, tmp_path):
     orders = [[str(action) for action in order] for order in one_f_one_b(2, 4).orders]
     assert orders[0][1:3] == ["0F1", "0B0"]

@@ -20,6 +20,7 @@ from canned_runs import HANG, append_line, make, metrics_of, preflight_page, wri
 
 from emberward.findings import CycleMember
 from emberward.report import read_glance
+from emberward.supervise._overseer import end_announcement
 from emberward.web import Columns, PageServer, Site, file_page, proof_page
 from emberward.web._list import key_of
 
@@ -147,12 +148,64 @@ def test_the_map_shows_the_rank_that_is_waited_for(browser, site):
     assert "Rank 3 was last most often: in 120 of the newest 120" in browser.text("#lag-words")
 
 
+def test_the_map_of_many_ranks_stands_host_by_host_and_names_the_worst_of_a_row(browser, site):
+    browser.open(page_of(site, "large"))
+    browser.wait("document.querySelector('#lag-map canvas')")
+    names = browser.run("return [...document.querySelectorAll('.hosts span')].map(each => each.textContent)")
+    assert names[:2] == ["node-00", "node-04"] and len(names) > 20
+    assert browser.run("return document.querySelector('#lag-map canvas').height") == 512
+    browser.run("document.querySelector('#lag-map').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}))")
+    assert browser.text("#lag-words").startswith("ranks 2 to 3 on node-00, rank 3 the most, step 120: 3")
+    browser.run("document.querySelector('#lag-map').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))")
+    browser.wait("document.querySelector('#drawer-title')?.innerText === 'Rank 3'")
+
+
+def test_a_step_s_time_is_shown_by_phase_and_goodput_in_its_tile(browser, site):
+    browser.open(page_of(site, "healthy"))
+    phases = ["update", "exchange with other ranks", "backward", "forward", "waiting for data"]
+    legend = browser.run(
+        "return [...document.querySelectorAll('#chart-time .legend li')].map(each => each.textContent)"
+    )
+    assert legend == ["the step, saves apart", *phases]
+    assert "; forward 0.15 s; backward 0.275 s; exchange" in browser.text("#reading-time")
+    # The backward's band lies above the forward's, each in its own colour.
+    assert (
+        browser.run("""
+      const c = document.querySelector('#chart-time canvas'), d = c.getContext('2d'), x = c.width * .6 | 0;
+      const at = (share) => d.getImageData(x, c.height * share | 0, 1, 1).data.slice(0, 3).join();
+      return new Set([.75, .45].map(at)).size""")
+        == 2
+    )
+    browser.wait("/goodput\\n\\d+\\.\\d%\\nof 5 min/.test(document.querySelector('#part-tiles').innerText)")
+
+
+def test_a_chart_without_values_takes_no_room(browser, site):
+    shown = "return [...document.querySelectorAll('.chart-panel')].filter(each => each.checkVisibility()).length"
+    browser.open(page_of(site, "corrupt"))
+    assert browser.run(shown) == 1, "it has the losses of two steps, and nothing else"
+    browser.open(page_of(site, "healthy"))
+    assert browser.run(shown) == 4
+
+
+def test_the_announced_end_of_a_job_counts_down(browser, tmp_path):
+    folder = make("hang", tmp_path, now_unix=time.time())
+    said = end_announcement(HANG, 60.0, now_unix=time.time())
+    append_line(folder.findings, {**said.to_json(), "attempt": 1})
+    with live_server(tmp_path) as server:
+        browser.open(f"http://127.0.0.1:{server.port}/run/{key_of(folder)}/")
+        browser.wait("/is ended in 5[0-8] s, unless/.test(document.querySelector('#part-card').innerText)")
+        browser.run("document.querySelector('[data-until]').dataset.until = 1")
+        browser.wait("document.querySelector('#part-card').innerText.includes('is ended now, unless')")
+        browser.go("about:blank")
+
+
 def test_a_rank_s_drawer_opens_by_key_and_closes(browser, site):
     browser.open(page_of(site, "hang"))
     browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'r'}))")
     browser.wait("!document.querySelector('#drawer').hidden")
     assert browser.text("#drawer-title") == "Rank 5"
     assert "rank 5 last issued all_reduce 210" in browser.text("#drawer")
+    assert "device\nCPU" in browser.text("#drawer")
     browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))")
     browser.wait("document.querySelector('#drawer').hidden")
 

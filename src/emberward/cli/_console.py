@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from emberward.findings import Finding
+from emberward.cli._called import called_as
+from emberward.findings import Finding, as_typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,8 +26,10 @@ class Screen:
     into a file or a pipe: there lines stay whole.
     """
 
-    def __init__(self, *, is_json: bool, width: int | None = None) -> None:
+    def __init__(self, *, is_json: bool, width: int | None = None, program: str | None = None) -> None:
         self.is_json = is_json
+        self.program = called_as() if program is None else program
+        """What the person types for `emberward`; not given, as it was called."""
         self.written: dict[str, Any] | None = None
         """The document that was written last, whether it was asked for or not."""
         self._width = width
@@ -53,11 +56,15 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Prints text for people."""
-        _print(_fitted(text, self.width), sys.stderr if self.is_json else sys.stdout)
+        _print(self._typed(text, self.width), sys.stderr if self.is_json else sys.stdout)
 
     def complain(self, text: str) -> None:
         """Prints text about an error for people, on standard error."""
-        _print(_fitted(text, self.width if sys.stderr.isatty() or self._width else None), sys.stderr)
+        _print(self._typed(text, self.width if sys.stderr.isatty() or self._width else None), sys.stderr)
+
+    def _typed(self, text: str, width: int | None) -> str:
+        """The text, its commands with the program as the person called it."""
+        return _fitted(as_typed(text, self.program), width)
 
     def document(self, findings: Sequence[Finding], **values: Any) -> None:
         """Prints the command's one JSON document, when one was asked for."""

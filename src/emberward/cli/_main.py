@@ -1,8 +1,6 @@
 """The program: its verbs, and what every verb does with an error."""
 
 import os
-import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Annotated
 import typer
 
 from emberward import __version__
+from emberward.cli._called import called_as
 from emberward.cli._check import CheckOptions, check_verb
 from emberward.cli._check_page import write_check_page
 from emberward.cli._checkpoint_app import checkpoint_app
@@ -190,7 +189,7 @@ def train_verb(
             act_after_s=act_after_s, max_silence_s=max_silence_s, notify=notify, no_record=no_record
         ),
         kill_switch=None if kill_switch is None else kill_switch.absolute(),
-        program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
+        program=called_as(),
         option_names=_option_names(context),
         replace_slow_s=replace_slow_s,
         hosts=None
@@ -288,7 +287,7 @@ def _check(
         boxing_csv=boxing,
         runs=runs,
         environment=dict(os.environ),
-        program=program_name(Path(sys.argv[0]), on_path=shutil.which("emberward"), here=Path.cwd()),
+        program=called_as(),
         option_names=_option_names(context),
     )
     guarded(lambda screen: checked(lambda to: check_verb(options, to), screen), is_json=is_json)
@@ -392,14 +391,6 @@ def generate_verb(
         runs=runs,
     )
     guarded(lambda screen: generate(options, screen), is_json=is_json)
-
-
-def program_name(called: Path, *, on_path: str | None, here: Path) -> str:
-    """How a person in folder `here` can call the program that was called as `called`: by name alone, or by its path."""
-    called = called.absolute()
-    if called.name != "emberward" or (on_path is not None and Path(on_path).absolute() == called):
-        return "emberward"
-    return str(called.relative_to(here) if called.is_relative_to(here) else called)
 
 
 def _option_names(context: typer.Context) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.live import Live
 from rich.text import Text
 
+from emberward.cli._called import called_as
 from emberward.cli._console import Screen, waiting_for
 from emberward.cli._keys import Keys
 from emberward.cli._watch_view import KEYS, watch_lines
@@ -51,14 +52,15 @@ def _sum_up(folder: RunFolder, screen: Screen, *, kind: str | None = None) -> in
     if silence is not None:
         report = replace(report, findings=(*report.findings, silence))
     said = () if silence is None else (silence,)
-    glance = read_glance(folder, now_unix=now_unix, is_alone=is_abandoned(folder) or bool(said), said=said)
+    glance = read_glance(folder, now_unix=now_unix, is_alone=is_abandoned(folder) or bool(said), said=said,
+                         program=screen.program)  # fmt: skip
     card = glance.card
     if screen.is_json:
         shown = None if card is None else card.to_json()
         more = {} if kind is None else {"kind": kind}
         screen.document(report.findings, **more, **run_json(report), state=glance.state.value, card=shown)
     else:
-        screen.say(run_text(report, width=screen.width))
+        screen.say(run_text(report, state=glance.state.value, width=screen.width))
         if card is not None:
             screen.say("\n" + printable(card.text()))
     return exit_code_of(report.findings)
@@ -133,7 +135,7 @@ def watch_run(folder: RunFolder, screen: Screen) -> int:
 def _glance(folder: RunFolder) -> Glance:
     now_unix = time.time()
     alone, said = facts_of(folder, now_unix)
-    return read_glance(folder, now_unix=now_unix, is_alone=alone, said=said)
+    return read_glance(folder, now_unix=now_unix, is_alone=alone, said=said, program=called_as())
 
 
 def _watch_plain(folder: RunFolder, screen: Screen) -> None:

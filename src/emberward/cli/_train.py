@@ -363,14 +363,16 @@ def _attempt(folder: RunFolder) -> int:
 
 def next_commands(options: TrainOptions, folder: RunFolder, *, is_done: bool) -> list[NextCommand]:
     """What a person can type next, as it has to be typed: the program, the ranks and the runs' place as they were."""
-    program, run = options.program, shlex.quote(shown_path(folder.path))
+    program, run = shlex.quote(options.program), shlex.quote(shown_path(folder.path))
     report = NextCommand(command=f"{program} report {run}", why="this summary again")
     page = NextCommand(command=f"{program} ui {run}", why="its page in a browser: charts, ranks, findings")
     if not is_done:
         ticket = NextCommand(
             command=f"{program} report {run} --html ticket.html", why="that page as a file, for a ticket"
         )
-        return [NextCommand(command=typed_command(options), why="go on from the last save"), page, ticket, report]
+        has_save = next(folder.checkpoints.glob("step-*"), None) is not None
+        again = "go on from the last save" if has_save else "again from the beginning: it has no save yet"
+        return [NextCommand(command=typed_command(options), why=again), page, ticket, report]
     own = [NextCommand(command=f"{program} train {shlex.quote(options.recipe)} data.train=my.txt", why="your own text")]
     given = any(word.lstrip("-").startswith("data.train") for word in options.overrides)
     text = NextCommand(command=f'{program} generate {run} "Once upon"', why="more text from this model")

@@ -23,7 +23,8 @@ def serve_pages(
     `runs`: the folder whose runs are listed; `only`: the run to open. `names`: names that requests may use besides.
     """
     token = None if host in LOOPBACK else new_token()
-    site = Site(runs=runs, only=only, facts=facts_of, hosts=LOOPBACK | {host.lower(), *names}, token=token)
+    site = Site(runs=runs, only=only, facts=facts_of, hosts=LOOPBACK | {host.lower(), *names}, token=token,
+                program=screen.program)  # fmt: skip
     try:
         server = PageServer(site, host, port)
     except (OSError, OverflowError) as error:
@@ -57,10 +58,11 @@ def write_html(folder: RunFolder, to: Path, screen: Screen) -> int:
     """Writes the run's page as one file; 1 when an error stands, as `report` has it."""
     now_unix = time.time()
     is_alone, said = facts_of(folder, now_unix)
-    glance = read_glance(folder, now_unix=now_unix, is_alone=is_alone, said=said)
     columns = Columns(folder)
     with waiting_for(screen, "writing the page"):
         columns.poll()
+        glance = read_glance(folder, now_unix=now_unix, is_alone=is_alone, said=said, program=screen.program,
+                             trained_s=columns.trained_s)  # fmt: skip
         data = file_page(glance, columns).encode()
     if len(data) > MAX_FILE_BYTES:
         screen.complain(

@@ -10,12 +10,12 @@ from emberward.report import (
     State,
     card_of,
     count_text,
+    counted_down,
     curve_text,
     duration_text,
     fit,
     printable,
     progress_text,
-    worst_finding,
 )
 
 NARROW = 60
@@ -59,9 +59,9 @@ def watch_lines(
 def _card(glance: Glance, chosen: int) -> list[str]:
     """The card of the worst finding, or of another that a person went on to."""
     others = [each for each in reversed(glance.findings) if each.severity is not Severity.NOTICE]
-    if glance.card is None or not others:
+    if glance.card is None:
         return ["nothing stands against this run"]
-    worst = worst_finding(glance.findings)
+    worst = glance.told
     others = [each for each in others if each is not worst]
     number = chosen % (1 + len(others))
     if number == 0:
@@ -70,7 +70,7 @@ def _card(glance: Glance, chosen: int) -> list[str]:
         ranks = {rank["rank"]: rank for rank in glance.ranks if isinstance(rank.get("rank"), int)}
         card = card_of(others[number - 1], CardFacts(ranks=ranks, num_ranks=glance.num_ranks))
     head = [f"finding {number + 1} of {1 + len(others)}"] if others else []
-    return [*head, *card.text().split("\n")]
+    return [*head, *(counted_down(line, now_unix=glance.now_unix) for line in card.text().split("\n"))]
 
 
 def _age(glance: Glance) -> str:

@@ -250,5 +250,5 @@ def death_finding(
         ruled_out=("the ranks that failed after it: they name a lost peer",)
         if others and all(each.is_secondary for each in others)
         else (),
-        next_step=f"{hint}; the others cannot go on: start the job from its last save" if waiting else hint,
+        next_step=f"{hint}; the others cannot go on: start the job again" if waiting else hint,
     )

@@ -114,7 +114,7 @@ class ProcessStacks:
 
 @lru_cache(maxsize=4096)
 def short_path(path: str) -> str:
-    """The path below site-packages or the library folder, else its last two parts."""
+    """The path below site-packages, the library folder or a project's ``src``, else the file's name."""
     parts = PurePosixPath(path).parts
     for marker in ("site-packages", "dist-packages"):
         if marker in parts[:-1]:
@@ -122,6 +122,9 @@ def short_path(path: str) -> str:
     for index, part in enumerate(parts[:-1]):
         if part.startswith("python3.") and index > 0:
             return "/".join(parts[index + 1 :])
+    if "src" in parts[:-1]:
+        # Where projects keep their packages (packaging.python.org, "src layout"): the folder tells which of them it is.
+        return "/".join(parts[len(parts) - parts[::-1].index("src") :])
     return parts[-1] if path.startswith("/") else path
 
 

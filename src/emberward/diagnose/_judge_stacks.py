@@ -313,7 +313,7 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
     return finding_on(
         "H104",
         f"{who_text(odd)} {verb(odd, 'waits', 'wait')} at {odd[0].site}, in {what} at {crowd[0].site} in which "
-        f"{len(crowd)} others wait",
+        f"{len(crowd)} {verb(crowd, 'other waits', 'others wait')}",
         odd,
         waiting=crowd,
         kind=kind,

@@ -13,7 +13,7 @@ from emberward.checkpoint import Shard
 from emberward.draws import Draws
 from emberward.engine._by_name import Quantity, read_named, write_named
 from emberward.engine._debug import DebugHooks
-from emberward.engine._executor import Executor, Feed
+from emberward.engine._executor import Executor, Feed, StepPart
 from emberward.engine._gradients import (
     StepTotals,
     divisor,
@@ -105,6 +105,8 @@ class Engine:
             credits=lane_credits(recipe.layout.lane_credit),
         )
         self._programs: dict[tuple[str, int, int], tuple[Event, ...]] = {}
+        self.step_seconds: dict[StepPart, float] = {}
+        """Of the last step, by part. See `Executor.seconds`."""
         self._debug = DebugHooks(
             [parse_debug(text) for text in recipe.debug],
             list(self._stages.values()),
@@ -314,6 +316,7 @@ class Engine:
                 shards.end()
             for part in self.parts:
                 part.param.grad = None
+        self.step_seconds = self._executor.seconds()
         return read()
 
     def inspected(self) -> AbstractContextManager[Inspection]:

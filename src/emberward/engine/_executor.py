@@ -8,6 +8,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import torch
 import torch.distributed as dist
@@ -57,6 +58,16 @@ class Feed:
     before: Callable[[Action, bool, Action | None], None] | None = None
     late: WeightQueue | None = None
     after: Callable[[Action], None] | None = None
+
+
+class StepPart(StrEnum):
+    """Where a rank's host is in a step; `metrics.jsonl` has each with ``_s`` behind it."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    EXCHANGE = "exchange"
+    """Transfers, collectives and waits between computes, and dp's around them."""
+    OPTIMIZER = "optimizer"
 
 
 @dataclass(slots=True)
@@ -109,6 +120,7 @@ class Executor:
         self._in_flight: dict[Ref, _Flight] = {}
         self._values: dict[_Result, Tensor] = {}
         self._saved: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
+        self._spans: list[tuple[StepPart, float]] = []
         self.micro_batch: int | None = None
         """Which micro-batch the compute under way works on; None outside of computes."""
 
@@ -129,11 +141,15 @@ class Executor:
         computes = _computes(events)
         mark = self._world.mark
 
+        self._spans.clear()
+
         def do(event: Event) -> None:
             if mark is not None:
                 mark(dataclasses.replace(event.phase, step=step))
             started_ns = time.monotonic_ns() if sink is not None else 0
+            began_s = time.perf_counter()
             self._do(event, feed, computes)
+            self._spans.append((part_of(event), time.perf_counter() - began_s))
             if sink is not None:
                 _record(sink, event, step, started_ns)
 
@@ -151,6 +167,16 @@ class Executor:
             self._saved.clear()
             if feed.late is not None:
                 feed.late.clear()
+
+    def seconds(self) -> dict[StepPart, float]:
+        """Seconds of the last program by part of a step, as the host spent them: on a GPU a compute is issued in them.
+
+        Host lanes that run beside each other are added up.
+        """
+        found = dict.fromkeys(StepPart, 0.0)
+        for part, seconds in self._spans:
+            found[part] += seconds
+        return found
 
     def _do(self, event: Event, feed: Feed, computes: _Computes) -> None:
         match event.body:
@@ -210,7 +236,9 @@ class Executor:
     def _run_compute(self, action: Action, feed: Feed, *, is_last: bool, then: Action | None) -> None:
         """A forward, a whole backward or one of its parts."""
         if feed.before is not None:
+            began_s = time.perf_counter()
             feed.before(action, is_last, then)
+            self._exchanged(action, time.perf_counter() - began_s)
         match action.work:
             case Work.FORWARD:
                 self._forward(action, feed)
@@ -224,7 +252,14 @@ class Executor:
                 else:
                     feed.late.run(action.stage, action.mb)
         if feed.after is not None:
+            began_s = time.perf_counter()
             feed.after(action)
+            self._exchanged(action, time.perf_counter() - began_s)
+
+    def _exchanged(self, action: Action, seconds: float) -> None:
+        """Takes what dp's collectives around a compute took from that compute."""
+        self._spans.append((StepPart.EXCHANGE, seconds))
+        self._spans.append((_part_of(action.work), -seconds))
 
     def _forward(self, action: Action, feed: Feed) -> None:
         stage, mb = action.stage, action.mb
@@ -278,6 +313,17 @@ def _computes(events: Sequence[Event]) -> _Computes:
     reading = readers(action for action in actions if action is not None)
     then = dict(zip(reading, [*reading[1:], None], strict=True))
     return _Computes(frozenset(last.values()), frozenset(whole), then)
+
+
+def part_of(event: Event) -> StepPart:
+    """The part of a step that the time of an event of a program belongs to."""
+    if not isinstance(event.body, Compute):
+        return StepPart.EXCHANGE
+    return _part_of(Action.from_text(event.body.name).work) if event.body.name[:1].isdigit() else StepPart.OPTIMIZER
+
+
+def _part_of(work: Work) -> StepPart:
+    return StepPart.FORWARD if work is Work.FORWARD else StepPart.BACKWARD
 
 
 def _record(sink: Sink, event: Event, step: int | None, started_ns: int) -> None:

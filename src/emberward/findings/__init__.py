@@ -9,13 +9,16 @@ from emberward.findings._finding import CycleMember, Finding, FindingPhase, exit
 from emberward.findings._hosts import host_down
 from emberward.findings._over import GOES_ON, QUOTED_CHARS, is_over, without_those_over
 from emberward.findings._ranks import ranks_text
+from emberward.findings._typed import PROGRAM, VERBS, as_typed
 from emberward.findings._words import Cause, Certainty, Kind, Severity
 
 __all__ = [
     "CATALOGUE",
     "FACTS",
     "GOES_ON",
+    "PROGRAM",
     "QUOTED_CHARS",
+    "VERBS",
     "Cause",
     "Certainty",
     "CodeEntry",
@@ -26,6 +29,7 @@ __all__ = [
     "FindingPhase",
     "Kind",
     "Severity",
+    "as_typed",
     "exit_code_of",
     "host_down",
     "is_over",

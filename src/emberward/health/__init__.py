@@ -14,7 +14,7 @@ from emberward.health._drift import (
     state_finding,
     tensor_finding,
 )
-from emberward.health._goodput import Goodput, LossRow, Spent, goodput_of, hours_lost_by_cause, spent_of
+from emberward.health._goodput import Goodput, LossRow, Spent, goodput_of, hours_lost_by_cause, kept_until, spent_of
 from emberward.health._interval import (
     IntervalAdvice,
     JobCosts,
@@ -48,6 +48,7 @@ __all__ = [
     "find_difference",
     "goodput_of",
     "hours_lost_by_cause",
+    "kept_until",
     "late_ranks",
     "lost_share",
     "optimum_interval_s",

@@ -111,9 +111,22 @@ def spent_of(lines: Iterable[Mapping[str, Any]], *, until_unix: float | None = N
     return Spent(elapsed_s=last - starts[0], losses=hours_lost_by_cause(every), num_failures=failures)
 
 
-def goodput_of(lines: Iterable[Mapping[str, Any]], kept_s: float) -> Goodput | None:
-    """The goodput of a run whose steps, each once, took `kept_s`; None before an attempt has ended."""
-    spent = spent_of(lines)
+def kept_until(lines: Iterable[Mapping[str, Any]]) -> int | None:
+    """The last step that is kept; None when all are: until the run goes on, what a failure cost counts as lost."""
+    every = [line for line in lines if line.get("event") in ("start", "end")]
+    last = every[-1] if every else {}
+    if last.get("event") != "end" or not last.get("hours_lost"):
+        return None
+    saved = last.get("saved_step")
+    return saved if isinstance(saved, int) else 0
+
+
+def goodput_of(lines: Iterable[Mapping[str, Any]], kept_s: float, *, until_unix: float | None = None) -> Goodput | None:
+    """The goodput of a run whose kept steps, each once, took `kept_s`; None without times. See `kept_until`.
+
+    `until_unix`: now, of a run that goes on; else it is that of its last end, and None before an attempt has ended.
+    """
+    spent = spent_of(lines, until_unix=until_unix)
     if spent is None:
         return None
     return Goodput(elapsed_s=spent.elapsed_s, losses=spent.losses, num_failures=spent.num_failures, kept_s=kept_s)

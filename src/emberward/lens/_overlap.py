@@ -37,6 +37,8 @@ from emberward.lens._source import Sources
 
 MIN_TINY = 4
 """Calls of a group at one line in a step, from which they count as many."""
+OF_BACKWARD = 1_000_000
+"""Index of the group of the meetings of the backward, which torch has none of. See `_backward.py`."""
 MIN_LATE_STEPS = 0.8
 """Share of the steps in which one and the same rank is the last to come, for it to be late rather than noise."""
 MIN_RANKED_STEPS = 5
@@ -299,7 +301,7 @@ def _late_peers(
         ranks=(culprit,),
         waiting=tuple(sorted({call.rank for call, _ in waits})),
         calls=len(waits) / samples[culprit].num_steps,
-        what=f"{worst.op} {worst.group}",
+        what=worst.op if worst.group.index == OF_BACKWARD else f"{worst.op} {worst.group}",
     )
 
 

@@ -222,7 +222,10 @@ def _work_text(work: Work) -> str:
     total = sum(work.flops.values())
     shown = [*work.modules.items()][:SHOWN_MODULES]
     if shown:
-        lines.append("  most in " + ", ".join(f"{name} {100 * count / total:.0f}%" for name, count in shown))
+        lines.append(
+            f"  most of it in the module{'s' if len(shown) > 1 else ''} "
+            + ", ".join(f"{name} ({100 * count / total:.0f}%)" for name, count in shown)
+        )
     return "\n".join(lines)
 
 

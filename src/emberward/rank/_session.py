@@ -113,14 +113,14 @@ class Session:
                 has_backward_lane=has_backward_lane(recipe),
             )
             world = replace(world, say=sys.stderr.write)
-            _write_rank_file(joined.folder, place, world)
+            _write_rank_file(joined.folder, place, world, device=chosen.name)
             beside = saves_beside(joined.folder.checkpoints, recipe, world, PrefixStore("saves", self._store))
             inspections = Inspections(joined.folder, rank=place.rank, local_world_size=place.local_world_size)
             trainer = _build_trainer(joined, world, chosen, stop, told(watch.enter), beside, inspections)
             held = sum(
                 each.tensor.numel() * each.tensor.element_size() for each in trainer.engine.shards(owned_only=False)
             )
-            _write_rank_file(joined.folder, place, world, held_bytes=held)
+            _write_rank_file(joined.folder, place, world, device=chosen.name, held_bytes=held)
             _wake_collector()
             report_start(joined.folder, LOADS, rank=place.rank)
             trainer.resume(is_unattended=place.is_restart)
@@ -256,7 +256,14 @@ def _peak_tflops(device_name: str, compute: ComputeType) -> float | None:
     return None if peak is None else peak.tflops
 
 
-def _write_rank_file(folder: RunFolder, place: RankInfo, world: World | None, *, held_bytes: int | None = None) -> None:
+def _write_rank_file(
+    folder: RunFolder,
+    place: RankInfo,
+    world: World | None,
+    *,
+    device: str | None = None,
+    held_bytes: int | None = None,
+) -> None:
     """Says who this rank is: at once by its pid, again with its coordinates, again with its weights and moments."""
     folder.ranks.mkdir(parents=True, exist_ok=True)
     coordinates = None
@@ -269,6 +276,7 @@ def _write_rank_file(folder: RunFolder, place: RankInfo, world: World | None, *,
             "pid": os.getpid(),
             "host": place.host,
             "coordinates": coordinates,
+            "device": device,
             "held_bytes": held_bytes,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         },

@@ -281,6 +281,7 @@ class Trainer:
             "loss_scale": self.engine.loss_scale.scale,
             "step_s": step_s,
             "data_s": data_s,
+            **{f"{part}_s": seconds for part, seconds in self.engine.step_seconds.items()},
             **rates(
                 self.engine.model,
                 recompute=self.recipe.model.recompute,

@@ -5,8 +5,8 @@ Floor 5. No torch. The web page and the terminal are fed from here; nothing here
 
 from emberward.report._boxing_text import boxing_finding, boxing_json, boxing_of, boxing_text
 from emberward.report._bundle import Bundle, write_bundle
-from emberward.report._card import Card, CardFacts, card_of
-from emberward.report._config_values import config_difference
+from emberward.report._card import MOMENT, Card, CardFacts, card_of, counted_down, moment_unix
+from emberward.report._config_values import config_difference, given_difference
 from emberward.report._device_order import NOT_PROVED, order_finding, order_line, order_of
 from emberward.report._duration import duration_text, running_s
 from emberward.report._findings import read_findings, worst_finding
@@ -81,6 +81,7 @@ from emberward.report._write import append_line, write_json, write_once
 __all__ = [
     "ALONE_STYLE",
     "MARKERS",
+    "MOMENT",
     "NOT_PROVED",
     "PROGRAM_GROUPS",
     "SHAPES_STYLE",
@@ -127,6 +128,7 @@ __all__ = [
     "compare_traffic",
     "config_difference",
     "count_text",
+    "counted_down",
     "curve_text",
     "decoder_model",
     "duration_text",
@@ -136,6 +138,7 @@ __all__ = [
     "find_runs",
     "first_steps_text",
     "fit",
+    "given_difference",
     "join",
     "joined_lag",
     "json_block",
@@ -146,6 +149,7 @@ __all__ = [
     "left_table",
     "lines_picture",
     "measured_bubble",
+    "moment_unix",
     "open_sinks",
     "order_finding",
     "order_line",

@@ -6,11 +6,14 @@ changed since the last good attempt, whether it was seen before. A row without f
 named without evidence, and the card says so.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from emberward.findings import CATALOGUE, Certainty, Finding, Kind, ranks_text
+from emberward.findings import CATALOGUE, PROGRAM, Certainty, Finding, Kind, as_typed, ranks_text
 from emberward.report._duration import duration_text
+from emberward.report._findings import END_TO_COME
 from emberward.report._fit import fit
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_lines
@@ -23,6 +26,10 @@ MAX_LINES = 8
 MAX_SIBLINGS = 20
 """Runs of the same name, the newest first, in which the same finding is looked for."""
 LABEL_WIDTH = 9
+_IN = re.compile(r", in \d+ s(?=, unless)")
+"""What an announcement says beside the moment: it holds as long as the moment is that of the reader."""
+MOMENT = re.compile(r"at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
+"""A moment to come as cards have it: a view that goes on counts down to it."""
 STAGES = {"F": "forward", "B": "backward", "I": "backward of the inputs", "W": "backward of the weights"}
 
 
@@ -41,6 +48,8 @@ class CardFacts:
     """What will happen if nobody does anything, and how to stop it."""
     is_over: bool = False
     """Whether the attempt ended and did not reach its goal: its processes are gone."""
+    program: str = PROGRAM
+    """What the reader types for the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +153,12 @@ def _who(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
 
 
 def _to_do(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
-    lines = [line for line in finding.next.splitlines() if line.strip()]
+    lines = [as_typed(line, facts.program) for line in finding.next.splitlines() if line.strip()]
     if facts.is_over and finding.kind in STOPPING and finding.kind is not Kind.CRASH:
-        again = "the attempt is over: the same command goes on from the last save"
+        where = "from the beginning, for it has no save" if facts.saved_step is None else "from the last save"
+        again = f"the attempt is over: the same command goes on {where}"
         return (again, *(f"said while it ran: {line}" for line in lines))
-    return (*lines, *facts.by_itself)
+    return (*lines, *(as_typed(line, facts.program) for line in facts.by_itself))
 
 
 def by_itself_of(standing: Sequence[Finding], worst: Finding, *, run: str) -> tuple[str, ...]:
@@ -158,9 +168,24 @@ def by_itself_of(standing: Sequence[Finding], worst: Finding, *, run: str) -> tu
     """
     for each in reversed(standing):
         said, of_it, _ = each.message.partition(f": {worst.code}")
-        if each.code == "L115" and of_it:
-            return (f"by itself, {said}", *each.next.replace(" RUN ", f" {run} ").splitlines())
+        if each.code == END_TO_COME and of_it:
+            return (f"by itself, {_IN.sub('', said)}", *each.next.replace(" RUN ", f" {run} ").splitlines())
     return ()
+
+
+def counted_down(line: str, *, now_unix: float) -> str:
+    """A line of a card, its moment to come as the seconds until then."""
+
+    def left(found: re.Match[str]) -> str:
+        seconds = moment_unix(found) - now_unix
+        return f"in {duration_text(seconds)}" if seconds > 0 else "now"
+
+    return MOMENT.sub(left, line)
+
+
+def moment_unix(found: re.Match[str]) -> float:
+    """The moment that `MOMENT` found, in seconds since 1970."""
+    return datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()
 
 
 def _certainty(finding: Finding) -> str:

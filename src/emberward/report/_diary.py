@@ -14,6 +14,7 @@ from emberward.health import (
     advise_interval,
     goodput_of,
     hours_lost_by_cause,
+    kept_until,
 )
 from emberward.recipe import read_resolved
 from emberward.report._duration import duration_text
@@ -40,9 +41,11 @@ class Diary:
     def rows(self) -> list[tuple[str, str]]:
         """(label, text) for a summary that people read."""
         rows = [("rewind", text) for text in self.acts]
-        if (good := self.goodput) is not None and good.num_failures:
-            beside = f"; starts, saves and evaluations {duration_text(good.other_s)}" if good.other_s >= 1 else ""
-            rows.append(("goodput", f"{100 * good.share:.1f}% of {duration_text(good.elapsed_s)}{beside}"))
+        if (good := self.goodput) is not None and good.losses:
+            parts = [("in steps that are kept", good.kept_s), ("lost", sum(good.lost_s.values())),
+                     ("in starts, saves and evaluations", good.other_s)]  # fmt: skip
+            said = ", ".join(f"{duration_text(seconds)} {what}" for what, seconds in parts if seconds >= 1)
+            rows.append(("goodput", f"{100 * good.share:.1f}% of {duration_text(good.elapsed_s)}: {said}"))
         if self.losses:
             causes = (f"{row.cause} {duration_text(row.hours * 3600)} ({row.num_times} x)" for row in self.losses)
             rows.append(("lost to", ", ".join(causes)))
@@ -72,15 +75,20 @@ class Diary:
 NO_DIARY = Diary(goodput=None, acts=(), losses=(), advice=None)
 
 
-def read_diary(folder: RunFolder, steps: Sequence[JsonObject]) -> Diary:
-    """The diary of the run in `folder`, whose steps' metrics are `steps`. Reads only."""
+def read_diary(folder: RunFolder, steps: Sequence[JsonObject], *, until_unix: float | None = None) -> Diary:
+    """The diary of the run in `folder`, whose steps' metrics are `steps`. Reads only.
+
+    `until_unix`: when it was last known to live, of a run that has no end.
+    """
     lines = list(read_lines(folder.attempts))
     acts = tuple(
         str(line["text"]) for line in lines if line.get("event") in ("rewind", "undo_rewind") and "text" in line
     )
-    kept_s = sum(line["step_s"] for line in steps if isinstance(line.get("step_s"), int | float))
+    last = kept_until(lines)
+    kept = [line.get("step_s") for line in steps if last is None or line["step"] <= last]
+    kept_s = sum(seconds for seconds in kept if isinstance(seconds, int | float))
     return Diary(
-        goodput=goodput_of(lines, kept_s),
+        goodput=goodput_of(lines, kept_s, until_unix=until_unix),
         acts=acts,
         losses=hours_lost_by_cause(lines),
         advice=_advice(folder, lines, steps),

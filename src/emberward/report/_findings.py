@@ -1,12 +1,15 @@
 """The findings of a run's folder: which stand, which are over: the job went on, or a later attempt got over them. Each
-is said once."""
+is said once: what stands again is not told as over too."""
 
 from collections.abc import Sequence
 
 from emberward.findings import Finding, Severity, is_over
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_lines
+from emberward.report._state import STOPPING
 
+END_TO_COME = "L115"
+"""What was announced is past when the run has ended."""
 _SEVERITIES = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
 
 
@@ -33,7 +36,16 @@ def read_findings(
         for each in over:
             _add(recovered, each)
         _add(recovered if is_got_over else standing, finding)
-    return tuple(standing), tuple(recovered)
+    if outcome is not None:
+        standing = [each for each in standing if each.code != END_TO_COME]
+    again = {_accused(each) for each in standing}
+    return tuple(standing), tuple(each for each in recovered if _accused(each) not in again)
+
+
+def _accused(finding: Finding) -> tuple[object, ...]:
+    """What makes a finding the same as one that is over: that it came again is told by its card, as seen before."""
+    named = (finding.culprit_ranks, tuple(member.rank for member in finding.cycle or ()))
+    return (finding.code, *named) if any(named) else (finding.code, finding.message)
 
 
 def _add(found: list[Finding], new: Finding) -> None:
@@ -49,6 +61,17 @@ def _subject(finding: Finding) -> tuple[object, ...]:
     """What makes two findings the same: what is said of whom. Of nobody, only the same words say the same."""
     ranks = (finding.culprit_ranks, finding.culprit_pids, finding.waiting_ranks, finding.cycle)
     return (finding.code, finding.cause, *ranks, finding.site if any(ranks) else finding.message)
+
+
+def telling_finding(findings: Sequence[Finding], *, stands_still: bool) -> Finding | None:
+    """The finding that a card is of: the worst; of a run that stands still else the last notice that tells who may.
+
+    A rank that sleeps or polls may go on by itself, and is no alarm; once the run stands still it is what is known.
+    """
+    worst = worst_finding(findings)
+    if worst is not None or not stands_still:
+        return worst
+    return next((each for each in reversed(findings) if each.kind in STOPPING), None)
 
 
 def worst_finding(findings: Sequence[Finding]) -> Finding | None:

@@ -1,16 +1,19 @@
 """What the first screen of a run says, read from the ends of its files: as quick for a million steps as for ten."""
 
+import os
+import shlex
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
 from emberward.checkpoint import list_checkpoints
-from emberward.findings import Finding
-from emberward.health import Spent, spent_of
+from emberward.findings import PROGRAM, Finding
+from emberward.health import Goodput, goodput_of, kept_until
 from emberward.report._card import Card, CardFacts, by_itself_of, card_of, read_seen_before
-from emberward.report._findings import read_findings, worst_finding
+from emberward.report._findings import read_findings, telling_finding
 from emberward.report._folder import RunFolder
 from emberward.report._progress import eta_s
 from emberward.report._read import JsonObject, parse_line, read_json, read_lines, tail_text
@@ -41,7 +44,9 @@ class Glance:
 
     `since_unix`: since when the state holds. `limit_s`: how old the last step may be. `logged`: where the program
     itself logged its `loss`, of one that writes no metrics of ours. `at_risk_steps`: steps that a death now would cost.
-    `lost_s`: work that had to be done again; `spent` has the pauses too.
+    `told`: the finding of the card; `num_watched`: ranks that the watcher knows, which may have no rank files.
+    `lost_s`: work that had to be done again; `goodput` has the pauses too, and is estimated from the newest steps where
+    nobody had read all of them (`is_goodput_exact`).
     """
 
     folder: RunFolder
@@ -64,12 +69,16 @@ class Glance:
     saves: tuple[Save, ...]
     at_risk_steps: int | None
     lost_s: float
-    spent: Spent | None
+    goodput: Goodput | None
+    is_goodput_exact: bool
     attempts: tuple[JsonObject, ...]
     ranks: tuple[JsonObject, ...]
     findings: tuple[Finding, ...]
     recovered: tuple[Finding, ...]
+    told: Finding | None
     card: Card | None
+    program: str
+    num_watched: int | None
 
     @property
     def num_attempts(self) -> int:
@@ -80,7 +89,7 @@ class Glance:
     def num_ranks(self) -> int | None:
         """Ranks of the last attempt."""
         said = [line.get("num_ranks") for line in self.attempts if line.get("event") == "start"]
-        return len(self.ranks) or next((count for count in reversed(said) if isinstance(count, int)), None)
+        return len(self.ranks) or next((n for n in reversed(said) if isinstance(n, int)), self.num_watched)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -94,11 +103,19 @@ class Glance:
 
 
 def read_glance(
-    folder: RunFolder, *, now_unix: float, is_alone: bool = False, said: tuple[Finding, ...] = ()
+    folder: RunFolder,
+    *,
+    now_unix: float,
+    is_alone: bool = False,
+    said: tuple[Finding, ...] = (),
+    program: str = PROGRAM,
+    trained_s: Callable[[int | None], float | None] = lambda _: None,
 ) -> Glance:
     """The run in `folder` now. Reads only, and raises nothing: a folder that lacks files gives a glance without facts.
 
-    `is_alone`: its launcher is gone; `said`: findings that the caller knows and the folder does not have.
+    `is_alone`: its launcher is gone; `said`: findings that the caller knows and the folder does not have;
+    `program`: what the reader types for `emberward`; `trained_s`: seconds of all steps up to one, where they
+    are read.
     """
     attempts = tuple(read_lines(folder.attempts))
     starts = [line for line in attempts if line.get("event") == "start"]
@@ -131,19 +148,26 @@ def read_glance(
     saves = _saves(folder)
     saved = next((save.step for save in reversed(saves) if save.problem is None), 0)
     at_risk = None if step is None or state is State.DONE else max(step - saved, 0)
+    last_kept = kept_until(attempts)
+    kept_s = trained_s(last_kept)
+    about_s = (step_s or 0.0) * min(step or 0, step or 0 if last_kept is None else last_kept)
     ranks = _ranks(folder, summary)
+    num_watched = None if ranks else _num_watched(folder)
     facts = CardFacts(
         ranks={rank["rank"]: rank for rank in ranks if isinstance(rank.get("rank"), int)},
-        num_ranks=len(ranks) or _int((starts[-1] if starts else {}).get("num_ranks")),
+        num_ranks=len(ranks) or _int((starts[-1] if starts else {}).get("num_ranks")) or num_watched,
         at_risk_steps=at_risk,
         saved_step=saved if saves else None,
         step_s=step_s,
         lost_hours=sum(end.get("hours_lost") or 0.0 for end in ends),
+        program=program,
         changed=tuple(str(each) for each in (starts[-1] if starts else {}).get("changed") or ()),
     )
-    worst = worst_finding(standing)
+    # A hang that did not go on before somebody stopped the run is what there is to tell, too.
+    stands_still = state is State.STALLED or (state.is_over and state is not State.DONE)
+    worst = telling_finding(standing, stands_still=stands_still)
     if worst is not None:
-        by_itself = by_itself_of(standing, worst, run=f"{folder.name}/{folder.id}")
+        by_itself = by_itself_of(standing, worst, run=shlex.quote(str(folder.path)))
         facts = replace(facts, by_itself=by_itself, is_over=state.is_over and state is not State.DONE)
     return Glance(
         folder=folder,
@@ -168,11 +192,17 @@ def read_glance(
         saves=saves,
         at_risk_steps=at_risk,
         lost_s=facts.lost_hours * 3600,
-        spent=spent_of(attempts, until_unix=last_unix if state.is_over else now_unix),
+        goodput=goodput_of(
+            attempts, about_s if kept_s is None else kept_s, until_unix=_counted_until(state, last_unix, now_unix)
+        ),
+        is_goodput_exact=kept_s is not None,
         attempts=attempts,
         ranks=ranks,
         findings=standing,
         recovered=recovered,
+        program=program,
+        num_watched=num_watched,
+        told=worst,
         card=None if worst is None else card_of(worst, facts, seen_before=read_seen_before(folder, worst)),
     )
 
@@ -200,11 +230,19 @@ def _ranks(folder: RunFolder, summary: JsonObject) -> tuple[JsonObject, ...]:
         return ()
 
 
+def _num_watched(folder: RunFolder) -> int | None:
+    """Ranks that live as the supervisor said last, or that left their rings; None when nobody said."""
+    living = _int((read_json(folder.supervisor) or {}).get("num_ranks")) or 0
+    left = {path.name[:9] for path in folder.events.glob("attempt-*/rank?????-*.ring")}
+    return max(living, len(left)) or None
+
+
 @lru_cache(maxsize=64)
 def _ranks_of(place: Path, _modified_ns: int) -> tuple[JsonObject, ...]:
     """The rank files of a folder that was changed last at that time: each appears in it by a rename."""
-    files = sorted(place.glob("rank*.json"))[:MAX_RANK_FILES]
-    return tuple(rank for file in files if (rank := read_json(file)) is not None)
+    with os.scandir(place) as entries:
+        names = sorted(each.name for each in entries if each.name.startswith("rank") and each.name.endswith(".json"))
+    return tuple(rank for name in names[:MAX_RANK_FILES] if (rank := read_json(place / name)) is not None)
 
 
 def _saves(folder: RunFolder) -> tuple[Save, ...]:
@@ -237,6 +275,16 @@ def _since(state: State, starts: list[JsonObject], ends: list[JsonObject], last_
         return datetime.fromisoformat(str(line)).timestamp()
     except ValueError:
         return last_unix
+
+
+def _counted_until(state: State, last_unix: float | None, now_unix: float) -> float:
+    """Until when goodput is counted: the last step; of a run that stands still the last whole minute.
+
+    So what is shown does not change because a second passes.
+    """
+    if last_unix is not None and state is not State.STALLED:
+        return last_unix
+    return max(now_unix // 60 * 60, last_unix or 0.0)
 
 
 def _median(lines: list[JsonObject], key: str) -> float | None:

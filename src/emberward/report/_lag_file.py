@@ -59,6 +59,7 @@ class LagRows:
 
     `steps` and `length_s` have a row each; `middle_s` is (rows, programs), `most` and `mean` are (rows, ranks), see
     [Note: lag files]. At level 1 `mean` is `most`. A coarser row stands for the steps up to and with its own.
+    `host`: who wrote them, of rows that were read.
     """
 
     level: int
@@ -70,6 +71,7 @@ class LagRows:
     middle_s: NDArray[np.float32]
     most: Bytes
     mean: Bytes
+    host: str | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -82,6 +84,7 @@ class LagWriter:
 
     def __init__(self, folder: Path, host: str) -> None:
         self._folder = folder
+        self._name = host
         self._host = re.sub(r"[^A-Za-z0-9._]", "_", host)[:64] or "host"
         self._known: dict[int, list[tuple[int, Path]]] | None = None
         """Of each level the segments, ascending. Read once: beside those of thousands of hosts a look is dear."""
@@ -110,7 +113,7 @@ class LagWriter:
             number += 1
             path = self._folder / f"{self._host}-{rows.level:03d}-{number:06d}.lag"
             segments.append((number, path))
-        data = _block(rows)
+        data = _block(rows, host=self._name)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             os.write(descriptor, data)
@@ -130,8 +133,9 @@ class LagWriter:
         return self._known[level]
 
 
-def _block(rows: LagRows) -> bytes:
+def _block(rows: LagRows, *, host: str) -> bytes:
     head = {
+        "host": host,
         "level": rows.level,
         "rows": len(rows.steps),
         "ranks": rows.ranks,
@@ -184,10 +188,11 @@ def _payloads(path: Path) -> Iterator[bytes]:
 
 
 @lru_cache(maxsize=8)
-def _head_of(text: bytes) -> tuple[int, int, tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
-    """Level, rows, ranks, programs, and the program of each rank: the blocks of a segment mostly have one header."""
+def _head_of(text: bytes) -> tuple[str | None, int, int, tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
+    """Host, level, rows, ranks, programs, and the program of each rank: a segment's blocks mostly have one header."""
     head = json.loads(text)
     return (
+        None if head.get("host") is None else str(head["host"]),
         int(head["level"]),
         int(head["rows"]),
         tuple(int(rank) for rank in head["ranks"]),
@@ -201,7 +206,7 @@ def _rows_of(payload: bytes) -> LagRows | None:
         (size,) = struct.unpack_from("<I", payload)
         if size > MAX_HEADER_BYTES:
             return None
-        level, num_rows, ranks, programs, program_of = _head_of(payload[4 : 4 + size])
+        host, level, num_rows, ranks, programs, program_of = _head_of(payload[4 : 4 + size])
         place, arrays = 4 + size, []
         shapes: list[tuple[str, tuple[int, ...]]] = [("<i8", (num_rows,)), ("<f4", (num_rows,))]
         shapes += [("<f4", (num_rows, len(programs))), ("u1", (num_rows, len(ranks)))]
@@ -220,6 +225,7 @@ def _rows_of(payload: bytes) -> LagRows | None:
             middle_s=arrays[2],
             most=arrays[3],
             mean=arrays[-1],
+            host=host,
         )
     except (KeyError, TypeError, ValueError, struct.error):
         return None

@@ -106,6 +106,7 @@ def read_run(folder: RunFolder) -> RunReport:
     last_eval = evals[-1] if evals else {}
     outcome = _outcome([*starts, *ends], summary)
     standing, recovered = read_findings(folder, starts, outcome)
+    until_unix = _last_sign(folder, said)
     return RunReport(
         folder=folder,
         outcome=outcome,
@@ -118,7 +119,7 @@ def read_run(folder: RunFolder) -> RunReport:
         eval_step=last_eval.get("step"),
         tokens_per_s=_median(steps, "tokens_per_s") or summary.get("tokens_per_s"),
         step_s=_median(steps, "step_s"),
-        seconds=running_s([*starts, *ends], until_unix=_last_sign(folder, said)),
+        seconds=running_s([*starts, *ends], until_unix=until_unix),
         lost_s=sum(end.get("hours_lost") or 0.0 for end in ends) * 3600,
         num_attempts=len(starts),
         checkpoint=_saved(folder, summary),
@@ -127,7 +128,7 @@ def read_run(folder: RunFolder) -> RunReport:
         ranks=_ranks(folder, summary),
         findings=standing,
         recovered=recovered,
-        diary=read_diary(folder, steps),
+        diary=read_diary(folder, steps, until_unix=until_unix if len(starts) > len(ends) else None),
         sample_source=summary.get("sample_source"),
         unit=summary.get("unit") or "tokens",
         losses=losses,
@@ -198,8 +199,8 @@ def layout_lines(ranks: Sequence[Mapping[str, Any]], *, width: int | None = None
     return lines
 
 
-def _head(report: RunReport) -> str:
-    state = report.outcome or "no end recorded: it runs, or its launcher died"
+def _head(report: RunReport, state: str | None) -> str:
+    state = report.outcome or state or "no end recorded: it runs, or its launcher died"
     where = "" if report.step is None else f" at step {report.step}"
     of = "" if report.steps is None or report.step is None else f" of {report.steps}"
     return f"{report.folder.name} {report.folder.id}: {state}{where}{of}"
@@ -235,8 +236,10 @@ def _facts(report: RunReport) -> list[tuple[str, str]]:
         facts.append(("speed", f"{report.tokens_per_s:,.0f} {report.unit}/s{each}"))
     if report.num_attempts:
         attempts = "1 attempt" if report.num_attempts == 1 else f"{report.num_attempts} attempts"
-        lost = f", {duration_text(report.lost_s)} of work lost since a save" if report.lost_s else ""
-        facts.append(("time", f"{duration_text(report.seconds)} in {attempts}{lost}"))
+        good = report.diary.goodput
+        pause_s = 0.0 if good is None else good.elapsed_s - report.seconds
+        between = f", {duration_text(pause_s)} between them" if report.num_attempts > 1 and pause_s >= 1 else ""
+        facts.append(("time", f"{duration_text(report.seconds)} in {attempts}{between}"))
     facts += report.diary.rows()
     if report.checkpoint is not None:
         facts.append(("saved", report.checkpoint))
@@ -251,9 +254,14 @@ class NextCommand:
     why: str
 
 
-def run_text(report: RunReport, *, next_commands: Sequence[NextCommand] = (), width: int | None = None) -> str:
-    """The summary of a run for people: layout table, figures, findings, sample, folder, commands to try next."""
-    lines = [_head(report), ""]
+def run_text(
+    report: RunReport, *, state: str | None = None, next_commands: Sequence[NextCommand] = (), width: int | None = None
+) -> str:
+    """The summary of a run for people: layout table, figures, findings, sample, folder, commands to try next.
+
+    `state`: how it stands, where its last attempt has no end.
+    """
+    lines = [_head(report, state), ""]
     if len(report.ranks) > 1:
         lines += [f"  {line}" for line in layout_lines(report.ranks, width=None if width is None else width - 2)]
         lines.append("")

@@ -6,7 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from emberward.findings import Finding
 from emberward.report._duration import duration_text
+from emberward.report._findings import read_findings, telling_finding
 from emberward.report._fit import left_table
 from emberward.report._folder import RunFolder
 from emberward.report._read import parse_line, read_json, read_lines, tail_text
@@ -24,7 +26,7 @@ class RunRow:
 
     `outcome` is that of the last attempt: done, stopped, failed, killed; None without an end. `started_unix` is the
     start of the last attempt, or when the folder was made; `why` says why it ended. `last_step_unix`: when the last
-    step was written.
+    step was written. `findings`: those that stand, of a run without an end.
     """
 
     folder: RunFolder
@@ -37,6 +39,14 @@ class RunRow:
     num_attempts: int
     why: str | None
     last_step_unix: float | None
+    findings: tuple[Finding, ...]
+
+    def why_in(self, state: State) -> str:
+        """Why it ended, or what stands against it where it needs a person; "" where neither is known."""
+        if self.why is not None or not state.is_bad:
+            return self.why or ""
+        worst = telling_finding(self.findings, stands_still=state is State.STALLED)
+        return "" if worst is None else f"{worst.code} {worst.message}"[:MAX_WHY]
 
     def to_json(self, *, state: str) -> dict[str, Any]:
         """The row as it stands in a command's JSON document."""
@@ -50,7 +60,7 @@ class RunRow:
             "loss": self.loss,
             "started_unix": self.started_unix,
             "attempts": self.num_attempts,
-            "why": self.why,
+            "why": self.why_in(State(state)) or None,
         }
 
 
@@ -83,6 +93,7 @@ def read_row(folder: RunFolder) -> RunRow:
         metrics = watched[-1] if watched else {}
     step = metrics.get("step", said.get("step"))
     loss, steps = metrics.get("loss"), said.get("steps", summary.get("steps"))
+    is_open = (end if starts else summary).get("outcome") is None
     why = end.get("why") if end.get("outcome") not in ("done", None) else None
     return RunRow(
         folder=folder,
@@ -95,6 +106,7 @@ def read_row(folder: RunFolder) -> RunRow:
         num_attempts=len(starts),
         why=None if why is None else str(why)[:MAX_WHY],
         last_step_unix=last_step_unix,
+        findings=read_findings(folder, starts, None)[0] if is_open else (),
     )
 
 
@@ -141,12 +153,13 @@ def row_state(row: RunRow, *, is_alone: bool, now_unix: float) -> State:
             phase=phase if isinstance(phase, str) else None,
             step_age_s=None if row.last_step_unix is None else now_unix - row.last_step_unix,
             step_s=row.step_s,
+            findings=row.findings,
         )
     )
 
 
 def rows_text(rows: list[tuple[RunRow, str]], *, now_unix: float, width: int | None) -> str:
-    """The rows with their states for people, a line each, and why a run ended below it."""
+    """The rows with their states for people, a line each, and below it why a run ended or needs a person."""
     shown = []
     for row, state in rows:
         step = "" if row.step is None else str(row.step) + ("" if row.steps is None else f"/{row.steps}")
@@ -154,11 +167,12 @@ def rows_text(rows: list[tuple[RunRow, str]], *, now_unix: float, width: int | N
         ago = f"{duration_text(now_unix - row.started_unix)} ago"
         shown.append([f"{row.folder.name}/{row.folder.id}", state, step, loss, ago])
     header = ["run", "state", "step", "loss", "started", "why"]
+    why = [row.why_in(State(state)) for row, state in rows]
     lines = left_table(header[:-1], shown, width=width)
     if len(lines) != len(rows) + 1:
-        blocks = [[*each, row.why or ""] for each, (row, _) in zip(shown, rows, strict=True)]
+        blocks = [[*each, said] for each, said in zip(shown, why, strict=True)]
         return "\n".join(left_table(header, blocks, width=0))
     whole = [lines[0]]
-    for line, (row, _) in zip(lines[1:], rows, strict=True):
-        whole += [line] if row.why is None else [line, f"  why: {row.why}"]
+    for line, said in zip(lines[1:], why, strict=True):
+        whole += [line, f"  why: {said}"] if said else [line]
     return "\n".join(whole)

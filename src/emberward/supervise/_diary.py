@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from emberward.findings import Cause
-from emberward.report import RunFolder, config_difference, read_lines
+from emberward.report import RunFolder, given_difference, read_lines
 from emberward.supervise._host import host_fingerprint
 from emberward.supervise._late_lines import LateLines
 from emberward.supervise._policy import AttemptOutcome
 
 GIT_LIMIT_S = 5.0
 MAX_RUNS_BESIDE = 20
+SHORT_COMMIT = 10
 MAX_VALUES = 6
 """Values of the configuration that a line each says had changed."""
 _PACKAGES = ("emberward", "torch", "numpy", "safetensors")
-MACHINE = ("kernel", "machine", "processor", "cores", "memory_bytes", "boot")
+MACHINE = ("kernel", "machine", "processor", "cores", "memory_bytes")
 """What of a host's fingerprint is worth a line when it changed."""
 _SAVE = re.compile(r"step-(\d+)$")
 
@@ -82,6 +83,8 @@ def changes(
             lines += [f"and {len(values) - MAX_VALUES} more values"] if len(values) > MAX_VALUES else []
         elif key == "config" and old != new:
             lines.append(f"the configuration, {str(old)[:8]} -> {str(new)[:8]}")
+        elif key == "commit" and old != new:
+            lines.append(f"commit {_short(old)} -> {_short(new)}")
         elif old != new:
             lines.append(f"{key} {old} -> {new}")
     if (machine := before.get("machine")) is not None:
@@ -89,11 +92,19 @@ def changes(
         lines += [
             f"{key} {machine.get(key)} -> {here.get(key)}" for key in MACHINE if machine.get(key) != here.get(key)
         ]
+        if machine.get("boot") != here.get("boot") and machine.get("host") == here.get("host"):
+            lines.append("the machine was started anew")
     had, has = before.get("versions") or {}, now.get("versions") or {}
     for name in sorted({*had, *has}):
         if had.get(name) != has.get(name):
             lines.append(f"{name} {had.get(name)} -> {has.get(name)}")
     return lines
+
+
+def _short(commit: object) -> str:
+    """A commit as people write it, with its mark of a changed tree."""
+    text = str(commit)
+    return text[:SHORT_COMMIT] + ("+" if text.endswith("+") else "") if commit is not None else "none"
 
 
 def open_attempt(
@@ -131,7 +142,7 @@ def open_attempt(
         start["changed"] = changes(own, start)
     elif (found := _good_start_beside(folder)) is not None:
         beside, before = found
-        start["changed"] = changes(before, start, values=config_difference(beside, folder))
+        start["changed"] = changes(before, start, values=given_difference(beside, folder))
     else:
         start["changed"] = []
     lines.append(folder.attempts, start)

@@ -162,7 +162,7 @@ class Overseer:
                     self._write(held.finding)
                 case Act.ANNOUNCE:
                     self._held[key] = replace(held, announced_s=now_s)
-                    said.append(end_announcement(held.finding, decision.end_in_s or 0.0))
+                    said.append(end_announcement(held.finding, decision.end_in_s or 0.0, now_unix=now_unix))
                     self._write(said[-1])
                 case Act.END:
                     quiet_s = None if is_stuck(held.finding) else now_s - held.quiet_s
@@ -445,13 +445,15 @@ def _last_word(child: WatcherChild) -> tuple[tuple[Finding, ...], bool]:
         time.sleep(POLL_S)
 
 
-def end_announcement(finding: Finding, end_in_s: float) -> Finding:
+def end_announcement(finding: Finding, end_in_s: float, *, now_unix: float) -> Finding:
     """The notice that says when the job will be ended, and for what."""
+    at = datetime.fromtimestamp(now_unix + end_in_s, UTC)
     return replace(
         finding,
         code="L115",
         severity=Severity.NOTICE,
-        message=f"the job is ended in {end_in_s:.0f} s, unless it goes on: {finding.code} {finding.message[:200]}",
+        message=f"the job is ended at {at:%Y-%m-%d %H:%M:%S} UTC, in {end_in_s:.0f} s, unless it goes on: "
+        f"{finding.code} {finding.message[:200]}",
         evidence=(),
         next=f"emberward watch RUN --ack {finding.code} --silence-s 3600   (the job is not ended for it then)",
     )

@@ -18,7 +18,11 @@ from emberward.report import LineTail, RunFolder
 
 EXACT = ("loss", "grad_norm", "step_s")
 """Columns whose extremes are kept with their steps."""
-COLUMNS = (*EXACT, "lr", "tokens_per_s", "mfu", "data_s", "save_blocked_s")
+BANDED = (*EXACT, "tokens_per_s")
+"""Columns whose least and greatest value of a stretch are kept."""
+PARTS = ("data_s", "forward_s", "backward_s", "exchange_s", "optimizer_s", "save_blocked_s")
+"""What a step's time went to."""
+COLUMNS = (*BANDED, "lr", "mfu", *PARTS)
 MAX_POINTS = 1500
 MAX_BAD = 200
 """Steps that were not finite or not used which are named one by one."""
@@ -83,6 +87,15 @@ class Columns:
         last = self.steps[-1] if self.steps else -1
         self.bad = [step for step in self.bad if step <= last]
 
+    def trained_s(self, until: int | None) -> float | None:
+        """Seconds of all steps up to and with `until`, of all without; None where no step has a time."""
+        seconds = np.asarray(self.values["step_s"], dtype=np.float64)
+        if not np.isfinite(seconds).any():
+            return None
+        steps = np.frombuffer(self.steps, dtype=np.int64)
+        last = len(steps) if until is None else int(np.searchsorted(steps, until, side="right"))
+        return float(np.nansum(seconds[:last]))
+
     def reduced(self, *, low: int | None = None, high: int | None = None, points: int = MAX_POINTS) -> dict[str, Any]:
         """The steps from `low` to `high`, both included, in at most `points` stretches. See [Note: reduced columns]."""
         steps = np.frombuffer(self.steps, dtype=np.int64) if self.steps else np.zeros(0, dtype=np.int64)
@@ -101,9 +114,7 @@ class Columns:
         starts = starts[starts < len(inside)]
         ends = np.append(starts[1:], len(inside))
         columns = {
-            name: _stretches(
-                np.asarray(column, dtype=np.float64)[first:last], inside, starts, ends, is_exact=name in EXACT
-            )
+            name: _stretches(np.asarray(column, dtype=np.float64)[first:last], inside, starts, ends, name=name)
             for name, column in self.values.items()
         }
         return {**head, "is_reduced": True, "step": inside[ends - 1].tolist(), "columns": columns}
@@ -130,21 +141,27 @@ def _stretches(
     starts: NDArray[np.intp],
     ends: NDArray[np.intp],
     *,
-    is_exact: bool,
+    name: str,
 ) -> dict[str, Any]:
-    """Last, least and greatest value of each stretch; for exact columns the steps of the extremes too."""
+    """Last value of each stretch; as the column needs them also the least and greatest, and the steps of these."""
+    if name in PARTS:
+        # Of the step itself: parts of different steps make no whole.
+        return {"last": _plain(values[ends - 1])}
     is_there = np.isfinite(values)
     counts = np.add.reduceat(is_there, starts)
     if not counts.any():
         return {"last": [None] * len(starts)}
-    least = np.minimum.reduceat(np.where(is_there, values, np.inf), starts)
-    greatest = np.maximum.reduceat(np.where(is_there, values, -np.inf), starts)
     places = np.maximum.accumulate(np.where(is_there, np.arange(len(values)), -1))[ends - 1]
     last = np.where(places >= starts, values[np.maximum(places, 0)], np.nan)
+    out: dict[str, Any] = {"last": _plain(last)}
+    if name not in BANDED:
+        return out
+    least = np.minimum.reduceat(np.where(is_there, values, np.inf), starts)
+    greatest = np.maximum.reduceat(np.where(is_there, values, -np.inf), starts)
     empty = counts == 0
     least[empty], greatest[empty] = np.nan, np.nan
-    out: dict[str, Any] = {"last": _plain(last), "min": _plain(least), "max": _plain(greatest)}
-    if is_exact:
+    out |= {"min": _plain(least), "max": _plain(greatest)}
+    if name in EXACT:
         of = np.repeat(np.arange(len(starts)), ends - starts)
         for name, extremes in (("min_at", least), ("max_at", greatest)):
             hits = np.flatnonzero(values == extremes[of])

@@ -1,6 +1,7 @@
 """What is known of one rank: who it is, its last calls, where it stood, and the end of its log."""
 
 import re
+import shlex
 from datetime import UTC, datetime
 
 from emberward.events import describe
@@ -14,15 +15,19 @@ MAX_BESIDE = 16
 """Ranks of one group that the drawer shows."""
 MAX_LINE = 500
 """Characters of one line of a log; of a longer one its ends are shown."""
-_RING = re.compile(r"rank(\d{5,})-\d+\.ring")
+_RING = re.compile(r"rank(\d{5,})-(\d+)\.ring")
 
 
 def drawer_part(glance: Glance, rank: int) -> Html:
     """The drawer of a rank; it says so when nothing is known of it. Reads the rank's ring and the end of its log."""
     known = next((each for each in glance.ranks if each.get("rank") == rank), None)
-    facts = [("host", (known or {}).get("host")), ("process", (known or {}).get("pid"))]
+    facts = [
+        ("host", (known or {}).get("host")),
+        ("process", (known or {}).get("pid") or _pid_of_ring(glance.folder, rank)),
+    ]
     facts += [(axis, index) for axis, index in ((known or {}).get("coordinates") or {}).items()]
     held = (known or {}).get("held_bytes")
+    facts.append(("device", (known or {}).get("device")))
     facts += _machine(glance, known)
     facts += [("weights and moments", f"{held / 1e6:,.1f} MB")] if isinstance(held, int | float) else []
     shown = [tag("div", tag("dt", label), tag("dd", value)) for label, value in facts if value is not None]
@@ -30,7 +35,7 @@ def drawer_part(glance: Glance, rank: int) -> Html:
         finding
         for finding in glance.findings
         if (rank in finding.culprit_ranks or any(member.rank == rank for member in finding.cycle or ()))
-        and finding.severity is not Severity.NOTICE
+        and (finding.severity is not Severity.NOTICE or finding is glance.told)
     ]
     return join(
         tag("h2", f"Rank {rank}", tabindex="-1", id="drawer-title"),
@@ -82,7 +87,7 @@ def _stack_command(glance: Glance, known: dict[str, object] | None) -> Html | No
     pid = (known or {}).get("pid")
     if glance.state.is_over or not isinstance(pid, int):
         return None
-    command = f"emberward explain {pid}"
+    command = f"{shlex.quote(glance.program)} explain {pid}"
     return join(tag("h3", "Its stack now"), tag("p", tag("code", command),
                 tag("button", "copy", type="button", data_copy=command), class_="command"))  # fmt: skip
 
@@ -106,6 +111,13 @@ def newest_ring(folder: RunFolder, rank: int) -> tuple[str, float] | None:
     except OSError:
         return None
     return (max(found)[1], max(found)[0]) if found else None
+
+
+def _pid_of_ring(folder: RunFolder, rank: int) -> int | None:
+    """The process of a rank that wrote no file of its own, by the name of its ring."""
+    ring = newest_ring(folder, rank)
+    named = None if ring is None else _RING.fullmatch(ring[0].rpartition("/")[2])
+    return None if named is None else int(named[2])
 
 
 def _calls(folder: RunFolder, rank: int) -> Html:

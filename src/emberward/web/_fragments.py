@@ -2,10 +2,23 @@
 
 import math
 import re
+import shlex
 from datetime import UTC, datetime
 
-from emberward.findings import CATALOGUE, Finding
-from emberward.report import Card, Glance, Html, State, duration_text, join, read_json, tag, witness_picture
+from emberward.findings import CATALOGUE, Finding, as_typed
+from emberward.report import (
+    MOMENT,
+    Card,
+    Glance,
+    Html,
+    State,
+    duration_text,
+    join,
+    moment_unix,
+    read_json,
+    tag,
+    witness_picture,
+)
 from emberward.report import count_text as count
 from emberward.web._mesh import mesh_part
 from emberward.web._pictures import figure
@@ -39,7 +52,9 @@ LABELS = {
 }
 MAX_ROWS = 200
 """Rows of a table; the newest are shown and the rest counted."""
-_COMMAND = re.compile(r"(?:\S*/)?emberward |(?:kill|ps|rm|pip|srun|ssh|torchrun|make) (?:-|/|install |\S+ true)")
+_COMMAND = re.compile(
+    r"(?:'[^']*/emberward'|(?:\S*/)?emberward) |(?:kill|ps|rm|pip|srun|ssh|torchrun|make) (?:-|/|install |\S+ true)"
+)
 """How a line of a card begins that can be pasted into a shell; others are said to a person."""
 _ASIDE = re.compile(r"\s{2,}(?=\()|, (?=or )|; ")
 """What parts a command from the remark behind it."""
@@ -151,13 +166,16 @@ def _tiles(glance: Glance) -> list[Html]:
     if glance.tokens_per_s is not None:
         mfu = None if glance.mfu is None else f"MFU {100 * glance.mfu:.1f}%"
         tiles.append(_tile("tokens/s", count(glance.tokens_per_s), mfu or "MFU unknown here"))
-    if (spent := glance.spent) is not None:
-        lost = f"of {duration_text(spent.elapsed_s)}"
-        if spent.losses:
-            lost += f", most to {spent.losses[0].cause.replace('_', ' ')}"
-        # Rounded up: 0% says that nothing was lost.
-        share = math.ceil(1000 * spent.lost_share) / 10
-        tiles.append(_tile("time lost", f"{share:g}%", lost))
+    if (good := glance.goodput) is not None:
+        about = "" if glance.is_goodput_exact else "about "
+        note = f"of {duration_text(good.elapsed_s)}"
+        if good.losses:
+            # Rounded up: 0% would say that nothing was lost.
+            share = f"{math.ceil(1000 * good.lost_share) / 10:g}%"
+            note += f"; {share} lost, most to {good.losses[0].cause.replace('_', ' ')}"
+        if glance.state is State.STALLED:
+            note += "; now it stands still"
+        tiles.append(_tile("goodput", f"{about}{100 * good.share:.1f}%", note))
     save = glance.save
     risk = None
     if glance.at_risk_steps is not None:
@@ -208,7 +226,7 @@ def card_part(glance: Glance, *, runbooks: bool = True) -> Html:
     if glance.card is None:
         if glance.state.is_bad:
             text = "No finding says why. The run is not healthy: look at its logs, or let emberward explain it."
-            command = f"emberward explain {glance.folder.path}"
+            command = f"{shlex.quote(glance.program)} explain {shlex.quote(str(glance.folder.path))}"
             return tag("section", tag("p", text), _copyable(command), class_="card warning", aria_label="incident")
         over = glance.state.is_over or glance.state is State.NOT_STARTED
         text = "No incident was recorded." if over else "Healthy: nothing stands against this run."
@@ -255,6 +273,9 @@ def card_html(card: Card, *, runbooks: bool, others: int = 0, copies: bool = Tru
 
 def _to_do(line: str, *, copies: bool) -> Html:
     """A line of what to do: a command, which is copied without the remark behind it, or words."""
+    if (moment := MOMENT.search(line)) is not None:
+        at = tag("span", moment[0], data_until=f"{moment_unix(moment):.0f}")
+        return tag("p", line[: moment.start()], at, line[moment.end() :])
     if _COMMAND.match(line) is None:
         return tag("p", line)
     command, _, remark = _ASIDE.sub("\0", line, count=1).partition("\0")
@@ -286,7 +307,7 @@ def table(header: list[str], rows: list[list[object]], *, label: str, empty: str
     )
 
 
-def _finding(finding: Finding, *, is_past: bool, runbooks: bool) -> Html:
+def _finding(finding: Finding, *, is_past: bool, runbooks: bool, program: str) -> Html:
     entry = CATALOGUE.get(finding.code)
     where = [] if finding.phase.step is None else [f"step {finding.phase.step}"]
     where += [] if finding.site is None else [finding.site]
@@ -310,7 +331,7 @@ def _finding(finding: Finding, *, is_past: bool, runbooks: bool) -> Html:
         ),
         *details,
         None if (witness := witness_picture(finding)) is None else figure(witness),
-        tag("p", "next: ", tag("code", finding.next)) if finding.next else None,
+        tag("p", "next: ", tag("code", as_typed(finding.next, program))) if finding.next else None,
         tag("p", tag("a", f"runbook: {finding.code} {entry.title}", href=f"runbook?code={finding.code}"))
         if runbooks and entry is not None
         else None,
@@ -320,8 +341,12 @@ def _finding(finding: Finding, *, is_past: bool, runbooks: bool) -> Html:
 
 def findings_part(glance: Glance, *, runbooks: bool = True) -> Html:
     """All findings, the newest first; those that a later attempt got over are marked."""
-    shown = [_finding(each, is_past=False, runbooks=runbooks) for each in reversed(glance.findings)]
-    shown += [_finding(each, is_past=True, runbooks=runbooks) for each in reversed(glance.recovered)]
+    shown = [
+        _finding(each, is_past=False, runbooks=runbooks, program=glance.program) for each in reversed(glance.findings)
+    ]
+    shown += [
+        _finding(each, is_past=True, runbooks=runbooks, program=glance.program) for each in reversed(glance.recovered)
+    ]
     if not shown:
         return tag("p", "No findings.", class_="empty")
     left = len(shown) - MAX_ROWS

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from emberward.findings import PROGRAM
 from emberward.report import (
     Html,
     RunFolder,
@@ -15,12 +16,10 @@ from emberward.report import (
     duration_text,
     join,
     json_block,
-    parse_line,
     read_lines,
     read_row,
     row_state,
     tag,
-    tail_text,
 )
 from emberward.web._columns import MAX_POINTS, Columns
 from emberward.web._fragments import ICONS, table, tone_of, utc_text
@@ -28,8 +27,6 @@ from emberward.web._live_run import Facts
 from emberward.web._page import STYLES, document
 
 MAX_LISTED = 1000
-NUM_FINDINGS = 20
-MAX_SAID = 160
 
 
 def key_of(folder: RunFolder) -> str:
@@ -37,14 +34,22 @@ def key_of(folder: RunFolder) -> str:
     return hashlib.blake2b(str(folder.path.absolute()).encode(), digest_size=8).hexdigest()
 
 
-def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float) -> str:
-    """The page with all runs. Reads the ends of each run's files."""
+def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float, program: str = PROGRAM) -> str:
+    """The page with all runs, those first that need a person. Reads the ends of each run's files."""
     found = []
     for folder in list(folders)[:MAX_LISTED]:
         row = read_row(folder)
         is_alone, said = facts(folder, now_unix) if row.outcome is None else (False, ())
         found.append((row_state(row, is_alone=is_alone or bool(said), now_unix=now_unix), row))
-    found.sort(key=lambda pair: (not pair[0].is_bad, pair[0].is_over, -pair[1].started_unix))
+    newest: dict[str, float] = {}
+    for _, row in found:
+        newest[row.folder.name] = max(row.started_unix, newest.get(row.folder.name, row.started_unix))
+
+    def needs_a_person(state: State, row: RunRow) -> bool:
+        """Not one that is over after which its name was started again: somebody has taken it up."""
+        return state.is_bad and not (state.is_over and row.started_unix < newest[row.folder.name])
+
+    found.sort(key=lambda pair: (not needs_a_person(*pair), pair[0].is_over, -pair[1].started_unix))
     head = join(*(tag("link", rel="stylesheet", href=f"asset/{name.rpartition('/')[2]}") for name in STYLES))
     counts = {state: sum(1 for each, _ in found if each is state) for state in State}
     said_counts = ", ".join(f"{number} {state.value}" for state, number in counts.items() if number)
@@ -54,12 +59,12 @@ def list_page(folders: Iterable[RunFolder], facts: Facts, *, now_unix: float) ->
         tag("header", tag("div", tag("h1", "Runs"), class_="title"),
             tag("p", said_counts or "no runs", class_="facts")),
         tag("main", tag("form",
-            table(header, rows, label="runs", empty="No run was started here yet: emberward train bloom_tiny") if rows
-            else tag("p", "No run was started here yet: emberward train bloom_tiny", class_="empty"),
+            table(header, rows, label="runs", empty=f"No run was started here yet: {program} train bloom_tiny"),
             tag("p", tag("button", "compare the two chosen runs")) if len(rows) > 1 else None,
             action="compare", method="get", class_="panel runs")),
     )  # fmt: skip
-    return document(f"{sum(1 for state, _ in found if state.is_bad)} of {len(found)} runs need you", body, head=head)
+    num_bad = sum(needs_a_person(*pair) for pair in found)
+    return document(f"{num_bad} of {len(found)} runs need you", body, head=head)
 
 
 def _row(state: State, row: RunRow, *, now_unix: float) -> list[object]:
@@ -76,16 +81,8 @@ def _row(state: State, row: RunRow, *, now_unix: float) -> list[object]:
         "" if row.loss is None else f"{row.loss:.4f}",
         tag("td", f"{duration_text(now_unix - row.started_unix)} ago", title=utc_text(row.started_unix)),
         row.num_attempts,
-        row.why or (_said(row.folder) if state.is_bad else ""),
+        row.why_in(state),
     ]
-
-
-def _said(folder: RunFolder) -> str:
-    """The worst of what was found last in a run that has no end, for one that needs a person."""
-    found = [parse_line(line.encode()) for line in tail_text(folder.findings, num_lines=NUM_FINDINGS)]
-    loud = [each for each in found if each is not None and each.get("severity") in ("error", "warning")]
-    worst = max(reversed(loud), key=lambda each: each["severity"] == "error", default=None)
-    return "" if worst is None else f"{worst.get('code')} {worst.get('message')}"[:MAX_SAID]
 
 
 def compare_page(first: RunFolder, first_columns: Columns, second: RunFolder, second_columns: Columns) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emberward.findings import Finding
+from emberward.findings import PROGRAM, Finding
 from emberward.report import Glance, Html, RunFolder, read_glance, tag
 from emberward.web._columns import Columns
 from emberward.web._fragments import fragments
@@ -36,8 +36,11 @@ class Change:
 class LiveRun:
     """A run's folder read again and again. Every method may be called from any thread."""
 
-    def __init__(self, folder: RunFolder, facts: Facts, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, folder: RunFolder, facts: Facts, *, clock: Callable[[], float] = time.time, program: str = PROGRAM
+    ) -> None:
         self.folder = folder
+        self._program = program
         self._facts = facts
         self._clock = clock
         self._columns = Columns(folder)
@@ -53,7 +56,18 @@ class LiveRun:
         """The run now. Reads small files and the ends of large ones."""
         now_unix = self._clock()
         is_alone, said = self._facts(self.folder, now_unix)
-        return read_glance(self.folder, now_unix=now_unix, is_alone=is_alone, said=said)
+        return read_glance(
+            self.folder,
+            now_unix=now_unix,
+            is_alone=is_alone,
+            said=said,
+            program=self._program,
+            trained_s=self._trained_s,
+        )
+
+    def _trained_s(self, until: int | None) -> float | None:
+        with self._lock:
+            return self._columns.trained_s(until)
 
     def series(self, *, low: int | None, high: int | None, points: int) -> dict[str, Any]:
         """The run's metrics reduced. The first call reads the whole file."""
@@ -76,12 +90,12 @@ class LiveRun:
 
     def refresh(self) -> None:
         """Reads the folder and wakes whoever waits when something changed."""
+        self.columns()
         glance = self.glance()
         # The page counts the age on by itself: a part must not change because time passes.
         still = replace(glance, now_unix=glance.last_step_unix or 0.0)
         parts = {**fragments(still), "lag": tag("p", self._lag_words(), class_="note")}
         with self._lock:
-            self._columns.poll()
             here = self._id()
         if here != self._here or parts != self._parts:
             with self._changed:

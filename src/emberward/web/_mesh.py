@@ -24,9 +24,9 @@ def rank_states(glance: Glance) -> dict[int, str]:
     """The state of each rank that is known, by the findings that stand."""
     states = {rank["rank"]: "ok" for rank in glance.ranks if isinstance(rank.get("rank"), int)}
     if not states and glance.num_ranks is not None:
-        states = dict.fromkeys(range(min(glance.num_ranks, 1 << 15)), "unknown")
+        states = dict.fromkeys(range(min(glance.num_ranks, 1 << 15)), "unknown" if glance.num_watched is None else "ok")
     for finding in glance.findings:
-        if finding.severity.value == "notice":
+        if finding.severity.value == "notice" and finding is not glance.told:
             continue
         is_late = finding.kind.value == "straggler"
         named = [member.rank for member in finding.cycle] if finding.cycle else list(finding.culprit_ranks)

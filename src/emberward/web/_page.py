@@ -16,7 +16,7 @@ from emberward.report import SHAPES_STYLE, Glance, Html, join, json_block, read_
 from emberward.web._columns import Columns
 from emberward.web._drawer import drawer_part
 from emberward.web._fragments import fragments
-from emberward.web._lag import lag_json, lag_sentence
+from emberward.web._lag import has_lag, lag_json, lag_sentence
 from emberward.web._mesh import rank_states
 from emberward.web._pictures import examined_part, preflight_part
 from emberward.web._strip import marks_of
@@ -33,7 +33,7 @@ CHARTS = (
     ("loss", "Loss", "nats a unit; a red tick: not finite"),
     ("grad", "Gradient norm", "before clipping"),
     ("rate", "Throughput", "tokens a second; band: median and 3 median absolute deviations"),
-    ("time", "Step time", "seconds; of them what the step waited for"),
+    ("time", "Step time by phase", "seconds, as the host of the rank that writes the metrics spent them"),
 )
 
 
@@ -111,7 +111,7 @@ def body_of(glance: Glance, parts: Mapping[str, Html], *, is_live: bool) -> Html
                         tag("button", "whole run", type="button", id="whole", hidden=True), class_="range")),
             tag("div", *charts, class_="charts"),
             tag("div",
-                section("Who is waited for", "lag", tag("div", lag_words(glance), id="lag-words"),
+                section("Who is waited for", "lag", tag("div", lag_words(glance, is_live=is_live), id="lag-words"),
                         tag("div", id="lag-map", tabindex="0", role="img",
                             aria_label="lag by rank and step; the sentence above says what it shows")),
                 section("Ranks", "mesh", part("mesh")),
@@ -159,9 +159,10 @@ KEYS = (
 )
 
 
-def lag_words(glance: Glance) -> Html:
-    """What the heat-map shows, in a sentence."""
-    return tag("p", lag_sentence(glance.folder), class_="note")
+def lag_words(glance: Glance, *, is_live: bool) -> Html:
+    """What the heat-map shows, in a sentence; a live page gets it with the map: the card does not wait for it."""
+    is_later = is_live and has_lag(glance.folder)
+    return tag("p", "Comparing the ranks." if is_later else lag_sentence(glance.folder), class_="note")
 
 
 def config_part(glance: Glance) -> Html:

@@ -1,4 +1,4 @@
-"""The server of the pages: standard library, GET only, bound to this machine unless asked otherwise.
+"""The server of the pages: standard library, GET and HEAD only, bound to this machine unless asked otherwise.
 
 [Note: who may read]
 Whoever reaches a loopback port is a user of this machine. On any other address a token is needed: it stands in the link
@@ -23,6 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from emberward.findings import PROGRAM
 from emberward.report import RunFolder, find_runs, join, tag
 from emberward.web._columns import MAX_POINTS
 from emberward.web._drawer import drawer_part
@@ -39,6 +40,7 @@ MAX_RUNS_HELD = 16
 PING_S = 15.0
 SOCKET_TIMEOUT_S = 30.0
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+STREAM_TYPE = "text/event-stream; charset=utf-8"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
@@ -48,13 +50,17 @@ _RUN = re.compile(r"/run/([0-9a-f]{16})/(|events|series|lag|rank|page\.html|runb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What is served. `only`: the run to open first; else all below `runs`. `hosts`: names that requests may use."""
+    """What is served. `only`: the run to open first; else all below `runs`. `hosts`: names that requests may use.
+
+    `program`: what the readers type for `emberward`.
+    """
 
     runs: Path
     only: RunFolder | None
     facts: Facts
     hosts: frozenset[str] = LOOPBACK
     token: str | None = None
+    program: str = PROGRAM
     clock: Callable[[], float] = field(default=time.time)
 
 
@@ -94,7 +100,9 @@ class PageServer(ThreadingHTTPServer):
         with self._guard:
             while len(self._runs) >= MAX_RUNS_HELD:
                 self._runs.pop(next(iter(self._runs)))
-            return self._runs.setdefault(key, LiveRun(folder, self.site.facts, clock=self.site.clock))
+            return self._runs.setdefault(
+                key, LiveRun(folder, self.site.facts, clock=self.site.clock, program=self.site.program)
+            )
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A connection that broke is the reader's business."""
@@ -109,6 +117,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Says nothing: the terminal belongs to the person."""
+
+    def do_HEAD(self) -> None:
+        """The head of what GET answers: `_finish` leaves the body out."""
+        self.do_GET()
 
     def do_GET(self) -> None:
         with suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
@@ -127,9 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
         if at.path == "/":
             return self._front()
         if at.path == "/list":
-            return self._page(
-                list_page(self.server.folders(), self.server.site.facts, now_unix=self.server.site.clock())
-            )
+            return self._list()
         if at.path == "/compare":
             return self._compare(parse_qs(at.query).get("run", []))
         if at.path.startswith("/asset/"):
@@ -161,12 +171,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _front(self) -> None:
         only = self.server.site.only
         if only is None:
-            return self._page(
-                list_page(self.server.folders(), self.server.site.facts, now_unix=self.server.site.clock())
-            )
+            return self._list()
         self.send_response(HTTPStatus.SEE_OTHER)
         self.send_header("Location", f"run/{key_of(only)}/")
         return self._finish(b"", "text/plain")
+
+    def _list(self) -> None:
+        site = self.server.site
+        self._page(list_page(self.server.folders(), site.facts, now_unix=site.clock(), program=site.program))
 
     def _of_run(self, run: LiveRun, what: str, query: dict[str, str]) -> None:
         if what == "":
@@ -206,11 +218,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _events(self, run: LiveRun) -> None:
         """The stream of what changes; ends when the page goes. A page that comes back gets what it missed."""
+        if self.command == "HEAD":
+            return self._send(b"", STREAM_TYPE)
         if not self.server.streams.acquire(blocking=False):
             return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{MAX_STREAMS} pages are open already")
         try:
             self.send_response(HTTPStatus.OK)
-            self._headers("text/event-stream; charset=utf-8")
+            self._headers(STREAM_TYPE)
             self.send_header("X-Accel-Buffering", "no")
             self.send_header("Connection", "close")
             self.end_headers()
@@ -265,7 +279,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._headers(kind, policy=policy)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
 def _int(text: str | None) -> int | None:

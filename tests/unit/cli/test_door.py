@@ -206,7 +206,7 @@ def test_watch_ends_when_the_launcher_is_gone_and_waits_while_it_lives(tmp_path)
     write_json(folder.lock, {"host": os.uname().nodename, "launcher": dead, "agent": dead})
     said = emberward("watch", str(folder.path), cwd=tmp_path)
     assert said.code == 0
-    assert "no end recorded: it runs, or its launcher died at step 2" in said.out
+    assert "bloom_tiny 7: launcher died at step 2" in said.out
     from emberward.supervise import is_abandoned
 
     assert is_abandoned(folder)

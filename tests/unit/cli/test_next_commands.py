@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from emberward.cli._main import program_name
+from emberward.cli._called import program_name
+from emberward.cli._console import Screen
 from emberward.cli._run import program_beside
 from emberward.cli._train import TrainOptions, next_commands
 from emberward.report import RunFolder, write_json
@@ -68,3 +69,14 @@ def test_a_launcher_of_our_own_environment_is_found_though_that_is_not_activated
     assert program_beside("no-such-program", "/nowhere") == "no-such-program"
     for path in ("./torchrun", str(ours)):
         assert program_beside(path, "/nowhere") == path
+
+
+def test_what_is_said_has_the_program_as_it_was_called_and_the_document_its_name(capsys):
+    screen = Screen(is_json=True, program=".venv/bin/emberward")
+    screen.say("  next      emberward report runs/x")
+    screen.complain("emberward: more: emberward report runs/x")
+    screen.document([], next="emberward report runs/x")
+    said = capsys.readouterr()
+    assert said.err.splitlines() == ["  next      .venv/bin/emberward report runs/x",
+                                     "emberward: more: .venv/bin/emberward report runs/x"]  # fmt: skip
+    assert '"next": "emberward report runs/x"' in said.out

@@ -1,10 +1,14 @@
 """`emberward runs`: each run with its state; half a folder breaks nothing; a thousand runs are no matter."""
 
 import json
+import os
+import time
 
 import pytest
+from canned_runs import HANG, make
 
 from emberward.cli._console import Screen
+from emberward.cli._report import report_run
 from emberward.cli._runs import list_runs
 from emberward.report import RunFolder, append_line, find_runs, read_row, rows_text, write_json
 
@@ -46,6 +50,19 @@ def test_each_run_is_shown_with_its_state_the_newest_first(tmp_path, capsys):
 
 
 FILES = ("attempts.jsonl", "metrics.jsonl", "progress.json", "config.resolved.yaml")
+
+
+def test_a_run_that_an_error_holds_up_is_stalled_here_as_on_its_page_and_says_why(tmp_path, capsys):
+    hang = make("hang", tmp_path, now_unix=time.time())
+    os.utime(hang.metrics)  # its last step is no older than it may be
+    make("straggler", tmp_path, now_unix=time.time())
+    found = {each["name"]: each for each in listed(tmp_path, capsys)["runs"]}
+    assert (found["hang"]["state"], found["straggler"]["state"]) == ("stalled", "running")
+    assert (found["hang"]["why"], found["straggler"]["why"]) == (f"{HANG.code} {HANG.message}", None)
+    assert list_runs(tmp_path, Screen(is_json=False), limit=None) == 0
+    assert f"  why: {HANG.code} {HANG.message}" in capsys.readouterr().out
+    assert report_run(hang, Screen(is_json=False)) == 1
+    assert "hang 20261122-094640-ab12: stalled at step 120 of 200" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", FILES)

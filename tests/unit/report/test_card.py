@@ -1,22 +1,33 @@
 """The card of a run and its state: the same words in terminal, JSON and page, and nobody named without evidence."""
 
+import json
+import os
+import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+import typer
 from canned_runs import HANG, START, STRAGGLER, make
 
-from emberward.findings import Certainty, Severity
+from emberward.cli import app
+from emberward.findings import VERBS, Cause, Certainty, Severity, as_typed
 from emberward.report import (
     CardFacts,
     Signs,
     State,
     append_line,
     card_of,
+    counted_down,
     read_glance,
     read_lines,
+    read_row,
+    row_state,
     state_of,
     step_limit_s,
+    write_json,
 )
+from emberward.report._findings import read_findings
 from emberward.sources.live import resumed_finding
 from emberward.supervise._overseer import end_announcement
 
@@ -87,14 +98,19 @@ ERROR  H101  a rank never arrived
 
 def test_a_card_says_what_happens_by_itself_and_how_to_stop_that(tmp_path):
     folder = make("hang", tmp_path, now_unix=NOW)
-    append_line(folder.findings, {**end_announcement(HANG, 60.0).to_json(), "attempt": 1})
+    append_line(folder.findings, {**end_announcement(HANG, 60.0, now_unix=NOW - 20).to_json(), "attempt": 1})
     announced = read_glance(folder, now_unix=NOW).card
     assert announced is not None
+    at = f"{datetime.fromtimestamp(NOW + 40, UTC):%Y-%m-%d %H:%M:%S}"
     assert dict(announced.rows)["do"] == (
         "emberward explain 4242",
-        "by itself, the job is ended in 60 s, unless it goes on",
-        "emberward watch hang/20261122-094640-ab12 --ack H101 --silence-s 3600   (the job is not ended for it then)",
+        f"by itself, the job is ended at {at} UTC, unless it goes on",
+        f"emberward watch {folder.path} --ack H101 --silence-s 3600   (the job is not ended for it then)",
     )
+    line = dict(announced.rows)["do"][1]
+    assert counted_down(line, now_unix=NOW) == "by itself, the job is ended in 40 s, unless it goes on"
+    assert counted_down(line, now_unix=NOW + 41) == "by itself, the job is ended now, unless it goes on"
+    assert counted_down("emberward explain 4242", now_unix=NOW) == "emberward explain 4242"
     # What was announced for another finding, and what is over, is not said.
     append_line(folder.findings, {**replace(HANG, code="H104", message="later").to_json(), "attempt": 1})
     other = read_glance(folder, now_unix=NOW).card
@@ -103,14 +119,15 @@ def test_a_card_says_what_happens_by_itself_and_how_to_stop_that(tmp_path):
 
 def test_a_card_of_an_attempt_that_is_over_sends_nobody_to_its_processes(tmp_path):
     folder = make("hang", tmp_path, now_unix=NOW)
-    append_line(folder.findings, {**end_announcement(HANG, 60.0).to_json(), "attempt": 1})
+    append_line(folder.findings, {**end_announcement(HANG, 60.0, now_unix=NOW - 20).to_json(), "attempt": 1})
     append_line(folder.attempts, {"event": "end", "attempt": 1, "outcome": "failed", "hours": 1.0})
     card = read_glance(folder, now_unix=NOW).card
     assert card is not None
     assert dict(card.rows)["do"] == (
-        "the attempt is over: the same command goes on from the last save",
+        "the attempt is over: the same command goes on from the beginning, for it has no save",
         "said while it ran: emberward explain 4242",
     )
+    assert "L115" not in [each.code for each in read_glance(folder, now_unix=NOW).findings], "its end is past"
 
 
 def test_a_card_says_so_when_nobody_can_be_named():
@@ -170,3 +187,83 @@ def test_a_restart_is_recovered_and_its_lost_hours_are_counted(tmp_path):
     assert glance.card is None
     assert [each.code for each in glance.recovered] == ["L102"]
     assert glance.lost_s == pytest.approx(720)
+
+
+def test_a_card_has_the_program_as_its_reader_calls_it(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    card = read_glance(folder, now_unix=NOW, program=".venv/bin/emberward").card
+    assert card is not None and dict(card.rows)["do"] == (".venv/bin/emberward explain 4242",)
+    for text in ("see emberward explain's page", "it is written while emberward watches", "x/emberward explain 1"):
+        assert as_typed(text, ".venv/bin/emberward") == text, "no command of ours"
+    assert as_typed("emberward ui R", "/my disk/bin/emberward") == "'/my disk/bin/emberward' ui R"
+    assert as_typed("emberward report R; then emberward ui R", "./e") == "./e report R; then ./e ui R"
+
+
+def test_the_verbs_that_make_a_command_are_those_of_the_program():
+    assert set(VERBS) == set(typer.main.get_command(app).commands)
+
+
+def test_goodput_counts_no_second_twice(tmp_path):
+    folder = make("restart", tmp_path, now_unix=NOW)
+    about = read_glance(folder, now_unix=NOW)
+    assert about.goodput is not None and not about.is_goodput_exact
+    exact = read_glance(folder, now_unix=NOW, trained_s=lambda until: 60.0 if until is None else 0.0)
+    assert exact.goodput is not None and exact.is_goodput_exact and exact.goodput.kept_s == 60.0
+    append_line(folder.attempts, {"event": "end", "attempt": 2, "outcome": "failed", "hours": 1.0, "hours_lost": 0.5,
+                                  "saved_step": 100, "end": "2026-11-22T12:46:40+00:00"})  # fmt: skip
+    over = read_glance(folder, now_unix=NOW, trained_s=lambda until: 60.0 if until is None else float(until))
+    assert over.goodput is not None and over.goodput.kept_s == 100.0, "what came after the last save is lost"
+
+
+def test_what_stands_again_is_not_told_as_over_too(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    starts = list(read_lines(folder.attempts))
+    for finding in (resumed_finding(HANG), replace(HANG, site="data.py:91", waiting_ranks=(0, 1))):
+        append_line(folder.findings, {**finding.to_json(), "attempt": 1})
+    standing, recovered = read_findings(folder, starts, None)
+    assert ([each.code for each in standing], recovered) == (["H128", "H101"], ())
+    append_line(folder.findings, {**replace(HANG, culprit_ranks=(4,), message="rank 4").to_json(), "attempt": 1})
+    append_line(folder.findings, {**resumed_finding(replace(HANG, message="rank 4")).to_json(), "attempt": 1})
+    _, recovered = read_findings(folder, starts, None)
+    assert [each.culprit_ranks for each in recovered] == [(4,)], "another rank got over it"
+
+
+def test_goodput_counts_a_stall_by_the_minute_and_a_run_that_trains_up_to_its_last_step(tmp_path):
+    hang = make("hang", tmp_path, now_unix=NOW)
+    seen = {str(read_glance(hang, now_unix=NOW + second, trained_s=lambda _: 60.0).goodput) for second in range(60)}
+    assert len(seen) == 2, "one change a minute"
+    healthy = make("healthy", tmp_path, now_unix=NOW)
+    assert len({str(read_glance(healthy, now_unix=NOW + second).goodput) for second in range(20)}) == 1
+
+
+def test_of_a_run_that_stands_still_the_card_has_the_notice_that_tells_who_may_hold_it_up(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    polls = replace(HANG, severity=Severity.NOTICE, message="rank 5 sleeps", cause=Cause.SLEEP)
+    folder.findings.write_text(json.dumps({**polls.to_json(), "attempt": 1}) + "\n")
+    still = read_glance(folder, now_unix=NOW)
+    assert still.state is State.STALLED and still.told == polls
+    assert still.card is not None and still.card.severity == "notice" and still.card.code == "H101"
+    row = read_row(folder)
+    assert row.why_in(row_state(row, is_alone=False, now_unix=NOW)) == "H101 rank 5 sleeps"
+    append_line(folder.attempts, {"event": "end", "attempt": 1, "outcome": "stopped"})
+    stopped = read_glance(folder, now_unix=NOW)
+    assert stopped.state is State.STOPPED and stopped.told == polls, "nobody has seen it go on"
+    folder.attempts.write_text(folder.attempts.read_text().splitlines()[0] + "\n")
+    os.utime(folder.metrics, (NOW - 1, NOW - 1))
+    goes_on = read_glance(folder, now_unix=NOW)
+    assert (goes_on.state, goes_on.card) == (State.RUNNING, None), "a rank that polls while steps go on is no incident"
+
+
+def test_ranks_without_files_of_their_own_are_those_that_the_watcher_knows(tmp_path):
+    folder = make("hang", tmp_path, now_unix=NOW)
+    shutil.rmtree(folder.ranks)
+    folder.attempts.write_text('{"event": "start", "attempt": 1, "start": "2026-11-21T23:00:00+00:00"}\n')
+    assert read_glance(folder, now_unix=NOW).num_ranks is None
+    write_json(folder.supervisor, {"num_ranks": 8})
+    assert read_glance(folder, now_unix=NOW).num_ranks == 8
+    write_json(folder.supervisor, {"num_ranks": 0})
+    kept = folder.events / "attempt-0001"
+    kept.mkdir(parents=True)
+    for rank in range(4):
+        (kept / f"rank{rank:05d}-{4000 + rank}.ring").touch()
+    assert read_glance(folder, now_unix=NOW).num_ranks == 4, "of ranks that are gone the rings are left"

@@ -100,7 +100,7 @@ def test_the_summary_of_a_run_word_for_word(folder):
             "              █▆▃▁  steps 1 to 4",
             "  held out    held out: 4.1000 (perplexity 60.3) over 2,048 tokens",
             "  speed       2,500 tokens/s, 0.500 s a step (medians)",
-            "  time        1 h in 2 attempts, 15 min of work lost since a save",
+            "  time        1 h in 2 attempts",
             "  lost to     failed 15 min (1 x)",
             "  saved       /r/checkpoints/step-00000004",
             "  error       L102 rank 1 died first: killed by SIGKILL",

@@ -58,7 +58,7 @@ def test_a_stopped_rank_is_an_error_in_these_words():
     assert finding.message == "rank 2 is stopped by a signal or a debugger, while ranks 0, 1, 3 wait"
     assert (finding.kind, finding.cause, finding.severity) == (Kind.HANG, Cause.STOPPED, Severity.ERROR)
     assert finding.evidence[0] == "rank 2: process 1002 on ember is stopped"
-    assert finding.next == "kill -CONT 1002, or end the job and start it from its last save"
+    assert finding.next == "kill -CONT 1002, or end the job and start it again"
     assert finding.site == "train.py:20"
 
 

@@ -143,6 +143,8 @@ def test_a_process_keeps_its_program_in_all_its_threads():
     process = _process(f"{SITE}/axolotl/cli.py", "/usr/lib/python3.11/runpy.py")
     assert [user_frame(thread.frames).site for thread in process.threads] == ["axolotl/cli.py:1"] * 2
     assert short_path(f"{SITE}/axolotl/cli.py") == "axolotl/cli.py"
+    assert short_path("/job/src/project/src/package/data.py:3") == "package/data.py:3", "a project of the src layout"
+    assert short_path("/job/train.py") == short_path("/src.py/train.py") == "train.py"
 
 
 TRACEBACK = """Traceback (most recent call last):

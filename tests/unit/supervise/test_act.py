@@ -122,9 +122,12 @@ def test_a_short_limit_is_announced_at_once():
 
 
 def test_the_end_of_a_job_is_announced_with_its_time_and_its_way_out():
-    said = end_announcement(STOPPED, 60.0)
+    said = end_announcement(STOPPED, 60.0, now_unix=1_795_300_000.0)
     assert (said.code, said.severity) == ("L115", Severity.NOTICE)
-    assert said.message == "the job is ended in 60 s, unless it goes on: H125 rank 1 is stopped"
+    assert (
+        said.message
+        == "the job is ended at 2026-11-21 22:27:40 UTC, in 60 s, unless it goes on: H125 rank 1 is stopped"
+    )
     assert said.next == "emberward watch RUN --ack H125 --silence-s 3600   (the job is not ended for it then)"
 
 

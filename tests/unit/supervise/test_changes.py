@@ -31,3 +31,23 @@ def test_many_values_are_counted():
     values = [(f"key{number}", "1", "2") for number in range(9)]
     lines = changes({"config": "1"}, {"config": "2"}, values=values)
     assert lines[0] == "key0 1 -> 2" and lines[-1] == "and 3 more values" and len(lines) == 7
+
+
+def resolved(steps, samples, origin="worked out from steps"):
+    return f'steps: {steps}\ntrain_samples: {samples}\nresolved:\n  origins:\n    train_samples: "{origin} {steps}"\n'
+
+
+def test_what_follows_from_another_value_is_not_told_beside_it(tmp_path):
+    begin(tmp_path / "a", resolved(60, 600), config="1" * 64, outcome="done")
+    assert begin(tmp_path / "b", resolved(90, 900), config="2" * 64) == ["steps 60 -> 90"]
+    given = resolved(60, 900, origin="command line")
+    assert begin(tmp_path / "c", given, config="3" * 64) == ["train_samples 600 -> 900"], "somebody gave it"
+    assert begin(tmp_path / "d", resolved(60, 500), config="4" * 64) == ["train_samples 600 -> 500"], "the rule changed"
+
+
+def test_commits_are_short_and_a_reboot_is_said_in_words():
+    old = {"commit": "a" * 40, "machine": {"host": "n1", "boot": "1-2-3", "kernel": "6.1"}}
+    new = {"commit": "b" * 40 + "+", "machine": {"host": "n1", "boot": "4-5-6", "kernel": "6.1"}}
+    assert changes(old, new) == ["commit aaaaaaaaaa -> bbbbbbbbbb+", "the machine was started anew"]
+    elsewhere = {**old, "machine": {"host": "n2", "boot": "4-5-6", "kernel": "6.1"}, "host": "n2"}
+    assert changes({**old, "host": "n1"}, elsewhere) == ["host n1 -> n2"], "another machine has another boot"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emberward.report import LagRows, LagWriter, RunFolder, lag_cells
-from emberward.web._lag import lag_json, lag_sentence, read_table
+from emberward.web._lag import lag_json, lag_sentence, map_rows, read_table
 
 A_HOST = 8
 
@@ -31,7 +31,7 @@ def write(folder, host, steps, *, lag=0.0, middle_s=0.3, program="a"):
 def cells_of(folder, **bounds):
     found = lag_json(folder, **bounds)
     cells = np.frombuffer(base64.b64decode(found["cells"]), dtype=np.uint8)
-    return found, cells.reshape(len(found["ranks"]), len(found["steps"]))
+    return found, cells.reshape(len(found["rows"]), len(found["steps"]))
 
 
 @pytest.fixture
@@ -71,8 +71,22 @@ def test_of_more_ranks_and_steps_than_cells_the_greatest_lag_of_each_group_is_ke
     for host in range(150):
         write(folder, host, range(1, 1501), lag=lag if host == 77 else 0.0)
     found, cells = cells_of(folder)
-    assert cells.shape == (512, 512)
+    assert cells.shape == (450, 512), "three rows a host: no row has ranks of two"
     rows, columns = np.nonzero(cells > 1)
-    assert (len(rows), found["ranks_a_row"]) == (1, 3)
-    assert found["ranks"][rows[0]] <= 77 * A_HOST + 5 < found["ranks"][rows[0] + 1]
+    assert len(rows) == 1
+    assert found["rows"][rows[0]] == f"ranks {77 * A_HOST + 3} to {77 * A_HOST + 5}"
+    assert found["worst"][rows[0]] == 77 * A_HOST + 5
+    assert found["hosts"][77] == [77 * 3, "node-77"]
+    assert "of the newest 256 rows" in found["words"]
     assert found["steps"][columns[0] - 1] < 1235 <= found["steps"][columns[0]]
+
+
+def test_rows_are_parts_of_a_host_or_whole_hosts_and_few_enough():
+    few = map_rows({0: "b", 1: "a", 2: "b"})
+    assert [(row.name, row.hosts) for row in few] == [("rank 0", "b"), ("rank 2", "b"), ("rank 1", "a")]
+    many = map_rows({rank: f"node-{rank // 8:04}" for rank in range(16_384)})
+    assert len(many) == 512
+    assert (many[1].name, many[1].hosts) == ("ranks 32 to 63", "node-0004 to node-0007")
+    one = map_rows(dict.fromkeys(range(1030), "big"))
+    assert len(one) <= 512 and {row.hosts for row in one} == {"big"}
+    assert sorted(rank for row in one for rank in row.ranks) == list(range(1030))

@@ -97,6 +97,7 @@ def test_a_comparison_names_the_versions_and_the_values_that_differ(tmp_path):
             "the job goes on then",
         ),
         ("kill -CONT 17, or end the job", "kill -CONT 17", "or end the job"),
+        ("'/my disk/emberward' ui RUN", "&#x27;/my disk/emberward&#x27; ui RUN", None),
         ("compare clocks, heat and other users of node-00", None, None),
         ("make ranks 0 and 1 exchange the sizes that this call uses", None, None),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from canned_runs import BAD, HANG, START, make, metrics_of, write_metrics
 
+from emberward.report import append_line
 from emberward.web import LOOPBACK, PageServer, Site
 from emberward.web._list import key_of
 
@@ -64,6 +65,39 @@ class Stream:
 
     def close(self):
         self._link.close()
+
+
+def test_a_failed_run_that_was_started_again_stands_below_the_run_that_goes_on(tmp_path):
+    failed = make("healthy", tmp_path, now_unix=NOW)
+    append_line(failed.attempts, {"event": "end", "attempt": 1, "outcome": "failed", "why": "rank 1 died"})
+    again = make("healthy", tmp_path / "other", now_unix=NOW + 60)
+    moved = failed.path.parent / "20261122-100000-0000"
+    again.path.rename(moved)
+    make("straggler", tmp_path, now_unix=NOW)
+    with served(tmp_path) as server:
+        _, body = get(server, "/")
+    assert body.index(moved.name) < body.index(failed.id)
+    assert "<title>0 of 3 runs need you" in body
+    alone = make("restart", tmp_path, now_unix=NOW)
+    append_line(alone.attempts, {"event": "end", "attempt": 2, "outcome": "failed", "why": "rank 1 died"})
+    with served(tmp_path) as server:
+        _, body = get(server, "/")
+    assert body.index("restart/") < body.index(moved.name)
+    assert "<title>1 of 4 runs need you" in body
+
+
+def test_a_head_is_answered_as_a_get_without_its_body(tmp_path):
+    folder = make("healthy", tmp_path, now_unix=NOW)
+    with served(tmp_path) as server:
+        for path in ("/", "/nothing", f"/run/{key_of(folder)}/", f"/run/{key_of(folder)}/events"):
+            link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+            link.request("HEAD", path)
+            head = link.getresponse()
+            assert head.read() == b""
+            link.close()
+            if not path.endswith("events"):
+                whole, body = get(server, path)
+                assert (head.status, head.getheader("Content-Length")) == (whole.status, str(len(body.encode())))
 
 
 def test_the_list_puts_first_what_needs_a_person(tmp_path):

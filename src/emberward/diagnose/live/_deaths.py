@@ -106,7 +106,7 @@ def stopped_findings(early: Snapshot | None, snapshot: Snapshot) -> list[Finding
             evidence=[_held_text(snapshot.ranks[r]) for r in ranks[:8]],
             ruled_out=("a slow rank: a stopped process makes no progress at all",),
             next_step=f"kill -CONT {' '.join(str(snapshot.ranks[r].process.pid) for r in ranks[:8])}, "
-            "or end the job and start it from its last save",
+            "or end the job and start it again",
         )
     ]
 

@@ -26,6 +26,12 @@
       const limit = parseFloat(tile.dataset.limit);
       tile.classList.toggle("late", !Number.isNaN(limit) && age > limit);
     }
+    if (boot.live)
+      for (const each of document.querySelectorAll("[data-until]")) {
+        const left = +each.dataset.until - Date.now() / 1000 - skew;
+        each.title = each.title || each.textContent;
+        each.textContent = left > 0 ? `in ${lasting(left)}` : "now";
+      }
     if (boot.live && source) {
       const silent = (Date.now() - heard) / 1000;
       $("link").textContent = source.readyState === 1 && silent < 30 ? "live" : `no word from the server for ${lasting(silent)}`;
@@ -100,15 +106,22 @@
     options.bands = [...(options.bands || []), { series: [first, first + 1], fill: () => Charts.css("--note") + "1f" }];
     return [key, series, data, options];
   }
+  // What a step's time went to, from the bottom up; of another program there is the whole step alone.
+  const PARTS = [["data_s", "waiting for data", 4], ["forward_s", "forward", 0], ["backward_s", "backward", 1],
+    ["exchange_s", "exchange with other ranks", 5], ["optimizer_s", "update", 6], ["save_blocked_s", "waiting for a save", 3]];
   function timeChart() {
-    const whole = column("step_s"), data = column("data_s"), save = column("save_blocked_s");
-    const sum = data.map((v, i) => v == null ? null : v + (save[i] || 0));
-    const series = [Charts.line("the whole step", 2, { dash: [], fill: () => Charts.css("--s3") + "22" }),
-      Charts.line("waiting for a save or data", 3, { dash: [], fill: () => Charts.css("--s4") + "55" }),
-      Charts.line("for data alone", 4, { dash: [], fill: () => Charts.css("--s5") + "77" })];
-    const all = [state.series.step, whole, sum, data];
-    const options = { read: (i) => reading("time", `${at(i)}: ${Charts.figure(whole[i])} s, waited for data ${Charts.figure(data[i])} s` +
-      (save[i] == null ? "" : `, for a save ${Charts.figure(save[i])} s`) + extremes("step_s", i)) };
+    const whole = column("step_s"), parts = PARTS.filter(([name]) => column(name).some((v) => v));
+    const sums = [];
+    parts.forEach(([name], n) => sums.push(column(name).map((v, i) => whole[i] == null ? null : (v || 0) + (n ? sums[n - 1][i] : 0))));
+    const series = [Charts.line("the step, saves apart", 2, { dash: [] })], all = [state.series.step, whole], bands = [];
+    parts.map((each, n) => [each, sums[n]]).reverse().forEach(([[, label, colour], sum], n) => {
+      const fill = () => Charts.css(Charts.SERIES[colour]) + "66";
+      series.push(Charts.line(label, colour, { dash: [], width: 1, ...(n === parts.length - 1 ? { fill } : {}) }));
+      if (n < parts.length - 1) bands.push({ series: [n + 2, n + 3], fill });
+      all.push(sum);
+    });
+    const options = { bands, read: (i) => reading("time", `${at(i)}: ${Charts.figure(whole[i])} s` + extremes("step_s", i) +
+      parts.map(([name, label]) => column(name)[i] == null ? "" : `; ${label} ${Charts.figure(column(name)[i])} s`).join("")) };
     if (column("step_s", "max")) { all.push(column("step_s", "max")); series.push(Charts.band("--s3")[0]); }
     return ["time", series, all, options];
   }
@@ -122,13 +135,20 @@
     const isLog = norms.length > 0 && norms.every((v) => v > 0);
     plots = [lossChart(), simple("grad", "grad_norm", "gradient norm", 5, { log: isLog }, ""), rateChart(), timeChart()].map((each) => {
       const known = each[2][1].some((v) => v != null);
-      if (!known) { $("chart-" + each[0]).textContent = "no values"; return null; }
+      // Of a program that writes no metrics of ours there is the loss that it logs: what is empty takes no room.
+      $("chart-" + each[0]).closest("figure").hidden = !known;
+      if (!known) return null;
       const plot = Charts.make(state, ...each);
       Charts.legend(each[0], each[1].filter((line) => !line.isAside));
       return plot;
     });
   }
-  const drawMap = (lag) => Charts.map($("lag-map"), lag, openRank, (text) => { $("lag-words").firstChild.textContent = text; });
+  let lagTold = null;
+  const lagSays = (text) => { $("lag-words").firstChild.textContent = text; };
+  const drawMap = (lag) => {
+    if (lag) lagSays(lagTold = lag.words);
+    Charts.map($("lag-map"), lag, openRank, lagSays);
+  };
   async function get(path) {
     const answer = await fetch(path);
     if (!answer.ok) throw new Error(path + ": " + answer.status);
@@ -138,10 +158,12 @@
     const range = state.range ? `from=${state.range[0]}&to=${state.range[1]}&` : "";
     if (boot.live) {
       try {
+        // Both at once; the map is drawn as soon as it is there.
+        const map = get("lag?" + range).then((answer) => answer.json()).then(drawMap);
         const series = await (await get(`series?${range}points=1500`)).json();
         state.series = series;
         if (!state.range) last = series.id;
-        drawMap(await (await get("lag?" + range)).json());
+        await map;
       } catch (error) { reading("loss", String(error.message)); }
     }
     draw();
@@ -163,6 +185,12 @@
   }
 
   // -- what changes ------------------------------------------------------------------------------------------------
+  // The words on lag that are there already, which may have made way for a reading of the map, are no news.
+  function isLagNews(html) {
+    const told = document.createElement("div");
+    told.innerHTML = html;
+    return told.textContent !== lagTold && !!(lagTold = told.textContent);
+  }
   function put(parts) {
     for (const [name, html] of Object.entries(parts)) {
       const host = name === "lag" ? $("lag-words") : $("part-" + name);
@@ -188,6 +216,7 @@
       heard = Date.now();
       const news = JSON.parse(event.data);
       last = event.lastEventId;
+      if (news.parts.lag && !isLagNews(news.parts.lag)) delete news.parts.lag;
       put(news.parts);
       if (news.reset) load();
       else if (news.points) append(news.points);

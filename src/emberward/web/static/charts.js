@@ -125,11 +125,28 @@ const Charts = (() => {
     const mix = (c) => Math.round(ANCHORS[low][c] * (1 - part) + ANCHORS[low + 1][c] * part);
     TABLE[i] = 0xff000000 | mix(2) << 16 | mix(1) << 8 | mix(0);
   }
+  // The hosts beside their rows, as many as find room; each begins at its line.
+  const hostNames = (hosts, rows, height) => {
+    const names = document.createElement("div");
+    names.className = "hosts";
+    names.style.height = height + "px";
+    let free = 0;
+    for (const [first, host] of hosts) {
+      const top = first / rows * height;
+      if (top < free || top > height - 12) continue;
+      free = top + 15;
+      const name = document.createElement("span");
+      name.textContent = host;
+      name.style.top = top + "px";
+      names.append(name);
+    }
+    return names;
+  };
   const map = (host, lag, onRank, onRead) => {
     host.replaceChildren();
-    if (!lag || !lag.ranks.length) { host.hidden = true; return; }
+    if (!lag || !lag.rows.length) { host.hidden = true; return; }
     host.hidden = false;
-    const rows = lag.ranks.length, columns = lag.steps.length;
+    const rows = lag.rows.length, columns = lag.steps.length;
     const bytes = Uint8Array.from(atob(lag.cells), (c) => c.charCodeAt(0));
     const canvas = document.createElement("canvas");
     canvas.width = columns; canvas.height = rows;
@@ -137,24 +154,26 @@ const Charts = (() => {
     const pixels = new Uint32Array(image.data.buffer);
     for (let i = 0; i < pixels.length; i++) pixels[i] = TABLE[bytes[i]];
     canvas.getContext("2d").putImageData(image, 0, 0);
-    canvas.style.height = (rows > 320 ? rows : Math.min(Math.max(rows * 14, 120), 320)) + "px";
+    const height = rows > 320 ? rows : Math.min(Math.max(rows * 14, 120), 320);
+    canvas.style.height = height + "px";
     const at = (event) => {
       const box = canvas.getBoundingClientRect();
       return [Math.min(Math.floor((event.clientX - box.left) / box.width * columns), columns - 1),
               Math.min(Math.floor((event.clientY - box.top) / box.height * rows), rows - 1)];
     };
+    const hostOf = (row) => { let name = null; for (const [first, host] of lag.hosts) if (first <= row) name = host; return name; };
     let column = columns - 1, row = 0;
     const read = () => {
       const cell = bytes[row * columns + column], share = cell ? 1e-3 * Math.exp((cell - 1) / 254 * Math.log(1e3)) : null;
-      const upTo = lag.ranks_a_row > 1 ? " to " + (lag.ranks[row] + lag.ranks_a_row - 1) : "";
-      onRead(`rank ${lag.ranks[row]}${upTo}, step ${lag.steps[column].toLocaleString("en")}: ` +
+      const on = hostOf(row), worst = lag.rows[row].startsWith("ranks") ? `, rank ${lag.worst[row]} the most` : "";
+      onRead(`${lag.rows[row]}${on ? ` on ${on}` : ""}${worst}, step ${lag.steps[column].toLocaleString("en")}: ` +
         (share == null ? "not known" : share <= 1e-3 ? "not behind" : `${(100 * share).toPrecision(2)}% of the step behind its peers`));
     };
     canvas.onmousemove = (event) => { [column, row] = at(event); read(); };
-    canvas.onclick = (event) => { [column, row] = at(event); onRank(lag.ranks[row]); };
+    canvas.onclick = (event) => { [column, row] = at(event); onRank(lag.worst[row]); };
     host.onkeydown = (event) => {
       const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-      if (event.key === "Enter") return onRank(lag.ranks[row]);
+      if (event.key === "Enter") return onRank(lag.worst[row]);
       if (!by) return;
       event.preventDefault();
       column = Math.min(Math.max(column + by[0], 0), columns - 1);
@@ -163,7 +182,7 @@ const Charts = (() => {
     };
     const axis = document.createElement("p");
     axis.className = "note axis";
-    axis.textContent = `ranks ${lag.ranks[0]} (top) to ${lag.ranks[rows - 1] + lag.ranks_a_row - 1}, steps ` +
+    axis.textContent = `${lag.rows[0]} (top) to ${lag.rows[rows - 1].split(" ").pop()}, steps ` +
       `${lag.steps[0].toLocaleString("en")} to ${lag.steps[columns - 1].toLocaleString("en")}`;
     const scale = document.createElement("p");
     scale.className = "note scale";
@@ -173,7 +192,11 @@ const Charts = (() => {
     new Uint32Array(strip.data.buffer).set(TABLE.subarray(1));
     bar.getContext("2d").putImageData(strip, 0, 0);
     scale.append("0.1% of the step ", bar, " all of it; empty: not known");
-    host.append(canvas, axis, scale);
+    const field = document.createElement("div");
+    field.className = "field";
+    field.append(canvas);
+    if (lag.hosts.length > 1) field.prepend(hostNames(lag.hosts, rows, height));
+    host.append(field, axis, scale);
   };
   return { make, legend, line, band, map, figure, css, SERIES };
 })();
