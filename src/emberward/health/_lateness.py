@@ -10,8 +10,8 @@ A rank is late when the median of its excess over its last steps is at least MIN
 MIN_SIGMAS standard errors (of a median, by the median absolute deviation) above nothing, and holds in both halves of
 these steps. Medians do not see a single slow step, however slow: a collection of garbage, a late batch, a written log.
 
-Who costs RECENT_SHARE of a step or more is told from the last MIN_STEPS alone, when they took RECENT_S: a rank that
-became slow a minute ago has not been so in both halves of all steps.
+Who costs RECENT_SHARE of a step or more is told from MIN_FEW_STEPS steps on, and later from the last MIN_STEPS alone,
+when they took RECENT_S: a rank that became slow a minute ago has not been so in both halves of all steps.
 
 A rank is late *periodically* when steps of large excess come at one distance and cost MIN_SHARE of the time in all.
 When half of the ranks or more are late, the measure itself is in doubt and nobody is named.
@@ -25,6 +25,8 @@ from itertools import pairwise
 
 MIN_STEPS = 24
 """Steps that make a judgement, half of them for each half."""
+MIN_FEW_STEPS = 10
+"""Steps that make one for a rank that costs RECENT_SHARE of a step or more."""
 MAX_STEPS = 128
 """Newest steps that are judged."""
 MIN_WATCHED_S = 4.0
@@ -82,16 +84,17 @@ def late_ranks(own_s: Mapping[int, Mapping[int, float]], lengths_s: Mapping[int,
         return ()
     common = set(lengths_s).intersection(*(set(each) for each in own_s.values()))
     steps = sorted(common)[-MAX_STEPS:]
-    if len(steps) < MIN_STEPS or sum(lengths_s[step] for step in steps) < MIN_WATCHED_S:
+    if len(steps) < MIN_FEW_STEPS or sum(lengths_s[step] for step in steps) < MIN_WATCHED_S:
         return ()
     step_s = statistics.median(lengths_s[step] for step in steps)
     excess = _excess(own_s, steps)
-    found = _all_always(excess, steps, step_s, MIN_SHARE)
+    is_few = len(steps) < MIN_STEPS
+    found = _all_always(excess, steps, step_s, RECENT_SHARE if is_few else MIN_SHARE)
     recent = steps[-MIN_STEPS:]
-    if not found and sum(lengths_s[step] for step in recent) >= RECENT_S:
+    if not found and not is_few and sum(lengths_s[step] for step in recent) >= RECENT_S:
         recent_s = statistics.median(lengths_s[step] for step in recent)
         found = _all_always({r: v[-MIN_STEPS:] for r, v in excess.items()}, recent, recent_s, RECENT_SHARE)
-    if not found:
+    if not found and not is_few:
         mean_s = statistics.fmean(lengths_s[step] for step in steps)
         at_times = (_at_times(rank, values, steps, step_s, mean_s) for rank, values in excess.items())
         found = [late for late in at_times if late is not None]

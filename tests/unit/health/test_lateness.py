@@ -103,9 +103,14 @@ def test_a_wanderer_by_chance_is_not_named():
 
 
 def test_too_little_is_no_ground():
-    slow = noisy(1, 0.0, lambda rank, _: 0.05 * (rank == 2))
+    slow = noisy(1, 0.0, lambda rank, _: 0.04 * (rank == 2))
     assert job(slow, num=23) == ()
     assert job(slow, ranks=1) == ()
+    much = noisy(1, 0.0, lambda rank, _: 0.5 * (rank == 2))
+    assert job(much, num=9) == ()
+    assert [late.rank for late in job(much, num=10)] == [2], "a rank that takes three times as long is told at once"
+    wanders = noisy(1, 0.0, lambda rank, step: 0.5 * (rank == step // 4 % 3))
+    assert job(wanders, num=14) == (), "a load that wanders between ranks is nobody's"
     tiny = {rank: {step: 0.001 * (1 + rank) for step in range(100)} for rank in range(4)}
     assert late_ranks(tiny, dict.fromkeys(range(100), 0.004)) == (), "less than four seconds were seen"
 

@@ -32,7 +32,7 @@ class FakeSampler:
     def __init__(self, shares: Mapping[int, LineShares]) -> None:
         self._shares = shares
 
-    def take(self, line_of):
+    def take(self, line_of, *, within_s=0.0):
         return self._shares
 
     def close(self) -> None:

@@ -2,6 +2,8 @@
 
 import contextlib
 import re
+import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,9 +103,13 @@ class LineSampler:
         """Whether all samples are taken. Does not wait."""
         return all(child.poll() is not None for child in self._children)
 
-    def take(self, line_of: LineOf) -> dict[int, LineShares]:
-        """What was sampled, by pid; ends what still runs. A process that could not be sampled is left out."""
+    def take(self, line_of: LineOf, *, within_s: float = 0.0) -> dict[int, LineShares]:
+        """What was sampled, by pid; ends what still runs `within_s` later. Who could not be sampled is left out."""
         found = {}
+        until_s = time.monotonic() + within_s
+        for child in self._children if within_s else ():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(until_s - time.monotonic(), 0.0))
         for pid, path in self._files.items():
             with contextlib.suppress(OSError), path.open(errors="replace") as file:
                 found[pid] = line_shares(file.read(MAX_FILE_BYTES), pid=pid, line_of=line_of)

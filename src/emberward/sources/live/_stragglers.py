@@ -24,6 +24,8 @@ MAX_KEPT_STEPS = 512
 MAX_POSTED_STEPS = 64
 NUM_START_STEPS = 3
 FORGET_S = 20.0
+SAMPLE_END_S = 2.0
+"""How long a sampler may take to write what it has when its process has ended."""
 MIN_MARKED = 0.5
 """The least part of an excess that marks of one kind must make up to be its place."""
 
@@ -87,6 +89,24 @@ class StragglerWatch:
     def is_sampling(self) -> bool:
         """Whether lines are being sampled: then another poll is wanted soon."""
         return self._suspect is not None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether lines have been sampled: another poll says for whom the others wait."""
+        return self._suspect is not None and self._suspect.sampler.is_done
+
+    def conclude(self, views: Mapping[int, RingView]) -> tuple[Finding, ...]:
+        """What is new when the job has ended well: a rank that was late in a job too short for two checks, too."""
+        self._take(views)
+        late = self._late()
+        key, suspect = _key(late), self._suspect
+        if key is None or key in self._said:
+            return ()
+        is_known = suspect is not None and suspect.key == key
+        lines = suspect.sampler.take(self._line_of, within_s=SAMPLE_END_S) if suspect is not None and is_known else {}
+        pids = suspect.pids if suspect is not None else (0, 0)
+        self._said[key] = (self._finding(late, views, lines, pids), 0.0)
+        return (self._said[key][0],)
 
     def poll(self, views: Mapping[int, RingView], *, now_s: float) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
         """What is new, and what holds no more. `views`: rings with the calls made since the last poll, at least."""

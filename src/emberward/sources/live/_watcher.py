@@ -33,9 +33,9 @@ from emberward.sources.ring import RingView
 
 SNAPSHOT_GAP_S = 3.0
 MAX_SNAPSHOT_GAP_S = 15.0
-CHECK_GAP_S = 5.0
+CHECK_GAP_S = 2.5
 """How often calls that have completed are compared."""
-LATE_CHECK_GAP_S, NUM_EARLY_CHECKS = 10.0, 24
+LATE_CHECK_GAP_S, NUM_EARLY_CHECKS = 10.0, 48
 """After that many checks they come less often: what a job does in its first minutes it does later too."""
 MAX_CHECKED = 2048
 MIN_CHECKED = 128
@@ -182,15 +182,17 @@ class Watcher:
         self._stragglers.close()
 
     def _end(self, exits: Mapping[int, int] | None) -> WatchReport:
-        self.close()
         views = self._read(self.ring_folder, None)
+        is_well = not self._is_closed and bool(exits) and not any((exits or {}).values())
+        late = self._stragglers.conclude(views) if is_well else ()
+        self.close()
         snapshot = self._take(views)
         # Processes that have ended do not move: one snapshot at them is as good as two. An older one, such as one of
         # the start, would say that they made calls since, and that what stopped them is therefore past.
         is_over = not any(seen.process.is_alive for seen in snapshot.ranks.values())
         found, _ = self._judge(snapshot if is_over else self._last or snapshot, snapshot, exits)
         return WatchReport(
-            findings=(*self._check(views, self._clock(), at_once=True), *self._new(found)), snapshot=snapshot
+            findings=(*late, *self._check(views, self._clock(), at_once=True), *self._new(found)), snapshot=snapshot
         )
 
     def _judge(
@@ -282,7 +284,7 @@ class Watcher:
         Gloo lets int32 meet fp32 of one size in silence. `views`: rings that were read just now.
         """
         self._past = ()
-        if now_s < self._next_check_s and not at_once:
+        if now_s < self._next_check_s and not at_once and not self._stragglers.is_sampled:
             return ()
         self._num_checks += 1
         self._next_check_s = now_s + (CHECK_GAP_S if self._num_checks < NUM_EARLY_CHECKS else LATE_CHECK_GAP_S)
