@@ -1,6 +1,7 @@
 """A process group that not every rank creates: ``new_group`` waits for its members, and a mesh for all."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from emberward.diagnose._frames import ThreadStack
 from emberward.diagnose._say import verb
@@ -21,18 +22,25 @@ def is_creating(thread: ThreadStack | None) -> bool:
 
 
 def creation_findings(
-    readings: Sequence[Reading], members: Collection[int] = (), made: Collection[int] = ()
+    readings: Sequence[Reading],
+    members: Collection[int] = (),
+    made: Collection[int] = (),
+    left_out: Mapping[int, str] = MappingProxyType({}),
 ) -> list[Finding]:
     """A finding when some ranks are in a group's creation and all others wait in something else; else none.
 
     Where somebody knows them: `members`, the ranks of the group that is made, and `made`, those that have come to its
-    creation, which a rank outside of the group only passes through.
+    creation, which a rank outside of the group only passes through. `left_out`: the group that a rank did not create
+    before, so that torch, which counts them, gives the next one another name there.
     """
     numbered = [reading for reading in readings if reading.process.rank is not None]
     # Where no process has a rank, their own numbers name them.
     ranked = numbered or list(readings)
     creators = [reading for reading in ranked if is_creating(reading.process.main)]
     others = [reading for reading in ranked if reading not in creators]
+    short = [reading for reading in creators if reading.process.rank in left_out]
+    if short and 2 * len(short) < len(creators) and set(members) <= set(made):
+        return [_of_former(short, [r for r in creators if r not in short], left_out)]
     if not creators or not others or len(ranked) < len(readings):
         return []
     if any(reading.kind not in _BEHIND for reading in others):
@@ -64,3 +72,21 @@ def creation_findings(
             next_step="call new_group on every rank of the job, members or not, in the same order",
         )
     ]
+
+
+def _of_former(short: Sequence[Reading], rest: Sequence[Reading], left_out: Mapping[int, str]) -> Finding:
+    """The finding for members of a group that all create, some of which did not create one before it."""
+    names = sorted({left_out[r.process.rank] for r in short if r.process.rank is not None})
+    return finding_on(
+        "H129",
+        f"{who_text(short)} did not create the group {', '.join(names)} that the others have created; the next one, "
+        f"which {who_text(rest)} {verb(rest, 'creates', 'create')} at {rest[0].site}, has another name there",
+        short,
+        waiting=rest,
+        kind=Kind.MISSING,
+        cause=Cause.MISSING_GROUP,
+        certainty=Certainty.OBSERVED,
+        evidence=[f"{r.process.who} {r.text}" for r in [*short[:3], *rest[:3]]],
+        ruled_out=("a rank that does not come: all members are in the creation",),
+        next_step="call new_group on every rank of the job, members or not, in the same order",
+    )
