@@ -22,7 +22,7 @@ from emberward.diagnose._calls import (
 from emberward.diagnose._claims import Ground, after_roots, conclude, hear, roots
 from emberward.diagnose._compare import compare_incidents, compare_snapshots, is_same_job
 from emberward.diagnose._creation import creation_findings, is_creating
-from emberward.diagnose._ends import FATAL, Ending, classify, death_finding, first_endings, is_secondary
+from emberward.diagnose._ends import FATAL, Ending, cause_of_words, classify, death_finding, first_endings, is_secondary
 from emberward.diagnose._evidence import Evidence, file_problem
 from emberward.diagnose._frames import (
     Frame,
@@ -42,20 +42,21 @@ from emberward.diagnose._judge import Explanation, judge
 from emberward.diagnose._judge_words import judge_ends
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
-from emberward.diagnose._order import lacked
+from emberward.diagnose._order import lacked, only_in
 from emberward.diagnose._parting import passed_at, swallowed_at
 from emberward.diagnose._program import comes_first
 from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
 from emberward.diagnose._say import NS, hang_finding, ranks_text, verb, waits
 from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
 from emberward.diagnose._store import in_store
-from emberward.diagnose._trace import SIZED, to_trace
+from emberward.diagnose._trace import PARTED, SIZED, to_trace
 from emberward.diagnose._waits import Reading, class_of, makes_call, read_process, stuck_worker
 
 __all__ = [
     "FATAL",
     "KNOWN_VERSIONS",
     "NS",
+    "PARTED",
     "SIZED",
     "Call",
     "Ending",
@@ -81,6 +82,7 @@ __all__ = [
     "after_roots",
     "by_short_name",
     "call_of",
+    "cause_of_words",
     "class_of",
     "classify",
     "code_frame",
@@ -108,6 +110,7 @@ __all__ = [
     "lacked",
     "makes_call",
     "may_act",
+    "only_in",
     "op_of",
     "passed_at",
     "rank_of_dump",

@@ -107,18 +107,21 @@ MAX_STORE_KEYS = 1 << 16
 class StoreCall:
     """A rank's call of a store: it sets `keys`, waits until they are there, or `asks` for them without waiting.
 
-    `is_waiting`: it is in this call now, or asks again and again.
+    `after`: the record of the newest call between ranks that it had made before; None where nobody tells. `is_waiting`:
+    it is in this call now, or asks again and again.
     """
 
     is_set: bool
     asks: bool
     keys: tuple[str, ...]
     frame: Frame
+    after: int | None = None
     is_waiting: bool = False
 
 
 def store_calls(rows: object) -> tuple[StoreCall, ...] | None:
-    """The calls that a recorder wrote down as rows of way, keys, file, line, function, and whether it waits there.
+    """The calls that a recorder wrote down as rows of way, keys, file, line, function, newest record, and whether it
+    waits there.
 
     None when there are none, or one is not of that form: what a rank did to its stores is not known then.
     """
@@ -131,12 +134,16 @@ def store_calls(rows: object) -> tuple[StoreCall, ...] | None:
                 str() as file,
                 int() as line,
                 str() as name,
+                *after,
                 bool() as is_in,
             ]:
                 texts = tuple(map(str, keys[:MAX_STORE_KEYS]))
                 frame = Frame(function=name, file=file, line=line)
+                number = after[0] if after and isinstance(after[0], int) else None
                 found.append(
-                    StoreCall(is_set=way == "set", asks=way == "ask", keys=texts, frame=frame, is_waiting=is_in)
+                    StoreCall(
+                        is_set=way == "set", asks=way == "ask", keys=texts, frame=frame, after=number, is_waiting=is_in
+                    )
                 )
             case _:
                 return None
@@ -172,6 +179,10 @@ class RankFlight:
     notes: list[str] = field(default_factory=list)
     store: tuple[StoreCall, ...] | None = None
     """Its last calls of stores; None where nobody knows them."""
+    has_data_end: bool = False
+    """Whether its data have ended since the call or backward before the open one, as its own recorder tells."""
+    been_at: tuple[Frame, ...] = ()
+    """The lines of all calls and backwards that it made before the newest one, as its own recorder tells."""
     before: tuple[Frame, ...] = ()
     """Where the rank was in the call or backward before the open one, as its own recorder tells; empty: untold."""
 

@@ -459,12 +459,14 @@ class FlightJudge:
         left = [left_the_loop(frames[lone[0]], frames[rank], self.line_of) for rank in rest]
         if left[0] is None or None in left:
             return None
-        now, inside, cause = left[0]
+        # Why, the text tells: `refine`.
+        now, inside, _ = left[0]
         return hang_finding(
             "H104",
-            f"rank {lone[0]} left its loop and is at {now.site}, while {waits(rest)} for it in theirs ({inside.site})",
+            f"rank {lone[0]} is not in its loop and is at {now.site}, while {waits(rest)} for it in theirs "
+            f"({inside.site})",
             kind=Kind.MISSING,
-            cause=cause,
+            cause=Cause.SKIPPED_COLLECTIVE,
             ranks=lone,
             waiting=sorted((set(root.ranks) | set(root.victims)) - set(lone)),
             site=now.site,

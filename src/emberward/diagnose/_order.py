@@ -8,7 +8,7 @@ more, such as that others wait in that very call, may ask for less (`newest`).
 """
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import TypeVar
@@ -85,8 +85,9 @@ def newest(counts: Sequence[int], *, least: int = MIN_ROUNDS) -> Newest | None:
 def came_early(ours: Call, theirs: Call, past: Sequence[Call], *, are_alike: Callable[[Call, Call], bool]) -> bool:
     """Whether `ours`, which came after calls like `theirs` in earlier rounds, comes now after fewer than in each.
 
-    A round lies between two calls like `ours`. What comes before the first one is a round too, of which the oldest
-    calls may not be known any more; of a row of calls like `ours` the first alone ends one, unless none came now.
+    A round lies between two calls like `ours`. What comes before the first one counts where few rounds are known: its
+    oldest calls may not be known any more, and a job may begin with a round of its own. Of a row of calls like `ours`
+    the first alone ends one, unless none came now.
     """
     first = next((n for n, call in enumerate(past) if are_alike(call, ours)), None)
     if first is None or are_alike(ours, theirs):
@@ -96,7 +97,7 @@ def came_early(ours: Call, theirs: Call, past: Sequence[Call], *, are_alike: Cal
         return are_alike(call, theirs)
 
     known = rounds(past[first:], is_mark=lambda call: are_alike(call, ours), is_counted=is_counted, is_open=True)
-    *earlier, now = sum(map(is_counted, past[:first])), *known
+    *earlier, now = known if len(known) > MIN_ROUNDS else (sum(map(is_counted, past[:first])), *known)
     return newest([*(count for count in earlier if count or not now), now], least=1) is Newest.FEWER
 
 
@@ -113,6 +114,15 @@ def lacked(places: Sequence[Call]) -> Call | None:
         return after[0] if len(after) >= MIN_ROUNDS and after[0] != now else None
     short = [place for place in set(past) if came_early(now, place, past, are_alike=operator.eq)]
     return next((place for place in after if place in short), short[0] if len(short) == 1 else None)
+
+
+def only_in(here: Sequence[Call], there: Sequence[Call], *, without: Container[Call]) -> Call | None:
+    """The newest place to which one rank has come and the other never; None where the other has places of its own too.
+
+    Then they run different programs. `without`: places that do not count, such as those of the calls that meet.
+    """
+    ours, theirs = ([p for p in a if p not in b and p not in without] for a, b in ((here, there), (there, here)))
+    return ours[-1] if ours and not theirs else None
 
 
 def has_followed(calls: Sequence[Call], early: Call, late: Call, *, are_alike: Callable[[Call, Call], bool]) -> bool:

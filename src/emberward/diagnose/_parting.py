@@ -2,12 +2,14 @@
 
 import ast
 import builtins
+from itertools import takewhile
 
 from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._frames import Frame, LineOf
 from emberward.diagnose._program import (
     are_branches,
     called_name,
+    callers_in_common,
     calls_in,
     cause_of_end,
     cause_of_leaving,
@@ -108,7 +110,7 @@ def left_the_loop(
     The loop may be a trainer's: its text is read as the user's is. `is_ahead`: ours is known to be beyond theirs, be it
     in the next turn of a loop around both.
     """
-    parted = parting(ours, theirs) or common_function(ours, theirs)
+    parted = parting(ours, theirs) or common_function(ours, theirs) or callers_in_common(ours, theirs, line_of)
     if parted is None:
         return None
     now, inside = parted
@@ -126,20 +128,18 @@ def left_the_loop(
 
 
 def _loop_below(
-    frames: tuple[Frame, ...], inside: Frame, line_of: LineOf, *, in_step: bool
+    stack: tuple[Frame, ...], inside: Frame, line_of: LineOf, *, in_step: bool
 ) -> tuple[Frame, Cause] | None:
-    """The outermost frame below `inside` that stands in a loop of its function, and why ours has returned from it.
+    """The outermost place below `inside` that stands in a loop of its function, and why ours has returned from it.
 
     `in_step`: only a loop of whole steps counts, one that trains or calls a function that does. A loop in whose body
     the stack ends, over handles or parameters, may be a part of the step.
     """
-    place = frames.index(inside)
-    users = [frame for frame in frames[:place] if not frame.is_library]
-    for frame in reversed(frames[:place]):
-        at = None if frame.is_library else place_at(frame, line_of)
-        if at is None or at.home is None:
-            continue
-        found = [loop for loop in at.loops if not in_step or frame is not users[0] or is_of_steps(loop, at.tree)]
-        if found:
-            return frame, cause_of_end(found[-1])
+    known = path_of(tuple(frame for frame in stack if not frame.is_library), line_of)
+    end = inside.file, inside.function.rpartition(".")[2]
+    below = list(takewhile(lambda item: item[0] != end, known.items()))
+    for n, ((file, function), at) in reversed(list(enumerate(below))):
+        steps = [loop for loop in at.loops if not in_step or n > 0 or is_of_steps(loop, at.tree)]
+        if at.home is not None and steps:
+            return Frame(function=function, file=file, line=at.line), cause_of_end(steps[-1])
     return None

@@ -18,6 +18,8 @@ from emberward.findings import Cause
 MAX_LINES = 20_000
 """Longest program text that is parsed."""
 
+_HELD = frozenset({"FileExistsError", "BlockingIOError"})
+
 Loop = ast.For | ast.While | ast.AsyncFor
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -217,6 +219,13 @@ def _root(node: ast.expr) -> str | None:
 def handler_around(place: ProgramLine) -> int | None:
     """The line of the ``except`` in whose block the place lies; None outside of every handler."""
     return next((s.owner.lineno for s in reversed(place.steps) if isinstance(s.owner, ast.ExceptHandler)), None)
+
+
+def tries_lock(place: ProgramLine | None) -> bool:
+    """Whether a place in a loop is in the handler of what the system raises for a lock or lock file that is held."""
+    handlers = [] if place is None or not place.loops else [step.owner for step in place.steps]
+    kinds = [h.type for h in handlers if isinstance(h, ast.ExceptHandler) and h.type is not None]
+    return any(isinstance(n, ast.Name) and n.id in _HELD for kind in kinds for n in ast.walk(kind))
 
 
 def swallower_around(place: ProgramLine) -> int | None:

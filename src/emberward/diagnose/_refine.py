@@ -6,8 +6,9 @@ from dataclasses import replace
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
-from emberward.diagnose._program import handler_around, place_at
+from emberward.diagnose._program import handler_around, place_at, tries_lock
 from emberward.diagnose._say import ranks_text, verb
+from emberward.diagnose._transfers import made_no_transfer
 from emberward.diagnose._usual import Way, decided, left_out, meeting_of, one_more, way_of
 from emberward.diagnose._waits import Reading
 from emberward.findings import Cause, Finding, Kind
@@ -54,7 +55,9 @@ def refine(
     for finding in findings:
         met = meeting_of(finding, flights, frames)
         way = None if met is None else way_of(met, line_of)
-        found = _refined(finding, frames, unnumbered, line_of, way)
+        flight = flights.get(finding.culprit_ranks[0]) if finding.culprit_ranks else None
+        is_entered = flight is None or flight.has_data_end or not made_no_transfer(flight)
+        found = _refined(finding, frames, unnumbered, line_of, way, is_entered=is_entered)
         if met is not None and found is finding:
             found = left_out(finding, met, line_of) if way is Way.LEFT_OUT else found
             found = one_more(finding, met) if way in (Way.EARLY, Way.ONE_MORE) else found
@@ -68,8 +71,13 @@ def _refined(
     unnumbered: Mapping[int, tuple[Frame, ...]],
     line_of: LineOf,
     way: Way | None,
+    *,
+    is_entered: bool,
 ) -> Finding:
-    """See `refine`. `way`: who makes a call alone lacks none, and if that is early has not left a loop either."""
+    """See `refine`. `way`: who makes a call alone lacks none, and if that is early has not left a loop either.
+
+    `is_entered`: the culprit may have come to the loop that the others are in, and left it for want of data.
+    """
     ranks = finding.culprit_ranks
     if finding.cause is Cause.MISSING_GROUP and ranks and finding.waiting_ranks:
         here, there = (frames.get(rank, ()) for rank in (ranks[0], finding.waiting_ranks[0]))
@@ -86,7 +94,8 @@ def _refined(
     if not ours or not waiters:
         return finding
     # Who sleeps in a handler is about to try again.
-    handler = None if finding.cause is Cause.SLEEP else _inside_handler(ours, line_of)
+    tries = finding.cause is Cause.SLEEP or tries_lock(place_at(user_frame(ours), line_of))
+    handler = None if tries else _inside_handler(ours, line_of)
     if handler is not None:
         return _swallowed(finding, ours, f"it is in the handler that begins at {handler}")
     if finding.cause in (Cause.LOCK, Cause.SLEEP, Cause.STORE_WAIT) and finding.code not in ("H101", "H106"):
@@ -103,7 +112,8 @@ def _refined(
             continue
         parted = left_the_loop(ours, stack, line_of, is_ahead=way is Way.LEFT_OUT)
         if parted is not None:
-            return _left(finding, ours, *parted)
+            now, inside, cause = parted
+            return _left(finding, ours, now, inside, cause if is_entered else Cause.SKIPPED_COLLECTIVE)
     if finding.cause is not Cause.SKIPPED_COLLECTIVE:
         return finding
     if passed_at(ours, theirs, line_of) == [] and passed_at(theirs, ours, line_of):
@@ -135,7 +145,7 @@ def _left(finding: Finding, ours: tuple[Frame, ...], now: Frame, inside: Frame, 
     rest = finding.waiting_ranks
     others = f"{ranks_text(rest)} {verb(rest, 'is', 'are')}" if rest else "the others are"
     is_data = cause is Cause.UNEVEN_DATA
-    what = "had fewer turns" if is_data else "made fewer calls in as many turns, or broke off"
+    what = "had fewer turns" if is_data else "made fewer calls in as many turns, or broke off, or left it out"
     return replace(
         finding,
         kind=Kind.MISSING,

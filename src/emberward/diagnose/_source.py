@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, ProcessStacks, short_path, user_frame
-from emberward.diagnose._program import ProgramLine, callers, callers_in_common, cause_of_leaving, place_at
+from emberward.diagnose._parting import left_the_loop
+from emberward.diagnose._program import ProgramLine, callers, callers_in_common, place_at
 from emberward.events import Site
 from emberward.findings import Cause, Finding
 from emberward.match import OddSide, TieBreak
@@ -84,20 +85,18 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
     """Which of two lines is the odd one by the program's text. See [Note: two sides]."""
 
     def odd(first: Site, second: Site | None) -> OddSide | None:
-        left = Frame(function=first.function or "", file=first.file, line=first.line)
+        left = _named(first, line_of)
         if second is None:
             guards = _guards(left, line_of)
             return _extra(True, first, guards[0]) if guards else None
-        right = Frame(function=second.function or "", file=second.file, line=second.line)
+        right = _named(second, line_of)
         pair = _in_one_function(left, right, line_of)
         if pair is None:
             return None
-        for is_first, (now, inside) in ((True, pair), (False, pair[::-1])):
-            cause = cause_of_leaving(inside, now)
-            if cause is not None:
-                where = left if is_first else right
-                why = f"{where.site} lies behind the loop in which the other side still is"
-                return OddSide(is_first, cause, why)
+        for is_first, (now, inside) in ((True, (left, right)), (False, (right, left))):
+            gone = left_the_loop((now,), (inside,), line_of)
+            if gone is not None:
+                return OddSide(is_first, gone[2], f"{now.site} lies behind the loop in which the other side still is")
         own, other = (_guards(frame, line_of, to=at) for frame, at in zip((left, right), pair, strict=True))
         only, rest = ([row for row in rows if row not in others] for rows, others in ((own, other), (other, own)))
         if bool(only) == bool(rest):
@@ -105,6 +104,13 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
         return _extra(bool(only), first if only else second, (only or rest)[0])
 
     return odd
+
+
+def _named(site: Site, line_of: LineOf) -> Frame:
+    """The line with its function by the text, where nobody told it."""
+    frame = Frame(function=site.function or "", file=site.file, line=site.line)
+    place = None if frame.function else place_at(frame, line_of)
+    return frame if place is None else replace(frame, function="<module>" if place.home is None else place.home.name)
 
 
 def _guards(frame: Frame, line_of: LineOf, *, to: ProgramLine | None = None) -> list[tuple[int, str]]:

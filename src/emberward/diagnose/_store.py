@@ -5,15 +5,18 @@ A store knows no ranks: who sets a key is the program's own agreement, which its
 the same line waited, had setters: they were to set this one too, each of them where a counter needs all. At the first
 key the peers show it: at the line that sets such keys each rank sets one for which another waits, and the odd rank's is
 missing or has a name for which nobody waits. Who waits for a key itself is no culprit, but in a circle, where the fewer
-are. Somebody is named only while all ranks wait or have ended: any rank that is free may set a key.
+are; and who asks before its turn: the rank that sets the key waits for it in a call that it made first in each earlier
+round. Somebody is named only while all ranks wait or have ended: any rank that is free may set a key.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emberward.diagnose._calls import RankFlight, StoreCall
+from emberward.diagnose._calls import Call, RankFlight, StoreCall
+from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, may_act
+from emberward.diagnose._order import Newest, newest, rounds
 from emberward.diagnose._program import callers, deciding, place_at
 from emberward.diagnose._say import hang_finding, ranks_text, verb, waits
 from emberward.diagnose._waits import Reading, class_of
@@ -64,7 +67,35 @@ def store_findings(
     unseen = [rank for rank in world if rank not in readings and rank not in stuck and not flights[rank].pending]
     if unseen or any(_may_set(reading, line_of) for rank, reading in readings.items() if rank in world):
         return []
-    return [_finding(lack, logs, readings, line_of) for lack in _roots(_lacks(stuck, logs))]
+    found = []
+    for lack in _roots(_lacks(stuck, logs)):
+        early = {rank: head for rank in sorted(lack.waiting) if (head := _left_behind(rank, stuck, lack, flights))}
+        found.append(_early(lack, early, stuck) if early else _finding(lack, logs, readings, line_of))
+    return found
+
+
+def _left_behind(
+    rank: int, stuck: Mapping[int, StoreCall], lack: _Lack, flights: Mapping[int, RankFlight]
+) -> Call | None:
+    """The call in which a rank that was to set the key waits for this one, which always made it before it asked.
+
+    None where there is none: then the key was to be set before that call.
+    """
+    asked = stuck[rank]
+    for other in sorted(lack.due):
+        head, own = flights[other].head, flights[rank]
+        part = None if head is None or head.is_p2p else own.groups.get(head.group)
+        if head is None or part is None or part.enqueued >= head.seq or asked.after is None:
+            continue
+        asks = [call for call in own.store or () if not call.is_set and call.frame == asked.frame]
+        places = [(call.after or 0, True, False) for call in asks]
+        places += [(call.record, False, are_alike(call, head)) for call in history(own)]
+        counts = rounds(
+            [(0, True, False), *sorted(places)], is_mark=lambda p: p[1], is_counted=lambda p: p[2], is_open=False
+        )
+        if newest(counts, least=1) is Newest.FEWER:
+            return head
+    return None
 
 
 def _may_set(reading: Reading, line_of: LineOf) -> bool:
@@ -163,6 +194,26 @@ def _finding(
         evidence=evidence,
         ruled_out=("a busy rank: every rank waits or has ended",),
         next_step=f"read {site}: on {ranks_text(ranks)} it kept the key from being set, or gave it another name",
+    )
+
+
+def _early(lack: _Lack, early: Mapping[int, Call], stuck: Mapping[int, StoreCall]) -> Finding:
+    ranks = sorted(early)
+    head, at = early[ranks[0]], stuck[ranks[0]].frame.site
+    return hang_finding(
+        "H134",
+        f"{ranks_text(ranks)} {verb(ranks, 'asks', 'ask')} for the key {lack.key} before its turn at {at}: "
+        f"{ranks_text(lack.due)}, which {verb(lack.due, 'sets', 'set')} it at {lack.setting.site}, "
+        f"{verb(lack.due, 'waits', 'wait')} in {head.text} at {head.site}",
+        kind=Kind.DEADLOCK,
+        cause=Cause.STORE_WAIT,
+        certainty=Certainty.OBSERVED,
+        ranks=ranks,
+        waiting=sorted(lack.due),
+        site=at,
+        evidence=[f"in each earlier round {ranks_text(ranks)} made that {head.op} before asking for a key there"],
+        ruled_out=("a busy rank: every rank waits or has ended",),
+        next_step=f"read {at}: what made {ranks_text(ranks)} ask there in this round",
     )
 
 

@@ -42,6 +42,8 @@ _OPS = {
     "scatter": CollectiveOp.SCATTER,
 }
 _BARRIERS = frozenset({"barrier", "all_reduce_barrier", "monitored_barrier"})
+PARTED = frozenset({"all_to_all", "all_to_all_base", "scatter"})
+"""Calls that send each peer a part of its own, so that members may hold tensors of different size."""
 SIZED = frozenset(
     {
         CollectiveOp.ALL_REDUCE,

@@ -127,6 +127,15 @@ def _per_round(
     return rounds(calls, is_mark=lambda call: call[1], is_counted=lambda call: not call[1], is_open=True)
 
 
+def made_no_transfer(flight: RankFlight) -> bool:
+    """Whether the rank made no transfer in this round, though it did in each earlier one; see `_per_round`."""
+    marks = _marks(flight)
+    keys = flight.p2p_records if marks is not None else ()
+    counts = [_per_round(flight, *marks, key) for key in keys if marks is not None]
+    totals = [sum(each) for each in zip(*counts, strict=True)]
+    return len(totals) > 1 and totals[-1] == 0 and all(totals[:-1])
+
+
 def _out_of_round(graph: WaitGraph, root: Root) -> Transfer | None:
     """The one transfer of a cycle whose peer is in a collective, and of which one side alone left its usual round."""
     found = []
@@ -233,6 +242,20 @@ def _is_usual_tag(flight: RankFlight, call: Call) -> bool | None:
     return continues(known) if len(known) == len(tags) else None
 
 
+def _odd_among_peers(graph: WaitGraph, calls: Mapping[int, Call]) -> list[int]:
+    """The one whose tag no other transfer of the same number has, between any two ranks, while some have its peer's."""
+    keys = {rank: (call.group, call.is_send, call.peer) for rank, call in calls.items()}
+    number = max(len(graph.flights[rank].p2p_tags.get(key, ())) for rank, key in keys.items())
+    others = {
+        tags[number - 1]
+        for rank, flight in graph.flights.items()
+        for key, tags in flight.p2p_tags.items()
+        if keys.get(rank) != key and len(tags) >= number
+    }
+    odd = [rank for rank, call in calls.items() if call.tag not in others]
+    return odd if len(odd) == 1 else []
+
+
 def _of_other_tag(graph: WaitGraph, root: Root) -> dict[int, Call] | None:
     """A transfer in which a rank waits, and the first of those that its peer has open for it, by rank.
 
@@ -266,6 +289,8 @@ def other_tag_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> 
     odd = left if len(left) == 1 and True in usual.values() else []
     if odd:
         evidence = (*evidence, f"rank {odd[0]}'s tag does not follow from those of its earlier rounds, its peer's does")
+    elif odd := _odd_among_peers(graph, calls):
+        evidence = (*evidence, f"the same transfers with and of other ranks do not have rank {odd[0]}'s tag")
     return hang_finding(
         "H150",
         f"rank {send} sends to rank {recv} with tag {calls[send].tag} at {calls[send].site}, and rank {recv} "

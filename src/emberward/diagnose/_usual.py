@@ -11,14 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._groups import Groups
 from emberward.diagnose._mismatch import mismatches
-from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, standing
+from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, only_in, standing
 from emberward.diagnose._parting import common_function, is_dispatched, kept_away, left_the_loop, parting, passed_at
 from emberward.diagnose._program import (
     are_branches,
@@ -28,6 +28,7 @@ from emberward.diagnose._program import (
 )
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._source import conditions_around, tie_break_by_text
+from emberward.diagnose._trace import PARTED
 from emberward.findings import Cause, Finding, Kind
 
 MAX_COMPARED = 16
@@ -45,7 +46,7 @@ def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Cal
     for rank in finding.waiting_ranks:
         part = None if rank not in flights else flights[rank].groups.get(ours.group)
         theirs = None if part is None else part.call(ours.seq)
-        if theirs is not None and (theirs.op, theirs.numel, theirs.dtype) != (ours.op, ours.numel, ours.dtype):
+        if theirs is not None and must_agree(theirs) != must_agree(ours):
             return ours, theirs, rank
     return _met_before(flights[finding.culprit_ranks[0]], finding, flights)
 
@@ -58,9 +59,14 @@ def _met_before(
     for rank in finding.waiting_ranks[:1]:
         for theirs in history(flights[rank]) if rank in flights else ():
             ours = made.get((theirs.group, theirs.seq))
-            if ours is not None and (ours.op, ours.numel, ours.dtype) != (theirs.op, theirs.numel, theirs.dtype):
+            if ours is not None and must_agree(theirs) != must_agree(ours):
                 return ours, theirs, rank
     return None
+
+
+def must_agree(call: Call) -> tuple[object, ...]:
+    """What has to be alike where calls meet: of a call that sends each peer a part of its own no size."""
+    return call.op, None if call.op in PARTED else call.numel, call.dtype
 
 
 def _last(flight: RankFlight) -> Call | None:
@@ -139,7 +145,7 @@ def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
             meetings[(flight.head.group, flight.head.seq)][rank] = flight.head
     meetings |= _past_meeting(flights)
     for calls in meetings.values():
-        if len({(call.op, call.numel, call.dtype) for call in calls.values()}) < 2:
+        if len(set(map(must_agree, calls.values()))) < 2:
             continue
         usual = _usual_by_rank(flights, calls)
         odd = [rank for rank, is_usual in usual.items() if is_usual is False]
@@ -155,7 +161,30 @@ def untied(finding: Finding, flights: Mapping[int, RankFlight]) -> Finding:
                 site=calls[odd[0]].site,
                 evidence=(*finding.evidence, line),
             )
+        if (alone := _alone(finding, flights, calls)) is not None:
+            return alone
     return finding
+
+
+def _alone(finding: Finding, flights: Mapping[int, RankFlight], calls: Mapping[int, Call]) -> Finding | None:
+    """The finding with the side as the culprit that made calls at a line to which the other side never came."""
+    sides: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, call in calls.items():
+        sides[must_agree(call)].append(rank)
+    at = [frame for call in calls.values() if (frame := user_frame(call.frames)) is not None]
+    for ranks, others in permutations(sides.values()) if len(sides) == 2 else ():
+        found = only_in(flights[ranks[0]].been_at, flights[others[0]].been_at, without=at)
+        if found is not None:
+            line = f"{ranks_text(ranks)} made calls at {found.site}, to which {ranks_text(others)} never came"
+            return replace(
+                finding,
+                cause=Cause.EXTRA_COLLECTIVE,
+                culprit_ranks=tuple(sorted(ranks)),
+                waiting_ranks=tuple(sorted(others)),
+                site=found.site,
+                evidence=(*finding.evidence, line),
+            )
+    return None
 
 
 def told_apart(
@@ -235,7 +264,8 @@ def meeting_of(
     finding: Finding, flights: Mapping[int, RankFlight], frames: Mapping[int, tuple[Frame, ...]]
 ) -> Meeting | None:
     """The meeting that a finding tells of; None where no collectives meet, or nobody is the culprit."""
-    if finding.code not in ("M101", "M102") or not finding.culprit_ranks or finding.kind is not Kind.MISMATCH:
+    is_open = finding.kind is Kind.MISMATCH and finding.cause is not Cause.EXTRA_COLLECTIVE
+    if finding.code not in ("M101", "M102") or not finding.culprit_ranks or not is_open:
         return None
     met = _met(finding, flights)
     if met is None:
@@ -243,16 +273,20 @@ def meeting_of(
     ours, theirs, maker = met
     flight = flights[finding.culprit_ranks[0]]
     past = [call for call in history(flight) if call.record < ours.record and call.group == ours.group]
-    some = [flight, *(flights[rank] for rank in finding.waiting_ranks[:MAX_COMPARED] if rank in flights)]
-    made = [call for each in some for call in history(each) if call.group == ours.group and call.seq != ours.seq]
+    peers = [flights[rank] for rank in finding.waiting_ranks[:MAX_COMPARED] if rank in flights]
+    made = [call for each in peers for call in history(each) if call.group == ours.group and call.seq != ours.seq]
+    before = flight.before or (past[-1].frames if past else ())
+    # The newest that no peer ever made belong to the culprit's departure, and are no past of its order.
+    while past and made and not any(are_alike(call, past[-1]) for call in made):
+        past.pop()
     return Meeting(
         ours=ours,
         theirs=theirs,
         here=_stack(finding.culprit_ranks[0], ours, frames),
         there=_waiter(finding, theirs, maker, frames),
-        before=flight.before or (past[-1].frames if past else ()),
+        before=before,
         past=past,
-        others=made,
+        others=[*past, *made],
     )
 
 
@@ -300,7 +334,7 @@ def decided(
     finding: Finding, here: tuple[Frame, ...], there: tuple[Frame, ...], line_of: LineOf, *, what: str
 ) -> Finding:
     """The finding, at the last line at which the culprit may have decided not to come to `there`, where text has it."""
-    lines = kept_away(here, there, line_of)
+    lines = [frame for frame in kept_away(here, there, line_of) if not frame.is_library]
     if not lines:
         return finding
     line = f"{what} at {lines[-1].site}, the last choice on the way to the call that it lacks"

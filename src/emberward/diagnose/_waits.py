@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from emberward.diagnose._expression import does_save, state_at
@@ -16,10 +17,10 @@ from emberward.diagnose._frames import (
     place_of,
     user_frame,
 )
-from emberward.diagnose._program import text_of
+from emberward.diagnose._program import place_at, text_of, tries_lock
 from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.diagnose._states import cause_of_state, words_of_state
-from emberward.events import STUCK, HostState
+from emberward.events import STUCK, HostState, Owner
 from emberward.findings import Cause, Finding
 
 _C10D = "torch/distributed/distributed_c10d.py"
@@ -76,6 +77,8 @@ _NETWORK_FILES = frozenset({"socket.py", "ssl.py", "smtplib.py", "ftplib.py"})
 _NETWORK_PARTS = ("http/client.py", "urllib/request.py", "xmlrpc/client.py")
 _POOL_RESULTS = ("multiprocessing/pool.py", "concurrent/futures/_base.py")
 _POOL_MANAGERS = ("multiprocessing/pool.py", "concurrent/futures/process.py")
+_LOCK_FILES = ("/filelock/", "/portalocker/", "torch/utils/file_baton.py")
+"""Libraries that sleep until a lock file can be had."""
 _READ_FILES = frozenset({"codecs.py", "gzip.py", "pathlib.py", "_pyio.py", "tarfile.py", "zipfile.py", "lzma.py"})
 
 
@@ -92,6 +95,8 @@ class Reading:
     frames: tuple[Frame, ...] = ()
     inner: Frame | None = None
     """The innermost line of an installed package that the user's line called."""
+    polls_lock: bool = False
+    """Whether it sleeps between two tries to get a lock: a file that it creates, or locks without waiting."""
     is_stuck: bool = False
     """Whether it idles without a moment at which it must go on by itself; of a data worker, inside its work."""
 
@@ -103,7 +108,7 @@ class Reading:
     @property
     def cause(self) -> Cause:
         """The word for it as a cause; UNKNOWN for classes that only wait."""
-        return cause_of_state(self.kind)
+        return Cause.LOCK if self.polls_lock else cause_of_state(self.kind)
 
     @property
     def text(self) -> str:
@@ -112,7 +117,8 @@ class Reading:
         inside = f" in {self.function}()" if self.function and self.function != "<module>" else ""
         waits = " and waits for a thread" if self.kind is HostState.EXIT and self.site else ""
         by = "" if self.inner is None else f", by {self.inner.function}() of {self.inner.site}"
-        return f"{words_of_state(self.kind)}{waits}{inside}{where}{by}"
+        tries = " between tries to get a lock" if self.polls_lock else ""
+        return f"{words_of_state(self.kind)}{tries}{waits}{inside}{where}{by}"
 
 
 def _library_part(frames: tuple[Frame, ...]) -> list[Frame]:
@@ -295,7 +301,16 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
         path=tuple(f"{f.function} {f.site}" for f in reversed(main.frames) if not f.is_native),
         frames=main.frames,
         inner=package_frame(frames),
+        polls_lock=kind is HostState.SLEEP and _polls_lock(main.frames, line_of),
         is_stuck=kind in STUCK or (kind is HostState.WORKER and class_of(_inside_worker(main), line_of) in STUCK),
+    )
+
+
+def _polls_lock(frames: tuple[Frame, ...], line_of: LineOf) -> bool:
+    """Whether a thread that sleeps is in a library of file locks, or in the handler of a lock that is held."""
+    before = list(takewhile(lambda frame: frame.owner is not Owner.USER, frames))
+    return any(mark in frame.file for frame in before for mark in _LOCK_FILES) or tries_lock(
+        place_at(user_frame(frames), line_of)
     )
 
 

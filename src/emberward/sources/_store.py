@@ -2,10 +2,11 @@
 
 [Note: what is kept of a store]
 A store waits below Python, and its stack tells no key. So the last calls that the program makes of any store are kept
-in memory, with the key, what the program's own PrefixStores put before it, the line, and whether the rank is in it.
-Those that torch makes for itself are not. The heart copies them beside torch's flight recorder when nothing moves; a
-word of the ring counts what changed, so that a reader knows a copy that is old. Who asks for the same keys at the same
-line again and again, by ``check``, ``add`` of 0 or a wait with a short limit, waits for them too.
+in memory, with the key, what the program's own PrefixStores put before it, the line, the number of the ring's newest
+call before it, and whether the rank is in it. Those that torch makes for itself are not. The heart copies them beside
+torch's flight recorder when nothing moves; a word of the ring counts what changed, so that a reader knows a copy that
+is old. Who asks for the same keys at the same line again and again, by ``check``, ``add`` of 0 or a wait with a short
+limit, waits for them too.
 """
 
 import functools
@@ -60,6 +61,7 @@ class _Call:
     way: StoreWay
     keys: tuple[str, ...]
     place: tuple[str, int, str]
+    after: int
     first_ns: int
     last_ns: int
     is_inside: bool = True
@@ -93,7 +95,7 @@ class StoreLog:
         if last is not None and (last.keys, last.place) == (names, place) and StoreWay.SET not in (way, last.way):
             last.way, last.is_inside, last.last_ns, last.count = way, True, now, last.count + 1
             return last
-        self._calls.append(_Call(way, names, place, now, now))
+        self._calls.append(_Call(way, names, place, self._writer.last_number, now, now))
         self._changed()
         return self._calls[-1]
 
@@ -115,7 +117,7 @@ class StoreLog:
         rows: list[str] = []
         room = MAX_COPY_BYTES
         for n, call in enumerate(reversed(list(self._calls))):
-            row = json.dumps([call.way.value, call.keys, *call.place, _waits(call, now, is_last=n == 0)])
+            row = json.dumps([call.way.value, call.keys, *call.place, call.after, _waits(call, now, is_last=n == 0)])
             room -= len(row)
             if room < 0:
                 break

@@ -295,6 +295,7 @@ class ActedJob:
             backward=(FILE, waits.frames[0].line or 0) if waits is not None and waits.is_hidden else None,
             before=places[-2] if len(places) > 1 else None,
             lacks=lacked(places),
+            been_at=tuple(dict.fromkeys(places[:-1])),
             open_call=None if waits is None or waits.is_hidden or waits.peer is not None else _open(waits, own),
         )
         if own.is_over:

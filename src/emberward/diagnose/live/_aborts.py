@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emberward.diagnose import (
+    PARTED,
     Frame,
     comes_first,
     hang_finding,
+    only_in,
     passed_at,
     ranks_text,
     swallowed_at,
@@ -25,7 +27,7 @@ from emberward.diagnose import (
     verb,
 )
 from emberward.diagnose.live._pair import SnapshotPair
-from emberward.diagnose.live._snapshot import OpenCall, RankSnapshot
+from emberward.diagnose.live._snapshot import OpenCall, RankSnapshot, RingFacts
 from emberward.events import Site
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import OddSide
@@ -42,6 +44,7 @@ class _LastCall:
     rank: int
     site: Site
     call: OpenCall | None
+    number: int | None = None
     stack: tuple[Frame, ...] = ()
 
     @property
@@ -51,6 +54,17 @@ class _LastCall:
     @property
     def short(self) -> str:
         return Frame(function="", file=self.site.file, line=self.site.line).site
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether each peer gets a part of its own, so that members may hold tensors of different size."""
+        return self.text.partition(" ")[0] in PARTED
+
+    @property
+    def form(self) -> tuple[str, ...]:
+        """What has to be alike where calls meet."""
+        words = self.text.split(" ")
+        return (words[0], words[-1]) if self.has_parts else tuple(words)
 
     @property
     def text(self) -> str:
@@ -72,7 +86,11 @@ def _places(pair: SnapshotPair, aborted: RankSnapshot, call: OpenCall) -> list[_
             continue
         other = seen.ring.open_call
         if other is not None and other.group == call.group:
-            found.append(_LastCall(rank=rank, site=Site(file=other.file, line=other.line), call=other))
+            found.append(
+                _LastCall(
+                    rank=rank, site=Site(file=other.file, line=other.line), call=other, number=seen.ring.open_sequence
+                )
+            )
             continue
         error = seen.ring.moment("exception")
         name, _, line = ("" if error is None or error.site is None else error.site).rpartition(":")
@@ -96,16 +114,36 @@ def abort_findings(pair: SnapshotPair, exits: Mapping[int, int]) -> list[Finding
         if call is None:
             continue
         way = _way_to(call, seen.ring.crashed)
-        own = _LastCall(rank=rank, site=Site(file=call.file, line=call.line), call=call, stack=way)
-        places = _places(pair, seen, call)
-        others = [place for place in places if (place.site, place.text) != (own.site, own.text)]
+        number = seen.ring.open_sequence
+        own = _LastCall(rank=rank, site=Site(file=call.file, line=call.line), call=call, number=number, stack=way)
+        # Who is in a later call of the group has ended this one.
+        places = [
+            each for each in _places(pair, seen, call) if None in (n := each.number, own.number) or n == own.number
+        ]
+        others = [place for place in places if (place.site, place.form) != (own.site, own.form)]
+        if not others and own.has_parts:
+            return [_of_parts(pair, own)]
         if not others:
             continue
+        left = _left_at_one_line(pair, own, others)
+        if left is not None:
+            return [left]
         if all(place.site == own.site for place in others):
             # Below Python nothing but the line is known: at one line there is nothing to compare.
             return [_differing([own, *places])] if all(place.call is not None for place in others) else []
         return [_at_two_lines(pair, own, places)]
     return []
+
+
+def _left_at_one_line(pair: SnapshotPair, own: _LastCall, others: list[_LastCall]) -> Finding | None:
+    """A finding where one line of the user's, such as a trainer's start, stands for both sides: whose order tells."""
+    if 2 * len(others) <= len(pair.snapshot.ranks) - 1 or any(place.site != own.site for place in others):
+        return None
+    gone = _is_gone(own, others[0], pair), _is_gone(others[0], own, pair)
+    if gone[0] is gone[1]:
+        return None
+    sides = ([own], others) if gone[0] else (others, [own])
+    return _met(pair, ([own], others), (gone[0], *_without(sides[0][0], sides[1][0], pair)), [])
 
 
 def _of_two_threads(pair: SnapshotPair, rank: int, beside: OpenCall) -> Finding:
@@ -127,6 +165,25 @@ def _of_two_threads(pair: SnapshotPair, rank: int, beside: OpenCall) -> Finding:
         evidence=("a process aborted: gloo does so when calls of different size meet",),
         ruled_out=("the rank that aborted, for that alone: gloo aborts whichever has the smaller buffer",),
         next_step=f"give the thread at {here} a group of its own, or make its calls in the main thread",
+    )
+
+
+def _of_parts(pair: SnapshotPair, own: _LastCall) -> Finding:
+    """A finding for a rank that aborted in a call in which each peer sends it a part, beside others in that call."""
+    return hang_finding(
+        "M102",
+        f"rank {own.rank} aborted in {own.text} at {own.short}: a peer sent it more than it had room for; what it "
+        "expects and what is sent differ",
+        kind=Kind.MISMATCH,
+        cause=Cause.SHAPE,
+        certainty=Certainty.INFERRED,
+        severity=Severity.ERROR,
+        ranks=[own.rank],
+        waiting=[rank for rank in pair.snapshot.ranks if rank != own.rank],
+        site=own.short,
+        evidence=("a process aborted: gloo does so when a part of a call is larger than its receiver expects",),
+        ruled_out=("ranks that are in a later call of the group: they have ended this one",),
+        next_step=f"print what each rank sends and expects at {own.short}: the sizes of one pair differ",
     )
 
 
@@ -167,11 +224,13 @@ def _at_two_lines(pair: SnapshotPair, own: _LastCall, places: list[_LastCall]) -
     there = others[0]
     sides = ([own, *(p for p in places if p.site == own.site)], [p for p in others if p.site == there.site])
     odd = tie_break_by_text(pair.line_of)(own.site, there.site)
-    is_first, cause, what, where = _odd_side(pair, sides, odd)
-    evidence = [
-        "a process aborted: gloo does so when calls of different size meet",
-        *([] if odd is None else [odd.why]),
-    ]
+    return _met(pair, sides, _odd_side(pair, sides, odd), [] if odd is None else [odd.why])
+
+
+def _met(pair: SnapshotPair, sides: tuple[list[_LastCall], list[_LastCall]], odd: "_Odd", why: list[str]) -> Finding:
+    """The finding for two sides whose calls met. `odd`: which one is, and why, as `_odd_side` tells."""
+    (own, there), (is_first, cause, what, where) = (side[0] for side in sides), odd
+    evidence = ["a process aborted: gloo does so when calls of different size meet", *why]
     guilty, waiting = sides if is_first else sides[::-1]
     is_named = cause is not Cause.UNKNOWN
     return hang_finding(
@@ -194,11 +253,25 @@ def _at_two_lines(pair: SnapshotPair, own: _LastCall, places: list[_LastCall]) -
     )
 
 
-def _has_left_for(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> bool:
-    """Whether a rank is at its place instead of at the other side's, to which it came in its earlier rounds."""
+def _ring(place: _LastCall, pair: SnapshotPair) -> RingFacts:
+    """The ring of a place's rank, which has one: it tells the place."""
     ring = pair.snapshot.ranks[place.rank].ring
-    lacked = None if ring is None else ring.lacks
-    return lacked is not None and (lacked.file, lacked.line) == (other.site.file, other.site.line)
+    assert ring is not None, "a place is told by a ring"
+    return ring
+
+
+def _is_gone(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> bool:
+    """Whether a rank is at its place instead of at the other side's, to which it came in its earlier rounds.
+
+    It lacks that place of its order, or its data have ended where the other's have not.
+    """
+    lacked = _ring(place, pair).lacks
+    is_lacked = lacked is not None and (lacked.file, lacked.line) == (other.site.file, other.site.line)
+    return is_lacked or _is_at_end(place, other, pair)
+
+
+def _is_at_end(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> bool:
+    return _ring(place, pair).has_data_end and not _ring(other, pair).has_data_end
 
 
 _Odd = tuple[bool, Cause, str, str | None]
@@ -209,11 +282,14 @@ def _without(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> tuple[Ca
 
     A call that the program has no way past is still to come: then its own came before its turn.
     """
+    if _is_at_end(place, other, pair):
+        return Cause.UNEVEN_DATA, "its data have ended, and the other side's have not", None
     guard = swallowed_at(place.frames, other.frames, pair.line_of)
     if guard is not None:
         why = f"it came there without the other's call, which is guarded at {guard.site} and left out after an error"
         return Cause.SWALLOWED_EXCEPTION, why, guard.site
-    ways = passed_at(place.frames, other.frames, pair.line_of)
+    # One line of the user's for both, such as a trainer's start, tells nothing of the way from one to the other.
+    ways = None if place.site == other.site else passed_at(place.frames, other.frames, pair.line_of)
     if ways == [] or (place.call is not None and place.call.is_new):
         return Cause.EXTRA_COLLECTIVE, "in no earlier round did it come there without the other's call before", None
     why = "in each earlier round that side came to the other's line next, and now it did not"
@@ -231,9 +307,15 @@ def _odd_side(pair: SnapshotPair, sides: tuple[list[_LastCall], list[_LastCall]]
     is_ahead = comes_first(before, own.frames, there.frames, pair.line_of) if before else None
     if odd is not None and odd.cause is not Cause.EXTRA_COLLECTIVE and odd.is_first is not is_ahead:
         return odd.is_first, odd.cause, _LEFT if odd.is_first else _BEHIND, None
-    gone = _has_left_for(own, there, pair), _has_left_for(there, own, pair)
+    gone = _is_gone(own, there, pair), _is_gone(there, own, pair)
     if gone[0] is not gone[1]:
         return gone[0], *_without(*((own, there) if gone[0] else (there, own)), pair)
+    here, beyond = (_ring(place, pair).been_at for place in (own, there))
+    at = [place.frames[0] for place in (own, there)]
+    alone = only_in(here, beyond, without=at), only_in(beyond, here, without=at)
+    if found := alone[0] or alone[1]:
+        why = f"at {found.site} it made calls that the other side never makes"
+        return alone[0] is not None, Cause.EXTRA_COLLECTIVE, why, found.site
     sizes = [len(side) for side in sides]
     if is_ahead is not None and sizes[0] != sizes[1]:
         is_first = sizes[0] < sizes[1]

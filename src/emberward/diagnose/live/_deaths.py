@@ -2,7 +2,17 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from emberward.diagnose import Frame, classify, hang_finding, judge_ends, ranks_text, user_frame, verb, waits
+from emberward.diagnose import (
+    Frame,
+    cause_of_words,
+    classify,
+    hang_finding,
+    judge_ends,
+    ranks_text,
+    user_frame,
+    verb,
+    waits,
+)
 from emberward.diagnose.live._process import ProcessState
 from emberward.diagnose.live._snapshot import RankSnapshot, Snapshot
 from emberward.events import RankEnd
@@ -20,13 +30,18 @@ def rank_end(seen: RankSnapshot, exit_code: int | None) -> RankEnd:
     last = None if ring is None or ring.before is None else ring.before.site
     if ring is not None and ring.open_call is not None:
         last = Frame(function="", file=ring.open_call.file, line=ring.open_call.line).site
+    words = None if error is None else error.text or "exception"
+    site = crashed_at or (None if moment is None else moment.site) or last
+    if ring is not None and words is not None and cause_of_words(words) is Cause.DATALOADER_WORKER:
+        # Torch raises it by a signal, at whatever line the main thread is.
+        site = ring.data_at or site
     return RankEnd(
         rank=seen.rank,
         pid=seen.process.pid,
         host=seen.host,
         exit_code=seen.process.exit_code if exit_code is None else exit_code,
-        words=None if error is None else error.text or "exception",
-        site=crashed_at or (None if moment is None else moment.site) or last,
+        words=words,
+        site=site,
         is_gone=not seen.process.is_alive,
         has_left=left is not None,
         has_data_end=ring is not None and ring.moment("data_end") is not None,

@@ -43,12 +43,13 @@ class RingFacts:
 
     `flight`: its calls in the shape of a flight-recorder dump. `moved_age_s`: seconds since any call or mark.
     `notice_s`, `limit_s`: how long this rank may stand still in this phase before it is worth a word, and before
-    standing still is an alarm by itself. `backward`: file and line of a backward of the main thread that has not ended.
-    `creating`: the site of a group's creation that has not ended. `waits_for_device`: the main thread is in a read of a
-    value or a synchronisation, for calls that a device has not ended. `open_call` is the main
-    thread's, `beside` another thread's. `before`: where the main thread made the call, or
-    began the backward, before the one that it is in; `lacks`: the line to which it came from there in each earlier
-    round, where it is at another one now. `crashed`: the main thread's stack when its process crashed.
+    standing still is an alarm by itself. `backward`: file and line of a backward of the main thread that has not
+    ended. `creating`: the site of a group's creation that has not ended. `waits_for_device`: the main thread is in a
+    read of a value or a synchronisation, for calls that a device has not ended. `open_call` is the main thread's,
+    `beside` another thread's. `before`: where the main thread made the call, or began the backward, before the one
+    that it is in; `lacks`: the line to which it came from there in each earlier round, where it is at another one now.
+    `been_at`: the lines of all it made before the newest one, each once. `has_data_end`: its data have ended since
+    `before`; `data_at`: where it last asked for some. `crashed`: the main thread's stack when its process crashed.
     """
 
     flight: Mapping[str, Any]
@@ -70,9 +71,14 @@ class RingFacts:
     blocked_record: int | None = None
     waits_for_device: bool = False
     open_call: OpenCall | None = None
+    open_sequence: int | None = None
+    """Which call of its group `open_call` is, where every call of the group is counted."""
     beside: OpenCall | None = None
     before: Frame | None = None
     lacks: Frame | None = None
+    been_at: tuple[Frame, ...] = ()
+    has_data_end: bool = False
+    data_at: str | None = None
     crashed: tuple[Frame, ...] = ()
     problems: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from emberward.sources.dumps._crash import crash_frames, crash_site
 from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
 from emberward.sources.dumps._flight import DumpFormatError, FlightReader
 from emberward.sources.dumps._gather import gather
-from emberward.sources.dumps._ring import ring_flight, ring_group_name
+from emberward.sources.dumps._ring import has_hidden, ring_flight, ring_group_name
 from emberward.sources.dumps._stack_text import read_faulthandler, read_py_spy_json, read_py_spy_text
 from emberward.sources.dumps._unpickle import load_plain
 
@@ -21,6 +21,7 @@ __all__ = [
     "explain_paths",
     "flight_trace",
     "gather",
+    "has_hidden",
     "load_plain",
     "read_faulthandler",
     "read_py_spy_json",

@@ -55,9 +55,10 @@ def _flight(view: RingView, calls: list[Event]) -> dict[str, Any]:
             groups.append(group)
     ids = {group: index for index, group in enumerate(groups)}
     world = tuple(range(view.world_size)) if view.world_size else ()
-    hidden = {group for group, count in view.groups.items() if _has_hidden(count)}
+    hidden = {group for group, count in view.groups.items() if has_hidden(count)}
     copies = _copied(view, hidden, ids)
     entries: list[dict[str, Any]] = []
+    ended = _ended(view, calls)
     for event in calls:
         group = getattr(event.body, "group", None)
         is_p2p = isinstance(event.body, Send | Recv)
@@ -67,11 +68,16 @@ def _flight(view: RingView, calls: list[Event]) -> dict[str, Any]:
             continue
         entry = _entry(view, event, group, ids[group])
         if entry is not None:
+            if not is_p2p and entry["collective_seq_id"] < ended.get(group, 0):
+                entry |= {"retired": True, "state": "completed"}
             entries.append(entry)
     for rows, _ in copies.values():
         entries += rows
+    entries = _numbered(entries)
     status = {
-        str(ids[group]): copies[group][1] if group in copies else _status(count, is_hidden=group in hidden)
+        str(ids[group]): copies[group][1]
+        if group in copies
+        else _status(count, ended.get(group, 0), is_hidden=group in hidden)
         for group, count in view.groups.items()
     }
     return {
@@ -82,9 +88,18 @@ def _flight(view: RingView, calls: list[Event]) -> dict[str, Any]:
             if group.ranks
         },
         "pg_status": status,
-        "entries": _numbered(entries),
-        "store": None if view.store is None else list(view.store),
+        "entries": entries,
+        "store": None if view.store is None else [_after(row, entries) for row in view.store],
     }
+
+
+def _after(row: Any, entries: list[dict[str, Any]]) -> Any:
+    """A row of a store's call; the newest call before it by its number in `entries`, which count anew."""
+    match row:
+        case [way, keys, file, line, name, int() as after, is_in]:
+            records = [entry["record_id"] for entry in entries if 0 < entry["ring_number"] <= after]
+            return [way, keys, file, line, name, max(records, default=0), is_in]
+    return row
 
 
 def _numbered(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -100,15 +115,29 @@ def _label(group: Group) -> str:
     return group.label or ("group" if group.index == 0 else f"group {group.index}")
 
 
-def _has_hidden(count: GroupCount) -> bool:
+def has_hidden(count: GroupCount | None) -> bool:
     """Whether torch counts more calls than the ring holds; gloo counts sends and receives too (torch 2.13)."""
-    return count.sequence is not None and count.sequence > count.issued + count.p2p_issued
+    return count is None or (count.sequence is not None and count.sequence > count.issued + count.p2p_issued)
 
 
-def _status(count: GroupCount, *, is_hidden: bool) -> dict[str, int]:
+def _ended(view: RingView, calls: list[Event]) -> dict[Group, int]:
+    """Of each group the number of its newest collective that has ended: nobody waits in one before it.
+
+    Of a call that no one waits for, as of functional collectives, the end is not recorded.
+    """
+    found: dict[Group, int] = {}
+    for event in calls:
+        if isinstance(event.body, Collective | Barrier) and event.completed_ns is not None:
+            group = event.body.group
+            found[group] = max(found.get(group, 0), view.sequences.get(event.ref, 0))
+    return found
+
+
+def _status(count: GroupCount, ended: int, *, is_hidden: bool) -> dict[str, int]:
     if is_hidden and count.sequence is not None:
         return {"last_enqueued_collective": count.sequence, "last_completed_collective": count.sequence - 1}
-    return {"last_enqueued_collective": count.issued, "last_completed_collective": min(count.completed, count.issued)}
+    done = min(max(count.completed, ended), count.issued)
+    return {"last_enqueued_collective": count.issued, "last_completed_collective": done}
 
 
 def _entry(view: RingView, event: Event, group: Group, pg_id: int) -> dict[str, Any] | None:

@@ -3,10 +3,11 @@
 from emberward.diagnose import Frame, lacked, short_path
 from emberward.diagnose.live import Moment, OpenCall, RingFacts
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
-from emberward.sources.dumps import ring_flight, ring_group_name
+from emberward.sources.dumps import has_hidden, ring_flight, ring_group_name
 from emberward.sources.live._limits import limits_of
 from emberward.sources.ring import MAIN_THREAD, Mark, MarkKind, RingView
 
+_OTHERS = (Barrier, Send, Recv, GroupCreate)
 _MOMENTS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED, MarkKind.DATA_END})
 
 
@@ -48,9 +49,13 @@ def ring_facts(view: RingView) -> RingFacts:
             isinstance(e.body, HostSync) and e.completed_ns is None and e.lane.index == 0 for e in view.events
         ),
         open_call=_open_call(view, of_main=True),
+        open_sequence=_open_sequence(view),
         beside=_open_call(view, of_main=False),
-        before=_before(view),
+        before=_frame(next((site for end, _, site in reversed(_places(view)) if end is not None), None)),
         lacks=_lacks(view),
+        been_at=tuple(_frame(site) for site in dict.fromkeys(site for _, _, site in _places(view)[:-1]) if site),
+        has_data_end=_has_data_end(view),
+        data_at=next((_site(mark.site) for mark in reversed(view.marks) if mark.kind is MarkKind.DATA), None),
         problems=view.problems[-8:],
     )
 
@@ -62,27 +67,32 @@ def _backward(view: RingView) -> tuple[str, int] | None:
     return None
 
 
-def _before(view: RingView) -> Frame | None:
-    """Where the main thread made its last call that has ended, or began its last backward that has."""
-    marks = [mark for mark in _backwards(view) if mark.ended_ns is not None]
-    made = [e for e in view.events if isinstance(e.body, Collective) and e.completed_ns is not None]
-    calls = [event for event in made if _is_main(view, event)]
-    places = [(mark.began_ns, mark.site) for mark in marks[-1:]]
-    places += [(event.issued_ns or 0, event.site) for event in calls[-1:]]
-    _, site = max(places, key=lambda place: place[0], default=(0, None))
+def _places(view: RingView) -> list[tuple[int | None, bool, Site | None]]:
+    """Where the main thread made calls in Python and began backwards, whose calls torch makes below it, in order.
+
+    (when it ended, whether it is a backward, line) of each: they are places of one order.
+    """
+    others = [e for e in view.events if isinstance(e.body, _OTHERS) and _is_main(view, e)]
+    found = [(e.issued_ns or 0, e.completed_ns, False, e.site) for e in (*_calls(view, of_main=True), *others)]
+    found += [(mark.began_ns, mark.ended_ns, True, mark.site) for mark in _backwards(view)]
+    return [place[1:] for place in sorted(found, key=lambda place: place[0])]
+
+
+def _frame(site: Site | None) -> Frame | None:
     return None if site is None else Frame(function=site.function or "", file=site.file, line=site.line)
 
 
 def _lacks(view: RingView) -> Frame | None:
-    """The line to which the main thread came in each earlier round, and not in this one; None where it did again.
+    """The line to which the main thread came in each earlier round, and not in this one; None where it did again."""
+    place = lacked([place[1:] for place in _places(view)])
+    return None if place is None else _frame(place[1])
 
-    A call in Python and a backward, whose calls torch makes below Python, are places of one order.
-    """
-    found = [(event.issued_ns or 0, False, event.site) for event in _calls(view, of_main=True)]
-    found += [(mark.began_ns, True, mark.site) for mark in _backwards(view)]
-    place = lacked([place[1:] for place in sorted(found, key=lambda place: place[0])])
-    site = None if place is None else place[1]
-    return None if site is None else Frame(function=site.function or "", file=site.file, line=site.line)
+
+def _has_data_end(view: RingView) -> bool:
+    """Whether the main thread came to the end of its data since its newest call or backward but the open one."""
+    ends = [mark.began_ns for mark in view.marks if mark.kind is MarkKind.DATA_END and mark.thread == MAIN_THREAD]
+    done = [end for end, _, _ in _places(view) if end is not None]
+    return bool(ends) and ends[-1] > max(done, default=0)
 
 
 def _backwards(view: RingView) -> list[Mark]:
@@ -141,6 +151,15 @@ def _is_main(view: RingView, event: Event) -> bool:
     """Whether the main thread made the call, as far as the ring tells."""
     caller = view.callers.get(event.ref)
     return caller is None or not 0 <= caller < len(view.threads) or view.threads[caller].native_id == view.pid
+
+
+def _open_sequence(view: RingView) -> int | None:
+    """Which one of its group the main thread's newest collective is; None where torch makes some below Python."""
+    calls = _calls(view, of_main=True)
+    body = calls[-1].body if calls else None
+    if not isinstance(body, Collective) or has_hidden(view.groups.get(body.group)):
+        return None
+    return view.sequences.get(calls[-1].ref)
 
 
 def _open_call(view: RingView, *, of_main: bool) -> OpenCall | None:
