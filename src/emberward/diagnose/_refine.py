@@ -9,7 +9,7 @@ from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
 from emberward.diagnose._program import handler_around, place_at, tries_lock
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._transfers import made_no_transfer
-from emberward.diagnose._usual import Way, decided, left_out, meeting_of, one_more, way_of
+from emberward.diagnose._usual import Way, decided, is_once_a_round, left_out, meeting_of, one_more, way_of
 from emberward.diagnose._waits import Reading
 from emberward.findings import Cause, Finding, Kind
 
@@ -57,6 +57,7 @@ def refine(
         way = None if met is None else way_of(met, line_of)
         flight = flights.get(finding.culprit_ranks[0]) if finding.culprit_ranks else None
         is_entered = flight is None or flight.has_data_end or not made_no_transfer(flight)
+        is_entered = is_entered and (met is None or not is_once_a_round(met))
         found = _refined(finding, frames, unnumbered, line_of, way, is_entered=is_entered)
         if met is not None and found is finding:
             found = left_out(finding, met, line_of) if way is Way.LEFT_OUT else found
@@ -113,7 +114,11 @@ def _refined(
         parted = left_the_loop(ours, stack, line_of, is_ahead=way is Way.LEFT_OUT)
         if parted is not None:
             now, inside, cause = parted
-            return _left(finding, ours, now, inside, cause if is_entered else Cause.SKIPPED_COLLECTIVE)
+            cause = cause if is_entered else Cause.SKIPPED_COLLECTIVE
+            if way is Way.LEFT_OUT and cause is Cause.SKIPPED_COLLECTIVE and passed_at(ours, theirs, line_of):
+                # Of as many turns, one went past the call by a choice in the turn.
+                break
+            return _left(finding, ours, now, inside, cause)
     if finding.cause is not Cause.SKIPPED_COLLECTIVE:
         return finding
     if passed_at(ours, theirs, line_of) == [] and passed_at(theirs, ours, line_of):

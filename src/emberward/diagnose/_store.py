@@ -87,12 +87,13 @@ def _left_behind(
         part = None if head is None or head.is_p2p else own.groups.get(head.group)
         if head is None or part is None or part.enqueued >= head.seq or asked.after is None:
             continue
-        asks = [call for call in own.store or () if not call.is_set and call.frame == asked.frame]
-        places = [(call.after or 0, True, False) for call in asks]
-        places += [(call.record, False, are_alike(call, head)) for call in history(own)]
-        counts = rounds(
-            [(0, True, False), *sorted(places)], is_mark=lambda p: p[1], is_counted=lambda p: p[2], is_open=False
-        )
+        made = history(own)
+        asks = [call.after or 0 for call in own.store or () if not call.is_set and call.frame == asked.frame]
+        # Of older calls than those that are kept nothing is known.
+        marks = [0, *asks] if made and made[0].record == 1 else [n for n in asks if made and n >= made[0].record]
+        places = [(n, True, False) for n in marks]
+        places += [(call.record, False, are_alike(call, head)) for call in made]
+        counts = rounds(sorted(places), is_mark=lambda p: p[1], is_counted=lambda p: p[2], is_open=False)
         if newest(counts, least=1) is Newest.FEWER:
             return head
     return None

@@ -18,7 +18,7 @@ from emberward.diagnose._departures import are_alike, history
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._groups import Groups
 from emberward.diagnose._mismatch import mismatches
-from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, only_in, standing
+from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, only_in, rounds, standing
 from emberward.diagnose._parting import common_function, is_dispatched, kept_away, left_the_loop, parting, passed_at
 from emberward.diagnose._program import (
     are_branches,
@@ -203,7 +203,10 @@ def told_apart(
 
 
 def _stack(rank: int, call: Call, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:
-    return frames.get(rank) or call.frames
+    """Where the rank made the call: its stack, unless it waits elsewhere for one that it made before."""
+    stack, told = frames.get(rank, ()), {(frame.file, frame.line) for frame in call.frames if not frame.is_library}
+    is_there = not told or bool(told & {(frame.file, frame.line) for frame in stack})
+    return stack if stack and is_there else call.frames
 
 
 def _waiter(finding: Finding, call: Call, maker: int, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:
@@ -290,6 +293,17 @@ def meeting_of(
     )
 
 
+def is_once_a_round(met: Meeting) -> bool:
+    """Whether one call like the peers' came before each earlier call like the culprit's: no loop makes many of them."""
+    counts = rounds(
+        [*met.past, met.ours],
+        is_mark=lambda call: are_alike(call, met.ours),
+        is_counted=lambda call: are_alike(call, met.theirs),
+        is_open=False,
+    )
+    return len(counts) > MIN_ROUNDS and set(counts[:-1]) == {1}
+
+
 def way_of(met: Meeting, line_of: LineOf) -> Way | None:
     """How the culprit left the order, by the text and by what it and its peers made before; None when unclear."""
     ours, theirs, past, stacks = met.ours, met.theirs, met.past, (met.here, met.there)
@@ -308,9 +322,13 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
         return Way.EARLY
     if is_first:
         # It comes to its own call first; that may be the one of a later turn, after one without theirs. An error that
-        # was caught is a way past theirs only where each turn comes to its own call.
-        may_pass = bool(ways) and (own_ways == [] or bool(kept_away(*stacks, line_of)))
+        # was caught is a way past theirs only where no other choice leads to its own call.
+        has_choice = any(way not in (ways or ()) for way in own_ways or ())
+        may_pass = bool(ways) and (not has_choice or bool(kept_away(*stacks, line_of)))
         is_left_out = may_pass and (is_early or (stands is Standing.NEW and own_ways == []))
+    elif is_first is None and stands is Standing.NEW and ways and own_ways == []:
+        # In the first round, each comes to its own call.
+        is_left_out = True
     elif is_first is None and is_early:
         is_left_out = ways != [] or not own_ways or left_the_loop(*stacks, line_of) is not None
     else:

@@ -43,7 +43,7 @@ TRUTHS: Mapping[str, tuple[int | None, str, int | None]] = {
     "recall_meter": (0, "extra_collective", 23),
     "replica_pools": (2, "different_group", 41),
     "shard_reader": (0, "extra_collective", 22),
-    "skipgram": (2, "skipped_collective", 52),
+    "skipgram": (2, "skipped_collective", 44),
     "topk_router": (2, "skipped_collective", 29),
     "tp_inspect": (0, "extra_collective", 40),
     "turn_taking": (2, "store_wait", 26),
