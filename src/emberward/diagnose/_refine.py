@@ -114,6 +114,9 @@ def _refined(
         parted = left_the_loop(ours, stack, line_of, is_ahead=way is Way.LEFT_OUT)
         if parted is not None:
             now, inside, cause = parted
+            if finding.code in ("H101", "H106") and _share_a_loop(now, inside, line_of):
+                # Who is in no call and behind an inner loop may be in the turn before that of the others.
+                continue
             cause = cause if is_entered else Cause.SKIPPED_COLLECTIVE
             if way is Way.LEFT_OUT and cause is Cause.SKIPPED_COLLECTIVE and passed_at(ours, theirs, line_of):
                 # Of as many turns, one went past the call by a choice in the turn.
@@ -124,6 +127,12 @@ def _refined(
     if passed_at(ours, theirs, line_of) == [] and passed_at(theirs, ours, line_of):
         return _early(finding, ours, theirs)
     return decided(finding, ours, theirs, line_of, what=f"{_who(finding)} went another way")
+
+
+def _share_a_loop(now: Frame, inside: Frame, line_of: LineOf) -> bool:
+    places = [place_at(frame, line_of) for frame in (now, inside)]
+    here, there = ((() if place is None else place.loops) for place in places)
+    return any(loop in there for loop in here)
 
 
 def _inside_handler(ours: tuple[Frame, ...], line_of: LineOf) -> str | None:
