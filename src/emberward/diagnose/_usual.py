@@ -204,8 +204,8 @@ def told_apart(
 
 def _stack(rank: int, call: Call, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:
     """Where the rank made the call: its stack, unless it waits elsewhere for one that it made before."""
-    stack, told = frames.get(rank, ()), {(frame.file, frame.line) for frame in call.frames if not frame.is_library}
-    is_there = not told or bool(told & {(frame.file, frame.line) for frame in stack})
+    stack, told = frames.get(rank, ()), {frame.site for frame in call.frames if not frame.is_library}
+    is_there = not told or bool(told & {frame.site for frame in stack})
     return stack if stack and is_there else call.frames
 
 
@@ -326,7 +326,7 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
         has_choice = any(way not in (ways or ()) for way in own_ways or ())
         may_pass = bool(ways) and (not has_choice or bool(kept_away(*stacks, line_of)))
         is_left_out = may_pass and (is_early or (stands is Standing.NEW and own_ways == []))
-    elif is_first is None and stands is Standing.NEW and ways and own_ways == []:
+    elif is_first is None and stands is Standing.NEW and ways and own_ways == [] and not _is_before(*stacks, line_of):
         # In the first round, each comes to its own call.
         is_left_out = True
     elif is_first is None and is_early:
