@@ -32,8 +32,8 @@ def history(flight: RankFlight) -> list[Call]:
 
 
 def are_alike(left: Call, right: Call) -> bool:
-    """Whether two calls are the same operation of one group at one line; where a line is not known, of one size."""
-    if left.group != right.group or left.op != right.op:
+    """Whether two calls are the same operation of one group, type and line; where a line is not known, of one size."""
+    if left.group != right.group or left.op != right.op or (None not in (a := left.dtype, b := right.dtype) and a != b):
         return False
     return left.place == right.place if None not in (left.place, right.place) else left.numel == right.numel
 

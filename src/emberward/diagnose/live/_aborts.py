@@ -271,7 +271,11 @@ def _is_gone(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> bool:
 
 
 def _is_at_end(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> bool:
-    return _ring(place, pair).has_data_end and not _ring(other, pair).has_data_end
+    """Whether a rank's data have ended once more than the other's, or just now where nobody counted."""
+    here, there = _ring(place, pair), _ring(other, pair)
+    if here.num_data_ends is not None and there.num_data_ends is not None:
+        return here.num_data_ends > there.num_data_ends
+    return here.has_data_end and not there.has_data_end
 
 
 _Odd = tuple[bool, Cause, str, str | None]

@@ -78,6 +78,8 @@ class RingFacts:
     lacks: Frame | None = None
     been_at: tuple[Frame, ...] = ()
     has_data_end: bool = False
+    num_data_ends: int | None = None
+    """How often its data have ended; None where that is not known any more."""
     data_at: str | None = None
     crashed: tuple[Frame, ...] = ()
     problems: tuple[str, ...] = ()

@@ -55,6 +55,7 @@ def ring_facts(view: RingView) -> RingFacts:
         lacks=_lacks(view),
         been_at=tuple(frame for site in dict.fromkeys(p[2] for p in _places(view)[:-1]) if (frame := _frame(site))),
         has_data_end=_has_data_end(view),
+        num_data_ends=_num_data_ends(view),
         data_at=next((_site(mark.site) for mark in reversed(view.marks) if mark.kind is MarkKind.DATA), None),
         problems=view.problems[-8:],
     )
@@ -93,6 +94,13 @@ def _has_data_end(view: RingView) -> bool:
     ends = [mark.began_ns for mark in view.marks if mark.kind is MarkKind.DATA_END and mark.thread == MAIN_THREAD]
     done = [end for end, _, _ in _places(view) if end is not None]
     return bool(ends) and ends[-1] > max(done, default=0)
+
+
+def _num_data_ends(view: RingView) -> int | None:
+    """How often the main thread came to an end of its data; None where the oldest marks are gone."""
+    if not view.marks or min(mark.number for mark in view.marks) > 1:
+        return None
+    return sum(mark.kind is MarkKind.DATA_END and mark.thread == MAIN_THREAD for mark in view.marks)
 
 
 def _backwards(view: RingView) -> list[Mark]:
