@@ -183,6 +183,8 @@ class RankFlight:
     """Whether its data have ended since the call or backward before the open one, as its own recorder tells."""
     been_at: tuple[Frame, ...] = ()
     """The lines of all calls and backwards that it made before the newest one, as its own recorder tells."""
+    lacks: Frame | None = None
+    """The line to which it came in each earlier round and not in this one, as its own recorder tells."""
     before: tuple[Frame, ...] = ()
     """Where the rank was in the call or backward before the open one, as its own recorder tells; empty: untold."""
 

@@ -241,6 +241,7 @@ class Meeting:
     """The culprit's call and the one that it meets, the stacks of both, and where the culprit was before.
 
     `past`: its earlier calls of the group; `others`: those that it and its peers made there at other places.
+    `is_lacking`: its own recorder tells that it came to their line in each earlier round.
     """
 
     ours: Call
@@ -250,6 +251,7 @@ class Meeting:
     before: tuple[Frame, ...]
     past: Sequence[Call]
     others: Sequence[Call]
+    is_lacking: bool
 
 
 class Way(StrEnum):
@@ -290,6 +292,7 @@ def meeting_of(
         before=before,
         past=past,
         others=[*past, *made],
+        is_lacking=flight.lacks is not None and flight.lacks.site == theirs.site,
     )
 
 
@@ -345,7 +348,9 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
     is_new = stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of)))
     if is_first or is_early:
         return Way.EARLY
-    return Way.ONE_MORE if is_new or _came_another_way(ours, theirs, past, met.here, line_of) else None
+    if is_new or _came_another_way(ours, theirs, past, met.here, line_of):
+        return Way.ONE_MORE
+    return Way.LEFT_OUT if met.is_lacking else None
 
 
 def decided(
