@@ -42,7 +42,7 @@ from emberward.diagnose._judge import Explanation, judge
 from emberward.diagnose._judge_words import judge_ends
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
-from emberward.diagnose._order import lacked, only_in
+from emberward.diagnose._order import NO_DATA, DataSeen, is_out_of_data, lacked, only_in
 from emberward.diagnose._parting import passed_at, swallowed_at
 from emberward.diagnose._program import comes_first
 from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
@@ -55,10 +55,12 @@ from emberward.diagnose._waits import Reading, class_of, makes_call, read_proces
 __all__ = [
     "FATAL",
     "KNOWN_VERSIONS",
+    "NO_DATA",
     "NS",
     "PARTED",
     "SIZED",
     "Call",
+    "DataSeen",
     "Ending",
     "Evidence",
     "Explanation",
@@ -103,6 +105,7 @@ __all__ = [
     "integer_of",
     "is_creating",
     "is_lane",
+    "is_out_of_data",
     "is_same_job",
     "is_secondary",
     "judge",

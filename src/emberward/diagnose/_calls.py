@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emberward.diagnose._frames import Frame, of_program, package_frame, place_of, program_of, user_frame
+from emberward.diagnose._order import NO_DATA, DataSeen
 
 KNOWN_VERSIONS = ((2, 4), (2, 10))
 """Formats that were read in tests, both ends included."""
@@ -179,8 +180,8 @@ class RankFlight:
     notes: list[str] = field(default_factory=list)
     store: tuple[StoreCall, ...] | None = None
     """Its last calls of stores; None where nobody knows them."""
-    has_data_end: bool = False
-    """Whether its data have ended since the call or backward before the open one, as its own recorder tells."""
+    data: DataSeen = NO_DATA
+    """The data that it asked for, as its own recorder tells."""
     been_at: tuple[Frame, ...] = ()
     """The lines of all calls and backwards that it made before the newest one, as its own recorder tells."""
     lacks: Frame | None = None

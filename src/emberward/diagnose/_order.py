@@ -9,6 +9,7 @@ more, such as that others wait in that very call, may ask for less (`newest`).
 
 import operator
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import TypeVar
@@ -123,6 +124,34 @@ def only_in(here: Sequence[Call], there: Sequence[Call], *, without: Container[C
     """
     ours, theirs = ([p for p in a if p not in b and p not in without] for a, b in ((here, there), (there, here)))
     return ours[-1] if ours and not theirs else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSeen:
+    """How often a rank asked for data at each place, `runs` of one place after another, and whether they have ended.
+
+    `num_ends`, `runs`: since its start, None and empty where that is not known any more; `has_end`: since the call
+    before the newest one.
+    """
+
+    runs: tuple[tuple[str, int], ...] = ()
+    num_ends: int | None = None
+    has_end: bool = False
+
+
+NO_DATA = DataSeen()
+
+
+def is_out_of_data(here: DataSeen, there: DataSeen) -> bool:
+    """Whether the data of one rank ended before another's: it went on after fewer of the same, or was told the end."""
+    for n, (ours, theirs) in enumerate(zip(here.runs, there.runs, strict=False)):
+        if ours != theirs:
+            if ours[0] == theirs[0] and n < len(here.runs) - 1:
+                return ours[1] < theirs[1]
+            break
+    if here.num_ends is not None and there.num_ends is not None:
+        return here.num_ends > there.num_ends
+    return here.has_end and not there.has_end
 
 
 def has_followed(calls: Sequence[Call], early: Call, late: Call, *, are_alike: Callable[[Call, Call], bool]) -> bool:

@@ -56,7 +56,7 @@ def refine(
         met = meeting_of(finding, flights, frames)
         way = None if met is None else way_of(met, line_of)
         flight = flights.get(finding.culprit_ranks[0]) if finding.culprit_ranks else None
-        is_entered = flight is None or flight.has_data_end or not made_no_transfer(flight)
+        is_entered = flight is None or flight.data.has_end or not made_no_transfer(flight)
         is_entered = is_entered and (met is None or not is_once_a_round(met))
         found = _refined(finding, frames, unnumbered, line_of, way, is_entered=is_entered)
         if met is not None and found is finding:

@@ -19,6 +19,7 @@ from emberward.diagnose import (
     Frame,
     comes_first,
     hang_finding,
+    is_out_of_data,
     only_in,
     passed_at,
     ranks_text,
@@ -271,11 +272,7 @@ def _is_gone(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> bool:
 
 
 def _is_at_end(place: _LastCall, other: _LastCall, pair: SnapshotPair) -> bool:
-    """Whether a rank's data have ended once more than the other's, or just now where nobody counted."""
-    here, there = _ring(place, pair), _ring(other, pair)
-    if here.num_data_ends is not None and there.num_data_ends is not None:
-        return here.num_data_ends > there.num_data_ends
-    return here.has_data_end and not there.has_data_end
+    return is_out_of_data(_ring(place, pair).data, _ring(other, pair).data)
 
 
 _Odd = tuple[bool, Cause, str, str | None]

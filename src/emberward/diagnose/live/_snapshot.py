@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emberward.diagnose import Frame, ProcessStacks
+from emberward.diagnose import NO_DATA, DataSeen, Frame, ProcessStacks
 from emberward.diagnose.live._process import ProcessFacts
 from emberward.diagnose.live._wire import from_plain, to_plain
 from emberward.events import Stage
@@ -77,9 +77,7 @@ class RingFacts:
     before: Frame | None = None
     lacks: Frame | None = None
     been_at: tuple[Frame, ...] = ()
-    has_data_end: bool = False
-    num_data_ends: int | None = None
-    """How often its data have ended; None where that is not known any more."""
+    data: DataSeen = NO_DATA
     data_at: str | None = None
     crashed: tuple[Frame, ...] = ()
     problems: tuple[str, ...] = ()

@@ -1,6 +1,8 @@
 """What the judge of live jobs needs of a ring."""
 
-from emberward.diagnose import Frame, lacked, short_path
+from itertools import groupby
+
+from emberward.diagnose import DataSeen, Frame, lacked, short_path
 from emberward.diagnose.live import Moment, OpenCall, RingFacts
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
 from emberward.sources.dumps import has_hidden, ring_flight, ring_group_name
@@ -54,8 +56,7 @@ def ring_facts(view: RingView) -> RingFacts:
         before=next((_frame(site) for end, _, site in reversed(_places(view)) if end is not None), None),
         lacks=_lacks(view),
         been_at=tuple(frame for site in dict.fromkeys(p[2] for p in _places(view)[:-1]) if (frame := _frame(site))),
-        has_data_end=_has_data_end(view),
-        num_data_ends=_num_data_ends(view),
+        data=_data(view),
         data_at=next((_site(mark.site) for mark in reversed(view.marks) if mark.kind is MarkKind.DATA), None),
         problems=view.problems[-8:],
     )
@@ -89,18 +90,18 @@ def _lacks(view: RingView) -> Frame | None:
     return None if place is None else _frame(place[1])
 
 
-def _has_data_end(view: RingView) -> bool:
-    """Whether the main thread came to the end of its data since its newest call or backward but the open one."""
-    ends = [mark.began_ns for mark in view.marks if mark.kind is MarkKind.DATA_END and mark.thread == MAIN_THREAD]
+def _data(view: RingView) -> DataSeen:
+    """What the main thread asked for and when that ended; how often, as long as all of its marks are there."""
+    marks = [mark for mark in view.marks if mark.thread == MAIN_THREAD]
+    ends = [mark.began_ns for mark in marks if mark.kind is MarkKind.DATA_END]
     done = [end for end, _, _ in _places(view) if end is not None]
-    return bool(ends) and ends[-1] > max(done, default=0)
-
-
-def _num_data_ends(view: RingView) -> int | None:
-    """How often the main thread came to an end of its data; None where the oldest marks are gone."""
+    has_end = bool(ends) and ends[-1] > max(done, default=0)
     if not view.marks or min(mark.number for mark in view.marks) > 1:
-        return None
-    return sum(mark.kind is MarkKind.DATA_END and mark.thread == MAIN_THREAD for mark in view.marks)
+        return DataSeen(has_end=has_end)
+    sites = [m.site for m in marks if m.kind is MarkKind.DATA]
+    places = [f"{site} {None if site is None else site.through}" for site in sites]
+    runs = tuple((place, len(list(run))) for place, run in groupby(places))
+    return DataSeen(runs=runs, num_ends=len(ends), has_end=has_end)
 
 
 def _backwards(view: RingView) -> list[Mark]:
