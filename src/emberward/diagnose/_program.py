@@ -174,8 +174,8 @@ def cause_of_leaving(inside: ProgramLine, now: ProgramLine) -> Cause | None:
 def cause_of_end(loop: Loop) -> Cause:
     """Why one rank left the loop before others: its data, unless it counts the same turns on every rank.
 
-    A count is the same when it is written down, or when the loop can be broken off: then that is what differs. A loop
-    without an end of its own may ask an iterator for its turns.
+    A count is the same when it is written down, or when the loop can be broken off: then that is what differs. So is
+    that of layers, which the loop calls. A loop without an end of its own may ask an iterator for its turns.
     """
     if isinstance(loop, ast.While):
         has_end = not isinstance(loop.test, ast.Constant) or "next" in map(called_name, calls_in(loop))
@@ -183,7 +183,9 @@ def cause_of_end(loop: Loop) -> Cause:
     count = next((call for call in calls_in(loop.iter) if called_name(call) == "range"), None)
     is_written = count is not None and all(isinstance(arg, ast.Constant) for arg in count.args)
     breaks_off = any(isinstance(each, ast.Break) for each in _exits(loop.body))
-    is_same = is_written or (count is not None and breaks_off)
+    turns = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    is_called = any(isinstance(n.func, ast.Name) and n.func.id in turns for stmt in loop.body for n in calls_in(stmt))
+    is_same = is_written or is_called or (count is not None and breaks_off)
     return Cause.SKIPPED_COLLECTIVE if is_same else Cause.UNEVEN_DATA
 
 

@@ -4,13 +4,16 @@ import pytest
 
 from emberward.diagnose._order import (
     MIN_ROUNDS,
+    DataSeen,
     Newest,
     Standing,
     came_early,
     continues,
     has_followed,
+    is_out_of_data,
     lacked,
     newest,
+    only_in,
     rounds,
     shift,
     standing,
@@ -96,6 +99,8 @@ def test_a_call_that_meets_another_is_ahead_new_or_known(past, ours, theirs, sta
         ("tttvvvtttvv", "v", "t", False),
         ("gggg", "s", "g", False),  # made nowhere before
         ("gsgsgs", "s", "g", True),
+        ("gsgggsgggsgggsgg", "s", "g", True),  # a short round at the start is none of the usual ones
+        ("gsgggsgggsgggsggg", "s", "g", False),
     ],
 )
 def test_a_call_comes_early_after_fewer_of_the_others_than_ever(past, ours, theirs, is_early):
@@ -116,3 +121,35 @@ def test_a_call_comes_early_after_fewer_of_the_others_than_ever(past, ours, thei
 )
 def test_the_place_to_which_a_rank_came_each_time_and_not_now(places, place):
     assert lacked(places) == place
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "place"),
+    [("abx", "ab", "x"), ("ab", "abx", None), ("abx", "aby", None), ("ab", "ab", None), ("abm", "ab", None)],
+)
+def test_a_place_to_which_one_rank_alone_has_come_is_its_own_unless_the_other_has_some_too(here, there, place):
+    assert only_in(here, there, without="m") == place
+
+
+TRAIN, VALID = "train.py:9", "train.py:20"
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "is_out"),
+    [
+        ([(TRAIN, 50), (VALID, 9), (TRAIN, 1)], [(TRAIN, 50), (VALID, 12)], True),
+        ([(TRAIN, 50), (VALID, 12)], [(TRAIN, 50), (VALID, 9), (TRAIN, 1)], False),
+        ([(TRAIN, 50), (VALID, 9)], [(TRAIN, 50), (VALID, 12)], False),  # it may be on its way to the next one
+        ([(TRAIN, 50), (VALID, 12), (TRAIN, 3)], [(TRAIN, 50), (VALID, 12), (TRAIN, 4)], False),
+    ],
+)
+def test_who_goes_on_after_fewer_batches_of_the_same_place_is_out_of_data(here, there, is_out):
+    ours, theirs = (DataSeen(runs=tuple(runs), num_ends=0) for runs in (here, there))
+    assert is_out_of_data(ours, theirs) is is_out
+
+
+def test_an_end_of_data_counts_where_it_is_known():
+    assert is_out_of_data(DataSeen(num_ends=2), DataSeen(num_ends=1))
+    assert not is_out_of_data(DataSeen(num_ends=1, has_end=True), DataSeen(num_ends=1))
+    assert is_out_of_data(DataSeen(has_end=True), DataSeen(num_ends=4))
+    assert not is_out_of_data(DataSeen(has_end=True), DataSeen(has_end=True))

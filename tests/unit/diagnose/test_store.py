@@ -6,6 +6,7 @@ import pytest
 
 from emberward.diagnose import (
     Frame,
+    GroupPart,
     ProcessStacks,
     RankFlight,
     Reading,
@@ -200,3 +201,39 @@ def test_who_asks_a_store_again_and_again_waits_for_it():
 @pytest.mark.parametrize("rows", [None, [["set"]], [["go", [], FILE, 1, "f", True]], [[1, 2, 3, 4, 5, 6]], {}])
 def test_rows_of_another_form_are_no_calls(rows):
     assert store_calls(rows) is None
+
+
+def asking(rank: int, *, calls: int, asks: list[tuple[int, str]], is_waiting: bool) -> RankFlight:
+    """A rank that made so many calls, every fifth a barrier at line 40, and asked for keys after some of them."""
+    entries = [
+        {
+            "record_id": n, "pg_id": 0, "process_group": ["0", "world"], "collective_seq_id": n,
+            "profiling_name": "live:barrier" if n % 5 == 0 else "live:all_reduce",
+            "input_sizes": [], "output_sizes": [], "input_dtypes": [], "output_dtypes": [],
+            "retired": is_waiting or n < calls, "state": "completed", "is_p2p": False,
+            "frames": [{"name": "main", "filename": FILE, "line": 40 if n % 5 == 0 else 39}],
+        }
+        for n in range(1, calls + 1)
+    ]  # fmt: skip
+    done = calls if is_waiting else calls - 1
+    name = ("0", "world")
+    part = GroupPart(name=name, ranks=(0, 1), seqs=[], signatures=[], entries=entries, enqueued=calls, completed=done)
+    rows = [[*row(WAIT, key)[:5], after, is_waiting and key == asks[-1][1]] for after, key in asks]
+    own = flight(rank, rows)
+    own.groups[name] = part
+    own.pending += [] if is_waiting else [part.as_call(entries[-1])]
+    return own
+
+
+@pytest.mark.parametrize(("after", "who"), [(19, (1,)), (20, (0,))], ids=["before its turn", "in its turn"])
+def test_who_asks_for_a_key_before_its_turn_is_named_and_not_the_rank_that_waits_for_it(after, who):
+    """Rank 0 sets a key after each barrier; rank 1 asks for the next one before it comes to that barrier."""
+    keys = [(5, "k1"), (10, "k2"), (15, "k3")]
+    late = asking(1, calls=after, asks=[*keys, (after, "k4")], is_waiting=True)
+    setter = asking(0, calls=20 if after == 19 else 25, asks=keys, is_waiting=False)
+    sets = [[*row(SET, key)[:5], number, False] for number, key in keys]
+    setter.store = store_calls(sets)
+    read = {rank: reading(rank, HostState.COLLECTIVE) for rank in (0, 1)}
+    (one,) = store_findings({0: setter, 1: late}, read, (0, 1), line_of)
+    assert (one.culprit_ranks, one.cause) == (who, Cause.STORE_WAIT)
+    assert one.site == ("keys.py:4" if who == (1,) else "keys.py:5")

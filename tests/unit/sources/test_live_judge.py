@@ -163,6 +163,32 @@ def test_of_a_group_s_members_the_one_that_does_not_create_it_is_named(made_by, 
     assert (finding.code, finding.culprit_ranks, finding.severity) == ("H129", who, Severity.ERROR)
 
 
+@pytest.mark.parametrize(
+    ("made", "who"),
+    [
+        (("a#0", "b#0", "c#0"), None),
+        (("a#0", "c#0"), (3,)),
+        (("c#0",), None),  # what it created before the first one that its ring still holds, nobody knows
+    ],
+    ids=["all", "left out", "unknown"],
+)
+def test_who_left_out_a_group_rounds_ago_is_named_when_all_create_the_next_one(made, who):
+    """Torch names a group by a count: who made fewer waits under another name, though all are in the creation."""
+    ranks = []
+    for r in range(4):
+        own = made if r == 3 else ("a#0", "b#0", "c#0")
+        facts = replace(ring(num_done=6, is_inside=False), groups_made=own, creating="train.py:50")
+        facts = replace(facts, creating_ranks=(0, 1, 2, 3))
+        ranks.append(rank_snapshot(r, stack(1000 + r, 50, *NEW_GROUP), facts))
+    errors = [each for each in judged(*ranks) if each.severity is Severity.ERROR]
+    assert [each.culprit_ranks for each in errors] == ([] if who is None else [who])
+    if errors:
+        assert errors[0].message == (
+            "rank 3 did not create the group b#0 that the others have created; the next one, which ranks 0, 1, 2 "
+            "create at train.py:50, has another name there"
+        )
+
+
 def test_a_rank_that_prepares_data_while_the_others_create_a_group_is_no_alarm():
     creators = [rank_snapshot(r, stack(1000 + r, 50, *NEW_GROUP), ring(num_done=6, is_inside=False)) for r in (1, 2, 3)]
     findings = judged(away(0, 30, waiting_in=WaitingIn.NANOSLEEP), *creators)

@@ -159,6 +159,17 @@ def test_a_rank_that_is_waited_for_is_a_warning_in_these_words():
     assert found.ruled_out == ("ranks 0, 1, 3 wait for it: their own parts are shorter",)
 
 
+def test_the_end_of_a_job_tells_who_was_waited_for_after_one_check_or_none():
+    found = watch(SAMPLED)
+    assert found.poll(job(SLOW), now_s=10.0) == ((), ())
+    (late,) = found.conclude(job(SLOW))
+    assert (late.culprit_ranks, late.cause, late.site) == ((2,), Cause.SLOW_RANK, "train.py:31")
+    assert found.conclude(job(SLOW)) == (), "it is said once"
+    (late,) = watch(SAMPLED).conclude(job(SLOW))
+    assert (late.culprit_ranks, late.site) == ((2,), None), "of lines nothing was sampled"
+    assert watch(SAMPLED).conclude(job(EVEN)) == ()
+
+
 def test_a_rank_that_does_the_same_more_slowly_has_no_line():
     same = {
         pid: LineShares(counts={"train.py:20": number}, num_samples=150) for pid, number in ((1002, 128), (1001, 120))
