@@ -157,3 +157,27 @@ def elsewhere_finding(graph: WaitGraph, ranks: Sequence[int], evidence: Sequence
         ruled_out=("another order of the groups: in no round before did it make this call in that group",),
         next_step=f"read how rank {rank} chooses the group at {call.site}",
     )
+
+
+def lacking_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> Finding | None:
+    """A finding for the one rank of a cycle that left out a call of its own order, by its own recorder's word."""
+    lacks = {rank: frame for rank in root.ranks if (frame := graph.flights[rank].lacks) is not None}
+    if len(lacks) != 1:
+        return None
+    ((rank, lacked),) = lacks.items()
+    head = graph.flights[rank].head
+    waiting = sorted((set(root.ranks) | set(root.victims)) - {rank})
+    site, is_p2p = (None, False) if head is None else (head.site, head.is_p2p)
+    return hang_finding(
+        "H109" if is_p2p else "H104",
+        f"rank {rank} is at {site} without the call at {lacked.site}, to which it came first in each earlier "
+        f"round; {waits(waiting)}",
+        kind=Kind.MISSING,
+        cause=Cause.UNMATCHED_P2P if is_p2p else Cause.SKIPPED_COLLECTIVE,
+        ranks=(rank,),
+        waiting=waiting,
+        site=site,
+        evidence=evidence,
+        ruled_out=("the other ranks of the cycle: each is where its order leads",),
+        next_step=f"read the way from {lacked.site} to {site}: it went another one on rank {rank}",
+    )

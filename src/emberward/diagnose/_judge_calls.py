@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.diagnose._calls import Call, GroupName
-from emberward.diagnose._departures import Departure, departures, elsewhere_finding
+from emberward.diagnose._departures import Departure, departures, elsewhere_finding, lacking_finding
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
@@ -428,6 +428,8 @@ class FlightJudge:
                 ruled_out=("a busy rank: every rank waits in a call",),
                 next_step=f"read the condition around {first.call.site}: it holds on {ranks_text(ranks)} alone",
             )
+        if (lone := lacking_finding(self.graph, root, evidence)) is not None:
+            return lone
         return Finding(
             code="M104",
             severity=Severity.ERROR,

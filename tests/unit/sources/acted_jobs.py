@@ -279,7 +279,7 @@ class ActedJob:
             for number, group in enumerate(groups)
         }
         facts = ring(num_done=0, is_inside=False, world=self.world)
-        places = [call.frames[0] for call in told if call.frames]
+        places = [call.frames[0] for call in own.calls if call.frames]
         waits = own.waits if own.waits is not None and not own.is_over else None
         facts = replace(
             facts,
