@@ -131,24 +131,31 @@ class DataSeen:
     """How often a rank asked for data at each place, `runs` of one place after another, and whether they have ended.
 
     `num_ends`, `runs`: since its start, None and empty where that is not known any more; `has_end`: since the call
-    before the newest one.
+    before the newest one; `at`: where it last asked.
     """
 
     runs: tuple[tuple[str, int], ...] = ()
     num_ends: int | None = None
     has_end: bool = False
+    at: str | None = None
 
 
 NO_DATA = DataSeen()
 
 
 def is_out_of_data(here: DataSeen, there: DataSeen) -> bool:
-    """Whether the data of one rank ended before another's: it went on after fewer of the same, or was told the end."""
+    """Whether the data of one rank ended before another's: it was told the end of what the other still has, or went on
+    to a place that the other knows after fewer of the same, by more than the one that a rank in step may be ahead.
+    """
     for n, (ours, theirs) in enumerate(zip(here.runs, there.runs, strict=False)):
         if ours != theirs:
-            if ours[0] == theirs[0] and n < len(here.runs) - 1:
-                return ours[1] < theirs[1]
+            then = here.runs[n + 1][0] if n + 1 < len(here.runs) else None
+            if ours[0] == theirs[0] and then in dict(there.runs):
+                return ours[1] + 1 < theirs[1]
             break
+    if here.at != there.at:
+        # What one rank alone goes through, as in an evaluation of its own, ends for it alone.
+        return False
     if here.num_ends is not None and there.num_ends is not None:
         return here.num_ends > there.num_ends
     return here.has_end and not there.has_end

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
+from emberward.diagnose._order import is_out_of_data
 from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
 from emberward.diagnose._program import handler_around, place_at, tries_lock
 from emberward.diagnose._say import ranks_text, verb
@@ -58,12 +59,28 @@ def refine(
         flight = flights.get(finding.culprit_ranks[0]) if finding.culprit_ranks else None
         is_entered = flight is None or flight.data.has_end or not made_no_transfer(flight)
         is_entered = is_entered and (met is None or not is_once_a_round(met))
-        found = _refined(finding, frames, unnumbered, line_of, way, is_entered=is_entered)
+        found = _out_of_data(finding, frames, flights, way)
+        found = found or _refined(finding, frames, unnumbered, line_of, way, is_entered=is_entered)
         if met is not None and found is finding:
             found = left_out(finding, met, line_of) if way is Way.LEFT_OUT else found
             found = one_more(finding, met) if way in (Way.EARLY, Way.ONE_MORE) else found
         out.append(found)
     return out
+
+
+def _out_of_data(
+    finding: Finding, frames: Mapping[int, tuple[Frame, ...]], flights: Mapping[int, RankFlight], way: Way | None
+) -> Finding | None:
+    """The finding, as the end of the culprit's data before that of who waits, where their recorders tell."""
+    if finding.code not in _CODES - {"H101", "H106"} or finding.cause not in _UNCLEAR or not finding.waiting_ranks:
+        return None
+    ours, theirs = (next(iter(ranks), None) for ranks in (finding.culprit_ranks, finding.waiting_ranks))
+    if ours is None or theirs is None or not {ours, theirs} <= flights.keys() or way in (Way.EARLY, Way.ONE_MORE):
+        return None
+    here, there = user_frame(frames.get(ours, ())), user_frame(frames.get(theirs, ()))
+    if here is None or there is None or not is_out_of_data(flights[ours].data, flights[theirs].data):
+        return None
+    return _left(finding, frames[ours], here, there, Cause.UNEVEN_DATA)
 
 
 def _refined(

@@ -141,6 +141,8 @@ TRAIN, VALID = "train.py:9", "train.py:20"
         ([(TRAIN, 50), (VALID, 12)], [(TRAIN, 50), (VALID, 9), (TRAIN, 1)], False),
         ([(TRAIN, 50), (VALID, 9)], [(TRAIN, 50), (VALID, 12)], False),  # it may be on its way to the next one
         ([(TRAIN, 50), (VALID, 12), (TRAIN, 3)], [(TRAIN, 50), (VALID, 12), (TRAIN, 4)], False),
+        ([(TRAIN, 50), (VALID, 9)], [(TRAIN, 51)], False),  # an evaluation of one rank alone
+        ([(TRAIN, 9), (VALID, 4), (TRAIN, 5), (VALID, 4)], [(TRAIN, 9), (VALID, 4), (TRAIN, 6)], False),
     ],
 )
 def test_who_goes_on_after_fewer_batches_of_the_same_place_is_out_of_data(here, there, is_out):
@@ -150,6 +152,7 @@ def test_who_goes_on_after_fewer_batches_of_the_same_place_is_out_of_data(here, 
 
 def test_an_end_of_data_counts_where_it_is_known():
     assert is_out_of_data(DataSeen(num_ends=2), DataSeen(num_ends=1))
+    assert not is_out_of_data(DataSeen(num_ends=2, at=VALID), DataSeen(num_ends=1, at=TRAIN))
     assert not is_out_of_data(DataSeen(num_ends=1, has_end=True), DataSeen(num_ends=1))
     assert is_out_of_data(DataSeen(has_end=True), DataSeen(num_ends=4))
     assert not is_out_of_data(DataSeen(has_end=True), DataSeen(has_end=True))

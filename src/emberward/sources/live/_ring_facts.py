@@ -96,12 +96,13 @@ def _data(view: RingView) -> DataSeen:
     ends = [mark.began_ns for mark in marks if mark.kind is MarkKind.DATA_END]
     done = [end for end, _, _ in _places(view) if end is not None]
     has_end = bool(ends) and ends[-1] > max(done, default=0)
-    if not view.marks or min(mark.number for mark in view.marks) > 1:
-        return DataSeen(has_end=has_end)
     sites = [m.site for m in marks if m.kind is MarkKind.DATA]
     places = [f"{site} {None if site is None else site.through}" for site in sites]
+    at = places[-1] if places else None
+    if not view.marks or min(mark.number for mark in view.marks) > 1:
+        return DataSeen(has_end=has_end, at=at)
     runs = tuple((place, len(list(run))) for place, run in groupby(places))
-    return DataSeen(runs=runs, num_ends=len(ends), has_end=has_end)
+    return DataSeen(runs=runs, num_ends=len(ends), has_end=has_end, at=at)
 
 
 def _backwards(view: RingView) -> list[Mark]:
