@@ -6,7 +6,7 @@ Floor 1.5. Pure but for reading samples and the program's sources; no torch. The
 
 from emberward.lens._causes import Told, tell
 from emberward.lens._findings import MEANS, missing_part, nothing_measured
-from emberward.lens._flow import slack_of
+from emberward.lens._flow import repeats_of, slack_of
 from emberward.lens._operations import (
     OPERATIONS_SUFFIX,
     Operation,
@@ -94,6 +94,7 @@ __all__ = [
     "read_operations",
     "read_samples",
     "read_text",
+    "repeats_of",
     "samples_of",
     "sharding_of",
     "slack_of",

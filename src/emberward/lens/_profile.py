@@ -17,15 +17,15 @@ from emberward.lens._findings import (
     stall_finding,
     waste_finding,
 )
-from emberward.lens._flow import slack_of
+from emberward.lens._flow import repeats_of, slack_of
 from emberward.lens._operations import RankOperations
 from emberward.lens._overlap import Exposed, Overlap, RankCalls, audit, calls_of
 from emberward.lens._replay import Replay
-from emberward.lens._samples import RankSamples
+from emberward.lens._samples import MIN_GAIN, RankSamples
 from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._source import Sources
-from emberward.lens._stalls import MIN_GAIN, Stall, find_stalls, middle_step_s
+from emberward.lens._stalls import Stall, find_stalls, middle_step_s
 from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
 
 SHOWN_PARTS = 3
@@ -133,7 +133,8 @@ def profile_of(
     replay = Replay(hidden if overlap is None else overlap.met, measured)
     stalls = find_stalls(measured, sources, replay)
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
-    wastes = () if work is None else wastes_of(work, seen, of_rank, measured)
+    repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
+    wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats)
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]
@@ -183,11 +184,15 @@ def _stalls_s(stalls: Sequence[Stall]) -> dict[int, float]:
 
 
 def _unsaid(found: Sequence[Exposed], wastes: Sequence[Waste]) -> list[Exposed]:
-    """Without many small calls that are told as parameters too small to be sharded."""
+    """Without small calls that are told as parameters too small to be sharded, and gathers told as not needed."""
     is_said = any(each.cause is Cause.SMALL_PARAMETERS for each in wastes)
+    twice = {each.site for each in wastes if each.cause is Cause.GATHERED_TWICE}
     sharded = ("all_gather", "reduce_scatter")
     return [
-        each for each in found if not (is_said and each.cause is Cause.TINY_MESSAGES and each.what.startswith(sharded))
+        each
+        for each in found
+        if not (is_said and each.cause is Cause.TINY_MESSAGES and each.what.startswith(sharded))
+        and not (each.cause is Cause.LATE_ISSUE and each.site in twice)
     ]
 
 

@@ -16,6 +16,9 @@ MIN_SHARE = 0.01
 MIN_COST_S = 0.00005
 """A step: shorter ones lie below what looks every 5 ms resolve in some fifty steps."""
 
+MIN_GAIN = 0.03
+"""Of a step: what a step would gain less by would not show between two runs (`MIN_COMPARED`), so it is not told."""
+
 USER, OURS = "user", "ours"
 """Owners of a frame that the rules ask for, as the sampler writes them."""
 

@@ -158,6 +158,17 @@ for step in range(100):
     loss.backward()
     unread = torch.stack([w.norm() for w in weights])
     show(norm, kept)
+def shards():
+    for name in NAMES:
+        time.sleep(1)
+        yield name
+net = build()
+def body(x):
+    time.sleep(1)
+    return net(x)
+for batch in shards():
+    out = cross_entropy(body(torch.rot90(batch)))
+    out.backward()
 """
 POOL = ["/usr/lib/python3.11/concurrent/futures/thread.py", "run", 53, "platform", 58, 58, 0, 9, "CALL"]
 FUTURE = ["/usr/lib/python3.11/concurrent/futures/_base.py", "result", 428, "platform", 451, 451, 0, 9, "CALL"]
@@ -186,6 +197,10 @@ def test_what_a_wait_is_for_is_told_by_what_becomes_of_its_value_and_by_the_thre
     batch, sleep, call = at(5, 24, column=11), at(2, 17, function="fetch"), at(6, 19, column=8)
     assert waited([FUTURE, batch], [0, 1]) == [(Cause.DATA_WAIT, "train.py:5")]
     assert waited([sleep, call], [0, 1]) == [(Cause.DATA_WAIT, "train.py:6")]
+    shard, turn = at(16, 21, column=8, function="shards"), [FILE, "<module>", 1, "user", 22, 24, 0, 18, "FOR_ITER"]
+    assert waited([shard, turn], [0, 1]) == [(Cause.DATA_WAIT, "train.py:22")]
+    own, forward = at(20, 17, function="body"), at(23, 47, column=24)
+    assert waited([own, forward], [0, 1]) == [(Cause.SLEEP, "train.py:20")]
     places = [FUTURE, batch, at(2, 9, function="upload"), at(2, 9, function="fetch"), POOL]
     assert waited(places, [0, 1], [[2, 4], [3, 4]]) == [(Cause.SAME_LANE, "train.py:5")]
     assert waited(places, [0, 1], [[3, 4], [3, 4]]) == [(Cause.DATA_WAIT, "train.py:5")]
