@@ -57,6 +57,14 @@ def repeats_of(rank: RankOperations, calls: Sequence[Call]) -> tuple[Call, ...]:
     return tuple(again)
 
 
+def unread_of(rank: RankOperations, calls: Sequence[Call]) -> frozenset[Line]:
+    """The lines whose calls write what no operation of the observed steps reads, copies followed."""
+    memory = _Memory(rank, ())
+    asked = [(call, issue) for call, issue in _asked(rank, calls) if issue.gotten and call.op != "barrier"]
+    read = {(call.file, call.line) for call, issue in asked if memory.is_read(issue)}
+    return frozenset((call.file, call.line) for call, _ in asked) - read
+
+
 def _asked(rank: RankOperations, calls: Sequence[Call]) -> list[tuple[Call, Issue]]:
     """The collectives that the program asked for in the observed steps, each with its call."""
     known = sorted((call for call in calls if call.file), key=lambda call: call.issued_s)
@@ -95,6 +103,7 @@ class _Memory:
         for access in rank.accesses:
             for number in access.reads | access.writes:
                 self._of[number].append(access)
+        self._issues = rank.issues
         self._gotten: dict[int, list[float]] = defaultdict(list)
         for issue in rank.issues:
             for number in issue.gotten:
@@ -111,6 +120,22 @@ class _Memory:
                 return frozenset({(number, access.began_s)})
             return frozenset().union(*(self.written(each, access.began_s, depth + 1) for each in sources))
         return frozenset({(number, got_s)})
+
+    def is_read(self, issue: Issue) -> bool:
+        """Whether an operation, or another call, reads what the call wrote."""
+        others = {number for each in self._issues if each is not issue for number in each.given}
+        return bool(issue.gotten & others) or any(self._is_read(each, issue.began_s, 0) for each in issue.gotten)
+
+    def _is_read(self, number: int, after_s: float, depth: int) -> bool:
+        for access in self._of[number]:
+            if access.began_s < after_s or number not in access.reads:
+                continue
+            copies = access.writes - access.reads
+            if not access.is_copy or not copies or depth == MAX_PACKED:
+                return True
+            if any(self._is_read(each, access.began_s, depth + 1) for each in copies):
+                return True
+        return False
 
     def earlier_s(self, issue: Issue) -> float:
         """Seconds by which it could be issued earlier."""

@@ -203,11 +203,12 @@ def audit(
     sources: Sources,
     hidden: Sequence[Sequence[Call]] = (),
     slack: Mapping[int, Mapping[Line, Sequence[Slack]]] = {},
+    unread: frozenset[Line] = frozenset(),
 ) -> Overlap:
     """What the steps of `samples` waited for in their collectives. Clocks are the host's own: of one host alone.
 
     `hidden`: meetings that no ring has and that stand at no line ([Note: meetings of the backward]). `slack`: of each
-    rank, by line, that of each of a step's calls there.
+    rank, by line, that of each of a step's calls there. `unread`: lines of calls whose results nobody reads.
     """
     by_rank = {each.rank: each for each in samples if each.num_steps}
     inside = [
@@ -245,7 +246,7 @@ def audit(
     transfers = [each for calls_here in rest.values() for each in calls_here]
     ends_before = _ends_before(call for call, _, _ in transfers)
     for calls_here in rest.values():
-        reason = _reason(calls_here, transfers, ends_before, by_rank, sources, slack)
+        reason = _reason(calls_here, transfers, ends_before, by_rank, sources, slack, unread)
         if reason is not None and reason.cost_s >= max(MIN_SHARE * max(step_s.values()), MIN_COST_S):
             found.append(reason)
     num_steps = max(steps.values(), default=1)
@@ -323,6 +324,7 @@ def _reason(
     samples: Mapping[int, RankSamples],
     sources: Sources,
     slack: Mapping[int, Mapping[Line, Sequence[Slack]]],
+    unread: frozenset[Line],
 ) -> Exposed | None:
     """Why the transfers that one line issues are exposed; None when nothing could have hidden them."""
     by_rank: dict[int, list[tuple[Call, float, float]]] = defaultdict(list)
@@ -347,7 +349,9 @@ def _reason(
         return _barrier(call, waits_s - cost_s, number, samples, costs)
     cause, gain_s = Cause.NONE, 0.0
     num_tiny, tiny_s = len(tiny) / samples[rank].num_steps, sum(rest for _, rest in tiny) / samples[rank].num_steps
-    if num_tiny >= MIN_TINY and start_s > tiny_s / num_tiny / 2:
+    if (call.file, call.line) in unread:
+        cause, gain_s = Cause.UNUSED_RESULT, cost_s
+    elif num_tiny >= MIN_TINY and start_s > tiny_s / num_tiny / 2:
         cause, gain_s = Cause.TINY_MESSAGES, min(start_s * (num_tiny - 1), tiny_s)
     elif behind_s > cost_s / 2:
         cause, gain_s = Cause.SAME_LANE, behind_s

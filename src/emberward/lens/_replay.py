@@ -170,7 +170,7 @@ class Replay:
                 return self.gain_s(Edit(cuts={culprit: [*self._lateness(culprit, exposed.part)]}))
             case Cause.LATE_ISSUE | Cause.EARLY_WAIT:
                 return min(self.gain_s(Edit(moved={line: exposed.moved})), exposed.cost_s)
-            case Cause.SYNCHRONIZE:
+            case Cause.SYNCHRONIZE | Cause.UNUSED_RESULT:
                 return min(self.gain_s(Edit(dropped=frozenset({line}))), exposed.cost_s)
             case Cause.SAME_LANE:
                 return self.gain_s(Edit(own_lane=frozenset({line})))

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from emberward.events import Group, Lane, LaneKind
-from emberward.lens import Call, read_operations, repeats_of, slack_of
+from emberward.lens import Call, read_operations, repeats_of, slack_of, unread_of
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu", "allocator_retries": 0}
@@ -131,6 +131,21 @@ class Headed(Program):
         self.update()
 
 
+class Unread(Program):
+    """A part is gathered and copied, and one of its numbers is read or not."""
+
+    def __init__(self, is_read):
+        super().__init__()
+        self.is_read = is_read
+
+    def step(self):
+        parts = [torch.empty_like(self.part)]
+        self.call(lambda: dist.all_gather(parts, self.part))
+        whole = torch.cat(parts)
+        if self.is_read:
+            whole.sum().item()
+
+
 class Twice(Program):
     """A part is gathered for two readers, and is another one in between or not."""
 
@@ -199,3 +214,9 @@ def test_what_was_gathered_before_and_not_changed_since_is_gathered_twice(tmp_pa
         program = Twice(is_changed)
         program.call = partial(program.call, op="all_gather")
         assert [call.line for call in repeats_of(observed(program, tmp_path), program.calls)] == lines
+
+
+def test_a_result_is_read_where_an_operation_reads_a_copy_of_it(tmp_path):
+    for is_read, lines in ((False, {("train.py", 1)}), (True, set())):
+        program = Unread(is_read)
+        assert unread_of(observed(program, tmp_path), program.calls) == lines

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from emberward.findings import Cause
-from emberward.lens import Sources, page_text, profile_of, samples_of, tell
+from emberward.lens import Instruction, Sources, is_result_kept_from_all, page_text, profile_of, samples_of, tell
 
 PROGRAM = """import time
 for step in range(100):
@@ -116,7 +116,8 @@ def test_what_could_not_be_measured_is_said_in_these_words():
     assert [(f.code, f.message) for f in none.findings] == [
         (
             "P110",
-            "no step was measured: no process ended a step of torch.optim, or a backward without an optimizer",
+            "no step was measured: no process ended a step of torch.optim, or a backward without an optimizer, "
+            "or turned ten times in a loop",
         )
     ]
     cut = profile(lines(rank=1, size=3, is_last=False, stack=WORK))
@@ -213,3 +214,31 @@ def test_work_whose_value_nobody_reads_and_copies_of_state_are_told_and_a_model_
     assert waited([at(12, 53, column=13)], [0], busy=1.0) == [(Cause.UNUSED_RESULT, "train.py:12")]
     assert waited([at(9, 21, column=12)], [0], busy=1.0) == [(Cause.COPY_IN_THE_WAY, "train.py:9")]
     assert waited([at(10, 35, column=11)], [0], busy=1.0) == []
+
+
+COLLECTED = """def collect(x):
+    out = empty(x)
+    dist.all_gather_into_tensor(out, x)
+    return out.float()
+def step(x, report):
+    everything = collect(x)
+    shown = collect(x)
+    loss = net(x)
+    if report is not None:
+        report.append(everything)
+    report.keep(shown)
+    collect(x)
+    return loss
+"""
+
+
+def test_a_result_that_the_text_reads_in_a_branch_alone_is_kept_from_all():
+    sources = Sources(lambda file: COLLECTED if file == FILE else "")
+    gather, loop = Instruction(*at(3, 39, function="collect")), Instruction(*at(99, 5))
+
+    def is_kept(line, column, last):
+        caller = Instruction(*at(line, last, column=column, function="step"))
+        return is_result_kept_from_all([gather, caller, loop], sources)
+
+    assert is_kept(6, 17, 27) and is_kept(12, 4, 14)
+    assert not is_kept(7, 12, 22)

@@ -1,0 +1,72 @@
+"""Programs that end no step: the turns of their loop, seen from beside."""
+
+import time
+
+import pytest
+
+from emberward.findings import Cause
+from emberward.lens import Sources, profile_of, read_samples
+from emberward.sources._turns import TurnWatch
+
+TURNS = 24
+STALL_S, WORK_S = 0.02, 0.002
+HEAD = {"rank": 0, "world_size": None, "device": "cpu", "allocator_retries": 0}
+
+
+def stall():
+    time.sleep(STALL_S)
+
+
+def part():
+    until = time.monotonic() + WORK_S
+    while time.monotonic() < until:
+        pass
+
+
+def search():
+    """Parts of a turn lie in a loop of their own."""
+    for _ in range(TURNS):
+        for _ in range(4):
+            part()
+            part()
+        stall()
+
+
+def turn():
+    part()
+    part()
+    part()
+    part()
+    stall()
+
+
+def one_call_a_turn():
+    for _ in range(TURNS):
+        turn()
+
+
+def watched(program, folder, *, dismissed=False):
+    watch = TurnWatch(lambda: folder / "rank.lens", warmup=3, num_steps=50, head=lambda: HEAD, flag=lambda: "")
+    program()
+    if dismissed:
+        watch.dismiss()
+    watch.end()
+    return folder / "rank.lens"
+
+
+@pytest.mark.parametrize(("program", "parts"), [(search, 8), (one_call_a_turn, 4)])
+def test_a_turn_of_the_outermost_loop_is_a_step(program, parts, tmp_path):
+    rank = read_samples(watched(program, tmp_path))
+    assert TURNS - 10 <= rank.num_steps <= TURNS - 3
+    step_s = STALL_S + parts * WORK_S
+    assert 0.9 * step_s <= rank.measured_s / rank.num_steps <= 3 * step_s
+    assert rank.loop[-1][1] == program.__name__
+    (found,) = [each for each in profile_of([rank], Sources(), asked_warmup=3).findings if each.code == "P101"]
+    line = stall.__code__.co_firstlineno + 1
+    assert (found.cause, found.site) == (Cause.SLEEP, f"{__file__}:{line}")
+    assert 1000 * STALL_S * 0.7 <= found.cost_ms_per_step <= 3000 * STALL_S
+
+
+def test_of_a_program_that_ends_steps_or_makes_few_turns_nothing_is_kept(tmp_path):
+    assert not watched(one_call_a_turn, tmp_path, dismissed=True).exists()
+    assert not watched(stall, tmp_path).exists()
