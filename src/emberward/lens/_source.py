@@ -191,7 +191,7 @@ class Sources:
         return None
 
     def _is_given(self, above: Sequence[ast.AST], scope: ast.AST, inner: Instruction) -> bool:
-        """Whether the call is given what was computed: by name, or, where its function calls a module, in place."""
+        """Whether the call is given what was computed: by name, or, where its function calls a module or multiplies, in place."""
         call = next((each for each in above if isinstance(each, ast.Call)), None)
         given = [] if call is None else [*call.args, *(each.value for each in call.keywords)]
         if _computed(scope) & {name for arg in given for name in names_in(arg)}:
@@ -200,9 +200,11 @@ class Sources:
         node = source.node_at(inner)
         above = [] if node is None else [parent for _, parent in source.above(node)]
         function = next((each for each in above if isinstance(each, ast.FunctionDef)), source.tree)
-        calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
         is_nested = any(isinstance(each, ast.Call) for arg in given for each in ast.walk(arg))
-        return is_nested and any(source.is_object(each.func) for each in calls)
+        return is_nested and any(
+            isinstance(each, ast.MatMult) or (isinstance(each, ast.Call) and source.is_object(each.func))
+            for each in ast.walk(function)
+        )
 
     def evaluates(self, place: Instruction) -> bool:
         """Whether the instruction's function is one that evaluates: without gradients there, or with ``eval()``."""

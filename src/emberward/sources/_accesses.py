@@ -3,10 +3,11 @@
 [Note: accesses]
 Of each operation the tree has the allocations of the tensors that it was given, and those that it made
 (``profile_memory``). An operation whose name ends in ``_`` writes into the first of what it is given, a fused or
-``_foreach`` one into all; one that makes no memory and writes nothing gives a view, and reads nothing. Kept are the
-training thread's collectives that the program asks for itself, with what they read and write, and the accesses to
-their memory and to what that is packed from and unpacked into (`is_pack`: copies, joins, scalings and empty memory, all
-of which can move with a call; `is_copy`: and change no number). What FSDP issues is its own to schedule.
+``_foreach`` one into all; one that makes no memory and writes nothing gives a view, and reads nothing. A module reads
+what it is given when its forward begins. Kept are the training thread's collectives that the program asks for itself,
+with what they read and write, and the accesses to their memory and to what that is packed from and unpacked into
+(`is_pack`: copies, joins, scalings and empty memory, all of which can move with a call; `is_copy`: and change no
+number). What FSDP issues is its own to schedule.
 """
 
 import re
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-START, BACKWARD = "emberward::at start", "emberward::backward "
+START, BACKWARD, GIVEN = "emberward::at start", "emberward::backward ", "emberward::given"
 KERNEL = re.compile(r"^(?!torch::autograd|autograd::|FSDP|c10d::|_c10d_functional|emberward::)\w+::\w")
 MAX_NODES = 400_000
 MAX_PACKED = 4
@@ -83,6 +84,10 @@ class _Reader:
                 self.accesses.append(
                     _Access(node.start_time_ns, node.start_time_ns, False, False, none, made, backward)
                 )
+        elif node.name == GIVEN:
+            given = frozenset[int]().union(*(_given(each) for each in node.children))
+            at_ns = node.start_time_ns
+            self.accesses.append(_Access(at_ns, at_ns, False, False, given, frozenset(), backward))
         elif KERNEL.match(node.name):
             self._operation(node, backward)
         else:

@@ -131,6 +131,29 @@ class Headed(Program):
         self.update()
 
 
+class Behind(torch.nn.Module):
+    """Works for a while before the first operation on what it is given."""
+
+    def forward(self, x):
+        busy()
+        return x.sum()
+
+
+class Given(Program):
+    """What is summed is used by a module, after the module's own work or after the program's."""
+
+    def __init__(self, **named):
+        super().__init__(**named)
+        self.behind = Behind()
+
+    def step(self):
+        self.part.fill_(1.0)
+        self.sum(self.part)
+        if self.is_early:
+            busy()
+        self.behind(self.part).item()
+
+
 class Unread(Program):
     """A part is gathered and copied, and one of its numbers is read or not."""
 
@@ -192,7 +215,7 @@ def test_a_call_could_be_issued_as_early_as_the_last_write_to_its_memory_whereve
     assert slack(kind(), tmp_path)[0] < 0.5 * WORK_S
 
 
-@pytest.mark.parametrize("kind", [Packed, Hooked, Gathered, Listed])
+@pytest.mark.parametrize("kind", [Packed, Hooked, Gathered, Listed, Given])
 def test_a_wait_could_be_as_late_as_the_next_use_of_its_memory_wherever_that_is(kind, tmp_path):
     assert slack(kind(is_early=True), tmp_path)[1] >= 0.8 * WORK_S
     assert slack(kind(), tmp_path)[1] < 0.5 * WORK_S
