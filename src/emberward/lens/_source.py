@@ -191,7 +191,7 @@ class Sources:
         return None
 
     def _is_given(self, above: Sequence[ast.AST], scope: ast.AST, inner: Instruction) -> bool:
-        """Whether the call is given what was computed: by name, or, where its function calls a module or multiplies, in place."""
+        """Whether the call is given what was computed: by name, or in place where its function is part of a model."""
         call = next((each for each in above if isinstance(each, ast.Call)), None)
         given = [] if call is None else [*call.args, *(each.value for each in call.keywords)]
         if _computed(scope) & {name for arg in given for name in names_in(arg)}:
