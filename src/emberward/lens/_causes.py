@@ -53,6 +53,7 @@ _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...]
     (r"<frozen importlib\._bootstrap", None, Cause.IMPORT),
     (r"/importlib/__init__\.py$", None, Cause.IMPORT),
     (r"/subprocess\.py$", None, Cause.SUBPROCESS),
+    (r"/threading\.py$", frozenset({"start"}), None),
     (r"/(socket|ssl)\.py$|/(http|urllib)/", None, Cause.NETWORK_IO),
     (
         r"/(threading|queue)\.py$|/concurrent/futures/|/multiprocessing/|/(filelock|portalocker|fasteners)/",

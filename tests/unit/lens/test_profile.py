@@ -207,6 +207,10 @@ def test_what_a_wait_is_for_is_told_by_what_becomes_of_its_value_and_by_the_thre
     assert waited(places, [0, 1], [[3, 4], [3, 4]]) == [(Cause.DATA_WAIT, "train.py:5")]
     assert waited([FUTURE, at(7, 17), SAVE, POOL], [0, 1], [[2, 3]]) == [(Cause.SAVE_IN_STEP, "train.py:7")]
     assert waited([FUTURE, at(7, 17)], [0, 1]) == [(Cause.LOCK, "train.py:7")]
+    threading = "/usr/lib/python3.11/threading.py"
+    begun = [[threading, name, 1, "platform", 9, 9, 0, 9, "CALL"] for name in ("wait", "start", "join")]
+    assert waited([*begun, at(7, 17)], [0, 2, 3]) == [(Cause.LOCK, "train.py:7")]
+    assert waited([*begun, at(7, 17)], [0, 1, 3]) == []  # A thread that begins holds nobody up.
     assert waited([FUTURE, at(7, 17)], [0, 1], busy=0.9) == []
 
 
