@@ -60,7 +60,9 @@ class _Lens:
             _keep_ring(self._path().with_suffix(SUFFIX))
 
         named = {"warmup": int(warmup), "num_steps": int(number)}
-        self.turns = TurnWatch(self._path, head=_head, flag=_flag, at_end=at_end, **named)
+        self.turns = TurnWatch(
+            self._path, head=lambda: {**_head(), "by_turns": True}, flag=_flag, at_end=at_end, **named
+        )
         atexit.register(self.turns.end)
 
     def _path(self) -> Path:

@@ -1,11 +1,14 @@
 """Programs that end no step: the turns of their loop, seen from beside."""
 
+import json
 import time
 
 import pytest
 
+from emberward.cli._profile import _samples_of
 from emberward.findings import Cause
 from emberward.lens import Sources, profile_of, read_samples
+from emberward.report import RunFolder
 from emberward.sources._turns import TurnWatch
 
 TURNS = 24
@@ -70,3 +73,20 @@ def test_a_turn_of_the_outermost_loop_is_a_step(program, parts, tmp_path):
 def test_of_a_program_that_ends_steps_or_makes_few_turns_nothing_is_kept(tmp_path):
     assert not watched(one_call_a_turn, tmp_path, dismissed=True).exists()
     assert not watched(stall, tmp_path).exists()
+
+
+def test_beside_a_process_that_ends_steps_one_that_turns_in_a_loop_is_a_helper(tmp_path):
+    (tmp_path / "lens").mkdir()
+    for pid, by_turns, began_ns in ((1, False, 0), (2, True, 10**9)):
+        head = {
+            **HEAD, "form": 1, "pid": pid, "warmup": 0, "is_last": True, "period_ns": 5_000_000, "first_step": 0,
+            "bounds_ns": [began_ns, began_ns + 10**8], "queue_ns": 0, "has_cpu_time": True, "loop": [], "outputs": [],
+            "by_turns": by_turns,
+        }  # fmt: skip
+        path = tmp_path / "lens" / f"rank00000-{pid}.lens"
+        path.write_text("".join(json.dumps(line) + "\n" for line in (head, {"end": True})))
+    chosen, _ = _samples_of(RunFolder(path=tmp_path))
+    assert [rank.pid for rank in chosen] == [1]
+    (tmp_path / "lens" / "rank00000-1.lens").unlink()
+    chosen, _ = _samples_of(RunFolder(path=tmp_path))
+    assert [rank.pid for rank in chosen] == [2]
