@@ -163,7 +163,8 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     for place in users:
         if sources.dropped_call(place, rank.outputs) is not None:
             return Told(cause=Cause.DEBUG_STRING, site=place.site)
-    evaluation = _evaluation(frames, users, sources, is_told=sampled.flag == "eval")
+    # Of a program that computes no gradients, evaluating is the step's own work.
+    evaluation = None if rank.by_turns else _evaluation(frames, users, sources, is_told=sampled.flag == "eval")
     if (outermost := evaluation or _calling_back(frames, sources)) is not None:
         return outermost
     wall = sum(wall for wall, _ in sampled.steps.values())

@@ -1,9 +1,11 @@
 """Programs that end no step: the turns of their loop, seen from beside."""
 
+import dataclasses
 import json
 import time
 
 import pytest
+import torch
 
 from emberward.cli._profile import _samples_of
 from emberward.findings import Cause
@@ -57,6 +59,22 @@ def watched(program, folder, *, dismissed=False):
     return folder / "rank.lens"
 
 
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        part()
+        part()
+        return x
+
+
+@torch.no_grad()
+def evaluate():
+    model, total = Slow(), 0.0
+    for _ in range(TURNS):
+        total += float(model(torch.ones(2)).sum())
+        stall()
+    return total
+
+
 @pytest.mark.parametrize(("program", "parts"), [(search, 8), (one_call_a_turn, 4)])
 def test_a_turn_of_the_outermost_loop_is_a_step(program, parts, tmp_path):
     rank = read_samples(watched(program, tmp_path))
@@ -68,6 +86,14 @@ def test_a_turn_of_the_outermost_loop_is_a_step(program, parts, tmp_path):
     line = stall.__code__.co_firstlineno + 1
     assert (found.cause, found.site) == (Cause.SLEEP, f"{__file__}:{line}")
     assert 1000 * STALL_S * 0.7 <= found.cost_ms_per_step <= 3000 * STALL_S
+
+
+def test_a_forward_is_the_work_of_a_program_that_evaluates(tmp_path):
+    rank = dataclasses.replace(read_samples(watched(evaluate, tmp_path)), by_turns=True)
+    found = profile_of([rank], Sources(), asked_warmup=3).findings
+    assert [each.cause for each in found if each.code == "P101"] == [Cause.SLEEP]
+    trains = dataclasses.replace(rank, by_turns=False)
+    assert Cause.EVAL in [each.cause for each in profile_of([trains], Sources(), asked_warmup=3).findings]
 
 
 def test_of_a_program_that_ends_steps_or_makes_few_turns_nothing_is_kept(tmp_path):
