@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from emberward.findings import Cause
 from emberward.lens._samples import Instruction
 from emberward.lens._source import Source, Sources, call_name
+from emberward.lens._unused import MAX_DEPTH
 
-MAX_DEPTH = 3
-"""Functions of the program that are followed into one another."""
 OF_SERVICES = {
     "fsync": Cause.LOGGING,
     "flush": Cause.LOGGING,
