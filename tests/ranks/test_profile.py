@@ -47,3 +47,32 @@ def test_a_stall_is_found_and_result_output_and_exit_code_are_the_programs_own(t
     assert document["profile"]["steps"] == 12
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert sum(event["name"].startswith("step ") for event in events) >= 12
+
+
+SEARCH = """import time
+import torch
+
+def score(point):
+    time.sleep(0.012)
+    return float(-(point - 1).square().sum())
+
+best = torch.zeros(8)
+for turn in range(30):
+    tried = best + 0.1 * torch.randn(8)
+    best = max(best, tried, key=score)
+    until = time.monotonic() + 0.01
+    while time.monotonic() < until:
+        pass
+"""
+
+
+def test_of_a_program_without_gradients_the_turns_of_its_loop_are_the_steps(tmp_path):
+    (tmp_path / "search.py").write_text(SEARCH)
+    command = [sys.executable, "-m", "emberward", "profile", "--json", "--", sys.executable, "search.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    document = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert 15 <= document["profile"]["steps"] <= 25
+    (stall,) = [each for each in document["findings"] if each["code"] == "P101"]
+    assert (stall["cause"], stall["site"]) == ("sleep", f"{tmp_path}/search.py:5")
+    assert stall["cost_ms_per_step"] >= 16  # Of 24, as above.

@@ -213,8 +213,10 @@ def _samples_of(folder: RunFolder) -> tuple[tuple[RankSamples, ...], list[Findin
             ranks.append(read_samples(path))
         except (OSError, ValueError, KeyError, IndexError, TypeError, json.JSONDecodeError) as error:
             problems.append(missing_part(f"{path.name} on {socket.gethostname()} cannot be read: {error}"))
+    # Beside processes that end steps, one that only turns in a loop is a helper of theirs.
+    told = [rank for rank in ranks if not rank.by_turns] or ranks
     newest: dict[int, RankSamples] = {}
-    for rank in sorted(ranks, key=lambda each: each.bounds_s[:1] or (0.0,)):
+    for rank in sorted(told, key=lambda each: each.bounds_s[:1] or (0.0,)):
         newest[rank.rank] = rank
     return tuple(newest[rank] for rank in sorted(newest)), problems
 

@@ -6,7 +6,7 @@ Floor 1.5. Pure but for reading samples and the program's sources; no torch. The
 
 from emberward.lens._causes import Told, tell
 from emberward.lens._findings import MEANS, missing_part, nothing_measured
-from emberward.lens._flow import slack_of
+from emberward.lens._flow import repeats_of, slack_of, unread_of
 from emberward.lens._operations import (
     OPERATIONS_SUFFIX,
     Operation,
@@ -35,6 +35,7 @@ from emberward.lens._slowdown import (
 from emberward.lens._source import Sources, read_text
 from emberward.lens._stalls import Stall, find_stalls, middle_step_s
 from emberward.lens._timeline import FIRST_LANE, PHASES, STEPS, RankTimeline, Span, timeline
+from emberward.lens._unused import is_result_kept_from_all
 from emberward.lens._work import PARTS, Rate, Work, most_used_dtype, work_of
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "find_stalls",
     "finding_page",
     "flops_of",
+    "is_result_kept_from_all",
     "line_shares",
     "middle_step_s",
     "missing_part",
@@ -94,12 +96,14 @@ __all__ = [
     "read_operations",
     "read_samples",
     "read_text",
+    "repeats_of",
     "samples_of",
     "sharding_of",
     "slack_of",
     "slowdown_finding",
     "tell",
     "timeline",
+    "unread_of",
     "wastes_of",
     "work_of",
 ]

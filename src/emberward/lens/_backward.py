@@ -5,8 +5,14 @@ No Python call tells of them, and gloo keeps no times; the probe saw in its step
 steps all of a step's are taken as one meeting, at the end of the backward: a rank comes to it when what it did on a
 processor there is done, and leaves when the backward returns. What it did not spend on a processor meanwhile is its
 wait. So a stall before a rank's backward makes the other ranks wait in the replay as it does in the job.
+
+A backward that is shorter than the time between two snapshots is not seen in each step. The rank met the others there
+all the same, without a wait: as long before the step's end as in the steps where it is seen, and no later than the
+first of the others left.
 """
 
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -35,9 +41,27 @@ def backward_meetings(samples: Sequence[RankSamples]) -> Iterator[tuple[Call, ..
     """One meeting a step of the sampled ranks. See [Note: meetings of the backward]."""
     group = Group(ranks=tuple(rank.rank for rank in samples), index=OF_BACKWARD)
     by_rank = {rank.rank: _waits(rank) for rank in samples}
-    steps = set.intersection(*(set(waits) for waits in by_rank.values())) if by_rank else set()
+    tails = {rank.rank: _tail_s(rank, by_rank[rank.rank]) for rank in samples}
+    steps = set.intersection(*(set(_steps(rank)) for rank in samples)) if any(by_rank.values()) else set()
     for step in sorted(steps):
-        yield tuple(_call(rank, group, step, *by_rank[rank.rank][step]) for rank in samples)
+        left_s = min((waits[step][1] for waits in by_rank.values() if step in waits), default=math.inf)
+        yield tuple(
+            _call(rank, group, step, *by_rank[rank.rank].get(step, (0.0, min(_end_s(rank, step) - tail_s, left_s))))
+            for rank, tail_s in zip(samples, tails.values(), strict=True)
+        )
+
+
+def _steps(rank: RankSamples) -> range:
+    return range(rank.first_step, rank.first_step + rank.num_steps)
+
+
+def _end_s(rank: RankSamples, step: int) -> float:
+    return rank.bounds_s[step - rank.first_step + 1]
+
+
+def _tail_s(rank: RankSamples, waits: Mapping[int, tuple[float, float]]) -> float:
+    """How long before the end of a step its backward ends; 0 where no step shows it."""
+    return statistics.median([_end_s(rank, step) - ended_s for step, (_, ended_s) in waits.items()] or [0.0])
 
 
 def _waits(rank: RankSamples) -> dict[int, tuple[float, float]]:
@@ -57,13 +81,14 @@ def _waits(rank: RankSamples) -> dict[int, tuple[float, float]]:
     found = {}
     for step, seconds in wall.items():
         if seconds > 0:
-            last_s = rank.bounds_s[step - rank.first_step + 1]
-            found[step] = idle[step], min(moment[step] / seconds + seconds / 2, last_s)
+            found[step] = idle[step], min(moment[step] / seconds + seconds / 2, _end_s(rank, step))
     return found
 
 
 def _call(rank: RankSamples, group: Group, step: int, wait_s: float, ended_s: float) -> Call:
-    begun_s = max(ended_s - wait_s, rank.bounds_s[step - rank.first_step])
+    first_s = rank.bounds_s[step - rank.first_step]
+    ended_s = max(ended_s, first_s)
+    begun_s = max(ended_s - wait_s, first_s)
     return Call(
         rank=rank.rank,
         lane=Lane(kind=LaneKind.HOST),

@@ -8,9 +8,11 @@ left,
 * an evaluation, by the recorder's mark or as a forward without gradients that the loss has no part in, is `eval`,
   whatever it does;
 * the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read;
+* so does Python's own ``print`` where it calls the program back, a terminal of its own;
 * else the call in which the thread sits decides by its name. Where a program has a function of its own by such a name
   (a tensor class, a stand-in for a device), the line that calls the outermost one counts, and what it does inside does
-  not, a wait for another thread neither;
+  not, a wait for another thread neither. A sleep in a function that does nothing besides but write, read or talk to a
+  service is that;
 * a wait whose value goes into the loss ([Note: what feeds the training]) is `data_wait`: for the next turn of a loop
   over batches, for another thread, a file, the network. Not below a module, whose waits stand for its own work.
   Another thread that is waited for, and no lock of which, may write a save or a log: then it is that.
@@ -26,6 +28,7 @@ from itertools import pairwise
 
 from emberward.findings import Cause
 from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
+from emberward.lens._services import OF_SERVICES, service_of
 from emberward.lens._source import Sources
 from emberward.lens._unused import is_unused
 
@@ -50,6 +53,7 @@ _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...]
     (r"<frozen importlib\._bootstrap", None, Cause.IMPORT),
     (r"/importlib/__init__\.py$", None, Cause.IMPORT),
     (r"/subprocess\.py$", None, Cause.SUBPROCESS),
+    (r"/threading\.py$", frozenset({"start"}), None),
     (r"/(socket|ssl)\.py$|/(http|urllib)/", None, Cause.NETWORK_IO),
     (
         r"/(threading|queue)\.py$|/concurrent/futures/|/multiprocessing/|/(filelock|portalocker|fasteners)/",
@@ -95,19 +99,7 @@ _OF_HOSTS = {
     "flock": Cause.LOCK,
     "lockf": Cause.LOCK,
     "collect": Cause.GC,
-    "fsync": Cause.LOGGING,
-    "flush": Cause.LOGGING,
-    "write": Cause.LOGGING,
-    "add_scalar": Cause.LOGGING,
-    "read": Cause.FILE_READ,
-    "readline": Cause.FILE_READ,
-    "readlines": Cause.FILE_READ,
-    "read_text": Cause.FILE_READ,
-    "read_bytes": Cause.FILE_READ,
-    "fromfile": Cause.FILE_READ,
-    "recv": Cause.NETWORK_IO,
-    "sendall": Cause.NETWORK_IO,
-    "urlopen": Cause.NETWORK_IO,
+    **OF_SERVICES,
     "system": Cause.SUBPROCESS,
     "import_module": Cause.IMPORT,
     "reload": Cause.IMPORT,
@@ -117,6 +109,9 @@ _OF_HOSTS = {
 """Other calls in which a host stands still, by name."""
 _WHATEVER_THE_PROCESSOR_DOES = frozenset({"sleep", "collect", "import_module", "reload", "deepcopy", "clone"})
 
+_CALLS_BACK = {"print": Cause.PRINT, "dump": Cause.SAVE_IN_STEP}
+"""Functions of Python's own, in C, that call what the program gives them, a terminal's or a file's ``write``: what that
+does is theirs, and the line that calls the outermost of them counts."""
 _JUMPS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT")
 _LOCKED = ("BEFORE_WITH",)
 _HOLDS = frozenset({"acquire", "flock", "lockf"})
@@ -147,6 +142,8 @@ class Told:
     """The program's innermost line, where that is another one."""
     beside: str | None = None
     """Where another thread is waited for: the function in which that one is."""
+    is_host: bool = False
+    """A wait for something of the host's own (a terminal), though the cause is one of `DEVICE_WAITS`."""
 
 
 def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
@@ -166,9 +163,10 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     for place in users:
         if sources.dropped_call(place, rank.outputs) is not None:
             return Told(cause=Cause.DEBUG_STRING, site=place.site)
-    evaluation = _evaluation(frames, users, sources, is_told=sampled.flag == "eval")
-    if evaluation is not None:
-        return evaluation
+    # Of a program that computes no gradients, evaluating is the step's own work.
+    evaluation = None if rank.by_turns else _evaluation(frames, users, sources, is_told=sampled.flag == "eval")
+    if (outermost := evaluation or _calling_back(frames, sources)) is not None:
+        return outermost
     wall = sum(wall for wall, _ in sampled.steps.values())
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
@@ -178,6 +176,8 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
         stand_in = _stand_in(frames, sources, is_waiting=is_waiting)
         if stand_in is not None and not (told is None and judged is not None):
             return stand_in
+    if told is not None and told.cause is Cause.SLEEP:
+        told = _for_a_service(told, users, sources)
     if told is None:
         unused = next((place for place in users if is_unused(place, sources)), None)
         inner = None if unused is None or users[0] == unused else users[0].site
@@ -187,23 +187,41 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     return _awaited(told, frames, sampled, sources) if told.cause in _WAITS and is_waiting else told
 
 
+def _calling_back(frames: list[Instruction], sources: Sources) -> Told | None:
+    """By the outermost of Python's own functions that call the program back; None without one."""
+    for inner, outer in reversed([*pairwise(frames)]):
+        if inner.owner == outer.owner == USER and (cause := _CALLS_BACK.get(sources.called(outer))) is not None:
+            return Told(cause=cause, site=outer.site, inner=inner.site, is_host=inner.function in _OF_HOSTS)
+    return None
+
+
 def _evaluation(frames: list[Instruction], users: list[Instruction], sources: Sources, *, is_told: bool) -> Told | None:
     """An evaluation, at the line that calls the function which evaluates; None where it is none.
 
-    Where nobody tells of it (`Module.eval`), it is a module's forward without gradients that the loss has no part in.
+    Where nobody tells of it (`Module.eval`), it is a module's forward without gradients that the loss has no part in,
+    with what stands around it in a block without gradients that only calls modules and writes into nothing.
     """
     own = users[:-1] if len(users) > 1 else users
     index = next((i for i in range(len(own) - 1, -1, -1) if sources.evaluates(own[i])), None)
     if not is_told:
-        if not any(_FORWARD.search(place.file) for place in frames):
-            return None
         index = max((i for i, place in enumerate(users) if sources.is_without_gradients(place)), default=None)
         if index is None or sources.may_train(users[index:]):
+            return None
+        if not any(_FORWARD.search(place.file) for place in frames) and not sources.only_scores(users[index]):
             return None
     if not users:
         return None
     at = users[-1] if index is None else users[min(index + 1, len(users) - 1)]
     return Told(cause=Cause.EVAL, site=at.site, inner=None if users[0] == at else users[0].site)
+
+
+def _for_a_service(told: Told, users: list[Instruction], sources: Sources) -> Told:
+    """A sleep, or what the function that sleeps does besides, where that is nothing but to write, read or talk."""
+    service = service_of(users, sources)
+    if service is None:
+        return told
+    cause, place = service
+    return Told(cause=cause, site=place.site, inner=told.site if told.site != place.site else None)
 
 
 def _awaited(told: Told, frames: list[Instruction], sampled: Sampled, sources: Sources) -> Told:

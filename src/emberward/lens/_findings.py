@@ -96,6 +96,10 @@ EXPOSED: dict[Cause, tuple[str, str]] = {
         "meets the others in a barrier, and is late in turn with them",
         "take it out where nothing needs it, or meet every N steps",
     ),
+    Cause.UNUSED_RESULT: (
+        "waits for a transfer whose result nobody reads",
+        "make it only in the steps that use it",
+    ),
     Cause.TINY_MESSAGES: (
         "makes many small transfers, most of whose time is their start",
         "put the tensors into one and send that (coalescing, a flat buffer)",

@@ -6,41 +6,83 @@ waited for before the first one that uses what it wrote or writes what it read: 
 a hook, a helper or another step. What lies between, the calls in which the thread is blocked left out, is the time that
 could hide it. Operations that only pack or unpack move with the call, and their own time hides nothing.
 
-A line of a program can be moved, the inside of a backward cannot: for a call outside of it everything in a backward
-happens at its end, or, where the result is used there, at its begin. A call whose result nobody is seen to use tells of
-no later wait: its reader may be no operation of torch's.
+What a backward writes for a call after it is a gradient, and a hook of that gradient can issue the call. What a
+backward uses of a call before it is needed at the backward's begin, for no line of the program stands inside. A call
+whose result nobody is seen to use tells of no later wait: its reader may be no operation of torch's.
 """
 
 import bisect
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from emberward.events import Group
 from emberward.lens._operations import Access, Issue, RankOperations
-from emberward.lens._overlap import Call
+from emberward.lens._overlap import Call, Line, Slack, turns_of
 
 MAX_PACKED = 4
 """Packs that are followed into one another."""
-Line = tuple[str, int]
 
 
-def slack_of(rank: RankOperations, calls: Sequence[Call]) -> Mapping[Line, tuple[float, float]]:
-    """By file and line of the program's own calls: seconds a step by which they could be issued earlier and waited for
-    later. See [Note: what could hide a call]."""
-    found: dict[Line, list[float]] = defaultdict(lambda: [0.0, 0.0])
+def slack_of(rank: RankOperations, calls: Sequence[Call]) -> Mapping[Line, Sequence[Slack]]:
+    """By file and line of the program's own calls, for the first of a step, the second and so on: its mean slack.
+
+    See [Note: what could hide a call].
+    """
+    inside = _asked(rank, calls)
+    memory = _Memory(rank, [(call.blocked_s, call.free_s) for call in calls if call.file])
+    turns = turns_of([call for call, _ in inside], rank.bounds_s)
+    found: dict[Line, dict[int, list[Slack]]] = defaultdict(lambda: defaultdict(list))
+    for call, issue in inside:
+        slack = memory.earlier_s(issue), memory.later_s(issue, call.free_s)
+        found[call.file, call.line][turns[call.group, call.number]].append(slack)
+    return {line: [_mean(by_turn[turn]) for turn in sorted(by_turn)] for line, by_turn in found.items()}
+
+
+def repeats_of(rank: RankOperations, calls: Sequence[Call]) -> tuple[Call, ...]:
+    """The gathers of what the same group has gathered before in the same step, and nobody has changed in between."""
+    memory = _Memory(rank, ())
+    seen: set[tuple[Group, int, int, frozenset[Written]]] = set()
+    again = []
+    for call, issue in _asked(rank, calls):
+        given = frozenset(each for number in issue.given for each in memory.written(number, issue.began_s))
+        if not call.op.startswith("all_gather") or not given or issue.given & issue.gotten:
+            continue
+        key = call.group, bisect.bisect_right(rank.bounds_s, issue.began_s), call.num_bytes, given
+        if key in seen:
+            again.append(call)
+        seen.add(key)
+    return tuple(again)
+
+
+def unread_of(rank: RankOperations, calls: Sequence[Call]) -> frozenset[Line]:
+    """The lines whose calls write what no operation of the observed steps reads, copies followed."""
+    memory = _Memory(rank, ())
+    asked = [(call, issue) for call, issue in _asked(rank, calls) if issue.gotten and call.op != "barrier"]
+    read = {(call.file, call.line) for call, issue in asked if memory.is_read(issue)}
+    return frozenset((call.file, call.line) for call, _ in asked) - read
+
+
+def _asked(rank: RankOperations, calls: Sequence[Call]) -> list[tuple[Call, Issue]]:
+    """The collectives that the program asked for in the observed steps, each with its call."""
     known = sorted((call for call in calls if call.file), key=lambda call: call.issued_s)
     begins = [call.issued_s for call in known]
-    memory = _Memory(rank, [(call.blocked_s, call.free_s) for call in known])
+    found = []
     for issue in rank.issues:
         index = bisect.bisect_right(begins, issue.began_s) - 1
-        if index < 0 or known[index].ended_s < issue.began_s or not rank.num_steps:
-            continue
-        call = known[index]
-        slack = found[call.file, call.line]
-        slack[0] += memory.earlier_s(issue) / rank.num_steps
-        slack[1] += memory.later_s(issue, call.free_s) / rank.num_steps
-    return {line: (before, after) for line, (before, after) in found.items()}
+        if index >= 0 and known[index].ended_s >= issue.began_s:
+            found.append((known[index], issue))
+    return found
+
+
+def _mean(slacks: Sequence[Slack]) -> Slack:
+    return statistics.fmean(before for before, _ in slacks), statistics.fmean(after for _, after in slacks)
+
+
+Written = tuple[int, float]
+"""A memory and when it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +97,45 @@ class _Memory:
     """The accesses to each memory in order."""
 
     def __init__(self, rank: RankOperations, blocked: Sequence[tuple[float, float]]) -> None:
-        self._begin_s = rank.bounds_s[0] if rank.bounds_s else 0.0
+        self._begin_s, self._end_s = (rank.bounds_s[0], rank.bounds_s[-1]) if rank.bounds_s else (0.0, 0.0)
         self._blocked = blocked
         self._of: dict[int, list[Access]] = defaultdict(list)
         for access in rank.accesses:
             for number in access.reads | access.writes:
                 self._of[number].append(access)
+        self._issues = rank.issues
+        self._gotten: dict[int, list[float]] = defaultdict(list)
+        for issue in rank.issues:
+            for number in issue.gotten:
+                self._gotten[number].append(issue.began_s)
+
+    def written(self, number: int, before_s: float, depth: int = 0) -> frozenset[Written]:
+        """Which memory has its numbers, and when they were written; copies are followed back."""
+        got_s = max((at_s for at_s in self._gotten.get(number, ()) if at_s < before_s), default=-math.inf)
+        for access in reversed(self._of[number]):
+            if access.ended_s > before_s or number not in access.writes or access.ended_s < got_s:
+                continue
+            sources = access.reads - access.writes
+            if not access.is_copy or not sources or depth == MAX_PACKED:
+                return frozenset({(number, access.began_s)})
+            return frozenset().union(*(self.written(each, access.began_s, depth + 1) for each in sources))
+        return frozenset({(number, got_s)})
+
+    def is_read(self, issue: Issue) -> bool:
+        """Whether an operation, or another call, reads what the call wrote."""
+        others = {number for each in self._issues if each is not issue for number in each.given}
+        return bool(issue.gotten & others) or any(self._is_read(each, issue.began_s, 0) for each in issue.gotten)
+
+    def _is_read(self, number: int, after_s: float, depth: int) -> bool:
+        for access in self._of[number]:
+            if access.began_s < after_s or number not in access.reads:
+                continue
+            copies = access.writes - access.reads
+            if not access.is_copy or not copies or depth == MAX_PACKED:
+                return True
+            if any(self._is_read(each, access.began_s, depth + 1) for each in copies):
+                return True
+        return False
 
     def earlier_s(self, issue: Issue) -> float:
         """Seconds by which it could be issued earlier."""
@@ -74,7 +149,9 @@ class _Memory:
         at = [self._needed(number, free_s, issue, is_read=True, depth=0) for number in issue.gotten]
         at += [self._needed(number, free_s, issue, is_read=False, depth=0) for number in issue.given - issue.gotten]
         needed = min(at, key=lambda each: each.at_s, default=_At(free_s))
-        return 0.0 if needed.at_s == math.inf else self._own_s(free_s, needed.at_s, needed.packed_s)
+        if needed.at_s == math.inf:
+            return 0.0 if issue.gotten else self._own_s(free_s, self._end_s, 0.0)  # Of a send nobody uses a result.
+        return self._own_s(free_s, needed.at_s, needed.packed_s)
 
     def _own_s(self, begin_s: float, end_s: float, packed_s: float) -> float:
         """Seconds between in which the thread is blocked in no call and packs nothing."""
@@ -87,8 +164,6 @@ class _Memory:
         for access in reversed(self._of[number]):
             if access.ended_s > before_s or not (is_read or number in access.writes):
                 continue
-            if access.backward is not None and access.backward != issue.backward:
-                return _At(max(ready_s, access.backward[1]), packed_s)
             if not access.is_pack or number not in access.writes or depth == MAX_PACKED:
                 return _At(max(ready_s, access.ended_s), packed_s)
             packed_s += access.ended_s - access.began_s

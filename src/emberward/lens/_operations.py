@@ -51,7 +51,8 @@ Backward = tuple[float, float] | None
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An operation on memory that a collective has to do with. `is_pack`: it can move with the call."""
+    """An operation on memory that a collective has to do with. `is_pack`: it can move with the call; `is_copy`: and it
+    changes no number."""
 
     began_s: float
     ended_s: float
@@ -59,6 +60,7 @@ class Access:
     reads: frozenset[int]
     writes: frozenset[int]
     backward: Backward
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +150,9 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
             began_ns, given, gotten, inside = line["issue"]
             issues.append(Issue(at(began_ns), frozenset(given), frozenset(gotten), span(inside)))
         elif "access" in line:
-            began_ns, ended_ns, is_pack, reads, writes, inside = line["access"]
+            began_ns, ended_ns, packs, reads, writes, inside = line["access"]
             sets = frozenset(reads), frozenset(writes)
-            accesses.append(Access(at(began_ns), at(ended_ns), bool(is_pack), *sets, span(inside)))
+            accesses.append(Access(at(began_ns), at(ended_ns), packs > 0, *sets, span(inside), is_copy=packs > 1))
         is_ended = is_ended or "end" in line
     if not is_ended:
         raise ValueError("the file is cut off")

@@ -46,6 +46,11 @@ MIN_BARRIERS = 0.5
 """A step: a barrier every second step or less is for something that is done then, a save or a file."""
 
 
+Line = tuple[str, int]
+Slack = tuple[float, float]
+"""Seconds by which a call could be issued earlier, and waited for later."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCalls:
     """The calls of one rank, as its ring keeps them, and each collective's number in its group."""
@@ -94,13 +99,15 @@ class Exposed:
     """Time that a step is longer by for one reason at one line. `part`: of the cost, what could go at most.
 
     `issued_at`: file and line of the calls. `gain_s`: what the step would be shorter by, once it was replayed.
+    `moved`: by how much the first call of a step could be issued earlier or waited for later, the second and so on.
     """
 
     cause: Cause
     site: str
-    issued_at: tuple[str, int]
+    issued_at: Line
     cost_s: float
     part: float
+    moved: tuple[Slack, ...] = ()
     gain_s: float = 0.0
     share: float
     ranks: tuple[int, ...]
@@ -195,12 +202,13 @@ def audit(
     samples: Sequence[RankSamples],
     sources: Sources,
     hidden: Sequence[Sequence[Call]] = (),
-    slack: Mapping[int, Mapping[tuple[str, int], tuple[float, float]]] = {},
+    slack: Mapping[int, Mapping[Line, Sequence[Slack]]] = {},
+    unread: frozenset[Line] = frozenset(),
 ) -> Overlap:
     """What the steps of `samples` waited for in their collectives. Clocks are the host's own: of one host alone.
 
     `hidden`: meetings that no ring has and that stand at no line ([Note: meetings of the backward]). `slack`: of each
-    rank, by line, how much earlier its calls could be issued and how much later waited for.
+    rank, by line, that of each of a step's calls there. `unread`: lines of calls whose results nobody reads.
     """
     by_rank = {each.rank: each for each in samples if each.num_steps}
     inside = [
@@ -238,7 +246,7 @@ def audit(
     transfers = [each for calls_here in rest.values() for each in calls_here]
     ends_before = _ends_before(call for call, _, _ in transfers)
     for calls_here in rest.values():
-        reason = _reason(calls_here, transfers, ends_before, by_rank, sources, slack)
+        reason = _reason(calls_here, transfers, ends_before, by_rank, sources, slack, unread)
         if reason is not None and reason.cost_s >= max(MIN_SHARE * max(step_s.values()), MIN_COST_S):
             found.append(reason)
     num_steps = max(steps.values(), default=1)
@@ -315,7 +323,8 @@ def _reason(
     ends_before: Mapping[tuple[int, Group, int], float],
     samples: Mapping[int, RankSamples],
     sources: Sources,
-    slack: Mapping[int, Mapping[tuple[str, int], tuple[float, float]]],
+    slack: Mapping[int, Mapping[Line, Sequence[Slack]]],
+    unread: frozenset[Line],
 ) -> Exposed | None:
     """Why the transfers that one line issues are exposed; None when nothing could have hidden them."""
     by_rank: dict[int, list[tuple[Call, float, float]]] = defaultdict(list)
@@ -330,18 +339,19 @@ def _reason(
         [(each, rest) for each, rest, _ in transfers if each.group == call.group and each.rank == rank]
     )
     behind_s = _behind_s(own, ends_before) / samples[rank].num_steps
-    is_own = _asks_itself(call, sources)
-    before_s, after_s = slack.get(rank, {}).get((call.file, call.line), (0.0, 0.0)) if is_own else (0.0, 0.0)
+    moved = tuple(slack.get(rank, {}).get((call.file, call.line), ())) if _asks_itself(call, sources) else ()
     waits_s = sum(max(each.free_s - each.blocked_s, 0.0) for each, _, _ in own) / samples[rank].num_steps
+    before_s, after_s = _hidden_s(own, moved, samples[rank])
     # What hides a transfer either way is told by the longer time; a wait for the other ranks a later wait hides alone.
-    is_longer = before_s > after_s
-    before_s, after_s = min(before_s, cost_s), min(after_s, cost_s if call.blocks else waits_s)
+    is_longer = sum(before for before, _ in moved) > sum(after for _, after in moved)
     is_late = is_longer and before_s > after_s / 2
     if call.op == "barrier":
         return _barrier(call, waits_s - cost_s, number, samples, costs)
     cause, gain_s = Cause.NONE, 0.0
     num_tiny, tiny_s = len(tiny) / samples[rank].num_steps, sum(rest for _, rest in tiny) / samples[rank].num_steps
-    if num_tiny >= MIN_TINY and start_s > tiny_s / num_tiny / 2:
+    if (call.file, call.line) in unread:
+        cause, gain_s = Cause.UNUSED_RESULT, cost_s
+    elif num_tiny >= MIN_TINY and start_s > tiny_s / num_tiny / 2:
         cause, gain_s = Cause.TINY_MESSAGES, min(start_s * (num_tiny - 1), tiny_s)
     elif behind_s > cost_s / 2:
         cause, gain_s = Cause.SAME_LANE, behind_s
@@ -349,6 +359,7 @@ def _reason(
         cause = Cause.LATE_ISSUE if is_late else Cause.EARLY_WAIT
         gain_s = before_s if is_late else after_s
         cost_s = max(cost_s, gain_s)
+        moved = tuple((before, 0.0) if is_late else (0.0, after) for before, after in moved)
     if cause is Cause.NONE or gain_s < max(MIN_SHARE * samples[rank].measured_s / samples[rank].num_steps, MIN_COST_S):
         return None
     site = f"{call.wait_file}:{call.wait_line}" if cause is Cause.EARLY_WAIT else f"{call.file}:{call.line}"
@@ -358,12 +369,35 @@ def _reason(
         issued_at=(call.file, call.line),
         cost_s=cost_s,
         part=gain_s / cost_s,
+        moved=moved,
         share=cost_s * samples[rank].num_steps / samples[rank].measured_s,
         ranks=tuple(sorted(each for each, cost in costs.items() if cost >= costs[rank] / 2)),
         waiting=(),
         calls=number,
         what=f"{call.op} {call.lane_name}, {call.num_bytes:,} bytes",
     )
+
+
+def turns_of(calls: Iterable[Call], bounds_s: Sequence[float]) -> dict[tuple[Group, int], int]:
+    """For each call which of its line's calls in its step it is, from 0 on."""
+    seen: dict[tuple[Line, int], int] = defaultdict(int)
+    found: dict[tuple[Group, int], int] = {}
+    for call in sorted(calls, key=lambda call: call.issued_s):
+        step = (call.file, call.line), bisect.bisect_right(bounds_s, call.issued_s)
+        found[call.group, call.number] = seen[step]
+        seen[step] += 1
+    return found
+
+
+def _hidden_s(own: Sequence[tuple[Call, float, float]], moved: Sequence[Slack], rank: RankSamples) -> Slack:
+    """What of the calls an earlier issue could hide, and a later wait, seconds a step."""
+    turns = turns_of((call for call, _, _ in own), rank.bounds_s)
+    before_s = after_s = 0.0
+    for call, rest, _ in own:
+        before, after = moved[turns[call.group, call.number]] if turns[call.group, call.number] < len(moved) else (0, 0)
+        before_s += min(before, rest)
+        after_s += min(after, rest if call.blocks else max(call.free_s - call.blocked_s, 0.0))
+    return before_s / rank.num_steps, after_s / rank.num_steps
 
 
 def _barrier(
@@ -445,5 +479,5 @@ def _asks_itself(call: Call, sources: Sources) -> bool:
 
 _ISSUES = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter",
-    "send", "recv",
+    "send", "recv", "batch_isend_irecv",
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,16 @@ from emberward.lens._findings import (
     stall_finding,
     waste_finding,
 )
-from emberward.lens._flow import slack_of
+from emberward.lens._flow import repeats_of, slack_of, unread_of
 from emberward.lens._operations import RankOperations
-from emberward.lens._overlap import Exposed, Overlap, RankCalls, audit, calls_of
+from emberward.lens._overlap import Call, Exposed, Line, Overlap, RankCalls, audit, calls_of
 from emberward.lens._replay import Replay
-from emberward.lens._samples import RankSamples
+from emberward.lens._samples import MIN_GAIN, USER, RankSamples
 from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._source import Sources
-from emberward.lens._stalls import MIN_GAIN, Stall, find_stalls, middle_step_s
+from emberward.lens._stalls import Stall, find_stalls, middle_step_s
+from emberward.lens._unused import is_result_kept_from_all
 from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
 
 SHOWN_PARTS = 3
@@ -129,11 +130,13 @@ def profile_of(
     is_hidden = has_hidden_calls(work, seen, issued) if work is not None else not any(issued.values())
     hidden = [*backward_meetings(measured)] if is_hidden else []
     slack = {rank.rank: slack_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
-    overlap = audit(calls, measured, sources, hidden, slack) if (calls or hidden) and measured else None
+    unread = _unread(seen, of_rank, measured, sources)
+    overlap = audit(calls, measured, sources, hidden, slack, unread) if (calls or hidden) and measured else None
     replay = Replay(hidden if overlap is None else overlap.met, measured)
     stalls = find_stalls(measured, sources, replay)
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
-    wastes = () if work is None else wastes_of(work, seen, of_rank, measured)
+    repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
+    wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats)
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
     exposed = [each for each in exposed if each.gain_s >= MIN_GAIN * replay.step_s]
@@ -158,6 +161,23 @@ def profile_of(
     )
 
 
+def _unread(
+    seen: Sequence[RankOperations],
+    calls: Mapping[int, Sequence[Call]],
+    samples: Sequence[RankSamples],
+    sources: Sources,
+) -> frozenset[Line]:
+    """Lines of calls whose results no operation of any rank reads, nor the text but where a condition holds."""
+    each = [unread_of(rank, calls.get(rank.rank, ())) for rank in seen]
+    lines = frozenset.intersection(*each) if each else frozenset()
+    kept: set[Line] = set()
+    for sampled in (sampled for rank in samples for sampled in rank.stacks):
+        users = [place for place in sampled.stack if place.owner == USER]
+        if users and (line := (users[0].file, users[0].line)) in lines - kept:
+            kept |= {line} if is_result_kept_from_all(users, sources) else set()
+    return frozenset(kept)
+
+
 def _nothing(ranks: Sequence[RankSamples], measured: Sequence[RankSamples], asked_warmup: int) -> list[Finding]:
     """P110 where no step was measured."""
     if measured:
@@ -165,7 +185,7 @@ def _nothing(ranks: Sequence[RankSamples], measured: Sequence[RankSamples], aske
     if ranks:
         why = f"the job ended before step {asked_warmup + 1}, the first after the warm-up"
         return [nothing_measured(why=why, next_step="--warmup with fewer steps")]
-    why = "no process ended a step of torch.optim, or a backward without an optimizer"
+    why = "no process ended a step of torch.optim, or a backward without an optimizer, or turned ten times in a loop"
     return [
         nothing_measured(
             why=why, next_step="emberward profile --pid PID while it runs: lines and their shares need no steps"
@@ -183,11 +203,15 @@ def _stalls_s(stalls: Sequence[Stall]) -> dict[int, float]:
 
 
 def _unsaid(found: Sequence[Exposed], wastes: Sequence[Waste]) -> list[Exposed]:
-    """Without many small calls that are told as parameters too small to be sharded."""
+    """Without small calls that are told as parameters too small to be sharded, and gathers told as not needed."""
     is_said = any(each.cause is Cause.SMALL_PARAMETERS for each in wastes)
+    twice = {each.site for each in wastes if each.cause is Cause.GATHERED_TWICE}
     sharded = ("all_gather", "reduce_scatter")
     return [
-        each for each in found if not (is_said and each.cause is Cause.TINY_MESSAGES and each.what.startswith(sharded))
+        each
+        for each in found
+        if not (is_said and each.cause is Cause.TINY_MESSAGES and each.what.startswith(sharded))
+        and not (each.cause is Cause.LATE_ISSUE and each.site in twice)
     ]
 
 

@@ -32,7 +32,7 @@ from emberward.events import (
     Wait,
 )
 from emberward.findings import Cause
-from emberward.lens._overlap import Call, Exposed
+from emberward.lens._overlap import Call, Exposed, Line, Slack, turns_of
 from emberward.lens._samples import RankSamples
 from emberward.lens._slowdown import loop_line
 from emberward.match import Clockwork, Timed
@@ -74,15 +74,15 @@ class _Act:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What is other than it was measured. `moved`: for calls of a line, seconds by which each is issued earlier and
-    waited for later. `own_lane`: lines whose calls get a lane of their own. `factor`: of the time that calls take.
-    `dropped`: lines whose calls are not made."""
+    """What is other than it was measured. `moved`: for the calls of a line, the first of each step, the second and so
+    on, seconds by which it is issued earlier and waited for later. `own_lane`: lines whose calls get a lane of their
+    own. `factor`: of the time that calls take. `dropped`: lines whose calls are not made."""
 
     cuts: Mapping[int, Sequence[Cut]] = field(default_factory=dict)
-    moved: Mapping[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
-    own_lane: frozenset[tuple[str, int]] = frozenset()
-    factor: Mapping[tuple[str, int], float] = field(default_factory=dict)
-    dropped: frozenset[tuple[str, int]] = frozenset()
+    moved: Mapping[Line, Sequence[Slack]] = field(default_factory=dict)
+    own_lane: frozenset[Line] = frozenset()
+    factor: Mapping[Line, float] = field(default_factory=dict)
+    dropped: frozenset[Line] = frozenset()
 
 
 class Replay:
@@ -148,8 +148,12 @@ class Replay:
         return self._usual.total_s / max(self.num_steps, 1)
 
     def gain_s(self, edit: Edit) -> float:
-        """What a step would be shorter by; never negative."""
-        return max(self._usual.total_s - self._timed(edit).total_s, 0.0) / max(self.num_steps, 1)
+        """What a step would be shorter by; never negative, and 0 for an edit in which ranks wait for each other."""
+        try:
+            total_s = self._timed(edit).total_s
+        except ValueError:
+            return 0.0
+        return max(self._usual.total_s - total_s, 0.0) / max(self.num_steps, 1)
 
     def middle_s(self, rank: int, step: int) -> float | None:
         """The middle of a rank's step; None where it is not replayed."""
@@ -160,16 +164,13 @@ class Replay:
     def without(self, exposed: Exposed) -> float:
         """What a step would be shorter by if what exposes the calls were not so."""
         line = exposed.issued_at
-        per_call_s = exposed.part * exposed.cost_s / max(exposed.calls, 1e-9)
         match exposed.cause:
             case Cause.LATE_PEER:
                 (culprit,) = exposed.ranks
                 return self.gain_s(Edit(cuts={culprit: [*self._lateness(culprit, exposed.part)]}))
-            case Cause.LATE_ISSUE:
-                return self.gain_s(Edit(moved={line: (per_call_s, 0.0)}))
-            case Cause.EARLY_WAIT:
-                return self.gain_s(Edit(moved={line: (0.0, per_call_s)}))
-            case Cause.SYNCHRONIZE:
+            case Cause.LATE_ISSUE | Cause.EARLY_WAIT:
+                return min(self.gain_s(Edit(moved={line: exposed.moved})), exposed.cost_s)
+            case Cause.SYNCHRONIZE | Cause.UNUSED_RESULT:
                 return min(self.gain_s(Edit(dropped=frozenset({line}))), exposed.cost_s)
             case Cause.SAME_LANE:
                 return self.gain_s(Edit(own_lane=frozenset({line})))
@@ -218,11 +219,22 @@ class Replay:
         for rank in self._samples:
             acts = self._acts(rank)
             _take_out(acts, edit.cuts.get(rank, ()))
-            events[rank] = self._events(rank, _moved(acts, edit.moved), edit, listed)
+            events[rank] = self._events(rank, self._moved(rank, acts, edit.moved), edit, listed)
         trace = Trace(world_size=max(events, default=0) + 1, events=events, observer=Observer.LIVE)
         if not self._act_of:
             self._act_of = {key: act for key, (act, _) in listed.items()}
         return Clockwork(trace).run(lambda event: listed[event.rank, event.ref][1])
+
+    def _moved(self, rank: int, acts: Sequence[_Act], moved: Mapping[Line, Sequence[Slack]]) -> list[_Act]:
+        """The acts with the calls of some lines issued earlier and waited for later, within the host's own time."""
+        turns = turns_of(self._calls[rank], self._bounds[rank]) if moved else {}
+
+        def slack(call: Call) -> Slack:
+            slacks, turn = moved.get((call.file, call.line), ()), turns.get((call.group, call.number), 0)
+            return slacks[turn] if turn < len(slacks) else (0.0, 0.0)
+
+        early = _forward(acts, lambda call: slack(call)[0], is_wait=False)
+        return _forward(early[::-1], lambda call: slack(call)[1], is_wait=True)[::-1]
 
     def _acts(self, rank: int) -> list[_Act]:
         """The host of a rank from the first bound of any rank to its own last one."""
@@ -321,23 +333,17 @@ def _take_out(acts: Sequence[_Act], cuts: Iterable[Cut]) -> None:
             left_s -= taken_s
 
 
-def _moved(acts: Sequence[_Act], moved: Mapping[tuple[str, int], tuple[float, float]]) -> list[_Act]:
-    """The acts with the calls of some lines issued earlier and waited for later, within the host's own time."""
-    early = _forward(acts, lambda call: moved.get((call.file, call.line), (0.0, 0.0))[0], is_wait=False)
-    return _forward(early[::-1], lambda call: moved.get((call.file, call.line), (0.0, 0.0))[1], is_wait=True)[::-1]
-
-
 def _forward(acts: Sequence[_Act], seconds_of: Callable[[Call], float], *, is_wait: bool) -> list[_Act]:
     """The acts with issues, or waits, moved towards the front over so much of the host's own time before them.
 
-    A wait passes whatever stands there but its own issue, an issue the waits for other calls: calls of a group keep
-    their order.
+    A wait passes whatever stands there but its own issue, an issue the waits for other calls and the calls of its line
+    that can be issued less early than itself: the others of a group keep their order.
     """
     found: list[_Act] = []
     for act in acts:
         passed: list[_Act] = []
-        left_s = seconds_of(act.call) if act.call is not None and act.is_wait is is_wait else 0.0
-        while left_s > 0 and found and (is_wait or found[-1].call is None or found[-1].is_wait):
+        wanted_s = left_s = seconds_of(act.call) if act.call is not None and act.is_wait is is_wait else 0.0
+        while left_s > 0 and found and (is_wait or _lets_pass(found[-1], act, seconds_of, wanted_s)):
             other = found.pop()
             taken_s = min(left_s, other.seconds) if other.call is None else 0.0
             passed.append(other if other.call is not None else _Act(other.began_s, taken_s))
@@ -346,3 +352,11 @@ def _forward(acts: Sequence[_Act], seconds_of: Callable[[Call], float], *, is_wa
                 found.append(_Act(other.began_s, other.seconds - taken_s))
         found += [act, *reversed(passed)]
     return found
+
+
+def _lets_pass(other: _Act, issue: _Act, seconds_of: Callable[[Call], float], wanted_s: float) -> bool:
+    """Whether an issue that can come so much earlier may stand before another act: of its line, where that is plain."""
+    if other.call is None or other.is_wait or issue.call is None:
+        return True
+    is_same_line = (other.call.file, other.call.line) == (issue.call.file, issue.call.line)
+    return is_same_line and seconds_of(other.call) < wanted_s / 2

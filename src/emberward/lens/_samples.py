@@ -16,6 +16,9 @@ MIN_SHARE = 0.01
 MIN_COST_S = 0.00005
 """A step: shorter ones lie below what looks every 5 ms resolve in some fifty steps."""
 
+MIN_GAIN = 0.03
+"""Of a step: what a step would gain less by would not show between two runs (`MIN_COMPARED`), so it is not told."""
+
 USER, OURS = "user", "ours"
 """Owners of a frame that the rules ask for, as the sampler writes them."""
 
@@ -66,7 +69,8 @@ class RankSamples:
 
     Step k lies between bounds k and k + 1; `first_step` is the number of the first. `loop`: file, function and first
     line of the functions that every step ends in, outermost first. `outputs`: lines that printed or logged something.
-    `is_spread`: what was seen is spread evenly over the steps, for nobody knows in which of them it was.
+    `by_turns`: no step was told, and turns of the program's loop are taken for steps. `is_spread`: what was seen is
+    spread evenly over the steps, for nobody knows in which of them it was.
     """
 
     rank: int
@@ -83,6 +87,7 @@ class RankSamples:
     stacks: tuple[Sampled, ...]
     is_whole: bool
     is_spread: bool = False
+    by_turns: bool = False
     retries: int = 0
     problems: tuple[str, ...] = field(default=())
 
@@ -166,5 +171,6 @@ def samples_of(lines: Iterable[Mapping[str, Any]]) -> RankSamples:
         outputs=frozenset((file, line) for file, line in head["outputs"]),
         stacks=tuple(stacks),
         is_whole=head["is_last"],
+        by_turns=head.get("by_turns", False),
         retries=head["allocator_retries"],
     )

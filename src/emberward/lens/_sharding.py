@@ -3,10 +3,11 @@
 [Note: gathered twice]
 Parameters change once a step, in the optimizer. A unit that is gathered more often in a step was released meanwhile,
 for the sake of memory. Where a program gathers weights itself that FSDP gathers too (``full_tensor``), its own gathers
-are the second ones: FSDP's have the same numbers in the same step. Where the units, whole, fit into the memory that was
-free on the host in the observed steps, on all its ranks together, that is time for nothing. Its cost is what the
-gathers after a step's first keep the training thread: exposed, or in FSDP's work of issuing and copying them. Which
-unit a gather is of, its asker says: FSDP names it, else the module in which it was issued, with its size.
+are the second ones: FSDP's have the same numbers in the same step. Of other gathers their memory tells: those of one
+group that are given what it gathered before in the step, not written since. Where the units, whole, fit into the
+memory that was free on the host in the observed steps, on all its ranks together, that is time for nothing. Its cost is
+what the gathers after a step's first keep the training thread: exposed, or in FSDP's work of issuing and copying them.
+Which unit a gather is of, its asker says: FSDP names it, else the module in which it was issued, with its size.
 """
 
 import bisect
@@ -14,13 +15,14 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from emberward.findings import Cause
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
-from emberward.lens._samples import MIN_COST_S, MIN_SHARE, USER, Instruction, RankSamples
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
 Unit = tuple[str, int]
@@ -167,22 +169,24 @@ def wastes_of(
     ranks: Sequence[RankOperations],
     calls: Mapping[int, Sequence[Call]] = {},
     samples: Sequence[RankSamples] = (),
+    repeats: Mapping[int, Sequence[Call]] = {},
 ) -> tuple[Waste, ...]:
     """What was gathered again, gathered in small pieces, or computed again, though there was room to keep it.
 
-    `calls`: of each rank's ring, which know the innermost line of the program that asked for a gather. Small units are
-    told at the line that made most of them, for that is where they change; what is computed again, at the line of the
-    sampled forward that asks for it.
+    `calls`: of each rank's ring, which know the innermost line of the program that asked for a gather. `repeats`: by
+    rank, the gathers of what was gathered before. Small units are told at the line that made most of them, for that is
+    where they change; what is computed again, at the line of the sampled forward that asks for it.
     """
     work = replace(work, ranks=tuple(_at_calls(rank, calls.get(rank.rank, ())) for rank in work.ranks))
     by_rank = {rank.rank: rank for rank in ranks}
     found: list[Waste] = []
-    for one in (_gathered_twice, _small_parameters, _recompute):
+    twice = partial(_gathered_twice, repeats)
+    for one in (twice, _small_parameters, _recompute):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue
         _, worst = max(each, key=lambda pair: pair[1].cost_s)
-        if worst.cost_s >= max(MIN_SHARE * work.step_s, MIN_COST_S):
+        if worst.cost_s >= max(MIN_GAIN * work.step_s, MIN_COST_S):
             alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
             made = _made_at(ranks) if worst.cause is Cause.SMALL_PARAMETERS and _are_units(work) else None
             if worst.cause is Cause.RECOMPUTE:
@@ -222,22 +226,21 @@ def _fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
     return None not in free and num_bytes * len(ranks) <= min(each for each in free if each is not None)
 
 
-def _gathered_twice(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
-    gathers = _of_parameters(work, rank, len(ranks))
-    counts = Counter(_unit(each) for each in gathers)
+def _gathered_twice(
+    repeats: Mapping[int, Sequence[Call]], work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]
+) -> Waste | None:
+    asked = [each for each in _gathers(work) if each.label]
+    counts = Counter(_unit(each) for each in asked)
     units = {unit for unit, count in counts.items() if count >= MIN_TWICE * rank.num_steps and unit[0]}
-    is_sharded = any(each.label for each in gathers)
-    own = [each for each in gathers if is_sharded and not each.label and each.num_bytes > SMALL_BYTES]
-    with_own = sum(bool(_within(own, rank, step)) for step in range(rank.num_steps))
-    own = own if 2 * with_own > rank.num_steps else []  # In a step now and then, they are a report as it should be.
-    again: list[Transfer] = []
+    again = [*_whole_again(work, rank, len(ranks))] if asked else []
+    again += [each for each in _gathers(work) if not each.label and each not in again and _is_of(each, repeats)]
     for step in range(rank.num_steps):
         seen: set[Unit] = set()
-        for each in _within(gathers, rank, step):
-            if each in own or (_unit(each) in seen and _unit(each) in units):
+        for each in _within(asked, rank, step):
+            if _unit(each) in seen and _unit(each) in units:
                 again.append(each)
             seen.add(_unit(each))
-    unique = sum(num_bytes for _, num_bytes in {_unit(each) for each in gathers if each.label or not is_sharded})
+    unique = sum(num_bytes for _, num_bytes in {_unit(each) for each in asked or again})
     if not again or not _fits(unique, ranks):
         return None
     times = _times(again)
@@ -257,11 +260,21 @@ def _gathered_twice(work: RankWork, rank: RankOperations, ranks: Sequence[RankOp
         share=cost_s / work.step_s,
         ranks=(work.rank,),
         evidence=(
-            f"{len(gathers) / rank.num_steps:.0f} gathers of parameters a step, "
+            f"{len(_gathers(work)) / rank.num_steps:.0f} gathers a step, "
             f"{len(again) / rank.num_steps:.0f} of them of what the step had",
             f"kept whole they take {unique:,} bytes a rank; {rank.free_bytes:,} were free",
         ),
     )
+
+
+def _whole_again(work: RankWork, rank: RankOperations, num_ranks: int) -> Sequence[Transfer]:
+    """The program's own gathers of weights that FSDP gathers too; in a step now and then they are a report."""
+    own = [each for each in _of_parameters(work, rank, num_ranks) if not each.label and each.num_bytes > SMALL_BYTES]
+    return own if 2 * sum(bool(_within(own, rank, step)) for step in range(rank.num_steps)) > rank.num_steps else ()
+
+
+def _is_of(each: Transfer, repeats: Mapping[int, Sequence[Call]]) -> bool:
+    return any(call.issued_s <= each.began_s <= call.ended_s for call in repeats.get(each.rank, ()))
 
 
 def _dearest(transfers: Sequence[Transfer], work: RankWork) -> str | None:

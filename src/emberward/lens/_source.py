@@ -104,6 +104,25 @@ class Source:
             yield node, parent
             node = parent
 
+    @cached_property
+    def _objects(self) -> set[str]:
+        """The names of arguments, of what a call made, and of attributes that are no methods."""
+        found: set[str] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef):
+                found |= {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                found |= names_in(node.targets[0])
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found.add(node.attr)
+        return found - {node.name for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+    def is_object(self, called: ast.expr) -> bool:
+        """Whether what is called is an object that the program was given or made, rather than a function."""
+        if isinstance(called, ast.Attribute):
+            return isinstance(called.value, ast.Name) and called.value.id == "self" and called.attr in self._objects
+        return isinstance(called, ast.Name) and called.id in self._objects
+
     def function(self, name: str) -> ast.FunctionDef | None:
         """The one function or method of that name in the file; None when there is none, or several."""
         found = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef) and node.name == name]
@@ -153,6 +172,8 @@ class Sources:
             node = source.node_at(place)
             if node is None:
                 return None
+            if isinstance(node, ast.For):
+                node = node.iter  # The instruction that asks for the next turn covers the whole loop.
             above = [node, *(parent for _, parent in source.above(node))]
             statement = next((each for each in above if isinstance(each, ast.stmt)), None)
             if isinstance(statement, ast.Return) or any(isinstance(each, ast.Yield) for each in above):
@@ -162,12 +183,28 @@ class Sources:
             if not names and isinstance(statement, ast.Expr) and _returns(None, scope):
                 continue  # A wait before the value that the caller gets.
             is_next = isinstance(statement, ast.For) or self.called(place) == "next"
-            is_source = index == 0 or is_next or not _computed(scope) & _names_of_arguments(above)
+            is_source = index == 0 or is_next or not self._is_given(above, scope, users[index - 1])
             if names and _feeds(names, scope):
                 return place if is_source else None
             if not (names and _returns(names, scope)):
                 return None
         return None
+
+    def _is_given(self, above: Sequence[ast.AST], scope: ast.AST, inner: Instruction) -> bool:
+        """Whether the call is given what was computed: by name, or in place where its function is part of a model."""
+        call = next((each for each in above if isinstance(each, ast.Call)), None)
+        given = [] if call is None else [*call.args, *(each.value for each in call.keywords)]
+        if _computed(scope) & {name for arg in given for name in names_in(arg)}:
+            return True
+        source = self.of(inner.file)
+        node = source.node_at(inner)
+        above = [] if node is None else [parent for _, parent in source.above(node)]
+        function = next((each for each in above if isinstance(each, ast.FunctionDef)), source.tree)
+        is_nested = any(isinstance(each, ast.Call) for arg in given for each in ast.walk(arg))
+        return is_nested and any(
+            isinstance(each, ast.MatMult) or (isinstance(each, ast.Call) and source.is_object(each.func))
+            for each in ast.walk(function)
+        )
 
     def evaluates(self, place: Instruction) -> bool:
         """Whether the instruction's function is one that evaluates: without gradients there, or with ``eval()``."""
@@ -183,14 +220,30 @@ class Sources:
 
     def is_without_gradients(self, place: Instruction) -> bool:
         """Whether the instruction stands in a block, or a function, that computes no gradients."""
+        return self._without_gradients(place) is not None
+
+    def _without_gradients(self, place: Instruction) -> ast.With | ast.FunctionDef | None:
         source = self.of(place.file)
         node = source.node_at(place)
         for _, parent in source.above(node) if node is not None else ():
             if isinstance(parent, ast.With) and any(_NO_GRADIENTS & _last_names(each) for each in parent.items):
-                return True
+                return parent
             if isinstance(parent, ast.FunctionDef):
-                return any(_NO_GRADIENTS & _last_names(each) for each in parent.decorator_list)
-        return False
+                is_marked = any(_NO_GRADIENTS & _last_names(each) for each in parent.decorator_list)
+                return parent if is_marked else None
+        return None
+
+    def only_scores(self, place: Instruction) -> bool:
+        """Whether the instruction's block without gradients calls objects, as modules are, and writes into none."""
+        scope = self._without_gradients(place)
+        inside = [] if scope is None else [*ast.walk(scope)]
+        calls = [each for each in inside if isinstance(each, ast.Call)]
+        turns = {name for each in inside if isinstance(each, ast.For) for name in names_in(each.target)}
+        writes = any(call_name(call).endswith("_") for call in calls) or any(
+            isinstance(each, ast.AugAssign) and (not isinstance(each.target, ast.Name) or each.target.id in turns)
+            for each in inside
+        )
+        return not writes and any(self.of(place.file).is_object(call.func) for call in calls)
 
     def may_train(self, users: Sequence[Instruction]) -> bool:
         """Whether the loss may be computed from what `users`, frames from the innermost on, compute there."""
@@ -354,11 +407,6 @@ def _computed(scope: ast.AST) -> set[str]:
     assigned = [node for node in ast.walk(scope) if isinstance(node, ast.Assign)]
     calls = [node for node in assigned if any(isinstance(each, ast.Call) for each in ast.walk(node.value))]
     return {name for node in calls for target in node.targets for name in names_in(target)}
-
-
-def _names_of_arguments(above: Sequence[ast.AST]) -> set[str]:
-    call = next((each for each in above if isinstance(each, ast.Call)), None)
-    return set() if call is None else {name for arg in (*call.args, *call.keywords) for name in names_in(arg)}
 
 
 def call_name(call: ast.Call) -> str:

@@ -21,13 +21,11 @@ from dataclasses import dataclass, field, replace
 from emberward.findings import Cause
 from emberward.lens._causes import DEVICE_WAITS, Told, tell
 from emberward.lens._replay import Cut, Edit, Replay
-from emberward.lens._samples import MIN_COST_S, MIN_SHARE, RankSamples
+from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, RankSamples
 from emberward.lens._source import Sources
 
 MIN_STEPS = 2
 """What was seen in one step alone has no rate: a log line or a save every hundredth step is how it should be."""
-MIN_GAIN = 0.03
-"""Of a step: what a step would gain less by would not show between two runs (`MIN_COMPARED`), so it is not told."""
 _FOR_OTHERS = frozenset({Cause.LOCK, Cause.DATA_WAIT, Cause.SAME_LANE})
 """Waits for other threads and processes of the host: where it lacks processors, as far as this rank lacked one, so did
 they, and that much of the wait is the host's doing."""
@@ -196,7 +194,7 @@ def _is_rare(stall: RankStall, num_steps: int, period_s: float) -> bool:
 
 
 def _waits_for_device(stall: RankStall) -> bool:
-    return stall.told.cause in DEVICE_WAITS and stall.busy_share <= 0.5
+    return stall.told.cause in DEVICE_WAITS and not stall.told.is_host and stall.busy_share <= 0.5
 
 
 def _cuts(stall: RankStall, share: float, replay: Replay) -> list[Cut]:

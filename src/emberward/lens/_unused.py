@@ -1,6 +1,7 @@
 """Which statements compute what nobody reads, from the text of their program. Pure."""
 
 import ast
+from collections.abc import Sequence
 
 from emberward.lens._samples import Instruction
 from emberward.lens._source import Source, Sources, call_name, names_in
@@ -134,3 +135,56 @@ def _is_reader(function: ast.FunctionDef, source: Source, depth: int) -> bool:
         if isinstance(each, ast.AugAssign) and names_in(each.target) & own:
             return False
     return all(_only_reads(each, source, depth + 1) for each in function.body)
+
+
+def is_result_kept_from_all(users: Sequence[Instruction], sources: Sources) -> bool:
+    """Whether what a call writes into its first argument is read nowhere, or only where a condition holds.
+
+    `users`: the program's frames from that of the call on. A value that a function gives to its caller is the caller's.
+    """
+    names: set[str] = set()
+    for index, place in enumerate(users):
+        source = sources.of(place.file)
+        node = source.node_at(place)
+        above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
+        statement = next((each for each in above if isinstance(each, ast.stmt)), None)
+        scope = next((each for each in above if isinstance(each, ast.FunctionDef)), None)
+        call = next((each for each in above if isinstance(each, ast.Call)), None)
+        if statement is None or scope is None or call is None:
+            return False
+        if index == 0:
+            names = names_in(call.args[0]) if call.args else set()
+        elif isinstance(statement, ast.Assign) and statement.value is call:
+            names = {name for target in statement.targets for name in names_in(target)}
+        else:
+            return isinstance(statement, ast.Expr) and statement.value is call
+        reads = _reads(names, scope, statement, source)
+        if not names or any(each is None for each in reads):
+            return False
+        if not any(isinstance(each, ast.Return) for each in reads):
+            return True
+    return False
+
+
+def _reads(names: set[str], scope: ast.FunctionDef, own: ast.stmt, source: Source) -> list[ast.stmt | None]:
+    """For each read of the names, or of what is computed from them: the branch or return that it stands in, or None."""
+    found: list[ast.stmt | None] = []
+    made, size = set(names), -1
+    while size != len(made):
+        size = len(made)
+        for each in (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and node is not own):
+            is_made = made & names_in(each.value) and all(isinstance(target, ast.Name) for target in each.targets)
+            made |= {name for target in each.targets for name in names_in(target)} if is_made else set()
+    for node in ast.walk(scope):
+        if not (isinstance(node, ast.Name) and node.id in made and isinstance(node.ctx, ast.Load)):
+            continue
+        statement: ast.stmt | None = None
+        for child, parent in source.above(node):
+            if parent is own or (isinstance(parent, ast.Assign) and made & names_in(parent.targets[0])):
+                break
+            if isinstance(parent, ast.Return) or (isinstance(parent, ast.If) and child is not parent.test):
+                statement = parent
+            if parent is scope:
+                found.append(statement)
+                break
+    return found

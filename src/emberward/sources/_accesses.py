@@ -3,10 +3,11 @@
 [Note: accesses]
 Of each operation the tree has the allocations of the tensors that it was given, and those that it made
 (``profile_memory``). An operation whose name ends in ``_`` writes into the first of what it is given, a fused or
-``_foreach`` one into all; one that makes no memory and writes nothing gives a view, and reads nothing. Kept are the
-training thread's collectives that the program asks for itself, with what they read and write, and the accesses to
-their memory and to what that is packed from and unpacked into (`is_pack`: copies, joins, scalings and empty memory, all
-of which can move with a call). What FSDP issues is its own to schedule.
+``_foreach`` one into all; one that makes no memory and writes nothing gives a view, and reads nothing. A module reads
+what it is given when its forward begins. Kept are the training thread's collectives that the program asks for itself,
+with what they read and write, and the accesses to their memory and to what that is packed from and unpacked into
+(`is_pack`: copies, joins, scalings and empty memory, all of which can move with a call; `is_copy`: and change no
+number). What FSDP issues is its own to schedule.
 """
 
 import re
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-START, BACKWARD = "emberward::at start", "emberward::backward "
+START, BACKWARD, GIVEN = "emberward::at start", "emberward::backward ", "emberward::given"
 KERNEL = re.compile(r"^(?!torch::autograd|autograd::|FSDP|c10d::|_c10d_functional|emberward::)\w+::\w")
 MAX_NODES = 400_000
 MAX_PACKED = 4
@@ -26,6 +27,8 @@ _PACKS = re.compile(
     r"(zeros|ones|empty)_like|new_(empty|zeros|ones)|empty_strided|new_empty_strided|div|mul)_?$|"
     r"^_(to_copy|foreach_(copy|div|mul)_?)$"
 )
+_COPIES = re.compile(r"^(cat|stack|copy|clone|contiguous|to|reshape|flatten|narrow_copy)_?$|^_(to_copy|foreach_copy_)$")
+"""Packs that give the numbers which they are given."""
 _OVERWRITES = re.compile(r"^(copy|fill|zero|_foreach_copy)_$")
 """Operations that write into what they are given and do not read it."""
 _EMPTY = re.compile(r"^(new_)?empty(_like|_strided)?$")
@@ -37,6 +40,7 @@ class _Access:
     began_ns: int
     ended_ns: int
     is_pack: bool
+    is_copy: bool
     reads: frozenset[int]
     writes: frozenset[int]
     backward: Span | None
@@ -77,7 +81,13 @@ class _Reader:
         elif (size := _allocated(node)) is not None:
             if size[1] > 0:
                 none, made = frozenset[int](), frozenset({size[0]})
-                self.accesses.append(_Access(node.start_time_ns, node.start_time_ns, False, none, made, backward))
+                self.accesses.append(
+                    _Access(node.start_time_ns, node.start_time_ns, False, False, none, made, backward)
+                )
+        elif node.name == GIVEN:
+            given = frozenset[int]().union(*(_given(each) for each in node.children))
+            at_ns = node.start_time_ns
+            self.accesses.append(_Access(at_ns, at_ns, False, False, given, frozenset(), backward))
         elif KERNEL.match(node.name):
             self._operation(node, backward)
         else:
@@ -111,7 +121,8 @@ class _Reader:
         if _EMPTY.match(name):
             given = frozenset()
         ended_ns = max(node.end_time_ns, node.start_time_ns)
-        self.accesses.append(_Access(node.start_time_ns, ended_ns, is_pack, given, made | written, backward))
+        is_copy = is_pack and bool(_COPIES.match(name))
+        self.accesses.append(_Access(node.start_time_ns, ended_ns, is_pack, is_copy, given, made | written, backward))
 
 
 def _storages(values: Iterable[Any]) -> Iterator[int]:
@@ -172,4 +183,4 @@ def accesses_of(result: Any) -> Iterator[dict[str, Any]]:
     for each in seen.accesses:
         if (each.reads | each.writes) & tracked:
             sets = sorted(each.reads & tracked), sorted(each.writes & tracked)
-            yield {"access": [each.began_ns, each.ended_ns, int(each.is_pack), *sets, each.backward]}
+            yield {"access": [each.began_ns, each.ended_ns, each.is_pack + each.is_copy, *sets, each.backward]}

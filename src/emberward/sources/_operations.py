@@ -26,7 +26,7 @@ from torch.autograd import profiler
 from torch.nn.modules import module as modules
 
 from emberward.events import Owner, main_package, owner_of
-from emberward.sources._accesses import accesses_of
+from emberward.sources._accesses import GIVEN, accesses_of
 from emberward.sources._units import UNITS
 
 NUM_STEPS = 5
@@ -142,11 +142,11 @@ class OperationProbe:
         dynamo = sys.modules.get("torch._dynamo.utils")
         if dynamo is not None and dynamo.counters["stats"].get("unique_graphs"):
             return
-        before = modules.register_module_forward_pre_hook(lambda module, args: self._enter(module))
+        before = modules.register_module_forward_pre_hook(self._enter)
         after = modules.register_module_forward_hook(lambda module, args, result: self._leave(), always_call=True)
         self._undo += [before.remove, after.remove]
 
-    def _enter(self, module: torch.nn.Module) -> None:
+    def _enter(self, module: torch.nn.Module, given: tuple[Any, ...]) -> None:
         if torch.compiler.is_compiling():
             return
         spans: list[Any] = []
@@ -160,6 +160,12 @@ class OperationProbe:
         for span in spans:
             span.__enter__()
         self._open.append(spans)
+        plain = [each for each in given if type(each) is torch.Tensor]
+        if plain:
+            # A view says which memory the module is given: what it does from here on needs that.
+            with profiler.record_function(GIVEN):
+                for each in plain:
+                    each.detach()
 
     def _leave(self) -> None:
         if torch.compiler.is_compiling() or not self._open:

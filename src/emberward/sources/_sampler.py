@@ -287,10 +287,12 @@ class Sampler:
         except OSError:
             self._is_over.set()
 
+    def _waited_ns(self, *, is_last: bool) -> int:
+        return (self._queued[-1] if is_last else self._queue_ns()) - self._queued[0]
+
     def _lines(self, *, is_last: bool) -> Iterator[dict[str, Any]]:
         """One small object a line, so that the interpreter is never held for long."""
         bounds, loop = list(self._bounds), self._loop or ()
-        waited = (self._queued[-1] if is_last else self._queue_ns()) - self._queued[0]
         yield {
             "form": FORM,
             "pid": self._pid,
@@ -299,7 +301,7 @@ class Sampler:
             "period_ns": int(PERIOD_S * 1e9),
             "bounds_ns": bounds,
             "first_step": self._step - len(bounds) + 1,
-            "queue_ns": waited,
+            "queue_ns": self._waited_ns(is_last=is_last),
             "has_cpu_time": self._clock is not None,
             "loop": [[code.co_filename, code.co_name, code.co_firstlineno] for code in loop],
             "outputs": sorted(self._outputs),

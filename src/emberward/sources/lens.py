@@ -20,10 +20,12 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from emberward.events import Owner, main_package, owner_of
 from emberward.sources._backward_steps import BackwardSteps
 from emberward.sources._live import CURRENT, LiveRecorder
 from emberward.sources._operations import NUM_STEPS, OPERATIONS_SUFFIX, OperationProbe
 from emberward.sources._sampler import Sampler
+from emberward.sources._turns import TurnWatch
 from emberward.sources.attach import LENS_VARIABLE, LENS_WINDOW_VARIABLE, RING_VARIABLE
 from emberward.sources.recorder import attach, identify_now
 from emberward.sources.ring import SUFFIX
@@ -37,6 +39,7 @@ class _Lens:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
         self.sampler: Sampler | None = None
+        self.turns: TurnWatch | None = None
         self.probe: OperationProbe | None = None
         self.is_off = False
         self.num_ended = 0
@@ -44,7 +47,27 @@ class _Lens:
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        self.sampler, self.is_off = None, True
+        self.sampler, self.turns, self.is_off = None, None, True
+
+    def watch_turns(self) -> None:
+        """Until a step ends, the turns of the program's loop may be the steps. See [Note: turns of the loop]."""
+        program = getattr(sys.modules.get("__main__"), "__file__", None)
+        if program is None or owner_of(program, main_package()) is not Owner.USER:
+            return
+        warmup, _, number = self.environment.get(LENS_WINDOW_VARIABLE, "5:50").partition(":")
+
+        def at_end() -> None:
+            _keep_ring(self._path().with_suffix(SUFFIX))
+
+        named = {"warmup": int(warmup), "num_steps": int(number)}
+        self.turns = TurnWatch(
+            self._path, head=lambda: {**_head(), "by_turns": True}, flag=_flag, at_end=at_end, **named
+        )
+        atexit.register(self.turns.end)
+
+    def _path(self) -> Path:
+        rank = None if CURRENT.live is None else CURRENT.live.writer.identity.rank
+        return Path(self.environment[LENS_VARIABLE]) / f"rank{rank or 0:05d}-{os.getpid()}{LENS_SUFFIX}"
 
     def stepped(self) -> None:
         """A step has ended. Never raises."""
@@ -77,12 +100,11 @@ class _Lens:
             attach(rings, self.environment, (), {})
             identify_now()
         _name_alone(CURRENT.live)
-        folder = Path(self.environment[LENS_VARIABLE])
+        if self.turns is not None:
+            self.turns.dismiss()
         warmup, _, number = self.environment.get(LENS_WINDOW_VARIABLE, "5:50").partition(":")
         self.warmup = int(warmup)
-        live = CURRENT.live
-        rank = None if live is None else live.writer.identity.rank
-        path = folder / f"rank{rank or 0:05d}-{os.getpid()}{LENS_SUFFIX}"
+        live, path = CURRENT.live, self._path()
         plain = builtins.print, logging.Logger.handle
 
         def at_end() -> None:
@@ -130,6 +152,7 @@ def start(environment: Mapping[str, str]) -> None:
         if not lens.is_off and (CURRENT.live is None or not CURRENT.live.steps.is_told):
             lens.stepped()
 
+    lens.watch_turns()
     register_optimizer_step_post_hook(ended)
     BackwardSteps(ended_backward).start()
 

@@ -2,13 +2,14 @@
 
 import time
 import warnings
+from functools import partial
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from emberward.events import Group, Lane, LaneKind
-from emberward.lens import Call, read_operations, slack_of
+from emberward.lens import Call, read_operations, repeats_of, slack_of, unread_of
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu", "allocator_retries": 0}
@@ -31,13 +32,13 @@ class Program:
         self.is_late, self.is_early = is_late, is_early
         self.calls = []
 
-    def call(self, ask, line=1):
+    def call(self, ask, line=1, op="all_reduce"):
         began = time.monotonic()
         ask()
         ended = time.monotonic()
         group = Group(ranks=(0,), index=0)
         call = Call(
-            rank=0, lane=Lane(kind=LaneKind.HOST), group=group, number=len(self.calls), op="all_reduce", num_bytes=1,
+            rank=0, lane=Lane(kind=LaneKind.HOST), group=group, number=len(self.calls), op=op, num_bytes=1,
             issued_s=began, ended_s=ended, blocked_s=began, free_s=ended, file="train.py", line=line, wait_line=line,
         )  # fmt: skip
         self.calls.append(call)
@@ -118,6 +119,73 @@ class Listed(Gathered):
         self.call(lambda: dist.all_gather([self.bank], self.part))
 
 
+class Headed(Program):
+    """What the last module gets is summed after the backward, whose rest takes longer."""
+
+    def step(self):
+        inner = torch.ones(2, 8, requires_grad=True)
+        (kept := inner * 1.0).register_hook(lambda grad: busy() if self.is_late else None)
+        self.net.zero_grad()
+        self.net(kept).sum().backward()
+        self.sum(self.net.weight.grad)
+        self.update()
+
+
+class Behind(torch.nn.Module):
+    """Works for a while before the first operation on what it is given."""
+
+    def forward(self, x):
+        busy()
+        return x.sum()
+
+
+class Given(Program):
+    """What is summed is used by a module, after the module's own work or after the program's."""
+
+    def __init__(self, **named):
+        super().__init__(**named)
+        self.behind = Behind()
+
+    def step(self):
+        self.part.fill_(1.0)
+        self.sum(self.part)
+        if self.is_early:
+            busy()
+        self.behind(self.part).item()
+
+
+class Unread(Program):
+    """A part is gathered and copied, and one of its numbers is read or not."""
+
+    def __init__(self, is_read):
+        super().__init__()
+        self.is_read = is_read
+
+    def step(self):
+        parts = [torch.empty_like(self.part)]
+        self.call(lambda: dist.all_gather(parts, self.part))
+        whole = torch.cat(parts)
+        if self.is_read:
+            whole.sum().item()
+
+
+class Twice(Program):
+    """A part is gathered for two readers, and is another one in between or not."""
+
+    def __init__(self, is_changed):
+        super().__init__()
+        self.is_changed = is_changed
+
+    def step(self):
+        for line in (1, 2):
+            parts = [torch.empty_like(self.part)]
+            self.call(lambda parts=parts: dist.all_gather(parts, self.part.detach().clone()), line=line)
+            parts[0].sum().item()
+            if self.is_changed:
+                self.part.mul_(0.5)
+        self.part.mul_(0.5)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def alone():
     with warnings.catch_warnings():
@@ -128,22 +196,26 @@ def alone():
 
 
 def slack(program, folder):
+    return slack_of(observed(program, folder), program.calls)["train.py", 1][0]
+
+
+def observed(program, folder):
     probe = OperationProbe(folder / "rank.ops", head=lambda: HEAD)
     probe.start()
     for _ in range(NUM_STEPS):
         program.step()
         probe.stepped()
     probe.write()
-    return slack_of(read_operations(folder / "rank.ops"), program.calls)["train.py", 1]
+    return read_operations(folder / "rank.ops")
 
 
-@pytest.mark.parametrize("kind", [Packed, Gathered, Listed])
+@pytest.mark.parametrize("kind", [Packed, Gathered, Listed, Headed])
 def test_a_call_could_be_issued_as_early_as_the_last_write_to_its_memory_wherever_that_is(kind, tmp_path):
     assert slack(kind(is_late=True), tmp_path)[0] >= 0.8 * WORK_S
     assert slack(kind(), tmp_path)[0] < 0.5 * WORK_S
 
 
-@pytest.mark.parametrize("kind", [Packed, Hooked, Gathered, Listed])
+@pytest.mark.parametrize("kind", [Packed, Hooked, Gathered, Listed, Given])
 def test_a_wait_could_be_as_late_as_the_next_use_of_its_memory_wherever_that_is(kind, tmp_path):
     assert slack(kind(is_early=True), tmp_path)[1] >= 0.8 * WORK_S
     assert slack(kind(), tmp_path)[1] < 0.5 * WORK_S
@@ -158,3 +230,16 @@ def test_a_result_that_nobody_is_seen_to_use_tells_of_no_later_wait(tmp_path):
 
     program.step = step
     assert slack(program, tmp_path)[1] == 0
+
+
+def test_what_was_gathered_before_and_not_changed_since_is_gathered_twice(tmp_path):
+    for is_changed, lines in ((False, [2] * NUM_STEPS), (True, [])):
+        program = Twice(is_changed)
+        program.call = partial(program.call, op="all_gather")
+        assert [call.line for call in repeats_of(observed(program, tmp_path), program.calls)] == lines
+
+
+def test_a_result_is_read_where_an_operation_reads_a_copy_of_it(tmp_path):
+    for is_read, lines in ((False, {("train.py", 1)}), (True, set())):
+        program = Unread(is_read)
+        assert unread_of(observed(program, tmp_path), program.calls) == lines

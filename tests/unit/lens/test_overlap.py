@@ -113,7 +113,7 @@ def found(text, plans, *, wait_line, line, lines, numel=1_000_000, queues=(0, 0)
     ranks = [calls(rank, plan, wait_line=wait_line, line=line, numel=numel) for rank, plan in enumerate(plans)]
     each = lines if isinstance(lines, list) else [lines, lines]
     both = [samples(rank, lines=each[rank], queue_ms=queues[rank]) for rank in (0, 1)]
-    slack = {rank: {(FILE, line): tuple(ms / 1000 for ms in slack_ms)} for rank in (0, 1)}
+    slack = {rank: {(FILE, line): (tuple(ms / 1000 for ms in slack_ms),)} for rank in (0, 1)}
     return audit(ranks, both, Sources(lambda file: text if file == FILE else ""), slack=slack), both
 
 
@@ -213,7 +213,7 @@ def received(lines, slack_ms):
         sequences = {Ref(lane=COMM, position=k): k + 1 for k in range(NUM)}
         both.append(RankCalls(rank=rank, events=tuple(events), sequences=sequences))
     seen = [samples(0, lines={8: 40}), samples(1, lines=lines)]
-    slack = {1: {(FILE, 2): (0.0, slack_ms / 1000)}}
+    slack = {1: {(FILE, 2): ((0.0, slack_ms / 1000),)}}
     overlap = audit(both, seen, Sources(lambda file: RECEIVE), slack=slack)
     assert overlap.calls_per_step == 0 and overlap.waits_s == {}
     return [(each.cause, each.site, round(1000 * each.cost_s, 1), each.ranks) for each in overlap.found]

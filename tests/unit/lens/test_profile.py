@@ -5,7 +5,7 @@ import json
 import pytest
 
 from emberward.findings import Cause
-from emberward.lens import Sources, page_text, profile_of, samples_of, tell
+from emberward.lens import Instruction, Sources, is_result_kept_from_all, page_text, profile_of, samples_of, tell
 
 PROGRAM = """import time
 for step in range(100):
@@ -116,7 +116,8 @@ def test_what_could_not_be_measured_is_said_in_these_words():
     assert [(f.code, f.message) for f in none.findings] == [
         (
             "P110",
-            "no step was measured: no process ended a step of torch.optim, or a backward without an optimizer",
+            "no step was measured: no process ended a step of torch.optim, or a backward without an optimizer, "
+            "or turned ten times in a loop",
         )
     ]
     cut = profile(lines(rank=1, size=3, is_last=False, stack=WORK))
@@ -158,6 +159,17 @@ for step in range(100):
     loss.backward()
     unread = torch.stack([w.norm() for w in weights])
     show(norm, kept)
+def shards():
+    for name in NAMES:
+        time.sleep(1)
+        yield name
+net = build()
+def body(x):
+    time.sleep(1)
+    return net(x)
+for batch in shards():
+    out = cross_entropy(body(torch.rot90(batch)))
+    out.backward()
 """
 POOL = ["/usr/lib/python3.11/concurrent/futures/thread.py", "run", 53, "platform", 58, 58, 0, 9, "CALL"]
 FUTURE = ["/usr/lib/python3.11/concurrent/futures/_base.py", "result", 428, "platform", 451, 451, 0, 9, "CALL"]
@@ -186,11 +198,19 @@ def test_what_a_wait_is_for_is_told_by_what_becomes_of_its_value_and_by_the_thre
     batch, sleep, call = at(5, 24, column=11), at(2, 17, function="fetch"), at(6, 19, column=8)
     assert waited([FUTURE, batch], [0, 1]) == [(Cause.DATA_WAIT, "train.py:5")]
     assert waited([sleep, call], [0, 1]) == [(Cause.DATA_WAIT, "train.py:6")]
+    shard, turn = at(16, 21, column=8, function="shards"), [FILE, "<module>", 1, "user", 22, 24, 0, 18, "FOR_ITER"]
+    assert waited([shard, turn], [0, 1]) == [(Cause.DATA_WAIT, "train.py:22")]
+    own, forward = at(20, 17, function="body"), at(23, 47, column=24)
+    assert waited([own, forward], [0, 1]) == [(Cause.SLEEP, "train.py:20")]
     places = [FUTURE, batch, at(2, 9, function="upload"), at(2, 9, function="fetch"), POOL]
     assert waited(places, [0, 1], [[2, 4], [3, 4]]) == [(Cause.SAME_LANE, "train.py:5")]
     assert waited(places, [0, 1], [[3, 4], [3, 4]]) == [(Cause.DATA_WAIT, "train.py:5")]
     assert waited([FUTURE, at(7, 17), SAVE, POOL], [0, 1], [[2, 3]]) == [(Cause.SAVE_IN_STEP, "train.py:7")]
     assert waited([FUTURE, at(7, 17)], [0, 1]) == [(Cause.LOCK, "train.py:7")]
+    threading = "/usr/lib/python3.11/threading.py"
+    begun = [[threading, name, 1, "platform", 9, 9, 0, 9, "CALL"] for name in ("wait", "start", "join")]
+    assert waited([*begun, at(7, 17)], [0, 2, 3]) == [(Cause.LOCK, "train.py:7")]
+    assert waited([*begun, at(7, 17)], [0, 1, 3]) == []  # A thread that begins holds nobody up.
     assert waited([FUTURE, at(7, 17)], [0, 1], busy=0.9) == []
 
 
@@ -198,3 +218,31 @@ def test_work_whose_value_nobody_reads_and_copies_of_state_are_told_and_a_model_
     assert waited([at(12, 53, column=13)], [0], busy=1.0) == [(Cause.UNUSED_RESULT, "train.py:12")]
     assert waited([at(9, 21, column=12)], [0], busy=1.0) == [(Cause.COPY_IN_THE_WAY, "train.py:9")]
     assert waited([at(10, 35, column=11)], [0], busy=1.0) == []
+
+
+COLLECTED = """def collect(x):
+    out = empty(x)
+    dist.all_gather_into_tensor(out, x)
+    return out.float()
+def step(x, report):
+    everything = collect(x)
+    shown = collect(x)
+    loss = net(x)
+    if report is not None:
+        report.append(everything)
+    report.keep(shown)
+    collect(x)
+    return loss
+"""
+
+
+def test_a_result_that_the_text_reads_in_a_branch_alone_is_kept_from_all():
+    sources = Sources(lambda file: COLLECTED if file == FILE else "")
+    gather, loop = Instruction(*at(3, 39, function="collect")), Instruction(*at(99, 5))
+
+    def is_kept(line, column, last):
+        caller = Instruction(*at(line, last, column=column, function="step"))
+        return is_result_kept_from_all([gather, caller, loop], sources)
+
+    assert is_kept(6, 17, 27) and is_kept(12, 4, 14)
+    assert not is_kept(7, 12, 22)

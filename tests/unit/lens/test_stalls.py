@@ -224,6 +224,37 @@ def plant_gc(step):
     gc.collect()  # here
 
 
+class Terminal(io.StringIO):
+    """A slow one: what it is given is there when it has been flushed."""
+
+    def flush(self):
+        wait()
+
+
+def plant_print_to_a_terminal_of_its_own(step):
+    print(step, file=Terminal(), flush=True)  # here
+
+
+def row(step):
+    TEXTS.write(f"{step}\n")
+    time.sleep(STALL_S)
+
+
+def plant_logging_by_a_function_that_only_writes(step):
+    work()
+    row(step)  # here
+
+
+def write_and_compute(step):
+    TEXTS.write(f"{step}\n")
+    time.sleep(STALL_S)  # here
+    return MODEL(HELD_OUT[:1])
+
+
+def plant_sleep_of_a_function_that_also_writes(step):
+    write_and_compute(step)
+
+
 MODEL, HELD_OUT = torch.nn.Linear(512, 512), torch.ones(600, 512)
 
 
@@ -234,6 +265,19 @@ def score(model):
 
 def plant_eval_without_a_mode(step):
     SCORES.append(score(MODEL))  # here
+
+
+class Judge:
+    """Shows a model what it was not trained on; fetching that takes longer than the model does."""
+
+    @torch.inference_mode()
+    def score(self, model):
+        wait()
+        return float(model(HELD_OUT[:1]).sum())
+
+
+def plant_eval_that_mostly_fetches(step):
+    SCORES.append(Judge().score(MODEL))  # here
 
 
 def goal_of(model):
@@ -249,6 +293,10 @@ def twin_teacher(step):
 
 CAUSES = {
     "plant_eval_without_a_mode": Cause.EVAL,
+    "plant_eval_that_mostly_fetches": Cause.EVAL,
+    "plant_print_to_a_terminal_of_its_own": Cause.PRINT,
+    "plant_logging_by_a_function_that_only_writes": Cause.LOGGING,
+    "plant_sleep_of_a_function_that_also_writes": Cause.SLEEP,
     "plant_item_of_a_device": Cause.ITEM,
     "plant_synchronize_of_a_device": Cause.SYNCHRONIZE,
     "plant_debug_string_logged": Cause.DEBUG_STRING,
@@ -324,6 +372,10 @@ def twin_own_item(step):
     return {"item": 1}.items()
 
 
+MARKED = {"plant_sleep_of_a_function_that_also_writes": write_and_compute}
+"""The function with the line, where it is another one."""
+
+
 def line_of(function) -> int:
     """The line of the mark ``# here``."""
     lines, first = inspect.getsourcelines(function)
@@ -362,7 +414,7 @@ def test_a_planted_stall_is_named_with_its_line_and_its_cost(name, tmp_path, mon
     monkeypatch.syspath_prepend(tmp_path)
     found = stalls(measure(tmp_path, plant))
     wanted = CAUSES.get(name) or Cause(name.removeprefix("plant_"))
-    assert [(each.cause, each.site) for each in found] == [(wanted, f"{__file__}:{line_of(plant)}")]
+    assert [(each.cause, each.site) for each in found] == [(wanted, f"{__file__}:{line_of(MARKED.get(name, plant))}")]
     if wanted is not Cause.GC:
         # About 30 looks fall into all stalls together: half of the cost is three standard deviations below it.
         assert found[0].cost_ms_per_step >= 500 * STALL_S

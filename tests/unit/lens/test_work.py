@@ -350,8 +350,8 @@ def test_recomputed_products_are_a_waste_in_these_words():
     assert wastes_of(work_of(without), without) == ()
 
 
-def backwards(number, *, stall_ms, wait_ms):
-    """A rank of 10 steps that sleeps before its backward and waits in it for the other."""
+def backwards(number, *, stall_ms, wait_ms, seen=range(10)):
+    """A rank of 10 steps that sleeps before its backward and waits in it for the other. `seen`: its backward, when."""
     places = [
         ["train.py", "<module>", 1, "user", 4, 4, 4, 21, "CALL"],
         ["/torch/autograd/graph.py", "_engine_run_backward", 1, "platform", 9, 9, 0, 1, "CALL"],
@@ -364,7 +364,11 @@ def backwards(number, *, stall_ms, wait_ms):
     work_ms = 10 - stall_ms - wait_ms
     stacks = [
         {"stack": [0], "flag": "", "steps": cells(stall_ms / 2, stall_ms, 0)},
-        {"stack": [1, 2], "flag": "", "steps": cells(5 + stall_ms / 2, 10 - stall_ms, work_ms)},
+        {
+            "stack": [1, 2],
+            "flag": "",
+            "steps": {k: v for k, v in cells(5 + stall_ms / 2, 10 - stall_ms, work_ms).items() if k in seen},
+        },
     ]
     head = {
         **HEAD, "form": 1, "pid": number, "warmup": 0, "is_last": True, "period_ns": 5_000_000, "first_step": 0,
@@ -388,6 +392,15 @@ def test_a_stall_before_a_backward_whose_calls_no_python_makes_gains_what_the_ot
     assert (late.cause, late.site, late.culprit_ranks) == (Cause.LATE_PEER, "train.py:4", (1,))
     alone = profile_of(samples, sources, asked_warmup=0)
     assert [each.code for each in alone.findings] == ["P101", "P102"]
+
+
+def test_a_backward_too_short_to_be_seen_each_time_is_met_by_the_others_all_the_same():
+    text = "import time\nfor step in range(99):\n    loss.backward()\n    time.sleep(0.009)\n"
+    samples = [backwards(0, stall_ms=0, wait_ms=9), backwards(1, stall_ms=9, wait_ms=0, seen=(1, 5))]
+    ranks = [ddp(0, compute_ms=1.0), ddp(1, compute_ms=1.0)]
+    seen = profile_of(samples, Sources(lambda file: text), asked_warmup=0, operations=ranks)
+    (stall,) = [each for each in seen.findings if each.code == "P101"]
+    assert stall.gain_ms_per_step == pytest.approx(9.0, rel=0.1)
 
 
 def test_a_forward_that_runs_again_is_told_at_the_line_that_asks_for_it_and_not_at_the_backward():
