@@ -106,8 +106,27 @@ def judge_nodes(
         else:
             continue
         cut = {pair for pair in cut if pair.isdisjoint(group) or pair <= set(group)}
-    found += [_link_cut(up[a], up[b], list(up.values())) for a, b in sorted(map(sorted, cut))[:MAX_NAMED]]
+    links = [(a, b) for a, b in sorted(map(sorted, cut)) if not _may_be_alone((a, b), up, bad)]
+    found += [_link_cut(up[a], up[b], list(up.values())) for a, b in links[:MAX_NAMED]]
     return tuple(found)
+
+
+def _may_be_alone(pair: tuple[str, str], up: Mapping[str, NodePost], bad: Collection[frozenset[str]]) -> bool:
+    """Whether a post that is due may tell that a host of this cut link is cut from all: who is known to reach none.
+
+    What a host said before it ceased to post counts no more.
+    """
+    fresh = {host: post for host, post in up.items() if post.silent_s <= FRESH_S}
+    if len(up) == 2 or len(fresh) == len(up):
+        return False
+    reached = {
+        end
+        for host, post in fresh.items()
+        for other, is_reached in post.reached.items()
+        if is_reached and {host, other} != set(pair) and frozenset((host, other)) not in bad
+        for end in (host, other)
+    }
+    return not reached.issuperset(pair)
 
 
 def _is_alone(
