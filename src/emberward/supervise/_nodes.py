@@ -106,18 +106,21 @@ def judge_nodes(
         else:
             continue
         cut = {pair for pair in cut if pair.isdisjoint(group) or pair <= set(group)}
-    links = [(a, b) for a, b in sorted(map(sorted, cut)) if not _may_be_alone((a, b), up, bad)]
+    num_due = max(num_hosts, len(up)) - sum(post.silent_s > SILENT_S for post in posts)
+    links = [(a, b) for a, b in sorted(map(sorted, cut)) if not _may_be_alone((a, b), up, bad, num_due)]
     found += [_link_cut(up[a], up[b], list(up.values())) for a, b in links[:MAX_NAMED]]
     return tuple(found)
 
 
-def _may_be_alone(pair: tuple[str, str], up: Mapping[str, NodePost], bad: Collection[frozenset[str]]) -> bool:
-    """Whether a post that is due may tell that a host of this cut link is cut from all: who is known to reach none.
+def _may_be_alone(
+    pair: tuple[str, str], up: Mapping[str, NodePost], bad: Collection[frozenset[str]], num_due: int
+) -> bool:
+    """Whether one of `num_due` posts that has not come may tell that a host of this cut link is cut from all.
 
-    What a host said before it ceased to post counts no more.
+    Not while it is known of both that they reach another. What a host said before it ceased to post counts no more.
     """
     fresh = {host: post for host, post in up.items() if post.silent_s <= FRESH_S}
-    if len(up) == 2 or len(fresh) == len(up):
+    if len(fresh) >= num_due:
         return False
     reached = {
         end
