@@ -160,6 +160,22 @@ class Belief:
         """The devices with which it was tested as a pair."""
         return self._partners[device]
 
+    def has_failed_alone(self, part: Part) -> bool:
+        """Whether a test of two devices that exercised the link or cable has failed."""
+        scope = Scope.OUTSIDE if part.kind is Kind.CABLE else Scope.TOGETHER
+        pairs = [trial for trial in self.failed_trials() if len(trial.devices) == 2]
+        return any(self.exposure(part, scope, pair.devices, pair.links) for pair in pairs)
+
+    def pairs_of(self, links: Iterable[Part], free: Collection[int]) -> list[Set]:
+        """Disjoint pairs of free devices, each of which exercises one of these links or cables alone."""
+        found: list[Set] = []
+        for part in links:
+            taken = {number for pair in found for number in pair}
+            ends = [[n for n in free if n not in taken and end in (n, self._hosts[n])] for end in part.key]
+            if all(ends):
+                found.append((min(ends[0][0], ends[1][0]), max(ends[0][0], ends[1][0])))
+        return found
+
     def failed_trials(self) -> tuple[Trial, ...]:
         """The sets that failed at least once."""
         return tuple(Trial(devices, links, passes, fails) for (devices, links), (passes, fails) in self._failed.items())

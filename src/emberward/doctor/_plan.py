@@ -90,6 +90,8 @@ class Plan:
     """The network may have parted, and not where it is told: nothing is accused."""
     _asks_across: bool = False
     _cut: tuple[Part, float] | None = None
+    _unproven: list[Part] = field(default_factory=list)
+    """Links that larger sets name, and no pair yet."""
     _judged: tuple[tuple[int, frozenset[Part]], list[Cluster]] | None = None
     why_ended: str = ""
 
@@ -145,7 +147,10 @@ class Plan:
             for part, p in cluster.marginals().items():
                 if p >= (SURE if cluster.is_like_links(part) else self._confidence):
                     found[part] = p
-        self.settled = found
+        # Of larger sets that failed a link in common may be chance: others of each set may be bad.
+        links = [part for part in found if part.kind in (Kind.LINK, Kind.CABLE)]
+        self._unproven = [part for part in links if not self.belief.has_failed_alone(part)]
+        self.settled = {part: p for part, p in found.items() if part not in self._unproven}
 
     @property
     def _confidence(self) -> float:
@@ -213,6 +218,8 @@ class Plan:
         may_be = self._may_be_parted or (self._asks_across and any(part.kind in LINKS for part in self.settled))
         if may_be and (found := self._across(free)):
             return found
+        if pairs := self.belief.pairs_of(self._unproven, free):
+            return pairs
         open_clusters = self.clusters()
         if all(each.is_faint for each in open_clusters):
             if found := self._screen(free, is_few=is_few, is_open=bool(open_clusters)):

@@ -107,29 +107,23 @@ def judge_nodes(
             continue
         cut = {pair for pair in cut if pair.isdisjoint(group) or pair <= set(group)}
     num_due = max(num_hosts, len(up)) - sum(post.silent_s > SILENT_S for post in posts)
-    links = [(a, b) for a, b in sorted(map(sorted, cut)) if not _may_be_alone((a, b), up, bad, num_due)]
+    reaching = _reaching(up, bad, num_due)
+    links = [(a, b) for a, b in sorted(map(sorted, cut)) if reaching.issuperset((a, b))]
     found += [_link_cut(up[a], up[b], list(up.values())) for a, b in links[:MAX_NAMED]]
     return tuple(found)
 
 
-def _may_be_alone(
-    pair: tuple[str, str], up: Mapping[str, NodePost], bad: Collection[frozenset[str]], num_due: int
-) -> bool:
-    """Whether one of `num_due` posts that has not come may tell that a host of this cut link is cut from all.
+def _reaching(up: Mapping[str, NodePost], bad: Collection[frozenset[str]], num_due: int) -> set[str]:
+    """The hosts that are known to reach another; all once none of `num_due` posts has still to come.
 
-    Not while it is known of both that they reach another. What a host said before it ceased to post counts no more.
+    Until then a host of a cut link that is none of these may be cut from all. What a host said before it ceased to post
+    counts no more.
     """
     fresh = {host: post for host, post in up.items() if post.silent_s <= FRESH_S}
     if len(fresh) >= num_due:
-        return False
-    reached = {
-        end
-        for host, post in fresh.items()
-        for other, is_reached in post.reached.items()
-        if is_reached and {host, other} != set(pair) and frozenset((host, other)) not in bad
-        for end in (host, other)
-    }
-    return not reached.issuperset(pair)
+        return set(up)
+    pairs = ((host, other) for host, post in fresh.items() for other, is_good in post.reached.items() if is_good)
+    return {end for pair in pairs if frozenset(pair) not in bad for end in pair}
 
 
 def _is_alone(
