@@ -106,24 +106,8 @@ def judge_nodes(
         else:
             continue
         cut = {pair for pair in cut if pair.isdisjoint(group) or pair <= set(group)}
-    num_due = max(num_hosts, len(up)) - sum(post.silent_s > SILENT_S for post in posts)
-    reaching = _reaching(up, bad, num_due)
-    links = [(a, b) for a, b in sorted(map(sorted, cut)) if reaching.issuperset((a, b))]
-    found += [_link_cut(up[a], up[b], list(up.values())) for a, b in links[:MAX_NAMED]]
+    found += [_link_cut(up[a], up[b], list(up.values())) for a, b in sorted(map(sorted, cut))[:MAX_NAMED]]
     return tuple(found)
-
-
-def _reaching(up: Mapping[str, NodePost], bad: Collection[frozenset[str]], num_due: int) -> set[str]:
-    """The hosts that are known to reach another; all once none of `num_due` posts has still to come.
-
-    Until then a host of a cut link that is none of these may be cut from all. What a host said before it ceased to post
-    counts no more.
-    """
-    fresh = {host: post for host, post in up.items() if post.silent_s <= FRESH_S}
-    if len(fresh) >= num_due:
-        return set(up)
-    pairs = ((host, other) for host, post in fresh.items() for other, is_good in post.reached.items() if is_good)
-    return {end for pair in pairs if frozenset(pair) not in bad for end in pair}
 
 
 def _is_alone(

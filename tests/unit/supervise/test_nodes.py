@@ -58,18 +58,6 @@ def test_one_cut_link_among_three_hosts_is_no_host_s_fault():
     assert found.message.endswith("; each still reaches another host")
 
 
-@pytest.mark.parametrize(("silent_s", "hosts"), [(0.5, [("a",)]), (5.0, [])])
-def test_a_host_that_reaches_nobody_is_told_from_its_link_by_the_post_that_is_due(silent_s, hosts):
-    a, b, c = posts({"ab", "ac"})
-    late = dataclasses.replace(c, silent_s=silent_s, reached={"a": silent_s > 2.0, "b": True})
-    assert [each.hosts for each in judge_nodes([a, b, late])] == hosts
-
-
-def test_a_cut_link_whose_ends_reach_a_third_is_told_though_that_one_s_post_is_due():
-    a, b, c = posts({"ab"})
-    assert [each.hosts for each in judge_nodes([a, b, dataclasses.replace(c, silent_s=5.0)])] == [("a", "b")]
-
-
 def test_two_cut_hosts_of_four_are_both_named():
     found = judge_nodes(posts({"ac", "bc", "ad", "bd", "cd"}, hosts="abcd"))
     assert [each.hosts for each in found] == [("c",), ("d",)]
