@@ -4,9 +4,9 @@
 
 `emberward train --hosts` with real ranks on links of 200 Mb/s, `--replace-slow 2`. ``half``: the second host sends at
 half the speed. ``loss``: the switch drops 1% of its packets, one at a time (no segmentation offload). ``processor``:
-all that runs on it shares a quarter of a processor (cpu.cfs_quota_us or cpu.max of its control group). Look-alikes:
-``none``, and ``brief``, half the speed and a quarter of a processor for BRIEF_S. The curve is held against that of
-three ranks of one machine. Needs root and iproute2, nftables.
+all that runs on it has 8% of a processor, where the others have 30% each (quota and weight of their control groups,
+so that what else the machine does matters little). Look-alikes: ``none``, and ``brief``, half the speed and 30% of a
+processor for BRIEF_S. The curve is held against that of three ranks of one machine. Needs root and iproute2, nftables.
 """
 
 import argparse

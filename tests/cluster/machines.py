@@ -14,6 +14,7 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 CLOCK = Path(__file__).with_name("clock_ahead.c")
 PERIOD_US = 20_000
 """Short beside a step: a processor that is slow, not one that stands still now and then."""
+SHARES = 102_400
 
 # A host of its own: network, name, the word of when it booted, and its clock. One that is off answers as ssh would.
 _LAUNCH = """#!/bin/sh
@@ -80,24 +81,30 @@ class Machines:
                 env={**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
 
-    def slow_processor(self, name: str, percent: int) -> None:
-        """Gives all that runs on the host so much of one processor, as a control group holds it to."""
+    def set_processor(self, name: str, percent: int) -> None:
+        """Gives all that runs on the host now so much of one processor, as a control group holds it to.
+
+        Of that it is sure, whatever else the machine does: its weight is SHARES, where a process has 1,024.
+        """
         is_old = (CONTROL_GROUPS / "cpu" / "cgroup.procs").exists()
         group = CONTROL_GROUPS / ("cpu" if is_old else "") / name
         group.mkdir(exist_ok=True)
-        self._slowed.append(group)
+        if group not in self._slowed:
+            self._slowed.append(group)
         quota_us = PERIOD_US * percent // 100
         if is_old:
+            (group / "cpu.shares").write_text(f"{SHARES}")
             (group / "cpu.cfs_period_us").write_text(f"{PERIOD_US}")
             (group / "cpu.cfs_quota_us").write_text(f"{quota_us}")
         else:
+            (group / "cpu.weight").write_text("10000")
             (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
         for pid in self.processes(name):
             with contextlib.suppress(OSError):
                 (group / "cgroup.procs").write_text(f"{pid}")
 
     def quicken_processor(self, name: str) -> None:
-        """Undoes `slow_processor`."""
+        """Undoes `set_processor`."""
         for group in [group for group in self._slowed if group.name == name]:
             for pid in (group / "cgroup.procs").read_text().split():
                 with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ STEPS = 20_000
 """More than are made."""
 RATE, HALF_RATE = "200mbit", "100mbit"
 LOST_PERMILLE = 10
-PROCESSOR_PERCENT = 25
+PROCESSOR_PERCENT, SLOW_PERCENT = 30, 8
 END_LIMIT_S = 300.0
 SLOW_CODES = frozenset({"H143", "H144"})
 
@@ -47,7 +47,7 @@ class Fault(StrEnum):
     LOSS = "loss"
     """One in a hundred of the packets that it sends is lost in the switch."""
     PROCESSOR = "processor"
-    """All that runs on it has a quarter of one processor, by its control group."""
+    """All that runs on it has SLOW_PERCENT of one processor, by its control group, where the others have 30%."""
     NONE = "none"
     BRIEF = "brief"
     """A look-alike: its link is at half its speed, and its processor slow, for a few seconds."""
@@ -84,10 +84,11 @@ class SlowJob:
             case Fault.LOSS:
                 hosts.drop(index, LOST_PERMILLE)
             case Fault.PROCESSOR:
-                self.machines.slow_processor(hosts.names[index], PROCESSOR_PERCENT)
+                for number, name in enumerate(hosts.names[:NUM_TRAINING]):
+                    self.machines.set_processor(name, SLOW_PERCENT if number == index else PROCESSOR_PERCENT)
             case Fault.BRIEF:
                 hosts.slow_down(index, HALF_RATE)
-                self.machines.slow_processor(hosts.names[index], PROCESSOR_PERCENT)
+                self.machines.set_processor(hosts.names[index], PROCESSOR_PERCENT)
             case Fault.NONE:
                 pass
 

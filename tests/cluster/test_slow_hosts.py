@@ -1,4 +1,5 @@
-"""`emberward train --hosts` on namespaces: a link that loses packets is named, and a spare takes over, bit by bit."""
+"""`emberward train --hosts` on namespaces: a host whose link loses packets, or whose processor is slow, is named, and a
+spare takes over, bit by bit."""
 
 import pytest
 
@@ -27,6 +28,26 @@ def test_a_host_whose_link_loses_one_packet_in_a_hundred_makes_room_for_a_spare(
         assert (job.ends()[0]["outcome"], job.ends()[0]["code"]) == ("stopped", "H143"), job.said()
         assert "stopped by the kill switch" not in job.said()
         assert f"without {lossy}, on {host}, {spare}, {third}" in job.said()
+        made, straight = job.curves(wait_until)
+        assert made == straight
+    finally:
+        job.close()
+
+
+@pytest.mark.timeout(600)
+def test_a_host_whose_processor_is_slow_makes_room_for_a_spare(text, tmp_path, wait_until):
+    job = SlowJob(tmp_path, text, hidden=192, num_spares=1)
+    try:
+        until_step(job, wait_until, 10)
+        job.strike(1, Fault.PROCESSOR)
+        wait_until(lambda: job.ends() or job.process.poll() is not None, "the end of the attempt", LIMIT_S)
+        host, slow, third, spare = job.machines.hosts.names
+        until_step(job, wait_until, job.num_steps() + 5)
+        assert job.stop() == 75, job.said()
+        (found,) = job.slow()
+        assert (found["code"], found["cause"], found["hosts"]) == ("H144", "slow_rank", [slow])
+        assert (job.ends()[0]["outcome"], job.ends()[0]["code"]) == ("stopped", "H144"), job.said()
+        assert f"without {slow}, on {host}, {spare}, {third}" in job.said()
         made, straight = job.curves(wait_until)
         assert made == straight
     finally:

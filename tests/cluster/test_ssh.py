@@ -1,5 +1,6 @@
 """`emberward train --hosts` over a real ssh: one curve however many hosts, and hosts that ssh does not let us use."""
 
+import json
 import os
 import shutil
 import socket
@@ -123,7 +124,7 @@ def test_one_two_and_four_hosts_have_one_curve(ssh, text, tmp_path, wait_until):
     assert curves[0] == curves[1] == curves[2]
 
 
-@pytest.mark.parametrize(
+REFUSED = pytest.mark.parametrize(
     ("hosts", "changes", "words"),
     [
         (("alpha", "beta"), {"own_key": "other_key"}, "Permission denied (publickey)"),
@@ -132,6 +133,9 @@ def test_one_two_and_four_hosts_have_one_curve(ssh, text, tmp_path, wait_until):
     ],
     ids=["wrong key", "unknown host", "unknown host key"],
 )
+
+
+@REFUSED
 def test_a_host_that_ssh_does_not_let_us_use_is_named_before_any_rank_starts(
     ssh, text, tmp_path, wait_until, hosts, changes, words
 ):
@@ -143,3 +147,20 @@ def test_a_host_that_ssh_does_not_let_us_use_is_named_before_any_rank_starts(
     assert words in said
     assert f"where     {hosts[1] if hosts[1] not in HOSTS else 'alpha'}" in said
     assert runs_of(tmp_path / "recipe.yaml") == []
+
+
+@REFUSED
+def test_the_doctor_says_which_hosts_ssh_does_not_let_it_use(ssh, tmp_path, wait_until, hosts, changes, words):
+    wait_until(ssh.is_up, "sshd")
+    config = ssh.config(f"doctor-{len(words)}", **changes)
+    command = [
+        sys.executable, "-m", "emberward", "doctor", "--hosts", ",".join(hosts), "--devices-per-host", "1", "--json",
+        "--launcher", f"ssh -F {config} -o BatchMode=yes -o ConnectTimeout=10 {{host}}", "--budget", "20",
+        "--probe-only", "--probe", "echo=echo '{\"ok\": true}'",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, cwd=tmp_path)
+    document = json.loads(done.stdout)
+    assert done.returncode == 1, done.stderr
+    assert words in json.dumps(document["findings"])
+    named = {host for each in document["findings"] for host in each["hosts"]}
+    assert named == {host for host in hosts if changes or host not in HOSTS}

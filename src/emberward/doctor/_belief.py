@@ -80,8 +80,8 @@ class Belief:
         self.parting = Parting(len(counts)) if len(counts) > FEW_HOSTS else None
         """None with so few hosts that each cut is weighed by itself."""
         self._passes: dict[tuple[object, ...], int] = defaultdict(int)
-        self._held: dict[int, set[tuple[Set, Links | None]]] = defaultdict(set)
-        """By device, the tests that held it and passed."""
+        self._large: list[tuple[frozenset[int], Set, Links | None, int]] = []
+        """Passed sets of more than MAX_LINK_SET, whose links are not counted one by one, and their tries."""
         self.tries: dict[tuple[int, bool], int] = defaultdict(int)
         """Passed tries by device and whether it was in a set of two or more."""
 
@@ -97,7 +97,7 @@ class Belief:
         if len(devices) == 2:
             self._partners[devices[0]].add(devices[1])
             self._partners[devices[1]].add(devices[0])
-        if self.parting is not None and len(hosts) > 1 and links is not Links.NONE:
+        if self.parting is not None and self._is_across(devices, links):
             self.parting.learn(sorted(self._places[host] for host in hosts), passed=passed)
         totals = self._totals[len(devices) > 1]
         totals[not passed] += tries if passed else 1
@@ -112,7 +112,13 @@ class Belief:
         """Counts the tries for each part that they clear: what `exposure` says is surely exercised."""
         for device in devices:
             self.tries[device, len(devices) > 1] += tries
-            self._held[device].add((devices, links))
+            for scope in _LARGER:
+                self._passes[Kind.DEVICE, scope, device] += tries * (len(devices) >= scope.least)
+        if len(devices) > MAX_LINK_SET:
+            self._large.append((frozenset(devices), devices, links, tries))
+        else:
+            for one, other in _used(devices, links):
+                self._passes[Kind.LINK, Scope.TOGETHER, min(one, other), max(one, other)] += tries
         for host in hosts & self._several:
             self._passes[Kind.HOST, Scope.ALWAYS, host] += tries
             self._passes[Kind.HOST, Scope.TOGETHER, host] += tries * (len(devices) > 1)
@@ -136,16 +142,15 @@ class Belief:
 
     def passes(self, part: Part, scope: Scope) -> int:
         """Passed tries that surely exercised the part."""
-        if part.kind is Kind.DEVICE:
+        if part.kind is Kind.DEVICE and scope not in _LARGER:
             number = int(part.key[0])
-            if scope.least <= 2:
-                return self.tries[number, True] + (self.tries[number, False] if scope is Scope.ALWAYS else 0)
-            return sum(self._trials[key][0] for key in self._held[number] if len(key[0]) >= scope.least)
+            return self.tries[number, True] + (self.tries[number, False] if scope is Scope.ALWAYS else 0)
+        found = self._passes.get((part.kind, scope, *part.key), 0)
         if part.kind is Kind.LINK:
-            a, b = (int(number) for number in part.key)
-            both = self._held[a] & self._held[b]
-            return sum(self._trials[key][0] for key in both if _is_used(a, b, *key))
-        return self._passes.get((part.kind, scope, *part.key), 0)
+            for members, devices, links, tries in self._large:
+                is_used = links is Links.ALL or any(set(part.key) == set(pair) for pair in _used(devices, links))
+                found += tries * (is_used and members.issuperset(part.key))
+        return found
 
     def has_passed(self, device: int, *, together: bool) -> bool:
         """Whether the device was in a test that passed; `together`: in a set of two or more, else in any."""
@@ -154,6 +159,22 @@ class Belief:
     def partners(self, device: int) -> set[int]:
         """The devices with which it was tested as a pair."""
         return self._partners[device]
+
+    def has_failed_alone(self, part: Part) -> bool:
+        """Whether a test of two devices that exercised the link or cable has failed."""
+        scope = Scope.OUTSIDE if part.kind is Kind.CABLE else Scope.TOGETHER
+        pairs = [trial for trial in self.failed_trials() if len(trial.devices) == 2]
+        return any(self.exposure(part, scope, pair.devices, pair.links) for pair in pairs)
+
+    def pairs_of(self, links: Iterable[Part], free: Collection[int]) -> list[Set]:
+        """Disjoint pairs of free devices, each of which exercises one of these links or cables alone."""
+        found: list[Set] = []
+        for part in links:
+            taken = {number for pair in found for number in pair}
+            ends = [[n for n in free if n not in taken and end in (n, self._hosts[n])] for end in part.key]
+            if all(ends):
+                found.append((min(ends[0][0], ends[1][0]), max(ends[0][0], ends[1][0])))
+        return found
 
     def failed_trials(self) -> tuple[Trial, ...]:
         """The sets that failed at least once."""
@@ -280,12 +301,14 @@ class Belief:
         """The posterior that the network has parted, one side of it, and that side's share; None where it need not
         be weighed. See [Note: a parted network].
 
-        The alternative is at most what failures without a common device are worth, each with a cause of its own.
+        The alternative is at most what failures across hosts without a common device are worth, each with a cause of
+        its own. What failed within a host no parted network explains.
         """
         if self.parting is None or len(self._failed) < 2:
             return None
         apart, taken = 0.0, set[int]()
-        for trial in sorted(self.failed_trials(), key=lambda each: len(each.devices)):
+        across = (trial for trial in self.failed_trials() if self._is_across(trial.devices, trial.links))
+        for trial in sorted(across, key=lambda each: len(each.devices)):
             if taken.isdisjoint(trial.devices):
                 taken |= set(trial.devices)
                 apart += math.log(min(SPURIOUS**trial.fails * (1 + trial.passes) + self._prior_of(trial.devices), 1.0))
@@ -294,6 +317,10 @@ class Belief:
         found = self.parting.weigh()
         weight = 1 / (1 + math.exp(min(apart - found.evidence, 700)))
         return weight, found.side(list(self._places)), float(found.shares[0])
+
+    def _is_across(self, devices: Set, links: Links | None) -> bool:
+        """Whether a test used the network between hosts."""
+        return links is not Links.NONE and len({self._hosts[device] for device in devices}) > 1
 
     def _prior_of(self, devices: Set) -> float:
         """That some part of a set is bad."""
@@ -318,26 +345,25 @@ class Belief:
     def _explain(self, parts: list[Part], failed: list[Trial], num_bad: int, tries: int) -> Cluster:
         fails = np.array([trial.fails for trial in failed], dtype=float)
         faults: list[Fault] = []
-        rows: list[np.ndarray] = []
+        exposed: list[np.ndarray] = []
         priors: list[float] = []
         table = Exposures(self, failed)
         for part in parts:
             for scope, prior in PRIORS[part.kind].items():
-                exposed = table.of(part, scope)
-                if not exposed.any():
+                shares = table.of(part, scope)
+                if not shares.any():
                     continue
                 if part.kind is Kind.CUT:
                     prior *= 2.0 ** (1 - min(len(set(self._hosts)), 1000))
                 passes = self.passes(part, scope)
                 for rate, share in RATES.items():
-                    if prior * share < LEAST_PRIOR and part.kind is not Kind.CUT:
-                        continue
-                    faults.append(Fault(part, scope, rate))
-                    rows.append(exposed * rate)
-                    priors.append(math.log(prior * share) + passes * math.log1p(-rate))
+                    if prior * share >= LEAST_PRIOR or part.kind is Kind.CUT:
+                        faults.append(Fault(part, scope, rate))
+                        exposed.append(shares)
+                        priors.append(math.log(prior * share) + passes * math.log1p(-rate))
         found, evidence = search(
             faults,
-            np.array(rows),
+            np.array(exposed) * np.array([fault.rate for fault in faults])[:, None],
             np.array(priors),
             fails,
             num_bad=num_bad,
@@ -432,11 +458,14 @@ def sorted_side(hosts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(hosts))
 
 
-def _is_used(a: int, b: int, devices: Set, links: Links | None) -> bool:
-    """Whether a test of the set, which holds both, uses the link between them for certain."""
-    if links is Links.ALL or len(devices) == 2:
-        return links is not Links.NONE
-    return links is Links.RING and not {(a, b), (b, a)}.isdisjoint(_ring(devices))
+_LARGER = (Scope.FOUR, Scope.EIGHT)
+
+
+def _used(devices: Set, links: Links | None) -> Iterable[tuple[int, int]]:
+    """The pairs whose links a test of the set uses for certain."""
+    if links is Links.NONE or (links is None and len(devices) > 2):
+        return ()
+    return _ring(devices) if links is Links.RING and len(devices) > 2 else combinations(devices, 2)
 
 
 def _ring(devices: Set) -> list[tuple[int, int]]:

@@ -53,9 +53,11 @@ def next_tests(
     """
     suspected = suspects_of(belief, clusters)
     usable = [number for number in free if number not in convicted]
-    trusted = [n for n in usable if n not in suspected and belief.has_passed(n, together=talk is not Talk.ALONE)]
-    fresh = [n for n in usable if n not in suspected and n not in trusted]
-    partners = [*trusted, *fresh]
+    # Those that have passed come first.
+    partners = sorted(
+        (n for n in usable if n not in suspected),
+        key=lambda n: not belief.has_passed(n, together=talk is not Talk.ALONE),
+    )
     taken: set[int] = set()
     chosen: list[Set] = []
     total = 0.0
@@ -135,21 +137,18 @@ def _sets(
     suspects = ranked[:MAX_SUSPECTS]
     if talk is not Talk.ALONE and 3 < len(usable) <= FEW:
         # All but one: when it passes, it clears all others at once, and the one is left.
-        yield from (tuple(n for n in usable if n != number) for number in suspects[:2])
+        yield from (tuple(n for n in usable if n != number) for number in suspects[:1])
     if talk is not Talk.TOGETHER:
         yield from ((number,) for number in suspects)
     if talk is not Talk.ALONE:
         hosts = [device.host for device in belief.fleet.devices]
         for number in suspects:
-            met = belief.partners(number)
-            free = [other for other in partners if other != number]
-            rng.shuffle(free)
             # A partner with whom it has not been tested tells a link from its ends; one of each side tells the host.
-            free.sort(key=lambda other: other in met)
             for near in (True, False):
-                mate = next((other for other in free if (hosts[other] == hosts[number]) is near), None)
-                if mate is not None:
-                    yield _pair(number, mate)
+                free = [other for other in partners if (hosts[other] == hosts[number]) is near and other != number]
+                met = belief.partners(number)
+                if mates := [other for other in free if other not in met] or free:
+                    yield _pair(number, rng.choice(mates))
             # With nobody else left, a suspect of the same cluster.
             yield from (_pair(number, other) for other in suspects if other > number)
         for trial in sorted(cluster.failed, key=lambda each: len(each.devices))[:MAX_SUSPECTS]:
@@ -312,3 +311,18 @@ def untried(belief: Belief, free: Sequence[int]) -> list[Set]:
     rounds = [circle_round(free, turn) for turn in range(len(free) - 1 + len(free) % 2)]
     best = max(rounds, key=lambda pairs: sum(b not in met[a] for a, b in pairs))
     return best if any(b not in met[a] for a, b in best) else []
+
+
+def rivalled(
+    belief: Belief, clusters: Sequence[Cluster], convicted: Collection[int], free: Sequence[int], *, least: float
+) -> list[Set]:
+    """A pair with a partner that it has not met for each convicted device that links explain with more than `least`."""
+    pairs: list[Set] = []
+    for cluster in clusters:
+        named = [int(part.key[0]) for part in cluster.marginals() if part.kind is Kind.DEVICE]
+        for number in named if cluster.links_weight > least else ():
+            taken = {n for pair in pairs for n in pair} | belief.partners(number)
+            mate = next((n for n in free if n not in taken), None)
+            if number in convicted and mate is not None:
+                pairs.append(_pair(number, mate))
+    return pairs

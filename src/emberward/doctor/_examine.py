@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from emberward.doctor._answers import Answers
 from emberward.doctor._faults import Kind
 from emberward.doctor._fleet import Fleet, Result
 from emberward.doctor._plan import Plan, ProbePlan
@@ -66,9 +67,10 @@ def examine(
             is_quick=is_quick,
         )
         plans.append(plan)
+        answers = Answers(runner.fleet)
         asked = 0
         while time.monotonic() < until_s and (sets := plan.next_round()):
-            results = runner.run(probe, sets, until_s=until_s)
+            results = answers.judged(runner.run(probe, sets, until_s=until_s))
             plan.learn(results)
             on_round(probe.name, plan.round, results)
             if any(result.busy for result in results) and plan.round > 1:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -175,3 +175,17 @@ class Cluster:
             for each in self.explanations
             if each.faults and all(fault.part.kind in LINKS for fault in each.faults)
         )
+
+
+def tries_beside(settled: Collection[Part], clusters: Iterable[Cluster]) -> int:
+    """After so many tries of each device what fails as rarely as what is settled is missed in MISS of all cases.
+
+    One where what is settled always shows; NEEDED_TRIES where nothing is.
+    """
+    found = [
+        needed_tries(rates)
+        for cluster in clusters
+        for part in settled
+        if (rates := cluster.rates(part)) and max(rates, key=lambda rate: rates[rate]) <= CONSTANT
+    ]
+    return max(found, default=1) if settled else NEEDED_TRIES

@@ -23,11 +23,12 @@ from emberward.doctor._choose import (
     groups_of,
     halves,
     next_tests,
+    rivalled,
     suspects_of,
     untried,
     wholes_of,
 )
-from emberward.doctor._faults import CONSTANT, LINKS, NEEDED_TRIES, Cluster, Kind, Part, needed_tries
+from emberward.doctor._faults import LINKS, NEEDED_TRIES, Cluster, Kind, Part, tries_beside
 from emberward.doctor._fleet import Fleet, Links, Result, Set, SetOutcome, Talk
 from emberward.doctor._numbers import Numbers
 from emberward.doctor._slow import Suspect, open_pairs, slow_parts
@@ -89,6 +90,8 @@ class Plan:
     """The network may have parted, and not where it is told: nothing is accused."""
     _asks_across: bool = False
     _cut: tuple[Part, float] | None = None
+    _unproven: list[Part] = field(default_factory=list)
+    """Links that larger sets name, and no pair yet."""
     _judged: tuple[tuple[int, frozenset[Part]], list[Cluster]] | None = None
     why_ended: str = ""
 
@@ -144,7 +147,10 @@ class Plan:
             for part, p in cluster.marginals().items():
                 if p >= (SURE if cluster.is_like_links(part) else self._confidence):
                     found[part] = p
-        self.settled = found
+        # Of larger sets that failed a link in common may be chance: others of each set may be bad.
+        links = [part for part in found if part.kind in (Kind.LINK, Kind.CABLE)]
+        self._unproven = [part for part in links if not self.belief.has_failed_alone(part)]
+        self.settled = {part: p for part, p in found.items() if part not in self._unproven}
 
     @property
     def _confidence(self) -> float:
@@ -212,6 +218,8 @@ class Plan:
         may_be = self._may_be_parted or (self._asks_across and any(part.kind in LINKS for part in self.settled))
         if may_be and (found := self._across(free)):
             return found
+        if pairs := self.belief.pairs_of(self._unproven, free):
+            return pairs
         open_clusters = self.clusters()
         if all(each.is_faint for each in open_clusters):
             if found := self._screen(free, is_few=is_few, is_open=bool(open_clusters)):
@@ -238,7 +246,8 @@ class Plan:
         tests, bits = self._tests(clusters, free, is_thrifty=is_few)
         waiting = [n for n, asks in self.busy.items() if asks <= MAX_BUSY_ASKS]
         may_ask = bool(waiting) and self._asked_busy < MAX_BUSY_ASKS * len(self.busy)
-        if may_ask and (bits < GOOD_BITS or len(free) <= 2):
+        # Who is in use may be so for hours: first what the free ones can tell.
+        if may_ask and (not tests or len(free) <= 2):
             self._asked_busy += 1
             return self._with_busy(clusters, waiting, free)
         is_link = any(each.links_weight > MAYBE_LINK for each in clusters)
@@ -405,10 +414,14 @@ class Plan:
             return found
         if is_few and not is_open and len(self.results) < FEW_TESTS and (alone := self._never_alone()):
             return [(n,) for n in alone]
+        # Two links with a common end give the same answers as that end, until a third partner is asked.
+        settled = self.clusters(with_settled=False) if is_few and not is_open else []
+        if pairs := rivalled(self.belief, settled, self.convicted, free, least=1 - SURE):
+            return pairs
         # What fails now and then may have company of its kind that has not shown yet.
         tried = {n: self._tries(n, is_alone=is_alone, is_together=is_together) for n in free}
         least = min(tried.values(), default=NEEDED_TRIES)
-        needed = self._needed() if self.settled else NEEDED_TRIES
+        needed = tries_beside(self.settled, self.clusters(with_settled=False))
         is_explained = bool(self.settled) and not is_open and least >= needed
         if is_explained and (not has_numbers or (is_few and not self.numbers.is_uneven)):
             return self._end("every failure is explained, and the others have passed")
@@ -443,19 +456,6 @@ class Plan:
         if any(result.busy for _, result in self.results[-len(free) :]):
             return False
         return self.links is Links.ALL or bool(self.settled) or not self._untried(free)
-
-    def _needed(self) -> int:
-        """After so many tries of each device what fails as rarely as what is known is missed in MISS of all cases.
-
-        One where what is known always shows.
-        """
-        found = [
-            needed_tries(rates)
-            for cluster in self.clusters(with_settled=False)
-            for part in self.settled
-            if (rates := cluster.rates(part)) and max(rates, key=lambda rate: rates[rate]) <= CONSTANT
-        ]
-        return max(found, default=1)
 
     def _tries(self, number: int, *, is_alone: bool, is_together: bool) -> int:
         alone, together = self.belief.tries[number, False], self.belief.tries[number, True]

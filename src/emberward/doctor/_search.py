@@ -41,7 +41,7 @@ def search(
     """
     # A candidate is one fault, or all of a bundle.
     members = [(index,) for index in range(len(faults))] + list(bundles)
-    shows = np.array([1 - np.prod(1 - shows[list(each)], axis=0) for each in members])
+    shows = np.array([*shows, *(1 - np.prod(1 - shows[list(each)], axis=0) for each in bundles)])
     shown = np.log1p(-np.clip(shows, 0.0, 0.9999))
 
     def failing(log_unshown: np.ndarray) -> np.ndarray:
@@ -51,7 +51,9 @@ def search(
     is_link = np.array([faults[each[0]].part.kind in (Kind.LINK, Kind.CABLE) for each in members])
     num_links = is_link * np.array([len(each) for each in members])
     # Each candidate's score beside no, one, or two and more bad links.
-    beside = np.array([[_score(each, scores, faults, n) for each in members] for n in range(len(LINK_BUNCH))])
+    single = scores + np.log(LINK_BUNCH)[:, None] * is_link[: len(faults)]
+    several = [[_score(each, scores, n) for each in bundles] for n in range(len(LINK_BUNCH))]
+    beside = np.concatenate([single, np.array(several).reshape(len(LINK_BUNCH), -1)], axis=1)
     most = len(LINK_BUNCH) - 1
     alone = beside[min(num_bad, most)] + failing(shown)
     order = np.argsort(-alone, kind="stable")[:MAX_HYPOTHESES]
@@ -98,14 +100,11 @@ def search(
     return _normalised(faults, members, found, cut)
 
 
-def _score(members: tuple[int, ...], scores: np.ndarray, faults: Sequence[Fault], num_bad: int) -> float:
-    """The score of faults that are added beside so many bad links; several have a common end."""
-    total = 0.0
-    for place, index in enumerate(members):
-        total += float(scores[index])
-        if faults[index].part.kind in (Kind.LINK, Kind.CABLE):
-            total += math.log(LINK_BUNCH[min(num_bad + place, len(LINK_BUNCH) - 1)]) + math.log(NEAR) * (place > 0)
-    return total
+def _score(bundle: tuple[int, ...], scores: np.ndarray, num_bad: int) -> float:
+    """The score of links with a common end that are added beside so many bad ones."""
+    most = len(LINK_BUNCH) - 1
+    bunch = sum(math.log(LINK_BUNCH[min(num_bad + place, most)]) for place in range(len(bundle)))
+    return float(scores[list(bundle)].sum()) + bunch + math.log(NEAR) * (len(bundle) - 1)
 
 
 def _ends(parts: Sequence[Part]) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from emberward.report import read_json, write_json, write_once
 from emberward.runs import host_file_name
 from emberward.supervise._agreement import Agreed
+from emberward.supervise._nodes import FRESH_S
 
 LIMIT_S = 3.0
 MAX_HOSTS = 4096
@@ -121,6 +122,8 @@ class LetterMailbox:
         if not isinstance(answer.get("posts"), Mapping) or not isinstance(answer.get("silent_s"), Mapping):
             raise OSError("the collector's answer is not understood")
         if answer["session"] != self._session:
+            # The collector before told of no silence up to FRESH_S: its last answer may hide as much.
+            self._fresh_s |= {name: self._fresh_s[name] - FRESH_S for name in self._here}
             self._here, self._agreed = set(), None
         if (entry := Agreed.from_json(answer.get("agreed"))) is not None:
             self._agreed = entry, answer.get("counts") is True

@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from emberward.supervise._agreement import Register
-from emberward.supervise._nodes import SILENT_S, peers_in
+from emberward.supervise._nodes import FRESH_S, SILENT_S, peers_in
 
-FRESH_S = 2.0
 NUM_JUDGES = 8
 PLACE = ("address", "port", "listener")
 MAX_HOSTS = 4096

@@ -39,7 +39,7 @@ elif fault == "two" and sick:
 elif fault == "busy" and sick:
     sys.stdout.write(json.dumps({"busy": True}) + "\n")
     sys.exit()
-elif fault == "rubbish":
+elif fault == "rubbish" and (sick or not named):
     sys.stdout.write("\x00\xff not json {\n")
     sys.exit()
 elif fault == "broken":
@@ -69,5 +69,8 @@ elif fault == "link" and together:
     while len(list(folder.iterdir())) < int(os.environ["WORLD_SIZE"]) and time.monotonic() < end_s:
         time.sleep(0.01)
     ok = not set(named[1:]) <= {path.name for path in folder.iterdir()}
+answer = {"ok": ok, "value": value, "unit": "GB/s", "exercised": "all", "tries": tries}
+if fault == "no_value" and sick:
+    del answer["value"], answer["unit"]
 sys.stdout.write("a line before the answer\n")
-sys.stdout.write(json.dumps({"ok": ok, "value": value, "unit": "GB/s", "exercised": "all", "tries": tries}) + "\n")
+sys.stdout.write(json.dumps(answer) + "\n")

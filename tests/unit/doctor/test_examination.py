@@ -43,7 +43,14 @@ def accused(examination: Examination) -> list[tuple[str, tuple[str, ...], tuple[
 
 
 @pytest.mark.parametrize(
-    ("fault", "cause"), [("segfault", "segfault"), ("together", "bit_flip"), ("now_and_then", "bit_flip")]
+    ("fault", "cause"),
+    [
+        ("segfault", "segfault"),
+        ("together", "bit_flip"),
+        ("now_and_then", "bit_flip"),
+        ("rubbish", "unknown"),
+        ("no_value", "unknown"),
+    ],
 )
 def test_a_device_that_fails_is_named_with_its_cause(fault, cause):
     examination = examined(fault, "h0:2")
@@ -128,6 +135,19 @@ def test_a_probe_that_fails_everywhere_accuses_no_device(fault):
     examination = examined(fault)
     assert accused(examination) == []
     assert [finding.code for finding in findings_of(examination)] == ["E106"]
+
+
+def test_a_probe_that_we_may_not_start_accuses_no_device_and_says_why(tmp_path):
+    command = tmp_path / "probe"
+    command.write_text("#!/bin/sh\n")
+    with ProcessTree() as tree:
+        runner = Runner(
+            fleet=Fleet.of(["h0"], 4), tree=tree, reach=None, environment=dict(os.environ), limit_s=20.0
+        )  # fmt: skip
+        examination = examine(runner, [parse_probe(f"sim={command}")], budget_s=60.0, seed=1)
+    assert accused(examination) == []
+    (found,) = findings_of(examination)
+    assert (found.code, found.evidence) == ("E106", ("h0:0: cannot be started: Permission denied",))
 
 
 def test_the_document_lists_every_test():

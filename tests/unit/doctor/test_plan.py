@@ -11,6 +11,7 @@ from emberward.doctor import (
     ProbePlan,
     Result,
     SetOutcome,
+    Talk,
     findings_of,
     read_topology,
 )
@@ -325,3 +326,56 @@ def test_a_link_at_half_speed_among_64_hosts_is_a_cell_and_no_row(seed):
                 found.learn(turn + again, Result(devices=pair, outcome=SetOutcome.PASS, seconds=1.0, values=values))
     assert [pair for pair, figure in found.cells().items() if figure.is_slow] == [bad]
     assert not any(figure.is_slow for figure in found.ends().values())
+
+
+@pytest.mark.parametrize(
+    "bad", [((4, 7), (6, 7)), ((0, 2), (2, 3)), ((1, 2), (2, 3)), ((2, 3), (2, 4)), ((2, 3), (2, 5)), ((2, 3), (2, 7))]
+)
+def test_two_bad_links_of_one_device_do_not_accuse_it_when_they_are_the_first_two_tested(bad):
+    plan = planned(Fleet.of(["box"], 8), lambda devices: any(set(link) <= set(devices) for link in bad))
+    assert accused(plan) == [("link", link) for link in bad]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bad_device_beside_busy_ones_is_told_by_those_that_are_free(seed):
+    fleet = Fleet.of(["a", "b", "c", "d"], 8)
+    plan = planned(
+        fleet, lambda devices: 22 in devices and len(devices) > 1, busy=lambda n, test: 16 <= n <= 20, seed=seed
+    )
+    assert accused(plan) == [("device", (22,))]
+    assert plan.round <= 8
+
+
+def test_chance_failures_of_single_devices_are_no_parted_network():
+    fleet = Fleet.of([f"n{i}" for i in range(64)], 1)
+    plan = Plan(fleet, ProbePlan(name="sim", talk=Talk.ALONE), random.Random(0))
+    tests = 0
+    while plan.round < 60 and (sets := plan.next_round()):
+        assert all(len(devices) == 1 for devices in sets)
+        tests += len(sets)
+        bad = {3, 40} if plan.round == 0 else set()
+        plan.learn(
+            [
+                Result(
+                    devices=devices,
+                    outcome=SetOutcome.FAIL if set(devices) & bad else SetOutcome.PASS,
+                    seconds=1.0,
+                    links=Links.ALL,
+                    values={n: 80.0 if n == 9 else 100.0 + n % 3 for n in devices},
+                )
+                for devices in sets
+            ]
+        )
+    assert accused(plan) == [("device", (9,))]
+
+
+def test_a_cable_that_two_failed_sets_have_in_common_by_chance_is_tested_by_itself_before_it_is_accused():
+    bad = [{11, 32}, {11, 52}, {25, 6}, {39, 57}, {5, 54}]
+    fleet = Fleet.of([f"n{i}" for i in range(64)], 2)
+    for seed in range(2):
+        plan = planned(fleet, lambda devices: any(pair <= {n // 2 for n in devices} for pair in bad), seed=seed)
+        hosts = {tuple(sorted(f"n{n}" for n in pair)) for pair in bad}
+        assert {key for _, key in accused(plan)} <= hosts
+        pairs = [set(result.devices) for _, result in plan.results if len(result.devices) == 2]
+        for _, key in accused(plan):
+            assert any({f"n{n // 2}" for n in pair} == set(key) for pair in pairs)

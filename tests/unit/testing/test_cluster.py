@@ -19,7 +19,10 @@ def test_every_trouble_of_a_small_cluster_keeps_the_invariants(trouble, disturba
         assert course.num_attempts > 1
 
 
-@pytest.mark.parametrize(("seed", "num_hosts"), [(977, 4), (53, 10), (65, 4), (109, 10), (114, 5)])
+BROKE = [(977, 4), (53, 10), (65, 4), (109, 10), (114, 5), (359, 16), (431, 16), (833, 4), (1067, 6), (1241, 4)]
+
+
+@pytest.mark.parametrize(("seed", "num_hosts"), BROKE)
 def test_seeds_that_broke_an_invariant_once_keep_them_all(seed, num_hosts):
     assert ClusterSimulation(seed, num_hosts=num_hosts).run().broken == ()
 
