@@ -52,6 +52,8 @@ _COLLECTIVE_FILES = (
 )
 """Parts of torch that make collectives below a user's line, such as DDP's copies of buffers before a forward."""
 _PASSED_OVER = frozenset({"wrapper", "__exit__", "__call__", "inner", "_coalescing_manager"})
+_LOOKS_UP = ("get_", "is_", "_get_", "_is_", "_check_", "_rank_")
+"""How torch names what it only looks up in the process: ``get_rank``, ``is_initialized``, ``_get_default_group``."""
 _NATIVE = (
     (HostState.STORE_WAIT, re.compile(r"c10d::(?:\w*Store|detail::\w*)::|TCPStore")),
     (HostState.P2P, re.compile(r"(?:gloo|c10d).*(?:send|recv|Send|Recv)")),
@@ -132,7 +134,8 @@ def _library_part(frames: tuple[Frame, ...]) -> list[Frame]:
 
 def _is_call(frame: Frame) -> bool:
     """Whether a frame is one of torch's functions that call other ranks."""
-    return frame.file.endswith(_C10D) and frame.function not in _PASSED_OVER
+    is_call = frame.function not in _PASSED_OVER and not frame.function.startswith(_LOOKS_UP)
+    return is_call and frame.file.endswith(_C10D)
 
 
 def _c10d_class(frames: list[Frame]) -> HostState | None:

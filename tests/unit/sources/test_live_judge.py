@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from unit.sources.live_snapshots import (
     ALL_REDUCE,
+    C10D,
     NEW_GROUP,
     QUEUE_GET,
     RECEIVE,
@@ -410,6 +411,12 @@ def test_a_native_call_that_waits_and_keeps_the_interpreter_is_told_by_the_recor
     finding = only(judged(*OTHERS, held))
     assert (finding.code, finding.cause, finding.culprit_ranks) == ("H101", cause, (2,))
     assert ("keeps the interpreter's lock" in finding.message) is (cause is Cause.LOCK)
+
+
+def test_a_rank_seen_where_it_asks_torch_for_its_number_is_in_no_call():
+    busy = away(2, 40, ("_get_default_group", C10D, 1400), ("get_rank", C10D, 2400), state=ProcessState.RUNNING)
+    finding = only(judge_snapshots(None, snapshot(*OTHERS, busy), line_of=line_of))
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H101", Cause.CPU_LOOP, (2,))
 
 
 def test_a_rank_that_waits_inside_a_part_of_torch_is_not_called_busy():
