@@ -10,7 +10,7 @@ import torch
 
 class Late(torch.Tensor):
     def item(self):
-        time.sleep(0.02)
+        time.sleep(0.05)
         return 1.0
 
 torch.manual_seed(7)
@@ -43,7 +43,7 @@ def test_a_stall_is_found_and_result_output_and_exit_code_are_the_programs_own(t
     document = json.loads(under.stdout)
     (stall,) = [each for each in document["findings"] if each["code"] == "P101"]
     assert (stall["cause"], stall["site"]) == ("item", f"{tmp_path}/train.py:17")
-    assert stall["cost_ms_per_step"] >= 16  # Of 20: time for want of a processor is left out.
+    assert stall["cost_ms_per_step"] >= 40  # Of 50: time for want of a processor is left out.
     assert document["profile"]["steps"] == 12
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert sum(event["name"].startswith("step ") for event in events) >= 12
