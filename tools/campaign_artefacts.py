@@ -9,6 +9,8 @@ With ``--first-contact`` the result goes into docs/measured/first_contact/SET.js
 docs/measured/unseen_SET.json, which needs that first contact.
 
 A fault gives a point for each of ranks, cause and line that its files can tell. A look-alike gives one, for no error.
+A set whose truth has ``parts`` is explained whole, for its points, and each part alone (``NAME/PART``), for none: the
+summary says where a part alone was judged better than the whole.
 An *innocent* is a rank that an error names and no accepted answer does. Stacks may carry no rank: then a verdict names
 pids, and these are taken for ranks in ascending order of the processes of each file that are no launcher's, ranks
 without artefacts left out.
@@ -90,18 +92,54 @@ def score(truth: dict[str, Any], document: dict[str, Any], by_pid: dict[int, int
         points = {
             "ranks": names in (accepted or [[]])
             or (bool(members) and members in accepted)
-            or (bool(names) and sorted(first["culprit_pids"]) == sorted(truth["accept"].get("pids", ()))),
+            or (bool(first["culprit_pids"]) and sorted(first["culprit_pids"]) in _accepted_pids(truth["accept"])),
             "cause": first["cause"] in truth["accept"]["causes"],
             "line": bool(
                 lines_of(first) & (lines | set(() if names else truth["accept"].get("lines_if_no_culprit", ())))
             ),
         }
-    asked = truth["accept"]["only_stacks_can_tell"]
     return {
-        "points": {name: is_right for name, is_right in points.items() if name in asked},
+        "points": {name: is_right for name, is_right in points.items() if name in truth["asked"]},
         "innocents": innocents,
         "others": max(0, len(errors) - 1),
     }
+
+
+def _accepted_pids(accept: dict[str, Any]) -> list[list[int]]:
+    """The processes that may be named: the culprits', those of other answers, or a culprit's data worker."""
+    found = (accept.get("pids", ()), *accept.get("pids_also", ()), accept.get("worker_pids", ()))
+    return [sorted(pids) for pids in found]
+
+
+def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """What is explained, by name: each set, and of a set with parts each of these too.
+
+    A case has its truth, what is accepted (`accept`), the points that its files can tell (`asked`), its folder, and
+    whether it is a part alone. Where the author of a set parted its files, ``only_stacks_can_tell`` names what dumps
+    alone cannot; else it names what the set's files can tell, by an author who saw them.
+    """
+    accepted = json.loads((folder / "accept.json").read_text())
+    truths = json.loads((folder / "truth.json").read_text())
+    has_parts = any("parts" in truth for truth in truths)
+    found: dict[str, dict[str, Any]] = {}
+    for truth in truths:
+        accept = accepted[truth["dir"]]
+        named_points = accept.get("only_stacks_can_tell", ())
+        case = {**truth, "accept": accept, "asked": POINTS if has_parts else named_points, "is_part": False}
+        parts = truth.get("parts", {})
+        found[truth["dir"]] = {**case, "folder": folder / truth["dir"] / parts.get("both", "")}
+        for part, path in parts.items():
+            if part == "both":
+                continue
+            asked = [point for point in POINTS if part != "dumps" or point not in named_points]
+            found[f"{truth['dir']}/{part}"] = {
+                **case,
+                "asked": asked,
+                "is_part": True,
+                "folder": folder / truth["dir"] / path,
+                "ranks": [*truth["ranks"], *(accept.get("dumps_ranks", ()) if part == "dumps" else ())],
+            }
+    return found
 
 
 def copy_programs(names: set[str], into: Path) -> None:
@@ -114,15 +152,16 @@ def copy_programs(names: set[str], into: Path) -> None:
             Path(into, path.name).write_text(_MARKER.sub("", path.read_text()))
 
 
-def run(folder: Path, truth: dict[str, Any], programs: Path | None) -> dict[str, Any]:
-    """One set of artefacts: what was said, and its score."""
-    began = time.monotonic()
+def run(name: str, truth: dict[str, Any], programs: Path | None) -> dict[str, Any]:
+    """One set of artefacts, or a part: what was said, and its score."""
+    began, folder = time.monotonic(), truth["folder"]
     code, document = explain(folder, programs)
     keys = ("severity", "code", "kind", "cause", "certainty", "culprit_ranks", "culprit_pids", "site", "message")
     said = [{key: each.get(key) for key in keys} for each in document.get("findings", ())]
     unreadable = {"unreadable": document["unreadable"]} if "unreadable" in document else {}
     return {
-        "set": truth["dir"],
+        "set": name,
+        **({"is_part": True} if truth["is_part"] else {}),
         "is_fault": truth["is_fault"],
         **score(truth, document, ranks_of_pids(folder, truth)),
         "exit_code": code,
@@ -132,8 +171,17 @@ def run(folder: Path, truth: dict[str, Any], programs: Path | None) -> dict[str,
     }
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts over all sets."""
+def summary(all_rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over all sets; of parts alone, what they told that the whole did not."""
+    rows = [row for row in all_rows if not row.get("is_part")]
+    whole = {row["set"]: row["points"] for row in rows}
+    parts = [row for row in all_rows if row.get("is_part") and row["set"].partition("/")[0] in whole]
+    better = {
+        row["set"]: sorted(
+            n for n, is_right in row["points"].items() if is_right > whole[row["set"].partition("/")[0]][n]
+        )
+        for row in parts
+    }
     faults = [row for row in rows if row["is_fault"]]
     got = Counter(name for row in faults for name, is_right in row["points"].items() if is_right)
     points = sum(sum(row["points"].values()) for row in rows)
@@ -149,7 +197,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
             "num": len(rows) - len(faults),
             "quiet": sum(row["points"]["quiet"] for row in rows if not row["is_fault"]),
         },
-        "sets_with_innocents": sum(bool(row["innocents"]) for row in rows),
+        "sets_with_innocents": sum(bool(row["innocents"]) for row in all_rows),
+        **({"parts": len(parts), "better_alone": {n: told for n, told in better.items() if told}} if parts else {}),
     }
 
 
@@ -161,18 +210,13 @@ def main() -> int:
     parser.add_argument("--without-source", action="store_true", help="as where the program's text is not at hand")
     add_set_options(parser)
     options = parser.parse_args()
-    folder = SETS / options.set
-    accepted = json.loads((folder / "accept.json").read_text())
-    truths = {
-        truth["dir"]: {**truth, "accept": accepted[truth["dir"]]}
-        for truth in json.loads((folder / "truth.json").read_text())
-    }
+    truths = cases_of(SETS / options.set)
     with tempfile.TemporaryDirectory() as programs:
         copy_programs({truth["file"] for truth in truths.values()}, Path(programs))
         total = contact(
             options,
             truths,
-            lambda name: run(folder / name, truths[name], None if options.without_source else Path(programs)),
+            lambda name: run(name, truths[name], None if options.without_source else Path(programs)),
             summary,
             what=f"artefacts of {options.set} under `emberward explain`, against their author's truth",
             measures=MEASURES,
