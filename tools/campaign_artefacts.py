@@ -175,12 +175,11 @@ def summary(all_rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Counts over all sets; of parts alone, what they told that the whole did not."""
     rows = [row for row in all_rows if not row.get("is_part")]
     whole = {row["set"]: row["points"] for row in rows}
-    parts = [row for row in all_rows if row.get("is_part") and row["set"].partition("/")[0] in whole]
+    parts = [(row, whole.get(row["set"].partition("/")[0])) for row in all_rows if row.get("is_part")]
     better = {
-        row["set"]: sorted(
-            n for n, is_right in row["points"].items() if is_right > whole[row["set"].partition("/")[0]][n]
-        )
-        for row in parts
+        row["set"]: sorted(point for point, is_right in row["points"].items() if is_right and not of_whole[point])
+        for row, of_whole in parts
+        if of_whole is not None
     }
     faults = [row for row in rows if row["is_fault"]]
     got = Counter(name for row in faults for name, is_right in row["points"].items() if is_right)
