@@ -139,7 +139,7 @@ def _glance(folder: RunFolder) -> Glance:
 
 
 def _watch_plain(folder: RunFolder, screen: Screen) -> None:
-    reader, last, is_silent = ProgressReader(folder), "", False
+    reader, last, is_silent, seen = ProgressReader(folder), "", False, set[str]()
     while True:
         progress, _ = reader.poll(now_unix=time.time())
         text, age = watched_text(progress, width=None)
@@ -152,6 +152,11 @@ def _watch_plain(folder: RunFolder, screen: Screen) -> None:
         is_silent = silence is not None
         if _has_ended(folder):
             return
+        for finding in _glance(folder).findings:
+            line = f"{finding.severity.value} {finding.code} {finding.message}"
+            if line not in seen:
+                screen.say(line)
+            seen.add(line)
         time.sleep(POLL_S)
 
 

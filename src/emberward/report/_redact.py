@@ -44,7 +44,7 @@ _KEPT_BELOW = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 _KEPT_PATHS = ("/proc/", "/dev/", "/sys/")
 
 
-MIN_NAME = 3
+MIN_NAME = 2
 """A name shorter than this is a word of texts too: it is looked for where a name stands alone, or behind "host"."""
 
 

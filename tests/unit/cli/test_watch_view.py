@@ -107,7 +107,9 @@ def test_without_a_terminal_no_key_comes(monkeypatch):
         assert keys.wait(0) is None
 
 
-def test_lines_for_a_program_name_their_kind(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def hanging(tmp_path, monkeypatch):
+    """A run that hangs, goes on for a step and ends while it is watched."""
     folder = make("healthy", tmp_path, now_unix=time.time())
     changes = iter([
         lambda: append_line(folder.findings, {**HANG.to_json(), "attempt": 1}),
@@ -117,7 +119,20 @@ def test_lines_for_a_program_name_their_kind(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("emberward.cli._report.is_abandoned", lambda _: False)
     monkeypatch.setattr("emberward.cli._report.facts_of", lambda *_: (False, ()))
     monkeypatch.setattr("emberward.cli._report.time.sleep", lambda _: next(changes)())
-    assert watch_run(folder, Screen(is_json=True)) == 1
+    return folder
+
+
+def test_without_a_terminal_a_finding_is_a_line_when_it_comes(hanging, capsys):
+    assert watch_run(hanging, Screen(is_json=False)) == 1
+    lines = capsys.readouterr().out.splitlines()
+    found = [number for number, line in enumerate(lines) if line.startswith(f"error H101 {HANG.message}")]
+    steps = [number for number, line in enumerate(lines) if line.startswith("step 121/200")]
+    assert len(found) == 1
+    assert found < steps
+
+
+def test_lines_for_a_program_name_their_kind(hanging, capsys):
+    assert watch_run(hanging, Screen(is_json=True)) == 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert all(line["schema"] == 1 for line in lines)
     assert [line["kind"] for line in lines] == ["snapshot", "state", "finding", "step", "state", "end"]
