@@ -217,15 +217,20 @@ def _a(unit: str) -> str:
     return f"{'an' if one[:1] in 'aeiou' else 'a'} {one}"
 
 
-def _facts(report: RunReport) -> list[tuple[str, str]]:
-    facts = []
-    if report.loss_first is not None and report.loss_last is not None:
+def _loss_facts(report: RunReport) -> list[tuple[str, str]]:
+    """The loss from the first step to the last. Of a program of its own neither unit nor steps are known."""
+    if report.loss_first is None or report.loss_last is None:
+        return []
+    losses, steps = f"{report.loss_first:.4f} -> {report.loss_last:.4f}", ""
+    if report.step is not None:
         perplexity = f"perplexity {perplexity_text(report.loss_first)} -> {perplexity_text(report.loss_last)}"
-        facts.append(
-            ("loss", f"{report.loss_first:.4f} -> {report.loss_last:.4f} nats {_a(report.unit)}, {perplexity}")
-        )
-        if len(report.losses) > 1:
-            facts.append(("", f"{curve_text(report.losses)}  steps {report.first_step} to {report.step}"))
+        losses += f" nats {_a(report.unit)}, {perplexity}"
+        steps = f"  steps {report.first_step} to {report.step}"
+    return [("loss", losses), *([("", curve_text(report.losses) + steps)] if len(report.losses) > 1 else [])]
+
+
+def _facts(report: RunReport) -> list[tuple[str, str]]:
+    facts = _loss_facts(report)
     for name, values in report.evals.items():
         tokens = f" over {values['tokens']:,.0f} {report.unit}" if "tokens" in values else ""
         loss = values.get("loss")

@@ -1,5 +1,6 @@
 """A run's folder as a value and as text; whatever is missing, nothing is invented."""
 
+import dataclasses
 import itertools
 import json
 from dataclasses import replace
@@ -116,6 +117,12 @@ def test_the_summary_of_a_run_word_for_word(folder):
             "    emberward watch x",
         ]
     )
+
+
+def test_a_program_s_own_loss_has_no_unit_and_no_steps(folder):
+    fill(folder)
+    text = run_text(dataclasses.replace(read_run(folder), step=None, first_step=None))
+    assert "  loss        5.5000 -> 4.0000\n              █▆▃▁\n" in text
 
 
 def test_a_step_that_was_done_twice_counts_as_it_was_done_last(folder):
