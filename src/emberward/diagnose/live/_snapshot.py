@@ -48,7 +48,7 @@ class RingFacts:
     read of a value or a synchronisation, for calls that a device has not ended. `open_call` is the main thread's,
     `beside` another thread's. `before`: where the main thread made the call, or began the backward, before the one
     that it is in; `lacks`: the line to which it came from there in each earlier round, where it is at another one now.
-    `been_at`: the lines of all it made before the newest one, each once. `has_data_end`: its data have ended since
+    `been_at`: the lines of all but the one that it is in, each once. `has_data_end`: its data have ended since
     `before`; `data_at`: where it last asked for some. `crashed`: the main thread's stack when its process crashed.
     """
 

@@ -55,11 +55,18 @@ def ring_facts(view: RingView) -> RingFacts:
         beside=_open_call(view, of_main=False),
         before=next((_frame(site) for end, _, site in reversed(_places(view)) if end is not None), None),
         lacks=_lacks(view),
-        been_at=tuple(frame for site in dict.fromkeys(p[2] for p in _places(view)[:-1]) if (frame := _frame(site))),
+        been_at=_been_at(view),
         data=_data(view),
         data_at=next((_site(mark.site) for mark in reversed(view.marks) if mark.kind is MarkKind.DATA), None),
         problems=view.problems[-8:],
     )
+
+
+def _been_at(view: RingView) -> tuple[Frame, ...]:
+    """The lines to which the main thread came, but for where it is in a call or a backward now."""
+    places = _places(view)
+    left = places[:-1] if places and places[-1][0] is None else places
+    return tuple(frame for site in dict.fromkeys(site for _, _, site in left) if (frame := _frame(site)) is not None)
 
 
 def _backward(view: RingView) -> tuple[str, int] | None:
