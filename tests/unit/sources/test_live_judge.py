@@ -413,6 +413,14 @@ def test_a_native_call_that_waits_and_keeps_the_interpreter_is_told_by_the_recor
     assert ("keeps the interpreter's lock" in finding.message) is (cause is Cause.LOCK)
 
 
+def test_a_rank_in_a_call_of_torch_s_keeps_no_interpreter_though_its_recorder_is_late():
+    """Torch releases the lock while it waits: on a busy machine the recorder's thread alone may be late."""
+    late = [replace(rank, ring=replace(rank.ring, heartbeat_age_s=8.0)) for rank in OTHERS]
+    held = rank_snapshot(2, stack(1002, 32), ring(num_done=6, is_inside=False), waiting_in=WaitingIn.NANOSLEEP)
+    finding = only(judged(*late, held))
+    assert (finding.cause, finding.culprit_ranks) == (Cause.SLEEP, (2,))
+
+
 def test_a_rank_seen_where_it_asks_torch_for_its_number_is_in_no_call():
     busy = away(2, 40, ("_get_default_group", C10D, 1400), ("get_rank", C10D, 2400), state=ProcessState.RUNNING)
     finding = only(judge_snapshots(None, snapshot(*OTHERS, busy), line_of=line_of))

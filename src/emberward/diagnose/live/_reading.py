@@ -19,7 +19,7 @@ from emberward.diagnose import (
 from emberward.diagnose.live._motion import Motion, sits_in
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
 from emberward.diagnose.live._snapshot import RingFacts, Snapshot
-from emberward.events import KEPT_BY, HostState
+from emberward.events import KEPT_BY, WAITING, HostState
 
 _START = frozenset({"run", "_bootstrap", "_bootstrap_inner"})
 _BY_CALL = {
@@ -62,7 +62,7 @@ class Reader:
         if reading.kind is HostState.EXIT:
             reading = replace(read_process(self._that_keep(process), line_of), process=process)
         facts, motion = self._facts.get(process.pid or -1, (None, None))
-        if facts is not None and ring is not None and _keeps_interpreter(facts, ring):
+        if facts is not None and ring is not None and reading.kind not in WAITING and _keeps_interpreter(facts, ring):
             return replace(reading, kind=HostState.INTERPRETER)
         if facts is None or not (reading.kind in _OPEN_TO_FACTS or self._only_builds(reading, facts)):
             return reading
