@@ -223,6 +223,7 @@ def test_the_stack_is_read_as_the_source_words_it(tmp_path, said, stack, is_auto
     ("gpu", "cluster"),
     [
         ("A100 PCIe 80GB", "a100-pcie"),
+        ("NVIDIA H100 SXM 96GB (HBM2e)", "h100-500w"),
         ("A100 SXM 40GB", "a100-40gb"),
         ("V100 SXM3 32GB", "v100-dgx2"),
         ("GB200 186GB", "gb200-nvl72"),
