@@ -32,7 +32,7 @@ _CLUSTERS = (
     ("h100-pcie", "h100-pcie"),
     ("h100 80gb pcie", "h100-pcie"),
     ("h100 nvl", "h100-nvl"),
-    ("h100 sxm 96gb (hbm2e)", "h100-500w"),
+    ("h100 sxm 96gb (hbm2e", "h100-500w"),
     ("h100", "h100"),
     ("h800", "h800"),
     ("h200", "h200"),
