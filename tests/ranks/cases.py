@@ -53,6 +53,7 @@ def small_recipe(
     stage_layers: tuple[int, ...] | None = None,
     family: str = "bloom",
     kv_heads: int | None = None,
+    head_size: int | None = None,
     tied: bool = False,
     rate: float = 0.0,
     debug: tuple[str, ...] = (),
@@ -65,7 +66,14 @@ def small_recipe(
         device=Device(device),
         model=ModelConfig(
             family=family,
-            llama=LlamaConfig(num_kv_heads=kv_heads, is_tied=tied, rope_theta=100.0, rope_factor=4.0, rope_positions=8),
+            llama=LlamaConfig(
+                num_kv_heads=kv_heads,
+                head_size=head_size,
+                is_tied=tied,
+                rope_theta=100.0,
+                rope_factor=4.0,
+                rope_positions=8,
+            ),
             roberta=RobertaConfig(mask_id=MASK, pad_id=1, num_positions=seq_len + 2),
             dropout=rate,
             attention_dropout=rate,

@@ -83,6 +83,7 @@ def random_llama(seed: int) -> ModelConfig:
             rope_factor=factor,
             rope_positions=8192 if factor is None else 8,
             is_tied=draw.random() < 0.5,
+            head_size=draw.choice([None, 12]),
         ),
     )
 
@@ -145,7 +146,7 @@ def test_a_llama_of_transformers_is_trained_on_and_goes_back_bit_for_bit(tmp_pat
 @pytest.mark.parametrize(
     ("change", "found"),
     [({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}, "rope_parameters": None}, "yarn"),
-     ({"attention_bias": True}, "True"), ({"hidden_act": "gelu"}, "gelu"), ({"head_dim": 16}, "16")],
+     ({"attention_bias": True}, "True"), ({"hidden_act": "gelu"}, "gelu"), ({"mlp_bias": True}, "True")],
 )  # fmt: skip
 def test_what_our_llama_lacks_is_refused_by_name(change, found):
     config = random_llama(0)

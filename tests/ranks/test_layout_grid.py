@@ -10,7 +10,7 @@ from ranks.distance import GRADIENT, NORMS, gradient_error, require_exact
 
 STEPS = 8
 
-MODEL_KEYS = ("seq_len", "family", "kv_heads", "tied", "rate")
+MODEL_KEYS = ("seq_len", "family", "kv_heads", "head_size", "tied", "rate")
 
 GRID = {
     "one rank": {},
@@ -40,7 +40,7 @@ GRID = {
         "family": "llama", "kv_heads": 2, "dp": 2, "tp": 2, "pp": 2, "accumulation": 4, "zero": 3,
     },
     "llama dp2 tp4 over two key heads zero2": {
-        "family": "llama", "kv_heads": 2, "dp": 2, "tp": 4, "accumulation": 2, "zero": 2,
+        "family": "llama", "kv_heads": 2, "head_size": 12, "dp": 2, "tp": 4, "accumulation": 2, "zero": 2,
     },
     "llama tied pp2 recompute": {
         "family": "llama", "kv_heads": 4, "tied": True, "pp": 2, "accumulation": 4, "recompute": True,

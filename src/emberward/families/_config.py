@@ -9,6 +9,8 @@ class LlamaConfig:
 
     num_kv_heads: int | None = None
     """Heads of keys and values, a divisor of `num_heads`; tp is a multiple or a divisor of it. Null: `num_heads`."""
+    head_size: int | None = None
+    """Width of a head, even. Null: `hidden` / `num_heads`; heads of Mistral Nemo and Qwen3 are wider or narrower."""
     rope_theta: float = 500000.0
     """Base of the wave lengths of rotary positions."""
     rope_factor: float | None = None
@@ -46,7 +48,7 @@ class ModelConfig:
     num_layers: int = 4
     """Number of layers between the embedding and the head."""
     hidden: int = 128
-    """Width of the residual stream; a multiple of `num_heads`."""
+    """Width of the residual stream; a multiple of `num_heads` (llama: or `llama.head_size` is told)."""
     num_heads: int = 4
     """Attention heads of a layer; a multiple of `layout.tp`."""
     ffn_hidden: int | None = None

@@ -114,14 +114,22 @@ def into_head(edge: Edge) -> TpChange:
 
 
 def kept_by_layer(
-    *, positions: int, hidden: int, heads: int, kv_width: int, ffn: int, ffn_kept: int, norm_numbers: int
+    *,
+    positions: int,
+    hidden: int,
+    heads: int,
+    kv_width: int,
+    ffn: int,
+    ffn_kept: int,
+    norm_numbers: int,
+    query_width: int | None = None,
 ) -> tuple[Kept, ...]:
     """What a transformer layer leaves, as `plan/_activations.py` [Note: activations] counts it.
 
     `ffn_kept` tensors of the feed-forward width enter and leave its activation; a norm keeps `norm_numbers` float32 a
-    position.
+    position. `query_width`: of all queries; None: `hidden`.
     """
-    split = 2 * hidden + 2 * kv_width + ffn_kept * ffn
+    split = 2 * (query_width or hidden) + 2 * kv_width + ffn_kept * ffn
     return (
         Kept(numel=positions * 2 * hidden, over=Over.POSITIONS),
         Kept(numel=positions * 2 * hidden, over=Over.NOTHING),

@@ -72,6 +72,7 @@ RANGES: Mapping[str, Range] = {
     "model.dropout": _SHARE,
     "model.attention_dropout": _SHARE,
     "model.llama.num_kv_heads": _COUNT,
+    "model.llama.head_size": _COUNT,
     "model.llama.rope_theta": Range(above=1),
     "model.llama.rope_factor": Range(at_least=1),
     "model.llama.rope_low": _POSITIVE,

@@ -16,6 +16,7 @@ def decoder_model(
     vocab_size: int,
     seq_len: int,
     num_kv_heads: int | None = None,
+    head_size: int | None = None,
     is_gated: bool = False,
     has_bias: bool = True,
     has_embed_norm: bool = True,
@@ -31,6 +32,8 @@ def decoder_model(
     """
     if is_gated and has_bias:
         raise ValueError("no family declares a gated decoder with biases")
+    if head_size is not None and not is_gated:
+        raise ValueError("no family declares an ungated decoder whose heads have a size of their own")
     model = model_of(
         ModelConfig(
             family="llama" if is_gated else "bloom",
@@ -41,7 +44,7 @@ def decoder_model(
             vocab_size=vocab_size,
             seq_len=seq_len,
             init_std=0.02,
-            llama=LlamaConfig(num_kv_heads=num_kv_heads, is_tied=is_tied),
+            llama=LlamaConfig(num_kv_heads=num_kv_heads, head_size=head_size, is_tied=is_tied),
         )
     )
     if is_gated:

@@ -102,6 +102,7 @@ def _with_defaults(row: dict[str, Any]) -> dict[str, Any]:
 
 _Meant = TypeVar("_Meant")
 _FUSED_UPDATE = ("fused optimizer", "fused Adam", "fused AdamW", "FusedAdam", "FusedLAMB")
+_HEAD_SIZE = re.compile(r"head_dim (\d+)\b")
 _GATHERED_FP8 = ("weights gathered in fp8", "float8 all-gather on")
 
 
@@ -236,6 +237,12 @@ def _batch(batch: dict[str, Any], dp: int) -> tuple[int, int]:
     return max(1, each // (num_mb or 1)), num_mb or 1
 
 
+def _head_size(row: dict[str, Any]) -> int | None:
+    """Of heads that do not divide the width, as the source states it or its reader deduced it."""
+    told = (found for words in row["assumed"] if (found := _HEAD_SIZE.match(words)))
+    return next((int(found[1]) for found in told), None)
+
+
 def _run(row: dict[str, Any]) -> PublishedRun:
     model, layout, batch = row["model"], row["layout"], row["batch"]
     if (layout.get("context_parallel") or 1) > 1:
@@ -255,6 +262,7 @@ def _run(row: dict[str, Any]) -> PublishedRun:
             hidden=model["hidden"],
             num_heads=model["heads"],
             num_kv_heads=model.get("kv_heads") or model["heads"],
+            head_size=_head_size(row),
             ffn_hidden=model.get("ffn_hidden") or 4 * model["hidden"],
             vocab_size=model["vocab"],
             seq_len=model["seq_len"],

@@ -32,6 +32,7 @@ def tiling_of(dtype: torch.dtype) -> Tiling:
 
 
 LLAMA = replace(CONFIG, family="llama", llama=LlamaConfig(num_kv_heads=2))
+WIDE = replace(CONFIG, family="llama", llama=LlamaConfig(num_kv_heads=2, head_size=48))
 
 
 ROBERTA = replace(CONFIG, family="roberta", roberta=RobertaConfig(mask_id=127, num_positions=34))
@@ -40,7 +41,9 @@ DROPPED = replace(ROBERTA, dropout=0.1, attention_dropout=0.1)
 
 
 @pytest.mark.parametrize(
-    "config", [CONFIG, FOLDED, LLAMA, ROBERTA, DROPPED], ids=["bloom", "folded", "llama", "roberta", "dropout"]
+    "config",
+    [CONFIG, FOLDED, LLAMA, WIDE, ROBERTA, DROPPED],
+    ids=["bloom", "folded", "llama", "wide heads", "roberta", "dropout"],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_layer_keeps_what_the_plan_says(dtype, config):

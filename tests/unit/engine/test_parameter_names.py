@@ -25,9 +25,10 @@ def whole(config: ModelConfig, tp: TensorAxis | None = None) -> StageModule:
 
 ROBERTA = dataclasses.replace(CONFIG, family="roberta", roberta=RobertaConfig(mask_id=5, num_positions=40))
 LLAMA = dataclasses.replace(CONFIG, family="llama", llama=LlamaConfig(num_kv_heads=2))
+WIDE = dataclasses.replace(CONFIG, family="llama", llama=LlamaConfig(num_kv_heads=2, head_size=20))
 
 
-@pytest.mark.parametrize("config", [CONFIG, LLAMA, ROBERTA], ids=["bloom", "llama", "roberta"])
+@pytest.mark.parametrize("config", [CONFIG, LLAMA, WIDE, ROBERTA], ids=["bloom", "llama", "wide heads", "roberta"])
 @pytest.mark.parametrize("tp", [None, axis(2, 1), axis(4, 0)], ids=["one rank", "tp 2", "tp 4"])
 def test_declared_parts_are_the_modules_parameters(tp, config):
     stage = whole(config, tp)

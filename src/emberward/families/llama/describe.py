@@ -62,15 +62,8 @@ class Llama:
         yield WorkedOut(name="init_std", value=_INIT_STD, reason="Llama's, as transformers has it")
 
     def misfits(self, config: ModelConfig, *, tp: int) -> Iterator[Misfit]:
-        yield from heads_misfit(config)
         heads, kv = config.num_heads, _kv_heads(config)
-        if (config.hidden // heads) % 2:
-            yield Misfit(
-                what="rotary positions turn pairs of a head's numbers",
-                expected="model.hidden a multiple of 2 x model.num_heads, as "
-                f"{near_multiples(config.hidden, 2 * heads)}",
-                names=("model.hidden", "model.num_heads"),
-            )
+        yield from _head_misfits(config)
         if heads % kv:
             yield Misfit(
                 what="the key heads do not divide the query heads",
@@ -118,6 +111,23 @@ class Llama:
 FAMILY = Llama()
 
 
+def head_size(config: ModelConfig) -> int:
+    """Width of a head."""
+    return config.hidden // config.num_heads if config.llama.head_size is None else config.llama.head_size
+
+
+def _head_misfits(config: ModelConfig) -> Iterator[Misfit]:
+    what = "rotary positions turn pairs of a head's numbers"
+    if config.llama.head_size is None:
+        yield from heads_misfit(config)
+        if head_size(config) % 2:
+            near = near_multiples(config.hidden, 2 * config.num_heads)
+            expected = f"model.hidden a multiple of 2 x model.num_heads, as {near}"
+            yield Misfit(what=what, expected=expected, names=("model.hidden", "model.num_heads"))
+    elif head_size(config) % 2:
+        yield Misfit(what=what, expected="an even model.llama.head_size", names=("model.llama.head_size",))
+
+
 def _kv_heads(config: ModelConfig) -> int:
     return config.num_heads if config.llama.num_kv_heads is None else config.llama.num_kv_heads
 
@@ -125,8 +135,8 @@ def _kv_heads(config: ModelConfig) -> int:
 def _matrix_cost(config: ModelConfig) -> int:
     """Weights of a layer's matrices."""
     assert config.ffn_hidden is not None
-    h, kv_width = config.hidden, config.hidden // config.num_heads * _kv_heads(config)
-    return 2 * h * h + 2 * h * kv_width + 3 * h * config.ffn_hidden
+    h, d = config.hidden, head_size(config)
+    return 2 * h * d * (config.num_heads + _kv_heads(config)) + 3 * h * config.ffn_hidden
 
 
 def _table(config: ModelConfig, name: str, *, tied_to: str | None = None) -> TensorSpec:
@@ -153,17 +163,18 @@ def _first(config: ModelConfig, stream: Edge) -> Block:
 def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
     assert config.ffn_hidden is not None and config.init_std is not None
     at, h, f, s, heads = f"blocks.{number}.", config.hidden, config.ffn_hidden, config.seq_len, config.num_heads
-    kv, d, std = _kv_heads(config), config.hidden // config.num_heads, config.init_std
+    kv, d, std = _kv_heads(config), head_size(config), config.init_std
+    queries = heads * d
     grouped = Cut(dim=0, units=kv, is_shared=True)
     return Block(
         name=f"layer {number}",
         prefix=at,
         tensors=(
             *norm(f"{at}attention_norm", h, has_bias=False),
-            *columns(f"{at}attention.q", h, h, std=std, units=heads, has_bias=False),
+            *columns(f"{at}attention.q", queries, h, std=std, units=heads, has_bias=False),
             *linear(f"{at}attention.k", kv * d, h, over_tp=grouped, init=Normal(std=std), has_bias=False),
             *linear(f"{at}attention.v", kv * d, h, over_tp=grouped, init=Normal(std=std), has_bias=False),
-            *rows(f"{at}attention.out", h, h, std=std, units=heads, has_bias=False),
+            *rows(f"{at}attention.out", h, queries, std=std, units=heads, has_bias=False),
             *norm(f"{at}mlp_norm", h, has_bias=False),
             *columns(f"{at}mlp.gate", f, h, std=std, has_bias=False),
             *columns(f"{at}mlp.up", f, h, std=std, has_bias=False),
@@ -171,9 +182,9 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
         ),
         cost=1.0,
         operations=(
-            Product(rows=s, out=h + 2 * kv * d, into=h, split="out", has_bias=False),
+            Product(rows=s, out=queries + 2 * kv * d, into=h, split="out", has_bias=False),
             AttentionScores(heads=heads, head_size=d, positions=s, is_causal=True, has_mask=False),
-            Product(rows=s, out=h, into=h, split="into", has_bias=False),
+            Product(rows=s, out=h, into=queries, split="into", has_bias=False),
             Product(rows=s, out=f, into=h, split="out", has_bias=False),
             Product(rows=s, out=f, into=h, split="out", has_bias=False),
             Product(rows=s, out=h, into=f, split="into", has_bias=False),
@@ -201,10 +212,19 @@ def _layer(config: ModelConfig, number: int, stream: Edge) -> Block:
                 eager_backward=15 / 6,
             ),
             Elementwise(name="activation", numel=s * f, passes=3, eager_passes=5, over=Over.TP),
-            Elementwise(name="rotation", numel=s * (h + 2 * kv * d), passes=2, eager_passes=12, over=Over.TP),
+            Elementwise(name="rotation", numel=s * (queries + 2 * kv * d), passes=2, eager_passes=12, over=Over.TP),
         ),
         kept=(
-            *kept_by_layer(positions=s, hidden=h, heads=heads, kv_width=kv * d, ffn=f, ffn_kept=3, norm_numbers=1),
+            *kept_by_layer(
+                positions=s,
+                hidden=h,
+                heads=heads,
+                query_width=queries,
+                kv_width=kv * d,
+                ffn=f,
+                ffn_kept=3,
+                norm_numbers=1,
+            ),
             Kept(numel=2 * s * d, over=Over.NOTHING, is_constant=True),
         ),
         tp_changes=(into_columns(stream, 2), out_of_rows(stream, 2)),
@@ -250,7 +270,7 @@ def hf_config(config: ModelConfig, *, eod: int | None) -> dict[str, Any]:
         "num_hidden_layers": config.num_layers,
         "num_attention_heads": config.num_heads,
         "num_key_value_heads": _kv_heads(config),
-        "head_dim": config.hidden // config.num_heads,
+        "head_dim": head_size(config),
         "hidden_act": "silu",
         "max_position_embeddings": config.seq_len,
         "rms_norm_eps": config.layer_norm_eps,
@@ -277,7 +297,7 @@ def read_hf_config(document: Mapping[str, Any]) -> ModelConfig:
     kind = rope.get("rope_type", rope.get("type", "default"))
     _require("rope_type", kind, ("default", "llama3"))
     _require("hidden_act", document.get("hidden_act", "silu"), ("silu",))
-    _require("head_dim", document.get("head_dim") or hidden // heads, (hidden // heads,))
+    width = int(document.get("head_dim") or hidden // heads)
     for name in ("attention_bias", "mlp_bias"):
         _require(name, document.get(name, False), (False,))
     scaled = kind == "llama3"
@@ -293,6 +313,7 @@ def read_hf_config(document: Mapping[str, Any]) -> ModelConfig:
         init_std=float(document.get("initializer_range", _INIT_STD)),
         llama=LlamaConfig(
             num_kv_heads=int(document.get("num_key_value_heads") or heads),
+            head_size=None if width * heads == hidden else width,
             rope_theta=float(rope.get("rope_theta", document.get("rope_theta", 10000.0))),
             rope_factor=float(rope["factor"]) if scaled else None,
             rope_low=float(rope["low_freq_factor"]) if scaled else 1.0,

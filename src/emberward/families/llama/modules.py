@@ -23,6 +23,7 @@ from emberward.families.layers import (
     swiglu,
     token_loss,
 )
+from emberward.families.llama.describe import head_size
 
 loss = token_loss
 
@@ -72,7 +73,7 @@ class Attention(nn.Module):
         super().__init__()
         self._keys = config.llama
         self._axis = axis
-        self.head_size = config.hidden // config.num_heads
+        self.head_size = head_size(config)
         self.num_heads = part_of(config.num_heads, axis)
         self.num_kv_heads = max(1, part_of(config.llama.num_kv_heads or config.num_heads, axis))
         width, kv_width = self.num_heads * self.head_size, self.num_kv_heads * self.head_size
