@@ -35,13 +35,15 @@ POINTS = ("ranks", "cause", "line")
 _PROCESS = re.compile(r"^Process (\d+): (.*)$", re.MULTILINE)
 _MARKER = re.compile(r"[ \t]*#: LINE[ \t]*$", re.MULTILINE)
 _LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)")
+_WORKER = re.compile(r"\((?:torch/utils/data/_utils/worker|multiprocessing/pool)\.py:\d+\)")
+"""A frame of a process that a rank started: py-spy gives it the rank's own command."""
 
 
 def explain(folder: Path, programs: Path | None) -> tuple[int | None, dict[str, Any]]:
     """The exit code and document of ``emberward explain``; (None, {}) when it did not end in LIMIT_S."""
     with tempfile.TemporaryDirectory() as empty:
         artefacts = Path(empty, "artefacts")
-        shutil.copytree(folder, artefacts, ignore=shutil.ignore_patterns("truth.json"))
+        shutil.copytree(folder, artefacts, ignore=shutil.ignore_patterns("truth.json", "programs"))
         words = ["explain", "--json", str(artefacts), *([] if programs is None else ["--source", str(programs)])]
         return answer_of(words, folder=empty, limit_s=LIMIT_S)
 
@@ -51,10 +53,22 @@ def ranks_of_pids(folder: Path, truth: dict[str, Any]) -> dict[int, int]:
     pids: list[int] = []
     for path in sorted(folder.rglob("*")):
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        found = {int(pid) for pid, command in _PROCESS.findall(text) if not _LAUNCHER.search(command)}
+        begins = [*_PROCESS.finditer(text)]
+        ends = [*(each.start() for each in begins[1:]), len(text)]
+        found = {
+            int(each[1])
+            for each, end in zip(begins, ends, strict=False)
+            if not _LAUNCHER.search(each[2]) and not _is_worker(text[each.start() : end])
+        }
         pids += sorted(found - set(pids))
     ranks = [rank for rank in range(truth["nproc"]) if rank not in truth.get("absent_ranks", ())]
     return dict(zip(pids, ranks, strict=False))
+
+
+def _is_worker(stacks: str) -> bool:
+    """Whether the main thread of a process runs a data or pool worker; a pool's manager is a thread of a rank."""
+    main = stacks.partition("MainThread")[2].partition("\nThread ")[0]
+    return _WORKER.search(main) is not None and ("_worker_loop" in main or " worker (" in main)
 
 
 def named(finding: dict[str, Any], by_pid: dict[int, int]) -> list[int]:
@@ -115,8 +129,8 @@ def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
     """What is explained, by name: each set, and of a set with parts each of these too.
 
     A case has its truth, what is accepted (`accept`), the points that its files can tell (`asked`), its folder, and
-    whether it is a part alone. Where the author of a set parted its files, ``only_stacks_can_tell`` names what dumps
-    alone cannot; else it names what the set's files can tell, by an author who saw them.
+    whether it is a part alone. What can be told stands in ``tell`` and, of a part alone, in ``tell_PART``; in older
+    sets ``only_stacks_can_tell`` names what dumps alone cannot, or, of a set without parts, what its files can tell.
     """
     accepted = json.loads((folder / "accept.json").read_text())
     truths = json.loads((folder / "truth.json").read_text())
@@ -125,18 +139,20 @@ def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
     for truth in truths:
         accept = accepted[truth["dir"]]
         named_points = accept.get("only_stacks_can_tell", ())
-        case = {**truth, "accept": accept, "asked": POINTS if has_parts else named_points, "is_part": False}
+        asked = accept.get("tell", POINTS if has_parts else named_points)
+        case = {**truth, "accept": accept, "asked": asked, "is_part": False}
         parts = truth.get("parts", {})
-        found[truth["dir"]] = {**case, "folder": folder / truth["dir"] / parts.get("both", "")}
+        found[truth["dir"]] = {**case, "folder": folder / truth["dir"] / ("both" if parts else "")}
         for part, path in parts.items():
             if part == "both":
                 continue
-            asked = [point for point in POINTS if part != "dumps" or point not in named_points]
+            can_tell = [point for point in POINTS if part != "dumps" or point not in named_points]
             found[f"{truth['dir']}/{part}"] = {
                 **case,
-                "asked": asked,
+                "accept": {**accept, "causes": accept.get(f"{part}_causes", accept.get("causes", ()))},
+                "asked": accept.get(f"tell_{part}", can_tell),
                 "is_part": True,
-                "folder": folder / truth["dir"] / path,
+                "folder": folder / truth["dir"] / (path if isinstance(path, str) else part),
                 "ranks": [*truth["ranks"], *(accept.get("dumps_ranks", ()) if part == "dumps" else ())],
             }
     return found
@@ -147,7 +163,9 @@ def copy_programs(names: set[str], into: Path) -> None:
 
     On the machine of a job its text is at hand.
     """
-    for folder in {path.parent for name in names for path in SETS.glob(f"*/{name}")}:
+    for folder in {
+        path.parent for name in names for path in [*SETS.glob(f"*/{name}"), *SETS.glob(f"*/programs/{name}")]
+    }:
         for path in folder.glob("*.py"):
             Path(into, path.name).write_text(_MARKER.sub("", path.read_text()))
 
