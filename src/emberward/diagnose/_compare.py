@@ -6,7 +6,7 @@ from dataclasses import replace
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._judge import Explanation
-from emberward.diagnose._say import NS, SURE_LIMIT_S, hang_finding, limit_s, ranks_text
+from emberward.diagnose._say import NS, SURE_LIMIT_S, hang_finding, limit_s, no_alarm, ranks_text
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 
@@ -80,13 +80,10 @@ def compare_snapshots(early: Evidence, late: Evidence, verdict: Explanation) -> 
         by_pid = {p.pid: p.rank for p in late.stacks}
         pids |= {pid for pid in moved if by_pid.get(pid) in culprits}
         if pids:
-            finding = hang_finding(
+            finding = no_alarm(
                 "H110",
                 f"no hang proved: {len(moved)} of {len(both)} processes moved between two snapshots, the one named too",
-                kind=Kind.NONE,
-                cause=Cause.NONE,
                 certainty=Certainty.OBSERVED,
-                severity=Severity.NOTICE,
                 evidence=(f"moved: processes {', '.join(map(str, sorted(moved)[:12]))}",),
                 next_step="look again later; a rank that moves is slow, not stuck",
             )
@@ -137,13 +134,9 @@ def compare_incidents(left: Explanation, right: Explanation) -> Finding:
         text = "the same call was not reached, by other ranks; without their stacks the line is not known"
     else:
         text = "two different incidents"
-    return hang_finding(
+    return no_alarm(
         "H115",
         f"{left.label} and {right.label}: {text}",
-        kind=Kind.NONE,
-        cause=Cause.NONE,
-        certainty=Certainty.INFERRED,
-        severity=Severity.NOTICE,
         evidence=evidence,
         next_step="see docs/explain.md, two incidents",
     )

@@ -7,7 +7,7 @@ from emberward.diagnose._frames import ThreadStack
 from emberward.diagnose._say import verb
 from emberward.diagnose._waits import Reading, finding_on, who_text
 from emberward.events import WAITING, HostState
-from emberward.findings import Cause, Certainty, Finding, Kind
+from emberward.findings import Cause, Certainty, Finding
 
 _CREATORS = frozenset({"new_group", "_new_group_with_tag", "_new_process_group_helper", "split_group", "new_subgroups"})
 _CREATOR_FILES = ("torch/distributed/device_mesh.py", "torch/distributed/distributed_c10d.py")
@@ -64,7 +64,6 @@ def creation_findings(
             what,
             culprits,
             waiting=rest,
-            kind=Kind.MISSING,
             cause=Cause.MISSING_GROUP,
             certainty=Certainty.OBSERVED,
             evidence=[f"{r.process.who} {r.text}" for r in [*creators[:3], *others[:3]]],
@@ -83,7 +82,6 @@ def _of_former(short: Sequence[Reading], rest: Sequence[Reading], left_out: Mapp
         f"which {who_text(rest)} {verb(rest, 'creates', 'create')} at {rest[0].site}, has another name there",
         short,
         waiting=rest,
-        kind=Kind.MISSING,
         cause=Cause.MISSING_GROUP,
         certainty=Certainty.OBSERVED,
         evidence=[f"{r.process.who} {r.text}" for r in [*short[:3], *rest[:3]]],

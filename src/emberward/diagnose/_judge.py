@@ -17,7 +17,7 @@ from emberward.diagnose._judge_words import judge_ends, judge_logs, judge_ras, r
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._observe import with_ranks
 from emberward.diagnose._refine import frames_by_rank, refine
-from emberward.diagnose._say import age_s, hang_finding, limit_s, ranks_text, verb, waits
+from emberward.diagnose._say import age_s, cannot_tell, limit_s, no_alarm, ranks_text, verb, waits
 from emberward.diagnose._shift import shift_findings
 from emberward.diagnose._source import by_short_name, with_source
 from emberward.diagnose._store import in_store, store_findings
@@ -273,38 +273,24 @@ def _noted(
 
 def _nothing(evidence: Evidence, missing: tuple[int, ...]) -> Finding:
     if evidence.is_empty:
-        return hang_finding(
-            "H107",
-            "cannot tell: no dump, stack, log or report was found",
-            kind=Kind.HANG,
-            cause=Cause.UNKNOWN,
-            certainty=Certainty.UNKNOWN,
-            severity=Severity.WARNING,
+        return cannot_tell(
+            "no dump, stack, log or report was found",
             evidence=(f"{evidence.num_files} files were looked at below {evidence.label}",),
             next_step="see docs/explain.md for what can be read and how to make it",
         )
     flights = evidence.flights.values()
     if missing and len(missing) >= len(evidence.flights):
-        return hang_finding(
-            "H107",
-            f"cannot tell: no call is open on {ranks_text(evidence.flights)}, and the "
+        return cannot_tell(
+            f"no call is open on {ranks_text(evidence.flights)}, and the "
             f"{verb(missing, 'dump', 'dumps')} of {ranks_text(missing)} {verb(missing, 'is', 'are')} missing",
-            kind=Kind.HANG,
-            cause=Cause.UNKNOWN,
-            certainty=Certainty.UNKNOWN,
-            severity=Severity.WARNING,
             evidence=rank_evidence(evidence),
             next_step=f"fetch the dumps of {ranks_text(missing)} too",
         )
     is_idle = bool(evidence.flights) and not any(flight.pending for flight in flights)
     text = "no call is open on any rank that left a dump" if is_idle else "nothing that was read tells of a hang"
-    return hang_finding(
+    return no_alarm(
         "H110",
         f"no hang seen: {text}",
-        kind=Kind.NONE,
-        cause=Cause.NONE,
-        certainty=Certainty.INFERRED,
-        severity=Severity.NOTICE,
         evidence=rank_evidence(evidence),
         next_step="if the job stands still all the same, take the stacks of all ranks and explain those too",
     )

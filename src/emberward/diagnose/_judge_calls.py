@@ -14,7 +14,17 @@ from emberward.diagnose._groups import Groups, GroupView, world_of
 from emberward.diagnose._mismatch import tells_why
 from emberward.diagnose._parting import left_the_loop
 from emberward.diagnose._program import is_in_every_turn, place_at
-from emberward.diagnose._say import age_evidence, age_s, call_text, hang_finding, limit_s, ranks_text, verb, waits
+from emberward.diagnose._say import (
+    age_evidence,
+    age_s,
+    call_text,
+    cannot_tell,
+    hang_finding,
+    limit_s,
+    ranks_text,
+    verb,
+    waits,
+)
 from emberward.diagnose._states import next_of_state
 from emberward.diagnose._transfers import new_peer_finding, other_tag_finding, unmatched_finding
 from emberward.diagnose._usual import told_apart
@@ -132,13 +142,9 @@ class FlightJudge:
 
     def _other_crowd(self, roots: list[Root], ranks: list[int], victims: list[int]) -> Finding:
         """Most ranks wait in no recorded call, and few for them, or few left a dump: either side may be the odd one."""
-        return hang_finding(
-            "H107",
-            f"cannot tell: {waits(victims)} in a call that {ranks_text(ranks)} did not make; the dumps do not tell "
+        return cannot_tell(
+            f"{waits(victims)} in a call that {ranks_text(ranks)} did not make; the dumps do not tell "
             "which side is odd",
-            kind=Kind.HANG,
-            cause=Cause.UNKNOWN,
-            certainty=Certainty.UNKNOWN,
             severity=self._severity(None),
             waiting=victims,
             evidence=(
@@ -246,14 +252,9 @@ class FlightJudge:
         root = roots[0]
         absent = [rank for each in roots for rank in each.ranks]
         missing = [r for r in self.world if r not in self.evidence.flights]
-        return hang_finding(
-            "H107",
-            f"cannot tell: {waits(root.victims)} for {ranks_text(absent)}, and the "
+        return cannot_tell(
+            f"{waits(root.victims)} for {ranks_text(absent)}, and the "
             f"{verb(missing, 'dump', 'dumps')} of {ranks_text(missing)} {verb(missing, 'is', 'are')} missing",
-            kind=Kind.HANG,
-            cause=Cause.UNKNOWN,
-            certainty=Certainty.UNKNOWN,
-            severity=Severity.WARNING,
             waiting=root.victims,
             evidence=(*self._waits(root), age_evidence(self.age, self.limit)),
             ruled_out=("the ranks with a dump: each waits for a rank without one",),
@@ -315,7 +316,6 @@ class FlightJudge:
             return hang_finding(
                 "H102",
                 f"{ranks_text(inside)} {verb(inside, 'does', 'do')} not end {call_text(call, view)}; the others have",
-                kind=Kind.DEVICE,
                 cause=Cause.DEVICE_STALL,
                 severity=severity,
                 ranks=inside,
@@ -328,7 +328,6 @@ class FlightJudge:
         return hang_finding(
             "H103",
             f"{call_text(call, view)} was issued by all its members and ends on none",
-            kind=Kind.DEVICE,
             cause=Cause.DEVICE_STALL,
             severity=severity,
             waiting=inside,
@@ -341,13 +340,9 @@ class FlightJudge:
         self, root: Root, call: Call, view: GroupView, inside: list[int], done: list[int], evidence: list[str]
     ) -> Finding:
         """Some ended a call that has a root. Roots that differ look so, and no recorder of torch tells them."""
-        return hang_finding(
-            "H107",
-            f"cannot tell: {ranks_text(inside)} {verb(inside, 'does', 'do')} not end {call_text(call, view)}, "
+        return cannot_tell(
+            f"{ranks_text(inside)} {verb(inside, 'does', 'do')} not end {call_text(call, view)}, "
             f"{ranks_text(done)} {verb(done, 'has', 'have')}; the dumps do not tell whether all named the same root",
-            kind=Kind.HANG,
-            cause=Cause.UNKNOWN,
-            certainty=Certainty.UNKNOWN,
             severity=Severity.ERROR if self.age is None or self.age >= self.limit else Severity.WARNING,
             waiting=sorted({*inside, *root.victims}),
             evidence=evidence,

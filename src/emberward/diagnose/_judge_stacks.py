@@ -8,7 +8,7 @@ from emberward.diagnose._creation import is_creating
 from emberward.diagnose._frames import LineOf, code_frame, user_frame
 from emberward.diagnose._parting import left_the_loop, parting
 from emberward.diagnose._program import are_branches, is_guarded, place_at
-from emberward.diagnose._say import hang_finding, verb
+from emberward.diagnose._say import cannot_tell, hang_finding, no_alarm, verb
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
 from emberward.diagnose._waits import (
@@ -119,26 +119,18 @@ def _busy_findings(
 
 
 def _alone(reading: Reading) -> Finding:
-    return hang_finding(
-        "H107",
-        f"cannot tell: one stack alone ({who_text([reading])} {reading.text}), the stacks of its peers are missing",
-        kind=Kind.HANG,
+    return cannot_tell(
+        f"one stack alone ({who_text([reading])} {reading.text}), the stacks of its peers are missing",
         cause=reading.cause,
-        certainty=Certainty.UNKNOWN,
-        severity=Severity.WARNING,
         evidence=stack_evidence(reading, ()),
         next_step="take the stacks of all ranks at one time: py-spy dump --pid PID on every node",
     )
 
 
 def _mostly_busy(busy: list[Reading], waiting: list[Reading], ranks: list[Reading]) -> Finding:
-    return hang_finding(
+    return no_alarm(
         "H110",
         f"no hang seen: {len(busy)} of {len(ranks)} processes do work of their own, {len(waiting)} wait for them",
-        kind=Kind.NONE,
-        cause=Cause.NONE,
-        certainty=Certainty.INFERRED,
-        severity=Severity.NOTICE,
         evidence=_crowds(ranks),
         next_step="take the stacks again ten seconds later and explain both: what does not move is stuck",
     )
@@ -172,7 +164,6 @@ def _all_busy(busy: list[Reading]) -> Finding:
             "H133",
             f"all {len(busy)} processes wait for a thread of their own, which waits for a peer: {lead.text}, and its "
             f"thread is at {served[0]}",
-            kind=Kind.DEADLOCK,
             cause=Cause.CYCLE_CREDIT,
             waiting=ranks_of(busy),
             evidence=_crowds(busy),
@@ -195,13 +186,9 @@ def _all_busy(busy: list[Reading]) -> Finding:
             if creates
             else "look at what they share: the file system, the store, the data",
         )
-    return hang_finding(
+    return no_alarm(
         "H110",
         f"no hang seen: none of {len(busy)} processes waits for a peer",
-        kind=Kind.NONE,
-        cause=Cause.NONE,
-        certainty=Certainty.INFERRED,
-        severity=Severity.NOTICE,
         evidence=_crowds(busy),
         next_step="take the stacks again ten seconds later and explain both",
     )
@@ -214,7 +201,6 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
             hang_finding(
                 "H111",
                 f"all {len(waiting)} processes wait in sends or receives, and none is free to answer",
-                kind=Kind.DEADLOCK,
                 cause=Cause.CYCLE_P2P,
                 waiting=ranks_of(waiting),
                 evidence=_crowds(waiting),
@@ -289,7 +275,6 @@ def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:
         "the others are in a collective",
         p2p,
         waiting=rest,
-        kind=Kind.MISSING,
         cause=Cause.UNMATCHED_P2P,
         evidence=(*stack_evidence(p2p[0], ()), *_crowds([*p2p, *rest])),
         ruled_out=("a busy rank: every process waits",),
@@ -330,7 +315,6 @@ def _crossed(odd: list[Reading], crowd: list[Reading]) -> Finding:
         "H111",
         f"{who_text(crowd)} wait at {crowd[0].site} and {who_text(odd)} {verb(odd, 'waits', 'wait')} at "
         f"{odd[0].site}; nobody is free, so each waits for the other",
-        kind=Kind.DEADLOCK,
         cause=Cause.CYCLE_COLLECTIVE,
         severity=Severity.WARNING,
         waiting=ranks_of([*odd, *crowd]) if ranks_of(odd) and ranks_of(crowd) else (),
@@ -341,14 +325,9 @@ def _crossed(odd: list[Reading], crowd: list[Reading]) -> Finding:
 
 
 def _alike(waiting: list[Reading]) -> Finding:
-    return hang_finding(
-        "H107",
-        f"cannot tell: all {len(waiting)} processes wait alike ({waiting[0].text})",
-        kind=Kind.HANG,
+    return cannot_tell(
+        f"all {len(waiting)} processes wait alike ({waiting[0].text})",
         site=_common_site(waiting),
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.UNKNOWN,
-        severity=Severity.WARNING,
         waiting=ranks_of(waiting),
         evidence=_crowds(waiting),
         ruled_out=("a busy rank: every process that left a stack waits",),

@@ -7,7 +7,7 @@ from emberward.diagnose._ends import Ending, classify, death_finding, first_endi
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._ras_facts import RasComm, RasReport
-from emberward.diagnose._say import hang_finding, ranks_text, verb
+from emberward.diagnose._say import cannot_tell, hang_finding, ranks_text, verb
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
@@ -47,7 +47,6 @@ def _size_finding(sizes: Sequence[LogFact]) -> Finding:
     return hang_finding(
         "M102",
         f"calls that meet differ in size: gloo aborted {who}, which got {first.word}; either side may be the odd one",
-        kind=Kind.MISMATCH,
         cause=Cause.SHAPE,
         certainty=Certainty.OBSERVED,
         waiting=() if first.rank is None else (first.rank,),
@@ -71,7 +70,6 @@ def judge_logs(facts: Sequence[LogFact]) -> list[Finding]:
                 "H112",
                 f"torch's watchdog itself stood still{' on ' + ranks_text(ranks) if ranks else ''}: the process "
                 "holds the GIL or a device call does not return",
-                kind=Kind.HANG,
                 cause=Cause.LOCK,
                 ranks=ranks,
                 evidence=[f"{fact.path}:{fact.line} {fact.text[:160]}" for fact in lost[:4]],
@@ -128,13 +126,8 @@ def _lag_finding(last: dict[int, int], name: str, evidence: list[str]) -> Findin
     behind = sorted(rank for rank, seq in last.items() if seq == low)
     ahead = sorted(rank for rank in last if rank not in behind)
     if low == high:
-        return hang_finding(
-            "H107",
-            f"cannot tell: {ranks_text(behind)} timed out in call {low}{name}, the logs of the other ranks are missing",
-            kind=Kind.HANG,
-            cause=Cause.UNKNOWN,
-            certainty=Certainty.UNKNOWN,
-            severity=Severity.WARNING,
+        return cannot_tell(
+            f"{ranks_text(behind)} timed out in call {low}{name}, the logs of the other ranks are missing",
             waiting=behind,
             evidence=evidence,
             next_step="a rank whose watchdog is silent is the one to look at: fetch the dumps of all ranks",
@@ -170,7 +163,6 @@ def _network(facts: Sequence[LogFact]) -> list[Finding]:
         hang_finding(
             "H113",
             f"the network card reported errors{' towards ' + ', '.join(peers) if peers else ''}",
-            kind=Kind.LINK,
             cause=Cause.LINK_DOWN,
             certainty=Certainty.OBSERVED,
             hosts=[peer.partition(":")[0] for peer in peers],
@@ -208,7 +200,6 @@ def _ras_dead(report: RasReport) -> list[Finding]:
             + (f" on {', '.join(hosts)}" if hosts else ""),
             kind=Kind.HANG if not is_dead else Kind.CRASH,
             cause=Cause.KILLED if is_dead else Cause.STOPPED,
-            certainty=Certainty.INFERRED,
             ranks=ranks,
             pids=pids,
             hosts=hosts,
@@ -235,8 +226,6 @@ def _ras_behind(comm: RasComm, report: RasReport, before: RasReport | None) -> F
         f"RAS: {ranks_text(ranks)} of communicator {comm.name} launched {max(c for c in counts if c is not None)} "
         f"calls, the others {comm.leading}" + ("; the same in two reports" if is_same else ""),
         kind=Kind.HANG if is_same else Kind.NONE,
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.INFERRED,
         severity=Severity.ERROR if is_same else Severity.NOTICE,
         ranks=ranks if is_same else (),
         hosts=where if is_same else (),

@@ -1,10 +1,11 @@
 """Phrases that the judges share."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from emberward.diagnose._calls import Call, RankFlight
 from emberward.diagnose._groups import GroupView
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity, require_code
 from emberward.findings import ranks_text as ranks_text
 
 NS = 1_000_000_000
@@ -63,8 +64,8 @@ def hang_finding(
     code: str,
     message: str,
     *,
-    kind: Kind,
-    cause: Cause,
+    kind: Kind | None = None,
+    cause: Cause = Cause.UNKNOWN,
     certainty: Certainty = Certainty.INFERRED,
     severity: Severity = Severity.ERROR,
     ranks: Sequence[int] = (),
@@ -76,11 +77,14 @@ def hang_finding(
     ruled_out: Sequence[str] = (),
     next_step: str = "",
 ) -> Finding:
-    """A finding with the fields that hang verdicts use. Pids count only where no rank is known."""
+    """A finding with the fields that hang verdicts use, of its code's kind unless `kind` tells another.
+
+    Pids count only where no rank is known.
+    """
     return Finding(
         code=code,
         severity=severity,
-        kind=kind,
+        kind=require_code(code).kind if kind is None else kind,
         cause=cause,
         certainty=certainty,
         message=message,
@@ -93,3 +97,13 @@ def hang_finding(
         ruled_out=tuple(ruled_out),
         next=next_step,
     )
+
+
+def cannot_tell(message: str, *, severity: Severity = Severity.WARNING, **others: Any) -> Finding:
+    """The finding that the evidence does not tell who stopped the job; `others` of `hang_finding`."""
+    return hang_finding("H107", f"cannot tell: {message}", certainty=Certainty.UNKNOWN, severity=severity, **others)
+
+
+def no_alarm(code: str, message: str, **others: Any) -> Finding:
+    """The notice that nothing is wrong, or nothing that is known; `others` of `hang_finding`."""
+    return hang_finding(code, message, **{"cause": Cause.NONE, "severity": Severity.NOTICE, **others})

@@ -186,7 +186,6 @@ def _finding(
         "H134",
         f"{ranks_text(ranks)} did not set the key {lack.key}, for which {waits(waiting)} at {waited.frame.site}; "
         f"{verb(ranks, 'it was', 'they were')} to set it at {lack.setting.site}",
-        kind=Kind.MISSING,
         cause=Cause.STORE_WAIT,
         certainty=Certainty.INFERRED if lack.before is None else Certainty.OBSERVED,
         ranks=ranks,

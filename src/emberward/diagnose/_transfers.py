@@ -9,7 +9,7 @@ from emberward.diagnose._departures import history
 from emberward.diagnose._graph import Root, WaitGraph
 from emberward.diagnose._order import MIN_ROUNDS, Newest, continues, newest, rounds
 from emberward.diagnose._say import call_text, hang_finding, waits
-from emberward.findings import Cause, Certainty, Finding, Kind
+from emberward.findings import Cause, Certainty, Finding
 
 Sites = Mapping[int, str | None]
 """Where ranks are now, as far as their stacks tell."""
@@ -181,7 +181,6 @@ def _unanswered(
     return hang_finding(
         "H109",
         message,
-        kind=Kind.MISSING,
         cause=Cause.UNMATCHED_P2P,
         ranks=(rank,),
         waiting=waiting,
@@ -295,7 +294,6 @@ def other_tag_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> 
         "H150",
         f"rank {send} sends to rank {recv} with tag {calls[send].tag} at {calls[send].site}, and rank {recv} "
         f"receives from it with tag {calls[recv].tag} at {calls[recv].site}: the two never meet",
-        kind=Kind.MISMATCH,
         cause=Cause.UNMATCHED_P2P,
         certainty=Certainty.OBSERVED,
         ranks=odd,

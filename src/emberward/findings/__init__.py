@@ -5,7 +5,7 @@ A floor-0 room: standard library only.
 
 from emberward.findings._catalogue import CATALOGUE, CodeEntry, require_code
 from emberward.findings._error import FACTS, ConfigError, EmberwardError
-from emberward.findings._finding import CycleMember, Finding, FindingPhase, exit_code_of
+from emberward.findings._finding import CycleMember, Finding, FindingPhase, exit_code_of, observed
 from emberward.findings._hosts import host_down
 from emberward.findings._over import GOES_ON, QUOTED_CHARS, is_over, without_those_over
 from emberward.findings._ranks import ranks_text
@@ -33,6 +33,7 @@ __all__ = [
     "exit_code_of",
     "host_down",
     "is_over",
+    "observed",
     "ranks_text",
     "require_code",
     "without_those_over",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from emberward.findings._catalogue import require_code
 from emberward.findings._words import Cause, Certainty, Kind, Severity
 
 
@@ -122,6 +123,21 @@ class Finding:
             devices=tuple(data.get("devices", ())),
             links=tuple((a, b) for a, b in data.get("links", ())),
         )
+
+
+def observed(
+    code: str, message: str, *, cause: Cause = Cause.UNKNOWN, severity: Severity = Severity.ERROR, **others: Any
+) -> Finding:
+    """A finding on what was seen itself, of its code's kind; `others`: more of its members."""
+    return Finding(
+        code=code,
+        severity=severity,
+        kind=require_code(code).kind,
+        cause=cause,
+        certainty=Certainty.OBSERVED,
+        message=message,
+        **others,
+    )
 
 
 def exit_code_of(findings: Iterable[Finding]) -> int:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from emberward.findings._finding import Finding
-from emberward.findings._words import Cause, Certainty, Kind, Severity
+from emberward.findings._finding import Finding, observed
+from emberward.findings._words import Cause, Severity
 
 
 def host_down(
@@ -18,13 +18,11 @@ def host_down(
     waiting_ranks: Sequence[int] = (),
 ) -> Finding:
     """L113: `host` and `why`, the rest of a sentence. `ranks` ran on it; `next` is what a person does."""
-    return Finding(
-        code="L113",
+    return observed(
+        "L113",
+        f"host {host} {why}",
         severity=severity,
-        kind=Kind.LINK,
         cause=Cause.HOST_DOWN,
-        certainty=Certainty.OBSERVED,
-        message=f"host {host} {why}",
         culprit_ranks=tuple(ranks),
         waiting_ranks=tuple(waiting_ranks),
         hosts=(host,),

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emberward.supervise._act import ACT_AFTER_S, Act, Held, Patience, decide
+    from emberward.supervise._attempt import LaunchResult
     from emberward.supervise._command import absolute, agent_command, agent_environment
     from emberward.supervise._council import Council, wish_of
     from emberward.supervise._diary import newest_save
     from emberward.supervise._heartbeat import facts_of, silence_finding
     from emberward.supervise._hosts import Host, Launcher, Team, ask_hosts, hosts_of, launcher_of, pick_hosts, without
-    from emberward.supervise._launch import LaunchPlan, LaunchResult, launch
+    from emberward.supervise._launch import LaunchPlan, launch
     from emberward.supervise._launch_hosts import launch_on_hosts
     from emberward.supervise._left_out import named_host, require_part
     from emberward.supervise._lock import hold_lock, is_abandoned
@@ -40,12 +41,13 @@ if TYPE_CHECKING:
 
 _FILES = {
     "_act": "ACT_AFTER_S Act Held Patience decide",
+    "_attempt": "LaunchResult",
     "_council": "Council wish_of",
     "_diary": "newest_save",
     "_command": "absolute agent_command agent_environment",
     "_heartbeat": "facts_of silence_finding",
     "_hosts": "Host Launcher Team ask_hosts hosts_of launcher_of pick_hosts without",
-    "_launch": "LaunchPlan LaunchResult launch",
+    "_launch": "LaunchPlan launch",
     "_launch_hosts": "launch_on_hosts",
     "_left_out": "named_host require_part",
     "_lock": "hold_lock is_abandoned",

@@ -1,6 +1,5 @@
 """The one loop of an attempt, whatever it runs: started, watched, ended when it must be, judged, and written down."""
 
-import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -8,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Cause, Finding, Severity
 from emberward.processes import ProcessId, ProcessTree
 from emberward.report import RunFolder
 from emberward.supervise._diary import now_text, open_attempt
+from emberward.supervise._host import seen_here
 from emberward.supervise._members import Members
 from emberward.supervise._overseer import Overseer, own_finding
 from emberward.supervise._policy import AttemptOutcome
@@ -21,17 +21,21 @@ OnFinding = Callable[[Finding], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How an attempt ended. `exit_code` is the command's, negative for a signal. `num_ended`: processes of it that
-    still ran then, and were ended."""
+class LaunchResult:
+    """How an attempt ended. `exit_code` is the command's, negative for a signal; of a launch, what its caller returns.
+
+    `death`: the text about the rank that died first, for people; None when none did. `num_ended`: processes of it that
+    still ran then, and were ended. `lost`: of several hosts, a finding for each that the attempt lost.
+    """
 
     attempt: int
     outcome: AttemptOutcome
     exit_code: int
-    findings: tuple[Finding, ...]
-    death: str | None
     seconds: float
-    num_ended: int
+    findings: tuple[Finding, ...] = ()
+    death: str | None = None
+    num_ended: int = 0
+    lost: tuple[Finding, ...] = ()
 
 
 class Attempt(ABC):
@@ -110,7 +114,7 @@ class Attempt(ABC):
         num_ranks: int | None = None,
         config: str | None = None,
         command: Sequence[str] | None = None,
-    ) -> Ended:
+    ) -> LaunchResult:
         """The attempt from its start line to its end line; blocks. Afterwards nothing of it runs any more, but for what
         a command that ended well left running."""
         overseer = self.overseer
@@ -138,7 +142,7 @@ class Attempt(ABC):
                 if self.tells_at_end and not overseer.is_said(finding):
                     self.on_finding(finding)
                 overseer.report(finding)
-            ended = Ended(
+            ended = LaunchResult(
                 attempt=self.number,
                 outcome=outcome,
                 exit_code=code,
@@ -193,7 +197,7 @@ class Attempt(ABC):
         self.overseer.tell_exits({pid: end.exit_code for pid, end in gone.items() if end.exit_code is not None})
         return [pid for pid, end in gone.items() if end.exit_code != 0]
 
-    def _write_end(self, ended: Ended) -> None:
+    def _write_end(self, ended: LaunchResult) -> None:
         first = ended.findings[0] if ended.findings else None
         self.overseer.lines.append(
             self.folder.attempts,
@@ -213,30 +217,12 @@ class Attempt(ABC):
         )
 
 
-def launch_error(code: str, kind: Kind, cause: Cause, message: str, evidence: Sequence[str], next: str) -> Finding:
-    """An error that the launcher itself saw, on this host."""
-    return Finding(
-        code=code,
-        severity=Severity.ERROR,
-        kind=kind,
-        cause=cause,
-        certainty=Certainty.OBSERVED,
-        message=message,
-        hosts=(socket.gethostname(),),
-        evidence=tuple(evidence),
-        next=next,
-    )
-
-
 def kill_switch_finding(switch: Path) -> Finding:
     """The notice that a kill switch stopped a run."""
-    return Finding(
-        code="L111",
-        severity=Severity.NOTICE,
-        kind=Kind.NONE,
+    return seen_here(
+        "L111",
+        f"stopped by the kill switch {switch}",
         cause=Cause.NONE,
-        certainty=Certainty.OBSERVED,
-        message=f"stopped by the kill switch {switch}",
-        hosts=(socket.gethostname(),),
+        severity=Severity.NOTICE,
         next=f"rm {switch}   (starts are refused until then)",
     )

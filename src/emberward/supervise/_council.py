@@ -11,7 +11,7 @@ from emberward.supervise._agreement import Agreed
 from emberward.supervise._left_out import named_host
 from emberward.supervise._node_agent import NodeAgent
 from emberward.supervise._nodes import Node
-from emberward.supervise._probe import OnlyListens
+from emberward.supervise._probe import ProbedLinks
 from emberward.supervise._restart import Restart
 from emberward.supervise._signals import SignalDesk
 
@@ -30,7 +30,7 @@ class Council:
     @contextlib.contextmanager
     def _agent(self) -> Iterator[NodeAgent]:
         """Speaks for this host while no attempt runs."""
-        with contextlib.closing(OnlyListens(self.node.address, self.node.port)) as links:
+        with contextlib.closing(ProbedLinks(self.node.address, self.node.port, tries=False)) as links:
             yield NodeAgent(self.node, links=links)
 
     def join(self) -> None:

@@ -195,15 +195,17 @@ def last_good_start(starts: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[
     return next((start for start in reversed(starts) if start.get("attempt") in good), None)
 
 
-def lost_s(*, outcome: AttemptOutcome, start_unix: float, end_unix: float, save_unix: float | None) -> float:
-    """Seconds of work that the next attempt must do again: the time since this attempt's last save, or its start.
+def costs_of(folder: RunFolder, outcome: AttemptOutcome, *, start_unix: float, end_unix: float) -> dict[str, Any]:
+    """The part of an end line that the run's files tell: steps, the newest save, and what is lost.
 
-    0 when the attempt ended done or stopped, for then its last act was a save.
+    That is the work which the next attempt must do again: the time since this attempt's last save, or its start; none
+    when it ended done or stopped, for then its last act was a save.
     """
-    if outcome in (AttemptOutcome.DONE, AttemptOutcome.STOPPED):
-        return 0.0
-    since = start_unix if save_unix is None else max(start_unix, save_unix)
-    return max(end_unix - since, 0.0)
+    steps = [line["step"] for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)]
+    saved_step, saved_unix = newest_save(folder) or (None, start_unix)
+    is_kept = outcome in (AttemptOutcome.DONE, AttemptOutcome.STOPPED)
+    lost_s = 0.0 if is_kept else max(end_unix - max(start_unix, saved_unix), 0.0)
+    return {"last_step": max(steps, default=None), "saved_step": saved_step, "hours_lost": lost_s / 3600}
 
 
 def orphan_end(starts: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -228,19 +230,9 @@ def _orphan_costs(folder: RunFolder, start: Mapping[str, Any]) -> dict[str, Any]
         end_unix = max(folder.metrics.stat().st_mtime, start_unix)
     except (KeyError, TypeError, ValueError, OSError):
         return {}
-    steps = [line["step"] for line in read_lines(folder.metrics) if isinstance(line.get("step"), int)]
-    saved = newest_save(folder)
-    lost = lost_s(
-        outcome=AttemptOutcome.KILLED,
-        start_unix=start_unix,
-        end_unix=end_unix,
-        save_unix=None if saved is None else saved[1],
-    )
     return {
         "end": datetime.fromtimestamp(end_unix, UTC).isoformat(timespec="seconds"),
         "cause": Cause.UNKNOWN.value,
-        "last_step": max(steps, default=None),
-        "saved_step": None if saved is None else saved[0],
         "hours": (end_unix - start_unix) / 3600,
-        "hours_lost": lost / 3600,
+        **costs_of(folder, AttemptOutcome.KILLED, start_unix=start_unix, end_unix=end_unix),
     }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Finding, Severity, observed
 from emberward.report import RunFolder, duration_text, read_json, read_outcome
 from emberward.supervise._lock import is_abandoned
 
@@ -29,13 +29,10 @@ def judge_heartbeat(said: Mapping[str, Any], *, now_unix: float) -> Finding | No
     last, host, pid = said.get("time_unix"), said.get("host"), said.get("pid")
     if said.get("state") != "runs" or not isinstance(last, int | float) or now_unix - last <= SILENT_S:
         return None
-    return Finding(
-        code="L110",
+    return observed(
+        "L110",
+        f"nobody watches the run: the last heartbeat of its supervisor is {duration_text(now_unix - last)} old",
         severity=Severity.WARNING,
-        kind=Kind.RESOURCE,
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.OBSERVED,
-        message=f"nobody watches the run: the last heartbeat of its supervisor is {duration_text(now_unix - last)} old",
         hosts=(str(host),) if host else (),
         evidence=(f"supervisor.json of attempt {said.get('attempt')}, pid {pid} on {host}",),
         next=f"ps -p {pid}   (on {host}); if it is gone, end the job's processes and start the same command again",

@@ -1,8 +1,11 @@
-"""What of a machine may change how a run behaves."""
+"""This host: what of it may change how a run behaves, and findings on what was seen here."""
 
 import os
 import socket
 from pathlib import Path
+from typing import Any
+
+from emberward.findings import Finding, observed
 
 
 def host_fingerprint() -> dict[str, object]:
@@ -33,3 +36,8 @@ def host_fingerprint() -> dict[str, object]:
         "memory_bytes": memory,
         "boot": boot,
     }
+
+
+def seen_here(code: str, message: str, **others: Any) -> Finding:
+    """What the supervisor of this host saw; `others` of `observed`."""
+    return observed(code, message, hosts=(socket.gethostname(),), **others)

@@ -6,19 +6,20 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from emberward.findings import Cause, Finding, Kind
+from emberward.findings import Cause, Finding
 from emberward.processes import Child, end, send
-from emberward.report import Progress, ProgressReader, RunFolder, read_json, read_lines, tail_text
+from emberward.report import Progress, ProgressReader, RunFolder, read_json, tail_text
 from emberward.runs import require_no_kill_switch
-from emberward.supervise._attempt import Attempt, OnFinding, kill_switch_finding, launch_error
+from emberward.supervise._attempt import Attempt, LaunchResult, OnFinding, kill_switch_finding
 from emberward.supervise._command import KILL_SWITCH, agent_environment
 from emberward.supervise._death import RankRecord, parse_agent_report
-from emberward.supervise._diary import lost_s, newest_save
+from emberward.supervise._diary import costs_of, newest_save
 from emberward.supervise._exits import Ended as SeenEnd
+from emberward.supervise._host import seen_here
 from emberward.supervise._lock import LaunchLock, hold_lock
 from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import AttemptOutcome, Move, Seen, exit_code_of_launch, next_move, outcome_of
@@ -58,21 +59,6 @@ class LaunchPlan:
     """Ranks of hosts that were replaced already: the program makes these slow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchResult:
-    """How one attempt ended. `death` is the text about the rank that died first, for people; None when none did."""
-
-    outcome: AttemptOutcome
-    exit_code: int
-    attempt: int
-    seconds: float
-    findings: tuple[Finding, ...] = ()
-    death: str | None = None
-    num_ended: int = 0
-    lost: tuple[Finding, ...] = ()
-    """Of several hosts, a finding for each that the attempt lost."""
-
-
 class RecipeAttempt(Attempt):
     """An attempt of our own ranks, which say in the run's folder who they are, how far they are and how they failed."""
 
@@ -103,15 +89,8 @@ class RecipeAttempt(Attempt):
         ended = self.make(plan.why, num_ranks=plan.num_ranks, config=plan.config)
         if ended.outcome is AttemptOutcome.STOPPED and self.is_switched_off:
             self.overseer.report(kill_switch_finding(self.kill_switch))
-        return LaunchResult(
-            outcome=ended.outcome,
-            exit_code=exit_code_of_launch(ended.outcome, self.asked.by, is_switched_off=self.is_switched_off),
-            attempt=ended.attempt,
-            seconds=ended.seconds,
-            findings=ended.findings,
-            death=ended.death,
-            num_ended=ended.num_ended,
-        )
+        code = exit_code_of_launch(ended.outcome, self.asked.by, is_switched_off=self.is_switched_off)
+        return replace(ended, exit_code=code)
 
     @property
     def kill_switch(self) -> Path:
@@ -208,7 +187,7 @@ class RecipeAttempt(Attempt):
         message = f"ranks did not stop in time and were killed; {since}"
         how = "second Ctrl-C" if self.asked.num_interrupts >= 2 else f"{self.grace_s:.0f} s after the stop was asked"
         next = "the same command resumes; emberward train --grace-s gives ranks more time to save"
-        return launch_error("L104", Kind.HANG, Cause.UNKNOWN, message, [how], next)
+        return seen_here("L104", message, evidence=(how,), next=next)
 
     def why(self, outcome: AttemptOutcome) -> str:
         """Who stopped it."""
@@ -220,19 +199,7 @@ class RecipeAttempt(Attempt):
 
     def costs(self, outcome: AttemptOutcome, seconds: float) -> dict[str, Any]:
         """Steps, the newest save, and the time that the next attempt must do again."""
-        saved = newest_save(self.folder)
-        steps = [line["step"] for line in read_lines(self.folder.metrics) if isinstance(line.get("step"), int)]
-        lost = lost_s(
-            outcome=outcome,
-            start_unix=self.began_unix,
-            end_unix=self.began_unix + seconds,
-            save_unix=None if saved is None else saved[1],
-        )
-        return {
-            "last_step": max(steps, default=None),
-            "saved_step": None if saved is None else saved[0],
-            "hours_lost": lost / 3600,
-        }
+        return costs_of(self.folder, outcome, start_unix=self.began_unix, end_unix=self.began_unix + seconds)
 
 
 class LocalAttempt(RecipeAttempt):
@@ -328,14 +295,14 @@ class LocalAttempt(RecipeAttempt):
     def _agent_failed(self, code: int) -> Finding:
         """The finding where no rank's end is known."""
         log = self.folder.agent_log
-        evidence = [f"agent exit code {code}", *tail_text(log, num_lines=8)]
+        evidence = (f"agent exit code {code}", *tail_text(log, num_lines=8))
         if not self.ranks:
-            return launch_error("L103", Kind.CRASH, Cause.UNKNOWN, "the ranks did not start", evidence, f"read {log}")
+            return seen_here("L103", "the ranks did not start", evidence=evidence, next=f"read {log}")
         message = "the launch ended without a result: " + (
             f"its agent was killed by signal {-code}" if code < 0 else "no rank failed and none wrote a summary"
         )
         cause = Cause.KILLED if code < 0 else Cause.MAIN_EXITED
-        return launch_error("L105", Kind.CRASH, cause, message, evidence, "the same command resumes")
+        return seen_here("L105", message, cause=cause, evidence=evidence, next="the same command resumes")
 
 
 def clear_attempt(folder: RunFolder) -> dict[int, int]:

@@ -19,18 +19,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from emberward.findings import Cause, Finding, Kind, Severity
+from emberward.findings import Finding, Severity
 from emberward.processes import Child
 from emberward.report import LineTail, RunFolder, read_json, tail_text
 from emberward.runs import require_no_kill_switch, strike
-from emberward.supervise._attempt import OnFinding, launch_error
+from emberward.supervise._attempt import LaunchResult, OnFinding
 from emberward.supervise._clocks import HostClocks
 from emberward.supervise._command import KILL_SWITCH, agent_environment
 from emberward.supervise._death import RankRecord, parse_agent_report
+from emberward.supervise._host import seen_here
 from emberward.supervise._hosts import Team, ask_until_answered, lost_hosts, script_for
-from emberward.supervise._launch import POLL_S, LaunchPlan, LaunchResult, OnProgress, RecipeAttempt
+from emberward.supervise._launch import POLL_S, LaunchPlan, OnProgress, RecipeAttempt
 from emberward.supervise._left_out import NAMING, named_host, slow_host
 from emberward.supervise._lock import hold_lock
+from emberward.supervise._node_agent import findings_of
 from emberward.supervise._overseer import Overseer, key_of
 from emberward.supervise._policy import AttemptOutcome, StopBy
 from emberward.supervise._signals import StopAsked, stop_signals
@@ -183,17 +185,14 @@ class HostsAttempt(RecipeAttempt):
         new = []
         for path in sorted(set((self.folder.path / "hosts").glob("*/*/findings.jsonl")) - self._old):
             for line in self._tails.setdefault(path, LineTail(path)).poll():
-                try:
-                    finding = Finding.from_json(line)
-                except (KeyError, TypeError, ValueError):
-                    continue
-                if finding.code in _OF_A_COMMAND:
-                    continue
-                self.found.append(finding)
-                if key_of(finding) not in self._said:
-                    self._said.add(key_of(finding))
-                    self.overseer.report(finding)
-                    new.append(finding)
+                for finding in findings_of([line]):
+                    if finding.code in _OF_A_COMMAND:
+                        continue
+                    self.found.append(finding)
+                    if key_of(finding) not in self._said:
+                        self._said.add(key_of(finding))
+                        self.overseer.report(finding)
+                        new.append(finding)
         return new
 
     def leave_slow_host(self, *, now_s: float) -> None:
@@ -318,11 +317,11 @@ class HostsAttempt(RecipeAttempt):
         codes = ", ".join(f"{name} {code}" for name, code in sorted(self._codes.items()))
         bad = next((name for name, code in self._codes.items() if code), self._team.hosts[0].name)
         log = _host_log(self.folder, bad)
-        evidence = [f"exit codes of the hosts' supervisors: {codes}", *tail_text(log, num_lines=8)]
+        evidence = (f"exit codes of the hosts' supervisors: {codes}", *tail_text(log, num_lines=8))
         code, what = (
             ("L105", "the launch ended without a result") if self.ranks else ("L103", "the ranks did not start")
         )
-        return launch_error(code, Kind.CRASH, Cause.UNKNOWN, what, evidence, f"read {log}")
+        return seen_here(code, what, evidence=evidence, next=f"read {log}")
 
 
 def _host_log(folder: RunFolder, host: str) -> Path:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity, host_down
+from emberward.findings import Cause, Finding, Severity, host_down, observed
 from emberward.supervise._agreement import NOTHING, Agreed
 
 SILENT_S = 10.0
@@ -174,11 +174,6 @@ def _is_unreached(host: str, posts: Sequence[NodePost]) -> bool:
     return all(post.reached for post in others) and not any(post.reached.get(host) for post in others)
 
 
-def _severity(posts: Sequence[NodePost]) -> Severity:
-    """An error when ranks stand still meanwhile: a link that nobody needs now is a warning."""
-    return Severity.ERROR if any(post.is_still for post in posts) else Severity.WARNING
-
-
 def _ranks(posts: Sequence[NodePost]) -> tuple[int, ...]:
     return tuple(sorted(rank for post in posts for rank in post.ranks))
 
@@ -188,35 +183,41 @@ def _names(hosts: Sequence[str]) -> str:
     return ", ".join(hosts[:MAX_NAMED]) + more
 
 
-def _host_cut(post: NodePost, others: Sequence[NodePost]) -> Finding:
-    names = [other.host for other in others]
-    return Finding(
-        code="L112",
-        severity=_severity([post, *others]),
-        kind=Kind.LINK,
+def _cut(message: str, concerned: Sequence[NodePost], hosts: Sequence[str], **others: Any) -> Finding:
+    """L112 about these hosts; an error when ranks stand still meanwhile: a link that nobody needs now is a warning.
+
+    `concerned`: the posts of those whose ranks need the link.
+    """
+    return observed(
+        "L112",
+        message,
+        severity=Severity.ERROR if any(post.is_still for post in concerned) else Severity.WARNING,
         cause=Cause.LINK_DOWN,
-        certainty=Certainty.OBSERVED,
-        message=f"host {post.host} is cut off on the job's link: {_names(names)} reach each other and not {post.host}",
+        hosts=tuple(hosts),
+        **{"waiting_ranks": _ranks(concerned), **others},
+    )
+
+
+def _host_cut(post: NodePost, others: Sequence[NodePost]) -> Finding:
+    names = _names([other.host for other in others])
+    return _cut(
+        f"host {post.host} is cut off on the job's link: {names} reach each other and not {post.host}",
+        [post, *others],
+        (post.host,),
         culprit_ranks=post.ranks,
         waiting_ranks=_ranks(others),
-        hosts=(post.host,),
         evidence=(f"{post.host} still posts over the other way",),
-        ruled_out=(f"{_names(names)}: they reach each other",),
+        ruled_out=(f"{names}: they reach each other",),
         next=f"check cable, port and driver of {post.host}; restart without it: srun --exclude={post.host}",
     )
 
 
 def _split(group: Sequence[NodePost], core: Sequence[NodePost], up: Sequence[NodePost]) -> Finding:
     names, others = ([post.host for post in posts] for posts in (group, core))
-    return Finding(
-        code="L112",
-        severity=_severity(up),
-        kind=Kind.LINK,
-        cause=Cause.LINK_DOWN,
-        certainty=Certainty.OBSERVED,
-        message=f"hosts {_names(names)} reach each other on the job's link, and none of {_names(others)}",
-        waiting_ranks=_ranks(up),
-        hosts=tuple(names),
+    return _cut(
+        f"hosts {_names(names)} reach each other on the job's link, and none of {_names(others)}",
+        up,
+        names,
         evidence=("all of them still post over the other way",),
         ruled_out=("each host's own link: each still reaches another host",),
         next=f"look at the switch between {names[0]} and {others[0]}",
@@ -224,24 +225,15 @@ def _split(group: Sequence[NodePost], core: Sequence[NodePost], up: Sequence[Nod
 
 
 def _link_cut(a: NodePost, b: NodePost, up: Sequence[NodePost]) -> Finding:
-    if len(up) == 2:
-        why = "which end is cut cannot be told from two hosts"
-        ruled_out: tuple[str, ...] = ()
-    else:
-        why = "each still reaches another host"
-        ruled_out = (f"{a.host} and {b.host} themselves: each still reaches another host",)
-    return Finding(
-        code="L112",
-        severity=_severity(up),
-        kind=Kind.LINK,
-        cause=Cause.LINK_DOWN,
-        certainty=Certainty.OBSERVED,
-        message=f"hosts {a.host} and {b.host} do not reach each other on the job's link; {why}",
-        waiting_ranks=_ranks(up),
-        hosts=(a.host, b.host),
-        evidence=(f"{a.host} and {b.host} still post over the other way",),
-        ruled_out=ruled_out,
-        next=f"from {a.host} and {b.host} try a third host on that link; then the switch between them",
+    is_lone, pair = len(up) == 2, f"{a.host} and {b.host}"
+    why = "which end is cut cannot be told from two hosts" if is_lone else "each still reaches another host"
+    return _cut(
+        f"hosts {pair} do not reach each other on the job's link; {why}",
+        up,
+        (a.host, b.host),
+        evidence=(f"{pair} still post over the other way",),
+        ruled_out=() if is_lone else (f"{pair} themselves: {why}",),
+        next=f"from {pair} try a third host on that link; then the switch between them",
     )
 
 

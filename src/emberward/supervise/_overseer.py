@@ -9,18 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, assert_never
 
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Finding, Severity
 from emberward.processes import ProcessTree
 from emberward.report import LineTail, RunFolder
 from emberward.sources.dumps import explain_paths
 from emberward.sources.live import Watcher
 from emberward.supervise._act import DEATH_LIMIT_S, LASTING, Act, Held, Patience, decide, is_stuck
 from emberward.supervise._council import Council
+from emberward.supervise._host import seen_here
 from emberward.supervise._late_lines import LINES, write_if_possible
+from emberward.supervise._node_agent import findings_of
 from emberward.supervise._nodes import Node
 from emberward.supervise._notify import Notifier
 from emberward.supervise._rings import RingBox, own_identity
-from emberward.supervise._watching import MAX_STARTS, WatcherChild, findings_in, watcher_command
+from emberward.supervise._watching import MAX_STARTS, WatcherChild, watcher_command
 
 BEAT_S = 2.0
 CONCLUDE_LIMIT_S = 8.0
@@ -200,7 +202,10 @@ class Overseer:
         line = {**finding.to_json(), "attempt": self._attempt, "seen": _now()}
         self.lines.append(self.folder.findings, line)
         if self._quiet.get(finding.code, 0.0) <= time.time() and not is_told_elsewhere:
-            self._notifier.send({"run": str(self.folder.path), "host": socket.gethostname(), **line})
+            self._notify(line)
+
+    def _notify(self, line: Mapping[str, Any]) -> None:
+        self._notifier.send({"run": str(self.folder.path), "host": socket.gethostname(), **line})
 
     def _written_by_ranks(self) -> list[Finding]:
         """What ranks themselves wrote down since the last call, such as a spike or a failed save; told to others here.
@@ -209,16 +214,11 @@ class Overseer:
         """
         new: list[Finding] = []
         for line in self._by_ranks.poll():
-            if "seen" in line:
-                continue
-            try:
-                finding = Finding.from_json(line)
-            except (KeyError, TypeError, ValueError):
-                continue
-            new.append(finding)
-            if finding.severity is not Severity.NOTICE and self._quiet.get(finding.code, 0.0) <= time.time():
-                told = {**line, "attempt": self._attempt, "seen": _now()}
-                self._notifier.send({"run": str(self.folder.path), "host": socket.gethostname(), **told})
+            found = [] if "seen" in line else findings_of([line])
+            new += found
+            for finding in found:
+                if finding.severity is not Severity.NOTICE and self._quiet.get(finding.code, 0.0) <= time.time():
+                    self._notify({**line, "attempt": self._attempt, "seen": _now()})
         return new
 
     def tell_exits(self, exits: Mapping[int, int]) -> None:
@@ -335,12 +335,12 @@ class Overseer:
     def _take(self, said: Mapping[str, Any], *, now_s: float) -> list[Finding]:
         if self.council is not None:
             self.council.hear(said)
-        for finding in findings_in(said, "resolved"):
+        for finding in findings_of(said.get("resolved")):
             if (held := self._held.pop(key_of(finding), None)) is not None:
                 self._let_go[key_of(finding)] = held.finding, now_s
         fresh: dict[tuple[object, ...], Finding] = {}
         self._note_progress(said.get("progress"), now_s=now_s)
-        for finding in findings_in(said):
+        for finding in findings_of(said.get("findings")):
             held = self._held.get(key_of(finding))
             if held is None:
                 self._held[key_of(finding)] = Held(finding=finding, quiet_s=now_s, seen_until_s=now_s, said_s=now_s)
@@ -437,7 +437,7 @@ def _last_word(child: WatcherChild) -> tuple[tuple[Finding, ...], bool]:
         # Asked before the read: the watcher ends once it has said its last word, which is read then.
         is_over = now_s >= end_s or child.is_silent(now_s=now_s)
         for said in child.poll(now_s=now_s):
-            found += findings_in(said)
+            found += findings_of(said.get("findings"))
             if said.get("done"):
                 return tuple(found), True
         if is_over:
@@ -473,27 +473,14 @@ def _now() -> str:
 
 def own_finding(message: str, next: str = "report it as a bug; the job itself goes on") -> Finding:
     """A finding about the watching itself; it is no alarm about the job."""
-    return Finding(
-        code="L108",
-        severity=Severity.WARNING,
-        kind=Kind.RESOURCE,
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.OBSERVED,
-        message=message,
-        hosts=(socket.gethostname(),),
-        next=next,
-    )
+    return seen_here("L108", message, severity=Severity.WARNING, next=next)
 
 
 def notification_finding(text: str) -> Finding:
     """The finding for a notification that could not be handed over."""
-    return Finding(
-        code="L109",
+    return seen_here(
+        "L109",
+        f"a notification failed: {text}",
         severity=Severity.WARNING,
-        kind=Kind.RESOURCE,
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.OBSERVED,
-        message=f"a notification failed: {text}",
-        hosts=(socket.gethostname(),),
         next="run the command of --notify by hand with the finding's JSON on its standard input",
     )

@@ -212,18 +212,31 @@ class Links(Protocol):
 
 
 class ProbedLinks:
-    """The real links, tried from one address of this host. See `Links`."""
+    """The real links, tried from one address of this host. See `Links`; `close` it."""
 
-    def __init__(self, address: str, port: int | None = None) -> None:
-        """See `Listener`."""
-        self._listener = Listener(address, port)
-        self._prober = Prober(address)
-        self.port = self._listener.port
+    port: int = 0
+
+    def __init__(self, address: str, port: int | None = None, *, tries: bool = True) -> None:
+        """See `Listener`. Without `tries`, as between two attempts, it only listens, so that others reach it where they
+        did, and on an address that is not this host's nobody does.
+        """
         self.listener = secrets.token_hex(4)
+        self._prober = Prober(address)
+        self._tries = tries
+        self._listener = None
+        with contextlib.nullcontext() if tries else contextlib.suppress(OSError):
+            self._listener = Listener(address, port)
+            self.port = self._listener.port
+
+    def close(self) -> None:
+        """Leaves the port to who comes next."""
+        if self._listener is not None:
+            self._listener.close()
 
     def know(self, peers: Mapping[str, Place]) -> None:
         """See `Links`."""
-        self._prober.know(peers)
+        if self._tries:
+            self._prober.know(peers)
 
     def tried(self) -> dict[str, tuple[str, bool]]:
         """See `Links`."""
@@ -235,45 +248,13 @@ class ProbedLinks:
 
     def lost(self) -> dict[str, float]:
         """See `Links`."""
+        if not self._tries or self._listener is None:
+            return {}
         with contextlib.suppress(OSError):
             own = [each for each in read_connections() if each.port != self.port]
             self._listener.sent.count(own, now_s=time.monotonic())
         lost = self._listener.sent.shares()
         return {host: round(lost[address], 4) for host, address in self._prober.addresses().items() if address in lost}
-
-
-class OnlyListens:
-    """Of a host between two attempts: others reach it where they did, and it tries nobody. `close` it."""
-
-    port: int = 0
-
-    def __init__(self, address: str, port: int | None) -> None:
-        """See `Listener`; on an address that is not this host's nobody reaches it."""
-        self._listener = None
-        self.listener = secrets.token_hex(4)
-        with contextlib.suppress(OSError):
-            self._listener = Listener(address, port)
-            self.port = self._listener.port
-
-    def close(self) -> None:
-        """Leaves the port to the next attempt's watcher."""
-        if self._listener is not None:
-            self._listener.close()
-
-    def know(self, peers: Mapping[str, Place]) -> None:
-        """See `Links`."""
-
-    def tried(self) -> dict[str, tuple[str, bool]]:
-        """See `Links`."""
-        return {}
-
-    def fetch_s(self) -> dict[str, float]:
-        """See `Links`."""
-        return {}
-
-    def lost(self) -> dict[str, float]:
-        """See `Links`."""
-        return {}
 
 
 class Prober:

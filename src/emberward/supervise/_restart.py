@@ -65,7 +65,7 @@ class RunEnd:
     """How one attempt of a supervised command ended.
 
     `exit_code` is negative for a signal. `last_step` counts the optimizer steps of this attempt (None: none seen),
-    `num_saves` the saves that ended in it, `saved_unix` when the last of them did.
+    `num_saves` the saves that ended in it.
     """
 
     outcome: AttemptOutcome
@@ -73,8 +73,6 @@ class RunEnd:
     findings: tuple[Finding, ...]
     last_step: int | None
     num_saves: int
-    seconds: float
-    saved_unix: float | None = None
 
 
 def decide_rerun(ends: Sequence[RunEnd], *, max_restarts: int) -> Restart:

@@ -13,7 +13,7 @@ from emberward.report import RunFolder
 from emberward.sources.attach import CAPTURE_VARIABLE
 from emberward.sources.live import rank_in
 from emberward.supervise._act import LEFT_LIMIT_S, Ending, EndMove, end_move
-from emberward.supervise._attempt import Attempt, Ended, OnFinding, kill_switch_finding
+from emberward.supervise._attempt import Attempt, OnFinding, kill_switch_finding
 from emberward.supervise._members import Members, ranks_below
 from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import AttemptOutcome, StopBy
@@ -97,7 +97,13 @@ class CommandAttempt(Attempt):
     def run(self, why: str) -> RunEnd:
         """The attempt, and what of its rings decides whether there is another."""
         ended = self.make(why, command=self._plan.command)
-        return self._run_end(ended)
+        return RunEnd(
+            outcome=ended.outcome,
+            exit_code=ended.exit_code,
+            findings=ended.findings,
+            last_step=self._last_step,
+            num_saves=self._num_saves,
+        )
 
     def start(self, environment: Mapping[str, str]) -> None:
         """Starts the command. Raises ConfigError C112 when it cannot be."""
@@ -280,8 +286,8 @@ class CommandAttempt(Attempt):
 
     def costs(self, outcome: AttemptOutcome, seconds: float) -> dict[str, Any]:
         """Steps and saves of this attempt, as its rings tell."""
-        saved_unix = self._saved_unix
-        lost_s = seconds - max(0.0, (saved_unix or 0.0) - self.began_unix) if outcome is AttemptOutcome.FAILED else 0.0
+        saved_unix = max((facts.saved_unix or 0.0 for facts in self._facts.values()), default=0.0)
+        lost_s = seconds - max(0.0, saved_unix - self.began_unix) if outcome is AttemptOutcome.FAILED else 0.0
         return {
             "exit_code": shell_code(self._code),
             "last_step": self._last_step,
@@ -297,21 +303,6 @@ class CommandAttempt(Attempt):
     @property
     def _num_saves(self) -> int:
         return max((facts.num_saves for facts in self._facts.values()), default=0)
-
-    @property
-    def _saved_unix(self) -> float | None:
-        return max((facts.saved_unix for facts in self._facts.values() if facts.saved_unix), default=None)
-
-    def _run_end(self, ended: Ended) -> RunEnd:
-        return RunEnd(
-            outcome=ended.outcome,
-            exit_code=ended.exit_code,
-            findings=ended.findings,
-            last_step=self._last_step,
-            num_saves=self._num_saves,
-            seconds=ended.seconds,
-            saved_unix=self._saved_unix,
-        )
 
 
 def _cannot_start(command: Sequence[str], error: OSError) -> ConfigError:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
+from emberward.findings import Cause, Finding, FindingPhase, Severity, observed
 from emberward.health import LateRank, late_ranks
 from emberward.sources.live import skew_findings
 
@@ -88,14 +88,12 @@ def _finding(late: LateRank, hosts: Sequence[str], parts: Mapping[str, Mapping[s
     host = hosts[late.rank]
     ranks = tuple(sorted(parts[host]["ranks"]))
     often = "in every step" if late.period is None else f"every {late.period} steps"
-    return Finding(
-        code="H144",
-        severity=Severity.WARNING,
-        kind=Kind.STRAGGLER,
-        cause=Cause.SLOW_RANK if late.period is None else Cause.SLOW_PERIODIC,
-        certainty=Certainty.OBSERVED,
-        message=f"host {host} is waited for {often}: {1000 * late.excess_s:.0f} ms of {late.step_s:.3f} s, "
+    return observed(
+        "H144",
+        f"host {host} is waited for {often}: {1000 * late.excess_s:.0f} ms of {late.step_s:.3f} s, "
         f"{100 * late.share:.1f}% of all",
+        severity=Severity.WARNING,
+        cause=Cause.SLOW_RANK if late.period is None else Cause.SLOW_PERIODIC,
         culprit_ranks=ranks,
         waiting_ranks=tuple(sorted(rank for other in hosts if other != host for rank in parts[other]["ranks"])),
         hosts=(host,),

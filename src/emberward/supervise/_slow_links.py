@@ -11,8 +11,9 @@ whose end it is. When more than a third of the hosts would be named the network 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Cause, Finding, Severity, observed
 from emberward.supervise._nodes import SILENT_S, NodePost
 
 SLOW_FACTOR = 1.5
@@ -147,20 +148,28 @@ def _hosts(cells: _Cells) -> Iterator[tuple[str, tuple[str, ...]]]:
             left -= {cell for cell in left if host in cell}
 
 
+def _finding(message: str, hosts: Sequence[str], cells: _Cells, **others: Any) -> Finding:
+    rows = sorted((cell, value) for cell, value in cells.values.items() if hosts[0] in cell)
+    return observed(
+        "H143",
+        message,
+        severity=Severity.WARNING,
+        cause=Cause.SLOW_LINK,
+        hosts=tuple(hosts),
+        evidence=tuple(f"{sender} to {getter}: {cells.text(value)}" for (sender, getter), value in rows[:8]),
+        **others,
+    )
+
+
 def _host_finding(host: str, ways: tuple[str, ...], cells: _Cells, by_host: Mapping[str, NodePost]) -> Finding:
     own = sorted(value for cell, value in cells.values.items() if host in cell and cell in cells.bad)
     others = [other for other in sorted(by_host) if other != host]
-    return Finding(
-        code="H143",
-        severity=Severity.WARNING,
-        kind=Kind.LINK,
-        cause=Cause.SLOW_LINK,
-        certainty=Certainty.OBSERVED,
-        message=f"the link of host {host} {cells.is_text(' and '.join(ways), own[len(own) // 2])}",
+    return _finding(
+        f"the link of host {host} {cells.is_text(' and '.join(ways), own[len(own) // 2])}",
+        (host,),
+        cells,
         culprit_ranks=by_host[host].ranks,
         waiting_ranks=tuple(sorted(rank for other in others for rank in by_host[other].ranks)),
-        hosts=(host,),
-        evidence=_lines(cells, host),
         ruled_out=(f"{', '.join(others[:8])}: what they exchange is as fast as ever",),
         next=f"look at the port's speed and error counters of {host}; restart without it: srun --exclude={host}",
     )
@@ -171,21 +180,11 @@ def _pair_finding(pair: Sequence[str], cells: _Cells, by_host: Mapping[str, Node
     worst = max(cells.values.get((first, second), 0.0), cells.values.get((second, first), 0.0))
     what = "loses packets" if cells.is_loss else "is slow"
     why = "whose end it is cannot be told from two hosts" if len(by_host) == 2 else "both are fast with others"
-    return Finding(
-        code="H143",
-        severity=Severity.WARNING,
-        kind=Kind.LINK,
-        cause=Cause.SLOW_LINK,
-        certainty=Certainty.OBSERVED,
-        message=f"the link between hosts {first} and {second} {what}: {cells.text(worst)}, "
+    return _finding(
+        f"the link between hosts {first} and {second} {what}: {cells.text(worst)}, "
         f"others {cells.text(cells.ordinary)}; {why}",
+        pair,
+        cells,
         waiting_ranks=tuple(sorted(rank for host in pair for rank in by_host[host].ranks)),
-        hosts=(first, second),
-        evidence=_lines(cells, first),
         next=f"run a bandwidth test between {first} and {second}, then look at the switch between them",
     )
-
-
-def _lines(cells: _Cells, host: str) -> tuple[str, ...]:
-    rows = sorted((cell, value) for cell, value in cells.values.items() if host in cell)
-    return tuple(f"{sender} to {getter}: {cells.text(value)}" for (sender, getter), value in rows[:8])

@@ -13,6 +13,7 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import crash_site, source_lines
 from emberward.sources.ring import Mark, MarkKind, RingView, crash_file, read_ring
 from emberward.supervise._death import RankRecord, death_finding, death_text, first_death
+from emberward.supervise._host import seen_here
 from emberward.supervise._members import Member
 
 
@@ -183,14 +184,10 @@ def command_failed(code: int, command: Sequence[str]) -> Finding:
     """The finding for a command that failed and of whose ranks nothing is known."""
     ending = classify(RankEnd(exit_code=code, is_recorded=True))
     assert ending is not None, "the command has ended"
-    return Finding(
-        code="L106",
-        severity=Severity.ERROR,
-        kind=Kind.CRASH,
+    return seen_here(
+        "L106",
+        f"the command failed: {ending.text}",
         cause=ending.cause,
-        certainty=Certainty.OBSERVED,
-        message=f"the command failed: {ending.text}",
-        hosts=(socket.gethostname(),),
         evidence=(shlex.join(command),),
         ruled_out=("a rank that died first: no rank process was seen to fail",),
         next="read the command's own output above",

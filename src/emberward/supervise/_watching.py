@@ -10,16 +10,15 @@ When it is silent it is ended and started again, MAX_STARTS times in all, and th
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from emberward.findings import Finding
 from emberward.processes import PIPE, ProcessTree
-from emberward.supervise._node_agent import findings_of
 from emberward.supervise._nodes import Node
 
 SILENT_LIMIT_S = 60.0
@@ -44,6 +43,31 @@ def watcher_command(
     return (python, "-m", "emberward.supervise.watcher", str(folder), str(lag), *more)
 
 
+class JsonLines:
+    """JSON objects, one a line, as they come on a descriptor. Other lines are left out."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._rest = b""
+        self.is_closed = False
+
+    def wait(self, timeout_s: float) -> list[dict[str, Any]]:
+        """Those that come within `timeout_s`; returns at once when something does, or waits when all has come."""
+        ready, _, _ = select.select([] if self.is_closed else [self._descriptor], [], [], timeout_s)
+        return self.read() if ready else []
+
+    def read(self) -> list[dict[str, Any]]:
+        """Those that have come. Raises BlockingIOError where nothing has and the descriptor does not wait."""
+        data = os.read(self._descriptor, MAX_READ_BYTES)
+        self.is_closed = not data
+        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+        found = []
+        for line in whole.splitlines():
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return [each for each in found if isinstance(each, dict)]
+
+
 class WatcherChild:
     """A running watcher. `poll` it; `stop` it. Nothing here blocks longer than KILL_LIMIT_S of `processes`."""
 
@@ -58,12 +82,11 @@ class WatcherChild:
     ) -> None:
         self.heard_s = now_s
         self.is_up = False
-        self.snapshots: list[Mapping[str, Any]] = []
-        self._rest = b""
         with around_start or nullcontext():
             self._process = tree.start(command, environment=environment, stdin=PIPE, stdout=PIPE)
         assert self._process.stdout is not None
         assert self._process.stdin is not None
+        self._lines = JsonLines(self._process.stdout)
         os.set_blocking(self._process.stdout, False)
         os.set_blocking(self._process.stdin, False)
 
@@ -77,22 +100,12 @@ class WatcherChild:
 
     def poll(self, *, now_s: float) -> list[dict[str, Any]]:
         """What the watcher has said since the last call: ``{"findings": [...], "resolved": [...], "done": bool}``."""
-        assert self._process.stdout is not None
         try:
-            data = os.read(self._process.stdout, MAX_READ_BYTES)
+            said = self._lines.read()
         except OSError:
             return []
-        if data:
+        if not self._lines.is_closed:
             self.heard_s, self.is_up = now_s, True
-        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
-        said = []
-        for line in whole.splitlines():
-            try:
-                value = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(value, dict):
-                said.append(value)
         return said
 
     def is_silent(self, *, now_s: float) -> bool:
@@ -113,8 +126,3 @@ class WatcherChild:
         except subprocess.TimeoutExpired:
             self._process.end()
         self._process.close()
-
-
-def findings_in(said: Mapping[str, Any], key: str = "findings") -> list[Finding]:
-    """The findings in one of the watcher's lines; what is no finding is left out."""
-    return findings_of(said.get(key))

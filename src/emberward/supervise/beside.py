@@ -8,9 +8,7 @@ most. It ends no process. Its starter's process tree ends it when the starter ha
 """
 
 import contextlib
-import json
 import os
-import select
 import signal
 import sys
 import time
@@ -31,36 +29,13 @@ from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._policy import AttemptOutcome
 from emberward.supervise._rings import pid_of, rank_of
 from emberward.supervise._verdict import Conclusion, RingFacts, command_failed, judge_end, rank_record, read_last_facts
+from emberward.supervise._watching import JsonLines
 
 TICK_S = 0.25
 LAST_RANKS_S = 10.0
 """How long ranks are watched that live on after the loop of the first one broke off."""
-MAX_READ_BYTES = 1 << 20
 WATCHED = Oversight(patience=Patience(act_after_s=0.0))
 """Nothing is ended, whatever is found."""
-
-
-class _Told:
-    """Our standard input: what we are told, and whether it is closed."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._rest = b""
-        self.is_closed = False
-        self.is_left = False
-        """Whether a signal said that our starter has ended: a process that it forked may hold our input open."""
-        self.facts: dict[str, Any] = {}
-
-    def wait(self, timeout_s: float) -> None:
-        """Takes what is said within `timeout_s`; returns at once when something is, or waits when all is said."""
-        ready, _, _ = select.select([] if self.is_closed else [self._descriptor], [], [], timeout_s)
-        if not ready:
-            return
-        data = os.read(self._descriptor, MAX_READ_BYTES)
-        self.is_closed = not data
-        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
-        for line in whole.splitlines():
-            self.facts |= json.loads(line)
 
 
 class Beside(Attempt):
@@ -68,13 +43,16 @@ class Beside(Attempt):
 
     tells_at_end = True
 
-    def __init__(self, folder: RunFolder, rings: Path, told: _Told) -> None:
+    def __init__(self, folder: RunFolder, rings: Path, told: JsonLines, facts: Mapping[str, Any]) -> None:
         self._told = told
+        self._is_done = bool(facts.get("done"))
+        self.is_left = False
+        """Whether a signal said that our starter has ended: a process that it forked may hold our input open."""
         self._rings = rings
         self._facts: dict[int, RingFacts] = {}
         self._over_s: float | None = None
-        self._command = [str(word) for word in told.facts["command"]]
-        overseer = Overseer(folder, WATCHED, environment=told.facts["environment"], ring_folder=rings)
+        self._command = [str(word) for word in facts["command"]]
+        overseer = Overseer(folder, WATCHED, environment=facts["environment"], ring_folder=rings)
         super().__init__(folder, overseer, _say, grace_s=0.0)
 
     def run(self) -> AttemptOutcome:
@@ -91,13 +69,13 @@ class Beside(Attempt):
 
     def ended(self) -> int | None:
         """0 when the loop has ended well by its own word, else 1; waits TICK_S."""
-        self._told.wait(TICK_S)
-        now_s, is_done = time.monotonic(), bool(self._told.facts.get("done"))
-        if not (self._told.is_closed or self._told.is_left):
+        self._is_done |= any(fact.get("done") for fact in self._told.wait(TICK_S))
+        now_s = time.monotonic()
+        if not (self._told.is_closed or self.is_left):
             return None
         self._over_s = now_s if self._over_s is None else self._over_s
-        is_over = is_done or not self.members.living or now_s - self._over_s > LAST_RANKS_S
-        return int(not is_done) if is_over else None
+        is_over = self._is_done or not self.members.living or now_s - self._over_s > LAST_RANKS_S
+        return int(not self._is_done) if is_over else None
 
     @property
     def is_failing(self) -> bool:
@@ -173,15 +151,16 @@ def _remove_dead(rings: Path) -> None:
 
 def main(folder: Path, rings: Path) -> int:
     """Watches until the loop is over; 0."""
-    told = _Told(0)
-    while not told.facts and not told.is_closed:
-        told.wait(TICK_S)
-    if not told.facts:
+    told, said = JsonLines(0), list[dict[str, Any]]()
+    while not said and not told.is_closed:
+        said = told.wait(TICK_S)
+    if not said:
         return 0
     _remove_dead(rings)
+    watch = Beside(RunFolder(path=folder), rings, told, {name: value for each in said for name, value in each.items()})
     # So the guardian of our starter's tree says that it has ended, before it ends us: END_LIMIT_S of `emberward.watch`.
-    signal.signal(signal.SIGTERM, lambda number, frame: setattr(told, "is_left", True))
-    Beside(RunFolder(path=folder), rings, told).run()
+    signal.signal(signal.SIGTERM, lambda number, frame: setattr(watch, "is_left", True))
+    watch.run()
     remove_ring_folder(rings)
     return 0
 

@@ -10,13 +10,11 @@ See [Note: the watcher's fate].
 
 import json
 import os
-import select
 import socket
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from emberward.findings import Kind, Severity
 from emberward.report import RunFolder
@@ -28,35 +26,9 @@ from emberward.supervise._losses import LossLog
 from emberward.supervise._node_agent import NodeAgent
 from emberward.supervise._nodes import Node
 from emberward.supervise._rings import rank_of
+from emberward.supervise._watching import JsonLines
 
 POLL_S = 1.0
-MAX_READ_BYTES = 1 << 16
-
-
-class _Input:
-    """Our standard input, read without waiting longer than asked."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._rest = b""
-        self.is_closed = False
-        self.exits: dict[int, int] = {}
-        self.must_conclude = False
-
-    def wait(self, timeout_s: float) -> None:
-        """Takes what is told within `timeout_s`; returns at once when something is."""
-        ready, _, _ = select.select([self._descriptor], [], [], timeout_s)
-        if not ready:
-            return
-        data = os.read(self._descriptor, MAX_READ_BYTES)
-        self.is_closed = not data
-        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
-        for line in whole.splitlines():
-            self._take(json.loads(line))
-
-    def _take(self, told: dict[str, Any]) -> None:
-        self.exits |= {int(pid): code for pid, code in (told.get("exits") or {}).items()}
-        self.must_conclude |= bool(told.get("conclude"))
 
 
 def line_of(
@@ -87,24 +59,25 @@ def line_of(
 
 def main(folder: Path, lag: Path, node: Node | None) -> int:
     """Watches until the input closes or the last word is asked for; the exit code."""
-    told = _Input(0)
+    told, exits = JsonLines(0), dict[int, int]()
     watcher = Watcher(folder)
     agent = None if node is None else NodeAgent(node)
     losses = LossLog(folder, RunFolder(path=lag.parent))
     losses.start()
     log = LagLog(lag, socket.gethostname() if node is None else node.host)
     while not told.is_closed:
-        if told.must_conclude:
-            os.write(1, line_of(watcher.end(told.exits), is_done=True))
-            break
         began_s = time.monotonic()
-        report = watcher.poll(told.exits)
+        report = watcher.poll(exits)
         log.take(watcher.new_rows())
         if agent is not None:
             ranks = [rank for ring in find_rings(folder) if (rank := rank_of(ring)) is not None]
             report = agent.step(report, ranks=ranks, facts=watcher.facts, steps=watcher.steps())
         os.write(1, line_of(report, told_elsewhere=() if agent is None else agent.told_elsewhere, agent=agent))
-        told.wait(max(POLL_S - (time.monotonic() - began_s), 0.0))
+        facts = told.wait(max(POLL_S - (time.monotonic() - began_s), 0.0))
+        exits |= {int(pid): code for fact in facts for pid, code in (fact.get("exits") or {}).items()}
+        if any(fact.get("conclude") for fact in facts):
+            os.write(1, line_of(watcher.end(exits), is_done=True))
+            break
     losses.end()
     watcher.close()
     if agent is not None:

@@ -335,7 +335,6 @@ class ClusterSimulation:
             findings=(finding,),
             last_step=9,
             num_saves=0,
-            seconds=world.now_s,
         )
         member.ends.append(end)
         rerun = decide_rerun(member.ends, max_restarts=MAX_RESTARTS)

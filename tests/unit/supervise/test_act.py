@@ -165,7 +165,7 @@ def test_a_job_is_ended_by_sigterm_first(facts, move):
 def ended(
     outcome: AttemptOutcome = AttemptOutcome.FAILED, *, last_step: int | None = None, num_saves: int = 0
 ) -> RunEnd:
-    return RunEnd(outcome=outcome, exit_code=1, findings=(), last_step=last_step, num_saves=num_saves, seconds=1.0)
+    return RunEnd(outcome=outcome, exit_code=1, findings=(), last_step=last_step, num_saves=num_saves)
 
 
 @pytest.mark.parametrize(

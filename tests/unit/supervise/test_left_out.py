@@ -25,7 +25,7 @@ DEATH = dataclasses.replace(CUT, code="L102", kind=Kind.CRASH, cause=Cause.SEGFA
 
 
 def failed(*findings: Finding) -> RunEnd:
-    return RunEnd(outcome=AttemptOutcome.FAILED, exit_code=1, findings=findings, last_step=9, num_saves=0, seconds=9.0)
+    return RunEnd(outcome=AttemptOutcome.FAILED, exit_code=1, findings=findings, last_step=9, num_saves=0)
 
 
 @pytest.mark.parametrize(

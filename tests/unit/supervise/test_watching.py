@@ -23,9 +23,10 @@ from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag
 from emberward.supervise._exits import ExitWatch
 from emberward.supervise._late_lines import LateLines
 from emberward.supervise._members import Members, ranks_below
+from emberward.supervise._node_agent import findings_of
 from emberward.supervise._overseer import Overseer, Oversight
 from emberward.supervise._rings import OWNER, RingBox, own_identity, pid_of, rank_of
-from emberward.supervise._watching import SILENT_LIMIT_S, START_LIMIT_S, WatcherChild, findings_in
+from emberward.supervise._watching import SILENT_LIMIT_S, START_LIMIT_S, WatcherChild
 from emberward.supervise.watcher import line_of
 
 PARENT = """
@@ -155,7 +156,7 @@ def test_a_watcher_s_lines_are_read_without_waiting_and_garbage_is_left_out(chil
     said = []
     wait_until(lambda: said.extend(watcher.poll(now_s=5.0)) or said, "a line")
     assert said == [{"findings": [1, {}]}]
-    assert findings_in(said[0]) == []
+    assert findings_of(said[0]["findings"]) == []
     assert not watcher.is_silent(now_s=5.0 + SILENT_LIMIT_S)
     assert watcher.is_silent(now_s=5.1 + SILENT_LIMIT_S)
     watcher.stop()

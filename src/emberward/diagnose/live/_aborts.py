@@ -30,7 +30,7 @@ from emberward.diagnose import (
 from emberward.diagnose.live._pair import SnapshotPair
 from emberward.diagnose.live._snapshot import OpenCall, RankSnapshot, RingFacts
 from emberward.events import Site
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Cause, Certainty, Finding, Kind
 from emberward.match import OddSide
 
 _LEFT = "it has left the loop that they are still in"
@@ -159,8 +159,6 @@ def _of_two_threads(pair: SnapshotPair, rank: int, beside: OpenCall) -> Finding:
         f"comes first differs from rank to rank, and rank {rank} aborted when calls that differ met",
         kind=Kind.MISMATCH,
         cause=Cause.DIFFERENT_OP,
-        certainty=Certainty.INFERRED,
-        severity=Severity.ERROR,
         waiting=list(pair.snapshot.ranks),
         site=here,
         evidence=("a process aborted: gloo does so when calls of different size meet",),
@@ -175,10 +173,7 @@ def _of_parts(pair: SnapshotPair, own: _LastCall) -> Finding:
         "M102",
         f"rank {own.rank} aborted in {own.text} at {own.short}: a peer sent it more than it had room for; what it "
         "expects and what is sent differ",
-        kind=Kind.MISMATCH,
         cause=Cause.SHAPE,
-        certainty=Certainty.INFERRED,
-        severity=Severity.ERROR,
         ranks=[own.rank],
         waiting=[rank for rank in pair.snapshot.ranks if rank != own.rank],
         site=own.short,
@@ -209,7 +204,6 @@ def _differing(places: list[_LastCall]) -> Finding:
         kind=Kind.MISMATCH,
         cause=cause,
         certainty=Certainty.OBSERVED,
-        severity=Severity.ERROR,
         ranks=() if is_tied else [place.rank for place in odd],
         waiting=[place.rank for place in (places if is_tied else (p for p in places if p.text == most))],
         site=places[0].short,
@@ -240,8 +234,6 @@ def _met(pair: SnapshotPair, sides: tuple[list[_LastCall], list[_LastCall]], odd
         f"met {there.text} that {ranks_text([place.rank for place in sides[1]])} made at {there.short}: {what}",
         kind=Kind.MISMATCH,
         cause=cause,
-        certainty=Certainty.INFERRED,
-        severity=Severity.ERROR,
         ranks=[place.rank for place in guilty] if is_named else (),
         waiting=[place.rank for place in (waiting if is_named else [*sides[0], *sides[1]])],
         hosts=[pair.snapshot.ranks[place.rank].host for place in guilty] if is_named else (),

@@ -3,7 +3,7 @@
 from emberward.diagnose import hang_finding, ranks_text
 from emberward.diagnose.live._pair import SnapshotPair
 from emberward.events import HostState
-from emberward.findings import Certainty, Finding, Kind, Severity
+from emberward.findings import Finding, Severity
 
 MIN_RANKS = 2
 _IDLE = frozenset(
@@ -41,9 +41,7 @@ def alike_findings(pair: SnapshotPair) -> list[Finding]:
         hang_finding(
             "H151",
             f"every rank stands still alike: each {first.text}, and none waits for a peer",
-            kind=Kind.HANG,
             cause=first.cause,
-            certainty=Certainty.INFERRED,
             severity=Severity.NOTICE,
             ranks=ranks,
             hosts=[pair.snapshot.ranks[rank].host for rank in ranks],

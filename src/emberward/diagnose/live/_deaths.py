@@ -16,7 +16,7 @@ from emberward.diagnose import (
 from emberward.diagnose.live._process import ProcessState
 from emberward.diagnose.live._snapshot import RankSnapshot, Snapshot
 from emberward.events import RankEnd
-from emberward.findings import Cause, Certainty, Finding, Kind
+from emberward.findings import Cause, Certainty, Finding
 
 
 def rank_end(seen: RankSnapshot, exit_code: int | None) -> RankEnd:
@@ -111,7 +111,6 @@ def stopped_findings(early: Snapshot | None, snapshot: Snapshot) -> list[Finding
         hang_finding(
             "H125",
             f"{ranks_text(ranks)} {verb(ranks, 'is', 'are')} stopped by a signal or a debugger{behind}",
-            kind=Kind.HANG,
             cause=Cause.STOPPED,
             certainty=Certainty.OBSERVED,
             ranks=ranks,

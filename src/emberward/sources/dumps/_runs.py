@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median_low
 
 from emberward.diagnose import NS, GroupName, ProcessStacks, RankFlight, hang_finding
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Cause, Finding, Severity
 
 COUNT_SLACK = 2
 """Calls by which two ranks' counts may differ besides those that are open."""
@@ -151,9 +151,7 @@ def other_run_finding(flight: RankFlight, *, shown: str, is_judged: bool) -> Fin
     return hang_finding(
         "H160",
         f"{shown}: the calls of rank {flight.rank} in it are of another run; {what}",
-        kind=Kind.RESOURCE,
         cause=Cause.NONE,
-        certainty=Certainty.INFERRED,
         severity=Severity.NOTICE if is_judged else Severity.WARNING,
         evidence=("they lie apart in time from those of its peers, and their counts do not fit together",),
         next_step="explain the dumps of each run by themselves; clear the dump folder before a start",

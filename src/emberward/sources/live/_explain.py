@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from emberward.diagnose import LineOf, Reading, hang_finding, ranks_text
+from emberward.diagnose import LineOf, Reading, cannot_tell, hang_finding, no_alarm, ranks_text
 from emberward.diagnose.live import Snapshot, SnapshotPair
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Cause, Certainty, Finding, Severity
 from emberward.sources.live._find import FoundJob, find_job
 from emberward.sources.live._flights import flights_of, judge_snapshots
 from emberward.sources.live._take import snapshot_of_job
@@ -96,13 +96,8 @@ def _read(snapshot: Snapshot, num_snapshots: int) -> list[str]:
 def _nobody(pids: Sequence[int], job: FoundJob) -> Finding:
     shown = ", ".join(map(str, pids))
     gone = f"process {job.gone[0]} is not there" if job.gone else "no Python process is among them or below them"
-    return hang_finding(
-        "H107",
-        f"cannot tell: no rank was found at or below process {shown}: {gone}",
-        kind=Kind.HANG,
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.UNKNOWN,
-        severity=Severity.WARNING,
+    return cannot_tell(
+        f"no rank was found at or below process {shown}: {gone}",
         evidence=("a rank is a Python process with RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK in its environment",),
         next_step="give the launcher's pid (pgrep -f torchrun), or those of the ranks, as the user who runs them",
     )
@@ -113,7 +108,6 @@ def _blind(snapshot: Snapshot, ranks: Sequence[int]) -> Finding:
     return hang_finding(
         "H126",
         f"no stack of {ranks_text(ranks)} could be read: {why}",
-        kind=Kind.RESOURCE,
         cause=Cause.NONE,
         certainty=Certainty.OBSERVED,
         severity=Severity.WARNING,
@@ -124,13 +118,10 @@ def _blind(snapshot: Snapshot, ranks: Sequence[int]) -> Finding:
 
 def _no_hang(pair: SnapshotPair) -> Finding:
     lines = [_line(rank, reading, pair) for rank, reading in list(pair.readings.items())[:8]]
-    return hang_finding(
+    return no_alarm(
         "H110",
         "no hang seen: in two snapshots no rank was found for which the others wait",
-        kind=Kind.NONE,
-        cause=Cause.NONE,
         certainty=Certainty.OBSERVED,
-        severity=Severity.NOTICE,
         evidence=lines,
         next_step="if the job stands still all the same, explain its flight-recorder dumps too",
     )

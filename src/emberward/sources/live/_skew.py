@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from emberward.diagnose import hang_finding, ranks_text, verb
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Cause, Certainty, Finding, Severity
 from emberward.health import skews
 from emberward.sources.ring import RingView
 
@@ -38,7 +38,6 @@ def _finding(ranks: tuple[int, ...], is_known: bool, lines: list[str], hosts: Ma
     return hang_finding(
         "H142",
         f"{whose}: {what}{more}",
-        kind=Kind.CONFIG,
         cause=Cause.VERSION_SKEW,
         certainty=Certainty.OBSERVED,
         severity=Severity.WARNING,

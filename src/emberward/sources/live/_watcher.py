@@ -359,7 +359,6 @@ def failed_finding(error: Exception) -> Finding:
     return hang_finding(
         "H127",
         f"the watcher of live jobs failed: {type(error).__name__}: {error}"[:300],
-        kind=Kind.RESOURCE,
         cause=Cause.NONE,
         certainty=Certainty.OBSERVED,
         severity=Severity.WARNING,
