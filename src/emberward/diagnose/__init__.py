@@ -38,7 +38,7 @@ from emberward.diagnose._frames import (
 )
 from emberward.diagnose._groups import Groups, world_of
 from emberward.diagnose._identity import identify
-from emberward.diagnose._judge import Explanation, judge
+from emberward.diagnose._judge import Explanation, judge, no_source
 from emberward.diagnose._judge_words import judge_ends
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path
@@ -115,6 +115,7 @@ __all__ = [
     "makes_call",
     "may_act",
     "no_alarm",
+    "no_source",
     "only_in",
     "op_of",
     "passed_at",

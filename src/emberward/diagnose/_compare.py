@@ -16,15 +16,11 @@ def is_same_job(left: Evidence, right: Evidence) -> bool:
     for rank in left.flights.keys() & right.flights.keys():
         a, b = left.flights[rank], right.flights[rank]
         times = (a.first_ns, a.last_ns, b.first_ns, b.last_ns)
-        if a.thread_ids & b.thread_ids and None not in times and _overlap(*times):  # type: ignore[arg-type]
+        if a.thread_ids & b.thread_ids and None not in times and b.first_ns <= a.last_ns and a.first_ns <= b.last_ns:  # type: ignore[operator]
             return True
     pids_left = {process.pid for process in left.stacks if process.pid is not None}
     pids_right = {process.pid for process in right.stacks if process.pid is not None}
     return bool(pids_left) and len(pids_left & pids_right) * 2 > min(len(pids_left), len(pids_right))
-
-
-def _overlap(a_first: int, a_last: int, b_first: int, b_last: int) -> bool:
-    return b_first <= a_last and a_first <= b_last
 
 
 def _progress(flight: RankFlight) -> tuple[int, int]:
@@ -41,15 +37,10 @@ def advanced_ranks(early: Mapping[int, RankFlight], late: Mapping[int, RankFligh
 
 def _moved_pids(early: Evidence, late: Evidence) -> tuple[set[int], set[int]]:
     """(pids whose main stack differs between the snapshots, pids seen in both)."""
-    before = {p.pid: p.main for p in early.stacks if p.pid is not None}
-    moved, both = set(), set()
-    for process in late.stacks:
-        if process.pid in before and process.pid is not None:
-            both.add(process.pid)
-            old, new = before[process.pid], process.main
-            if old is None or new is None or old.frames != new.frames:
-                moved.add(process.pid)
-    return moved, both
+    before, after = ({p.pid: p.main for p in seen.stacks if p.pid is not None} for seen in (early, late))
+    both = before.keys() & after.keys()
+    pairs = {pid: (before[pid], after[pid]) for pid in both}
+    return {p for p, (old, new) in pairs.items() if old is None or new is None or old.frames != new.frames}, both
 
 
 def compare_snapshots(early: Evidence, late: Evidence, verdict: Explanation) -> Explanation:
@@ -92,9 +83,7 @@ def compare_snapshots(early: Evidence, late: Evidence, verdict: Explanation) -> 
 
 
 def _softened(finding: Finding) -> Finding:
-    if finding.kind is Kind.HANG and finding.severity is not Severity.NOTICE:
-        return replace(finding, severity=Severity.NOTICE)
-    return finding
+    return replace(finding, severity=Severity.NOTICE) if finding.kind is Kind.HANG else finding
 
 
 def _hardened(finding: Finding, early: Evidence, late: Evidence) -> Finding:

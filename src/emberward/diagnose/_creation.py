@@ -58,33 +58,32 @@ def creation_findings(
         else f"{who} {verb(culprits, 'does', 'do')} not create the group that "
         f"{others_text} {verb(rest, 'creates', 'create')} at {rest[0].site}"
     )
-    return [
-        finding_on(
-            "H129",
-            what,
-            culprits,
-            waiting=rest,
-            cause=Cause.MISSING_GROUP,
-            certainty=Certainty.OBSERVED,
-            evidence=[f"{r.process.who} {r.text}" for r in [*creators[:3], *others[:3]]],
-            ruled_out=("a busy rank: every rank waits",),
-            next_step="call new_group on every rank of the job, members or not, in the same order",
-        )
-    ]
+    told = [*creators[:3], *others[:3]]
+    return [_finding(what, culprits, rest, told, ruled_out="a busy rank: every rank waits")]
 
 
 def _of_former(short: Sequence[Reading], rest: Sequence[Reading], left_out: Mapping[int, str]) -> Finding:
     """The finding for members of a group that all create, some of which did not create one before it."""
     names = sorted({left_out[r.process.rank] for r in short if r.process.rank is not None})
+    what = (
+        f"{who_text(short)} did not create the group {', '.join(names)} that the others have created; the next one, "
+        f"which {who_text(rest)} {verb(rest, 'creates', 'create')} at {rest[0].site}, has another name there"
+    )
+    told = [*short[:3], *rest[:3]]
+    return _finding(what, short, rest, told, ruled_out="a rank that does not come: all members are in the creation")
+
+
+def _finding(
+    what: str, culprits: Sequence[Reading], waiting: Sequence[Reading], told: Sequence[Reading], *, ruled_out: str
+) -> Finding:
     return finding_on(
         "H129",
-        f"{who_text(short)} did not create the group {', '.join(names)} that the others have created; the next one, "
-        f"which {who_text(rest)} {verb(rest, 'creates', 'create')} at {rest[0].site}, has another name there",
-        short,
-        waiting=rest,
+        what,
+        culprits,
+        waiting=waiting,
         cause=Cause.MISSING_GROUP,
         certainty=Certainty.OBSERVED,
-        evidence=[f"{r.process.who} {r.text}" for r in [*short[:3], *rest[:3]]],
-        ruled_out=("a rank that does not come: all members are in the creation",),
+        evidence=[f"{r.process.who} {r.text}" for r in told],
+        ruled_out=(ruled_out,),
         next_step="call new_group on every rank of the job, members or not, in the same order",
     )

@@ -7,7 +7,7 @@ from emberward.diagnose._frames import ProcessStacks
 from emberward.diagnose._log_facts import LogFact
 from emberward.diagnose._ras_facts import RasReport
 from emberward.events import RankEnd, Trace
-from emberward.findings import Cause, Certainty, Finding, Kind, Severity
+from emberward.findings import Cause, Finding, Severity, observed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,13 +40,7 @@ class Evidence:
 
 def file_problem(path: str, what: str, *, found: str, next_step: str, cause: Cause = Cause.CORRUPT_FILE) -> Finding:
     """A warning (H108) about a file that could not be used."""
-    return Finding(
-        code="H108",
-        severity=Severity.WARNING,
-        kind=Kind.RESOURCE,
-        cause=cause,
-        certainty=Certainty.OBSERVED,
-        message=f"{path}: {what}",
-        evidence=(f"found     {found}",),
-        next=next_step,
+    evidence = (f"found     {found}",)
+    return observed(
+        "H108", f"{path}: {what}", severity=Severity.WARNING, cause=cause, evidence=evidence, next=next_step
     )

@@ -8,6 +8,7 @@ dump (unknown), a call that all members have issued (a stalled device or link, o
 Everyone else is a victim. Source: docs/explain.md, "The rule".
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -105,80 +106,50 @@ class WaitGraph:
 
     def _p2p_key(self, rank: int, call: Call, view: GroupView) -> OpKey | None:
         peer = self._peer(call, view)
-        if peer is None:
-            return None
-        pair = (rank, peer) if call.is_send else (peer, rank)
-        return (call.group, pair, -1)
+        return None if peer is None else (call.group, (rank, peer) if call.is_send else (peer, rank), -1)
 
     def _p2p_targets(self, rank: int, call: Call, view: GroupView) -> set[Node]:
         peer = self._peer(call, view)
         if peer is None:
             return set()
-        other = self.flights.get(peer)
-        if other is None:
-            return {peer}
-        head = other.head
+        head = self.flights[peer].head if peer in self.flights else None
         is_at = head is not None and self.is_to(head, peer, rank, view, is_send=not call.is_send)
         return set() if is_at else {peer}
 
     def is_to(self, call: Call, rank: int, peer: int, view: GroupView, *, is_send: bool) -> bool:
         """Whether a call of `rank` is a send to `peer` of the group, or a receive from it."""
-        return (
-            call.is_p2p
-            and call.group == view.name
-            and call.is_send == is_send
-            and call.peer is not None
-            and self._peer(call, view) == peer
-            and rank in view.members
-        )
+        is_one = call.is_p2p and call.group == view.name and call.is_send == is_send
+        return is_one and self._peer(call, view) == peer and rank in view.members
 
     def roots(self) -> list[Root]:
         """The ends of all waiting that somebody waits for, the one with most victims first."""
         component = components(self.edges)
-        parts: dict[int, list[Node]] = {}
-        for node, number in component.items():
-            parts.setdefault(number, []).append(node)
-        has_exit = {
-            component[node] for node, targets in self.edges.items() for t in targets if component[t] != component[node]
-        }
-        waiting_for = self._victims(component)
+        parts: dict[int, list[Node]] = defaultdict(list)
+        waiting_for: dict[Node, list[Node]] = defaultdict(list)
+        for node, targets in self.edges.items():
+            parts[component[node]].append(node)
+            for target in targets:
+                waiting_for[target].append(node)
         found = []
         for number, nodes in parts.items():
+            if any(component[target] != number for node in nodes for target in self.edges[node]):
+                continue
             ranks = tuple(sorted(node for node in nodes if isinstance(node, int)))
             ops = tuple(node for node in nodes if not isinstance(node, int))
-            victims = tuple(sorted(waiting_for.get(number, set()) - set(ranks)))
-            if number in has_exit or (not ops and not victims):
-                continue
-            found.append(Root(kind=self._kind(ranks, ops), ranks=ranks, ops=ops, victims=victims))
+            seen, stack = set(nodes), list(nodes)
+            while stack:
+                new = [node for node in waiting_for[stack.pop()] if node not in seen]
+                seen.update(new)
+                stack += new
+            victims = tuple(sorted({node for node in seen if isinstance(node, int)} - set(ranks)))
+            if ops or victims:
+                found.append(Root(kind=self._kind(ranks, ops), ranks=ranks, ops=ops, victims=victims))
         return sorted(found, key=lambda root: (-len(root.victims), root.ranks))
 
     def _kind(self, ranks: tuple[int, ...], ops: tuple[OpKey, ...]) -> RootKind:
         if ops:
             return RootKind.CYCLE if ranks else RootKind.STALL
         return RootKind.HOST if ranks[0] in self.flights else RootKind.UNKNOWN
-
-    def _victims(self, component: Mapping[Node, int]) -> dict[int, set[int]]:
-        """For each component, the ranks from which it can be reached."""
-        reverse: dict[int, set[int]] = {}
-        for node, targets in self.edges.items():
-            for target in targets:
-                if component[target] != component[node]:
-                    reverse.setdefault(component[target], set()).add(component[node])
-        ranks_in: dict[int, set[int]] = {}
-        for node, number in component.items():
-            if isinstance(node, int):
-                ranks_in.setdefault(number, set()).add(node)
-        exits = set(component.values()) - {n for sources in reverse.values() for n in sources}
-        out: dict[int, set[int]] = {}
-        for start in exits:
-            seen, stack = {start}, [start]
-            while stack:
-                for source in reverse.get(stack.pop(), ()):
-                    if source not in seen:
-                        seen.add(source)
-                        stack.append(source)
-            out[start] = {rank for number in seen for rank in ranks_in.get(number, ())}
-        return out
 
 
 def components(edges: Mapping[Node, Iterable[Node]]) -> dict[Node, int]:

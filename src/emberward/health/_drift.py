@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
+from emberward.findings import Cause, Finding, FindingPhase, Severity, observed
 
 MAX_TOLD = 8
 """Differences that a finding lists; the rest are counted."""
@@ -58,15 +58,14 @@ def find_difference(copies: Copies) -> Difference | None:
         return None
     ranks = tuple(sorted(copies.digests))
     value, most = counts.most_common(1)[0]
-    if most * 2 <= len(ranks):
-        return Difference(held=copies.held, name=copies.name, place=copies.place, ranks=ranks, source=None, odd=ranks)
+    equal = [rank for rank in ranks if copies.digests[rank] == value] if most * 2 > len(ranks) else []
     return Difference(
         held=copies.held,
         name=copies.name,
         place=copies.place,
         ranks=ranks,
-        source=next(rank for rank in ranks if copies.digests[rank] == value),
-        odd=tuple(rank for rank in ranks if copies.digests[rank] != value),
+        source=equal[0] if equal else None,
+        odd=tuple(rank for rank in ranks if rank not in equal),
     )
 
 
@@ -80,66 +79,62 @@ def likely_cause(differences: Sequence[Difference]) -> Cause:
     return Cause.BIT_FLIP if parameters and not others and len(parameters) == 1 else Cause.REPLICA_DRIFT
 
 
+def _odd(differences: Sequence[Difference], *, is_voted: bool) -> tuple[int, ...]:
+    return tuple(sorted({rank for each in differences if (each.source is not None) is is_voted for rank in each.odd}))
+
+
+def _since(last_equal_step: int | None) -> str:
+    return "before it was never compared" if last_equal_step is None else f"equal after step {last_equal_step}"
+
+
 def tensor_finding(differences: Sequence[Difference], *, step: int, last_equal_step: int | None) -> Finding:
     """R115: tensors that must be equal differ after `step` finished steps; they were equal after `last_equal_step`."""
-    odd = tuple(sorted({rank for each in differences for rank in each.odd if each.source is not None}))
-    undecided = tuple(sorted({rank for each in differences if each.source is None for rank in each.odd}))
+    odd, undecided = (_odd(differences, is_voted=is_voted) for is_voted in (True, False))
     first = differences[0]
     more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
     who = f"rank {_some(odd)} stands against the majority" if odd else f"ranks {_some(undecided)} disagree"
-    since = "before it was never compared" if last_equal_step is None else f"equal after step {last_equal_step}"
     cause = likely_cause(differences)
     hint = (
         "its moments agree: the value changed by itself, as memory or a stray write changes it"
         if cause is Cause.BIT_FLIP
         else "moments or several tensors differ: the gradient, the clipping or the update is not the same everywhere"
     )
-    return Finding(
-        code="R115",
-        severity=Severity.ERROR,
-        kind=Kind.DRIFT,
+    return observed(
+        "R115",
+        f"copies differ after step {step}: {first.name}{first.place}{more}; {who}",
         cause=cause,
-        certainty=Certainty.OBSERVED,
-        message=f"copies differ after step {step}: {first.name}{first.place}{more}; {who}",
         culprit_ranks=odd,
         phase=FindingPhase(step=step - 1),
-        evidence=(since, f"inferred: {hint}", *_listed(differences)),
+        evidence=(_since(last_equal_step), f"inferred: {hint}", *_listed(differences)),
         next="health.on_drift=repair takes the majority's values; without a majority the copy that saves hold",
     )
 
 
 def state_finding(differences: Sequence[Difference], *, step: int, last_equal_step: int | None) -> Finding:
     """R117: ranks are not in the same state (step, learning rate, data position, random numbers)."""
-    odd = tuple(sorted({rank for each in differences for rank in each.odd if each.source is not None}))
-    ranks = odd or tuple(sorted({rank for each in differences for rank in each.odd}))
+    odd, undecided = (_odd(differences, is_voted=is_voted) for is_voted in (True, False))
     names = ", ".join(each.name for each in differences)
-    since = "before it was never compared" if last_equal_step is None else f"equal after step {last_equal_step}"
     stands = "stands against the majority" if odd else "disagree"
-    return Finding(
-        code="R117",
-        severity=Severity.ERROR,
-        kind=Kind.DRIFT,
+    return observed(
+        "R117",
+        f"ranks are in different states after step {step}: {names}; rank {_some(odd or undecided)} {stands}",
         cause=Cause.REPLICA_DRIFT,
-        certainty=Certainty.OBSERVED,
-        message=f"ranks are in different states after step {step}: {names}; rank {_some(ranks)} {stands}",
         culprit_ranks=odd,
         phase=FindingPhase(step=step - 1),
-        evidence=(since, *_listed(differences)),
+        evidence=(_since(last_equal_step), *_listed(differences)),
         next="look for code that one rank alone runs; go on from the last save",
     )
 
 
 def repaired_finding(differences: Sequence[Difference], *, step: int) -> Finding:
     """R116: the odd copies were overwritten by the majority's, or by those that saves hold where there is none."""
-    odd = tuple(sorted({rank for each in differences for rank in _overwritten(each)}))
+    odd = tuple(sorted({rank for each in differences for rank in each.odd if rank != repair_source(each)}))
     by_vote = sum(each.source is not None for each in differences)
-    return Finding(
-        code="R116",
+    return observed(
+        "R116",
+        f"{len(differences)} tensors were made equal again after step {step}, on rank {_some(odd)}",
         severity=Severity.WARNING,
-        kind=Kind.DRIFT,
         cause=likely_cause(differences),
-        certainty=Certainty.OBSERVED,
-        message=f"{len(differences)} tensors were made equal again after step {step}, on rank {_some(odd)}",
         culprit_ranks=odd,
         phase=FindingPhase(step=step - 1),
         evidence=(
@@ -153,10 +148,6 @@ def repaired_finding(differences: Sequence[Difference], *, step: int) -> Finding
 def repair_source(difference: Difference) -> int:
     """The rank whose copy the others take: the majority's first, else the first of all, whose copy is saved."""
     return difference.ranks[0] if difference.source is None else difference.source
-
-
-def _overwritten(difference: Difference) -> tuple[int, ...]:
-    return tuple(rank for rank in difference.odd if rank != repair_source(difference))
 
 
 def _listed(differences: Sequence[Difference]) -> tuple[str, ...]:

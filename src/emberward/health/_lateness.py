@@ -118,7 +118,8 @@ def _excess(own_s: Mapping[int, Mapping[int, float]], steps: Sequence[int]) -> d
     return found
 
 
-def _sigma(values: Sequence[float]) -> float:
+def spread(values: Sequence[float]) -> float:
+    """The standard deviation of normal noise with the median absolute deviation of these values."""
     middle = statistics.median(values)
     return _SIGMA_OF_MAD * statistics.median(abs(value - middle) for value in values)
 
@@ -136,7 +137,7 @@ def _always(rank: int, values: Sequence[float], steps: Sequence[int], step_s: fl
     middle = statistics.median(values)
     if min(middle, statistics.median(values[:half]), statistics.median(values[half:])) < least:
         return None
-    error = _MEDIAN_ERROR * _sigma(values) / math.sqrt(len(values))
+    error = _MEDIAN_ERROR * spread(values) / math.sqrt(len(values))
     sigmas = middle / max(error, 1e-9)
     if sigmas < MIN_SIGMAS:
         return None
@@ -157,7 +158,7 @@ def _at_times(
 ) -> LateRank | None:
     # The lower half alone: of a rank that is late at every other step the upper half is what is looked for.
     lower = sorted(values)[: len(values) // 2]
-    middle, sigma = statistics.median(lower), _sigma(lower)
+    middle, sigma = statistics.median(lower), spread(lower)
     least = max(EVENT_SHARE * step_s, middle + EVENT_SIGMAS * sigma, MIN_EXCESS_S)
     events = [(step, value) for step, value in zip(steps, values, strict=True) if value >= least]
     if len(events) < MIN_EVENTS:

@@ -13,13 +13,14 @@ import statistics
 from collections import deque
 from dataclasses import dataclass
 
+from emberward.health._lateness import spread
+
 MIN_STEPS = 10
 WINDOW = 64
 MIN_SHARE = 0.03
 MIN_SIGMAS = 6.0
 FLOOR = 0.004
 """Least deviation over the level."""
-_SIGMA_OF_MAD = 1.4826
 NUM_RUNNING = 2
 
 
@@ -55,7 +56,7 @@ class SlowdownWatch:
             self._ordinary.append(step_s)
             return None
         level = statistics.median(self._ordinary)
-        sigma = max(_SIGMA_OF_MAD * statistics.median(abs(each - level) for each in self._ordinary), FLOOR * level)
+        sigma = max(spread(self._ordinary), FLOOR * level)
         is_slow = step_s > level * (1 + MIN_SHARE) and step_s > level + MIN_SIGMAS * sigma
         if not is_slow:
             self._slow.clear()

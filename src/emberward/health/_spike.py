@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
+from emberward.findings import Finding, FindingPhase, Severity, observed
+from emberward.health._lateness import spread
 
 WINDOW = 64
 """Ordinary steps whose median is the measure of the gradient norm."""
@@ -34,8 +35,6 @@ LOSS_SIGMAS = 8.0
 CALM_STEPS = 8
 MAX_SPIKE_STEPS = 200
 """Steps after which a spike that does not end is told as a new level, and measured anew."""
-_SIGMA_OF_MAD = 1.4826
-"""Standard deviation of normal noise over its median absolute deviation."""
 
 
 class SpikeTurn(StrEnum):
@@ -141,8 +140,7 @@ class SpikeWatch:
         self._losses.append(loss)
 
     def _is_loss_high(self, loss: float, median: float) -> bool:
-        sigma = _SIGMA_OF_MAD * statistics.median(abs(each - median) for each in self._losses)
-        return loss > LOSS_RATIO * median and loss > median + LOSS_SIGMAS * sigma
+        return loss > LOSS_RATIO * median and loss > median + LOSS_SIGMAS * spread(self._losses)
 
     def state(self) -> dict[str, Any]:
         """What `load_state` takes back, as JSON: a run that resumes judges as one that was never interrupted."""
@@ -173,36 +171,36 @@ def spike_finding(seen: SpikeSeen, *, save_before: int | None) -> Finding:
     kept = "no save from before it is kept" if save_before is None else f"the save of step {save_before} is kept"
     ordinary = f"ordinary steps: gradient norm {seen.norm_median:.4g}, loss {seen.loss_median:.4f} (medians)"
     rewind = "" if save_before is None else f"emberward train RECIPE --rewind {save_before} --skip-samples N"
+    severity = Severity.WARNING
+    ruled_out: tuple[str, ...] = ()
     match seen.turn:
         case SpikeTurn.BEGAN:
-            return _finding(
-                "R103",
-                Severity.WARNING,
-                seen,
-                f"a spike begins at step {seen.step}: {_first_sign(seen)}",
-                (ordinary, kept),
-                f"let it pass (most do), or {rewind}" if rewind else "let it pass (most do), or lower optim.lr",
-            )
+            code, message = "R103", f"a spike begins at step {seen.step}: {_first_sign(seen)}"
+            next = f"let it pass (most do), or {rewind or 'lower optim.lr'}"
+            if seen.is_by_norm:
+                ruled_out = ("a single step above the limit: the step before it was raised as well",)
         case SpikeTurn.OVER:
-            return _finding(
-                "R104",
-                Severity.NOTICE,
-                seen,
+            code, severity = "R104", Severity.NOTICE
+            message = (
                 f"the spike of step {seen.first_step} is over at step {seen.step}: "
-                f"its peaks were gradient norm {seen.norm_peak:.4g} and loss {seen.loss_peak:.4f}",
-                (ordinary, kept),
-                "nothing; compare evaluations from before and after it",
+                f"its peaks were gradient norm {seen.norm_peak:.4g} and loss {seen.loss_peak:.4f}"
             )
+            next = "nothing; compare evaluations from before and after it"
         case SpikeTurn.STAYED:
-            return _finding(
-                "R104",
-                Severity.WARNING,
-                seen,
+            code, next = "R104", rewind or "lower optim.lr and start anew"
+            message = (
                 f"the spike of step {seen.first_step} did not end in {MAX_SPIKE_STEPS} steps: "
-                f"gradient norm {seen.grad_norm:.4g} and loss {seen.loss:.4f} are measured as the new level",
-                (ordinary, kept),
-                rewind or "lower optim.lr and start anew",
+                f"gradient norm {seen.grad_norm:.4g} and loss {seen.loss:.4f} are measured as the new level"
             )
+    return observed(
+        code,
+        message,
+        severity=severity,
+        phase=FindingPhase(step=seen.step - 1),
+        evidence=(ordinary, kept),
+        ruled_out=ruled_out,
+        next=next,
+    )
 
 
 def _first_sign(seen: SpikeSeen) -> str:
@@ -211,23 +209,4 @@ def _first_sign(seen: SpikeSeen) -> str:
         return f"gradient norm {seen.grad_norm:.4g}, {times:.1f} times the median; loss {seen.loss:.4f}"
     return (
         f"loss {seen.loss:.4f}, {seen.loss / seen.loss_median:.1f} times the median; gradient norm {seen.grad_norm:.4g}"
-    )
-
-
-def _finding(
-    code: str, severity: Severity, seen: SpikeSeen, message: str, evidence: tuple[str, ...], next: str
-) -> Finding:
-    return Finding(
-        code=code,
-        severity=severity,
-        kind=Kind.SPIKE,
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.OBSERVED,
-        message=message,
-        phase=FindingPhase(step=seen.step - 1),
-        evidence=evidence,
-        ruled_out=("a single step above the limit: the step before it was raised as well",)
-        if seen.turn is SpikeTurn.BEGAN and seen.is_by_norm
-        else (),
-        next=next,
     )

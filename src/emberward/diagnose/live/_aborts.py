@@ -13,6 +13,7 @@ import signal
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from emberward.diagnose import (
     PARTED,
@@ -35,6 +36,7 @@ from emberward.match import OddSide
 
 _LEFT = "it has left the loop that they are still in"
 _BEHIND = "it is still in the loop that they have left"
+_DIFFER = "a process aborted: gloo does so when calls of different size meet"
 _UNEVEN = "give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context"
 
 
@@ -147,33 +149,39 @@ def _left_at_one_line(pair: SnapshotPair, own: _LastCall, others: list[_LastCall
     return _met(pair, ([own], others), (gone[0], *_without(sides[0][0], sides[1][0], pair)), [])
 
 
+def _aborted(code: str, message: str, cause: Cause, **others: Any) -> Finding:
+    """The error on calls that differ and met; `others` of `hang_finding`."""
+    told: dict[str, Any] = {
+        "evidence": (_DIFFER,),
+        "ruled_out": ("the rank that aborted, for that alone: gloo aborts whichever has the smaller buffer",),
+    }
+    return hang_finding(code, message, kind=Kind.MISMATCH, cause=cause, **{**told, **others})
+
+
 def _of_two_threads(pair: SnapshotPair, rank: int, beside: OpenCall) -> Finding:
     """Two threads of each rank made calls of one group: which came first was chance, so that other ones met."""
     ring = pair.snapshot.ranks[rank].ring
     call, backward = (None, None) if ring is None else (ring.open_call, ring.backward)
     file, line = backward or (("", 0) if call is None else (call.file, call.line))
     here, there = (Frame(function="", file=f, line=n).site for f, n in ((beside.file, beside.line), (file, line)))
-    return hang_finding(
+    return _aborted(
         "H152",
         f"two threads make calls of one group: one {beside.text} at {here}, the main thread its own at {there}; which "
         f"comes first differs from rank to rank, and rank {rank} aborted when calls that differ met",
-        kind=Kind.MISMATCH,
-        cause=Cause.DIFFERENT_OP,
+        Cause.DIFFERENT_OP,
         waiting=list(pair.snapshot.ranks),
         site=here,
-        evidence=("a process aborted: gloo does so when calls of different size meet",),
-        ruled_out=("the rank that aborted, for that alone: gloo aborts whichever has the smaller buffer",),
         next_step=f"give the thread at {here} a group of its own, or make its calls in the main thread",
     )
 
 
 def _of_parts(pair: SnapshotPair, own: _LastCall) -> Finding:
     """A finding for a rank that aborted in a call in which each peer sends it a part, beside others in that call."""
-    return hang_finding(
+    return _aborted(
         "M102",
         f"rank {own.rank} aborted in {own.text} at {own.short}: a peer sent it more than it had room for; what it "
         "expects and what is sent differ",
-        cause=Cause.SHAPE,
+        Cause.SHAPE,
         ranks=[own.rank],
         waiting=[rank for rank in pair.snapshot.ranks if rank != own.rank],
         site=own.short,
@@ -187,28 +195,24 @@ def _differing(places: list[_LastCall]) -> Finding:
     """One line, and calls of another operation, type or size: the minority is the odd one, of two nobody is."""
     counts = Counter(place.text for place in places)
     most, size = counts.most_common(1)[0]
-    odd = [place for place in places if place.text != most]
     is_tied = 2 * size <= len(places)
+    odd = [] if is_tied else [place for place in places if place.text != most]
     words = [text.split(" ") for text in counts]
     cause = Cause.SHAPE
     if len({each[0] for each in words}) > 1:
         cause = Cause.DIFFERENT_OP
     elif len({each[-1] for each in words}) > 1:
         cause = Cause.DTYPE
-    told = "; no majority tells which is right" if is_tied else ""
-    return hang_finding(
+    return _aborted(
         "M101" if cause is Cause.DIFFERENT_OP else "M102",
         f"ranks do not agree at {places[0].short}: "
         + ", ".join(f"{ranks_text([p.rank for p in places if p.text == text])} in {text}" for text in counts)
-        + told,
-        kind=Kind.MISMATCH,
-        cause=cause,
+        + ("; no majority tells which is right" if is_tied else ""),
+        cause,
         certainty=Certainty.OBSERVED,
-        ranks=() if is_tied else [place.rank for place in odd],
-        waiting=[place.rank for place in (places if is_tied else (p for p in places if p.text == most))],
+        ranks=[place.rank for place in odd],
+        waiting=[place.rank for place in places if place not in odd],
         site=places[0].short,
-        evidence=("a process aborted: gloo does so when calls of different size meet",),
-        ruled_out=("the rank that aborted, for that alone: gloo aborts whichever has the smaller buffer",),
         next_step="print the operation, type and shape before this line on every rank, and make them agree",
     )
 
@@ -225,24 +229,23 @@ def _at_two_lines(pair: SnapshotPair, own: _LastCall, places: list[_LastCall]) -
 def _met(pair: SnapshotPair, sides: tuple[list[_LastCall], list[_LastCall]], odd: "_Odd", why: list[str]) -> Finding:
     """The finding for two sides whose calls met. `odd`: which one is, and why, as `_odd_side` tells."""
     (own, there), (is_first, cause, what, where) = (side[0] for side in sides), odd
-    evidence = ["a process aborted: gloo does so when calls of different size meet", *why]
     guilty, waiting = sides if is_first else sides[::-1]
-    is_named = cause is not Cause.UNKNOWN
-    return hang_finding(
+    is_named, odd_line = cause is not Cause.UNKNOWN, guilty[0].short
+    if not is_named:
+        guilty, waiting = [], [*sides[0], *sides[1]]
+    return _aborted(
         "H152",
         f"{ranks_text([p.rank for p in sides[0]])} {verb(sides[0], 'was', 'were')} in {own.text} at {own.short}, which "
         f"met {there.text} that {ranks_text([place.rank for place in sides[1]])} made at {there.short}: {what}",
-        kind=Kind.MISMATCH,
-        cause=cause,
-        ranks=[place.rank for place in guilty] if is_named else (),
-        waiting=[place.rank for place in (waiting if is_named else [*sides[0], *sides[1]])],
-        hosts=[pair.snapshot.ranks[place.rank].host for place in guilty] if is_named else (),
-        site=where or (guilty[0].short if is_named else own.short),
-        evidence=evidence,
-        ruled_out=("the rank that aborted, for that alone: gloo aborts whichever has the smaller buffer",),
+        cause,
+        ranks=[place.rank for place in guilty],
+        waiting=[place.rank for place in waiting],
+        hosts=[pair.snapshot.ranks[place.rank].host for place in guilty],
+        site=where or (odd_line if is_named else own.short),
+        evidence=[_DIFFER, *why],
         next_step=_UNEVEN
         if cause is Cause.UNEVEN_DATA
-        else f"read the condition around {guilty[0].short}: make this call on every rank, or on none",
+        else f"read the condition around {odd_line}: make this call on every rank, or on none",
     )
 
 

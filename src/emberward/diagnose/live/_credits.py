@@ -4,7 +4,7 @@ from emberward.diagnose import waits
 from emberward.diagnose.live._pair import SnapshotPair
 from emberward.diagnose.live._reading import peer_thread
 from emberward.events import WAITING
-from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
+from emberward.findings import Cause, CycleMember, Finding, observed
 
 
 def credit_findings(pair: SnapshotPair) -> list[Finding]:
@@ -26,14 +26,11 @@ def credit_findings(pair: SnapshotPair) -> list[Finding]:
         lines.append(f"rank {rank} {reading.text}; its thread waits for a peer at {at}")
     own = "its own" if len(behind) == 1 else "their own"
     return [
-        Finding(
-            code="H133",
-            severity=Severity.ERROR,
-            kind=Kind.DEADLOCK,
+        observed(
+            "H133",
+            f"{waits(behind)} for a buffer that a thread of {own} would free, and that waits for another rank; no one "
+            "rank is guilty",
             cause=Cause.CYCLE_CREDIT,
-            certainty=Certainty.OBSERVED,
-            message=f"{waits(behind)} for a buffer that a thread of {own} would free, and that waits for another rank; "
-            "no one rank is guilty",
             waiting_ranks=tuple(others),
             cycle=tuple(members),
             evidence=tuple(lines),

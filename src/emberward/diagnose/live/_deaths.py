@@ -89,17 +89,14 @@ def _is_guess(end: RankEnd) -> bool:
 
 def stopped_findings(early: Snapshot | None, snapshot: Snapshot) -> list[Finding]:
     """A finding for the ranks that somebody stopped (SIGSTOP, a debugger), as both snapshots saw."""
-    held = (ProcessState.STOPPED, ProcessState.TRACED)
-
-    def is_held(seen: Snapshot, rank: int) -> bool:
-        found = seen.ranks.get(rank)
-        return found is not None and found.process.state in held
-
+    # Between two steps of a tracer, such as py-spy, a process is held for a moment: that is no stop.
+    held = {ProcessState.STOPPED} if early is None else {ProcessState.STOPPED, ProcessState.TRACED}
+    before = snapshot if early is None else early
     ranks = [
-        r for r, seen in snapshot.ranks.items() if seen.process.state in held and (early is None or is_held(early, r))
+        r
+        for r, seen in snapshot.ranks.items()
+        if seen.process.state in held and r in before.ranks and before.ranks[r].process.state in held
     ]
-    if early is None:
-        ranks = [r for r in ranks if snapshot.ranks[r].process.state is ProcessState.STOPPED]
     if not ranks:
         return []
     waiting = [r for r, seen in snapshot.ranks.items() if r not in ranks and seen.process.is_alive]

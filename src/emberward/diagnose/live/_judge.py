@@ -13,13 +13,13 @@ still longer than its limit and is not seen at work. Time alone makes no error. 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from emberward.diagnose import Ground, LineOf, conclude, judge, ranks_text, with_source
+from emberward.diagnose import Ground, LineOf, conclude, judge, no_source, ranks_text, with_source
 from emberward.diagnose.live._aborts import abort_findings
 from emberward.diagnose.live._all_still import alike_findings
 from emberward.diagnose.live._creation import creation_findings
 from emberward.diagnose.live._credits import credit_findings
 from emberward.diagnose.live._deaths import death_findings, stopped_findings
-from emberward.diagnose.live._pair import FlightsOf, SnapshotPair, no_source
+from emberward.diagnose.live._pair import FlightsOf, SnapshotPair
 from emberward.diagnose.live._severity import all_progress, with_severity
 from emberward.diagnose.live._snapshot import Snapshot
 from emberward.diagnose.live._threads import of_lanes

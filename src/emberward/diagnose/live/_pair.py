@@ -26,11 +26,6 @@ FlightsOf = Callable[[Mapping[int, RingFacts]], dict[int, RankFlight]]
 """Reads each rank's calls, as a dump of its own, of what its ring said."""
 
 
-def no_source(_: Frame) -> str | None:
-    """Says that no program text is at hand."""
-    return None
-
-
 @dataclass(slots=True)
 class SnapshotPair:
     """Two snapshots at a job, read. `early` is None when there was one."""
