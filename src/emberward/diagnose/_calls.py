@@ -1,8 +1,10 @@
 """What a rank recorded of its calls, as any reader of dumps or rings gives it: the nouns that the rules read."""
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from emberward.diagnose._frames import Frame, of_program, package_frame, place_of, program_of, user_frame
@@ -87,14 +89,8 @@ class GroupPart:
 
     def call(self, seq: int) -> Call | None:
         """The last kept call with `seq`, None when it is not kept."""
-        found = None
-        for entry in reversed(self.entries):
-            if entry["collective_seq_id"] == seq:
-                found = self.as_call(entry)
-                break
-            if entry["collective_seq_id"] < seq:
-                break
-        return found
+        kept = takewhile(lambda entry: entry["collective_seq_id"] >= seq, reversed(self.entries))
+        return next((self.as_call(entry) for entry in kept if entry["collective_seq_id"] == seq), None)
 
     def as_call(self, entry: dict[str, Any]) -> Call:
         """One of `entries` as a call of this group: the record may be shared with a group of another name."""
@@ -129,23 +125,19 @@ def store_calls(rows: object) -> tuple[StoreCall, ...] | None:
     found: list[StoreCall] = []
     for row in rows if isinstance(rows, list) else (None,):
         match row:
-            case [
-                ("set" | "wait" | "ask") as way,
-                list() as keys,
-                str() as file,
-                int() as line,
-                str() as name,
-                *after,
-                bool() as is_in,
-            ]:
-                texts = tuple(map(str, keys[:MAX_STORE_KEYS]))
-                frame = Frame(function=name, file=file, line=line)
-                number = after[0] if after and isinstance(after[0], int) else None
-                found.append(
-                    StoreCall(
-                        is_set=way == "set", asks=way == "ask", keys=texts, frame=frame, after=number, is_waiting=is_in
-                    )
+            case [("set" | "wait" | "ask") as way, list() as keys, str() as file, int() as line, str() as name, *more]:
+                *after, is_waiting = more or [None]
+                if not isinstance(is_waiting, bool):
+                    return None
+                call = StoreCall(
+                    is_set=way == "set",
+                    asks=way == "ask",
+                    keys=tuple(map(str, keys[:MAX_STORE_KEYS])),
+                    frame=Frame(function=name, file=file, line=line),
+                    after=after[0] if after and isinstance(after[0], int) else None,
+                    is_waiting=is_waiting,
                 )
+                found.append(call)
             case _:
                 return None
     return tuple(found)
@@ -207,13 +199,8 @@ def integer_of(value: object) -> int | None:
 def _numel(sizes: object) -> int | None:
     if not isinstance(sizes, list | tuple) or not sizes:
         return None
-    total = 0
-    for shape in sizes:
-        product = 1
-        for length in shape if isinstance(shape, list | tuple) else ():
-            product *= length if isinstance(length, int) else 1
-        total += product
-    return total
+    shapes = (shape if isinstance(shape, list | tuple) else () for shape in sizes)
+    return sum(math.prod(length for length in shape if isinstance(length, int)) for shape in shapes)
 
 
 def frames_of(raw: object) -> tuple[Frame, ...]:

@@ -17,7 +17,6 @@ from emberward.diagnose._bindings import Bindings, bindings_of
 from emberward.diagnose._program import calls_in, covers, place_in, tree_of
 from emberward.events import HostState
 
-"""Usual names of modules, for a line whose file is not at hand."""
 _C10D = r"torch\.distributed\.(?:distributed_c10d\.)?"
 _MADE = r"\(\)(?:\[\])?"
 _STATES = tuple(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import chain
 from pathlib import PurePosixPath
 
 from emberward.events import Owner, owner_of, package_of
@@ -93,16 +94,10 @@ class ProcessStacks:
     @property
     def main(self) -> ThreadStack | None:
         """The main thread, as far as it can be told."""
-        for thread in self.threads:
-            if thread.name == "MainThread":
-                return thread
-        for thread in self.threads:
-            if thread.os_thread_id is not None and thread.os_thread_id == self.pid:
-                return thread
-        for thread in self.threads:
-            if any(frame.function == "<module>" for frame in thread.frames):
-                return thread
-        return self.threads[-1] if self.threads else None
+        named = (thread for thread in self.threads if thread.name == "MainThread")
+        first = (t for t in self.threads if t.os_thread_id is not None and t.os_thread_id == self.pid)
+        began = (t for t in self.threads if any(frame.function == "<module>" for frame in t.frames))
+        return next(chain(named, first, began, reversed(self.threads)), None)
 
     @property
     def who(self) -> str:
@@ -143,10 +138,7 @@ def of_program(frames: tuple[Frame, ...], program: str | None) -> tuple[Frame, .
 
 def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
     """The innermost frame of the user's; None when there is none."""
-    for frame in frames:
-        if not frame.is_library:
-            return frame
-    return None
+    return next((frame for frame in frames if not frame.is_library), None)
 
 
 def code_frame(frames: tuple[Frame, ...]) -> Frame | None:

@@ -80,12 +80,11 @@ def judge_logs(facts: Sequence[LogFact]) -> list[Finding]:
 
 
 def _desync(facts: Sequence[LogFact]) -> list[Finding]:
-    never = sorted({r for f in facts if f.kind is LogFactKind.NEVER_JOINED for r in f.ranks})
-    behind = [f for f in facts if f.kind is LogFactKind.FINISHED_NOT_JOINED]
-    late = sorted({r for f in behind for r in f.ranks})
-    inside = sorted({r for f in facts if f.kind is LogFactKind.JOINED_NOT_FINISHED for r in f.ranks})
-    timed = sorted({f.rank for f in facts if f.kind is LogFactKind.TIMEOUT and f.rank is not None})
-    ranks = never or late
+    told: dict[LogFactKind, set[int]] = defaultdict(set)
+    for fact in facts:
+        told[fact.kind].update(fact.ranks)
+    timed = {fact.rank for fact in facts if fact.kind is LogFactKind.TIMEOUT and fact.rank is not None}
+    ranks = told[LogFactKind.NEVER_JOINED] or told[LogFactKind.FINISHED_NOT_JOINED]
     if not ranks:
         return []
     evidence = [f"{f.path}:{f.line} {f.text[:200]}" for f in facts if f.ranks][:6]
@@ -95,8 +94,8 @@ def _desync(facts: Sequence[LogFact]) -> list[Finding]:
             f"{ranks_text(ranks)} never joined the call in which the others timed out (torch's desync report)",
             kind=Kind.HANG,
             cause=Cause.UNKNOWN,
-            ranks=ranks,
-            waiting=sorted(set(inside + timed) - set(ranks)),
+            ranks=sorted(ranks),
+            waiting=sorted((told[LogFactKind.JOINED_NOT_FINISHED] | timed) - ranks),
             evidence=evidence,
             next_step=f"take the stack or the log of {ranks_text(ranks)}: the report does not tell what it did",
         )
@@ -238,20 +237,14 @@ def _ras_behind(comm: RasComm, report: RasReport, before: RasReport | None) -> F
 
 def rank_evidence(evidence: Evidence) -> list[str]:
     """One line for each kind of evidence that was read."""
-    parts = []
     rings = sum(flight.is_ring for flight in evidence.flights.values())
-    if rings:
-        parts.append(f"{rings} rings of Emberward's recorder")
-    if len(evidence.flights) > rings:
-        parts.append(f"{len(evidence.flights) - rings} flight-recorder dumps")
-    if evidence.stacks:
-        parts.append(f"stacks of {len(evidence.stacks)} processes")
-    if evidence.facts:
-        parts.append(f"{len(evidence.facts)} log lines")
-    if evidence.ras:
-        parts.append(f"{len(evidence.ras)} RAS reports")
-    if evidence.traces:
-        parts.append(f"{len(evidence.traces)} recorded traces")
-    if evidence.prior:
-        parts.append(f"{len(evidence.prior)} earlier findings")
-    return parts
+    rows = (
+        (rings, "{} rings of Emberward's recorder"),
+        (len(evidence.flights) - rings, "{} flight-recorder dumps"),
+        (len(evidence.stacks), "stacks of {} processes"),
+        (len(evidence.facts), "{} log lines"),
+        (len(evidence.ras), "{} RAS reports"),
+        (len(evidence.traces), "{} recorded traces"),
+        (len(evidence.prior), "{} earlier findings"),
+    )
+    return [text.format(number) for number, text in rows if number]

@@ -24,24 +24,14 @@ def _part(flight: RankFlight, view: GroupView) -> GroupPart | None:
     return None if part is None or part.ranks not in (None, view.members) else part
 
 
-def _entries(flight: RankFlight, view: GroupView) -> list[dict[str, Any]]:
-    part = _part(flight, view)
-    return [] if part is None else part.entries
-
-
 def _calls(flight: RankFlight, view: GroupView) -> dict[int, Call]:
     part = _part(flight, view)
     return {} if part is None else {entry["collective_seq_id"]: part.as_call(entry) for entry in part.entries}
 
 
 def _lines(calls: Mapping[int, Call]) -> Lines | None:
-    out = {}
-    for seq, call in calls.items():
-        place = call.place
-        if place is None:
-            return None
-        out[seq] = (call.op, place)
-    return out
+    places = {seq: (call.op, place) for seq, call in calls.items() if (place := call.place) is not None}
+    return places if len(places) == len(calls) else None
 
 
 def shift_findings(flights: Mapping[int, RankFlight], groups: Groups, line_of: LineOf) -> Iterator[Finding]:
@@ -64,7 +54,8 @@ def shift_findings(flights: Mapping[int, RankFlight], groups: Groups, line_of: L
 
 def _odd_and_peer(flights: Mapping[int, RankFlight], view: GroupView) -> tuple[int, int] | None:
     """The one member whose lines differ from those of all others, which agree, and one of these; None without one."""
-    entries = {rank: _entries(flights[rank], view) for rank in view.members if rank in flights}
+    parts = {rank: _part(flights[rank], view) for rank in view.members if rank in flights}
+    entries = {rank: [] if part is None else part.entries for rank, part in parts.items()}
     if len(entries) < MIN_MEMBERS or not all(entries.values()):
         return None
     first, *rest = entries
@@ -88,13 +79,8 @@ def _odd_and_peer(flights: Mapping[int, RankFlight], view: GroupView) -> tuple[i
 
 
 def _has_other_rows(rows: Mapping[int, dict[str, Any]], entries: Sequence[dict[str, Any]]) -> bool:
-    for entry in entries:
-        other = rows.get(entry["collective_seq_id"])
-        if other is not None and (
-            other.get("frames") != entry.get("frames") or other["profiling_name"] != entry["profiling_name"]
-        ):
-            return True
-    return False
+    pairs = ((rows[entry["collective_seq_id"]], entry) for entry in entries if entry["collective_seq_id"] in rows)
+    return any(a.get("frames") != b.get("frames") or a["profiling_name"] != b["profiling_name"] for a, b in pairs)
 
 
 def _disagree(left: Lines, right: Lines) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -107,25 +107,11 @@ class Attempt(ABC):
 
     # -- the same for all ----------------------------------------------------------------------------------------------
 
-    def make(
-        self,
-        why: str,
-        *,
-        num_ranks: int | None = None,
-        config: str | None = None,
-        command: Sequence[str] | None = None,
-    ) -> LaunchResult:
+    def make(self, why: str, **what: Any) -> LaunchResult:
         """The attempt from its start line to its end line; blocks. Afterwards nothing of it runs any more, but for what
-        a command that ended well left running."""
+        a command that ended well left running. `what`: see `open_attempt`."""
         overseer = self.overseer
-        self.number = open_attempt(
-            self.folder,
-            overseer.lines,
-            why=why,
-            num_ranks=num_ranks,
-            config=config,
-            command=command,
-        )
+        self.number = open_attempt(self.folder, overseer.lines, why=why, **what)
         try:
             environment = overseer.begin(self.number)
             self.began_s, self.began_unix = time.monotonic(), time.time()

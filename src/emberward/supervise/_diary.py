@@ -112,8 +112,8 @@ def open_attempt(
     lines: LateLines,
     *,
     why: str,
-    num_ranks: int | None,
-    config: str | None,
+    num_ranks: int | None = None,
+    config: str | None = None,
     command: Sequence[str] | None = None,
 ) -> int:
     """The number of the attempt that begins now, whose start line is written, after one that never got its end."""

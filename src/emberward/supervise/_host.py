@@ -2,6 +2,7 @@
 
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +12,14 @@ from emberward.findings import Finding, observed
 def host_fingerprint() -> dict[str, object]:
     """What of this machine may change a run's behaviour: name, kernel, processor, cores, memory, first boot."""
     system = os.uname()
-    model = None
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
-        model = next(
-            (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), None
-        )
-    except OSError:
-        pass
-    try:
+    model = memory = boot = None
+    with suppress(OSError):
+        rows = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+        model = next((row.partition(":")[2].strip() for row in rows if row.startswith("model name")), None)
+    with suppress(OSError, ValueError):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError):
-        memory = None
-    try:
+    with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        boot = None
     return {
         "host": socket.gethostname(),
         "kernel": system.release,

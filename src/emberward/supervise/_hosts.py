@@ -11,9 +11,9 @@ from emberward.findings import ConfigError, Finding, host_down
 from emberward.sources.live import RANK_NAMES
 
 ANSWER_LIMIT_S = 20.0
+"""Twice ssh's ConnectTimeout below."""
 NOBODY_LIMIT_S, ASK_EVERY_S = 180.0, 2.0
 """How long hosts are asked again while none answers: a controller of SLURM is started again within minutes."""
-"""Twice ssh's ConnectTimeout below."""
 MAX_SAID_CHARACTERS = 300
 _KNOWN = {
     "local": (),
@@ -227,18 +227,13 @@ def lost_hosts(before: Sequence[Host], answers: Mapping[str, str | ConfigError])
         return ()
     found = []
     for host in before:
-        answer = answers[host.name]
+        answer, why = answers[host.name], None
         if isinstance(answer, ConfigError):
-            found.append(_lost(host.name, f"does not answer any more: {answer.found}"))
+            why = f"does not answer any more: {answer.found}"
         elif host.boot is not None and answer != host.boot:
-            found.append(_lost(host.name, "has booted again while it trained"))
+            why = "has booted again while it trained"
+        if why is not None:
+            evidence = ("it was asked after the attempt had failed",)
+            next = f"look at the console of {host.name}; it is left out until a soak by the doctor passes"
+            found.append(host_down(host.name, why, evidence=evidence, next=next))
     return tuple(found)
-
-
-def _lost(name: str, why: str) -> Finding:
-    return host_down(
-        name,
-        why,
-        evidence=("it was asked after the attempt had failed",),
-        next=f"look at the console of {name}; it is left out until a soak by the doctor passes",
-    )

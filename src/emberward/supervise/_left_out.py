@@ -46,26 +46,17 @@ def keep_out(node: Node, finding: Finding) -> Path | None:
 
 def require_part(host: str, *, excluded: Sequence[str], mailbox: str | None) -> None:
     """Raises ConfigError L114 when a person or an earlier finding left `host` out. Reads a ledger."""
-    if host in excluded:
-        raise ConfigError(
-            "this host is left out",
-            code="L114",
-            where=f"--exclude {host}",
-            expected="a host that takes part",
-            found=host,
-            next="start the command on the other hosts",
-        )
     place = None if mailbox is None else _place(mailbox)
     out = None if place is None else read_record(place, host).out
-    if out is not None:
-        raise ConfigError(
-            "this host is left out",
-            code="L114",
-            where=str(out.path),
-            expected="a host that takes part",
-            found=out.why,
-            next=f"emberward doctor --admit {host} --runs {place}   (once the host is repaired)",
-        )
+    if host in excluded:
+        where, found, next = f"--exclude {host}", host, "start the command on the other hosts"
+    elif out is not None:
+        where, found = str(out.path), out.why
+        next = f"emberward doctor --admit {host} --runs {place}   (once the host is repaired)"
+    else:
+        return
+    expected = "a host that takes part"
+    raise ConfigError("this host is left out", code="L114", where=where, expected=expected, found=found, next=next)
 
 
 def _place(mailbox: str) -> Path | None:

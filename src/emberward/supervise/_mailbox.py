@@ -217,11 +217,7 @@ class Freshness:
         self._seen: dict[str, tuple[Any, float | None]] = {}
 
     def silent_s(self, posts: Mapping[str, Mapping[str, Any]], *, now_s: float | None = None) -> dict[str, float]:
-        """host -> seconds since its post's number last changed.
-
-        Hosts that said that they left are not in it, nor those that were never seen to renew their post: it may be of
-        an earlier job.
-        """
+        """host -> seconds since its post's number last changed; of the hosts that have such a time: see `Heard`."""
         now_s = time.monotonic() if now_s is None else now_s
         for host, post in posts.items():
             number = post.get("number")

@@ -48,9 +48,8 @@ class NodePost:
     `reached`: by the other host's name, whether it was reached on the job's link at the last two tries; a host of
     which there is no news is left out. `is_still`: whether ranks here stand still. `is_between`: no attempt runs
     here, and it tries nobody. `silent_s`: seconds since the post was last renewed, by the reader's own clock.
-    `snapshot`: the host's last snapshot, as plain data. `fetch_s`: by the other host's name, seconds to fetch
-    MAX_LOAD_BYTES from it. `lost`: by the other host's name, the share of the segments to it that had to be sent
-    again.
+    `fetch_s`: by the other host's name, seconds to fetch MAX_LOAD_BYTES from it. `lost`: by the other host's name,
+    the share of the segments to it that had to be sent again.
     """
 
     host: str
@@ -59,7 +58,6 @@ class NodePost:
     is_still: bool = False
     is_between: bool = False
     silent_s: float = 0.0
-    snapshot: Mapping[str, Any] | None = None
     fetch_s: Mapping[str, float] = field(default_factory=dict)
     lost: Mapping[str, float] = field(default_factory=dict)
 

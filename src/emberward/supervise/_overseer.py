@@ -342,12 +342,9 @@ class Overseer:
         self._note_progress(said.get("progress"), now_s=now_s)
         for finding in findings_of(said.get("findings")):
             held = self._held.get(key_of(finding))
-            if held is None:
-                self._held[key_of(finding)] = Held(finding=finding, quiet_s=now_s, seen_until_s=now_s, said_s=now_s)
-            elif held.finding.severity is not finding.severity:
-                self._held[key_of(finding)] = Held(
-                    finding=finding, quiet_s=held.quiet_s, seen_until_s=now_s, said_s=now_s
-                )
+            if held is None or held.finding.severity is not finding.severity:
+                quiet_s = now_s if held is None else held.quiet_s
+                self._held[key_of(finding)] = Held(finding=finding, quiet_s=quiet_s, seen_until_s=now_s, said_s=now_s)
             if finding.code not in DEATHS and self._is_news(finding):
                 fresh[key_of(finding)] = finding
                 self.report(finding, is_told_elsewhere=finding.code in (said.get("told_elsewhere") or ()))

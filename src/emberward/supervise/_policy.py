@@ -80,10 +80,8 @@ def outcome_of(
     A summary is believed only when the agent ended cleanly, that is, when every rank exited with 0.
     """
     said = None if summary is None else summary.get("outcome")
-    if agent_exit_code == 0 and said == AttemptOutcome.DONE.value:
-        return AttemptOutcome.DONE
-    if agent_exit_code == 0 and said == AttemptOutcome.STOPPED.value:
-        return AttemptOutcome.STOPPED
+    if agent_exit_code == 0 and said in (AttemptOutcome.DONE.value, AttemptOutcome.STOPPED.value):
+        return AttemptOutcome(said)
     if stop_by is not None and not has_ranks:
         return AttemptOutcome.STOPPED
     return AttemptOutcome.KILLED if stop_by is not None and forced else AttemptOutcome.FAILED

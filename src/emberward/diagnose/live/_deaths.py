@@ -1,6 +1,7 @@
 """How ranks ended, or that somebody stopped them: exit codes, the kernel's word, and the rings' last moments."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from emberward.diagnose import (
     Frame,
@@ -22,32 +23,33 @@ from emberward.findings import Cause, Certainty, Finding
 def rank_end(seen: RankSnapshot, exit_code: int | None) -> RankEnd:
     """What is known of a rank's end. Times are seconds before the snapshot, and so negative."""
     ring = seen.ring
-    error = None if ring is None else ring.moment("exception")
-    left = None if ring is None else ring.moment("main_exited")
-    moment = error if error is not None else left
-    crashed = None if ring is None else user_frame(ring.crashed)
-    crashed_at = None if crashed is None else crashed.site
-    last = None if ring is None or ring.before is None else ring.before.site
-    if ring is not None and ring.open_call is not None:
-        last = Frame(function="", file=ring.open_call.file, line=ring.open_call.line).site
-    words = None if error is None else error.text or "exception"
-    site = crashed_at or (None if moment is None else moment.site) or last
-    if ring is not None and words is not None and cause_of_words(words) is Cause.DATALOADER_WORKER:
-        # Torch raises it by a signal, at whatever line the main thread is.
-        site = ring.data_at or site
-    return RankEnd(
+    end = RankEnd(
         rank=seen.rank,
         pid=seen.process.pid,
         host=seen.host,
         exit_code=seen.process.exit_code if exit_code is None else exit_code,
+        is_gone=not seen.process.is_alive,
+        is_recorded=ring is not None,
+        at_s=0.0,
+    )
+    if ring is None:
+        return end
+    error, left = ring.moment("exception"), ring.moment("main_exited")
+    moment, call, crashed = error or left, ring.open_call, user_frame(ring.crashed)
+    last = ring.before if call is None else Frame(function="", file=call.file, line=call.line)
+    sites = (None if each is None else each.site for each in (crashed, moment, last))
+    words, site = None if error is None else error.text or "exception", next(filter(None, sites), None)
+    if words is not None and cause_of_words(words) is Cause.DATALOADER_WORKER:
+        # Torch raises it by a signal, at whatever line the main thread is.
+        site = ring.data_at or site
+    return replace(
+        end,
         words=words,
         site=site,
-        is_gone=not seen.process.is_alive,
         has_left=left is not None,
-        has_data_end=ring is not None and ring.moment("data_end") is not None,
-        is_recorded=ring is not None,
+        has_data_end=ring.moment("data_end") is not None,
         at_s=0.0 if moment is None else -moment.age_s,
-        alive_s=None if ring is None or ring.heartbeat_age_s is None else -ring.heartbeat_age_s,
+        alive_s=None if ring.heartbeat_age_s is None else -ring.heartbeat_age_s,
     )
 
 

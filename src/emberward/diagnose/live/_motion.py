@@ -58,14 +58,6 @@ def _burnt(ticks: float, apart_s: float) -> bool:
     return ticks >= MIN_CPU_TICKS and ticks / TICKS_PER_S >= MIN_CPU_SHARE * apart_s
 
 
-def _returned(early: RankSnapshot, late: RankSnapshot) -> frozenset[int]:
-    return frozenset(
-        thread.tid
-        for thread in late.process.threads
-        if thread.switches is not None and thread.switches > early.switches_after.get(thread.tid, thread.switches)
-    )
-
-
 def _bytes(process: ProcessFacts) -> int:
     return (process.read_bytes or 0) + (process.written_bytes or 0)
 
@@ -116,7 +108,11 @@ def motion_of(early: RankSnapshot | None, late: RankSnapshot, *, apart_s: float)
         is_child_busy=any(_burnt(new.cpu_ticks - old.cpu_ticks, apart_s) for old, new in children)
         or {c.pid for c in late.children} != set(past),
         has_io=moved >= MIN_BYTES,
-        has_returned=_returned(early, late),
+        has_returned=frozenset(
+            t.tid
+            for t in late.process.threads
+            if t.switches is not None and t.switches > early.switches_after.get(t.tid, t.switches)
+        ),
     )
 
 
