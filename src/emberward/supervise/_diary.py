@@ -6,7 +6,7 @@ import re
 import shlex
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -78,27 +78,26 @@ def changes(
     lines = []
     for key in ("commit", "config", "command", "num_ranks", "host"):
         old, new = before.get(key), now.get(key)
-        if key == "config" and old != new and values:
+        if old == new:
+            continue
+        if key == "config" and values:
             lines += [f"{name} {was} -> {is_now}" for name, was, is_now in values[:MAX_VALUES]]
             lines += [f"and {len(values) - MAX_VALUES} more values"] if len(values) > MAX_VALUES else []
-        elif key == "config" and old != new:
+        elif key == "config":
             lines.append(f"the configuration, {str(old)[:8]} -> {str(new)[:8]}")
-        elif key == "commit" and old != new:
-            lines.append(f"commit {_short(old)} -> {_short(new)}")
-        elif old != new:
-            lines.append(f"{key} {old} -> {new}")
+        else:
+            lines.append(f"{key} {_short(old)} -> {_short(new)}" if key == "commit" else f"{key} {old} -> {new}")
+
+    def differing(old: Mapping[str, Any], new: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+        return [f"{name} {old.get(name)} -> {new.get(name)}" for name in names if old.get(name) != new.get(name)]
+
     if (machine := before.get("machine")) is not None:
         here = now.get("machine") or {}
-        lines += [
-            f"{key} {machine.get(key)} -> {here.get(key)}" for key in MACHINE if machine.get(key) != here.get(key)
-        ]
+        lines += differing(machine, here, MACHINE)
         if machine.get("boot") != here.get("boot") and machine.get("host") == here.get("host"):
             lines.append("the machine was started anew")
     had, has = before.get("versions") or {}, now.get("versions") or {}
-    for name in sorted({*had, *has}):
-        if had.get(name) != has.get(name):
-            lines.append(f"{name} {had.get(name)} -> {has.get(name)}")
-    return lines
+    return lines + differing(had, has, sorted({*had, *has}))
 
 
 def _short(commit: object) -> str:

@@ -16,21 +16,9 @@ NOBODY_LIMIT_S, ASK_EVERY_S = 180.0, 2.0
 """How long hosts are asked again while none answers: a controller of SLURM is started again within minutes."""
 MAX_SAID_CHARACTERS = 300
 _KNOWN = {
-    "local": (),
-    "ssh": (
-        *("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5"),
-        *("-o", "LogLevel=ERROR", "{host}"),
-    ),
-    "slurm": (
-        "srun",
-        "--nodes=1",
-        "--ntasks=1",
-        "--nodelist={host}",
-        "--overlap",
-        "--cpu-bind=none",
-        "--kill-on-bad-exit=1",
-        "--quiet",
-    ),
+    "local": "",
+    "ssh": "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o LogLevel=ERROR {host}",
+    "slurm": "srun --nodes=1 --ntasks=1 --nodelist={host} --overlap --cpu-bind=none --kill-on-bad-exit=1 --quiet",
 }
 _PASSED = ("EMBERWARD_", "NCCL_", "GLOO_", "TORCH", "OMP_", "PYTHON", "CUDA_", "LD_LIBRARY_PATH", "HF_")
 """Variables that reach a host where a launcher would not take them along (ssh). No secret has such a name."""
@@ -82,7 +70,7 @@ def launcher_of(text: str) -> Launcher:
     Raises ConfigError C113 for anything else.
     """
     if text in _KNOWN:
-        return Launcher(words=_KNOWN[text], is_shell=text == "ssh")
+        return Launcher(words=tuple(_KNOWN[text].split()), is_shell=text == "ssh")
     if "{host}" not in text:
         raise ConfigError(
             "the launcher is not understood",

@@ -126,14 +126,15 @@ class SnapshotPair:
 
     def waiting(self) -> tuple[int, ...]:
         """Ranks that are alive and wait in a call for somebody."""
-        out = []
-        for rank, seen in self.snapshot.ranks.items():
-            reading = self.readings.get(rank)
-            is_inside = seen.ring is not None and seen.ring.blocked_record is not None
-            waits = is_inside or (reading is not None and reading.kind in WAITING)
-            if waits and seen.process.is_alive and not self.has_moved(rank):
-                out.append(rank)
-        return tuple(out)
+        inside = {rank for rank, reading in self.readings.items() if reading.kind in WAITING} | self._in_calls
+        alive = (rank for rank, seen in self.snapshot.ranks.items() if seen.process.is_alive)
+        return tuple(rank for rank in alive if rank in inside and not self.has_moved(rank))
+
+    @property
+    def _in_calls(self) -> set[int]:
+        """Ranks whose rings tell that their main thread sits in a call."""
+        rings = {rank: seen.ring for rank, seen in self.snapshot.ranks.items()}
+        return {rank for rank, ring in rings.items() if ring is not None and ring.blocked_record is not None}
 
     def lacked(self) -> frozenset[int]:
         """Ranks that did not make a collective in which another one waits, as far as rings and groups tell."""
@@ -176,13 +177,10 @@ class SnapshotPair:
     @property
     def free(self) -> frozenset[int]:
         """Ranks whose main thread sits in no call: what they left open is not what they wait in."""
-        free = set()
-        for rank, reading in self.readings.items():
-            seen = self.snapshot.ranks[rank]
-            sits = seen.ring is not None and seen.ring.blocked_record is not None
-            if reading.kind not in WAITING and rank not in self.waits_for_all and not sits:
-                free.add(rank)
-        return frozenset(free)
+        kinds = {rank: reading.kind for rank, reading in self.readings.items()}
+        return (
+            frozenset(rank for rank, kind in kinds.items() if kind not in WAITING) - self.waits_for_all - self._in_calls
+        )
 
 
 def until_error(ring: RingFacts) -> RingFacts:
