@@ -19,7 +19,7 @@ from emberward.diagnose._calls import (
     op_of,
     store_calls,
 )
-from emberward.diagnose._claims import Ground, after_roots, conclude, hear, roots
+from emberward.diagnose._claims import Ground, after_roots, conclude, hear, met_apart, roots
 from emberward.diagnose._compare import compare_incidents, compare_snapshots, is_same_job
 from emberward.diagnose._creation import creation_findings, is_creating
 from emberward.diagnose._ends import FATAL, Ending, cause_of_words, classify, death_finding, first_endings, is_secondary
@@ -114,6 +114,7 @@ __all__ = [
     "lacked",
     "makes_call",
     "may_act",
+    "met_apart",
     "no_alarm",
     "no_source",
     "only_in",

@@ -10,13 +10,15 @@ runs and one that has just ended are heard here, each with the grounds that it h
 Rings that end with a rank's death look like a call that is missing, or like a deadlock: the others wait for what never
 came. So such a verdict is the root only when every death looks like a secondary failure, as when the time-out of a
 deadlock, or of a link that was cut, ends all ranks. A mismatch of calls makes gloo raise or abort, and explains deaths
-of these two kinds. A rank that was killed, ran out of memory or left explains itself.
+of these two kinds; one call less, or one more, lets a rank leave early. A rank that was killed or ran out of memory
+explains itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from emberward.diagnose._ends import LEFT
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 
@@ -93,6 +95,11 @@ _SUSPECTED = frozenset({Kind.HANG, Kind.STRAGGLER, Kind.NONE})
 def names_someone(finding: Finding) -> bool:
     """Whether a finding says who it was: ranks, processes or the members of a cycle."""
     return bool(finding.culprit_ranks or finding.culprit_pids or finding.cycle) and finding.kind is not Kind.NONE
+
+
+def met_apart(finding: Finding) -> bool:
+    """Whether a finding says that calls met in silence one place apart: only their own lines observe an H104."""
+    return finding.code == "H104" and finding.certainty is Certainty.OBSERVED
 
 
 def seen_by_run(prior: Sequence[Finding]) -> list[Finding]:
@@ -173,9 +180,9 @@ def _explains(claim: Claim, other: Claim) -> bool:
             return False
         case Ground.DEATHS, _:
             # Who is gone is waited for, and what is not a fault of the calls themselves follows from that.
-            return theirs.code not in DIFFER
+            return theirs.code not in DIFFER and other.ground is not Ground.LINES
         case Ground.STOPPED, _:
-            return other.ground not in (Ground.STOPPED, Ground.DEATHS) and theirs.code not in DIFFER
+            return other.ground not in (Ground.STOPPED, Ground.DEATHS, Ground.LINES) and theirs.code not in DIFFER
         case Ground.LINES, Ground.CALLS:
             # What a shift of calls brings about later on.
             return bool(theirs.culprit_ranks) and set(theirs.culprit_ranks) <= set(ours.culprit_ranks)
@@ -194,6 +201,9 @@ def roots(verdicts: Sequence[Finding], *, death: Cause, certainty: Certainty) ->
         return [each for each in errors if each.kind in ROOTED]
     if death in MAY_FOLLOW:
         return [each for each in errors if each.kind is Kind.MISMATCH or each.code in DIFFER]
+    if death in LEFT:
+        # Who made a call less, or a peer of who made one more, comes to its end while others still are in a call.
+        return [each for each in errors if met_apart(each)]
     return []
 
 

@@ -18,6 +18,8 @@ MIN_ROUNDS = 3
 """Fewest earlier rounds or calls that make a usual order: what came twice may have come by chance."""
 MAX_SHIFT = 3
 """Most places that two orders are looked for apart."""
+MAX_STRETCH = 256
+"""Longest stretch of an order that is looked for again."""
 
 Call = TypeVar("Call")
 
@@ -115,6 +117,21 @@ def lacked(places: Sequence[Call]) -> Call | None:
         return after[0] if len(after) >= MIN_ROUNDS and after[0] != now else None
     short = [place for place in set(past) if came_early(now, place, past, are_alike=operator.eq)]
     return next((place for place in after if place in short), short[0] if len(short) == 1 else None)
+
+
+def follower(past: Sequence[Call], later: Sequence[Call] = ()) -> Call | None:
+    """What is to come after `past`: what came each time after the shortest stretch like its end that decides.
+
+    Such a stretch must have come `MIN_ROUNDS` times, earlier in `past` or in `later`, which need not follow at once.
+    None where no stretch came so often, or what came after it changed.
+    """
+    ends = [(row, n) for row in (past, later) for n in range(1, len(row))]
+    for length in range(1, min(len(past), MAX_STRETCH) + 1):
+        ends = [(row, n) for row, n in ends if n >= length and row[n - length] == past[-length]]
+        after = {row[n] for row, n in ends}
+        if len(ends) < MIN_ROUNDS or len(after) == 1:
+            return after.pop() if len(ends) >= MIN_ROUNDS else None
+    return None
 
 
 def only_in(here: Sequence[Call], there: Sequence[Call], *, without: Container[Call]) -> Call | None:

@@ -449,7 +449,7 @@ def end_announcement(finding: Finding, end_in_s: float, *, now_unix: float) -> F
         finding,
         code="L115",
         severity=Severity.NOTICE,
-        message=f"the job is ended at {at:%Y-%m-%d %H:%M:%S} UTC, in {end_in_s:.0f} s, unless it goes on: "
+        message=f"the job is ended at {at:%Y-%m-%d %H:%M:%S} UTC, in {end_in_s:.0f} s, unless this is past by then: "
         f"{finding.code} {finding.message[:200]}",
         evidence=(),
         next=f"emberward watch RUN --ack {finding.code} --silence-s 3600   (the job is not ended for it then)",

@@ -104,12 +104,12 @@ def test_a_card_says_what_happens_by_itself_and_how_to_stop_that(tmp_path):
     at = f"{datetime.fromtimestamp(NOW + 40, UTC):%Y-%m-%d %H:%M:%S}"
     assert dict(announced.rows)["do"] == (
         "emberward explain 4242",
-        f"by itself, the job is ended at {at} UTC, unless it goes on",
+        f"by itself, the job is ended at {at} UTC, unless this is past by then",
         f"emberward watch {folder.path} --ack H101 --silence-s 3600   (the job is not ended for it then)",
     )
     line = dict(announced.rows)["do"][1]
-    assert counted_down(line, now_unix=NOW) == "by itself, the job is ended in 40 s, unless it goes on"
-    assert counted_down(line, now_unix=NOW + 41) == "by itself, the job is ended now, unless it goes on"
+    assert counted_down(line, now_unix=NOW) == "by itself, the job is ended in 40 s, unless this is past by then"
+    assert counted_down(line, now_unix=NOW + 41) == "by itself, the job is ended now, unless this is past by then"
     assert counted_down("emberward explain 4242", now_unix=NOW) == "emberward explain 4242"
     # What was announced for another finding, and what is over, is not said.
     append_line(folder.findings, {**replace(HANG, code="H104", message="later").to_json(), "attempt": 1})

@@ -78,3 +78,46 @@ def test_a_call_left_out_in_silence_is_named_among_many_ranks(tmp_path: Path, od
         write_lines(tmp_path, rank, ROUND * 4 + [11] + ROUND * 5 if rank == odd else ROUND * 10, num_ranks=96)
     finding = explain_paths([tmp_path]).explanations[0].verdict
     assert (finding.code, finding.culprit_ranks, finding.cause) == ("H104", (odd,), Cause.SKIPPED_COLLECTIVE)
+
+
+LONG_ROUND = [10] * 9 + [11]
+
+
+@pytest.mark.parametrize(
+    ("odd", "usual", "cause", "line"),
+    [
+        (ROUND * 4 + [11] + ROUND * 5, ROUND * 10, Cause.SKIPPED_COLLECTIVE, 11),
+        (ROUND * 4 + [30] + ROUND * 5, ROUND * 10, Cause.EXTRA_COLLECTIVE, 30),
+        (ROUND * 4 + [10] + ROUND * 5, ROUND * 10, Cause.SKIPPED_COLLECTIVE, 10),
+        (LONG_ROUND * 5 + [10] * 9 + LONG_ROUND * 5, LONG_ROUND * 11, Cause.SKIPPED_COLLECTIVE, 10),
+        (LONG_ROUND * 5 + [11] + LONG_ROUND * 5, LONG_ROUND * 10, Cause.EXTRA_COLLECTIVE, 11),
+        (ROUND * 400 + [11] + ROUND * 400, ROUND * 801, Cause.SKIPPED_COLLECTIVE, 11),
+    ],
+)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_of_two_ranks_the_one_that_left_the_order_of_the_rounds_is_named(
+    tmp_path: Path, odd: list[int], usual: list[int], cause: Cause, line: int, rank: int
+) -> None:
+    write_lines(tmp_path, rank, odd, num_ranks=2)
+    write_lines(tmp_path, 1 - rank, usual, num_ranks=2)
+    finding = explain_paths([tmp_path]).explanations[0].verdict
+    assert (finding.code, finding.culprit_ranks, finding.cause) == ("H104", (rank,), cause)
+    assert (finding.site, finding.severity) == (f"train.py:{line}", Severity.ERROR)
+
+
+def test_of_two_ranks_neither_is_named_where_no_round_tells(tmp_path: Path) -> None:
+    write_lines(tmp_path, 0, [10, 11, 12, 13, 14, 15, 16, 17, 18, 19], num_ranks=2)
+    write_lines(tmp_path, 1, [10, 11, 12, 13, 15, 16, 17, 18, 19, 20], num_ranks=2)
+    finding = explain_paths([tmp_path]).explanations[0].verdict
+    assert (finding.code, finding.culprit_ranks, finding.certainty) == ("H104", (), Certainty.OBSERVED)
+    assert finding.message == (
+        "rank 1 left out the all_reduce of 128 float32 at train.py:14, or rank 0 made it once too often: since call 5 "
+        "of world[0,1] their calls meet 1 place apart"
+    )
+
+
+@pytest.mark.parametrize("lines", [ROUND * 9, [20, 11] * 10, ROUND * 4 + [40, 41] * 6, ROUND * 8 + [11, 10]])
+def test_two_ranks_that_end_early_or_take_other_lines_are_no_alarm(tmp_path: Path, lines: list[int]) -> None:
+    write_lines(tmp_path, 0, ROUND * 10, num_ranks=2)
+    write_lines(tmp_path, 1, lines, num_ranks=2)
+    assert all("apart" not in finding.message for finding in explain_paths([tmp_path]).findings)

@@ -126,7 +126,7 @@ def test_the_end_of_a_job_is_announced_with_its_time_and_its_way_out():
     assert (said.code, said.severity) == ("L115", Severity.NOTICE)
     assert (
         said.message
-        == "the job is ended at 2026-11-21 22:27:40 UTC, in 60 s, unless it goes on: H125 rank 1 is stopped"
+        == "the job is ended at 2026-11-21 22:27:40 UTC, in 60 s, unless this is past by then: H125 rank 1 is stopped"
     )
     assert said.next == "emberward watch RUN --ack H125 --silence-s 3600   (the job is not ended for it then)"
 
@@ -212,6 +212,14 @@ def verdict(kind: Kind) -> Finding:
 def test_a_verdict_on_calls_is_the_root_of_a_death_only_when_such_a_death_can_follow(death, certainty, kinds):
     verdicts = [verdict(kind) for kind in (Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.HANG)]
     assert [each.kind for each in roots(verdicts, death=death, certainty=certainty)] == kinds
+
+
+def test_a_rank_leaves_early_because_calls_met_one_place_apart():
+    apart = dataclasses.replace(verdict(Kind.MISSING), code="H104", certainty=Certainty.OBSERVED)
+    guess = dataclasses.replace(apart, certainty=Certainty.INFERRED)
+    assert roots([apart], death=Cause.MAIN_EXITED, certainty=Certainty.OBSERVED) == [apart]
+    assert roots([apart], death=Cause.KILLED, certainty=Certainty.OBSERVED) == []
+    assert roots([guess], death=Cause.MAIN_EXITED, certainty=Certainty.OBSERVED) == []
 
 
 @pytest.mark.parametrize(

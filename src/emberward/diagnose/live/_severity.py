@@ -9,7 +9,7 @@ library code makes in slices (a queue's, a data loader's), which returns and beg
 
 from dataclasses import replace
 
-from emberward.diagnose import ThreadStack, read_process, stuck_worker, waits
+from emberward.diagnose import ThreadStack, met_apart, read_process, stuck_worker, waits
 from emberward.diagnose.live._motion import sits_in, waits_for_ever
 from emberward.diagnose.live._pair import SnapshotPair
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
@@ -34,7 +34,7 @@ def with_severity(finding: Finding, pair: SnapshotPair, *, is_asked: bool) -> Fi
     concerned = finding.culprit_ranks or tuple(m.rank for m in finding.cycle or ()) or finding.waiting_ranks
     moved = [r for r in concerned if pair.has_moved(r)]
     is_past = finding.kind is Kind.MISMATCH and finding.cause in (Cause.DTYPE, Cause.DIFFERENT_ROOT, Cause.DIFFERENT_OP)
-    if finding.code == "H104" and finding.certainty is Certainty.OBSERVED:
+    if met_apart(finding):
         return finding
     if moved and not is_past:
         return None

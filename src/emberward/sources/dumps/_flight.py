@@ -37,7 +37,9 @@ from emberward.diagnose import (
 from emberward.sources.dumps._forms import FormedEntries
 
 KEPT_TAIL = 96
-"""Calls whose stacks and sizes are kept when a group's calls are like those of another rank."""
+"""Calls whose stacks and sizes are kept when a group's calls and the lines of these are like those of another rank."""
+MAX_BY_LINES = 8
+"""Most ways of lines of a group that are told apart."""
 
 _SIGNATURE_KEYS = ("profiling_name", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
 _signature_of = itemgetter(*_SIGNATURE_KEYS)
@@ -243,6 +245,7 @@ class FlightReader:
 
     def __init__(self) -> None:
         self._likeness: dict[tuple[GroupName, tuple[int, ...] | None], tuple[GroupPart, _Runs]] = {}
+        self._by_lines: dict[tuple[GroupName, tuple[int, ...] | None], list[dict[int, Any]]] = defaultdict(list)
 
     def read(self, data: dict[str, Any], *, rank: int, path: str, read_ns: int | None = None) -> RankFlight:
         """One rank's reduced dump. Raises DumpFormatError on what cannot be believed. `read_ns`: when it was dumped."""
@@ -370,6 +373,8 @@ class FlightReader:
         if known is not None and runs.is_like(known[1]):
             part.seqs, part.signatures = known[0].seqs, known[0].signatures
             part.entries = runs.newest(KEPT_TAIL)
+            if self._has_new_lines(part):
+                part.entries = runs.newest(len(part.seqs))
             return part
         part.entries = [entry for rows in runs.rows for entry in rows.entries]
         part.seqs = list(map(_seq_of, part.entries))
@@ -381,6 +386,7 @@ class FlightReader:
         if known is None or not part.seqs:
             if part.seqs:
                 self._likeness[name, ranks] = part, runs
+                self._has_new_lines(part)
             return part
         first = known[0]
         low, high = max(first.seqs[0], part.seqs[0]), min(first.seqs[-1], part.seqs[-1])
@@ -391,8 +397,22 @@ class FlightReader:
             part.is_alike = False
             return part
         part.signatures[b] = first.signatures[a]
-        part.entries = part.entries[-KEPT_TAIL:]
+        if not self._has_new_lines(part):
+            part.entries = part.entries[-KEPT_TAIL:]
         return part
+
+    def _has_new_lines(self, part: GroupPart) -> bool:
+        """Whether the newest calls stand at other lines than those of each rank before that was alike in calls.
+
+        Then where they parted is told by older ones. More than `MAX_BY_LINES` ways of lines are not told apart.
+        """
+        ways = self._by_lines[part.name, part.ranks]
+        newest = {_seq_of(entry): entry.get("frames") for entry in part.entries[-KEPT_TAIL:]}
+        is_known = any(all(way.get(seq, frames) == frames for seq, frames in newest.items()) for way in ways)
+        if is_known or len(ways) == MAX_BY_LINES:
+            return False
+        ways.append(newest)
+        return True
 
     @staticmethod
     def _times(flight: RankFlight, created: Sequence[int]) -> None:

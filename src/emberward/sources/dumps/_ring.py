@@ -17,7 +17,9 @@ from emberward.sources.dumps._unpickle import load_plain
 from emberward.sources.ring import GroupCount, RingView
 
 MAX_CALLS = 400
-"""Newest calls of a rank that are judged."""
+"""Newest calls of a rank that are judged where it stands still."""
+MAX_JOB_CALLS = 1 << 17
+"""Newest calls of a job that are judged for what its ranks went on from: a skipped call whose peers are alike."""
 FRESH_S = 1.5
 """A copy of the flight recorder older than the rank's last call by more than this is not used."""
 _USER_FRAMES = 2
@@ -34,10 +36,14 @@ def ring_group_name(group: Group) -> str:
     return f"{shown}#{group.index}"
 
 
-def ring_flight(view: RingView) -> dict[str, Any]:
-    """The calls of a ring as a flight-recorder dump. Roots and reductions stand in the rows' names. Pure."""
+def ring_flight(view: RingView, *, is_past: bool = False) -> dict[str, Any]:
+    """The calls of a ring as a flight-recorder dump. Roots and reductions stand in the rows' names. Pure.
+
+    `is_past`: all that the job's size allows, as for what its ranks went on from; else the newest `MAX_CALLS`.
+    """
     calls = [event for event in view.events if isinstance(event.body, Collective | Barrier | Send | Recv)]
-    return _flight(view, calls[-MAX_CALLS:])
+    number = max(MAX_CALLS, MAX_JOB_CALLS // (view.world_size or MAX_JOB_CALLS)) if is_past else MAX_CALLS
+    return _flight(view, calls[-number:])
 
 
 def _unix_ns(view: RingView, ns: int | None) -> int:

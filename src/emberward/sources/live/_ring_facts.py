@@ -13,15 +13,15 @@ _OTHERS = (Barrier, Send, Recv, GroupCreate)
 _MOMENTS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED, MarkKind.DATA_END})
 
 
-def ring_facts(view: RingView) -> RingFacts:
-    """What the judge needs of a ring. Pure."""
+def ring_facts(view: RingView, *, is_past: bool = False) -> RingFacts:
+    """What the judge needs of a ring. `is_past`: for calls that its rank went on from, see `ring_flight`. Pure."""
     limits = limits_of(view)
     creating = [e for e in view.events if isinstance(e.body, GroupCreate) and e.completed_ns is None]
     creates = [e for e in view.events if isinstance(e.body, GroupCreate)]
     last = creating[-1] if creating else None
     num_calls, num_done = num_moves(view)
     return RingFacts(
-        flight=ring_flight(view),
+        flight=ring_flight(view, is_past=is_past),
         num_calls=num_calls,
         num_done=num_done,
         step=view.step,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from emberward.diagnose import Evidence, LineOf, hang_finding, judge, ranks_text
+from emberward.diagnose import Evidence, LineOf, hang_finding, judge, met_apart, ranks_text
 from emberward.diagnose.live import Snapshot
 from emberward.findings import GOES_ON, QUOTED_CHARS, Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import source_lines
@@ -304,7 +304,8 @@ class Watcher:
         if are_alike(views):
             return (*self._new_faults(faults), *self._slow(views, now_s))
         evidence = Evidence(
-            label="the job", flights=flights_of({r: ring_facts(view) for r, view in views.items()}, is_past=True)
+            label="the job",
+            flights=flights_of({r: ring_facts(view, is_past=True) for r, view in views.items()}, is_past=True),
         )
         silent = [
             replace(f, certainty=Certainty.OBSERVED)
@@ -333,7 +334,7 @@ class Watcher:
 def _is_silent_fault(finding: Finding) -> bool:
     """Whether a finding about completed calls is a fault of those calls: they differ, or meet one place apart."""
     is_mismatch = finding.code in ("M101", "M102") and finding.kind is Kind.MISMATCH
-    return is_mismatch or (finding.code == "H104" and finding.certainty is Certainty.OBSERVED)
+    return is_mismatch or met_apart(finding)
 
 
 def resumed_finding(resolved: Finding) -> Finding:
