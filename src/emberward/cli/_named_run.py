@@ -1,11 +1,14 @@
 """A run as a person names it. Every verb that takes a run finds it here. No torch, and nothing that is slow to load.
 
 [Note: what names a run]
-A run's folder; a folder of runs (the one that was started last); a checkpoint of a run, or its ``checkpoints`` folder;
-a name or an id under the folder of runs: ``bloom_tiny``, ``bloom_tiny/20261122-101500-1a2b``, ``20261122-101500-1a2b``.
+A run's folder; a bundle of ``report --bundle``, unpacked for as long as the process lives; a folder of runs (the one
+that was started last); a checkpoint of a run, or its ``checkpoints`` folder; a name or an id under the folder of runs:
+``bloom_tiny``, ``bloom_tiny/20261122-101500-1a2b``, ``20261122-101500-1a2b``.
 What exists as a path comes before what is called so under the folder of runs.
 """
 
+import atexit
+import tempfile
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,7 +22,7 @@ from emberward.findings import ConfigError
 DEFAULT_RUNS = Path("runs")
 RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders lie.")]
 RunArgument = Annotated[
-    Path, typer.Argument(help="A run: its name or folder, a folder of runs, or a checkpoint of it.")
+    Path, typer.Argument(help="A run: its name or folder, a bundle, a folder of runs, or a checkpoint of it.")
 ]
 
 _MARKERS = ("config.resolved.yaml", "command.json")
@@ -46,12 +49,35 @@ def find_run(word: Path, runs: Path = DEFAULT_RUNS) -> Path | None:
 def _run_at(place: Path) -> Path | None:
     if is_run(place):
         return place
+    if place.is_file():
+        return _unpacked(place)
     inside = place.resolve()
     if checkpoint.is_checkpoint(inside):
         inside = inside.parent
     if inside.name == "checkpoints" and is_run(inside.parent):
         return inside.parent
     return newest_run(place)
+
+
+def _unpacked(place: Path) -> Path | None:
+    """The folder of the run in a bundle; None for a file that is none. Raises ConfigError C107 for a damaged one."""
+    # Few verbs are ever given a bundle, and reading it loads the readers of dumps.
+    from emberward.report import unpack_bundle
+    from emberward.sources.dumps import UnreadableError
+
+    into = tempfile.TemporaryDirectory(prefix="emberward-bundle-")
+    atexit.register(into.cleanup)
+    try:
+        return unpack_bundle(place, Path(into.name))
+    except UnreadableError as error:
+        raise ConfigError(
+            "this bundle cannot be read",
+            code="C107",
+            where=str(place),
+            expected="a bundle as `emberward report RUN --bundle FILE` writes it",
+            found=str(error),
+            next=f"tar tzf {place}      (what is whole of it)",
+        ) from error
 
 
 def is_run(folder: Path) -> bool:
@@ -78,7 +104,7 @@ def require_run(word: Path, runs: Path, *, verb: str) -> Path:
         "this is no run's folder",
         code="C107",
         where=str(word),
-        expected="a run's name, its folder, a folder of runs, or a checkpoint of it",
+        expected="a run's name, its folder, a bundle of it, a folder of runs, or a checkpoint of it",
         found=missing,
         next=f"emberward {verb} {names[0]}" if names else "emberward train bloom_tiny      (makes a run)",
     )

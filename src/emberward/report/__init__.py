@@ -4,7 +4,7 @@ Floor 5. No torch. The web page and the terminal are fed from here; nothing here
 """
 
 from emberward.report._boxing_text import boxing_finding, boxing_json, boxing_of, boxing_text
-from emberward.report._bundle import Bundle, write_bundle
+from emberward.report._bundle import Bundle, unpack_bundle, write_bundle
 from emberward.report._card import MOMENT, Card, CardFacts, card_of, counted_down, moment_unix
 from emberward.report._config_values import config_difference, given_difference
 from emberward.report._device_order import NOT_PROVED, order_finding, order_line, order_of
@@ -195,6 +195,7 @@ __all__ = [
     "third_runs",
     "traffic_finding",
     "traffic_line",
+    "unpack_bundle",
     "witness_picture",
     "worst_finding",
     "write_bundle",

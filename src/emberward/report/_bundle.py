@@ -4,30 +4,42 @@ import hashlib
 import io
 import json
 import os
+import re
 import socket
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from emberward.events import Event, describe
 from emberward.report._folder import RunFolder
 from emberward.report._read import read_json, read_lines
 from emberward.report._redact import Redactor
-from emberward.sources.ring import RingView, find_rings, read_ring
+from emberward.sources.dumps import archive_kind, ring_flight, unpack
+from emberward.sources.ring import find_rings, read_ring
 
 MAX_FILE_BYTES = 1 << 20
 """Of a longer file its end is packed."""
 MAX_FILES = 2000
-MAX_EVENTS = 2000
-"""Last events of each rank."""
+MAX_BYTES = 256 << 20
+"""Of the texts together; what has no room is left out and named."""
 _COMMON_PEOPLE = frozenset({"root", "user", "nobody", "ubuntu", "admin"})
 _WHOLE = (
     "config.resolved.yaml", "command.json", "findings.jsonl", "attempts.jsonl", "summary.json", "progress.json",
     "certificate.json", "proof.json", "preflight.json", "metrics.jsonl", "evals.jsonl", "detours.json",
-    "supervisor.json", "acknowledged.jsonl", "doctor.json", "doctor.txt",
+    "logged.jsonl", "supervisor.json", "acknowledged.jsonl", "doctor.json", "doctor.txt",
 )  # fmt: skip
+_README = """A run of Emberward, packed for a ticket. The bundle is read as it is, or unpacked:
+
+    emberward report FILE.tar.gz                     what happened, with the card of the worst finding
+    emberward report FILE.tar.gz --html page.html    the page of the run, as one file
+    emberward explain FILE.tar.gz                    the verdict, from the calls of each rank
+
+findings.jsonl has what was found, attempts.jsonl each start and end, logs/ the ends of the ranks' logs,
+events/attempt-N/ the last calls of each rank in the form of torch's flight recorder. Secrets, people, hosts and the
+upper parts of paths are taken out: MANIFEST.json counts them. Data, checkpoints, the program's text and environments
+are not packed.
+"""
+_RUN_ID = re.compile(r"[A-Za-z0-9_][\w.\-]{0,119}")
 _FOLDERS = ("logs", "failures", "ranks", "inspections", "hosts-before")
 
 
@@ -45,18 +57,21 @@ def write_bundle(folder: RunFolder, path: Path, *, user: str | None = None, keep
     """The bundle of a run, written whole or not at all. Raises OSError when `path` cannot be written.
 
     A gzipped tar with one folder: the run's diaries, findings, configuration, the ends of its logs and metrics, the
-    last events of each rank as JSON, and ``MANIFEST.json`` with sizes, SHA-256 sums and what was taken out. Data,
-    checkpoints and environments are not packed. `user`: a person's name to take out.
+    last calls of each rank as JSON, and ``MANIFEST.json`` with sizes, SHA-256 sums and what was taken out. Data,
+    checkpoints and environments are not packed. `user`: a person's name to take out. `unpack_bundle` reads it.
     """
     people = {user} if user and user not in _COMMON_PEOPLE else set()
     redactor = Redactor(hosts=() if keep_hosts else _hosts(folder), people=people)
-    root, files, left_out = f"emberward-{folder.name}-{folder.id}", dict[str, bytes](), []
+    root, files, left_out = f"emberward-{folder.name}-{folder.id}", {"README.txt": _README.encode()}, []
+    room = MAX_BYTES
     for name, text in _texts(folder):
-        if len(files) >= MAX_FILES:
+        if len(files) >= MAX_FILES or len(text) > room:
             left_out.append(name)
             continue
-        files[name] = redactor.text(text).encode()
-    files["MANIFEST.json"] = _manifest(files, redactor, left_out)
+        # A file whose name begins with "<", as code that was made from a text has it, is no line of a program.
+        files[name] = redactor.text(text).replace('"filename": "<path>/', '"filename": "/').encode()
+        room -= len(files[name])
+    files["MANIFEST.json"] = _manifest(folder, files, redactor, left_out)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with tarfile.open(temporary, "w:gz") as tar:
@@ -75,9 +90,30 @@ def write_bundle(folder: RunFolder, path: Path, *, user: str | None = None, keep
     )
 
 
-def _manifest(files: dict[str, bytes], redactor: Redactor, left_out: list[str]) -> bytes:
+def unpack_bundle(path: Path, into: Path) -> Path | None:
+    """The run's folder, unpacked below `into`; None for a file that is no bundle. Nothing is written elsewhere.
+
+    Raises UnreadableError when it is damaged or unpacks to more than is read.
+    """
+    kind = archive_kind(path)
+    if kind is None:
+        return None
+    unpack(path, kind, into)
+    found = next(into.glob("*/MANIFEST.json"), None)
+    run = None if found is None else (read_json(found) or {}).get("run")
+    if found is None or not isinstance(run, dict):
+        return None if found is None else found.parent
+    name, number = str(run.get("name")), str(run.get("id"))
+    if not (_RUN_ID.fullmatch(name) and _RUN_ID.fullmatch(number)) or (into / name).exists():
+        return found.parent
+    (into / name).mkdir()
+    return found.parent.rename(into / name / number)
+
+
+def _manifest(folder: RunFolder, files: dict[str, bytes], redactor: Redactor, left_out: list[str]) -> bytes:
     value = {
         "emberward_bundle": 1,
+        "run": {"name": folder.name, "id": folder.id},
         "files": {
             name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for name, data in sorted(files.items())
@@ -112,8 +148,12 @@ def _texts(folder: RunFolder) -> Iterator[tuple[str, str]]:
                 yield str(path.relative_to(folder.path)), _end_of(path)
     for path in sorted(folder.events.rglob("*.jsonl")):
         yield str(path.relative_to(folder.path)), _end_of(path)
-    for path in find_rings(folder.events):
-        yield f"rings/{path.stem}.json", json.dumps(_ring_value(read_ring(path)))
+    for attempt in sorted(folder.events.glob("attempt-*"), reverse=True):
+        for path in find_rings(attempt):
+            view = read_ring(path)
+            if view.is_readable:
+                name = path.relative_to(folder.path).with_suffix(".json")
+                yield str(name), json.dumps(ring_flight(view, is_past=True))
 
 
 def _end_of(path: Path) -> str:
@@ -128,33 +168,3 @@ def _end_of(path: Path) -> str:
     if size > MAX_FILE_BYTES:
         data = data.partition(b"\n")[2]
     return data.decode("utf-8", errors="replace")
-
-
-def _ring_value(view: RingView) -> dict[str, Any]:
-    """What a person wants to see of a ring, as JSON."""
-    return {
-        "rank": view.rank,
-        "world_size": view.world_size,
-        "pid": view.pid,
-        "host": view.host,
-        "step": view.step,
-        "heartbeat_age_s": view.heartbeat_age_s,
-        "problems": list(view.problems),
-        "num_calls": view.num_calls,
-        "groups": {str(group): {"issued": n.issued, "completed": n.completed} for group, n in view.groups.items()},
-        "events": [_event_value(event) for event in view.events[-MAX_EVENTS:]],
-    }
-
-
-def _event_value(event: Event) -> dict[str, Any]:
-    phase = event.phase
-    return {
-        "call": describe(event.body),
-        "lane": str(event.lane),
-        "site": None if event.site is None else str(event.site),
-        "step": phase.step,
-        "stage": None if phase.stage is None else phase.stage.value,
-        "state": None if event.state is None else event.state.value,
-        "issued_ns": event.issued_ns,
-        "completed_ns": event.completed_ns,
-    }

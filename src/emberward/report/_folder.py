@@ -41,6 +41,11 @@ class RunFolder:
         return self.path / "preflight.json"
 
     @property
+    def manifest(self) -> Path:
+        """What ``report --bundle`` packed and took out; only a bundle has it."""
+        return self.path / "MANIFEST.json"
+
+    @property
     def profile(self) -> Path:
         """What ``emberward profile`` found last in the run: its JSON document."""
         return self.lens / "profile.json"

@@ -277,7 +277,10 @@ def run_text(
     lines += [f"  {'recovered':<11} {finding.code} {printable(finding.message)}" for finding in report.recovered]
     if report.sample is not None:
         lines += _sample_lines(report)
-    lines.append(f"  {'folder':<11} {report.folder.path}")
+    place = (
+        "a bundle, unpacked for as long as it is read" if report.folder.manifest.is_file() else str(report.folder.path)
+    )
+    lines.append(f"  {'folder':<11} {place}")
     for i, each in enumerate(next_commands):
         lines += [f"  {'next' if i == 0 else '':<11} {each.why}:"]
         lines += [f"    {line}" for line in shell_lines(each.command, first=4, width=width)]

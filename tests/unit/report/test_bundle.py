@@ -1,13 +1,15 @@
 """A bundle tells what happened, and nothing that is nobody's business."""
 
 import hashlib
+import io
 import json
 import tarfile
 
 import pytest
 from unit.cli.door import emberward
+from unit.sources.test_dumps_shift import ROUND, write_lines
 
-from emberward.report import Redactor, RunFolder, append_line, write_bundle, write_json
+from emberward.report import Redactor, RunFolder, append_line, unpack_bundle, write_bundle, write_json
 
 SECRETS = {
     "an assigned token": ("WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567", "0123456789abcdef0123"),
@@ -105,6 +107,58 @@ def test_a_bundle_holds_the_end_of_logs_no_secret_and_no_checkpoint(tmp_path):
         assert absent not in whole
     assert bundle.hidden["secret"] == 1 and bundle.hidden["host"] >= 2
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def run_of_two_ranks(path) -> RunFolder:
+    """A run one of whose ranks skipped a call in silence, with its loss."""
+    folder = make_run(path)
+    folder.findings.unlink()
+    (folder.events / "attempt-0001").mkdir(parents=True)
+    for rank in range(2):
+        write_lines((folder.events / "attempt-0001"), rank, ROUND * 4 + [11] * rank + ROUND * 5, num_ranks=2)
+    append_line(folder.logged, {"step": 1, "loss": 2.5, "curve": "loss"})
+    append_line(folder.logged, {"step": 2, "loss": 1.5, "curve": "loss"})
+    return folder
+
+
+def test_report_and_explain_read_a_bundle_as_they_read_the_run(tmp_path):
+    folder = run_of_two_ranks(tmp_path)
+    packed = tmp_path / "ticket.tar.gz"
+    write_bundle(folder, packed)
+    names = ("explain", "report")
+    of_run, of_bundle = ([emberward(n, str(p), "--json", cwd=tmp_path) for n in names] for p in (folder.path, packed))
+    for told, again in zip(of_run, of_bundle, strict=True):
+        assert again.code == told.code
+        assert [f["message"] for f in again.document["findings"]] == [f["message"] for f in told.document["findings"]]
+    assert "rank 1" in of_bundle[0].document["incidents"][0]["verdict"]["message"]
+    assert [of_bundle[1].document[key] for key in ("name", "id", "loss_last")] == ["tiny", "20261121-1", 1.5]
+    assert "a bundle, unpacked" in emberward("report", str(packed), cwd=tmp_path).out
+
+
+@pytest.mark.parametrize("name", ["../../escaped.txt", "/tmp/escaped-bundle.txt"])
+def test_no_file_of_a_bundle_lands_elsewhere(tmp_path, name):
+    packed, into = tmp_path / "evil.tar.gz", tmp_path / "into" / "below"
+    into.mkdir(parents=True)
+    with tarfile.open(packed, "w:gz") as tar:
+        for each, data in ((name, b"x"), ("run/MANIFEST.json", b'{"run": {"name": "..", "id": "../.."}}')):
+            info = tarfile.TarInfo(each)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        link = tarfile.TarInfo("run/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+        tar.addfile(link)
+    assert unpack_bundle(packed, into) == into / "run"
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert len(found) == 3 and all(each.startswith(("into/below/", "evil")) for each in found)
+    assert not any(path.is_symlink() for path in into.rglob("*"))
+
+
+def test_a_bundle_that_is_cut_says_so_and_leaves_nothing_behind(tmp_path):
+    packed = tmp_path / "ticket.tar.gz"
+    write_bundle(run_of_two_ranks(tmp_path), packed)
+    packed.write_bytes(packed.read_bytes()[: packed.stat().st_size // 2])
+    refused = emberward("report", str(packed), cwd=tmp_path)
+    assert refused.code == 2 and "C107 this bundle cannot be read" in refused.err
 
 
 def test_hosts_may_stay(tmp_path):

@@ -6,6 +6,7 @@ does both and compares when there are two. `flight_trace` gives the dumps as a t
 
 from emberward.sources.dumps._crash import crash_frames, crash_site
 from emberward.sources.dumps._explain import ExplainResult, explain_paths, flight_trace, source_lines
+from emberward.sources.dumps._files import UnreadableError, archive_kind, unpack
 from emberward.sources.dumps._flight import DumpFormatError, FlightReader
 from emberward.sources.dumps._gather import gather
 from emberward.sources.dumps._ring import has_hidden, ring_flight, ring_group_name
@@ -16,6 +17,8 @@ __all__ = [
     "DumpFormatError",
     "ExplainResult",
     "FlightReader",
+    "UnreadableError",
+    "archive_kind",
     "crash_frames",
     "crash_site",
     "explain_paths",
@@ -29,4 +32,5 @@ __all__ = [
     "ring_flight",
     "ring_group_name",
     "source_lines",
+    "unpack",
 ]

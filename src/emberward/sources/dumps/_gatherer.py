@@ -36,7 +36,7 @@ from emberward.sources.dumps._forms import FormReader
 from emberward.sources.dumps._logs import looks_like_log, read_log
 from emberward.sources.dumps._prefix import Stream, streams
 from emberward.sources.dumps._ras import looks_like_ras_json, looks_like_ras_text, read_ras_json, read_ras_text
-from emberward.sources.dumps._ring import ring_flight
+from emberward.sources.dumps._ring import RING_BACKEND, ring_flight
 from emberward.sources.dumps._runs import choose, newest_stacks, other_run_finding
 from emberward.sources.dumps._stack_text import (
     StackDocument,
@@ -221,6 +221,8 @@ class Gatherer:
             )
             return
         flight = self._reader.read(value, rank=rank, path=str(path), read_ns=mtime_ns)
+        # As a bundle has it: a ring in the form of a dump.
+        flight.is_ring = flight.backend == RING_BACKEND
         world = next((p.ranks for n, p in flight.groups.items() if n[1] == "default_pg" and p.ranks is not None), None)
         if world is not None and rank not in world:
             raise DumpFormatError(f"its name tells rank {rank}, and the job's ranks end at {max(world)}")

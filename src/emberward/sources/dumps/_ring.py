@@ -20,6 +20,8 @@ MAX_CALLS = 400
 """Newest calls of a rank that are judged where it stands still."""
 MAX_JOB_CALLS = 1 << 17
 """Newest calls of a job that are judged for what its ranks went on from: a skipped call whose peers are alike."""
+RING_BACKEND = "live"
+"""What stands for a backend in the rows that were made of a ring."""
 FRESH_S = 1.5
 """A copy of the flight recorder older than the rank's last call by more than this is not used."""
 _USER_FRAMES = 2
@@ -112,7 +114,7 @@ def _numbered(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows in the order in which they were made; the ring's and the copy's count apart."""
     ordered = sorted(entries, key=lambda entry: (entry["time_created_ns"], entry["record_id"]))
     for number, entry in enumerate(ordered, start=1):
-        entry["ring_number"] = entry["record_id"] if entry["profiling_name"].startswith("live:") else 0
+        entry["ring_number"] = entry["record_id"] if entry["profiling_name"].startswith(f"{RING_BACKEND}:") else 0
         entry["record_id"] = number
     return ordered
 
@@ -157,14 +159,18 @@ def _entry(view: RingView, event: Event, group: Group, pg_id: int) -> dict[str, 
         case Collective():
             root = "" if body.root is None else f" root={body.root}"
             reduce = "" if body.reduce_op is None else f" by={body.reduce_op.value}"
-            name = f"live:{body.op.value}{root}{reduce}"
+            name = f"{RING_BACKEND}:{body.op.value}{root}{reduce}"
         case Barrier():
-            name = "live:barrier"
+            name = f"{RING_BACKEND}:barrier"
         case Send(peer=peer) | Recv(peer=peer):
             if peer not in group.ranks or event.rank not in group.ranks:
                 return None
             own, other = group.ranks.index(event.rank), group.ranks.index(peer)
-            name = f"live:send {own}->{other}" if isinstance(body, Send) else f"live:recv {own}<-{other}"
+            name = (
+                f"{RING_BACKEND}:send {own}->{other}"
+                if isinstance(body, Send)
+                else f"{RING_BACKEND}:recv {own}<-{other}"
+            )
             # Transfers of one batch are issued as one call: they share a number, single ones have their own.
             seq = -1 - body.batch if body.batch is not None else number
         case _:
