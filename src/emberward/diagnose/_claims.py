@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from emberward.diagnose._ends import LEFT
+from emberward.diagnose._say import shortened
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 
@@ -211,7 +212,7 @@ def after_roots(found: Sequence[Finding], death: Finding) -> tuple[Finding, ...]
     """`found`, the roots of a death, then the death as the notice that follows from them; without roots, the death."""
     if not found:
         return (death,)
-    line = f"it follows from {found[0].code}: {found[0].message[:160]}"
+    line = f"it follows from {found[0].code}: {shortened(found[0].message, 160)}"
     return (*found, replace(death, severity=Severity.NOTICE, evidence=(*death.evidence, line)))
 
 

@@ -17,7 +17,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from emberward.diagnose._say import hang_finding, waits
+from emberward.diagnose._say import hang_finding, shortened, waits
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, ranks_text
 
@@ -217,7 +217,7 @@ def death_finding(
     victims = [each.end.rank for each in others if each.is_secondary and each.end.rank is not None]
     who = ranks_text(ranks) if ranks else "a process"
     when = f" while {waits(waiting)}" if waiting else " first" if end.at_s is not None or others else ""
-    text, hint = first.text[:200], _HINTS.get(first.cause, "fix the cause shown in the traceback")
+    text, hint = shortened(first.text, 200), _HINTS.get(first.cause, "fix the cause shown in the traceback")
     if not first.has_failed:
         text += f" while {ranks_text(victims) if victims else 'its peers'} still needed it"
     elif certainty is not Certainty.OBSERVED:
@@ -230,9 +230,9 @@ def death_finding(
         hint = "read the log before that line; the ranks that time out later are its victims"
     told = [] if end.source is None else [f"{end.source} says so"]
     told += [
-        f"rank {each.end.rank} then failed as a consequence: {each.text[:160]}"
+        f"rank {each.end.rank} then failed as a consequence: {shortened(each.text, 160)}"
         if each.end.source is None
-        else f"also {each.end.source}: {each.text[:120]}"
+        else f"also {each.end.source}: {shortened(each.text, 120)}"
         for each in others[:MAX_OTHERS]
     ]
     return hang_finding(
@@ -247,7 +247,7 @@ def death_finding(
         hosts=[each.end.host for each in group if each.end.host is not None],
         site=None if first.cause is Cause.KILLED else end.site,
         evidence=(*evidence, *told),
-        ruled_out=("the ranks that failed after it: they name a lost peer",)
+        ruled_out=("the ranks that failed after it: they lost a peer",)
         if others and all(each.is_secondary for each in others)
         else (),
         next_step=f"{hint}; the others cannot go on: start the job again" if waiting else hint,

@@ -1,5 +1,6 @@
 """Calls that meet and differ, found in the dumps' own rows and judged by `match`."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ WINDOW = 64
 """Calls before and after the first difference that the judge sees."""
 MAX_GROUPS = 16
 """Most groups whose differences are judged."""
+_COUNTED = re.compile(r"\bcall (\d+) of ")
 
 
 def mismatches(
@@ -40,8 +42,16 @@ def mismatches(
         verdict = check(trace, with_cure=False, with_hazards=False, tie_break=tie_break)
         for finding in verdict.findings:
             if finding.code in MEET_AND_DIFFER:
-                place = f"in the dumps: call {seq} of {view.label}; the rings hold it from call {low} on"
-                yield view.name, replace(finding, certainty=Certainty.OBSERVED, evidence=(*finding.evidence, place))
+                yield view.name, replace(_counted_from(finding, low), certainty=Certainty.OBSERVED)
+
+
+def _counted_from(finding: Finding, low: int) -> Finding:
+    """The finding on a window that begins at call `low` of its group, with the group's own count of its calls."""
+
+    def own(text: str) -> str:
+        return _COUNTED.sub(lambda found: f"call {int(found[1]) + low - 1} of ", text)
+
+    return replace(finding, message=own(finding.message), evidence=tuple(map(own, finding.evidence)))
 
 
 def _first_difference(first: GroupPart, part: GroupPart, view: GroupView) -> int | None:

@@ -20,6 +20,14 @@ def verb(ranks: Collection[object], one: str, many: str) -> str:
     return one if len(ranks) == 1 else many
 
 
+def shortened(text: str, number: int) -> str:
+    """The text, of a longer one its beginning up to a word, with an ellipsis; at most `number` characters."""
+    if len(text) <= number:
+        return text
+    cut = text[: number - 1]
+    return (cut.rpartition(" ")[0] if " " in cut[number // 2 :] else cut).rstrip(" .,;:") + "…"
+
+
 def waits(ranks: Collection[int]) -> str:
     """``rank 0 waits`` or ``ranks 0, 1 wait``."""
     return f"{ranks_text(ranks)} {verb(ranks, 'waits', 'wait')}"

@@ -61,17 +61,18 @@ class IntervalAdvice:
     def text(self) -> str:
         """One line for people."""
         source = (
-            f"1 failure each {_hours(self.costs.mtbf_s)}"
+            f"one failure in {_hours(self.costs.mtbf_s)}"
             if self.costs.num_failures
-            else f"no failure in {_hours(self.costs.run_s)}, taken as one"
+            else f"one failure in {_hours(self.costs.run_s)} (none was seen in that time)"
         )
         steps = "1 step" if self.best_steps == 1 else f"{self.best_steps} steps"
-        best = f"save every {_hours(self.best_s)} ({steps}): {self.best_share:.2%} of the time lost"
+        best = f"best every {_hours(self.best_s)} ({steps}), which costs {self.best_share:.2%} of the time"
         if self.present_s is None or self.present_share is None:
             now = "now only at the end"
         else:
-            now = f"now {_hours(self.present_s)}: {self.present_share:.2%}"
-        return f"{best}; {now} ({source}, {self.costs.save_s:.3g} s a save, {self.costs.restart_s:.3g} s to restart)"
+            now = f"now every {_hours(self.present_s)}, which costs {self.present_share:.2%}"
+        work = f"{self.costs.save_s:.3g} s a save, {self.costs.restart_s:.3g} s to restart"
+        return f"{best}; {now}; for {source}, {work}"
 
 
 def advise_interval(costs: JobCosts) -> IntervalAdvice | None:

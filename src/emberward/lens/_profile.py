@@ -233,8 +233,8 @@ def _work_text(work: Work) -> str:
     rate = sum(work.flops.values()) / 1e9
     lines = [
         f"work: {work.num_parameters:,} parameters, {rate:.3f} GFLOP a step over all ranks, "
-        f"{work.recomputed / 1e9:.3f} of them computed again; {work.num_steps} observed steps of "
-        f"{1000 * work.step_s:.2f} ms"
+        f"{work.recomputed / 1e9:.3f} of them computed again; {work.num_steps} steps were observed operation by "
+        f"operation, which makes them longer: the lines below share out their {1000 * work.step_s:.2f} ms"
     ]
     if work.peak is not None and work.mfu is not None:
         per_s = work.peak.flops_per_s / 1e9
@@ -324,7 +324,7 @@ def page_text(profile: Profile) -> str:
     rest = [finding for finding in profile.findings if finding.cost_ms_per_step is None]
     lines += [finding_page(finding) for finding in rest]
     if profile.step_s is not None and not costly:
-        lines.append("nothing found that costs 1% of a step or more")
+        lines.append(f"nothing{' else' if rest else ''} found that costs 1% of a step or more")
     for finding in costly:
         lines.append("")
         lines.append(f"{finding.code}  {finding.message}")

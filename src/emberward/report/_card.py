@@ -247,7 +247,7 @@ def _siblings(folder: RunFolder) -> list[RunFolder]:
 
 def _is_same(line: JsonObject, finding: Finding, *, is_own: bool) -> bool:
     """Whether a line of the run's own file is the finding itself, and no earlier one."""
-    return is_own and line.get("message") == finding.message
+    return is_own and finding.message.endswith(str(line.get("message")))
 
 
 def _shared(line: JsonObject, finding: Finding) -> str | None:

@@ -47,10 +47,13 @@ class Diary:
             said = ", ".join(f"{duration_text(seconds)} {what}" for what, seconds in parts if seconds >= 1)
             rows.append(("goodput", f"{100 * good.share:.1f}% of {duration_text(good.elapsed_s)}: {said}"))
         if self.losses:
-            causes = (f"{row.cause} {duration_text(row.hours * 3600)} ({row.num_times} x)" for row in self.losses)
+            causes = (
+                f"{row.cause.replace('_', ' ')} {duration_text(row.hours * 3600)} ({row.num_times} x)"
+                for row in self.losses
+            )
             rows.append(("lost to", ", ".join(causes)))
         if self.advice is not None:
-            rows.append(("saving", self.advice.text()))
+            rows.append(("saves", self.advice.text()))
         return rows
 
     def to_json(self) -> JsonObject:

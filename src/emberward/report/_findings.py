@@ -2,14 +2,16 @@
 is said once: what stands again is not told as over too."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from emberward.findings import Finding, Severity, is_over
+from emberward.findings import Finding, Kind, Severity, is_over
 from emberward.report._folder import RunFolder
 from emberward.report._read import JsonObject, read_lines
 from emberward.report._state import STOPPING
 
 END_TO_COME = "L115"
 """What was announced is past when the run has ended."""
+_WITHOUT_SUCCESS = ("failed", "killed")
 _SEVERITIES = (Severity.NOTICE, Severity.WARNING, Severity.ERROR)
 
 
@@ -18,11 +20,13 @@ def read_findings(
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The findings that stand, and those of attempts that a later one has got over, by doing well or by running on.
 
-    `starts`: the start lines of the attempts; `outcome`: that of the last one.
+    `starts`: the start lines of the attempts; `outcome`: that of the last one. What was said of an earlier attempt
+    names it. Of a run that has ended no wait stands that was a notice alone: it ended well, or an error tells why not.
     """
     last = max((start["attempt"] for start in starts if isinstance(start.get("attempt"), int)), default=None)
     standing: list[Finding] = []
     recovered: list[Finding] = []
+    of_earlier: dict[Finding, int] = {}
     for line in read_lines(folder.findings):
         try:
             finding = Finding.from_json(line)
@@ -30,16 +34,26 @@ def read_findings(
             continue
         attempt = line.get("attempt")
         is_past = isinstance(attempt, int) and last is not None and attempt < last
-        is_got_over = is_past and outcome not in ("failed", "killed")
+        is_got_over = is_past and outcome not in _WITHOUT_SUCCESS
+        of_earlier |= {finding: attempt} if is_past else {}
         over = [each for each in standing if not is_past and is_over(each, finding)]
         standing = [each for each in standing if each not in over]
         for each in over:
             _add(recovered, each)
         _add(recovered if is_got_over else standing, finding)
     if outcome is not None:
-        standing = [each for each in standing if each.code != END_TO_COME]
+        waits = [each for each in standing if each.severity is Severity.NOTICE and each.kind is Kind.HANG]
+        standing = [each for each in standing if each.code != END_TO_COME and each not in waits]
+        for each in () if outcome in _WITHOUT_SUCCESS else waits:
+            _add(recovered, each)
     again = {_accused(each) for each in standing}
-    return tuple(standing), tuple(each for each in recovered if _accused(each) not in again)
+    past = [each for each in recovered if _accused(each) not in again]
+
+    def told(finding: Finding) -> Finding:
+        number = of_earlier.get(finding)
+        return finding if number is None else replace(finding, message=f"in attempt {number}, {finding.message}")
+
+    return tuple(map(told, standing)), tuple(map(told, past))
 
 
 def _accused(finding: Finding) -> tuple[object, ...]:

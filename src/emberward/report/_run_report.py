@@ -219,10 +219,11 @@ def _a(unit: str) -> str:
 
 def _loss_facts(report: RunReport) -> list[tuple[str, str]]:
     """The loss from the first step to the last. Of a program of its own neither unit nor steps are known."""
-    if report.loss_first is None or report.loss_last is None:
+    if report.loss_first is None or (report.loss_last is None and not report.losses):
         return []
-    losses, steps = f"{report.loss_first:.4f} -> {report.loss_last:.4f}", ""
-    if report.step is not None:
+    last = "not finite" if report.loss_last is None else f"{report.loss_last:.4f}"
+    losses, steps = f"{report.loss_first:.4f} -> {last}", ""
+    if report.step is not None and report.loss_last is not None:
         perplexity = f"perplexity {perplexity_text(report.loss_first)} -> {perplexity_text(report.loss_last)}"
         losses += f" nats {_a(report.unit)}, {perplexity}"
         steps = f"  steps {report.first_step} to {report.step}"

@@ -304,8 +304,12 @@ def _note_exception(
 
 
 def _text_of(type_: type[BaseException], value: BaseException | None) -> str:
-    lines = str(value).splitlines()
-    return (f"{type_.__name__}: {lines[0]}" if lines else type_.__name__)[:MAX_TEXT]
+    lines = [line for line in str(value).splitlines() if line.strip()]
+    text = f"{type_.__name__}: {lines[0]}" if lines else type_.__name__
+    if len(lines) > 1 and lines[0].startswith("Caught ") and lines[0].endswith("."):
+        # torch raises anew what a worker raised: its own words stand at the end (torch/_utils.py, ExceptionWrapper).
+        text = f"{text.removesuffix('.')}: {lines[-1].partition(': ')[2]}"
+    return text[:MAX_TEXT]
 
 
 _REPORTED: list[tuple[str, int]] = []

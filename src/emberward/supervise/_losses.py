@@ -5,6 +5,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
 from emberward.report import RunFolder, read_lines
 from emberward.sources.losses import Logged, LossReader
 
@@ -14,6 +15,9 @@ MAX_VALUES = 1_000_000
 """Of one curve."""
 LEAST = 2
 """Values that make a curve."""
+
+NOT_FINITE = 3
+"""Values in a row that are not finite: one or two may be a step that a loss scale skips."""
 
 Values = list[tuple[int, float | None]]
 
@@ -48,6 +52,9 @@ class LossLog:
                 self._curves.setdefault(row["curve"], []).append((row["step"], row.get("loss")))
         counted = {curve: values[-1][0] for curve, values in self._curves.items()}
         self._reader = LossReader(rings, counted)
+        self._not_finite: list[int] = []
+        """The steps since which the shown curve is not finite, the first `NOT_FINITE` of them."""
+        self._is_told = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="losses", daemon=True)
 
@@ -59,6 +66,14 @@ class LossLog:
         """Reads what was logged last; waits LAST_LIMIT_S."""
         self._over.set()
         self._thread.join(LAST_LIMIT_S)
+
+    def new_findings(self) -> tuple[Finding, ...]:
+        """R101, once, when the newest values of this attempt are not finite."""
+        steps = self._not_finite
+        if self._is_told or len(steps) < NOT_FINITE:
+            return ()
+        self._is_told = True
+        return (_not_finite(str(self._shown), steps[0]),)
 
     def _go_on(self) -> None:
         is_last = False
@@ -84,6 +99,10 @@ class LossLog:
         self._shown = shown_curve({curve: len(values) for curve, values in self._curves.items()}, before)
         if self._shown is None:
             return len(new)
+        for each in new:
+            if each.curve == self._shown and not each.is_evaluation:
+                bad = [] if each.value is not None else [*self._not_finite, each.step]
+                self._not_finite = bad[:NOT_FINITE]
         if self._shown != before:
             temporary = self._folder.logged.with_suffix(".tmp")
             temporary.unlink(missing_ok=True)
@@ -93,6 +112,21 @@ class LossLog:
             mine = [each for each in new if each.curve == before and not each.is_evaluation]
             _append(self._folder.logged, [_row(before, each.step, each.value) for each in mine])
         return len(new)
+
+
+def _not_finite(curve: str, step: int) -> Finding:
+    return Finding(
+        code="R101",
+        severity=Severity.WARNING,
+        kind=Kind.SPIKE,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.OBSERVED,
+        message=f"the loss that the program logs is not finite since step {step}",
+        phase=FindingPhase(step=step),
+        evidence=(curve, "the job trains on: nothing ends it for that"),
+        next="look at the batch and the gradients of that step: torch.autograd.set_detect_anomaly(True) names the "
+        "first operation; a save from after that step may hold NaN too",
+    )
 
 
 def _row(curve: str, step: int, value: float | None) -> dict[str, object]:

@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from emberward.findings import Kind, Severity
@@ -68,6 +69,7 @@ def main(folder: Path, lag: Path, node: Node | None) -> int:
     while not told.is_closed:
         began_s = time.monotonic()
         report = watcher.poll(exits)
+        report = replace(report, findings=(*report.findings, *losses.new_findings()))
         log.take(watcher.new_rows())
         if agent is not None:
             ranks = [rank for ring in find_rings(folder) if (rank := rank_of(ring)) is not None]

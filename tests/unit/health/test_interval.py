@@ -25,8 +25,8 @@ def bloom(**changes):
 
 def test_bloom_would_save_every_116_minutes_and_lose_a_tenth_of_a_percent_less():
     assert advise_interval(bloom()).text() == (
-        "save every 116 min (66 steps): 1.15% of the time lost; now 2.9 h: 1.25% "
-        "(1 failure each 7.0 d, 40 s a save, 0 s to restart)"
+        "best every 116 min (66 steps), which costs 1.15% of the time; now every 2.9 h, which costs 1.25%; "
+        "for one failure in 7.0 d, 40 s a save, 0 s to restart"
     )
 
 
@@ -53,8 +53,8 @@ def test_saves_that_cost_more_than_the_time_between_failures_have_no_better_inte
 def test_a_job_that_never_failed_is_advised_by_the_time_it_ran():
     advice = advise_interval(bloom(num_failures=0, run_s=86400.0, interval_steps=None))
     assert advice.text() == (
-        "save every 44 min (25 steps): 3.04% of the time lost; now only at the end "
-        "(no failure in 24.0 h, taken as one, 40 s a save, 0 s to restart)"
+        "best every 44 min (25 steps), which costs 3.04% of the time; now only at the end; "
+        "for one failure in 24.0 h (none was seen in that time), 40 s a save, 0 s to restart"
     )
 
 

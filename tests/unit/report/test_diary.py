@@ -33,9 +33,9 @@ def folder(tmp_path):
 def test_the_advice_is_made_of_what_the_run_measured_itself(folder):
     text = run_text(read_run(folder))
     assert "  lost to     killed 14 h 36 min (2 x)\n" in text
-    assert "  saving      save every 116 min (66 steps): " in text
-    assert "; now 2.9 h: " in text
-    assert "(1 failure each 7.0 d, 40 s a save, " in text
+    assert "  saves       best every 116 min (66 steps), which costs " in text
+    assert "; now every 2.9 h, " in text
+    assert "; for one failure in 7.0 d, 40 s a save, " in text
     document = run_json(read_run(folder))
     assert document["save_advice"]["best_steps"] == 66
     assert document["hours_lost_by_cause"] == {"killed": 14.6}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from emberward.report import RunFolder, read_glance, read_run
+from emberward.report import RunFolder, read_glance, read_run, run_text
 from emberward.supervise._losses import LossLog, shown_curve
 from emberward.web import Columns
 
@@ -78,6 +78,19 @@ def test_the_curve_grows_is_replaced_by_a_fuller_one_and_goes_on_in_the_next_att
     assert job.rows()[-1] == (21, None)
     columns.poll()
     assert columns.bad == [21]
+
+
+def test_a_loss_that_stays_not_finite_is_told_once_with_its_first_step_and_a_single_one_is_not(job):
+    job.say("step 1 loss 2.5", "step 2 loss inf", "step 3 loss 2.4", "step 4 loss nan", "step 5 loss nan")
+    assert job.log.new_findings() == ()
+    job.say(*(f"step {step} loss nan" for step in range(6, 20)))
+    (finding,) = job.log.new_findings()
+    assert finding.code == "R101"
+    assert finding.message == "the loss that the program logs is not finite since step 4"
+    assert job.log.new_findings() == ()
+    assert "2.5000 -> not finite" in run_text(read_run(job.folder))
+    job.log = LossLog(job.rings, job.folder)
+    assert job.log.new_findings() == ()
 
 
 def test_page_report_and_glance_have_it_and_say_whose_it_is(job):

@@ -1,6 +1,7 @@
 """Stacks of other processes by py-spy, each within a time limit."""
 
 import json
+import re
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from emberward.sources.dumps import read_py_spy_json
 SPY_TIMEOUT_S = 10.0
 """Longest time that one process's stack may take."""
 MAX_AT_ONCE = 4
+_OWN_FRAME = re.compile(r"\s*\d+: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +52,10 @@ def spy(
     if done.code is None:
         return SpyResult(pid=pid, stacks=None, problem=f"py-spy did not end within {timeout_s:.0f} s")
     if done.code != 0:
-        lines = done.errors.decode(errors="replace").strip().splitlines()
-        return SpyResult(pid=pid, stacks=None, problem=" ".join(lines[-2:])[:200] or f"exit code {done.code}")
+        # Behind its own words py-spy prints where in itself it was.
+        said = done.errors.decode(errors="replace").partition("Stack backtrace")[0].strip().splitlines()
+        words = [line.strip() for line in said if not _OWN_FRAME.match(line)]
+        return SpyResult(pid=pid, stacks=None, problem=" ".join(words[-2:])[:200] or f"exit code {done.code}")
     try:
         found = read_py_spy_json(json.loads(done.out), path=f"process {pid}").processes
     except ValueError as problem:
