@@ -89,8 +89,12 @@ def _read(snapshot: Snapshot, num_snapshots: int) -> list[str]:
     stacks = sum(len(seen.stacks) for seen in ranks)
     rings = sum(seen.ring is not None for seen in ranks)
     often = "twice" if num_snapshots == MIN_SNAPSHOTS else f"{num_snapshots} times"
-    out = [f"{len(snapshot.ranks)} ranks", f"{stacks} stacks, {often}"]
-    return [*out, f"{rings} rings"] if rings else out
+    out = [_number(len(snapshot.ranks), "rank"), f"{_number(stacks, 'stack')}, {often}"]
+    return [*out, _number(rings, "ring")] if rings else out
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _nobody(pids: Sequence[int], job: FoundJob) -> Finding:
