@@ -157,7 +157,9 @@ def _to_do(finding: Finding, facts: CardFacts) -> tuple[str, ...]:
     if facts.is_over and finding.kind in STOPPING and finding.kind is not Kind.CRASH:
         where = "from the beginning, for it has no save" if facts.saved_step is None else "from the last save"
         again = f"the attempt is over: the same command goes on {where}"
-        return (again, *(f"said while it ran: {line}" for line in lines))
+        # What a program does wrong it will do again; what was done to a process is over.
+        is_program = finding.kind in (Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK)
+        return (*lines, again) if is_program else (again, *(f"said while it ran: {line}" for line in lines))
     return (*lines, *(as_typed(line, facts.program) for line in facts.by_itself))
 
 

@@ -21,7 +21,7 @@ def read_findings(
     """The findings that stand, and those of attempts that a later one has got over, by doing well or by running on.
 
     `starts`: the start lines of the attempts; `outcome`: that of the last one. What was said of an earlier attempt
-    names it. Of a run that has ended no wait stands that was a notice alone: it ended well, or an error tells why not.
+    names it. A wait that was a notice alone is past where the run ended well, or an error tells why it did not.
     """
     last = max((start["attempt"] for start in starts if isinstance(start.get("attempt"), int)), default=None)
     standing: list[Finding] = []
@@ -42,10 +42,12 @@ def read_findings(
             _add(recovered, each)
         _add(recovered if is_got_over else standing, finding)
     if outcome is not None:
-        waits = [each for each in standing if each.severity is Severity.NOTICE and each.kind is Kind.HANG]
-        standing = [each for each in standing if each.code != END_TO_COME and each not in waits]
-        for each in () if outcome in _WITHOUT_SUCCESS else waits:
-            _add(recovered, each)
+        standing = [each for each in standing if each.code != END_TO_COME]
+    waits = [each for each in standing if each.severity is Severity.NOTICE and each.kind is Kind.HANG]
+    if outcome == "done" or (outcome is not None and any(each.severity is Severity.ERROR for each in standing)):
+        standing = [each for each in standing if each not in waits]
+    for each in waits if outcome == "done" else ():
+        _add(recovered, each)
     again = {_accused(each) for each in standing}
     past = [each for each in recovered if _accused(each) not in again]
 
