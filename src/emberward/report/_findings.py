@@ -35,6 +35,7 @@ def read_findings(
         attempt = line.get("attempt")
         is_past = isinstance(attempt, int) and last is not None and attempt < last
         is_got_over = is_past and outcome not in _WITHOUT_SUCCESS
+        of_earlier.pop(finding, None)
         of_earlier |= {finding: attempt} if is_past else {}
         over = [each for each in standing if not is_past and is_over(each, finding)]
         standing = [each for each in standing if each not in over]

@@ -76,6 +76,28 @@ def folder(tmp_path):
     return RunFolder(path=path)
 
 
+def attempts_of(place, *outcomes) -> RunFolder:
+    """A run with one attempt for each outcome."""
+    folder = RunFolder(path=place / "runs" / "job" / "20261122-101500-1a2b")
+    folder.path.mkdir(parents=True)
+    for attempt, outcome in enumerate(outcomes, start=1):
+        append_line(folder.attempts, {"event": "start", "attempt": attempt})
+        append_line(folder.attempts, {"event": "end", "attempt": attempt, "outcome": outcome})
+    return folder
+
+
+def finding(*, code="L102", kind=Kind.CRASH, severity=Severity.ERROR, message) -> Finding:
+    return Finding(
+        code=code,
+        severity=severity,
+        kind=kind,
+        cause=Cause.UNKNOWN,
+        certainty=Certainty.OBSERVED,
+        message=message,
+        culprit_ranks=(int(message[5]),),
+    )
+
+
 def test_a_run_over_images_counts_images(folder):
     fill(folder)
     summary = json.loads(folder.summary.read_text())
@@ -197,6 +219,29 @@ def test_what_was_a_notice_before_it_was_an_error_is_said_once(folder):
     for finding in (suspected, others[0], DEATH, suspected, *others[1:]):
         append_line(folder.findings, finding.to_json())
     assert read_run(folder).findings == (DEATH, *others)
+
+
+def test_what_was_said_of_an_earlier_attempt_names_it_and_what_came_again_does_not(tmp_path):
+    folder = attempts_of(tmp_path, "failed", "failed")
+    first, again = finding(message="rank 1 is stopped"), finding(message="rank 0 died first")
+    for number, said in ((1, first), (1, again), (2, again)):
+        append_line(folder.findings, {**said.to_json(), "attempt": number})
+    told = [each.message for each in read_run(folder).findings]
+    assert told == ["in attempt 1, rank 1 is stopped", "rank 0 died first"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "has_error", "stands", "is_past"),
+    [("done", False, False, True), ("failed", True, False, False), ("stopped", False, True, False)],
+)
+def test_a_wait_of_a_run_that_ended_stands_only_where_nothing_tells_more(tmp_path, outcome, has_error, stands, is_past):
+    folder = attempts_of(tmp_path, outcome)
+    wait = finding(code="H101", kind=Kind.HANG, severity=Severity.NOTICE, message="rank 1 has not arrived")
+    error = finding(message="rank 0 died first")
+    for said in (wait, *([error] if has_error else [])):
+        append_line(folder.findings, {**said.to_json(), "attempt": 1})
+    report = read_run(folder)
+    assert (wait in report.findings, wait in report.recovered) == (stands, is_past)
 
 
 def test_ranks_come_from_their_files_when_no_summary_was_written(folder):
