@@ -152,8 +152,8 @@ def _texts(folder: RunFolder) -> Iterator[tuple[str, str]]:
         for path in find_rings(attempt):
             view = read_ring(path)
             if view.is_readable:
-                name = path.relative_to(folder.path).with_suffix(".json")
-                yield str(name), json.dumps(ring_flight(view, is_past=True))
+                packed = path.relative_to(folder.path).with_suffix(".json")
+                yield str(packed), json.dumps(ring_flight(view, is_past=True))
 
 
 def _end_of(path: Path) -> str:

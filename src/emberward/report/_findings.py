@@ -36,7 +36,8 @@ def read_findings(
         is_past = isinstance(attempt, int) and last is not None and attempt < last
         is_got_over = is_past and outcome not in _WITHOUT_SUCCESS
         of_earlier.pop(finding, None)
-        of_earlier |= {finding: attempt} if is_past else {}
+        if is_past and isinstance(attempt, int):
+            of_earlier[finding] = attempt
         over = [each for each in standing if not is_past and is_over(each, finding)]
         standing = [each for each in standing if each not in over]
         for each in over:
