@@ -1,0 +1,9 @@
+"""The predictions of all ranks."""
+import torch
+import torch.distributed as dist
+
+
+def gather_all(tensor):
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor.contiguous())
+    return torch.cat(parts)

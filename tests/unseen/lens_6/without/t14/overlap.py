@@ -1,0 +1,19 @@
+"""Gradients are averaged by hooks, as soon as they are there."""
+import torch.distributed as dist
+
+
+class GradientAverage:
+    def __init__(self, model):
+        self.world = dist.get_world_size()
+        self.works = []
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(self.ready)
+
+    def ready(self, p):
+        p.grad /= self.world
+        self.works.append(dist.all_reduce(p.grad, async_op=True))
+
+    def finish(self):
+        for work in self.works:
+            work.wait()
+        self.works.clear()
