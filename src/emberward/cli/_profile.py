@@ -44,6 +44,7 @@ from emberward.lens import (
     parts_around,
     parts_by_step,
     profile_of,
+    ranks_of_job,
     read_operations,
     read_samples,
     slowdown_finding,
@@ -213,12 +214,7 @@ def _samples_of(folder: RunFolder) -> tuple[tuple[RankSamples, ...], list[Findin
             ranks.append(read_samples(path))
         except (OSError, ValueError, KeyError, IndexError, TypeError, json.JSONDecodeError) as error:
             problems.append(missing_part(f"{path.name} on {socket.gethostname()} cannot be read: {error}"))
-    # Beside processes that end steps, one that only turns in a loop is a helper of theirs.
-    told = [rank for rank in ranks if not rank.by_turns] or ranks
-    newest: dict[int, RankSamples] = {}
-    for rank in sorted(told, key=lambda each: each.bounds_s[:1] or (0.0,)):
-        newest[rank.rank] = rank
-    return tuple(newest[rank] for rank in sorted(newest)), problems
+    return ranks_of_job(ranks), problems
 
 
 def _operations_of(folder: RunFolder, stems: set[str]) -> tuple[tuple[RankOperations, ...], list[Finding]]:

@@ -20,7 +20,16 @@ from emberward.lens._outside import line_shares, outside_samples
 from emberward.lens._overlap import Call, Exposed, Overlap, RankCalls, audit, calls_of
 from emberward.lens._profile import Profile, finding_page, page_text, profile_of
 from emberward.lens._replay import Cut, Edit, Replay
-from emberward.lens._samples import SUFFIX, Instruction, RankSamples, Sampled, find_samples, read_samples, samples_of
+from emberward.lens._samples import (
+    SUFFIX,
+    Instruction,
+    RankSamples,
+    Sampled,
+    find_samples,
+    ranks_of_job,
+    read_samples,
+    samples_of,
+)
 from emberward.lens._sharding import Sharding, Waste, checkpointed_at, sharding_of, wastes_of
 from emberward.lens._slowdown import (
     Part,
@@ -93,6 +102,7 @@ __all__ = [
     "parts_around",
     "parts_by_step",
     "profile_of",
+    "ranks_of_job",
     "read_operations",
     "read_samples",
     "read_text",

@@ -28,9 +28,10 @@ from itertools import pairwise
 
 from emberward.findings import Cause
 from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
+from emberward.lens._searches import decides, searches_again
 from emberward.lens._services import OF_SERVICES, service_of
 from emberward.lens._source import Sources
-from emberward.lens._unused import is_unused
+from emberward.lens._unused import unused_at
 
 MAX_BUSY = 0.5
 """Share of processor time up to which a thread counts as waiting."""
@@ -90,6 +91,8 @@ _OF_TENSORS = {
     "copy_": Cause.HOST_COPY,
 }
 """Calls with which the host reads from a device or waits for it, by name."""
+_MAKES_TENSORS = frozenset({"tensor", "as_tensor", "FloatTensor", "LongTensor", "IntTensor", "array", "asarray"})
+"""Calls that copy Python's numbers, one by one, or an array into a tensor; of what is a tensor they cost nothing."""
 ALWAYS = frozenset({"item", "tolist", "synchronize", "print"})
 """Of these, calls that are no work of the model's, whatever the processor does meanwhile."""
 
@@ -179,7 +182,7 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     if told is not None and told.cause is Cause.SLEEP:
         told = _for_a_service(told, users, sources)
     if told is None:
-        unused = next((place for place in users if is_unused(place, sources)), None)
+        unused = unused_at(users, sources, rank.outputs)
         inner = None if unused is None or users[0] == unused else users[0].site
         return None if unused is None else Told(cause=Cause.UNUSED_RESULT, site=unused.site, inner=inner)
     if told.cause is Cause.LOCK and not is_waiting:
@@ -298,8 +301,13 @@ def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -
     called = sources.called(leaf)
     if called in _OF_TENSORS and (called in ALWAYS or is_waiting):
         return Told(cause=_OF_TENSORS[called], site=site)
-    if is_waiting and leaf.operation.startswith(_JUMPS):
+    users = [place for place in frames if place.owner == USER]
+    if searches_again(leaf, sources):
+        return Told(cause=Cause.NONZERO, site=site)
+    if (is_waiting and leaf.operation.startswith(_JUMPS)) or decides(users, sources):
         return Told(cause=Cause.BOOL, site=site)
+    if called in _MAKES_TENSORS:
+        return Told(cause=Cause.HOST_COPY, site=site)
     if is_waiting and leaf.operation.startswith(_LOCKED):
         return Told(cause=Cause.LOCK, site=site)
     if leaf.operation.startswith(_IMPORTS):

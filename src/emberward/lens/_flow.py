@@ -14,14 +14,17 @@ whose result nobody is seen to use tells of no later wait: its reader may be no 
 import bisect
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from emberward.events import Group
 from emberward.lens._operations import Access, Issue, RankOperations
 from emberward.lens._overlap import Call, Line, Slack, turns_of
+from emberward.lens._samples import USER, RankSamples
 
+Place = tuple[int, ...]
+"""The lines at which the functions of the loop stand, the outermost first."""
 MAX_PACKED = 4
 """Packs that are followed into one another."""
 
@@ -41,20 +44,45 @@ def slack_of(rank: RankOperations, calls: Sequence[Call]) -> Mapping[Line, Seque
     return {line: [_mean(by_turn[turn]) for turn in sorted(by_turn)] for line, by_turn in found.items()}
 
 
-def repeats_of(rank: RankOperations, calls: Sequence[Call]) -> tuple[Call, ...]:
-    """The gathers of what the same group has gathered before in the same step, and nobody has changed in between."""
+def repeats_of(rank: RankOperations, calls: Sequence[Call], samples: RankSamples | None = None) -> tuple[Call, ...]:
+    """The gathers of what the same group has gathered before in the same step, and nobody has changed in between.
+
+    A step begins where the optimizer's ends. `samples` tell where the program's own loop turns: what its last turn has
+    gathered after the update, this one is not held to keep.
+    """
     memory = _Memory(rank, ())
-    seen: set[tuple[Group, int, int, frozenset[Written]]] = set()
+    asked = _asked(rank, calls)
+    places = {} if samples is None else _places(samples, calls)
+    turns = turns_of([call for call, _ in asked], rank.bounds_s)
+    seen: dict[tuple[Group, int, int, frozenset[Written]], list[Place]] = defaultdict(list)
     again = []
-    for call, issue in _asked(rank, calls):
+    for call, issue in asked:
         given = frozenset(each for number in issue.given for each in memory.written(number, issue.began_s))
         if not call.op.startswith("all_gather") or not given or issue.given & issue.gotten:
             continue
         key = call.group, bisect.bisect_right(rank.bounds_s, issue.began_s), call.num_bytes, given
-        if key in seen:
+        here = places.get(((call.file, call.line), turns[call.group, call.number]), ())
+        if any(before <= here for before in seen[key]):
             again.append(call)
-        seen.add(key)
+        seen[key].append(here)
     return tuple(again)
+
+
+def _places(rank: RankSamples, calls: Sequence[Call]) -> dict[tuple[Line, int], Place]:
+    """Where the loop stands in the calls of a line, the first of a step, the second and so on, as most steps show."""
+    begin_s, end_s = (rank.bounds_s[0], rank.bounds_s[-1]) if rank.bounds_s else (0.0, 0.0)
+    inside = sorted((c for c in calls if begin_s <= c.issued_s <= end_s), key=lambda call: call.issued_s)
+    begins, turns = [call.issued_s for call in inside], turns_of(inside, rank.bounds_s)
+    found: dict[tuple[Line, int], Counter[Place]] = defaultdict(Counter)
+    for sampled in rank.stacks:
+        line = next(((place.file, place.line) for place in sampled.stack if place.owner == USER), None)
+        for at_s in sampled.at_s.values():
+            call = inside[max(bisect.bisect_right(begins, at_s) - 1, 0)] if inside else None
+            if call is None or line != (call.file, call.line) or at_s > call.free_s:
+                continue
+            place = tuple(each.line for each, _ in zip(reversed(sampled.stack), rank.loop, strict=False))
+            found[(call.file, call.line), turns[call.group, call.number]][place] += 1
+    return {key: places.most_common(1)[0][0] for key, places in found.items()}
 
 
 def unread_of(rank: RankOperations, calls: Sequence[Call]) -> frozenset[Line]:

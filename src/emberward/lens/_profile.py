@@ -128,14 +128,16 @@ def profile_of(
     seen = [rank for rank in operations if rank.num_steps]
     # Ranks of one job meet somewhere: where nothing was observed and no ring has a call, in the backward.
     is_hidden = has_hidden_calls(work, seen, issued) if work is not None else not any(issued.values())
-    hidden = [*backward_meetings(measured)] if is_hidden else []
+    computing = [rank for rank in measured if not rank.by_turns] or measured
+    hidden = [*backward_meetings(computing)] if is_hidden else []
     slack = {rank.rank: slack_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
     unread = _unread(seen, of_rank, measured, sources)
     overlap = audit(calls, measured, sources, hidden, slack, unread) if (calls or hidden) and measured else None
     replay = Replay(hidden if overlap is None else overlap.met, measured)
     stalls = find_stalls(measured, sources, replay)
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
-    repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
+    by_rank = {rank.rank: rank for rank in measured}
+    repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ()), by_rank.get(rank.rank)) for rank in seen}
     wastes = () if work is None else wastes_of(work, seen, of_rank, measured, repeats)
     exposed = [] if overlap is None else _unsaid(overlap.found, wastes)
     exposed = [dataclasses.replace(each, gain_s=replay.without(each)) for each in exposed]
@@ -173,7 +175,11 @@ def _unread(
     kept: set[Line] = set()
     for sampled in (sampled for rank in samples for sampled in rank.stacks):
         users = [place for place in sampled.stack if place.owner == USER]
-        if users and (line := (users[0].file, users[0].line)) in lines - kept:
+        if not users:
+            continue
+        line = users[0].file, users[0].line
+        # Of objects the call itself reads what it was sent, and nothing but the names of the text holds them then.
+        if line not in kept and (line in lines or sources.called(users[0]).endswith(("_object", "_object_list"))):
             kept |= {line} if is_result_kept_from_all(users, sources) else set()
     return frozenset(kept)
 

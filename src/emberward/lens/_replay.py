@@ -14,7 +14,7 @@ list is. A stall is taken out of the host's time around the moment at which it w
 import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emberward.events import (
     Barrier,
@@ -83,6 +83,8 @@ class Edit:
     own_lane: frozenset[Line] = frozenset()
     factor: Mapping[Line, float] = field(default_factory=dict)
     dropped: frozenset[Line] = frozenset()
+    keeps_order: bool = False
+    """Whether calls that are issued earlier pass no others."""
 
 
 class Replay:
@@ -148,11 +150,15 @@ class Replay:
         return self._usual.total_s / max(self.num_steps, 1)
 
     def gain_s(self, edit: Edit) -> float:
-        """What a step would be shorter by; never negative, and 0 for an edit in which ranks wait for each other."""
+        """What a step would be shorter by; never negative, and 0 for an edit in which ranks wait for each other.
+
+        Where they do so because one rank has more time before its calls than another and lets one pass, none passes.
+        """
         try:
             total_s = self._timed(edit).total_s
         except ValueError:
-            return 0.0
+            is_last = edit.keeps_order or not edit.moved
+            return 0.0 if is_last else self.gain_s(replace(edit, keeps_order=True))
         return max(self._usual.total_s - total_s, 0.0) / max(self.num_steps, 1)
 
     def middle_s(self, rank: int, step: int) -> float | None:
@@ -219,22 +225,29 @@ class Replay:
         for rank in self._samples:
             acts = self._acts(rank)
             _take_out(acts, edit.cuts.get(rank, ()))
-            events[rank] = self._events(rank, self._moved(rank, acts, edit.moved), edit, listed)
+            events[rank] = self._events(rank, self._moved(rank, acts, edit), edit, listed)
         trace = Trace(world_size=max(events, default=0) + 1, events=events, observer=Observer.LIVE)
         if not self._act_of:
             self._act_of = {key: act for key, (act, _) in listed.items()}
         return Clockwork(trace).run(lambda event: listed[event.rank, event.ref][1])
 
-    def _moved(self, rank: int, acts: Sequence[_Act], moved: Mapping[Line, Sequence[Slack]]) -> list[_Act]:
+    def _moved(self, rank: int, acts: Sequence[_Act], edit: Edit) -> list[_Act]:
         """The acts with the calls of some lines issued earlier and waited for later, within the host's own time."""
+        moved = edit.moved
         turns = turns_of(self._calls[rank], self._bounds[rank]) if moved else {}
 
         def slack(call: Call) -> Slack:
             slacks, turn = moved.get((call.file, call.line), ()), turns.get((call.group, call.number), 0)
             return slacks[turn] if turn < len(slacks) else (0.0, 0.0)
 
-        early = _forward(acts, lambda call: slack(call)[0], is_wait=False)
-        return _forward(early[::-1], lambda call: slack(call)[1], is_wait=True)[::-1]
+        def early(call: Call) -> tuple[int, float]:
+            number = call.number if edit.keeps_order else bisect.bisect_right(self._bounds[rank], call.issued_s)
+            return number, slack(call)[0]
+
+        found = _forward(
+            acts, lambda call: slack(call)[0], lambda other, issue: _lets_pass(other, issue, early), is_wait=False
+        )
+        return _forward(found[::-1], lambda call: slack(call)[1], lambda other, wait: True, is_wait=True)[::-1]
 
     def _acts(self, rank: int) -> list[_Act]:
         """The host of a rank from the first bound of any rank to its own last one."""
@@ -333,17 +346,19 @@ def _take_out(acts: Sequence[_Act], cuts: Iterable[Cut]) -> None:
             left_s -= taken_s
 
 
-def _forward(acts: Sequence[_Act], seconds_of: Callable[[Call], float], *, is_wait: bool) -> list[_Act]:
+def _forward(
+    acts: Sequence[_Act], seconds_of: Callable[[Call], float], lets_pass: Callable[[_Act, _Act], bool], *, is_wait: bool
+) -> list[_Act]:
     """The acts with issues, or waits, moved towards the front over so much of the host's own time before them.
 
     A wait passes whatever stands there but its own issue, an issue the waits for other calls and the calls of its line
-    that can be issued less early than itself: the others of a group keep their order.
+    that can be issued less early in the same step: the others of a group keep their order, on all ranks alike.
     """
     found: list[_Act] = []
     for act in acts:
         passed: list[_Act] = []
-        wanted_s = left_s = seconds_of(act.call) if act.call is not None and act.is_wait is is_wait else 0.0
-        while left_s > 0 and found and (is_wait or _lets_pass(found[-1], act, seconds_of, wanted_s)):
+        left_s = seconds_of(act.call) if act.call is not None and act.is_wait is is_wait else 0.0
+        while left_s > 0 and found and lets_pass(found[-1], act):
             other = found.pop()
             taken_s = min(left_s, other.seconds) if other.call is None else 0.0
             passed.append(other if other.call is not None else _Act(other.began_s, taken_s))
@@ -354,9 +369,14 @@ def _forward(acts: Sequence[_Act], seconds_of: Callable[[Call], float], *, is_wa
     return found
 
 
-def _lets_pass(other: _Act, issue: _Act, seconds_of: Callable[[Call], float], wanted_s: float) -> bool:
-    """Whether an issue that can come so much earlier may stand before another act: of its line, where that is plain."""
+def _lets_pass(other: _Act, issue: _Act, early: Callable[[Call], tuple[int, float]]) -> bool:
+    """Whether an issue may stand before another act: of its line, where that is plain.
+
+    `early`: within what it may pass others, and by how many seconds it could be earlier.
+    """
     if other.call is None or other.is_wait or issue.call is None:
         return True
-    is_same_line = (other.call.file, other.call.line) == (issue.call.file, issue.call.line)
-    return is_same_line and seconds_of(other.call) < wanted_s / 2
+    if (other.call.file, other.call.line) != (issue.call.file, issue.call.line):
+        return False
+    (step, other_s), (own_step, own_s) = early(other.call), early(issue.call)
+    return step == own_step and other_s < own_s / 2

@@ -1,8 +1,9 @@
 """What the sampler of one rank saw, read back. The writer is `emberward.sources._sampler`."""
 
+import bisect
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,40 @@ def read_samples(path: Path) -> RankSamples:
     with path.open(encoding="utf-8") as file:
         lines = [json.loads(line) for _, line in zip(range(MAX_LINES), file, strict=False)]
     return samples_of(lines)
+
+
+def ranks_of_job(samples: Sequence[RankSamples]) -> tuple[RankSamples, ...]:
+    """The newest samples of each rank. Where some ranks end steps, one that only turns in a loop takes part in theirs.
+
+    A process that is no rank of the same job is a helper, and is left out there.
+    """
+    ordered = sorted(samples, key=lambda each: each.bounds_s[:1] or (0.0,))
+    turning = {each.rank: each for each in ordered if each.by_turns}
+    told = {each.rank: each for each in ordered if not each.by_turns}
+    if not told:
+        return tuple(turning[rank] for rank in sorted(turning))
+    first = told[min(told)]
+    for rank in turning.keys() - told.keys():
+        if turning[rank].world_size is not None and turning[rank].world_size == first.world_size:
+            told[rank] = _in_steps_of(turning[rank], first)
+    return tuple(told[rank] for rank in sorted(told))
+
+
+def _in_steps_of(rank: RankSamples, other: RankSamples) -> RankSamples:
+    """What was seen of a rank, in the steps of another one."""
+    stacks = []
+    for sampled in rank.stacks:
+        steps: dict[int, tuple[float, float]] = {}
+        at_s: dict[int, float] = {}
+        for step, (wall, cpu) in sampled.steps.items():
+            index = bisect.bisect_right(other.bounds_s, sampled.at_s[step]) if step in sampled.at_s else 0
+            if 0 < index < len(other.bounds_s):
+                own = other.first_step + index - 1
+                before = steps.get(own, (0.0, 0.0))
+                steps[own] = before[0] + wall, before[1] + cpu
+                at_s[own] = sampled.at_s[step]
+        stacks.append(replace(sampled, steps=steps, at_s=at_s))
+    return replace(rank, first_step=other.first_step, bounds_s=other.bounds_s, stacks=tuple(stacks))
 
 
 def _spent(cells: Mapping[str, Sequence[int]]) -> dict[int, tuple[float, float]]:

@@ -63,8 +63,9 @@ def _kinds(function: ast.FunctionDef, source: Source, depth: int) -> set[Cause] 
     found: set[Cause] = set()
     for call in (each for statement in function.body for each in ast.walk(statement) if isinstance(each, ast.Call)):
         name = call_name(call)
-        if (own := source.function(name)) is not None and own is not function and depth < MAX_DEPTH:
-            inner = _kinds(own, source, depth + 1)
+        own = source.defined(name)
+        if own is not None and own[0] is not function and depth < MAX_DEPTH:
+            inner = _kinds(*own, depth + 1)
             if inner is None:
                 return None
             found |= inner

@@ -9,20 +9,23 @@ before, for that is a source of data and no part of the model.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from emberward.lens._samples import Instruction
 
 MAX_SOURCE_BYTES = 4 << 20
+MAX_FOLDERS = 3
+"""In which what a file imports is looked for: its own, and those above it."""
 
 LOG_LEVELS = frozenset({"debug", "info", "warning", "error", "critical", "exception", "log"})
 WRITERS = frozenset({"print", *LOG_LEVELS})
 """Names of calls that show a text to people and do nothing else with it."""
 
 ReadText = Callable[[str], str]
+Line = tuple[str, int]
 _LOOPS = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
 Node = ast.expr | ast.stmt
 
@@ -38,9 +41,11 @@ def read_text(file: str) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """The parsed text of one file."""
+    """The parsed text of one file. `of` gives that of another one."""
 
     text: str
+    file: str
+    of: "Callable[[str], Source]" = field(repr=False, compare=False)
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -128,6 +133,35 @@ class Source:
         found = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef) and node.name == name]
         return found[0] if len(found) == 1 else None
 
+    @cached_property
+    def imported(self) -> tuple["Source", ...]:
+        """The files of the program that the file imports: those that lie in its folder, or in one above it."""
+        modules: list[tuple[str, int]] = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                modules += [(each.name, 0) for each in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = f"{node.module}." if node.module else ""
+                modules += [(node.module or "", node.level), *((base + each.name, node.level) for each in node.names)]
+        folders = [*Path(self.file).parents][:MAX_FOLDERS]
+        found: dict[str, Source] = {}
+        for module, level in modules:
+            for folder in folders[level - 1 : level] if level else folders:
+                file = str(folder.joinpath(*module.split("."))) + ".py"
+                if module and file not in found and (source := self.of(file)).text:
+                    found[file] = source
+                    break
+        return tuple(found.values())
+
+    def defined(self, name: str) -> "tuple[ast.FunctionDef, Source] | None":
+        """The one function or method of that name in the file, else in those that it imports, and its file."""
+        own = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef) and node.name == name]
+        if own:
+            return (own[0], self) if len(own) == 1 else None
+        name = self.renamed.get(name, name)
+        found = [(function, each) for each in self.imported if (function := each.function(name)) is not None]
+        return found[0] if len(found) == 1 else None
+
 
 def _extent(node: Node) -> tuple[int, int]:
     return (node.end_lineno or 0) - node.lineno, (node.end_col_offset or 0) - node.col_offset
@@ -139,15 +173,26 @@ class Sources:
     def __init__(self, read: ReadText = read_text) -> None:
         self._read = read
         self._known: dict[str, Source] = {}
-        self.unused: dict[tuple[str, int], bool] = {}
-        """Of lines: what `is_unused` found."""
+        self.unused: dict[tuple[tuple[str, int, int | None], ...], int | None] = {}
+        """Of stacks: what `unused_at` found."""
 
     def of(self, file: str) -> Source:
         """The file's source."""
         found = self._known.get(file)
         if found is None:
-            found = self._known[file] = Source(self._read(file))
+            found = self._known[file] = Source(self._read(file), file, self.of)
         return found
+
+    def program(self, files: Iterable[str]) -> list[Source]:
+        """Files of the program, and what they import of it."""
+        found: dict[str, Source] = {}
+        left = [self.of(file) for file in files]
+        while left:
+            each = left.pop()
+            if each.file not in found and each.text:
+                found[each.file] = each
+                left += each.imported
+        return [*found.values()]
 
     def called(self, place: Instruction) -> str:
         """The name of what the instruction calls, ``item`` of ``loss.item()``; empty when it calls nothing."""
@@ -328,8 +373,8 @@ class Sources:
         name = call_name(call)
         if isinstance(call.func, ast.Attribute) and name in LOG_LEVELS:
             return True
-        function = source.function(name)
-        return function is not None and only_prints(function, source)
+        found = source.defined(name)
+        return found is not None and only_prints(*found)
 
 
 _KEEPERS = WRITERS | {"append", "put", "put_nowait", "add", "extend", "write", "isinstance", "len"}

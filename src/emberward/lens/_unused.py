@@ -1,10 +1,11 @@
 """Which statements compute what nobody reads, from the text of their program. Pure."""
 
 import ast
+import re
 from collections.abc import Sequence
 
 from emberward.lens._samples import Instruction
-from emberward.lens._source import Source, Sources, call_name, names_in
+from emberward.lens._source import WRITERS, Line, Source, Sources, call_name, names_in
 
 READERS = frozenset(
     {
@@ -73,34 +74,125 @@ READERS = frozenset(
 _LIBRARIES = frozenset({"torch", "F", "functional", "math", "np", "numpy", "linalg"})
 
 
-def is_unused(place: Instruction, sources: Sources) -> bool:
-    """Whether the instruction's statement assigns what is read nowhere, and does nothing else.
+def unused_at(users: Sequence[Instruction], sources: Sources, outputs: frozenset[Line]) -> Instruction | None:
+    """The frame of `users`, from the innermost on, in which what they compute is dropped; None where it is used.
 
-    It calls functions of torch's that change nothing, methods that read a tensor, and functions of the same file
-    that do no more. A value that is read in the function at all, be it after the loop, is used.
+    A statement that only reads gives its value to a name, an attribute, a list or the caller, and nobody reads it
+    there, or only in a branch that is not taken in each step. It calls functions of torch's that change nothing,
+    methods that read a tensor, and functions of the program that do no more. A call whose value is given to nothing is
+    taken to do what it is called for.
     """
-    key = place.file, place.line
+    key = tuple((place.file, place.line, place.column) for place in users)
     if key not in sources.unused:
-        source = sources.of(place.file)
-        sources.unused[key] = _assigns_unused(source, source.node_at(place))
-    return sources.unused[key]
+        found = [_dropped_at(index, users, sources, outputs) for index in range(len(users))]
+        sources.unused[key] = next((each for each in reversed(found) if each is not None), None)
+    at = sources.unused[key]
+    return None if at is None else users[at]
 
 
-def _assigns_unused(source: Source, node: ast.AST | None) -> bool:
+def _dropped_at(index: int, users: Sequence[Instruction], sources: Sources, outputs: frozenset[Line]) -> int | None:
+    """Of a statement that only reads: the frame that drops its value."""
+    source = sources.of(users[index].file)
+    node = source.node_at(users[index])
     above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
     statement = next((each for each in above if isinstance(each, ast.stmt)), None)
-    scope = next((each for each in above if isinstance(each, ast.FunctionDef | ast.Module)), None)
-    if scope is None or not isinstance(statement, ast.Assign) or not _only_reads(statement.value, source, 0):
-        return False
-    if not all(isinstance(target, ast.Name) for target in statement.targets):
-        return False
-    names = {name for target in statement.targets for name in names_in(target)}
-    own = {id(each) for each in ast.walk(statement)}
-    is_declared = any(isinstance(each, ast.Global | ast.Nonlocal) and names & {*each.names} for each in ast.walk(scope))
-    return not is_declared and not any(
-        isinstance(each, ast.Name) and each.id in names and isinstance(each.ctx, ast.Load) and id(each) not in own
-        for each in ast.walk(scope)
+    if not isinstance(statement, ast.Assign | ast.Expr | ast.Return) or statement.value is None:
+        return None
+    kept = _kept_in(statement.value) if isinstance(statement, ast.Expr) else None
+    if isinstance(statement, ast.Expr) and kept is None:
+        return None
+    if not _only_reads(statement.value if kept is None else kept[1], source, 0):
+        return None
+    if kept is not None:
+        return None if _is_ever_read(kept[0], source, _program(users, sources)) else index
+    if isinstance(statement, ast.Assign):
+        return _by_targets(statement, index, users, sources, outputs)
+    return _by_caller(index + 1, users, sources, outputs)
+
+
+def _by_targets(
+    statement: ast.Assign, index: int, users: Sequence[Instruction], sources: Sources, outputs: frozenset[Line]
+) -> int | None:
+    """Where what a statement binds is read nowhere, the frame of that."""
+    source = sources.of(users[index].file)
+    targets = [each for target in statement.targets for each in getattr(target, "elts", [target])]
+    attributes = [each for each in targets if isinstance(each, ast.Attribute)]
+    if attributes:
+        program = _program(users, sources)
+        is_read = attributes != targets or any(_is_ever_read(each, source, program) for each in attributes)
+        return None if is_read else index
+    scope = next((each for _, each in source.above(statement) if isinstance(each, ast.FunctionDef | ast.Module)), None)
+    names = {each.id for each in targets if isinstance(each, ast.Name)}
+    if scope is None or len(names) != len(targets) or names & _declared(scope):
+        return None
+    reads = [each for each in _reads(names, scope, statement, source) if not _is_for_some_steps(each, source, outputs)]
+    if not all(isinstance(each, ast.Return) for each in reads):
+        return None
+    return _by_caller(index + 1, users, sources, outputs) if reads else index
+
+
+def _declared(scope: ast.AST) -> set[str]:
+    """Names that belong to another function, or to the module."""
+    return {name for each in ast.walk(scope) if isinstance(each, ast.Global | ast.Nonlocal) for name in each.names}
+
+
+def _by_caller(index: int, users: Sequence[Instruction], sources: Sources, outputs: frozenset[Line]) -> int | None:
+    """Where the caller drops what it is given, its frame, or that of its caller."""
+    if index >= len(users):
+        return None
+    source = sources.of(users[index].file)
+    node = source.node_at(users[index])
+    above = [] if node is None else [node, *(parent for _, parent in source.above(node))]
+    call = next((each for each in above if isinstance(each, ast.Call)), None)
+    statement = None if call is None else source.parents.get(call)
+    if isinstance(statement, ast.Return):
+        return _by_caller(index + 1, users, sources, outputs)
+    return _by_targets(statement, index, users, sources, outputs) if isinstance(statement, ast.Assign) else None
+
+
+def _kept_in(value: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    """The list to which a value is appended, and the value."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and len(value.args) == 1:
+        return (value.func.value, value.args[0]) if value.func.attr in ("append", "appendleft", "add") else None
+    return None
+
+
+def _program(users: Sequence[Instruction], sources: Sources) -> list[Source]:
+    return sources.program(place.file for place in users)
+
+
+def _is_ever_read(kept: ast.expr, source: Source, program: Sequence[Source]) -> bool:
+    """Whether any file of the program reads an attribute, or this one a name, but to add to it or to empty it."""
+    name = kept.attr if isinstance(kept, ast.Attribute) else kept.id if isinstance(kept, ast.Name) else ""
+    files = program if isinstance(kept, ast.Attribute) else [source]
+    loads = [
+        (each, node)
+        for each in files
+        for node in ast.walk(each.tree)
+        if (isinstance(node, ast.Attribute) and node.attr == name)
+        or (isinstance(node, ast.Name) and node.id == name)
+        or (isinstance(node, ast.Constant) and node.value == name)
+        or (isinstance(node, ast.Call) and call_name(node) in ("vars", "getattr", "register_buffer"))
+    ]
+    return not name or any(
+        not isinstance(getattr(node, "ctx", None), ast.Store)
+        and not (
+            isinstance(parent := each.parents.get(node), ast.Attribute)
+            and parent.attr in ("append", "appendleft", "add", "clear")
+        )
+        for each, node in loads
     )
+
+
+def _is_for_some_steps(read: ast.stmt | None, source: Source, outputs: frozenset[Line]) -> bool:
+    """Whether a read stands in a branch for every N steps, or in one whose ``print`` or log nobody has seen."""
+    if not isinstance(read, ast.If) or _asks_for_rank(read.test):
+        return False
+    if any(isinstance(each, ast.Mod) for each in ast.walk(read.test)):
+        return True
+    writes = [each for each in ast.walk(read) if isinstance(each, ast.Call) and call_name(each) in WRITERS]
+    lines = {(source.file, line) for call in writes for line in range(call.lineno, (call.end_lineno or 0) + 1)}
+    return bool(writes) and not lines & outputs
 
 
 def _only_reads(node: ast.AST, source: Source, depth: int) -> bool:
@@ -115,8 +207,8 @@ def _only_reads(node: ast.AST, source: Source, depth: int) -> bool:
         library = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
         if name in READERS or (library in _LIBRARIES and not name.endswith("_")):
             continue
-        function = source.function(name)
-        if function is None or depth >= MAX_DEPTH or not _is_reader(function, source, depth):
+        found = source.defined(name)
+        if found is None or depth >= MAX_DEPTH or not _is_reader(*found, depth):
             return False
     return True
 
@@ -138,9 +230,10 @@ def _is_reader(function: ast.FunctionDef, source: Source, depth: int) -> bool:
 
 
 def is_result_kept_from_all(users: Sequence[Instruction], sources: Sources) -> bool:
-    """Whether what a call writes into its first argument is read nowhere, or only where a condition holds.
+    """Whether what a collective writes into its argument is read nowhere, or only where a condition holds.
 
     `users`: the program's frames from that of the call on. A value that a function gives to its caller is the caller's.
+    A condition on the rank holds on one of them in each step.
     """
     names: set[str] = set()
     for index, place in enumerate(users):
@@ -153,7 +246,8 @@ def is_result_kept_from_all(users: Sequence[Instruction], sources: Sources) -> b
         if statement is None or scope is None or call is None:
             return False
         if index == 0:
-            names = names_in(call.args[0]) if call.args else set()
+            gotten = call.args[_GOTTEN_AT.get(call_name(call), 0) :][:1]
+            names = names_in(gotten[0]) if gotten else set()
         elif isinstance(statement, ast.Assign) and statement.value is call:
             names = {name for target in statement.targets for name in names_in(target)}
         else:
@@ -166,7 +260,7 @@ def is_result_kept_from_all(users: Sequence[Instruction], sources: Sources) -> b
     return False
 
 
-def _reads(names: set[str], scope: ast.FunctionDef, own: ast.stmt, source: Source) -> list[ast.stmt | None]:
+def _reads(names: set[str], scope: ast.AST, own: ast.stmt, source: Source) -> list[ast.stmt | None]:
     """For each read of the names, or of what is computed from them: the branch or return that it stands in, or None."""
     found: list[ast.stmt | None] = []
     made, size = set(names), -1
@@ -182,9 +276,20 @@ def _reads(names: set[str], scope: ast.FunctionDef, own: ast.stmt, source: Sourc
         for child, parent in source.above(node):
             if parent is own or (isinstance(parent, ast.Assign) and made & names_in(parent.targets[0])):
                 break
-            if isinstance(parent, ast.Return) or (isinstance(parent, ast.If) and child is not parent.test):
+            is_branch = isinstance(parent, ast.If) and child is not parent.test and not _asks_for_rank(parent.test)
+            if isinstance(parent, ast.Return) or (isinstance(parent, ast.If) and is_branch):
                 statement = parent
             if parent is scope:
                 found.append(statement)
                 break
     return found
+
+
+_GOTTEN_AT = {"gather": 1, "gather_object": 1}
+"""Of collectives that do not write into their first argument: into which."""
+_RANKS = re.compile(r"rank|main|master|chief|leader|primary|root", re.IGNORECASE)
+
+
+def _asks_for_rank(test: ast.expr) -> bool:
+    names = names_in(test) | {each.attr for each in ast.walk(test) if isinstance(each, ast.Attribute)}
+    return any(_RANKS.search(name) for name in names)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from emberward.events import Group, Lane, LaneKind
-from emberward.lens import Call, read_operations, repeats_of, slack_of, unread_of
+from emberward.lens import Call, read_operations, repeats_of, samples_of, slack_of, unread_of
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
 HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu", "allocator_retries": 0}
@@ -237,6 +237,34 @@ def test_what_was_gathered_before_and_not_changed_since_is_gathered_twice(tmp_pa
         program = Twice(is_changed)
         program.call = partial(program.call, op="all_gather")
         assert [call.line for call in repeats_of(observed(program, tmp_path), program.calls)] == lines
+
+
+def test_what_the_loop_s_last_turn_has_gathered_is_not_gathered_twice(tmp_path):
+    program = Twice(is_changed=False)
+    program.call = partial(program.call, op="all_gather")
+    seen = observed(program, tmp_path)
+    for places, lines in (((30, 38), [2] * NUM_STEPS), ((38, 30), [])):
+        stacks = [
+            {"stack": [at], "flag": "", "steps": {step: [1000, 1000, int(1e9 * calls[at].issued_s) + 1000]}}
+            for step in range(NUM_STEPS)
+            for calls in [program.calls[2 * step : 2 * step + 2]]
+            for at in (0, 1)
+        ]
+        bounds = [int(1e9 * each) for each in seen.bounds_s]
+        told = [
+            {**LOOPING, "bounds_ns": bounds},
+            *({"place": ["train.py", "main", 1, "user", line, line, 0, 9, "CALL"]} for line in (1, 2)),
+            *({"place": ["loop.py", "fit", 1, "user", line, line, 0, 9, "CALL"]} for line in places),
+            *({**each, "stack": [each["stack"][0], 2 + each["stack"][0]]} for each in stacks),
+            {"end": True},
+        ]
+        assert [call.line for call in repeats_of(seen, program.calls, samples_of(told))] == lines
+
+
+LOOPING = {
+    "form": 1, "pid": 1, "first_step": 0, "period_ns": 1, "queue_ns": 0, "has_cpu_time": True, "outputs": [],
+    "loop": [["loop.py", "fit", 1]], "is_last": True, **HEAD,
+}  # fmt: skip
 
 
 def test_a_result_is_read_where_an_operation_reads_a_copy_of_it(tmp_path):

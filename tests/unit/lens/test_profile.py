@@ -5,7 +5,16 @@ import json
 import pytest
 
 from emberward.findings import Cause
-from emberward.lens import Instruction, Sources, is_result_kept_from_all, page_text, profile_of, samples_of, tell
+from emberward.lens import (
+    Instruction,
+    Sources,
+    is_result_kept_from_all,
+    page_text,
+    profile_of,
+    ranks_of_job,
+    samples_of,
+    tell,
+)
 
 PROGRAM = """import time
 for step in range(100):
@@ -246,3 +255,30 @@ def test_a_result_that_the_text_reads_in_a_branch_alone_is_kept_from_all():
 
     assert is_kept(6, 17, 27) and is_kept(12, 4, 14)
     assert not is_kept(7, 12, 22)
+
+
+def test_objects_that_only_one_rank_uses_are_used_and_those_of_a_report_that_is_off_are_not():
+    text = """def step(x):
+    everyone = [None] * size
+    dist.all_gather_object(everyone, x)
+    if {test}:
+        show(everyone)
+"""
+    gather = Instruction(*at(3, 39, function="step"))
+    for test, is_kept in (("report", True), ("step % 50 == 0", True), ("rank == 0", False), ("self.is_main", False)):
+        sources = Sources(lambda file, test=test: text.format(test=test) if file == FILE else "")
+        assert is_result_kept_from_all([gather], sources) is is_kept
+
+
+def test_a_rank_that_only_turns_in_a_loop_takes_part_in_the_steps_of_the_others():
+    trains, serves = lines(size=2), lines(rank=1, size=2, num_steps=12)
+    moments = {step: [20_000_000, 0, (step - 5) * STEP_NS + STEP_NS // 3] for step in range(5, 17)}
+    serves[0] |= {"by_turns": True, "bounds_ns": [each - STEP_NS // 2 for each in range(0, 13 * STEP_NS, STEP_NS)]}
+    serves[3] |= {"steps": moments}
+    helper = lines(rank=1, num_steps=12)
+    helper[0] |= {"by_turns": True}
+    first, second = ranks_of_job([samples_of(trains), samples_of(serves)])
+    assert second.bounds_s == first.bounds_s and second.first_step == first.first_step
+    assert second.stacks[0].steps == dict.fromkeys(range(5, 15), (0.02, 0.0))
+    assert [each.rank for each in ranks_of_job([samples_of(trains), samples_of(helper)])] == [0]
+    assert [each.rank for each in ranks_of_job([samples_of(helper)])] == [1]

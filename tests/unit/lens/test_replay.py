@@ -43,6 +43,17 @@ def test_a_stall_that_hid_a_transfer_is_worth_what_the_transfer_did_not_need():
     assert again.gain_s(Edit(cuts={rank: each_step(70, 35) for rank in (0, 1)})) == pytest.approx(0.035)
 
 
+def test_a_call_passes_others_of_its_line_in_its_own_step_alone_and_on_all_ranks_or_on_none():
+    again = replay([[(at, at, at + 10), (61, 61, 75)] for at in (50, 2)])
+
+    def gain_ms(second_ms):
+        return 1000 * again.gain_s(Edit(moved={(FILE, 3): [(0.0, 0.0), (second_ms / 1000, 0.0)]}))
+
+    # The second call passes the first where the ranks' time before it is as long as it could be issued earlier.
+    assert gain_ms(90) == pytest.approx(gain_ms(60)) and gain_ms(60) > 40
+    assert gain_ms(45) > 10
+
+
 def call(rank, began_ms, *, ended_ms, index=0, number=1, lane=HOST, waited_ms=None, line=3):
     """A call of one step; `waited_ms`: from when to when it was waited for, where that is not the call itself."""
     blocked_ms, free_ms = waited_ms or (began_ms, ended_ms)

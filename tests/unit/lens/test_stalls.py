@@ -291,7 +291,62 @@ def twin_teacher(step):
     loss.backward()
 
 
+PIXELS, LABELS = torch.ones(100_000, 4), torch.arange(100_000) % 40
+ROWS = [[float(each) for each in range(500)] for _ in range(500)]
+MANY = torch.ones(24_000_000)
+
+
+def plant_nonzero_of_the_same_for_each_class(step):
+    for each in range(40):
+        PIXELS[each] = PIXELS[each == LABELS].mean(0)  # here
+
+
+def twin_mask_of_each_part(step):
+    for part in PIXELS[:400].chunk(4):
+        PIXELS[0] = part[part[:, 0] > 0].mean(0)
+
+
+def plant_host_copy_of_python_s_numbers(step):
+    torch.tensor(ROWS)  # here
+
+
+def twin_tensor_of_a_tensor(step):
+    torch.as_tensor(PIXELS)
+
+
+def is_sound(values):
+    return bool(torch.isfinite(values).all())
+
+
+def plant_bool_of_all_numbers(step):
+    if not torch.isfinite(MANY).all():  # here
+        raise ValueError
+
+
+def twin_check_of_some_numbers(step):
+    assert is_sound(PIXELS[:9])
+
+
+def size_of(values):
+    return values.norm()
+
+
+def plant_unused_result_of_a_helper(step):
+    size = size_of(MANY)  # here
+    if step % 1000 == 999:
+        SCORES.append(size)
+
+
+def twin_result_that_each_step_uses(step):
+    size = size_of(MANY)
+    SCORES[:] = [size]
+
+
 CAUSES = {
+    "plant_nonzero_of_the_same_for_each_class": Cause.NONZERO,
+    "plant_host_copy_of_python_s_numbers": Cause.HOST_COPY,
+    "plant_bool_of_all_numbers": Cause.BOOL,
+    "plant_unused_result_of_a_helper": Cause.UNUSED_RESULT,
     "plant_eval_without_a_mode": Cause.EVAL,
     "plant_eval_that_mostly_fetches": Cause.EVAL,
     "plant_print_to_a_terminal_of_its_own": Cause.PRINT,
