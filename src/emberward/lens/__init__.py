@@ -4,6 +4,7 @@ Floor 1.5. Pure but for reading samples and the program's sources; no torch. The
 `emberward.sources._sampler`.
 """
 
+from emberward.lens._backward import in_order
 from emberward.lens._causes import Told, tell
 from emberward.lens._findings import MEANS, missing_part, nothing_measured
 from emberward.lens._flow import repeats_of, slack_of, unread_of
@@ -90,6 +91,7 @@ __all__ = [
     "find_stalls",
     "finding_page",
     "flops_of",
+    "in_order",
     "is_result_kept_from_all",
     "line_shares",
     "middle_step_s",

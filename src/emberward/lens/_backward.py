@@ -8,13 +8,14 @@ wait. So a stall before a rank's backward makes the other ranks wait in the repl
 
 A backward that is shorter than the time between two snapshots is not seen in each step. The rank met the others there
 all the same, without a wait: as long before the step's end as in the steps where it is seen, and no later than the
-first of the others left.
+first of the others left. All ranks meet between the same of the program's own calls.
 """
 
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from emberward.events import Group, Lane, LaneKind
 from emberward.lens._operations import BACKWARD, RankOperations
@@ -49,6 +50,34 @@ def backward_meetings(samples: Sequence[RankSamples]) -> Iterator[tuple[Call, ..
             _call(rank, group, step, *by_rank[rank.rank].get(step, (0.0, min(_end_s(rank, step) - tail_s, left_s))))
             for rank, tail_s in zip(samples, tails.values(), strict=True)
         )
+
+
+def in_order(meeting: tuple[Call, ...], calls: Mapping[int, Sequence[Call]]) -> tuple[Call, ...]:
+    """The meeting between the same calls of the program's on each rank, where most ranks have it.
+
+    `calls`: of each rank, in order. A moment that the samples give is right to some milliseconds, and a call may lie
+    nearer.
+    """
+    ranks = {call.rank for call in meeting}
+    groups = {call.group for call in calls.get(min(ranks), ()) if ranks <= {*call.group.ranks} and not call.is_transfer}
+    for group in groups:
+        own = {rank: [call for call in calls.get(rank, ()) if call.group == group] for rank in ranks}
+        before = {call.rank: sum(each.issued_s < call.issued_s for each in own[call.rank]) for call in meeting}
+        number = statistics.mode(before.values())
+        meeting = tuple(
+            _between(
+                call,
+                own[call.rank][number - 1].free_s if before[call.rank] < number else -math.inf,
+                own[call.rank][number].issued_s if before[call.rank] > number else math.inf,
+            )
+            for call in meeting
+        )
+    return meeting
+
+
+def _between(call: Call, begin_s: float, end_s: float) -> Call:
+    issued_s, ended_s = (min(max(each, begin_s), end_s) for each in (call.issued_s, call.ended_s))
+    return replace(call, issued_s=issued_s, blocked_s=issued_s, ended_s=ended_s, free_s=ended_s)
 
 
 def _steps(rank: RankSamples) -> range:

@@ -17,9 +17,10 @@ left,
   over batches, for another thread, a file, the network. Not below a module, whose waits stand for its own work.
   Another thread that is waited for, and no lock of which, may write a save or a log: then it is that.
 
-Of what these rules do not know, an assignment that only reads and whose value nobody reads is `unused_result`. The rest
-is the step's own work and is never blamed. Calls that share their name with harmless ones count only while the thread
-waits: of their time at most half was spent on a processor.
+Of what these rules do not know, a statement that only reads and whose value nobody reads is `unused_result`, a mask of
+the same tensor for each value of a loop `nonzero`, a test of a tensor's numbers `bool` ([Note: searches]), and Python's
+numbers that are made a tensor `host_copy`. The rest is the step's own work and is never blamed. Calls that share their
+name with harmless ones count only while the thread waits: of their time at most half was spent on a processor.
 """
 
 import re
@@ -146,7 +147,7 @@ class Told:
     beside: str | None = None
     """Where another thread is waited for: the function in which that one is."""
     is_host: bool = False
-    """A wait for something of the host's own (a terminal), though the cause is one of `DEVICE_WAITS`."""
+    """Something of the host's own (a terminal, work), though the cause is one of `DEVICE_WAITS`."""
 
 
 def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
@@ -182,9 +183,7 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     if told is not None and told.cause is Cause.SLEEP:
         told = _for_a_service(told, users, sources)
     if told is None:
-        unused = unused_at(users, sources, rank.outputs)
-        inner = None if unused is None or users[0] == unused else users[0].site
-        return None if unused is None else Told(cause=Cause.UNUSED_RESULT, site=unused.site, inner=inner)
+        return _by_text(frames[0], users, rank, sources)
     if told.cause is Cause.LOCK and not is_waiting:
         return None
     return _awaited(told, frames, sampled, sources) if told.cause in _WAITS and is_waiting else told
@@ -301,13 +300,8 @@ def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -
     called = sources.called(leaf)
     if called in _OF_TENSORS and (called in ALWAYS or is_waiting):
         return Told(cause=_OF_TENSORS[called], site=site)
-    users = [place for place in frames if place.owner == USER]
-    if searches_again(leaf, sources):
-        return Told(cause=Cause.NONZERO, site=site)
-    if (is_waiting and leaf.operation.startswith(_JUMPS)) or decides(users, sources):
+    if is_waiting and leaf.operation.startswith(_JUMPS):
         return Told(cause=Cause.BOOL, site=site)
-    if called in _MAKES_TENSORS:
-        return Told(cause=Cause.HOST_COPY, site=site)
     if is_waiting and leaf.operation.startswith(_LOCKED):
         return Told(cause=Cause.LOCK, site=site)
     if leaf.operation.startswith(_IMPORTS):
@@ -317,6 +311,25 @@ def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -
     if called in _OF_HOSTS and (is_waiting or called in _WHATEVER_THE_PROCESSOR_DOES):
         return Told(cause=_OF_HOSTS[called], site=site)
     return None
+
+
+def _by_text(leaf: Instruction, users: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:
+    """Work that the text shows to be dropped, or done again for each of many values, or number by number."""
+    if not users:
+        return None
+    unused = unused_at(users, sources, rank.outputs)
+    if unused is not None:
+        inner = None if users[0] == unused else users[0].site
+        return Told(cause=Cause.UNUSED_RESULT, site=unused.site, inner=inner)
+    if searches_again(leaf, sources):
+        cause = Cause.NONZERO
+    elif decides(users, sources):
+        cause = Cause.BOOL
+    elif sources.called(leaf) in _MAKES_TENSORS:
+        cause = Cause.HOST_COPY
+    else:
+        return None
+    return Told(cause=cause, site=users[0].site, is_host=rank.device == "cpu")
 
 
 def _stand_in(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -> Told | None:

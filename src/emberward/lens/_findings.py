@@ -14,7 +14,10 @@ MEANS: dict[Cause, tuple[str, str]] = {
     Cause.BOOL: ("decides by a tensor's value", "compute both sides (torch.where), or decide a step later"),
     Cause.PRINT: ("prints a tensor's value", "print every N steps, or from a lane beside the training"),
     Cause.SYNCHRONIZE: ("waits for all that the device has to do", "remove it; time with events that are read later"),
-    Cause.HOST_COPY: ("copies between host and device and waits", "pin the memory and copy with non_blocking=True"),
+    Cause.HOST_COPY: (
+        "copies into a tensor, or between host and device, and waits",
+        "keep the data in tensors; pin their memory and copy with non_blocking=True",
+    ),
     Cause.COPY_IN_THE_WAY: (
         "copies state while training stands",
         "copy less often, or from a lane beside the training",

@@ -8,7 +8,7 @@ from typing import Any
 
 from emberward.findings import Cause, Finding
 from emberward.health import Slowdown
-from emberward.lens._backward import backward_meetings, has_hidden_calls
+from emberward.lens._backward import backward_meetings, has_hidden_calls, in_order
 from emberward.lens._findings import (
     exposed_finding,
     missing_findings,
@@ -129,7 +129,7 @@ def profile_of(
     # Ranks of one job meet somewhere: where nothing was observed and no ring has a call, in the backward.
     is_hidden = has_hidden_calls(work, seen, issued) if work is not None else not any(issued.values())
     computing = [rank for rank in measured if not rank.by_turns] or measured
-    hidden = [*backward_meetings(computing)] if is_hidden else []
+    hidden = [in_order(each, of_rank) for each in backward_meetings(computing)] if is_hidden else []
     slack = {rank.rank: slack_of(rank, of_rank.get(rank.rank, ())) for rank in seen}
     unread = _unread(seen, of_rank, measured, sources)
     overlap = audit(calls, measured, sources, hidden, slack, unread) if (calls or hidden) and measured else None

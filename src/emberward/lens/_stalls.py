@@ -123,7 +123,7 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
     by_rank = {rank.rank: stalls_of_rank(rank, sources) for rank in measured}
     steps = {rank.rank: rank.measured_s / rank.num_steps for rank in measured}
     served = {rank.rank: max(rank.measured_s - rank.queue_s, 0.0) / rank.num_steps for rank in measured}
-    """A step without what its thread lacked a processor for, which the stalls are without, too."""
+    """A step without what its thread lacked a processor for, as its work on one is."""
     numbers = {rank.rank: rank.num_steps for rank in measured}
     own = {rank.rank: _own_s(rank, by_rank[rank.rank]) for rank in measured}
     unfed = {
@@ -139,7 +139,7 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
     for (cause, site), each in by_key.items():
         worst = max(each, key=lambda stall: stall.cost_s)
         step_s = steps[worst.rank]
-        if worst.num_steps < MIN_STEPS or worst.cost_s < max(MIN_SHARE * served[worst.rank], MIN_COST_S):
+        if worst.num_steps < MIN_STEPS or worst.cost_s < max(MIN_SHARE * step_s, MIN_COST_S):
             continue
         if _is_rare(worst, numbers[worst.rank], periods[worst.rank]):
             continue
@@ -158,7 +158,8 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
         sure = 1 - _uncertainty(worst, numbers[worst.rank])
         if cause in _FOR_OTHERS:
             sure *= 1 - queued[worst.rank]
-        if most_s * sure < MIN_GAIN * served[worst.rank]:
+        is_little_work = worst.busy_share * most_s * sure < MIN_GAIN * served[worst.rank]
+        if most_s * sure < MIN_GAIN * step_s and is_little_work:
             continue
         found.append(
             Stall(

@@ -2,74 +2,29 @@
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from emberward.lens._samples import Instruction
 from emberward.lens._source import WRITERS, Line, Source, Sources, call_name, names_in
 
 READERS = frozenset(
     {
-        "abs",
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "bool",
-        "clone",
-        "cpu",
-        "cumsum",
-        "detach",
-        "enumerate",
-        "eq",
-        "exp",
-        "flatten",
-        "float",
-        "ge",
-        "gt",
-        "int",
-        "isfinite",
-        "isnan",
-        "item",
-        "le",
-        "len",
-        "list",
-        "log",
-        "log_softmax",
-        "lt",
-        "matmul",
-        "max",
-        "mean",
-        "median",
-        "min",
-        "named_parameters",
-        "ne",
-        "nonzero",
-        "norm",
-        "numel",
-        "numpy",
-        "parameters",
-        "quantile",
-        "range",
-        "reshape",
-        "size",
-        "softmax",
-        "sort",
-        "sorted",
-        "sqrt",
-        "square",
-        "std",
-        "sum",
-        "to",
-        "tolist",
-        "topk",
-        "tuple",
-        "unique",
-        "values",
-        "var",
-        "view",
-        "zip",
+        "abs", "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "bincount", "bmm", "bool",
+        "buffers", "ceil", "children", "chunk", "clamp", "clip", "clone", "contiguous", "corrcoef", "cos",
+        "count_nonzero", "cov", "cpu", "cross", "cumprod", "cumsum", "det", "detach", "diag", "diagonal", "dict",
+        "diff", "div", "dot", "double", "einsum", "enumerate", "eq", "equal", "erf", "exp", "expand", "flatten",
+        "flip", "float", "floor", "fmod", "ge", "gt", "half", "histc", "inner", "int", "inverse", "isclose",
+        "isfinite", "isinf", "isnan", "item", "items", "keys", "kthvalue", "le", "len", "list", "log", "log1p",
+        "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "lt", "lu", "matmul",
+        "max", "mean", "median", "min", "mm", "mode", "modules", "movedim", "mul", "mv", "named_parameters",
+        "nanmean", "narrow", "ne", "neg", "nonzero", "norm", "numel", "numpy", "outer", "parameters", "permute",
+        "pinverse", "pow", "prod", "quantile", "range", "relu", "repeat", "repeat_interleave", "repr", "reshape",
+        "roll", "round", "rsqrt", "searchsorted", "sigmoid", "sign", "sin", "size", "softmax", "sort", "sorted",
+        "split", "sqrt", "square", "squeeze", "std", "str", "sub", "sum", "svd", "t", "take", "tanh", "tile", "to",
+        "tolist", "topk", "trace", "transpose", "tril", "triu", "tuple", "unbind", "unflatten", "unfold", "unique",
+        "unsqueeze", "values", "var", "var_mean", "view", "where", "zip",
     }
-)
+)  # fmt: skip
 """Methods and built-in functions that only read what they are given."""
 _LIBRARIES = frozenset({"torch", "F", "functional", "math", "np", "numpy", "linalg"})
 
@@ -125,7 +80,13 @@ def _by_targets(
     names = {each.id for each in targets if isinstance(each, ast.Name)}
     if scope is None or len(names) != len(targets) or names & _declared(scope):
         return None
-    reads = [each for each in _reads(names, scope, statement, source) if not _is_for_some_steps(each, source, outputs)]
+    program = _program(users, sources)
+
+    def drops(other: ast.Assign) -> bool:
+        return all(isinstance(t, ast.Attribute) and not _is_ever_read(t, source, program) for t in other.targets)
+
+    reads = _reads(names, scope, statement, source, drops)
+    reads = [each for each in reads if not _is_for_some_steps(each, source, outputs)]
     if not all(isinstance(each, ast.Return) for each in reads):
         return None
     return _by_caller(index + 1, users, sources, outputs) if reads else index
@@ -260,8 +221,17 @@ def is_result_kept_from_all(users: Sequence[Instruction], sources: Sources) -> b
     return False
 
 
-def _reads(names: set[str], scope: ast.AST, own: ast.stmt, source: Source) -> list[ast.stmt | None]:
-    """For each read of the names, or of what is computed from them: the branch or return that it stands in, or None."""
+def _reads(
+    names: set[str],
+    scope: ast.AST,
+    own: ast.stmt,
+    source: Source,
+    drops: Callable[[ast.Assign], bool] = lambda other: False,
+) -> list[ast.stmt | None]:
+    """For each read of the names, or of what is computed from them: the branch or return that it stands in, or None.
+
+    `drops`: whether an assignment gives what it reads to nobody.
+    """
     found: list[ast.stmt | None] = []
     made, size = set(names), -1
     while size != len(made):
@@ -274,7 +244,9 @@ def _reads(names: set[str], scope: ast.AST, own: ast.stmt, source: Source) -> li
             continue
         statement: ast.stmt | None = None
         for child, parent in source.above(node):
-            if parent is own or (isinstance(parent, ast.Assign) and made & names_in(parent.targets[0])):
+            if parent is own or (
+                isinstance(parent, ast.Assign) and (made & names_in(parent.targets[0]) or drops(parent))
+            ):
                 break
             is_branch = isinstance(parent, ast.If) and child is not parent.test and not _asks_for_rank(parent.test)
             if isinstance(parent, ast.Return) or (isinstance(parent, ast.If) and is_branch):

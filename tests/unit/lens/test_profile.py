@@ -282,3 +282,26 @@ def test_a_rank_that_only_turns_in_a_loop_takes_part_in_the_steps_of_the_others(
     assert second.stacks[0].steps == dict.fromkeys(range(5, 15), (0.02, 0.0))
     assert [each.rank for each in ranks_of_job([samples_of(trains), samples_of(helper)])] == [0]
     assert [each.rank for each in ranks_of_job([samples_of(helper)])] == [1]
+
+
+def test_work_of_less_than_the_least_gain_counts_where_a_step_mostly_lacks_a_processor():
+    def causes(busy, queue_ns):
+        told = lines(item_ns=2_500_000, busy=busy)
+        told[0] |= {"queue_ns": queue_ns}
+        return [each.cause for each in profile(told).findings if each.code == "P101"]
+
+    most_of_it = 6 * STEP_NS
+    assert causes(1.0, most_of_it) == [Cause.ITEM]
+    assert causes(0.2, most_of_it) == causes(1.0, 0) == []
+
+
+def test_a_helper_is_found_in_the_file_that_the_program_imports():
+    texts = {
+        "/x/train.py": "from tools.stats import size as extent\nimport other\nvalue = extent(x)\nother.twice(x)\n",
+        "/x/tools/stats.py": "def size(x):\n    return x.norm()\n",
+        "/x/other.py": "class A:\n    def twice(self): ...\nclass B:\n    def twice(self): ...\n",
+    }
+    source = Sources(lambda file: texts.get(file, "")).of("/x/train.py")
+    function, at_file = source.defined("extent")
+    assert (function.name, at_file.file) == ("size", "/x/tools/stats.py")
+    assert source.defined("twice") is None and source.defined("nowhere") is None

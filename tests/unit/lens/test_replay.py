@@ -4,7 +4,7 @@ import pytest
 from unit.lens.test_overlap import COMM, FILE, HOST, MS, NUM, STEP_MS, calls, samples
 
 from emberward.events import Group
-from emberward.lens import Call, Cut, Edit, Replay, Sources, audit, page_text, profile_of, samples_of
+from emberward.lens import Call, Cut, Edit, Replay, Sources, audit, in_order, page_text, profile_of, samples_of
 
 BLOCKING = [(40, 40, 45)], [(10, 10, 45)]
 """Rank 0 comes to its call at 40 ms of each step, rank 1 at 10 and waits."""
@@ -52,6 +52,18 @@ def test_a_call_passes_others_of_its_line_in_its_own_step_alone_and_on_all_ranks
     # The second call passes the first where the ranks' time before it is as long as it could be issued earlier.
     assert gain_ms(90) == pytest.approx(gain_ms(60)) and gain_ms(60) > 40
     assert gain_ms(45) > 10
+
+
+def test_ranks_meet_in_the_backward_between_the_same_calls():
+    own = {rank: [call(rank, 10, ended_ms=14)] for rank in (0, 1)}
+    met = tuple(call(rank, at, ended_ms=at + 3, index=9, line=4) for rank, at in ((0, 30), (1, 8)))
+    both = [samples(rank, lines={}) for rank in (0, 1)]
+    everything = [met, [own[0][0], own[1][0]]]
+    edit = Edit(dropped=frozenset({(FILE, 3)}))
+    assert Replay(everything, both).gain_s(edit) == 0
+    placed = in_order(met, own)
+    assert [each.issued_s for each in placed] == [0.030, 0.014] and in_order(placed, own) == placed
+    assert NUM * Replay([placed, *everything[1:]], both).gain_s(edit) == pytest.approx(0.004)
 
 
 def call(rank, began_ms, *, ended_ms, index=0, number=1, lane=HOST, waited_ms=None, line=3):
