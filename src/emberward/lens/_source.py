@@ -99,9 +99,14 @@ class Source:
         return {name: last for name, names in found.items() if len(names) == 1 for last in names}
 
     def named(self, call: ast.Call) -> str:
-        """The last name of what is called, by the name that it was defined with."""
+        """The last name of what is called, by the name that it was defined with.
+
+        A method ``float`` casts a tensor, as its ``type`` does; the function reads a number of it.
+        """
         name = call_name(call)
-        return self.renamed.get(name, name) if isinstance(call.func, ast.Name) else name
+        if isinstance(call.func, ast.Name):
+            return self.renamed.get(name, name)
+        return "type" if name in ("float", "int", "bool") else name
 
     def above(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """(child, parent) from the node up to the module."""

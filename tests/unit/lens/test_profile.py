@@ -305,3 +305,12 @@ def test_a_helper_is_found_in_the_file_that_the_program_imports():
     function, at_file = source.defined("extent")
     assert (function.name, at_file.file) == ("size", "/x/tools/stats.py")
     assert source.defined("twice") is None and source.defined("nowhere") is None
+
+
+def test_a_cast_of_a_tensor_is_no_read_of_it():
+    for call, cause in (("float(mask)", Cause.ITEM), ("bool(mask)", Cause.BOOL), ("mask.float()", None)):
+        text = PROGRAM.replace("loss.item()", call) + "    use(value)\n"
+        place = [*ITEM[:-2], 12 + len(call), "CALL"]
+        told = samples_of(lines(stack=place))
+        found = tell(told.stacks[0], told, Sources(lambda file, text=text: text if file == FILE else ""))
+        assert (None if found is None else found.cause) is cause
