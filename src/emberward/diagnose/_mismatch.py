@@ -30,7 +30,8 @@ def mismatches(
         parts = {r: p for r in view.members if r in flights and (p := flights[r].groups.get(view.name)) and p.seqs}
         if all(part.is_alike for part in parts.values()) or judged >= MAX_GROUPS:
             continue
-        first = next(iter(parts.values()))
+        # Like whom a part is: the first one read, whatever its rank.
+        first = next((part for part in parts.values() if part.is_alike), next(iter(parts.values())))
         seq = min((s for p in parts.values() if (s := _first_difference(first, p, view)) is not None), default=None)
         if seq is None:
             continue

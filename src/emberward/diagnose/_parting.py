@@ -94,6 +94,32 @@ def parting(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, 
     return None
 
 
+def comes_first_by_lines(
+    before: tuple[Frame, ...], ours: tuple[Frame, ...], theirs: tuple[Frame, ...]
+) -> tuple[bool | None, bool]:
+    """Whether a program that was at `before` comes to `ours` before it comes to `theirs`, as far as whole stacks tell.
+
+    A program goes on in the innermost function, there below its line or in a further turn, before it is behind that
+    function's call. None where both are reached from one line, and where ours lies below the line of one function and
+    theirs above it (second value True): then it is at the end of a turn, or of the loop.
+    """
+    near, far = (_distance(before, stack) for stack in (ours, theirs))
+    if near is None or far is None or near == far:
+        return None, False
+    is_end = near[0] == far[0] and near[1] < far[1]
+    return None if is_end else near < far, is_end
+
+
+def _distance(before: tuple[Frame, ...], stack: tuple[Frame, ...]) -> tuple[int, bool, int] | None:
+    """Functions that are left on the way from one stack to another, whether in a further turn, and the line there."""
+    was, now = ([f for f in reversed(each) if not f.is_library] for each in (before, stack))
+    common = next((n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)) - 1)
+    here, there = (next(iter(each[max(common, 0) :]), None) for each in (was, now))
+    if here is None or there is None or (here.function, here.file) != (there.function, there.file):
+        return None
+    return len(was) - common, (there.line or 0) <= (here.line or 0), there.line or 0
+
+
 def common_function(ours: tuple[Frame, ...], theirs: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
     """The outermost function that both stacks are in, at different lines: recorders cut the outer frames off."""
     known = {(frame.function, frame.file): frame for frame in theirs if not frame.is_library}

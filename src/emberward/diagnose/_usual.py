@@ -19,7 +19,15 @@ from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._groups import Groups
 from emberward.diagnose._mismatch import mismatches
 from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, only_in, rounds, standing
-from emberward.diagnose._parting import common_function, is_dispatched, kept_away, left_the_loop, parting, passed_at
+from emberward.diagnose._parting import (
+    comes_first_by_lines,
+    common_function,
+    is_dispatched,
+    kept_away,
+    left_the_loop,
+    parting,
+    passed_at,
+)
 from emberward.diagnose._program import (
     are_branches,
     callers_in_common,
@@ -204,8 +212,8 @@ def told_apart(
 
 def _stack(rank: int, call: Call, frames: Mapping[int, tuple[Frame, ...]]) -> tuple[Frame, ...]:
     """Where the rank made the call: its stack, unless it waits elsewhere for one that it made before."""
-    stack, told = frames.get(rank, ()), {frame.site for frame in call.frames if not frame.is_library}
-    is_there = not told or bool(told & {frame.site for frame in stack})
+    stack = frames.get(rank, ())
+    is_there = call.site is None or call.site in {frame.site for frame in stack}
     return stack if stack and is_there else call.frames
 
 
@@ -319,6 +327,15 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
     is_first = comes_first(met.before, *stacks, line_of) if met.before or past else _is_before(*stacks, line_of)
     stands = standing(ours, theirs, past, known, are_alike=are_alike)
     is_early = came_early(ours, theirs, past, are_alike=are_alike)
+    has_text, is_end = place_at(user_frame(met.here), line_of) is not None, False
+    if not has_text and past:
+        is_first, is_end = comes_first_by_lines(past[-1].frames, ours.frames, theirs.frames)
+        if is_end and (ours.numel, ours.dtype) == (theirs.numel, theirs.dtype):
+            # Of one size and type, the calls may be two ways to exchange the same tensor.
+            return None
+        if is_end and all(call.frames != ours.frames for call in past):
+            # Behind what a turn makes, on a way of its own: the call of a function that others call elsewhere.
+            stands, is_early = Standing.NEW, False
     ways, own_ways = passed_at(*stacks, line_of), passed_at(*stacks[::-1], line_of)
     if stands is Standing.NEW and own_ways and not is_early and left_the_loop(*stacks, line_of) is not None:
         # Behind a loop in which the others are again, at a choice of its own.
@@ -342,9 +359,8 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
     # What torch calls below Python, as DDP's reducer does, stands in no branch of the program.
     is_no_choice = branches is False or theirs.site is None
     is_next = is_no_choice and bool(past) and has_followed(past, past[-1], theirs, are_alike=are_alike)
-    # Where the text is at hand a choice between the two calls would show.
-    has_text = place_at(user_frame(met.here), line_of) is not None
-    is_usual = has_text and _is_usual_elsewhere(theirs, ours, met.others)
+    # Where the text is at hand a choice between the two calls would show; two turns make no choice.
+    is_usual = (has_text or is_end) and _is_usual_elsewhere(theirs, ours, met.others)
     is_new = stands is Standing.NEW and (is_next or is_usual or (branches is False and _is_before(*stacks, line_of)))
     if is_first or is_early:
         return Way.EARLY
