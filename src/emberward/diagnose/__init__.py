@@ -46,7 +46,7 @@ from emberward.diagnose._order import NO_DATA, DataSeen, is_out_of_data, lacked,
 from emberward.diagnose._parting import passed_at, swallowed_at
 from emberward.diagnose._program import comes_first
 from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
-from emberward.diagnose._say import NS, cannot_tell, hang_finding, no_alarm, ranks_text, verb, waits
+from emberward.diagnose._say import NS, SURE_LIMIT_S, cannot_tell, hang_finding, no_alarm, ranks_text, verb, waits
 from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
 from emberward.diagnose._store import in_store
 from emberward.diagnose._trace import PARTED, SIZED, to_trace
@@ -59,6 +59,7 @@ __all__ = [
     "NS",
     "PARTED",
     "SIZED",
+    "SURE_LIMIT_S",
     "Call",
     "DataSeen",
     "Ending",

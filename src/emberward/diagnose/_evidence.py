@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import ProcessStacks
-from emberward.diagnose._log_facts import LogFact
+from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._ras_facts import RasReport
+from emberward.diagnose._say import age_s, limit_s
 from emberward.events import RankEnd, Trace
 from emberward.findings import Cause, Finding, Severity, observed
 
@@ -31,6 +32,13 @@ class Evidence:
     num_files: int = 0
     free_ranks: frozenset[int] = frozenset()
     absent: set[int] = field(default_factory=set)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the job stood still for longer than a pause: by its calls and the dumps' date, or by a log."""
+        age, flights = age_s(self.flights.values()), self.flights.values()
+        has_ended = any(fact.kind in (LogFactKind.TIMEOUT, LogFactKind.HEARTBEAT_LOST) for fact in self.facts)
+        return has_ended or (age is not None and age >= limit_s(flights))
 
     @property
     def is_empty(self) -> bool:

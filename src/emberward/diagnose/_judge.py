@@ -17,7 +17,7 @@ from emberward.diagnose._judge_words import judge_ends, judge_logs, judge_ras, r
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._observe import with_ranks
 from emberward.diagnose._refine import frames_by_rank, refine
-from emberward.diagnose._say import age_s, cannot_tell, limit_s, no_alarm, ranks_text, verb, waits
+from emberward.diagnose._say import cannot_tell, no_alarm, ranks_text, verb, waits
 from emberward.diagnose._shift import shift_findings
 from emberward.diagnose._source import by_short_name, with_source
 from emberward.diagnose._store import in_store, store_findings
@@ -119,7 +119,7 @@ def judge(
         Ground.DEATHS: lambda: [each for each in seen_by_run(evidence.prior) if each.kind is Kind.CRASH],
         Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS]),
         Ground.HELD: lambda: held_findings([r for r in own if r.kind not in HELPERS], line_of),
-        Ground.STACKS: lambda: judge_stacks(own, workers, line_of, is_lasting=_is_lasting(evidence)),
+        Ground.STACKS: lambda: judge_stacks(own, workers, line_of, is_lasting=evidence.is_lasting),
         Ground.OTHER_STACKS: lambda: _other_sections(readings, sections, main, workers, line_of),
         Ground.TRACES: lambda: [f for t in _merged(evidence.traces) for f in check(t, with_cure=False).findings],
         Ground.LOGS: lambda: judge_logs(evidence.facts),
@@ -160,11 +160,6 @@ def _operation(finding: Finding, evidence: Evidence) -> str | None:
     ranks = (*finding.culprit_ranks, *finding.waiting_ranks)
     heads = [evidence.flights[rank].head for rank in ranks if rank in evidence.flights]
     return next((head.text for head in heads if head is not None), None)
-
-
-def _is_lasting(evidence: Evidence) -> bool:
-    age = age_s(evidence.flights.values())
-    return age is not None and age >= limit_s(evidence.flights.values())
 
 
 def _merged(traces: Sequence[Trace]) -> list[Trace]:

@@ -28,7 +28,7 @@ from emberward.diagnose._say import (
 from emberward.diagnose._states import next_of_state
 from emberward.diagnose._transfers import new_peer_finding, other_tag_finding, unmatched_finding
 from emberward.diagnose._usual import told_apart
-from emberward.diagnose._waits import Reading, stack_evidence, stuck_worker
+from emberward.diagnose._waits import Reading, severity_of, stack_evidence, stuck_worker
 from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, CycleMember, Finding, Kind, Severity
 
@@ -111,12 +111,10 @@ class FlightJudge:
         return lines
 
     def _severity(self, reading: Reading | None) -> Severity:
-        """ERROR for what cannot go on by itself or has lasted too long; WARNING while it may be slow and alive."""
-        if (reading is not None and reading.is_stuck) or (self.age is not None and self.age >= self.limit):
-            return Severity.ERROR
-        if reading is None or reading.kind in _UNSURE or reading.kind in WAITING:
-            return Severity.ERROR if self.age is None else Severity.WARNING
-        return Severity.WARNING
+        """As of the stack alone; where there is none, or it waits, and no file tells of time, who asks is believed."""
+        is_unseen = reading is None or reading.kind in WAITING
+        is_lasting = self.evidence.is_lasting or (is_unseen and self.age is None)
+        return severity_of([] if reading is None else [reading], is_lasting=is_lasting)
 
     def _hosts(self, roots: list[Root]) -> list[Finding]:
         """One finding for all ranks that never arrived for the same reason."""
@@ -199,7 +197,7 @@ class FlightJudge:
             f"{waits(ranks)} in {what} that its peer does not answer, at {reading.site}; {waits(victims)} behind",
             kind=Kind.MISSING if is_p2p else Kind.HANG,
             cause=Cause.UNMATCHED_P2P if is_p2p else Cause.UNKNOWN,
-            severity=Severity.ERROR if self.age is None or self.age >= self.limit or is_p2p else Severity.WARNING,
+            severity=Severity.ERROR if self.evidence.is_lasting or self.age is None or is_p2p else Severity.WARNING,
             ranks=ranks,
             waiting=victims,
             site=reading.site,
@@ -292,7 +290,7 @@ class FlightJudge:
         absent = self._may_be_members(view)
         evidence = [*self._waits(root), age_evidence(self.age, self.limit)]
         # A call that all have issued usually just runs: below the limit that is worth a word and no more.
-        severity = Severity.ERROR if self.age is None or self.age >= self.limit else Severity.NOTICE
+        severity = Severity.ERROR if self.evidence.is_lasting or self.age is None else Severity.NOTICE
         if not view.is_told and absent:
             reading = self.readings.get(absent[0])
             return hang_finding(
@@ -343,7 +341,7 @@ class FlightJudge:
         return cannot_tell(
             f"{ranks_text(inside)} {verb(inside, 'does', 'do')} not end {call_text(call, view)}, "
             f"{ranks_text(done)} {verb(done, 'has', 'have')}; the dumps do not tell whether all named the same root",
-            severity=Severity.ERROR if self.age is None or self.age >= self.limit else Severity.WARNING,
+            severity=Severity.ERROR if self.evidence.is_lasting or self.age is None else Severity.WARNING,
             waiting=sorted({*inside, *root.victims}),
             evidence=evidence,
             ruled_out=("a missing call: every member has issued it",),

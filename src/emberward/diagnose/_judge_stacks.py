@@ -16,6 +16,7 @@ from emberward.diagnose._waits import (
     class_of,
     finding_on,
     ranks_of,
+    severity_of,
     stack_evidence,
     stuck_worker,
     who_text,
@@ -37,10 +38,6 @@ def _crowds(readings: Sequence[Reading]) -> list[str]:
         crowds[reading.text].append(reading)
     rows = sorted(crowds.items(), key=lambda item: -len(item[1]))
     return [f"{len(group):3d} x {text}: {who_text(group)}" for text, group in rows[:8]]
-
-
-def _severity(group: Sequence[Reading], *, is_lasting: bool) -> Severity:
-    return Severity.ERROR if is_lasting or any(reading.is_stuck for reading in group) else Severity.WARNING
 
 
 def judge_stacks(
@@ -108,7 +105,7 @@ def _busy_findings(
                 kind=Kind.HANG,
                 cause=first.cause,
                 certainty=Certainty.INFERRED,
-                severity=_severity(group, is_lasting=is_lasting),
+                severity=severity_of(group, is_lasting=is_lasting),
                 site=first.site if worker is None or worker.site is None else worker.site,
                 evidence=(*stack_evidence(first, children), *_crowds(ranks)),
                 ruled_out=(f"the other {len(waiting)}: each waits in a call that needs its peers",),

@@ -21,7 +21,7 @@ from emberward.diagnose._program import place_at, text_of, tries_lock
 from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.diagnose._states import cause_of_state, words_of_state
 from emberward.events import STUCK, HostState, Owner
-from emberward.findings import Cause, Finding
+from emberward.findings import Cause, Finding, Severity
 
 _C10D = "torch/distributed/distributed_c10d.py"
 # fmt: off
@@ -315,6 +315,11 @@ def _polls_lock(frames: tuple[Frame, ...], line_of: LineOf) -> bool:
     return any(mark in frame.file for frame in before for mark in _LOCK_FILES) or tries_lock(
         place_at(user_frame(frames), line_of)
     )
+
+
+def severity_of(readings: Sequence[Reading], *, is_lasting: bool) -> Severity:
+    """ERROR for what cannot go on by itself, or has lasted for too long; WARNING where one snapshot cannot tell."""
+    return Severity.ERROR if is_lasting or any(reading.is_stuck for reading in readings) else Severity.WARNING
 
 
 def stuck_worker(workers: tuple[Reading, ...]) -> Reading | None:

@@ -11,6 +11,8 @@ from typing import Any
 from emberward.diagnose import (
     FATAL,
     KNOWN_VERSIONS,
+    NS,
+    SURE_LIMIT_S,
     Evidence,
     LogFactKind,
     ProcessStacks,
@@ -387,13 +389,30 @@ class Gatherer:
 
 
 def _believe_times(flights: Mapping[int, RankFlight]) -> None:
-    """Forgets when dumps were written where a call would have been open for longer than torch lets it: the files were
-    copied since, without their times."""
+    """Forgets when dumps were written where the files' dates may be those of copies.
+
+    A copy has the date at which it was made, or keeps that of the dump. So a date proves that a job stood still for
+    long where it was kept: then the file system changed the file later than that. Or where it came with the time-out:
+    no call is open for longer, and a copy made just then would be chance. A ring is not copied while its job runs.
+    """
     limits_ms = [call.timeout_ms for flight in flights.values() for call in flight.pending if call.timeout_ms]
-    limit_ns = (max(limits_ms, default=DEFAULT_TIMEOUT_MS) + HEARTBEAT_MS) * 1e6
+    timeout_s = max(limits_ms, default=DEFAULT_TIMEOUT_MS) / 1000
     for flight in flights.values():
-        if flight.read_ns is not None and flight.last_ns is not None and flight.read_ns - flight.last_ns > limit_ns:
+        if flight.read_ns is None or flight.last_ns is None:
+            continue
+        age_s = (flight.read_ns - flight.last_ns) / NS
+        is_kept = flight.is_ring or _changed_ns(flight.path) > flight.read_ns + NS
+        limit_s = timeout_s + HEARTBEAT_MS / 1000
+        if age_s > limit_s or (SURE_LIMIT_S <= age_s < timeout_s and not is_kept):
             flight.read_ns = None
+
+
+def _changed_ns(path: str) -> int:
+    """When the file system last changed what it keeps of a file; 0 where it is not there any more."""
+    try:
+        return Path(path).stat().st_ctime_ns
+    except OSError:
+        return 0
 
 
 def _is_worker(process: ProcessStacks) -> bool:
