@@ -116,25 +116,29 @@ def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call,
 
 
 def _elsewhere(flights: Mapping[int, RankFlight], rank: int) -> tuple[Call, GroupName, tuple[int, ...]] | None:
-    """The open call of a rank that it made in another group than at that line before, that group, and who waits there.
+    """A rank's newest call that it made in another group than at that line before, that group, and who waits there.
 
-    None where it made such calls in several groups, as a loop over groups does, or nobody waits in one for it.
+    The open call, or one that met another call in silence. None where it made such calls in several groups, as a loop
+    over groups does, or nobody waits in one for it.
     """
     head = flights[rank].head
-    if head is None or head.is_p2p or head.place is None:
+    if head is None or head.is_p2p:
         return None
     past = [call for call in history(flights[rank]) if call.record < head.record]
-    usual = {call.group for call in past if (call.op, call.place) == (head.op, head.place)}
-    part = flights[rank].groups.get(next(iter(usual))) if len(usual) == 1 and head.group not in usual else None
-    if part is None:
-        return None
-    waiting = [
-        other
-        for other, flight in flights.items()
-        if flight.head is not None and are_alike(flight.head, replace(head, group=part.name))
-        if flight.head.seq > part.enqueued and (part.ranks is None or other in part.ranks)
-    ]
-    return (head, part.name, tuple(waiting)) if waiting else None
+    for number, call in reversed(list(enumerate([*past, head]))):
+        groups = {each.group for each in past[:number] if (each.op, each.place) == (call.op, call.place)}
+        part = flights[rank].groups.get(next(iter(groups))) if len(groups) == 1 and call.group not in groups else None
+        if part is None or call.place is None:
+            continue
+        waiting = [
+            other
+            for other, flight in flights.items()
+            if flight.head is not None and are_alike(flight.head, replace(call, group=part.name))
+            if flight.head.seq > part.enqueued and (part.ranks is None or other in part.ranks)
+        ]
+        if waiting:
+            return call, part.name, tuple(waiting)
+    return None
 
 
 def elsewhere_finding(graph: WaitGraph, ranks: Sequence[int], evidence: Sequence[str]) -> Finding | None:

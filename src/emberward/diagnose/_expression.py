@@ -43,7 +43,7 @@ _STATES = tuple(
         ),
         (
             HostState.FILE_READ,
-            r"^open$|^io\.open|^os\.(?:read|open|readv|pread)$|^(?:numpy|torch)\.load$|^open\(\)\.|^\?\.read\w*$"
+            r"^open$|^io\.open|^os\.(?:read|open|readv|pread)$|^(?:numpy|torch)\.load$|^(?:os\.fd)?open\(\)\.|^\?\.read\w*$"
             r"|^pathlib\.Path\(\)\.(?:open|read_\w+)$|^input$",
         ),
         (

@@ -57,6 +57,11 @@ LineOf = Callable[[Frame], str | None]
 """Gives the source line of a frame where the program's text is at hand, else None."""
 
 
+def no_source(_: Frame) -> str | None:
+    """Says that no program text is at hand."""
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadStack:
     """One thread: frames innermost first. `is_active` is the tool's own guess, None when it made none."""

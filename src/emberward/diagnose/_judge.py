@@ -8,7 +8,7 @@ from emberward.diagnose._calls import KNOWN_VERSIONS
 from emberward.diagnose._claims import MEET_AND_DIFFER, Ground, Rule, conclude, hear, seen_by_run
 from emberward.diagnose._creation import creation_findings
 from emberward.diagnose._evidence import Evidence
-from emberward.diagnose._frames import LineOf, ProcessStacks
+from emberward.diagnose._frames import LineOf, ProcessStacks, no_source
 from emberward.diagnose._groups import world_of
 from emberward.diagnose._held import held_findings
 from emberward.diagnose._judge_calls import FlightJudge
@@ -21,7 +21,7 @@ from emberward.diagnose._say import cannot_tell, no_alarm, ranks_text, verb, wai
 from emberward.diagnose._shift import shift_findings
 from emberward.diagnose._source import by_short_name, with_source
 from emberward.diagnose._store import in_store, store_findings
-from emberward.diagnose._waits import Reading, read_process
+from emberward.diagnose._waits import Reading, read_process, with_threads
 from emberward.events import HELPERS, HostState, Trace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import check
@@ -79,11 +79,6 @@ def _with_workers(readings: Sequence[Reading], workers: Mapping[int, Sequence[Re
     return out
 
 
-def no_source(_: object) -> str | None:
-    """Says that no program text is at hand; the default of `judge`."""
-    return None
-
-
 def judge(
     evidence: Evidence,
     *,
@@ -99,7 +94,7 @@ def judge(
     The rules claim; `diagnose` says which claims stand: see its [Note: precedence].
     """
     line_of = by_short_name(evidence.flights, evidence.stacks, line_of)
-    readings = [read(process, line_of) for process in evidence.stacks]
+    readings = with_threads([read(process, line_of) for process in evidence.stacks])
     numbered = [r.process.rank for r in readings if r.process.rank is not None]
     world = world_of(evidence.flights, (*numbered, *evidence.absent))
     readings, notes = with_ranks(readings, evidence.flights, world)

@@ -11,6 +11,7 @@ from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
+from emberward.diagnose._hidden import hidden_wait
 from emberward.diagnose._mismatch import tells_why
 from emberward.diagnose._parting import left_the_loop
 from emberward.diagnose._program import is_in_every_turn, place_at
@@ -123,7 +124,10 @@ class FlightJudge:
         for root in roots:
             rank = root.ranks[0]
             reading, is_dead = self.readings.get(rank), rank in deaths
-            key = (Cause.UNKNOWN, None, False) if reading is None else (reading.cause, reading.site, False)
+            # Transfers without a partner are one fault: who sits in one may wait for a rank that sits in another.
+            is_p2p = reading is not None and reading.kind is HostState.P2P
+            key = (Cause.UNMATCHED_P2P, None, False) if is_p2p else (Cause.UNKNOWN, None, False)
+            key = key if reading is None or is_p2p else (reading.cause, reading.site, False)
             together[(deaths[rank].cause, deaths[rank].end.site, True) if is_dead else key].append(root)
         found = []
         for key, group in together.items():
@@ -158,12 +162,14 @@ class FlightJudge:
         ranks = sorted(rank for root in roots for rank in root.ranks)
         victims = sorted({victim for root in roots for victim in root.victims} - set(ranks))
         reading = self.readings.get(ranks[0])
-        evidence = [line for root in roots for line in self._waits(root)][:6]
+        evidence = list(dict.fromkeys(line for root in roots for line in self._waits(root)))[:6]
         evidence += [self._last_calls(rank) for rank in ranks[:4]]
         if dead := [deaths[rank] for rank in ranks if rank in deaths]:
             return death_finding(dead, waiting=victims, evidence=evidence)
         if reading is not None and reading.kind in WAITING:
-            return self._hidden_wait(ranks, victims, reading, evidence)
+            is_late = self.evidence.is_lasting or self.age is None
+            waiting = {rank: self.readings[rank] for rank in ranks}
+            return hidden_wait(self.graph, waiting, victims, evidence, ruled_out=self._ruled_out(), is_late=is_late)
         subject = verb(ranks, "it does", "they do")
         what = f"what {subject} instead is not in the dumps" if reading is None else f"it {reading.text}"
         if reading is not None:
@@ -185,27 +191,6 @@ class FlightJudge:
             evidence=evidence,
             ruled_out=self._ruled_out(),
             next_step=next_of_state(None if reading is None else reading.kind, ranks_text(ranks)),
-        )
-
-    def _hidden_wait(self, ranks: list[int], victims: list[int], reading: Reading, evidence: list[str]) -> Finding:
-        """Ranks that wait in a call that the recorder did not write down: gloo's sends and receives, mostly."""
-        is_p2p = reading.kind is HostState.P2P
-        what = "a send or receive" if is_p2p else "a call"
-        why = "gloo's recorder holds no sends and receives" if is_p2p else "the record of its calls does not hold it"
-        return hang_finding(
-            "H109",
-            f"{waits(ranks)} in {what} that its peer does not answer, at {reading.site}; {waits(victims)} behind",
-            kind=Kind.MISSING if is_p2p else Kind.HANG,
-            cause=Cause.UNMATCHED_P2P if is_p2p else Cause.UNKNOWN,
-            severity=Severity.ERROR if self.evidence.is_lasting or self.age is None or is_p2p else Severity.WARNING,
-            ranks=ranks,
-            waiting=victims,
-            site=reading.site,
-            evidence=(*evidence, *stack_evidence(reading, ()), why),
-            ruled_out=self._ruled_out(),
-            next_step=f"read {reading.site}: which rank is its peer, and does that rank make the partner call"
-            if is_p2p
-            else f"read {reading.site}: which call it makes below that line, and whether its peers make it too",
         )
 
     def _last_calls(self, rank: int) -> str:

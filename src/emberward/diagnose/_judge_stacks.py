@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from emberward.diagnose._creation import is_creating
-from emberward.diagnose._frames import LineOf, code_frame, user_frame
+from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
 from emberward.diagnose._parting import left_the_loop, parting
 from emberward.diagnose._program import are_branches, is_guarded, place_at
 from emberward.diagnose._say import cannot_tell, hang_finding, no_alarm, verb
@@ -200,6 +200,8 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
                 f"all {len(waiting)} processes wait in sends or receives, and none is free to answer",
                 cause=Cause.CYCLE_P2P,
                 waiting=ranks_of(waiting),
+                # All lines belong to it: the one at which most are.
+                site=Counter(reading.site for reading in waiting).most_common(1)[0][0],
                 evidence=_crowds(waiting),
                 ruled_out=("a busy rank: every process waits",),
                 next_step="order sends before receives on every second rank, or issue both in one batch",
@@ -290,6 +292,9 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
         cause, kind, what = Cause.DIFFERENT_OP, Kind.MISMATCH, "the other branch of the choice"
     elif parted is not None and (parted[0].line or 0) < (parted[1].line or 0):
         cause, kind, what = Cause.EXTRA_COLLECTIVE, Kind.MISMATCH, "a call before the one"
+    elif parted is not None and _is_inside(odd[0], crowd[0], parted) and place_at(parted[0], line_of) is None:
+        # The others may be in the next turn: a function that logs, saves or evaluates on one rank calls them all.
+        cause, kind, what = Cause.EXTRA_COLLECTIVE, Kind.MISMATCH, "a call in a function that the others are not in"
     elif parted is not None:
         what = "a call behind the one"
     return finding_on(
@@ -304,6 +309,12 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
         ruled_out=("a busy rank: every process waits",),
         next_step="explain the flight-recorder dumps of the same moment: they tell which call differs",
     )
+
+
+def _is_inside(odd: Reading, other: Reading, parted: tuple[Frame, Frame]) -> bool:
+    """Whether the odd one is in a function that it called from where they part, and the other is in none there."""
+    here, there = (user_frame(reading.frames) for reading in (odd, other))
+    return here != parted[0] and there == parted[1]
 
 
 def _crossed(odd: list[Reading], crowd: list[Reading]) -> Finding:

@@ -54,7 +54,7 @@ def refine(
     """
     out = []
     for finding in findings:
-        met = meeting_of(finding, flights, frames)
+        met = meeting_of(finding, flights, frames, line_of)
         way = None if met is None else way_of(met, line_of)
         flight = flights.get(finding.culprit_ranks[0]) if finding.culprit_ranks else None
         is_entered = flight is None or flight.data.has_end or not made_no_transfer(flight)
@@ -63,7 +63,8 @@ def refine(
         found = found or _refined(finding, frames, unnumbered, line_of, way, is_entered=is_entered)
         if met is not None and found is finding:
             found = left_out(finding, met, line_of) if way is Way.LEFT_OUT else found
-            found = one_more(finding, met) if way in (Way.EARLY, Way.ONE_MORE) else found
+            is_known = finding.cause is Cause.EXTRA_COLLECTIVE
+            found = one_more(finding, met) if way in (Way.EARLY, Way.ONE_MORE) and not is_known else found
         out.append(found)
     return out
 

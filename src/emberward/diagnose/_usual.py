@@ -14,8 +14,9 @@ from enum import StrEnum
 from itertools import pairwise, permutations
 
 from emberward.diagnose._calls import Call, GroupName, RankFlight
+from emberward.diagnose._claims import MEET_AND_DIFFER
 from emberward.diagnose._departures import are_alike, history
-from emberward.diagnose._frames import Frame, LineOf, user_frame
+from emberward.diagnose._frames import Frame, LineOf, no_source, user_frame
 from emberward.diagnose._groups import Groups
 from emberward.diagnose._mismatch import mismatches
 from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, only_in, rounds, standing
@@ -274,17 +275,21 @@ class Way(StrEnum):
 
 
 def meeting_of(
-    finding: Finding, flights: Mapping[int, RankFlight], frames: Mapping[int, tuple[Frame, ...]]
+    finding: Finding, flights: Mapping[int, RankFlight], frames: Mapping[int, tuple[Frame, ...]], line_of: LineOf
 ) -> Meeting | None:
     """The meeting that a finding tells of; None where no collectives meet, or nobody is the culprit."""
-    is_open = finding.kind is Kind.MISMATCH and finding.cause is not Cause.EXTRA_COLLECTIVE
-    if finding.code not in ("M101", "M102") or not finding.culprit_ranks or not is_open:
+    is_one_more = finding.cause is Cause.EXTRA_COLLECTIVE and finding.code != "M103"
+    is_open = finding.kind is Kind.MISMATCH and not is_one_more
+    if finding.code not in MEET_AND_DIFFER or not finding.culprit_ranks or not is_open:
         return None
     met = _met(finding, flights)
     if met is None:
         return None
     ours, theirs, maker = met
     flight = flights[finding.culprit_ranks[0]]
+    first = _first_departure(flight, flights[maker], ours.group)
+    if first is not None and (_is_silent(*first) or place_at(user_frame(ours.frames), line_of) is None):
+        ours, theirs = first
     past = [call for call in history(flight) if call.record < ours.record and call.group == ours.group]
     peers = [flights[rank] for rank in finding.waiting_ranks[:MAX_COMPARED] if rank in flights]
     made = [call for each in peers for call in history(each) if call.group == ours.group and call.seq != ours.seq]
@@ -304,6 +309,25 @@ def meeting_of(
     )
 
 
+def _is_silent(ours: Call, theirs: Call) -> bool:
+    """Whether two calls that met agree in all that must: nobody noticed."""
+    return must_agree(ours) == must_agree(theirs)
+
+
+def _first_departure(odd: RankFlight, peer: RankFlight, group: GroupName) -> tuple[Call, Call] | None:
+    """The first two calls of a group that met and came from other ways through the program; None where all before the
+    newest of either did, or too few came from the same ones.
+
+    Calls of one operation and size meet in silence: what differs in the end departed here.
+    """
+    parts = [each.groups.get(group) for each in (odd, peer)]
+    calls = [{} if part is None else {e["collective_seq_id"]: part.as_call(e) for e in part.entries} for part in parts]
+    common = sorted(calls[0].keys() & calls[1].keys())
+    pairs = [(calls[0][seq], calls[1][seq]) for seq in common]
+    place = next((n for n, (a, b) in enumerate(pairs) if (a.op, a.frames) != (b.op, b.frames)), None)
+    return None if place is None or place < MIN_ROUNDS else pairs[place]
+
+
 def is_once_a_round(met: Meeting) -> bool:
     """Whether one call like the peers' came before each earlier call like the culprit's: no loop makes many of them."""
     counts = rounds(
@@ -318,6 +342,9 @@ def is_once_a_round(met: Meeting) -> bool:
 def way_of(met: Meeting, line_of: LineOf) -> Way | None:
     """How the culprit left the order, by the text and by what it and its peers made before; None when unclear."""
     ours, theirs, past, stacks = met.ours, met.theirs, met.past, (met.here, met.there)
+    if _is_silent(ours, theirs):
+        # Far behind the call in which the rank is now: whole stacks tell, as where no text is at hand.
+        line_of = no_source
     branches = _are_branches(*stacks, line_of)
     if branches is True:
         return Way.INSTEAD
@@ -330,7 +357,7 @@ def way_of(met: Meeting, line_of: LineOf) -> Way | None:
     has_text, is_end = place_at(user_frame(met.here), line_of) is not None, False
     if not has_text and past:
         is_first, is_end = comes_first_by_lines(past[-1].frames, ours.frames, theirs.frames)
-        if is_end and (ours.numel, ours.dtype) == (theirs.numel, theirs.dtype):
+        if is_end and ours.op != theirs.op and (ours.numel, ours.dtype) == (theirs.numel, theirs.dtype):
             # Of one size and type, the calls may be two ways to exchange the same tensor.
             return None
         if is_end and all(call.frames != ours.frames for call in past):
@@ -420,7 +447,8 @@ def one_more(finding: Finding, met: Meeting) -> Finding:
 
 def _is_usual_elsewhere(theirs: Call, ours: Call, others: Sequence[Call]) -> bool:
     """Whether the peers' call is a usual one at a line of its own, and not ours with another type."""
-    if ours.place in (None, theirs.place) or (ours.op, ours.numel) == (theirs.op, theirs.numel):
+    is_same = (ours.op, ours.numel, ours.frames[2:]) == (theirs.op, theirs.numel, theirs.frames[2:])
+    if ours.place in (None, theirs.place) or is_same:
         return False
     return sum(are_alike(call, theirs) for call in others) >= MIN_ROUNDS
 

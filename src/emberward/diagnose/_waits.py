@@ -248,6 +248,32 @@ def class_of(thread: ThreadStack, line_of: LineOf) -> HostState:
     return HostState.CPU_LOOP if thread.is_active else HostState.UNKNOWN
 
 
+def with_threads(readings: Sequence[Reading]) -> list[Reading]:
+    """The readings; who idles below Python beside a thread that does so where none of its peers' is, waits for a lock.
+
+    No stack shows a lock that the program takes itself: two threads that stand at once are what tells of it.
+    """
+    idle = {
+        (reading.process.pid, thread.name, frame.site)
+        for reading in readings
+        for thread in reading.process.threads
+        if thread is not reading.process.main and thread.is_active is False
+        for frame in thread.frames[:1]
+        if not frame.is_library
+    }
+    peers = {(reading.process.pid, thread.name) for reading in readings for thread in reading.process.threads}
+    out = []
+    for reading in readings:
+        own = [(name, site) for pid, name, site in idle if pid == reading.process.pid and reading.frames[:1]]
+        is_lock = reading.kind is HostState.UNKNOWN and any(
+            any(pid != reading.process.pid and name == other for pid, other in peers)
+            and not any(pid != reading.process.pid and site == there for pid, _, there in idle)
+            for name, site in own
+        )
+        out.append(replace(reading, kind=HostState.LOCK) if is_lock else reading)
+    return out
+
+
 def _inside_worker(thread: ThreadStack) -> ThreadStack:
     """The thread without the frames of the worker's loop: a forked one still carries those of its parent."""
     cut = next((i for i, frame in enumerate(thread.frames) if frame.function == "_worker_loop"), len(thread.frames))

@@ -390,3 +390,30 @@ def test_a_rank_goes_on_when_its_data_worker_does(tmp_path: Path, line: int, sev
     finding = explain_paths([tmp_path]).explanations[0].verdict
     assert (finding.culprit_pids, finding.cause, finding.severity) == ((20,), Cause.DATALOADER_WORKER, severity)
     assert finding.site == f"data.py:{line}"
+
+
+def test_a_thread_that_idles_where_none_of_its_peers_is_tells_of_a_lock(tmp_path: Path) -> None:
+    """No stack shows a lock that the program takes itself; without text a thread that stands beside it tells."""
+    refresh = [process(pid, CALL, "main (bank.py:9)", others=[("refresh (bank.py:47)",)]) for pid in (1, 2, 3)]
+    stuck = process(4, "evict (bank.py:26)", "main (bank.py:12)", others=[("age (bank.py:36)", "refresh (bank.py:46)")])
+    found = verdict(tmp_path, [*refresh, stuck])
+    assert (found.cause.value, found.culprit_pids, found.site) == ("lock", (4,), "bank.py:26")
+    assert found.severity is Severity.WARNING, "it may be two reads of a slow disk"
+    alike = process(4, "evict (bank.py:26)", "main (bank.py:12)", others=[("refresh (bank.py:47)",)])
+    assert verdict(tmp_path, [*refresh, alike]).cause.value == "unknown"
+
+
+def test_a_call_in_a_function_of_its_own_is_one_too_many_where_no_text_tells(tmp_path: Path) -> None:
+    texts = [process(pid, CALL, "train (run.py:20)", "<module> (run.py:40)") for pid in (1, 2, 3)]
+    found = verdict(
+        tmp_path, [*texts, process(4, BARRIER, "save (run.py:9)", "train (run.py:26)", "<module> (run.py:40)")]
+    )
+    assert (found.cause.value, found.culprit_pids) == ("extra_collective", (4,))
+    found = verdict(tmp_path, [*texts, process(4, BARRIER, "train (run.py:26)", "<module> (run.py:40)")])
+    assert (found.cause.value, found.culprit_pids) == ("skipped_collective", (4,))
+
+
+def test_a_ring_of_sends_has_the_line_at_which_most_are(tmp_path: Path) -> None:
+    send = [process(pid, f"send ({C10D}:9)", "hand_on (pipe.py:31)", "main (pipe.py:66)") for pid in (1, 2)]
+    found = verdict(tmp_path, [*send, process(3, f"send ({C10D}:9)", "hand_back (pipe.py:42)", "main (pipe.py:68)")])
+    assert (found.code, found.culprit_pids, found.site) == ("H111", (), "pipe.py:31")

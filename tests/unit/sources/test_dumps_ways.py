@@ -7,7 +7,8 @@ import pytest
 from unit.sources.dump_samples import dump, entry, write
 from unit.sources.test_dumps_rules import WORLD, verdict
 
-from emberward.findings import Cause
+from emberward.findings import Cause, Severity
+from emberward.sources.dumps import explain_paths
 
 Way = tuple[str, ...]
 BATCH: Way = ("train:20",)
@@ -75,3 +76,76 @@ def test_whose_dump_is_read_first_does_not_matter(tmp_path: Path, folders: tuple
     write(tmp_path / folders[1], dumps)
     finding = verdict(tmp_path)
     assert (finding.code, finding.culprit_ranks) == ("M101", (3,))
+
+
+def transfers_before(counts: list[int], *, open_last: bool) -> dict[str, Any]:
+    """A dump of gloo's: collectives with so many sends and receives before each, which are counted and not recorded."""
+    number, rows = 0, []
+    for seq, count in enumerate(counts, start=1):
+        number += count + 1
+        done = seq < len(counts) or not open_last
+        made = entry(seq, seq, op="broadcast", done=done, line=63, backend="gloo")
+        rows.append({**made, "op_id": number})
+    return {
+        **dump(rows, WORLD, status={0: (number, number - 1 if open_last else number)}),
+        "comm_lib_version": "",
+    }
+
+
+@pytest.mark.parametrize(("last", "accused"), [(1, (2,)), (2, ())])
+def test_transfers_that_gloo_counts_and_does_not_record_tell_who_left_one_out(
+    tmp_path: Path, last: int, accused: tuple[int, ...]
+) -> None:
+    """Rank 0 receives a report of each, rank 3 hands its own in; 1 and 2 have passed on, 2 without one or with."""
+    past = [1, 2, 1, 2, 1]
+    dumps = {
+        0: transfers_before([3, 6, 3, 6, 3], open_last=False),
+        1: transfers_before([*past, 2], open_last=True),
+        2: transfers_before([*past, last], open_last=True),
+        3: transfers_before(past, open_last=False),
+    }
+    folder = write(tmp_path / "d", dumps)
+    for rank, call_of in enumerate(("recv", "broadcast", "broadcast", "send")):
+        line = {"recv": 27, "send": 49}.get(call_of, 63)
+        text = f"Process {10 + rank}: python train.py\nPython v3.11.7 (/usr/bin/python3.11)\n\n"
+        text += f'Thread {10 + rank} (idle): "MainThread"\n    {call_of} (torch/distributed/distributed_c10d.py:2799)\n'
+        (folder / f"stack_rank_{rank}.txt").write_text(f"{text}    train (train.py:{line})\n")
+    found = [each for each in explain_paths([folder]).findings if each.severity is Severity.ERROR]
+    assert [(each.code, each.cause, each.culprit_ranks) for each in found] == [("H109", Cause.UNMATCHED_P2P, accused)]
+    assert found[0].site == "train.py:27"
+
+
+def test_calls_that_met_in_silence_on_another_way_are_where_it_began(tmp_path: Path) -> None:
+    """An evaluation on one rank gathers parameters: they meet the gathers of the next step, of one size each."""
+    gather = (("train:24",), "all_gather", 27)
+    peers = [*[(("train:28",), "all_reduce", 1), gather, gather] * 3, (("train:28",), "all_reduce", 1), gather, gather]
+    alone = (("validate:11", "train:30"), "all_gather", 27)
+    odd = [*peers[:-2], alone, alone, gather]
+    peers += [(("train:24",), "all_reduce", 81)]
+    dumps = {}
+    for rank in range(3):
+        rows = [call(n, *row, done=n < 13) for n, row in enumerate(odd if rank == 0 else peers, start=1)]
+        dumps[rank] = dump(rows, {("0", "default_pg"): [0, 1, 2]}, status={0: (13, 12)})
+    finding = verdict(write(tmp_path / "d", dumps))
+    assert (finding.culprit_ranks, finding.cause, finding.site) == ((0,), Cause.EXTRA_COLLECTIVE, "train.py:11")
+
+
+def test_a_call_in_another_group_that_met_in_silence_is_named(tmp_path: Path) -> None:
+    """Rank 3 once makes the call of its second group in the first one, where rank 2 is in the next turn by then."""
+    groups = {("1", "rows"): [2, 3], ("2", "cols"): [1, 3], ("3", "ring"): [1, 2]}
+    rows, cols, ring = (1, "1", "rows"), (2, "2", "cols"), (3, "3", "ring")
+
+    def made(*calls: tuple[tuple[int, str, str], int, int]) -> list[dict[str, Any]]:
+        found = [entry(n, seq, pg=pg, line=line) for n, (pg, seq, line) in enumerate(calls, start=1)]
+        return [*found[:-1], {**found[-1], "retired": False, "state": "scheduled"}]
+
+    def turns(*lines: tuple[tuple[int, str, str], int], num: int = 5) -> list[tuple[tuple[int, str, str], int, int]]:
+        return [(pg, seq, line) for seq in range(1, num + 1) for pg, line in lines]
+
+    dumps = {
+        1: dump(made(*turns((cols, 20), (ring, 23)), (cols, 6, 20)), groups),
+        2: dump(made(*turns((rows, 17), (ring, 23)), (rows, 6, 17), (rows, 7, 20), (ring, 6, 23)), groups),
+        3: dump(made(*turns((rows, 17), (cols, 20)), (rows, 6, 17), (rows, 7, 20), (rows, 8, 17)), groups),
+    }
+    finding = verdict(write(tmp_path / "d", dumps))
+    assert (finding.culprit_ranks, finding.cause, finding.site) == ((3,), Cause.DIFFERENT_GROUP, "train.py:20")

@@ -111,6 +111,7 @@ def test_other_names_change_nothing(line, state):
         ("    dist.all_reduce(x)", HostState.COLLECTIVE),
         ("    handle.wait()", HostState.COLLECTIVE),
         ("    anything.get(key)", HostState.STORE_WAIT),
+        ("    os.fdopen(pipe).read(4)", HostState.FILE_READ),
         ("    y = model(x)", None),
         ("    )", None),
     ],
