@@ -1,11 +1,12 @@
 """A cycle of waits: did one rank leave out or add a call, or do the ranks order their calls differently?"""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._graph import OpKey, Root, WaitGraph
-from emberward.diagnose._order import Newest, newest, rounds
+from emberward.diagnose._order import MIN_ROUNDS, Newest, newest, rounds
 from emberward.diagnose._say import hang_finding, waits
 from emberward.findings import Cause, Finding, Kind
 
@@ -116,7 +117,7 @@ def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call,
 
 
 def _elsewhere(flights: Mapping[int, RankFlight], rank: int) -> tuple[Call, GroupName, tuple[int, ...]] | None:
-    """A rank's newest call that it made in another group than at that line before, that group, and who waits there.
+    """A rank's call that it made in another group than each time before at its line, that group, and who waits there.
 
     The open call, or one that met another call in silence. None where it made such calls in several groups, as a loop
     over groups does, or nobody waits in one for it.
@@ -124,11 +125,14 @@ def _elsewhere(flights: Mapping[int, RankFlight], rank: int) -> tuple[Call, Grou
     head = flights[rank].head
     if head is None or head.is_p2p:
         return None
-    past = [call for call in history(flights[rank]) if call.record < head.record]
-    for number, call in reversed(list(enumerate([*past, head]))):
-        groups = {each.group for each in past[:number] if (each.op, each.place) == (call.op, call.place)}
+    made: dict[tuple[str, str], list[Call]] = defaultdict(list)
+    for call in (*(each for each in history(flights[rank]) if each.record < head.record), head):
+        if call.place is not None:
+            made[call.op, call.place].append(call)
+    for *past, call in made.values():
+        groups = {each.group for each in past}
         part = flights[rank].groups.get(next(iter(groups))) if len(groups) == 1 and call.group not in groups else None
-        if part is None or call.place is None:
+        if part is None or (call is not head and len(past) < MIN_ROUNDS):
             continue
         waiting = [
             other

@@ -138,6 +138,7 @@ def judge(
     findings = refine(
         _of_threads(_agree(findings, by_rank), evidence.facts), where, evidence.flights, line_of, unnumbered=unnumbered
     )
+    findings = [_doubted(finding) for finding in findings]
     # The order of `findings` counts where two conclude the same: what the run itself saw, it saw with more at hand.
     findings = conclude([*evidence.prior, *findings], is_over=bool(evidence.prior)) or [_nothing(evidence, missing)]
     findings = _noted([with_source(finding, line_of) for finding in findings], evidence, missing, notes)
@@ -211,6 +212,13 @@ def _agree(findings: list[Finding], by_rank: dict[int, Reading]) -> list[Finding
             finding = replace(finding, site=None if reading is None else reading.site)
         out.append(finding)
     return out
+
+
+def _doubted(finding: Finding) -> Finding:
+    """The finding; a warning on a rank that does something of its own says why it is none to act on."""
+    if finding.code not in ("H101", "H106") or finding.severity is not Severity.WARNING:
+        return finding
+    return replace(finding, evidence=(*finding.evidence, "works or waits: cannot be told from one snapshot"))
 
 
 def _of_threads(findings: list[Finding], facts: Sequence[LogFact]) -> list[Finding]:

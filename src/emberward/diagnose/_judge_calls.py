@@ -125,9 +125,10 @@ class FlightJudge:
             rank = root.ranks[0]
             reading, is_dead = self.readings.get(rank), rank in deaths
             # Transfers without a partner are one fault: who sits in one may wait for a rank that sits in another.
-            is_p2p = reading is not None and reading.kind is HostState.P2P
-            key = (Cause.UNMATCHED_P2P, None, False) if is_p2p else (Cause.UNKNOWN, None, False)
-            key = key if reading is None or is_p2p else (reading.cause, reading.site, False)
+            key: tuple[Cause, str | None, bool] = (Cause.UNKNOWN, None, False)
+            if reading is not None:
+                is_p2p = reading.kind is HostState.P2P
+                key = (Cause.UNMATCHED_P2P, None, False) if is_p2p else (reading.cause, reading.site, False)
             together[(deaths[rank].cause, deaths[rank].end.site, True) if is_dead else key].append(root)
         found = []
         for key, group in together.items():

@@ -1,6 +1,7 @@
 """What a thread's stack says it is doing: waiting for peers, or something that only its own rank does."""
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -253,25 +254,28 @@ def with_threads(readings: Sequence[Reading]) -> list[Reading]:
 
     No stack shows a lock that the program takes itself: two threads that stand at once are what tells of it.
     """
-    idle = {
-        (reading.process.pid, thread.name, frame.site)
-        for reading in readings
-        for thread in reading.process.threads
-        if thread is not reading.process.main and thread.is_active is False
-        for frame in thread.frames[:1]
-        if not frame.is_library
-    }
-    peers = {(reading.process.pid, thread.name) for reading in readings for thread in reading.process.threads}
+    named: dict[str | None, set[int | None]] = defaultdict(set)
+    at: dict[str, set[int | None]] = defaultdict(set)
+    for reading in readings:
+        for thread in reading.process.threads:
+            named[thread.name].add(reading.process.pid)
+            if (site := _idles_at(thread)) is not None:
+                at[site].add(reading.process.pid)
     out = []
     for reading in readings:
-        own = [(name, site) for pid, name, site in idle if pid == reading.process.pid and reading.frames[:1]]
+        beside = [each for each in reading.process.threads if each is not reading.process.main]
         is_lock = reading.kind is HostState.UNKNOWN and any(
-            any(pid != reading.process.pid and name == other for pid, other in peers)
-            and not any(pid != reading.process.pid and site == there for pid, _, there in idle)
-            for name, site in own
+            len(named[thread.name]) > 1 and (site := _idles_at(thread)) is not None and len(at[site]) == 1
+            for thread in beside
         )
         out.append(replace(reading, kind=HostState.LOCK) if is_lock else reading)
     return out
+
+
+def _idles_at(thread: ThreadStack) -> str | None:
+    """The line of the program at which the thread idles, with no frame of any library below it; None elsewhere."""
+    inner = next(iter(thread.frames), None)
+    return None if thread.is_active is not False or inner is None or inner.is_library else inner.site
 
 
 def _inside_worker(thread: ThreadStack) -> ThreadStack:
