@@ -163,9 +163,9 @@ def copy_programs(names: set[str], into: Path) -> None:
 
     On the machine of a job its text is at hand.
     """
-    for folder in {
-        path.parent for name in names for path in [*SETS.glob(f"*/{name}"), *SETS.glob(f"*/programs/{name}")]
-    }:
+    paths = [path for name in names for path in [*SETS.glob(f"*/{name}"), *SETS.glob(f"*/programs/{name}")]]
+    # A program of another set may have the same name: its text is none of this set.
+    for folder in (each for each, number in Counter(path.parent for path in paths).items() if 2 * number > len(names)):
         for path in folder.glob("*.py"):
             Path(into, path.name).write_text(_MARKER.sub("", path.read_text()))
 
