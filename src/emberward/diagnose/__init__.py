@@ -33,12 +33,13 @@ from emberward.diagnose._frames import (
     code_frame,
     is_lane,
     may_act,
+    no_source,
     short_path,
     user_frame,
 )
 from emberward.diagnose._groups import Groups, world_of
 from emberward.diagnose._identity import identify
-from emberward.diagnose._judge import Explanation, judge, no_source
+from emberward.diagnose._judge import Explanation, judge
 from emberward.diagnose._judge_words import judge_ends
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._names import host_of_name, rank_of_dump, rank_of_log, rank_of_name, rank_of_path

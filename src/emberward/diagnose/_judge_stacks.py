@@ -254,6 +254,9 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
     if found is None or found.cause is not Cause.EXTRA_COLLECTIVE:
         return None
     guilty, rest = (odd, most) if found.is_first else (most, odd)
+    if len(guilty) > len(rest):
+        # What most of them do is no departure: the few may have left the call out.
+        return None
     finding = _ahead(guilty, rest, line_of)
     return replace(finding, kind=Kind.MISMATCH, cause=found.cause, evidence=(*finding.evidence, found.why))
 

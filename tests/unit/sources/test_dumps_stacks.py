@@ -417,3 +417,9 @@ def test_a_ring_of_sends_has_the_line_at_which_most_are(tmp_path: Path) -> None:
     send = [process(pid, f"send ({C10D}:9)", "hand_on (pipe.py:31)", "main (pipe.py:66)") for pid in (1, 2)]
     found = verdict(tmp_path, [*send, process(3, f"send ({C10D}:9)", "hand_back (pipe.py:42)", "main (pipe.py:68)")])
     assert (found.code, found.culprit_pids, found.site) == ("H111", (), "pipe.py:31")
+
+
+def test_most_of_them_are_not_accused_of_the_call_that_one_left_out(tmp_path: Path) -> None:
+    (tmp_path / "guard.py").write_text("def main(x):\n    if x.is_due:\n        barrier(x)\n    all_reduce(x)\n")
+    texts = [process(pid, BARRIER, "main (guard.py:3)") for pid in (1, 2)]
+    assert verdict(tmp_path, [*texts, process(3, CALL, "main (guard.py:4)")]).culprit_pids == ()
