@@ -25,7 +25,6 @@ import numpy as np
 
 from emberward.doctor._faults import CONSTANT, Cluster, Fault, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Fleet, Links, Set
-from emberward.doctor._parting import PRIOR as PARTING
 from emberward.doctor._parting import Parting
 from emberward.doctor._search import SPURIOUS, search
 
@@ -54,6 +53,8 @@ MAX_PASSES = 50
 """So many passes speak against a probe that fails everywhere: with more failures than these that have no part in
 common, what is behind them is no part that is weighed, as where a network of a thousand hosts has parted."""
 FEW_HOSTS = 16
+HARDLY = 1e-5
+"""A parted network that is at most so much likelier than none is not weighed further."""
 UNKNOWN_USE = 0.5
 """Share of its links that a set of three or more uses when its probe does not say which."""
 
@@ -98,7 +99,11 @@ class Belief:
             self._partners[devices[0]].add(devices[1])
             self._partners[devices[1]].add(devices[0])
         if self.parting is not None and self._is_across(devices, links):
-            self.parting.learn(sorted(self._places[host] for host in hosts), passed=passed)
+            places = sorted(self._places[host] for host in hosts)
+            if passed:
+                self.parting.passed(places)
+            elif not counts[1]:
+                self.parting.failed(places, cause=self._cause(devices))
         totals = self._totals[len(devices) > 1]
         totals[not passed] += tries if passed else 1
         if passed:
@@ -297,37 +302,37 @@ class Belief:
             )
         return [self._judge(parts, trials, int(any(link not in parts for link in known))) for parts, trials in groups]
 
-    def parted(self) -> tuple[float, tuple[str, ...], float] | None:
-        """The posterior that the network has parted, one side of it, and that side's share; None where it need not
-        be weighed. See [Note: a parted network].
+    def parted(self, without: Sequence[Cluster]) -> tuple[float, Part, float] | None:
+        """Whether the network has parted, see [Note: a parted network]; None where it need not be weighed.
 
-        The alternative is at most what failures across hosts without a common device are worth, each with a cause of
-        its own. What failed within a host no parted network explains.
+        `without`: all failures as they are explained if it has not.
         """
-        if self.parting is None or len(self._failed) < 2:
-            return None
-        apart, taken = 0.0, set[int]()
-        across = (trial for trial in self.failed_trials() if self._is_across(trial.devices, trial.links))
-        for trial in sorted(across, key=lambda each: len(each.devices)):
-            if taken.isdisjoint(trial.devices):
-                taken |= set(trial.devices)
-                apart += math.log(min(SPURIOUS**trial.fails * (1 + trial.passes) + self._prior_of(trial.devices), 1.0))
-        if apart > math.log(PARTING) + 3:
+        if self.parting is None or not self._failed:
             return None
         found = self.parting.weigh()
-        weight = 1 / (1 + math.exp(min(apart - found.evidence, 700)))
-        return weight, found.side(list(self._places)), float(found.shares[0])
+        if found.evidence < math.log(HARDLY):
+            return None
+        cut = Part(Kind.CUT, tuple(sorted(found.side(list(self._places)))))
+        crossed = [
+            trial for trial in self.failed_trials() if self.exposure(cut, Scope.OUTSIDE, trial.devices, trial.links)
+        ]
+        rest = self.clusters(cut=cut)
+        apart = found.evidence + sum(math.log(self._cause(trial.devices)) for trial in crossed)
+        apart += sum(cluster.evidence for cluster in rest)
+        whole = sum(cluster.evidence for cluster in without)
+        weight = 1 / (1 + math.exp(min(max(whole - apart, -700), 700)))
+        return weight, cut, float(found.shares[0])
 
     def _is_across(self, devices: Set, links: Links | None) -> bool:
         """Whether a test used the network between hosts."""
         return links is not Links.NONE and len({self._hosts[device] for device in devices}) > 1
 
-    def _prior_of(self, devices: Set) -> float:
-        """That some part of a set is bad."""
+    def _cause(self, devices: Set) -> float:
+        """That a test of the set fails, by chance or for a part of it."""
         num = len(devices)
         links = num * (num - 1) / 2 if 1 < num <= MAX_LINK_SET else 0
         kinds = {Kind.DEVICE: num, Kind.HOST: num, Kind.LINK: links, Kind.SWITCH: int(bool(self.fleet.switches))}
-        return sum(count * sum(PRIORS[kind].values()) for kind, count in kinds.items())
+        return min(SPURIOUS + sum(count * sum(PRIORS[kind].values()) for kind, count in kinds.items()), 1.0)
 
     def _judge(self, parts: set[Part], failed: list[Trial], num_bad: int) -> Cluster:
         """The cluster as it was judged last where no test since speaks of it, or where chance was its reason.
@@ -378,11 +383,12 @@ class Belief:
         )
 
     def _bundles(self, faults: Sequence[Fault], failed: Sequence[Trial]) -> list[tuple[int, ...]]:
-        """Of each end the places of its links that failed by themselves and never passed, where they are several."""
-        pairs = {trial.devices for trial in failed if len(trial.devices) == 2}
+        """Of each end the places of its links or cables that failed by themselves and never passed, where several."""
+        links = {trial.devices for trial in failed if len(trial.devices) == 2}
+        pairs = {*links, *(tuple(sorted(self._hosts[n] for n in pair)) for pair in links)}
         at: dict[int | str, list[int]] = defaultdict(list)
         for index, fault in enumerate(faults):
-            is_pair = fault.part.kind is Kind.LINK and fault.part.key in pairs
+            is_pair = fault.part.kind in (Kind.LINK, Kind.CABLE) and fault.part.key in pairs
             if is_pair and fault.rate > CONSTANT and not self.passes(fault.part, fault.scope):
                 for end in fault.part.key:
                     at[end].append(index)

@@ -3,9 +3,12 @@
 [Note: a parted network]
 With more than a few hosts there are too many ways to part them to weigh each one. Hosts are listed by rack, and what
 parts them (an uplink, a switch, a fabric) leaves runs of that list together: a cut is a run [a, b) of the hosts, of
-which 2 at least stand on either side. A test fails when its hosts stand on both sides, else by chance alone: each test
-adds one value to the rectangles of (a, b) that it does not cross, so that all runs are weighed at once, by sums over an
-array of differences (Crow 1984, summed-area tables).
+which 2 at least stand on either side. A parted network explains what crosses it and nothing else: a failure that does
+not cross has a cause of its own with a cut as without. Weighed is therefore how much likelier the tests are with each
+cut than without one. Each test adds one value to the rectangles of (a, b) that it does not cross, so that all runs are
+weighed at once, by sums over an array of differences (Crow 1984, summed-area tables). Failures may have a cause in
+common, as where one device fails with everybody: their sum is then too much, and `Belief.parted` puts in its place what
+the likeliest explanations are worth, with the cut and without.
 """
 
 import math
@@ -21,7 +24,7 @@ from emberward.doctor._fleet import Set
 PRIOR = 2e-3
 """That the network has parted; half of it for one boundary in the list, half for two."""
 ERROR = 1e-3
-"""A test that crosses passes so rarely, and one that does not fails so rarely."""
+"""A test that crosses passes so rarely."""
 MAX_PAIRS = 64
 """Pairs of one round that tell where the boundaries are."""
 WITNESSES = 4
@@ -32,7 +35,7 @@ MOST_RUNS = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """The weight of all runs together, as a logarithm, and the likeliest with their shares."""
+    """The logarithm of how much likelier all runs together make the tests, at most; the likeliest with their shares."""
 
     evidence: float
     runs: tuple[tuple[int, int], ...]
@@ -54,10 +57,16 @@ class Parting:
         self._base = 0.0
         self._judged: Parted | None = None
 
-    def learn(self, places: Sequence[int], *, passed: bool) -> None:
+    def passed(self, places: Sequence[int]) -> None:
         """Takes in a test of the hosts at these places, two or more, in order."""
-        value = -math.log(ERROR) if passed else math.log(ERROR)
-        self._base += -value if passed else 0.0
+        self._learn(places, -math.log(ERROR))
+
+    def failed(self, places: Sequence[int], *, cause: float) -> None:
+        """The same of one that failed. `cause`: that it does for another reason; once for each set."""
+        self._learn(places, math.log(cause))
+
+    def _learn(self, places: Sequence[int], value: float) -> None:
+        self._base -= value
         edges = [-1, *places, self._size]
         for low, high in pairwise(edges):
             self._rows.append((low + 1, high, low + 1, high, value))
@@ -96,25 +105,30 @@ class Parting:
     def pairs(self, free: Collection[int], rng: random.Random) -> list[Set]:
         """Disjoint pairs of places among `free` that tell whether the network has parted, and where.
 
-        Each place whose side is open with the nearest whose side is known, and WITNESSES between the sides.
+        Each place whose side is open with one whose side is known, WITNESSES between the sides, one within.
         """
         found = self.weigh()
         inside = np.zeros((len(found.runs), self._size), dtype=bool)
         for row, (a, b) in enumerate(found.runs):
             inside[row, a:b] = True
         chance = dict(enumerate(found.shares / found.shares.sum() @ inside))
-        known = [place for place in sorted(free) if not UNSURE < chance[place] < 1 - UNSURE]
         unsure = [place for place in sorted(free) if UNSURE < chance[place] < 1 - UNSURE]
+        sides = [
+            [place for place in sorted(free) if place not in unsure and bool(chance[place] > 0.5) is inner]
+            for inner in (True, False)
+        ]
         chosen: list[Set] = []
         for place in unsure[:: max(len(unsure) // MAX_PAIRS, 1)][:MAX_PAIRS]:
-            if known:
-                mate = min(known, key=lambda each: abs(each - place))
-                known.remove(mate)
+            if known := [side for side in sides if side]:
+                # Of either side: where hosts are bad it fails with both.
+                side = rng.choice(known)
+                mate = side.pop(rng.randrange(len(side)))
                 chosen.append((min(place, mate), max(place, mate)))
         if not chosen:
-            chosen += list(zip(unsure[::2], unsure[1::2], strict=False))[:MAX_PAIRS]
-        within = [place for place in known if chance[place] > 0.5]
-        beyond = [place for place in known if chance[place] < 0.5]
-        num = min(WITNESSES, len(within), len(beyond))
-        ends = zip(rng.sample(within, num), rng.sample(beyond, num), strict=True)
+            mixed = rng.sample(unsure, len(unsure))
+            chosen += list(zip(mixed[::2], mixed[1::2], strict=False))[:MAX_PAIRS]
+        small, large = (rng.sample(side, len(side)) for side in sorted(sides, key=len))
+        # Two of the smaller side pass where the network has parted, and fail where its hosts are bad.
+        num = 2 if len(small) > 3 or (len(small) > 1 and rng.random() < 0.5) else 0
+        ends = [*zip(small[num:], large[:WITNESSES], strict=False), *([(small[0], small[1])] if num else [])]
         return [*chosen, *((min(a, b), max(a, b)) for a, b in ends)]

@@ -86,10 +86,12 @@ class Plan:
     _turn: int = 0
     _is_screened: bool = False
     _wholes: set[Set] = field(default_factory=set)
-    _may_be_parted: bool = False
-    """The network may have parted, and not where it is told: nothing is accused."""
+    _apart: float = 0.0
+    """The posterior that the network has parted, while it is open."""
+    _cut: Part | None = None
+    """Where it has."""
     _asks_across: bool = False
-    _cut: tuple[Part, float] | None = None
+    """Whether a parted network is what keeps a part from being accused, or may be it."""
     _unproven: list[Part] = field(default_factory=list)
     """Links that larger sets name, and no pair yet."""
     _judged: tuple[tuple[int, frozenset[Part]], list[Cluster]] | None = None
@@ -135,18 +137,25 @@ class Plan:
 
     def _settle(self) -> None:
         """Takes for known what the posterior says with CONFIDENCE; what was known is judged anew each time."""
-        self._judge_parting()
-        if self._may_be_parted:
-            self.settled = {}
-            return
+        self._cut = None
+        self._judged = None
+        self._apart, cut, share = self.belief.parted(self.clusters(with_settled=False)) or (0.0, None, 0.0)
+        found: dict[Part, float] = {}
+        if cut is not None and self._apart * share >= CONFIDENCE:
+            found[cut] = self._apart * share
+            self._cut, self._judged, self._apart = cut, None, 0.0
+        self._asks_across = self._apart > MAX_COMMON
         if self.common() > MAX_COMMON:
             self.settled = {}
             return
-        found: dict[Part, float] = {} if self._cut is None else {self._cut[0]: self._cut[1]}
         for cluster in self.clusters(with_settled=False):
             for part, p in cluster.marginals().items():
-                if p >= (SURE if cluster.is_like_links(part) else self._confidence):
-                    found[part] = p
+                needed = SURE if cluster.is_like_links(part) else self._confidence
+                certain = p * (1 - self._apart)
+                if p >= needed and certain >= CONFIDENCE:
+                    found[part] = certain
+                rival = RIVAL if part.kind in LINKS else p - CONFIDENCE
+                self._asks_across |= p >= needed and self._apart > rival
         # Of larger sets that failed a link in common may be chance: others of each set may be bad.
         links = [part for part in found if part.kind in (Kind.LINK, Kind.CABLE)]
         self._unproven = [part for part in links if not self.belief.has_failed_alone(part)]
@@ -157,25 +166,12 @@ class Plan:
         """Among many devices chance strikes one twice in a thousand examinations, and a third failure costs no test."""
         return CONFIDENCE if len(self.fleet) <= FEW else SURE
 
-    def _judge_parting(self) -> None:
-        """Whether the network has parted, and where."""
-        self._may_be_parted, self._asks_across, self._cut = False, False, None
-        weight, side, share = self.belief.parted() or (0.0, (), 0.0)
-        if weight * share >= CONFIDENCE:
-            self._cut = (Part(Kind.CUT, tuple(sorted(side))), weight * share)
-        else:
-            self._may_be_parted = weight > MAX_COMMON
-            self._asks_across = weight > RIVAL
-
     def clusters(self, *, with_settled: bool = True) -> list[Cluster]:
         """The failures that are not yet explained, or all of them."""
         known = frozenset(part for part in self.settled if part.kind in LINKS)
         key = (len(self.results), known)
-        if self._may_be_parted:
-            return []
         if self._judged is None or self._judged[0] != key:
-            cut = None if self._cut is None else self._cut[0]
-            self._judged = (key, self.belief.clusters(known=known, cut=cut))
+            self._judged = (key, self.belief.clusters(known=known, cut=self._cut))
         clusters = self._judged[1]
         if not with_settled:
             return clusters
@@ -210,13 +206,13 @@ class Plan:
         if self._refused:
             asked, self._refused = self._refused, []
             return asked
-        free = [n for n in range(len(self.fleet)) if n not in self.busy and n not in self.convicted]
+        convicted = self.convicted
+        free = [n for n in range(len(self.fleet)) if n not in self.busy and n not in convicted]
         is_few = len(self.fleet) <= FEW
         if not self._is_screened:
             self._is_screened = True
             return self._first(free) or self._end("no device is free")
-        may_be = self._may_be_parted or (self._asks_across and any(part.kind in LINKS for part in self.settled))
-        if may_be and (found := self._across(free)):
+        if self._asks_across and (found := self._across(free)):
             return found
         if pairs := self.belief.pairs_of(self._unproven, free):
             return pairs
@@ -261,6 +257,9 @@ class Plan:
             return found
         if self.common() > 0.5:
             return self._doubted(free)
+        # Where several of few are bad, what tells most may be a pair that nobody suspects.
+        if is_few and (found := self._untried(free)):
+            return found
         return tests or self._end("no further test tells the open parts apart")
 
     def _beside(self, tests: list[Set], clusters: Sequence[Cluster], free: list[int]) -> list[Set]:
@@ -348,11 +347,10 @@ class Plan:
         return unmet
 
     def _doubted(self, free: list[int]) -> list[Set]:
-        """Before the probe is to blame: each device alone, and each pair where these are few or others have passed."""
+        """Before the probe is to blame: each device alone, and each pair where these are few."""
         tested = {result.devices for _, result in self.results}
         alone: list[Set] = [(n,) for n in free if (n,) not in tested] if self.probe.talk is not Talk.TOGETHER else []
-        is_hopeful = len(free) <= 8 or any(self.belief.has_passed(n, together=True) for n in free)
-        pairs = self._untried(free) if len(free) <= FEW and is_hopeful else []
+        pairs = self._untried(free) if len(free) <= FEW else []
         return alone or pairs or self._end("the probe fails everywhere")
 
     def _screen_failed(self, unmet: list[int]) -> bool:
