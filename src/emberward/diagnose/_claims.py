@@ -237,8 +237,9 @@ def conclude(findings: Sequence[Finding], *, is_over: bool) -> list[Finding]:
     kept = list(once.values())
     if is_over and any(f.severity is Severity.ERROR for f in kept):
         kept = [f for f in kept if f.severity is Severity.ERROR or f.kind not in _SUSPECTED]
-        known = [_concerned(f) for f in kept if f.kind in ROOTED and names_someone(f)]
-        kept = [f for f in kept if f.kind not in ROOTED or names_someone(f) or _concerned(f) not in known]
+    # What names nobody among the ranks of a verdict that does is what that looks like to those who wait.
+    known = [_concerned(f) for f in kept if f.kind in ROOTED and f.severity is Severity.ERROR and names_someone(f)]
+    kept = [f for f in kept if f.kind not in ROOTED or names_someone(f) or not any(_concerned(f) <= k for k in known)]
     return sorted(_together(kept), key=lambda f: (_SEVERITY[f.severity], not names_someone(f)))
 
 

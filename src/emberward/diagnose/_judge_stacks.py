@@ -300,6 +300,8 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
         cause, kind, what = Cause.EXTRA_COLLECTIVE, Kind.MISMATCH, "a call in a function that the others are not in"
     elif parted is not None:
         what = "a call behind the one"
+    if cause is Cause.SKIPPED_COLLECTIVE and odd[0].kind is not HostState.P2P and _all_in_p2p(crowd):
+        cause, kind = Cause.UNMATCHED_P2P, Kind.MISSING
     return finding_on(
         "H104",
         f"{who_text(odd)} {verb(odd, 'waits', 'wait')} at {odd[0].site}, in {what} at {crowd[0].site} in which "
@@ -312,6 +314,10 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
         ruled_out=("a busy rank: every process waits",),
         next_step="explain the flight-recorder dumps of the same moment: they tell which call differs",
     )
+
+
+def _all_in_p2p(readings: Sequence[Reading]) -> bool:
+    return all(reading.kind is HostState.P2P for reading in readings)
 
 
 def _is_inside(odd: Reading, other: Reading, parted: tuple[Frame, Frame]) -> bool:

@@ -6,7 +6,8 @@ of train.py: a frame of an installed package is never the user's, wherever it st
 the program itself is an installed package (``python -m package.train``, or our own trainer), its files are what the
 user runs, and count as the user's.
 
-A path decides, and nothing is imported or read for it but our own package's list of files. Of this process the real
+A path decides, and nothing is imported or read for it but our own package's list of files; a short one is the standard
+library's where this Python has that file. Of this process the real
 folders are known too. Text from another machine has only its path: ``site-packages``, ``lib/python3.x``, and for our
 recorder the name of one of our modules, from a part ``emberward`` on. A folder that is only *named* so (the default
 name of a clone) makes nothing ours.
@@ -40,7 +41,6 @@ _SHORT_FILES = frozenset(
     _bootstrap.py process.py resource_tracker.py pool.py thread.py base_events.py
     """.split()  # noqa: SIM905 (a list of thirty words is read as words)
 )
-_SHORT_STANDARD = frozenset({"multiprocessing", "concurrent", "asyncio", "importlib", "json", "logging", "encodings"})
 _SHORT_PACKAGES = frozenset(
     """
     accelerate beartype colossalai decorator.py deepspeed deprecated.py diffusers fairscale jaxtyping lightning
@@ -129,7 +129,9 @@ def _is_standard(file: str) -> bool:
         return True
     if any(_STANDARD_ZIP.match(part) for part in parts[:-1]):
         return True
-    return file in _SHORT_FILES if len(parts) == 1 else parts[0] in _SHORT_STANDARD
+    if len(parts) == 1:
+        return file in _SHORT_FILES
+    return not file.startswith("/") and any(Path(folder, file).is_file() for folder in _STANDARD_FOLDERS)
 
 
 def _below(file: str, folders: tuple[str, ...]) -> list[str] | None:
