@@ -14,7 +14,8 @@ of their attempt is gone or cut off, and fail once ranks that they reach have en
    and never do two attempts make steps.
 3. No host is lost without a reason: at the end all that have power make one attempt, or were left out with a finding.
 4. The one host that a fault befell is named within SILENT_S, the supervisor's patience and SLACK_S, where the way to
-   the collector works.
+   the collector works; an agent that stands still meanwhile may be the second witness that tells one end of a link from
+   the other, so that its FROZEN_S are added.
 5. An attempt begins only if a quorum of the hosts wished it.
 6. A fault of the way to the collector alone ends no attempt.
 """
@@ -51,6 +52,7 @@ from emberward.supervise import (
 from emberward.testing._cluster_world import (
     ENDS_NO_ATTEMPT,
     FAULT_AT_S,
+    FROZEN_S,
     MOVES_COLLECTOR,
     NAMES_ONE,
     STEP_S,
@@ -383,7 +385,8 @@ class ClusterSimulation:
             self._check_one_attempt([*self._members.values()], return_to)
             return
         is_quiet = world.disturbance in (Disturbance.NOTHING, Disturbance.FROZEN, Disturbance.AGENTS)
-        if self._named_s is None or (is_quiet and self._named_s - FAULT_AT_S > SILENT_S + SLACK_S):
+        allowed_s = SILENT_S + SLACK_S + (FROZEN_S if world.disturbance is Disturbance.FROZEN else 0.0)
+        if self._named_s is None or (is_quiet and self._named_s - FAULT_AT_S > allowed_s):
             self._broken.append(f"4: {world.victim} was not named in time: {self._named_s}")
         self._check_one_attempt([each for each in self._members.values() if each.name != world.victim], 1)
         victim = self._members[world.victim]

@@ -6,6 +6,10 @@ from enum import StrEnum
 
 STEP_S = 1.0
 FAULT_AT_S = 8.0
+FROZEN_S = 8.0
+"""Of `Disturbance.FROZEN`: an agent says nothing of its links for so long from the fault on."""
+LOSSES = (0.0, 0.02, 0.15)
+"""Shares of letters, or of their answers, that the network loses."""
 STILL_AFTER_S = 2.0
 """From a fault of the job's link to ranks that stand still: as long as a step of this job takes."""
 NUM_BAD_S = 2.0
@@ -53,7 +57,7 @@ class World:
         possible = [each for each in Trouble if each is not Trouble.SPLIT or len(names) > 3]
         self.trouble = trouble or rng.choice(possible)
         self.disturbance = disturbance or rng.choice(list(Disturbance))
-        self.loss = rng.choice([0.0, 0.02, 0.15])
+        self.loss = rng.choice(LOSSES)
         self.victim, self.other = rng.sample(names, 2)
         group = rng.sample(names, rng.randint(2, len(names) // 2)) if len(names) >= 4 else [self.victim]
         self.group = frozenset(group)
@@ -71,8 +75,12 @@ class World:
 
     @property
     def course_s(self) -> float:
-        """How long all may take to agree and to make the next attempt; longer where the collector is out of reach."""
-        return LONG_S if self.disturbance in MOVES_COLLECTOR | {Disturbance.PARTED} else SHORT_S
+        """How long all may take to agree and to make the next attempt.
+
+        Longer where the collector is out of reach, or so many letters are lost that another attempt may end first.
+        """
+        is_late = self.loss == max(LOSSES) or self.disturbance in MOVES_COLLECTOR | {Disturbance.PARTED}
+        return LONG_S if is_late else SHORT_S
 
     @property
     def has_begun(self) -> bool:
@@ -137,5 +145,5 @@ class World:
 
     def is_frozen(self, host: str) -> bool:
         """Whether its agent stands still."""
-        lasts = FAULT_AT_S <= self.now_s < FAULT_AT_S + 8.0
+        lasts = FAULT_AT_S <= self.now_s < FAULT_AT_S + FROZEN_S
         return lasts and self.disturbance is Disturbance.FROZEN and host == self.other

@@ -19,7 +19,10 @@ def test_every_trouble_of_a_small_cluster_keeps_the_invariants(trouble, disturba
         assert course.num_attempts > 1
 
 
-BROKE = [(977, 4), (53, 10), (65, 4), (109, 10), (114, 5), (359, 16), (431, 16), (833, 4), (1067, 6), (1241, 4)]
+BROKE = [
+    (977, 4), (53, 10), (65, 4), (109, 10), (114, 5), (359, 16), (431, 16), (833, 4), (1067, 6), (1241, 4), (2112, 3),
+    (2159, 16),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("seed", "num_hosts"), BROKE)
