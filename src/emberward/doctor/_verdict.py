@@ -115,7 +115,7 @@ def named(
             below = sorted(host for host, path in fleet.switches.items() if part.key[0] in path)
             return f"{part.kind.value}", (), tuple(below), ()
         case Kind.CUT:
-            return "switch", (), tuple(sorted({device.host for device in fleet.devices})), ()
+            return "switch", (), _behind(fleet, part), ()
         case Kind.LINK:
             a, b = (str(fleet.devices[int(number)]) for number in part.key)
             return "link", (), (), ((a, b),)
@@ -292,9 +292,21 @@ def _where(verdict: Verdict) -> str:
         return f"the link between {'; '.join(ends[:3])}" if ends else f"the link between {' and '.join(verdict.hosts)}"
     if verdict.part.kind is Kind.CUT:
         side = [str(host) for host in verdict.part.key]
-        rest = [host for host in verdict.hosts if host not in side]
-        return f"what connects {_few(side)} with {_few(rest)}"
+        others = [host for host in verdict.hosts if host not in side]
+        if not others or set(others) == set(verdict.hosts):
+            return f"what connects {_few(verdict.hosts)} with the others"
+        return f"what connects {_few(side)} with {_few(others)}"
     return f"host {verdict.hosts[0]}" if verdict.kind == "host" else f"switch {verdict.part.key[0]}"
+
+
+def _behind(fleet: Fleet, part: Part) -> tuple[str, ...]:
+    """The hosts of a cut's smaller side, as of those below a switch: without them the others work on. Of equal sides
+    nothing tells one from the other, and both are named."""
+    hosts = sorted({device.host for device in fleet.devices})
+    side = sorted(map(str, part.key))
+    other = [host for host in hosts if host not in side]
+    smaller = min(side, other, key=len)
+    return tuple(hosts if len(side) == len(other) else smaller)
 
 
 def _few(names: Sequence[str]) -> str:
@@ -311,7 +323,9 @@ def _finding(verdict: Verdict, examination: Examination) -> Finding:
         what = f"{_where(verdict)} fails{when}{often}"
     of = f" (probe {', '.join(verdict.probes)})"
     rest = [line for plan in examination.plans if plan.probe.name in verdict.probes for line in ruled_out(plan)]
-    target = verdict.hosts[0] if verdict.hosts else verdict.devices[0] if verdict.devices else "both ends"
+    target = "both ends" if verdict.kind == "link" else _few(verdict.hosts or verdict.devices)
+    if verdict.part.kind is Kind.CUT and len(verdict.hosts) == 2 * len(verdict.part.key):
+        target = f"{_few([str(host) for host in verdict.part.key])}, or the others,"
     return Finding(
         code=CODES[verdict.kind],
         severity=Severity.ERROR,

@@ -235,6 +235,28 @@ def words(plan: Plan) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("side", "named", "message", "advice"),
+    [
+        ("ab", tuple("ab"), "what connects a, b with the others fails", "leave a, b out"),
+        ("cdefgh", tuple("ab"), "what connects a, b with the others fails", "leave a, b out"),
+        (
+            "efgh",
+            tuple("abcdefgh"),
+            "what connects a, b, c, d with e, f, g, h fails",
+            "leave a, b, c, d, or the",
+        ),
+    ],
+)
+def test_of_a_parted_network_the_smaller_side_is_named_and_of_equal_ones_both(side, named, message, advice):
+    fleet = Fleet.of("abcdefgh", 1)
+    plan = planned(fleet, lambda devices: len({fleet.devices[n].host in side for n in devices}) > 1)
+    (finding,) = findings_of(Examination(fleet=fleet, plans=(plan,), seconds=1.0, is_out_of_time=False))
+    assert (finding.code, finding.hosts) == ("E104", named)
+    assert finding.message.startswith(message)
+    assert finding.next.startswith(advice)
+
+
 def test_the_messages_are_these():
     box, hosts = Fleet.of(["box"], 4), Fleet.of(["a", "b", "c", "d"], 2)
     paths = {host: (switch, "top") for switch, all_ in (("s0", "abcd"), ("s1", "efgh")) for host in all_}
