@@ -172,6 +172,8 @@ class RankFlight:
     notes: list[str] = field(default_factory=list)
     store: tuple[StoreCall, ...] | None = None
     """Its last calls of stores; None where nobody knows them."""
+    step: int | None = None
+    """The step that it is in, as its own recorder tells: so many it has ended."""
     data: DataSeen = NO_DATA
     """The data that it asked for, as its own recorder tells."""
     been_at: tuple[Frame, ...] = ()

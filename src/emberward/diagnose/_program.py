@@ -157,6 +157,16 @@ def _exits(nodes: Iterable[ast.AST], *, in_loop: bool = False) -> Iterator[ast.A
             yield from _exits(ast.iter_child_nodes(each), in_loop=in_loop or isinstance(each, Loop))
 
 
+def led_past(place: ProgramLine) -> list[int]:
+    """The lines of each ``break`` out of a loop around the place, and of each ``continue`` before it."""
+    found = {each.lineno: each for loop in place.loops for each in _exits(loop.body) if isinstance(each, ast.stmt)}
+    return sorted(
+        line
+        for line, each in found.items()
+        if isinstance(each, ast.Break) or (isinstance(each, ast.Continue) and line < place.line)
+    )
+
+
 def cause_of_leaving(inside: ProgramLine, now: ProgramLine) -> Cause | None:
     """Why `now` lies behind, and not in, a loop around `inside` of the same function; None where it does not.
 

@@ -7,7 +7,7 @@ from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._order import is_out_of_data
 from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
-from emberward.diagnose._program import handler_around, place_at, tries_lock
+from emberward.diagnose._program import handler_around, led_past, place_at, tries_lock
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._transfers import made_no_transfer
 from emberward.diagnose._usual import Way, decided, is_once_a_round, left_out, meeting_of, one_more, way_of
@@ -31,6 +31,8 @@ _UNCLEAR = frozenset(
 _CODES = frozenset({"H101", "H104", "H106", "M101", "M102", "M103"})
 MAX_WAITERS = 4
 """Most waiting ranks whose stacks are compared with the culprit's."""
+MAX_EXITS = 3
+"""Most lines that may lead past a call which are named."""
 
 
 def frames_by_rank(flights: Mapping[int, RankFlight], readings: Mapping[int, Reading]) -> dict[int, tuple[Frame, ...]]:
@@ -59,6 +61,7 @@ def refine(
         flight = flights.get(finding.culprit_ranks[0]) if finding.culprit_ranks else None
         is_entered = flight is None or flight.data.has_end or not made_no_transfer(flight)
         is_entered = is_entered and (met is None or not is_once_a_round(met))
+        is_entered = is_entered and not _made_as_many_steps(finding, flights)
         found = _out_of_data(finding, frames, flights, way)
         found = found or _refined(finding, frames, unnumbered, line_of, way, is_entered=is_entered)
         if met is not None and found is finding:
@@ -67,6 +70,16 @@ def refine(
             found = one_more(finding, met) if way in (Way.EARLY, Way.ONE_MORE) and not is_known else found
         out.append(found)
     return out
+
+
+def _made_as_many_steps(finding: Finding, flights: Mapping[int, RankFlight]) -> bool:
+    """Whether the culprit has ended the step that who waits is in: then no turn of it is missing so far."""
+    steps = [
+        [flights[rank].step for rank in ranks if rank in flights]
+        for ranks in (finding.culprit_ranks, finding.waiting_ranks)
+    ]
+    ours, theirs = ([step for step in some if step is not None] for some in steps)
+    return bool(ours and theirs) and min(ours) > max(theirs)
 
 
 def _out_of_data(
@@ -139,7 +152,8 @@ def _refined(
             if way is Way.LEFT_OUT and cause is Cause.SKIPPED_COLLECTIVE and passed_at(ours, theirs, line_of):
                 # Of as many turns, one went past the call by a choice in the turn.
                 break
-            return _left(finding, ours, now, inside, cause)
+            place = place_at(inside, line_of)
+            return _left(finding, ours, now, inside, cause, exits=() if place is None else led_past(place))
     if finding.cause is not Cause.SKIPPED_COLLECTIVE:
         return finding
     if passed_at(ours, theirs, line_of) == [] and passed_at(theirs, ours, line_of):
@@ -172,12 +186,26 @@ def _who(finding: Finding) -> str:
     return f"{verb(finding.culprit_pids, 'process', 'processes')} {pids}"
 
 
-def _left(finding: Finding, ours: tuple[Frame, ...], now: Frame, inside: Frame, cause: Cause) -> Finding:
+def _left(
+    finding: Finding,
+    ours: tuple[Frame, ...],
+    now: Frame,
+    inside: Frame,
+    cause: Cause,
+    *,
+    exits: Sequence[int] = (),
+) -> Finding:
+    """`exits`: lines that lead out of the loop, or past the call in it, so that its data may not have been fewer."""
     ranks = finding.culprit_ranks or finding.culprit_pids
     rest = finding.waiting_ranks
     others = f"{ranks_text(rest)} {verb(rest, 'is', 'are')}" if rest else "the others are"
     is_data = cause is Cause.UNEVEN_DATA
     what = "had fewer turns" if is_data else "made fewer calls in as many turns, or broke off, or left it out"
+    advice = "give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context"
+    if is_data and exits:
+        there = ", ".join(replace(inside, line=line).site or "" for line in exits[:MAX_EXITS])
+        what += f", or went past it at {there}"
+        advice = f"read the condition before {there}; if it holds alike on all ranks, {advice}"
     return replace(
         finding,
         kind=Kind.MISSING,
@@ -186,7 +214,7 @@ def _left(finding: Finding, ours: tuple[Frame, ...], now: Frame, inside: Frame, 
         message=f"{_who(finding)} left the loop that {others} still in ({inside.site}), and "
         f"{verb(ranks, 'is', 'are')} at {now.site}: {verb(ranks, 'it', 'they')} {what}",
         evidence=(finding.message, *finding.evidence),
-        next="give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context"
+        next=advice
         if is_data
         else f"read the conditions in the loop around {inside.site}: one holds on {_who(finding)} alone",
     )

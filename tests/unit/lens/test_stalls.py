@@ -328,7 +328,7 @@ def twin_check_of_some_numbers(step):
 
 
 def size_of(values):
-    return values.norm()
+    return values.std()
 
 
 def plant_unused_result_of_a_helper(step):

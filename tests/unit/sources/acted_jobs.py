@@ -82,6 +82,8 @@ class _Rank:
     calls: list[Call] = field(default_factory=list)
     made: dict[tuple[Any, ...], int] = field(default_factory=dict)
     waits: Call | None = None
+    num_steps: int = 0
+    """Steps of an optimizer that it has ended."""
     is_asleep: bool = False
     is_over: bool = False
     error: BaseException | None = None
@@ -182,7 +184,9 @@ class ActedJob:
             **{op: transfer(op) for op in ("send", "recv", "isend", "irecv")},
         )
         model = SimpleNamespace(backward=backward)
-        torch = SimpleNamespace(distributed=dist, loss=lambda *_: model)
+        own = self._ranks[rank]
+        optimizer = SimpleNamespace(step=lambda: setattr(own, "num_steps", own.num_steps + 1))
+        torch = SimpleNamespace(distributed=dist, loss=lambda *_: model, optimizer=optimizer)
         time = SimpleNamespace(sleep=lambda seconds: self._sleep(rank) if seconds >= LONG_S else None)
         return {"torch": torch, "torch.distributed": dist, "time": time}
 
@@ -290,6 +294,7 @@ class ActedJob:
                 "entries": [_entry(call, groups.index(call.group)) for call in own.calls],
             },
             num_calls=len(own.calls),
+            step=own.num_steps or None,
             num_done=sum(call.is_done for call in own.calls),
             blocked_record=None if waits is None or waits.is_hidden else waits.record,
             backward=(FILE, waits.frames[0].line or 0) if waits is not None and waits.is_hidden else None,

@@ -253,7 +253,7 @@ class Gatherer:
         if not view.is_readable or view.rank is None:
             raise ValueError("; ".join(view.problems[:2]) or "its process never had a rank")
         flight = self._reader.read(ring_flight(view, is_past=True), rank=view.rank, path=str(path), read_ns=mtime_ns)
-        flight.is_ring = True
+        flight.is_ring, flight.step = True, view.step
         if flight.read_ns is not None and flight.last_ns is not None and flight.read_ns < flight.last_ns:
             flight.read_ns = None
         self._dumps.setdefault(view.rank, []).append(flight)

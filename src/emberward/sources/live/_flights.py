@@ -83,6 +83,7 @@ def flights_of(rings: Mapping[int, RingFacts], *, is_past: bool = False) -> dict
             continue
         out[rank].before = () if ring.before is None else (ring.before,)
         out[rank].data, out[rank].been_at, out[rank].lacks = ring.data, ring.been_at, ring.lacks
+        out[rank].step = ring.step
         blocked = ring.blocked_record
         numbers = {e["record_id"]: e.get("ring_number") for e in rows[rank] if isinstance(e.get("record_id"), int)}
         # The host waits in one call: that is its head, whatever else it left open before.
