@@ -150,6 +150,25 @@ def test_a_launcher_gives_the_ranks_below_it_and_not_their_children() -> None:
     assert [(found.rank, found.pid) for found in job.ranks] == [(0, pids[0]), (1, pids[1])]
 
 
+def test_one_rank_gives_its_peers_and_none_of_another_job() -> None:
+    program = "import time; print(flush=True); time.sleep(600)"
+    started = []
+    for rank, port in ((0, "29500"), (1, "29500"), (1, "29501")):
+        told = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        command = [sys.executable, "-S", "-c", program]
+        started.append(subprocess.Popen(command, env={**os.environ, **told}, stdout=subprocess.PIPE))
+    try:
+        for each in started:
+            assert each.stdout is not None
+            each.stdout.readline()
+        job = find_job([started[1].pid])
+    finally:
+        for each in started:
+            with each:
+                each.kill()
+    assert [(found.rank, found.pid) for found in job.ranks] == [(0, started[0].pid), (1, started[1].pid)]
+
+
 def test_no_rank_is_said_in_these_words() -> None:
     explained = explain_pids([2**22 + 17], line_of=no_text)
     (finding,) = explained.findings

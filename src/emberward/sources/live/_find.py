@@ -12,6 +12,8 @@ from emberward.sources.live._process import PROC, descendants, environment_of, p
 RANK_NAMES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 """Variables that give a process its rank, the first that is there counts: torchrun's, SLURM's, MPI's."""
 SIZE_NAMES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+MEETING_NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
+"""Variables that the ranks of one job have alike."""
 RING_NAME = "EMBERWARD_RING"
 _HELPER = re.compile(
     r"resource_tracker|forkserver|semaphore_tracker|torch/distributed/run|torchrun|pt_main_thread_none"
@@ -46,6 +48,12 @@ def _is_python(pid: int, proc: Path) -> bool:
     return "python" in name or name.startswith("pt_main")
 
 
+def _meeting(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Where ranks meet, in how many; empty where the environment does not say."""
+    found = tuple(values[name] for name in MEETING_NAMES if values.get(name))
+    return found if len(found) == len(MEETING_NAMES) else ()
+
+
 def _number(values: Mapping[str, str], names: Sequence[str]) -> int | None:
     return next((int(values[name]) for name in names if values.get(name, "").isdecimal()), None)
 
@@ -58,16 +66,23 @@ def rank_in(environment: Mapping[str, str]) -> int | None:
 def find_job(pids: Sequence[int], *, proc: Path = PROC) -> FoundJob:
     """The ranks that are, or are below, the given processes: a launcher's pid, or those of the ranks themselves.
 
-    A rank's children inherit its variables: the outermost Python process with a rank is the rank. The process that
-    asks and those above it are none. Reads /proc only.
+    Of one rank alone its peers are found too: what its parent started that meets at the same place. A rank's children
+    inherit its variables: the outermost Python process with a rank is the rank. The process that asks and those above
+    it are none. Reads /proc only.
     """
     parent_of = parents(proc=proc)
     own = {os.getpid(), *_above(os.getpid(), parent_of)}
-    names = (*RANK_NAMES, *SIZE_NAMES, RING_NAME)
+    names = (*RANK_NAMES, *SIZE_NAMES, *MEETING_NAMES, RING_NAME)
     gone = tuple(pid for pid in pids if pid not in parent_of)
     order = [p for pid in pids if pid in parent_of for p in (pid, *descendants(pid, parent_of))]
     order = list(dict.fromkeys(order))
     values = {pid: environment_of(pid, names, proc=proc) for pid in order}
+    if len(pids) == 1 and pids[0] in values and rank_in(values[pids[0]]) is not None:
+        beside = descendants(parent_of[pids[0]], parent_of)
+        all_values = {pid: environment_of(pid, names, proc=proc) for pid in beside}
+        meets = _meeting(values[pids[0]])
+        values |= {pid: found for pid, found in all_values.items() if meets and _meeting(found) == meets}
+        order = list(values)
     python = [pid for pid in order if pid not in own and _is_python(pid, proc)]
     ranks: dict[int, FoundRank] = {}
     size = None
