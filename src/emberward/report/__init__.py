@@ -71,7 +71,7 @@ from emberward.report._run_report import (
     run_json,
     run_text,
 )
-from emberward.report._run_rows import MARKERS, RunRow, find_runs, read_row, row_state, rows_text
+from emberward.report._run_rows import MARKERS, RunRow, find_runs, loss_text, read_row, row_state, rows_text
 from emberward.report._sinks import JsonlSink, MetricsSink, Sinks, open_sinks, require_sinks
 from emberward.report._state import STOPPING, Signs, State, state_of, step_limit_s
 from emberward.report._step_line import step_line
@@ -148,6 +148,7 @@ __all__ = [
     "layout_lines",
     "left_table",
     "lines_picture",
+    "loss_text",
     "measured_bubble",
     "moment_unix",
     "open_sinks",

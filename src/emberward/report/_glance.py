@@ -43,7 +43,8 @@ class Glance:
     """A run at one moment, as its first screen shows it. Absent facts are None; times are seconds since 1970.
 
     `since_unix`: since when the state holds. `limit_s`: how old the last step may be. `logged`: where the program
-    itself logged its `loss`, of one that writes no metrics of ours. `at_risk_steps`: steps that a death now would cost.
+    itself logged its `loss`, of one that writes no metrics of ours. `has_bad_loss`: the last one is not finite.
+    `at_risk_steps`: steps that a death now would cost.
     `told`: the finding of the card; `num_watched`: ranks that the watcher knows, which may have no rank files.
     `lost_s`: work that had to be done again; `goodput` has the pauses too, and is estimated from the newest steps where
     nobody had read all of them (`is_goodput_exact`).
@@ -60,6 +61,7 @@ class Glance:
     steps: int | None
     loss: float | None
     logged: str | None
+    has_bad_loss: bool
     step_s: float | None
     tokens_per_s: float | None
     mfu: float | None
@@ -181,6 +183,7 @@ def read_glance(
         steps=steps,
         loss=_float(newest.get("loss")) if logged is None else _float(logged.get("loss")),
         logged=None if logged is None else str(logged.get("curve")),
+        has_bad_loss=bool((newest if logged is None else logged).get("nan")),
         step_s=step_s,
         tokens_per_s=_median(last, "tokens_per_s"),
         mfu=_median(last, "mfu"),

@@ -34,6 +34,7 @@ class RunRow:
     step: int | None
     steps: int | None
     loss: float | None
+    has_bad_loss: bool
     step_s: float | None
     started_unix: float
     num_attempts: int
@@ -87,12 +88,13 @@ def read_row(folder: RunFolder) -> RunRow:
     last = starts[-1] if starts else {}
     end = ends[-1] if ends and ends[-1].get("attempt") == last.get("attempt") else {}
     said, summary = read_json(folder.progress) or {}, read_json(folder.summary) or {}
-    metrics, last_step_unix = _last_metrics(folder), _modified_unix(folder)
+    curve, last_step_unix = _last_metrics(folder), _modified_unix(folder)
+    metrics = curve
     if last_step_unix is None:
         watched, last_step_unix = watched_steps(folder, newest=1)
         metrics = watched[-1] if watched else {}
     step = metrics.get("step", said.get("step"))
-    loss, steps = metrics.get("loss"), said.get("steps", summary.get("steps"))
+    loss, steps = curve.get("loss"), said.get("steps", summary.get("steps"))
     is_open = (end if starts else summary).get("outcome") is None
     why = end.get("why") if end.get("outcome") not in ("done", None) else None
     return RunRow(
@@ -101,6 +103,7 @@ def read_row(folder: RunFolder) -> RunRow:
         step=step if isinstance(step, int) else None,
         steps=steps if isinstance(steps, int) else None,
         loss=float(loss) if isinstance(loss, int | float) else None,
+        has_bad_loss=bool(curve.get("nan")),
         step_s=float(took) if isinstance(took := metrics.get("step_s"), int | float) else None,
         started_unix=_started_unix(folder, last.get("start")),
         num_attempts=len(starts),
@@ -158,12 +161,17 @@ def row_state(row: RunRow, *, is_alone: bool, now_unix: float) -> State:
     )
 
 
+def loss_text(loss: float | None, *, is_bad: bool, unknown: str) -> str:
+    """A loss for people; `is_bad`: it is not finite, and no number stands for it."""
+    return "not finite" if is_bad else unknown if loss is None else f"{loss:.4f}"
+
+
 def rows_text(rows: list[tuple[RunRow, str]], *, now_unix: float, width: int | None) -> str:
     """The rows with their states for people, a line each, and below it why a run ended or needs a person."""
     shown = []
     for row, state in rows:
         step = "" if row.step is None else str(row.step) + ("" if row.steps is None else f"/{row.steps}")
-        loss = "" if row.loss is None else f"{row.loss:.4f}"
+        loss = loss_text(row.loss, is_bad=row.has_bad_loss, unknown="")
         ago = f"{duration_text(now_unix - row.started_unix)} ago"
         shown.append([f"{row.folder.name}/{row.folder.id}", state, step, loss, ago])
     header = ["run", "state", "step", "loss", "started", "why"]

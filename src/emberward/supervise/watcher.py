@@ -79,6 +79,7 @@ def main(folder: Path, lag: Path, node: Node | None) -> int:
         exits |= {int(pid): code for fact in facts for pid, code in (fact.get("exits") or {}).items()}
         if any(fact.get("conclude") for fact in facts):
             os.write(1, line_of(watcher.end(exits), is_done=True))
+            log.take(watcher.new_rows())
             break
     losses.end()
     watcher.close()

@@ -14,6 +14,7 @@ from emberward.report import (
     State,
     duration_text,
     join,
+    loss_text,
     moment_unix,
     read_json,
     tag,
@@ -157,7 +158,7 @@ def _tiles(glance: Glance) -> list[Html]:
     tiles.append(
         _tile(
             "loss",
-            "-" if glance.loss is None else f"{glance.loss:.4f}",
+            loss_text(glance.loss, is_bad=glance.has_bad_loss, unknown="-"),
             "of the last step" if glance.logged is None else "as the program logged it",
         )
     )

@@ -49,6 +49,16 @@ def test_each_run_is_shown_with_its_state_the_newest_first(tmp_path, capsys):
     assert [each["id"] for each in listed(tmp_path, capsys, limit=1)["runs"]] == ["b"]
 
 
+def test_a_loss_that_is_not_finite_is_said_be_it_ours_or_the_programs(tmp_path):
+    ours, program, well = (run_in(tmp_path, "tiny", name, minute=1, outcome="done") for name in "abc")
+    append_line(ours.metrics, {"step": 8, "loss": None, "nan": 1})
+    program.metrics.unlink()
+    append_line(program.logged, {"step": 30, "loss": None, "nan": 1, "curve": "loss"})
+    rows = [(read_row(each), "done") for each in (ours, program, well)]
+    lines = rows_text(rows, now_unix=time.time(), width=None).splitlines()
+    assert ["not finite" in line for line in lines[1:]] == [True, True, False]
+
+
 FILES = ("attempts.jsonl", "metrics.jsonl", "progress.json", "config.resolved.yaml")
 
 

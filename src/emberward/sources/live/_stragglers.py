@@ -97,7 +97,7 @@ class StragglerWatch:
 
     def conclude(self, views: Mapping[int, RingView]) -> tuple[Finding, ...]:
         """What is new when the job has ended well: a rank that was late in a job too short for two checks, too."""
-        self._take(views)
+        self.take(views)
         late = self._late()
         key, suspect = _key(late), self._suspect
         if key is None or key in self._said:
@@ -110,7 +110,7 @@ class StragglerWatch:
 
     def poll(self, views: Mapping[int, RingView], *, now_s: float) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
         """What is new, and what holds no more. `views`: rings with the calls made since the last poll, at least."""
-        self._take(views)
+        self.take(views)
         late = self._late()
         key = _key(late)
         gone = self._forget(key, now_s)
@@ -180,7 +180,8 @@ class StragglerWatch:
 
     # -- what is kept ------------------------------------------------------------------------------------------------
 
-    def _take(self, views: Mapping[int, RingView]) -> None:
+    def take(self, views: Mapping[int, RingView]) -> None:
+        """Keeps each rank's own part of the steps that it has ended since."""
         for rank, view in views.items():
             pid = view.pid or 0
             kept = self._ranks.get(rank) if self._pids.get(rank) == pid else None

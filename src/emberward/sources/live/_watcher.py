@@ -184,6 +184,8 @@ class Watcher:
     def _end(self, exits: Mapping[int, int] | None) -> WatchReport:
         views = self._read(self.ring_folder, None)
         is_well = not self._is_closed and bool(exits) and not any((exits or {}).values())
+        if not is_well:
+            self._stragglers.take(views)
         late = self._stragglers.conclude(views) if is_well else ()
         self.close()
         snapshot = self._take(views)
