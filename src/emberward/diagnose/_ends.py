@@ -192,7 +192,8 @@ _HINTS = {
     Cause.SEGFAULT: "the output's last lines name the native frame",
     Cause.DISK_FULL: "free space on the disk",
     Cause.OUT_OF_MEMORY: "a smaller micro-batch, or more ranks",
-    Cause.MAIN_EXITED: "find why it leaves its program earlier than the others: fewer batches, or an early return",
+    Cause.MAIN_EXITED: "find why it comes to its end before the others: fewer batches, an early return or break, or a "
+    "call that it left out",
     Cause.UNEVEN_DATA: "give every rank the same number of batches: drop_last=True, a sampler that pads, or Join",
 }
 MAX_OTHERS = 6
