@@ -220,7 +220,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_same_command_goes_on_bitwise(str
     assert code == 0, err
     assert f"run         resumes killed/{path.name}" in out.splitlines()
     assert seen.code == 0, "a death that a later attempt got over is history"
-    assert "  recovered   L102 rank 1 died first: killed by SIGKILL" in seen.out.splitlines()
+    assert "  recovered   L102 in attempt 1, rank 1 died first: killed by SIGKILL" in seen.out.splitlines()
     assert f"killed {path.name}: done at step {STEPS} of {STEPS}" in seen.out.splitlines()
     assert curve(path) == curve(folder_of(place, "straight"))
     diary = [json.loads(line) for line in (path / "attempts.jsonl").read_text().splitlines()]

@@ -278,7 +278,7 @@ def meeting_of(
     finding: Finding, flights: Mapping[int, RankFlight], frames: Mapping[int, tuple[Frame, ...]], line_of: LineOf
 ) -> Meeting | None:
     """The meeting that a finding tells of; None where no collectives meet, or nobody is the culprit."""
-    is_one_more = finding.cause is Cause.EXTRA_COLLECTIVE and finding.code != "M103"
+    is_one_more = finding.cause is Cause.EXTRA_COLLECTIVE
     is_open = finding.kind is Kind.MISMATCH and not is_one_more
     if finding.code not in MEET_AND_DIFFER or not finding.culprit_ranks or not is_open:
         return None
