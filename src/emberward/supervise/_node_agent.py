@@ -15,7 +15,7 @@ from emberward.supervise._nodes import SILENT_S, Node, NodePost, is_connected, j
 from emberward.supervise._post_office import PLACE
 from emberward.supervise._probe import Links, Place, ProbedLinks
 from emberward.supervise._slow_hosts import HostsAlike
-from emberward.supervise._slow_links import LinkWatch
+from emberward.supervise._slow_links import LinkWatch, links_beside
 
 SNAPSHOT_EVERY_S = 3.0
 MANY_HOSTS = 64
@@ -170,7 +170,8 @@ class NodeAgent:
     def _compared(self, posts: Posts, read: Sequence[NodePost]) -> tuple[Finding, ...]:
         """What is slow or differs beside the others: no job is ended for it, so that of many hosts one asks."""
         now_s = self._clock()
-        return (*self._slow_links.poll(read, now_s=now_s), *self._alike.poll(posts, now_s=now_s))
+        hosts = self._alike.poll(posts, now_s=now_s)
+        return (*links_beside(hosts, self._slow_links.poll(read, now_s=now_s)), *hosts)
 
     @property
     def told_elsewhere(self) -> tuple[str, ...]:

@@ -68,6 +68,12 @@ class LinkWatch:
         return tuple(each for each in found if now_s - self._since[each.hosts] >= HOLD_S)
 
 
+def links_beside(hosts: Sequence[Finding], links: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings on links that those on hosts do not explain: a host that is slow in its own work gets slowly too."""
+    slow = {host for finding in hosts if finding.cause is Cause.SLOW_RANK for host in finding.hosts}
+    return tuple(each for each in links if len(each.hosts) > 1 or slow.isdisjoint(each.hosts))
+
+
 def judge_links(posts: Sequence[NodePost]) -> tuple[Finding, ...]:
     """H143 for each host, and each pair of hosts, whose link is slow or loses packets. Severity: warning.
 

@@ -26,7 +26,7 @@ from emberward.supervise._probe import (
     next_size,
 )
 from emberward.supervise._sent_again import KEPT_S, MIN_PARTS, Sent, SentAgain
-from emberward.supervise._slow_links import HOLD_S, LinkWatch, judge_links
+from emberward.supervise._slow_links import HOLD_S, LinkWatch, judge_links, links_beside
 
 
 def posts(
@@ -113,6 +113,15 @@ def test_a_link_at_half_speed_is_named():
     (found,) = judge_links(posts({"ca": 0.07, "cb": 0.068}, usual_s=0.034))
     assert found.hosts == ("c",)
     assert found.message == "the link of host c is slow: what it sends takes 70 ms, between others 34 ms"
+
+
+def test_what_a_host_slow_in_its_own_work_gets_slowly_is_no_link_s_fault():
+    links = judge_links(posts({"ca": 0.07, "cb": 0.068}, usual_s=0.034))
+    slow = replace(links[0], code="H144", cause=Cause.SLOW_RANK)
+    assert links_beside((slow,), links) == ()
+    assert links_beside((replace(slow, hosts=("a",)),), links) == links
+    pair = judge_links(posts({"bd": 0.04, "db": 0.04}, hosts="abcd"))
+    assert links_beside((replace(slow, hosts=("b",)),), pair) == pair
 
 
 def test_a_link_that_loses_packets_is_named_once_and_its_loss_told():
