@@ -159,12 +159,9 @@ def _exits(nodes: Iterable[ast.AST], *, in_loop: bool = False) -> Iterator[ast.A
 
 def led_past(place: ProgramLine) -> list[int]:
     """The lines of each ``break`` out of a loop around the place, and of each ``continue`` before it."""
-    found = {each.lineno: each for loop in place.loops for each in _exits(loop.body) if isinstance(each, ast.stmt)}
-    return sorted(
-        line
-        for line, each in found.items()
-        if isinstance(each, ast.Break) or (isinstance(each, ast.Continue) and line < place.line)
-    )
+    exits = [each for loop in place.loops for each in _exits(loop.body)]
+    past = [each for each in exits if isinstance(each, ast.Continue) and each.lineno < place.line]
+    return sorted({each.lineno for each in exits if isinstance(each, ast.Break)} | {each.lineno for each in past})
 
 
 def cause_of_leaving(inside: ProgramLine, now: ProgramLine) -> Cause | None:
