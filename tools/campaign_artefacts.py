@@ -43,7 +43,7 @@ def explain(folder: Path, programs: Path | None) -> tuple[int | None, dict[str, 
     """The exit code and document of ``emberward explain``; (None, {}) when it did not end in LIMIT_S."""
     with tempfile.TemporaryDirectory() as empty:
         artefacts = Path(empty, "artefacts")
-        shutil.copytree(folder, artefacts, ignore=shutil.ignore_patterns("truth.json", "programs"))
+        shutil.copytree(folder, artefacts, ignore=shutil.ignore_patterns("truth.json"))
         words = ["explain", "--json", str(artefacts), *([] if programs is None else ["--source", str(programs)])]
         return answer_of(words, folder=empty, limit_s=LIMIT_S)
 
