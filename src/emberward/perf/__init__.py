@@ -4,7 +4,7 @@ No torch. Predictions rest on one hardware table with sources (`CLUSTERS`).
 """
 
 from emberward.perf._attention import Attention
-from emberward.perf._block_time import Numerics, Recompute, Stack
+from emberward.perf._block_time import Casts, Numerics, Recompute, Stack
 from emberward.perf._boards import PCIE_LINKS
 from emberward.perf._clusters import CLUSTERS
 from emberward.perf._flops import forward_flops, hardware_tflops, mfu, mfu_text, model_flops
@@ -23,6 +23,7 @@ __all__ = [
     "PEAKS",
     "TCPX",
     "Attention",
+    "Casts",
     "Cluster",
     "Device",
     "Link",

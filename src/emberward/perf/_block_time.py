@@ -39,8 +39,6 @@ _DROPOUT_PASSES = (2.84, 3.58)
 on A100 40GB in bf16 (FlagPerf, operation/benchmarks/dropout and native_dropout). It reads, writes and marks 5 bytes a
 number each way, which is 2.5."""
 _ATTENTION_BACKWARD = 2.5
-_CAST_BYTES = 5.0
-"""fp8: one pass that reads 2 bytes for the largest value, one that reads 2 and writes 1."""
 
 
 _MOST_HIDDEN = 0.088
@@ -67,13 +65,31 @@ class Stack(StrEnum):
     FUSED = "fused"
 
 
+class Casts(StrEnum):
+    """Who casts the operands of products to fp8: a kernel that casts, transposes and keeps the largest value for the
+    next step's scale (Transformer Engine), kernels of a compiler, or an operator a kernel."""
+
+    KERNEL = "kernel"
+    COMPILED = "compiled"
+    EAGER = "eager"
+
+
+_CASTS = {Casts.KERNEL: (4, 1), Casts.COMPILED: (7, 3), Casts.EAGER: (35, 7)}
+"""Bytes that a number of an operand moves, and kernels. Inputs, weights and results' gradients each take part in two
+products, which read them along different dims (torchao/float8/float8_tensor.py, "six input tensors"). One kernel: reads
+2, writes 1 each way (transformer_engine/common/transpose/cast_transpose.cu). Compiled: 2 for the largest value, 3 for
+the cast, 2 for the transposed copy. Eager: absolute value and maximum 4 + 2, to float32 6, times the scale 8, clamped
+8, cast 5, the copy 2 (the same folder, float8_utils.py, _ToFloat8ConstrFunc and preprocess_addmm)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numerics:
     """How a framework computes a model. `recompute_share` is the share of layers that compute again. `is_autocast`:
     weights are float32 and torch's autocast chooses the type of each operator, so that the residual stream, norms and
-    softmax are float32."""
+    softmax are float32. `casts` counts where `fmt` is fp8."""
 
     fmt: NumberFormat = NumberFormat.BF16
+    casts: Casts = Casts.KERNEL
     attention: Attention = Attention.FLASH_2
     stack: Stack = Stack.FUSED
     recompute: Recompute = Recompute.NONE
@@ -94,12 +110,14 @@ class BlockTime:
     """Costs of one micro-batch: forward, what is computed again, backward without it.
 
     `weights` is the part of the backward that gives the gradients of the linear layers' weights and may come later.
+    `casts`: of the weights to fp8, in none of the others.
     """
 
     forward: Cost
     again: Cost
     backward: Cost
     weights: Cost = field(default_factory=Cost)
+    casts: Cost = field(default_factory=Cost)
 
     def times(self, factor: float) -> "BlockTime":
         """The costs of `factor` such blocks."""
@@ -108,23 +126,26 @@ class BlockTime:
             again=self.again.times(factor),
             backward=self.backward.times(factor),
             weights=self.weights.times(factor),
+            casts=self.casts.times(factor),
         )
 
 
-def _product(device: Device, m: int, n: int, k: int, fmt: NumberFormat, widths: tuple[int, int]) -> Cost:
-    cast_s = stream_s(device, _CAST_BYTES * m * k) if fmt is NumberFormat.FP8 else 0.0
-    kernels = 3 if fmt is NumberFormat.FP8 else 1
-    return Cost(matmul_s=matmul_s(device, m, n, k, fmt=fmt, widths=widths), memory_s=cast_s, num_kernels=kernels)
+def _cast(device: Device, numel: float, fmt: NumberFormat, casts: Casts) -> Cost:
+    """An operand's casts for the two products that it takes part in."""
+    if fmt is not NumberFormat.FP8:
+        return Cost()
+    num_bytes, kernels = _CASTS[casts]
+    return Cost(memory_s=stream_s(device, num_bytes * numel), num_kernels=kernels)
 
 
 def _products(device: Device, tokens: int, n: int, k: int, fmt: NumberFormat) -> tuple[Cost, Cost, Cost]:
     """The products of one linear layer: y = x W, then dx and dW. Rows in memory are as wide as its inputs or outputs,
     never as there are tokens."""
-    return (
-        _product(device, tokens, n, k, fmt, (n, k)),
-        _product(device, tokens, k, n, fmt, (n, k)),
-        _product(device, n, k, tokens, fmt, (n, k)),
-    )
+
+    def product(rows: int, columns: int, inner: int) -> Cost:
+        return Cost(matmul_s=matmul_s(device, rows, columns, inner, fmt=fmt, widths=(n, k)), num_kernels=1)
+
+    return product(tokens, n, k), product(tokens, k, n), product(n, k, tokens)
 
 
 def _attention(device: Device, scores: AttentionScores, batch: int, how: Numerics) -> tuple[Cost, Cost]:
@@ -244,7 +265,7 @@ def layer_time(device: Device, inside: Link, block: Block, share: Share, how: Nu
         Recompute.SCORES: scores_forward,
         Recompute.EVERY_OTHER: linear.forward.times(0.5) + streaming + entering.times(0.5),
     }[how.recompute].times(how.recompute_share)
-    return BlockTime(forward=forward, again=again, backward=backward, weights=linear.to_weights)
+    return BlockTime(forward=forward, again=again, backward=backward, weights=linear.to_weights, casts=linear.casts)
 
 
 def first_time(device: Device, inside: Link, block: Block, share: Share, how: Numerics) -> BlockTime:
@@ -279,12 +300,14 @@ def last_time(device: Device, inside: Link, block: Block, share: Share, how: Num
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Linear:
-    """The linear layers of a block: their products, and the sums that are their biases' gradients."""
+    """The linear layers of a block: their products with their operands' casts, the casts of their weights, and the sums
+    that are their biases' gradients."""
 
     forward: Cost = field(default_factory=Cost)
     to_input: Cost = field(default_factory=Cost)
     to_weights: Cost = field(default_factory=Cost)
     to_biases: Cost = field(default_factory=Cost)
+    casts: Cost = field(default_factory=Cost)
 
 
 def _operations(
@@ -295,7 +318,7 @@ def _operations(
     for each in block.operations:
         match each:
             case Product():
-                linear = _with_product(linear, device, each, share, fmt)
+                linear = _with_product(linear, device, each, share, fmt, how.casts)
             case AttentionScores():
                 heads = -(-each.heads // share.tp)
                 found = _attention(device, each, share.micro_batch * heads * each.windows, how)
@@ -306,15 +329,18 @@ def _operations(
     return linear, scores, streaming
 
 
-def _with_product(linear: _Linear, device: Device, each: Product, share: Share, fmt: NumberFormat) -> _Linear:
+def _with_product(
+    linear: _Linear, device: Device, each: Product, share: Share, fmt: NumberFormat, casts: Casts
+) -> _Linear:
     rows = share.micro_batch * each.rows
     out = -(-each.out // (share.tp if each.split == "out" else 1))
     into = -(-each.into // (share.tp if each.split == "into" else 1))
     forward, to_input, to_weights = _products(device, rows, out, into, fmt)
     bias = Cost(memory_s=stream_s(device, 2.0 * rows * out), num_kernels=1) if each.has_bias else Cost()
     return _Linear(
-        forward=linear.forward + forward,
-        to_input=linear.to_input + to_input,
+        forward=linear.forward + forward + _cast(device, rows * into, fmt, casts),
+        to_input=linear.to_input + to_input + _cast(device, rows * out, fmt, casts),
         to_weights=linear.to_weights + to_weights,
         to_biases=linear.to_biases + bias,
+        casts=linear.casts + _cast(device, out * into, fmt, casts),
     )

@@ -34,7 +34,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.layout import Block, Model
-from emberward.perf._block_time import BlockTime, Numerics, Recompute, Share, first_time, last_time, layer_time
+from emberward.perf._block_time import BlockTime, Casts, Numerics, Recompute, Share, first_time, last_time, layer_time
 from emberward.perf._flops import hardware_tflops, mfu
 from emberward.perf._hardware import Cluster, Link
 from emberward.perf._kernels import Cost, all_reduce_s, gather_s, stream_s
@@ -197,11 +197,20 @@ def _stage_costs(model: Model, cluster: Cluster, plan: StepPlan) -> list[tuple[C
         add = add if plan.num_mb > 1 else 0.0
         adding = Cost(memory_s=stream_s(cluster.device, add))
         casting = Cost(memory_s=stream_s(cluster.device, plan.cast_bytes * numel / 2))
-        forward = sum((piece.forward for piece in pieces), casting)
+        once = _weight_casts(plan)
+        forward = sum((piece.forward + piece.casts.times(once) for piece in pieces), casting)
         backward = sum((piece.again + piece.backward for piece in pieces), adding + casting)
         weights = sum((piece.weights for piece in pieces), adding)
         stages.append((forward, backward, weights, numel))
     return stages
+
+
+def _weight_casts(plan: StepPlan) -> float:
+    """How often a micro-batch casts its weights to fp8: not what was gathered in fp8; Transformer Engine casts them
+    with the first of a step alone (``is_first_microbatch``)."""
+    if plan.gather_bytes < 2.0:
+        return 0.0
+    return 1.0 / plan.num_mb if plan.how.casts is Casts.KERNEL else 1.0
 
 
 def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:

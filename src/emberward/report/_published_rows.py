@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from emberward.perf import Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
+from emberward.perf import Attention, Casts, NumberFormat, Numerics, Recompute, Stack, StepPlan
 from emberward.plan import interleaved, one_f_one_b
 from emberward.report._published_hardware import cluster_of
 from emberward.report._published_model import decoder_model
@@ -116,6 +116,7 @@ def _numerics(row: dict[str, Any]) -> Numerics:
         fmt=NumberFormat.FP8
         if any(word in said["weights_compute"] for word in ("fp8", "float8"))
         else NumberFormat.BF16,
+        casts=_casts(said["compiled_fused"]),
         attention=attention,
         stack=_stack(row, attention),
         recompute=recompute,
@@ -144,6 +145,13 @@ def _stack(row: dict[str, Any], attention: Attention) -> Stack:
         return Stack.FUSED
     is_gpt = attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"] and "bert" not in row["name"]
     return Stack.WRITTEN_OUT if is_gpt else Stack.EAGER
+
+
+def _casts(stack: str) -> Casts:
+    """Who casts to fp8, by the words for the stack."""
+    if stack.startswith("eager"):
+        return Casts.EAGER
+    return Casts.COMPILED if stack.startswith("compiled") and "TE" not in stack else Casts.KERNEL
 
 
 def _sharding(row: dict[str, Any]) -> str:
