@@ -25,7 +25,7 @@ from enum import StrEnum
 from emberward.layout import AttentionScores, Block, Direction, Elementwise, Over, Product
 from emberward.perf._attention import Attention, attention_share
 from emberward.perf._hardware import Device, Link, NumberFormat
-from emberward.perf._kernels import Cost, all_reduce_s, gather_s, matmul_s, stream_s
+from emberward.perf._kernels import Cost, all_reduce_s, gather_s, matmul_s, stream_cost, stream_s
 
 _ADDITION_PASSES = 3
 _PASSES_A_KERNEL = 2.5
@@ -135,7 +135,7 @@ def _cast(device: Device, numel: float, fmt: NumberFormat, casts: Casts) -> Cost
     if fmt is not NumberFormat.FP8:
         return Cost()
     num_bytes, kernels = _CASTS[casts]
-    return Cost(memory_s=stream_s(device, num_bytes * numel), num_kernels=kernels)
+    return stream_cost(device, num_bytes * numel, kernels)
 
 
 def _products(device: Device, tokens: int, n: int, k: int, fmt: NumberFormat) -> tuple[Cost, Cost, Cost]:
@@ -156,18 +156,12 @@ def _attention(device: Device, scores: AttentionScores, batch: int, how: Numeric
     scores_bytes = 2.0 * batch * s * s
     dropped, dropped_back = _DROPOUT_PASSES if how.has_dropout else (0.0, 0.0)
     passes, passes_back = _score_passes(scores, how)
-    kernels = 4 if how.is_fused else 3 + passes / 2
+    kernels = 2 if how.is_fused else 1 + passes / 2
     score, use = matmul_s(device, s, s, d, batch=batch), matmul_s(device, s, d, s, batch=batch)
-    forward = Cost(
-        attention_s=score + use,
-        memory_s=stream_s(device, (passes + dropped) * scores_bytes),
-        num_kernels=kernels,
-    )
-    backward = Cost(
-        attention_s=2 * (score + use),
-        memory_s=stream_s(device, (passes_back + dropped_back) * scores_bytes),
-        num_kernels=kernels + 3,
-    )
+    forward = Cost(attention_s=score + use, num_kernels=2)
+    forward += stream_cost(device, (passes + dropped) * scores_bytes, kernels)
+    backward = Cost(attention_s=2 * (score + use), num_kernels=4)
+    backward += stream_cost(device, (passes_back + dropped_back) * scores_bytes, kernels + 1)
     return forward, backward
 
 
@@ -219,10 +213,10 @@ def _elementwise(device: Device, each: Elementwise, share: Share, how: Numerics)
         is_wide = how.is_autocast
     width = 4.0 if is_wide else 2.0
     mask = passes / _ADDITION_PASSES if each.has_dropout and how.has_dropout else 0.0
-    seconds = stream_s(device, (width * passes + mask) * share.of(each.numel, each.over) * share.micro_batch)
+    num_bytes = (width * passes + mask) * share.of(each.numel, each.over) * share.micro_batch
     if each.is_norm and passes == each.passes:
-        seconds /= _NORM_SHARE
-    forward = Cost(memory_s=seconds, num_kernels=passes / _PASSES_A_KERNEL)
+        num_bytes /= _NORM_SHARE
+    forward = stream_cost(device, num_bytes, passes / _PASSES_A_KERNEL)
     return forward, forward.times(times)
 
 
@@ -288,8 +282,7 @@ def last_time(device: Device, inside: Link, block: Block, share: Share, how: Num
     is_split = block.loss_sums[0] > 0
     given = share.micro_batch * math.prod(block.output.shape) / (share.tp if is_split else 1)
     num_bytes, backward_bytes = (20, 12) if how.is_fused else (24, 27)
-    loss = Cost(memory_s=stream_s(device, num_bytes * given), num_kernels=10)
-    loss_backward = Cost(memory_s=stream_s(device, backward_bytes * given), num_kernels=5)
+    loss, loss_backward = stream_cost(device, num_bytes * given, 10), stream_cost(device, backward_bytes * given, 5)
     backward = linear.to_input + linear.to_weights + linear.to_biases + streaming_backward
     return BlockTime(
         forward=linear.forward + streaming + loss + entering,
@@ -336,7 +329,7 @@ def _with_product(
     out = -(-each.out // (share.tp if each.split == "out" else 1))
     into = -(-each.into // (share.tp if each.split == "into" else 1))
     forward, to_input, to_weights = _products(device, rows, out, into, fmt)
-    bias = Cost(memory_s=stream_s(device, 2.0 * rows * out), num_kernels=1) if each.has_bias else Cost()
+    bias = stream_cost(device, 2.0 * rows * out, 1) if each.has_bias else Cost()
     return _Linear(
         forward=linear.forward + forward + _cast(device, rows * into, fmt, casts),
         to_input=linear.to_input + to_input + _cast(device, rows * out, fmt, casts),

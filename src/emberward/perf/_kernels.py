@@ -166,6 +166,12 @@ def stream_s(device: Device, num_bytes: float) -> float:
     return num_bytes / (device.memory_bytes_per_s * device.memory)
 
 
+def stream_cost(device: Device, num_bytes: float, kernels: float) -> Cost:
+    """So many kernels that together move `num_bytes` through the device's memory. Each begins and ends with a trip
+    there, in which nothing streams."""
+    return Cost(memory_s=stream_s(device, num_bytes) + 2 * _TRIP_S * kernels, num_kernels=kernels)
+
+
 def all_reduce_s(link: Link, num_bytes: float, num_ranks: int) -> float:
     """Seconds of an all-reduce of `num_bytes` on each of `num_ranks`: 2 (n - 1) / n of them cross the link."""
     sent = 2 * (num_ranks - 1) / num_ranks * num_bytes

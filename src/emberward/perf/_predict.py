@@ -74,9 +74,12 @@ class StepPlan:
     products and of their gradients back (12 under torch's autocast). `optimizer_bytes`: bytes moved a parameter by the
     update; None: those of an AdamW that is fused as the stack is. `shard_ranks`: parameters are sharded over so many
     ranks and the gradients' shards summed over the others (HSDP; 1: plain data parallelism); None: over all of dp.
-    `gathered_shares`: of each stage's parameters the share that a pass gathers, the others being there still; None:
-    all. `is_blocking`: each kernel is waited for and transfers between stages run alone (CUDA_LAUNCH_BLOCKING=1);
-    without it both overlap.
+    `keeps_gradients`: gradients have buffers that are zeroed before a step, so that the first micro-batch adds too
+    (megatron/core/distributed/param_and_grad_buffer.py, ``reset``). `bucket_bytes`: bytes moved a parameter and step by
+    copies of gradients into the buckets of plain data parallelism and back (torch's DDP without
+    ``gradient_as_bucket_view``: four widths). `gathered_shares`: of each stage's parameters the share that a pass
+    gathers, the others being there still; None: all. `is_blocking`: each kernel is waited for and transfers between
+    stages run alone (CUDA_LAUNCH_BLOCKING=1); without it both overlap.
     """
 
     tp: int
@@ -96,6 +99,8 @@ class StepPlan:
     cast_bytes: float = 0.0
     optimizer_bytes: float | None = None
     shard_ranks: int | None = None
+    keeps_gradients: bool = False
+    bucket_bytes: float = 0.0
     gathered_shares: tuple[float, ...] | None = None
     is_blocking: bool = False
 
@@ -194,7 +199,7 @@ def _stage_costs(model: Model, cluster: Cluster, plan: StepPlan) -> list[tuple[C
         pieces = [time_of(model.blocks[number]) for number in numbers]
         numel = sum(math.prod(tensor.local_shape(plan.tp, 0)) for tensor in model.tensors_of(numbers))
         add = plan.accumulate_bytes * numel / (_sharders(plan) if plan.shards_parameters else 1)
-        add = add if plan.num_mb > 1 else 0.0
+        add = add if plan.num_mb > 1 or plan.keeps_gradients else 0.0
         adding = Cost(memory_s=stream_s(cluster.device, add))
         casting = Cost(memory_s=stream_s(cluster.device, plan.cast_bytes * numel / 2))
         once = _weight_casts(plan)
@@ -440,7 +445,8 @@ def _step(model: Model, cluster: Cluster, plan: StepPlan) -> tuple[_Walked, floa
     timeline, summed_s = _walk(model, cluster, plan, stages, dp)
     held = [sum(stages[at].numel for at in _stages_of(order)) for order in plan.orders]
     moved = _OPTIMIZER_BYTES[plan.how.is_fused] if plan.optimizer_bytes is None else plan.optimizer_bytes
-    optimizer_s = stream_s(cluster.device, moved * max(held) / _sharders(plan))
+    whole = plan.bucket_bytes + (plan.accumulate_bytes / 2 if plan.keeps_gradients else 0.0)
+    optimizer_s = stream_s(cluster.device, (moved / _sharders(plan) + whole) * max(held))
     walked = _Walked(stages=stages, timeline=timeline, summed_s=summed_s, optimizer_s=optimizer_s)
     return walked, summed_s + optimizer_s
 

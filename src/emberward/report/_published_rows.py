@@ -64,15 +64,13 @@ _SHARDINGS = (
     (("ddp", "dp", "replicat", "plain", "zero0", "no"), "none"),
 )
 """Words of sharding that are not the form's own."""
-_OVERLAPS = {
-    "overlapped gradient reduce": True,
-    "overlapped sync": True,
-    "overlap grad/param sync true": True,
-    "neither overlapped": False,
-    "overlap_comm false": False,
-    "no overlap flags": False,
-}
-"""Words of rows on whether gradients are reduced beside the backward."""
+_OVERLAPS = (
+    (r"neither overlapped|no overlap|overlap_comm false|doesn't overlap", False),
+    (r"overlap(ped)? (grad|reduc|sync)|with overlap", True),
+)
+"""Words of rows on whether gradients are reduced beside the backward; the first that is found counts."""
+_TP_OVERLAP = re.compile(r"(tp|tensor-parallel)[ _](comm\w*[ _])?overlap", re.IGNORECASE)
+_DENIED = re.compile(r"\bno\b|false|\boff\b", re.IGNORECASE)
 
 
 def rows_in(
@@ -122,6 +120,7 @@ def _numerics(row: dict[str, Any]) -> Numerics:
         recompute=recompute,
         has_dropout=attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"],
         sequence_parallel=layout["sequence_parallel"],
+        tp_overlap=any(_TP_OVERLAP.search(said) and not _DENIED.search(said) for said in row["assumed"]),
         is_autocast=_is_autocast(row),
     )
 
@@ -145,6 +144,13 @@ def _stack(row: dict[str, Any], attention: Attention) -> Stack:
         return Stack.FUSED
     is_gpt = attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"] and "bert" not in row["name"]
     return Stack.WRITTEN_OUT if is_gpt else Stack.EAGER
+
+
+def _is_megatron(row: dict[str, Any]) -> bool:
+    """Whether the framework is Megatron-LM or is built on it, without DeepSpeed's engine."""
+    words = " ".join((row["name"], row["source"], *row["assumed"])).lower()
+    is_fused = row["numerics"]["compiled_fused"].startswith("fused")
+    return is_fused and ("megatron" in words or "nemo" in words) and "deepspeed" not in words
 
 
 def _casts(stack: str) -> Casts:
@@ -189,7 +195,7 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
         "accumulate_bytes": 10.0 if is_wide else 6.0,
         "reduce_bytes": 4.0 if is_wide_on_wire else 2.0,
         "dp_overlap": next(
-            (overlaps for words, overlaps in _OVERLAPS.items() if any(words in said for said in row["assumed"])),
+            (overlaps for words, overlaps in _OVERLAPS if any(re.search(words, said) for said in row["assumed"])),
             row["layout"]["pp"] == 1 and not is_deepspeed,
         ),
     }
@@ -199,11 +205,14 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
     if states := next((said for said in row["assumed"] if "AdamW states" in said and "bf16" in said), None):
         is_fused = "fused AdamW" in states or not row["numerics"]["compiled_fused"].startswith("eager")
         found["optimizer_bytes"] = 14.0 if is_fused else 40.0
-    if is_wide and "megatron" in row["name"]:
+    if is_wide and _is_megatron(row):
         found["accumulate_bytes"] = 8.0
     kind, _, ranks = sharding.partition("(")
+    found["keeps_gradients"] = kind == "zero1" and _is_megatron(row)
     if kind == "none":
         found["shard_ranks"] = 1
+        has_buckets = stack.startswith(("eager", "compiled")) and "XLA" not in stack and row["layout"]["gpus"] > 1
+        found["bucket_bytes"] = 4 * found["reduce_bytes"] if has_buckets else 0.0
     elif ranks:
         found["shard_ranks"] = int(ranks.rstrip(")"))
     if kind in ("zero3", "hsdp"):
@@ -251,6 +260,12 @@ def _head_size(row: dict[str, Any]) -> int | None:
     return next((int(found[1]) for found in told), None)
 
 
+def _has_head_norms(row: dict[str, Any]) -> bool:
+    """Qwen3 has them, unless the source says that they were left out."""
+    is_qwen3 = "qwen3" in f"{row['name']} {row['model'].get('params_stated') or ''}".lower()
+    return is_qwen3 and not any(re.search(r"no [^;]*QK norm", said, re.IGNORECASE) for said in row["assumed"])
+
+
 def _run(row: dict[str, Any]) -> PublishedRun:
     model, layout, batch = row["model"], row["layout"], row["batch"]
     if (layout.get("context_parallel") or 1) > 1:
@@ -279,6 +294,7 @@ def _run(row: dict[str, Any]) -> PublishedRun:
             has_embed_norm=False,
             is_tied=model["tied"],
             is_causal=model.get("causal", True) is not False,
+            has_head_norms=_has_head_norms(row),
         ),
         plan=StepPlan(
             tp=layout["tp"],
