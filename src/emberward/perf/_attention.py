@@ -27,6 +27,10 @@ _FLASH_3_FORWARD = (292, 423, 521, 579, 602, 616)
 _FLASH_3_BACKWARD = (316, 424, 501, 542, 559, 561)
 _NARROW = 0.87
 """Rate with heads of 64 over that with heads of 128; narrower ones are taken in proportion to their width."""
+_DIAGONAL = 2048 * (124.57 / 99.23 - 1)
+"""Positions whose work a causal backward adds for the tiles on the diagonal: FlashAttention-2 over 2,048 positions and
+heads of 128 reaches 99.23 TFLOP/s causal and 124.57 not, on an RTX 4090 (apache/tvm, tl_doc/flash_perf.md). Taken for
+all devices and kernels, and in proportion to the length (assumed). The forward's rates are causal ones."""
 _H100_TFLOPS = 989.0
 _H100_BEST = 794.5 / 989.0
 """Share of the peak of the best product (`_devices.H100`)."""
@@ -46,7 +50,9 @@ class Attention(StrEnum):
     DENSE_MASK = "dense_mask"
 
 
-def attention_share(device: Device, kind: Attention, *, head_size: int, seq_len: int, is_backward: bool) -> float:
+def attention_share(
+    device: Device, kind: Attention, *, head_size: int, seq_len: int, is_backward: bool, is_causal: bool
+) -> float:
     """Share of the bf16 peak that a fused kernel reaches on its own operations. See [Note: attention rates]."""
     second = _at(_FLASH_2_BACKWARD if is_backward else _FLASH_2_FORWARD, seq_len) / _H100_TFLOPS
     if device.generation is Generation.AMPERE:
@@ -62,6 +68,8 @@ def attention_share(device: Device, kind: Attention, *, head_size: int, seq_len:
         second *= device.best_bf16.tflops / device.peak_tflops / _H100_BEST
     if kind in (Attention.FLASH_1, Attention.DENSE_MASK):
         second *= _FLASH_1_OVER_2[is_backward]
+    if is_causal and is_backward:
+        second *= seq_len / (seq_len + _DIAGONAL)
     return second * _width_share(head_size)
 
 

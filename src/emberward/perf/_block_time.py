@@ -183,7 +183,7 @@ def _fused_attention(device: Device, scores: AttentionScores, batch: int, kind: 
     mask_s = stream_s(device, 2.0 * batch * s * s) if is_dense else 0.0
     peak = device.peak_tflops * 1e12 * device.clock_share
     rates = [
-        peak * attention_share(device, kind, head_size=d, seq_len=s, is_backward=is_backward)
+        peak * attention_share(device, kind, head_size=d, seq_len=s, is_backward=is_backward, is_causal=is_half)
         for is_backward in (False, True)
     ]
     forward = Cost(attention_s=flops / rates[0], memory_s=mask_s, num_kernels=1)
