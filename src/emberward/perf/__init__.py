@@ -12,7 +12,8 @@ from emberward.perf._hardware import Cluster, Device, Link, NumberFormat
 from emberward.perf._links import EFA_1, EFA_2, NVLINK_2_MESH, TCPX, network
 from emberward.perf._peaks import PEAKS, Peak, peak_of
 from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
-from emberward.perf._predict import Prediction, StepPlan, predict
+from emberward.perf._predict import Prediction, predict
+from emberward.perf._step_plan import StepPlan
 
 __all__ = [
     "CLUSTERS",

@@ -49,6 +49,7 @@ def decoder_model(
         )
     )
     if is_gated:
+        model = model if is_causal else _attending_to_all(model)
         return _with_head_norms(model, num_heads, num_kv_heads or num_heads) if has_head_norms else model
     kv_width = hidden // num_heads * (num_kv_heads or num_heads)
     blocks = [
@@ -64,6 +65,17 @@ def decoder_model(
     if not is_tied:
         blocks[-1] = replace(blocks[-1], tensors=tuple(replace(each, tied_to=None) for each in blocks[-1].tensors))
     return replace(model, blocks=tuple(blocks))
+
+
+def _attending_to_all(model: Model) -> Model:
+    """The model without a causal mask."""
+
+    def opened(each: Operation) -> Operation:
+        return replace(each, is_causal=False) if isinstance(each, AttentionScores) else each
+
+    return replace(
+        model, blocks=tuple(replace(block, operations=tuple(map(opened, block.operations))) for block in model.blocks)
+    )
 
 
 def _with_head_norms(model: Model, num_heads: int, num_kv_heads: int) -> Model:

@@ -69,8 +69,11 @@ _OVERLAPS = (
     (r"overlap(ped)? (grad|reduc|sync)|with overlap", True),
 )
 """Words of rows on whether gradients are reduced beside the backward; the first that is found counts."""
+_UNPRICED = re.compile(r"\b(q?lora|adapters?|(cpu|nvme)[- ]offload|experts|moe|muon|shampoo)\b", re.IGNORECASE)
+"""Words of what a StepPlan cannot say: frozen weights with adapters, states in the host's memory, experts, optimizers
+that multiply matrices."""
 _TP_OVERLAP = re.compile(r"(tp|tensor-parallel)[ _](comm\w*[ _])?overlap", re.IGNORECASE)
-_DENIED = re.compile(r"\bno\b|false|\boff\b", re.IGNORECASE)
+_DENIED = re.compile(r"\b(no|not|without)\b|false|\boff\b", re.IGNORECASE)
 
 
 def rows_in(
@@ -148,7 +151,7 @@ def _stack(row: dict[str, Any], attention: Attention) -> Stack:
 
 def _is_megatron(row: dict[str, Any]) -> bool:
     """Whether the framework is Megatron-LM or is built on it, without DeepSpeed's engine."""
-    words = " ".join((row["name"], row["source"], *row["assumed"])).lower()
+    words = " ".join((row["name"], row.get("source", ""), *row["assumed"])).lower()
     is_fused = row["numerics"]["compiled_fused"].startswith("fused")
     return is_fused and ("megatron" in words or "nemo" in words) and "deepspeed" not in words
 
@@ -211,7 +214,7 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
     found["keeps_gradients"] = kind == "zero1" and _is_megatron(row)
     if kind == "none":
         found["shard_ranks"] = 1
-        has_buckets = stack.startswith(("eager", "compiled")) and "XLA" not in stack and row["layout"]["gpus"] > 1
+        has_buckets = stack.startswith(("eager", "compiled")) and "XLA" not in stack and _dp(row["layout"]) > 1
         found["bucket_bytes"] = 4 * found["reduce_bytes"] if has_buckets else 0.0
     elif ranks:
         found["shard_ranks"] = int(ranks.rstrip(")"))
@@ -242,6 +245,11 @@ def _stage_layers(row: dict[str, Any]) -> tuple[int, ...]:
     return tuple(layers)
 
 
+def _dp(layout: dict[str, Any]) -> int:
+    """Data-parallel ranks, as stated or what is left of all."""
+    return layout.get("dp") or layout["gpus"] // (layout["tp"] * layout["pp"])
+
+
 def _batch(batch: dict[str, Any], dp: int) -> tuple[int, int]:
     """Samples of a micro-batch and micro-batches of a step; one that is open is worked out from the other and the whole
     batch, and where both are open a rank takes its part at once."""
@@ -252,6 +260,12 @@ def _batch(batch: dict[str, Any], dp: int) -> tuple[int, int]:
     if micro_batch:
         return micro_batch, max(1, each // micro_batch)
     return max(1, each // (num_mb or 1)), num_mb or 1
+
+
+def _hardware(row: dict[str, Any]) -> dict[str, Any]:
+    """The row's hardware; an H100 whose memory the source counts as 95 GiB is the one of 96 GB (HBM2e)."""
+    is_large = row["hardware"]["gpu"].startswith("H100 SXM") and any("has 95 GiB" in said for said in row["assumed"])
+    return row["hardware"] | ({"gpu": "H100 SXM 96GB (HBM2e)"} if is_large else {})
 
 
 def _head_size(row: dict[str, Any]) -> int | None:
@@ -272,14 +286,17 @@ def _run(row: dict[str, Any]) -> PublishedRun:
         raise ValueError(f"{row['name']}: a StepPlan has no context parallelism")
     if any(word in row["numerics"]["weights_compute"] for word in ("fp4", "tf32")):
         raise ValueError(f"{row['name']}: the table has no rates of {row['numerics']['weights_compute']}")
+    for said in (row["name"], row["numerics"]["weights_compute"], *row["assumed"]):
+        if (found := _UNPRICED.search(said)) and not _DENIED.search(said):
+            raise ValueError(f"{row['name']}: a StepPlan has no {found[0]}")
     pp, chunks = layout["pp"], layout["virtual_stages"]
-    dp = layout.get("dp") or layout["gpus"] // (layout["tp"] * pp)
+    dp = _dp(layout)
     micro_batch, num_mb = _batch(batch, dp)
     if chunks > 1 and num_mb % pp:
         raise ValueError(f"{row['name']}: {num_mb} micro-batches do not fill the rounds of {pp} interleaved ranks")
     return PublishedRun(
         name=row["name"],
-        cluster=cluster_of(row["hardware"]),
+        cluster=cluster_of(_hardware(row)),
         model=decoder_model(
             num_layers=model["layers"],
             hidden=model["hidden"],
@@ -293,7 +310,8 @@ def _run(row: dict[str, Any]) -> PublishedRun:
             has_bias=not model["gated_mlp"],
             has_embed_norm=False,
             is_tied=model["tied"],
-            is_causal=model.get("causal", True) is not False,
+            is_causal=model.get("causal", True) is not False
+            and not any("not causal" in said for said in row["assumed"]),
             has_head_norms=_has_head_norms(row),
         ),
         plan=StepPlan(
