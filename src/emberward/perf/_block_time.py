@@ -19,13 +19,13 @@ an all-reduce one way (Korthikanti et al. 2022, section 4.2).
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from emberward.layout import AttentionScores, Block, Direction, Elementwise, Over, Product
 from emberward.perf._attention import Attention, attention_share
 from emberward.perf._hardware import Device, Link, NumberFormat
-from emberward.perf._kernels import Cost, all_reduce_s, gather_s, matmul_s, stream_cost, stream_s
+from emberward.perf._kernels import NCCL_BLOCKS, Cost, all_reduce_s, gather_s, matmul_s, stream_cost, stream_s
 
 _ADDITION_PASSES = 3
 _PASSES_A_KERNEL = 2.5
@@ -86,7 +86,9 @@ the cast, 2 for the transposed copy. Eager: absolute value and maximum 4 + 2, to
 class Numerics:
     """How a framework computes a model. `recompute_share` is the share of layers that compute again. `is_autocast`:
     weights are float32 and torch's autocast chooses the type of each operator, so that the residual stream, norms and
-    softmax are float32. `casts` counts where `fmt` is fp8."""
+    softmax are float32. `casts` counts where `fmt` is fp8. `reduces_beside`: in the backward, what goes back over tp
+    from columns is sent beside the products that give the weights' gradients
+    (megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication)."""
 
     fmt: NumberFormat = NumberFormat.BF16
     casts: Casts = Casts.KERNEL
@@ -97,6 +99,7 @@ class Numerics:
     has_dropout: bool = False
     sequence_parallel: bool = True
     tp_overlap: bool = False
+    reduces_beside: bool = False
     is_autocast: bool = False
 
     @property
@@ -237,6 +240,18 @@ def _changes(link: Link, block: Block, share: Share) -> tuple[Cost, Cost]:
     return both + costs[Direction.LEAVE], both + costs[Direction.ENTER]
 
 
+def _beside_weights(device: Device, link: Link, block: Block, share: Share, how: Numerics, weights: Cost) -> Cost:
+    """What the backward saves where its changes into columns run beside the weights' products, which then have fewer
+    processors."""
+    if not how.reduces_beside or share.tp == 1:
+        return Cost()
+    into = replace(block, tp_changes=tuple(each for each in block.tp_changes if each.direction is Direction.ENTER))
+    taken = replace(device, taken_sms=NCCL_BLOCKS)
+    slow = _operations(taken, block, share, how, how.fmt)[0].to_weights
+    sent_s = min(_changes(link, into, share)[1].tp_s, slow.matmul_s)
+    return Cost(tp_s=-sent_s * weights.matmul_s / slow.matmul_s)
+
+
 def _hidden(cost: Cost, tp: int, how: Numerics) -> Cost:
     """`cost` with what overlap hides: all but the first of tp pieces (Wang et al. 2022), at most _MOST_HIDDEN of it."""
     if not how.tp_overlap:
@@ -251,7 +266,8 @@ def layer_time(device: Device, inside: Link, block: Block, share: Share, how: Nu
     linear, (scores_forward, scores_backward), (streaming, streaming_backward) = found
     entering, leaving = _changes(inside, block, share)
     forward = _hidden(linear.forward + streaming + scores_forward + entering, share.tp, how)
-    backward = linear.to_input + linear.to_weights + streaming_backward + scores_backward + leaving
+    beside = _beside_weights(device, inside, block, share, how, linear.to_weights)
+    backward = linear.to_input + linear.to_weights + streaming_backward + scores_backward + leaving + beside
     backward = _hidden(backward, share.tp, how) + linear.to_biases
     again = {
         Recompute.NONE: Cost(),

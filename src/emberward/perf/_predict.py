@@ -37,14 +37,10 @@ from emberward.layout import Block, Model
 from emberward.perf._block_time import BlockTime, Casts, Recompute, Share, first_time, last_time, layer_time
 from emberward.perf._flops import hardware_tflops, mfu
 from emberward.perf._hardware import Cluster, Link
-from emberward.perf._kernels import Cost, all_reduce_s, gather_s, stream_s
+from emberward.perf._kernels import NCCL_BLOCKS, Cost, all_reduce_s, gather_s, stream_s
 from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
 from emberward.perf._rings import network_link, ring_link
 from emberward.perf._step_plan import StepPlan
-
-_NCCL_BLOCKS = 24
-"""Processors that an all-gather of NCCL takes from the products beside it, on an H100 in a test of FSDP's prefetch
-(forums.developer.nvidia.com 337991). Taken for all devices (assumed)."""
 
 _DISPATCH_S = 10e-6
 """Dispatch of an operator by a framework of Python, half of what `Device.host_s` takes (assumed)."""
@@ -161,7 +157,7 @@ def _weight_casts(plan: StepPlan) -> float:
 
 
 def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:
-    taken = replace(cluster, device=replace(cluster.device, taken_sms=_NCCL_BLOCKS))
+    taken = replace(cluster, device=replace(cluster.device, taken_sms=NCCL_BLOCKS))
     alone, beside = _stage_costs(model, cluster, plan), _stage_costs(model, taken, plan)
     return [
         _StageTime(
@@ -180,7 +176,7 @@ def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageT
 
 def _lost(alone: Cost, beside: Cost, cluster: Cluster) -> float:
     """The share of a collective's time by which work beside it grows, in [0, 1)."""
-    left = 1.0 - _NCCL_BLOCKS / cluster.device.num_sms
+    left = 1.0 - NCCL_BLOCKS / cluster.device.num_sms
     return 1.0 - alone.seconds / (beside.matmul_s + (alone.seconds - alone.matmul_s) / left)
 
 

@@ -20,6 +20,10 @@ One rule fills each word that sources use, before any row is predicted:
 - an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
 - a kernel, number of recomputed layers or sharding in other words than the form's is read by the words of `_ATTENTION`,
   `_RECOMPUTE` and `_SHARDINGS`; what is absent or called open, by `_CLOSED`; a micro-batch from the batch and dp;
+- Megatron-LM and what is built on it keeps buffers for gradients and, with sequence parallelism, sends beside the
+  products of the weights' gradients; torch's DDP copies gradients into buckets and back;
+- casts to fp8 are a kernel's in a fused stack (Transformer Engine), a compiler's, or an operator each (eager);
+- Qwen3 norms its queries and keys; adapters, experts, states in the host's memory and Muon are refused;
 - ``hybrid`` sharding is over the ranks that it names, else over a node's;
 - float32 weights under ``AMP``, or a float32 master without sharding in torch (eager or compiled), are autocast.
 """
@@ -124,6 +128,7 @@ def _numerics(row: dict[str, Any]) -> Numerics:
         has_dropout=attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"],
         sequence_parallel=layout["sequence_parallel"],
         tp_overlap=any(_TP_OVERLAP.search(said) and not _DENIED.search(said) for said in row["assumed"]),
+        reduces_beside=layout["sequence_parallel"] and _is_megatron(row),
         is_autocast=_is_autocast(row),
     )
 

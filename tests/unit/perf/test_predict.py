@@ -289,6 +289,32 @@ def test_asynchronous_tp_saves_no_more_than_was_measured():
     assert 0.91 * plain < hidden < plain
 
 
+@pytest.mark.parametrize(("cluster", "most"), [("a100", 24 / 108), ("h100", 1 / 2)])
+def test_tp_beside_the_weights_products_costs_the_processors_that_it_takes(cluster, most):
+    """Of eight collectives of a layer two run beside products, which lose what a collective takes: on Hopper half."""
+    alone, beside = (
+        predict(MODEL, CLUSTERS[cluster], step(tp=2, micro_batch=4, how=Numerics(reduces_beside=each))).parts_s["tp"]
+        for each in (False, True)
+    )
+    layers = alone - _head_tp_s(cluster)
+    assert 1 - (alone - beside) / layers == pytest.approx(1 - 2 / 8 * (1 - most), abs=0.02)
+    one = [predict(MODEL, CLUSTERS[cluster], step(how=Numerics(reduces_beside=each))).step_s for each in (False, True)]
+    assert one[0] == one[1]
+
+
+def _head_tp_s(cluster: str) -> float:
+    """Seconds over tp of the embedding and the head, forward and backward, of eight micro-batches of four samples."""
+    one, two = (
+        predict(
+            decoder_model(**{**SIZES, "num_layers": layers}),
+            CLUSTERS[cluster],
+            step(tp=2, micro_batch=4, stage_layers=(layers,)),
+        ).parts_s["tp"]
+        for layers in (1, 2)
+    )
+    return 2 * one - two
+
+
 def test_recomputing_every_other_layer_lies_half_way():
     none, half, whole = (
         predict(MODEL, CLUSTERS["a100"], step(how=Numerics(recompute=Recompute.LAYER, recompute_share=share))).step_s
