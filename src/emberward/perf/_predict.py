@@ -48,7 +48,7 @@ _DISPATCH_S = 10e-6
 _GRADIENTS = (Part.BACKWARD, Part.WEIGHT)
 """The parts after which the gradients of a stage's parameters are whole."""
 
-_FASTEST, _SLOWEST = 0.86, 1.55
+_FASTEST, _SLOWEST = 0.86, 1.50
 """See [Note: range]."""
 
 _OPTIMIZER_BYTES = {True: 42.0, False: 98.0}
