@@ -252,7 +252,7 @@ def _stage_layers(row: dict[str, Any]) -> tuple[int, ...]:
 
 def _dp(layout: dict[str, Any]) -> int:
     """Data-parallel ranks, as stated or what is left of all."""
-    return layout.get("dp") or layout["gpus"] // (layout["tp"] * layout["pp"])
+    return int(layout.get("dp") or layout["gpus"] // (layout["tp"] * layout["pp"]))
 
 
 def _batch(batch: dict[str, Any], dp: int) -> tuple[int, int]:
@@ -270,7 +270,8 @@ def _batch(batch: dict[str, Any], dp: int) -> tuple[int, int]:
 def _hardware(row: dict[str, Any]) -> dict[str, Any]:
     """The row's hardware; an H100 whose memory the source counts as 95 GiB is the one of 96 GB (HBM2e)."""
     is_large = row["hardware"]["gpu"].startswith("H100 SXM") and any("has 95 GiB" in said for said in row["assumed"])
-    return row["hardware"] | ({"gpu": "H100 SXM 96GB (HBM2e)"} if is_large else {})
+    hardware: dict[str, Any] = row["hardware"]
+    return hardware | {"gpu": "H100 SXM 96GB (HBM2e)"} if is_large else hardware
 
 
 def _head_size(row: dict[str, Any]) -> int | None:
