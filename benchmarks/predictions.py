@@ -35,6 +35,7 @@ MEASURES = [
     "src/emberward/report/_published.py",
     "src/emberward/report/_published_hardware.py",
     "src/emberward/report/_published_later.py",
+    "src/emberward/report/_published_model.py",
     "src/emberward/report/_published_rows.py",
     "src/emberward/report/_published_third.py",
     "src/emberward/report/_published_third_sharded.py",

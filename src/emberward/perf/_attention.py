@@ -4,7 +4,9 @@
 FlashAttention-3 (Shah et al. 2024, arXiv 2407.08608) measured on an H100 SXM, 16 Ki tokens, causal forward with heads
 of 128 (figure 5) and backward (figure 6, not causal). FlashAttention-2 and cuDNN stand in the same figures. On an A100
 FlashAttention-2 reaches 0.73 of the peak forward and 0.63 backward (Dao 2023, arXiv 2307.08691, section 4.1), its
-predecessor 0.30 to 0.50 and 0.25 to 0.35 (section 1): the middle is taken. How a rate falls for shorter sequences is
+predecessor 0.30 to 0.50 and 0.25 to 0.35 (section 1): the middle is taken. On other boards it stands to the best
+product as there (an RTX 4090 reaches 0.92 and 0.60 of its peak over 2,048 positions, causal: apache/tvm,
+tl_doc/flash_perf.md; predicted 0.77 and 0.53). How a rate falls for shorter sequences is
 taken from the H100's FlashAttention-2 curve for those (assumed). Heads of 64 reach 0.87 forward (322 of 370) and 0.86
 backward, as measured for FlashAttention-2 without a causal mask. An A100's rates are shares of its peak; the first
 generation is taken at the same share of FlashAttention-2's rate on every device (assumed). Blackwell's own kernels
@@ -27,10 +29,17 @@ _FLASH_3_FORWARD = (292, 423, 521, 579, 602, 616)
 _FLASH_3_BACKWARD = (316, 424, 501, 542, 559, 561)
 _NARROW = 0.87
 """Rate with heads of 64 over that with heads of 128; narrower ones are taken in proportion to their width."""
+_DIAGONAL = 2048 * (124.57 / 99.23 - 1)
+"""Positions whose work a causal backward adds for the tiles on the diagonal: FlashAttention-2 over 2,048 positions and
+heads of 128 reaches 99.23 TFLOP/s causal and 124.57 not, on an RTX 4090 (apache/tvm, tl_doc/flash_perf.md). Taken for
+all devices and kernels, and in proportion to the length (assumed), down to the time of the whole square. The forward's
+rates are causal ones."""
 _H100_TFLOPS = 989.0
 _H100_BEST = 794.5 / 989.0
 """Share of the peak of the best product (`_devices.H100`)."""
 _A100_FLASH_2 = (0.73, 0.63)
+_A100_BEST = 271.2 / 312.0
+"""Share of the peak of the best product (`_devices.A100`)."""
 _FLASH_1_OVER_2 = (0.40 / 0.73, 0.30 / 0.63)
 
 
@@ -46,12 +55,14 @@ class Attention(StrEnum):
     DENSE_MASK = "dense_mask"
 
 
-def attention_share(device: Device, kind: Attention, *, head_size: int, seq_len: int, is_backward: bool) -> float:
+def attention_share(
+    device: Device, kind: Attention, *, head_size: int, seq_len: int, is_backward: bool, is_causal: bool
+) -> float:
     """Share of the bf16 peak that a fused kernel reaches on its own operations. See [Note: attention rates]."""
     second = _at(_FLASH_2_BACKWARD if is_backward else _FLASH_2_FORWARD, seq_len) / _H100_TFLOPS
     if device.generation is Generation.AMPERE:
         longest = (_FLASH_2_BACKWARD if is_backward else _FLASH_2_FORWARD)[-1] / _H100_TFLOPS
-        second *= _A100_FLASH_2[is_backward] / longest
+        second *= _A100_FLASH_2[is_backward] / longest * (device.best_bf16.tflops / device.peak_tflops) / _A100_BEST
     elif kind is Attention.CUDNN:
         second = _at(_CUDNN_BACKWARD if is_backward else _CUDNN_FORWARD, seq_len) / _H100_TFLOPS
     elif kind is Attention.FLASH_3:
@@ -62,6 +73,8 @@ def attention_share(device: Device, kind: Attention, *, head_size: int, seq_len:
         second *= device.best_bf16.tflops / device.peak_tflops / _H100_BEST
     if kind in (Attention.FLASH_1, Attention.DENSE_MASK):
         second *= _FLASH_1_OVER_2[is_backward]
+    if is_causal and is_backward:
+        second *= max(0.5, seq_len / (seq_len + _DIAGONAL))
     return second * _width_share(head_size)
 
 

@@ -19,13 +19,13 @@ an all-reduce one way (Korthikanti et al. 2022, section 4.2).
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from emberward.layout import AttentionScores, Block, Direction, Elementwise, Over, Product
 from emberward.perf._attention import Attention, attention_share
 from emberward.perf._hardware import Device, Link, NumberFormat
-from emberward.perf._kernels import Cost, all_reduce_s, gather_s, matmul_s, stream_s
+from emberward.perf._kernels import NCCL_BLOCKS, Cost, all_reduce_s, gather_s, matmul_s, stream_cost, stream_s
 
 _ADDITION_PASSES = 3
 _PASSES_A_KERNEL = 2.5
@@ -39,8 +39,6 @@ _DROPOUT_PASSES = (2.84, 3.58)
 on A100 40GB in bf16 (FlagPerf, operation/benchmarks/dropout and native_dropout). It reads, writes and marks 5 bytes a
 number each way, which is 2.5."""
 _ATTENTION_BACKWARD = 2.5
-_CAST_BYTES = 5.0
-"""fp8: one pass that reads 2 bytes for the largest value, one that reads 2 and writes 1."""
 
 
 _MOST_HIDDEN = 0.088
@@ -67,13 +65,33 @@ class Stack(StrEnum):
     FUSED = "fused"
 
 
+class Casts(StrEnum):
+    """Who casts the operands of products to fp8: a kernel that casts, transposes and keeps the largest value for the
+    next step's scale (Transformer Engine), kernels of a compiler, or an operator a kernel."""
+
+    KERNEL = "kernel"
+    COMPILED = "compiled"
+    EAGER = "eager"
+
+
+_CASTS = {Casts.KERNEL: (4, 1), Casts.COMPILED: (7, 3), Casts.EAGER: (35, 7)}
+"""Bytes that a number of an operand moves, and kernels. Inputs, weights and results' gradients each take part in two
+products, which read them along different dims (torchao/float8/float8_tensor.py, "six input tensors"). One kernel: reads
+2, writes 1 each way (transformer_engine/common/transpose/cast_transpose.cu). Compiled: 2 for the largest value, 3 for
+the cast, 2 for the transposed copy. Eager: absolute value and maximum 4 + 2, to float32 6, times the scale 8, clamped
+8, cast 5, the copy 2 (the same folder, float8_utils.py, _ToFloat8ConstrFunc and preprocess_addmm)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numerics:
     """How a framework computes a model. `recompute_share` is the share of layers that compute again. `is_autocast`:
     weights are float32 and torch's autocast chooses the type of each operator, so that the residual stream, norms and
-    softmax are float32."""
+    softmax are float32. `casts` counts where `fmt` is fp8. `reduces_beside`: in the backward, what goes back over tp
+    from columns is sent beside the products that give the weights' gradients
+    (megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication)."""
 
     fmt: NumberFormat = NumberFormat.BF16
+    casts: Casts = Casts.KERNEL
     attention: Attention = Attention.FLASH_2
     stack: Stack = Stack.FUSED
     recompute: Recompute = Recompute.NONE
@@ -81,6 +99,7 @@ class Numerics:
     has_dropout: bool = False
     sequence_parallel: bool = True
     tp_overlap: bool = False
+    reduces_beside: bool = False
     is_autocast: bool = False
 
     @property
@@ -94,12 +113,14 @@ class BlockTime:
     """Costs of one micro-batch: forward, what is computed again, backward without it.
 
     `weights` is the part of the backward that gives the gradients of the linear layers' weights and may come later.
+    `casts`: of the weights to fp8, in none of the others.
     """
 
     forward: Cost
     again: Cost
     backward: Cost
     weights: Cost = field(default_factory=Cost)
+    casts: Cost = field(default_factory=Cost)
 
     def times(self, factor: float) -> "BlockTime":
         """The costs of `factor` such blocks."""
@@ -108,23 +129,26 @@ class BlockTime:
             again=self.again.times(factor),
             backward=self.backward.times(factor),
             weights=self.weights.times(factor),
+            casts=self.casts.times(factor),
         )
 
 
-def _product(device: Device, m: int, n: int, k: int, fmt: NumberFormat, widths: tuple[int, int]) -> Cost:
-    cast_s = stream_s(device, _CAST_BYTES * m * k) if fmt is NumberFormat.FP8 else 0.0
-    kernels = 3 if fmt is NumberFormat.FP8 else 1
-    return Cost(matmul_s=matmul_s(device, m, n, k, fmt=fmt, widths=widths), memory_s=cast_s, num_kernels=kernels)
+def _cast(device: Device, numel: float, fmt: NumberFormat, casts: Casts) -> Cost:
+    """An operand's casts for the two products that it takes part in."""
+    if fmt is not NumberFormat.FP8:
+        return Cost()
+    num_bytes, kernels = _CASTS[casts]
+    return stream_cost(device, num_bytes * numel, kernels)
 
 
 def _products(device: Device, tokens: int, n: int, k: int, fmt: NumberFormat) -> tuple[Cost, Cost, Cost]:
     """The products of one linear layer: y = x W, then dx and dW. Rows in memory are as wide as its inputs or outputs,
     never as there are tokens."""
-    return (
-        _product(device, tokens, n, k, fmt, (n, k)),
-        _product(device, tokens, k, n, fmt, (n, k)),
-        _product(device, n, k, tokens, fmt, (n, k)),
-    )
+
+    def product(rows: int, columns: int, inner: int) -> Cost:
+        return Cost(matmul_s=matmul_s(device, rows, columns, inner, fmt=fmt, widths=(n, k)), num_kernels=1)
+
+    return product(tokens, n, k), product(tokens, k, n), product(n, k, tokens)
 
 
 def _attention(device: Device, scores: AttentionScores, batch: int, how: Numerics) -> tuple[Cost, Cost]:
@@ -135,18 +159,12 @@ def _attention(device: Device, scores: AttentionScores, batch: int, how: Numeric
     scores_bytes = 2.0 * batch * s * s
     dropped, dropped_back = _DROPOUT_PASSES if how.has_dropout else (0.0, 0.0)
     passes, passes_back = _score_passes(scores, how)
-    kernels = 4 if how.is_fused else 3 + passes / 2
+    kernels = 2 if how.is_fused else 1 + passes / 2
     score, use = matmul_s(device, s, s, d, batch=batch), matmul_s(device, s, d, s, batch=batch)
-    forward = Cost(
-        attention_s=score + use,
-        memory_s=stream_s(device, (passes + dropped) * scores_bytes),
-        num_kernels=kernels,
-    )
-    backward = Cost(
-        attention_s=2 * (score + use),
-        memory_s=stream_s(device, (passes_back + dropped_back) * scores_bytes),
-        num_kernels=kernels + 3,
-    )
+    forward = Cost(attention_s=score + use, num_kernels=2)
+    forward += stream_cost(device, (passes + dropped) * scores_bytes, kernels)
+    backward = Cost(attention_s=2 * (score + use), num_kernels=4)
+    backward += stream_cost(device, (passes_back + dropped_back) * scores_bytes, kernels + 1)
     return forward, backward
 
 
@@ -168,7 +186,7 @@ def _fused_attention(device: Device, scores: AttentionScores, batch: int, kind: 
     mask_s = stream_s(device, 2.0 * batch * s * s) if is_dense else 0.0
     peak = device.peak_tflops * 1e12 * device.clock_share
     rates = [
-        peak * attention_share(device, kind, head_size=d, seq_len=s, is_backward=is_backward)
+        peak * attention_share(device, kind, head_size=d, seq_len=s, is_backward=is_backward, is_causal=is_half)
         for is_backward in (False, True)
     ]
     forward = Cost(attention_s=flops / rates[0], memory_s=mask_s, num_kernels=1)
@@ -198,10 +216,10 @@ def _elementwise(device: Device, each: Elementwise, share: Share, how: Numerics)
         is_wide = how.is_autocast
     width = 4.0 if is_wide else 2.0
     mask = passes / _ADDITION_PASSES if each.has_dropout and how.has_dropout else 0.0
-    seconds = stream_s(device, (width * passes + mask) * share.of(each.numel, each.over) * share.micro_batch)
+    num_bytes = (width * passes + mask) * share.of(each.numel, each.over) * share.micro_batch
     if each.is_norm and passes == each.passes:
-        seconds /= _NORM_SHARE
-    forward = Cost(memory_s=seconds, num_kernels=passes / _PASSES_A_KERNEL)
+        num_bytes /= _NORM_SHARE
+    forward = stream_cost(device, num_bytes, passes / _PASSES_A_KERNEL)
     return forward, forward.times(times)
 
 
@@ -222,6 +240,18 @@ def _changes(link: Link, block: Block, share: Share) -> tuple[Cost, Cost]:
     return both + costs[Direction.LEAVE], both + costs[Direction.ENTER]
 
 
+def _beside_weights(device: Device, link: Link, block: Block, share: Share, how: Numerics, weights: Cost) -> Cost:
+    """What the backward saves where its changes into columns run beside the weights' products, which then have fewer
+    processors."""
+    if not how.reduces_beside or share.tp == 1:
+        return Cost()
+    into = replace(block, tp_changes=tuple(each for each in block.tp_changes if each.direction is Direction.ENTER))
+    taken = replace(device, taken_sms=NCCL_BLOCKS)
+    slow = _operations(taken, block, share, how, how.fmt)[0].to_weights
+    sent_s = min(_changes(link, into, share)[1].tp_s, slow.matmul_s)
+    return Cost(tp_s=-sent_s * weights.matmul_s / slow.matmul_s)
+
+
 def _hidden(cost: Cost, tp: int, how: Numerics) -> Cost:
     """`cost` with what overlap hides: all but the first of tp pieces (Wang et al. 2022), at most _MOST_HIDDEN of it."""
     if not how.tp_overlap:
@@ -236,7 +266,8 @@ def layer_time(device: Device, inside: Link, block: Block, share: Share, how: Nu
     linear, (scores_forward, scores_backward), (streaming, streaming_backward) = found
     entering, leaving = _changes(inside, block, share)
     forward = _hidden(linear.forward + streaming + scores_forward + entering, share.tp, how)
-    backward = linear.to_input + linear.to_weights + streaming_backward + scores_backward + leaving
+    beside = _beside_weights(device, inside, block, share, how, linear.to_weights)
+    backward = linear.to_input + linear.to_weights + streaming_backward + scores_backward + leaving + beside
     backward = _hidden(backward, share.tp, how) + linear.to_biases
     again = {
         Recompute.NONE: Cost(),
@@ -244,7 +275,7 @@ def layer_time(device: Device, inside: Link, block: Block, share: Share, how: Nu
         Recompute.SCORES: scores_forward,
         Recompute.EVERY_OTHER: linear.forward.times(0.5) + streaming + entering.times(0.5),
     }[how.recompute].times(how.recompute_share)
-    return BlockTime(forward=forward, again=again, backward=backward, weights=linear.to_weights)
+    return BlockTime(forward=forward, again=again, backward=backward, weights=linear.to_weights, casts=linear.casts)
 
 
 def first_time(device: Device, inside: Link, block: Block, share: Share, how: Numerics) -> BlockTime:
@@ -267,8 +298,7 @@ def last_time(device: Device, inside: Link, block: Block, share: Share, how: Num
     is_split = block.loss_sums[0] > 0
     given = share.micro_batch * math.prod(block.output.shape) / (share.tp if is_split else 1)
     num_bytes, backward_bytes = (20, 12) if how.is_fused else (24, 27)
-    loss = Cost(memory_s=stream_s(device, num_bytes * given), num_kernels=10)
-    loss_backward = Cost(memory_s=stream_s(device, backward_bytes * given), num_kernels=5)
+    loss, loss_backward = stream_cost(device, num_bytes * given, 10), stream_cost(device, backward_bytes * given, 5)
     backward = linear.to_input + linear.to_weights + linear.to_biases + streaming_backward
     return BlockTime(
         forward=linear.forward + streaming + loss + entering,
@@ -279,12 +309,14 @@ def last_time(device: Device, inside: Link, block: Block, share: Share, how: Num
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Linear:
-    """The linear layers of a block: their products, and the sums that are their biases' gradients."""
+    """The linear layers of a block: their products with their operands' casts, the casts of their weights, and the sums
+    that are their biases' gradients."""
 
     forward: Cost = field(default_factory=Cost)
     to_input: Cost = field(default_factory=Cost)
     to_weights: Cost = field(default_factory=Cost)
     to_biases: Cost = field(default_factory=Cost)
+    casts: Cost = field(default_factory=Cost)
 
 
 def _operations(
@@ -295,7 +327,7 @@ def _operations(
     for each in block.operations:
         match each:
             case Product():
-                linear = _with_product(linear, device, each, share, fmt)
+                linear = _with_product(linear, device, each, share, fmt, how.casts)
             case AttentionScores():
                 heads = -(-each.heads // share.tp)
                 found = _attention(device, each, share.micro_batch * heads * each.windows, how)
@@ -306,15 +338,18 @@ def _operations(
     return linear, scores, streaming
 
 
-def _with_product(linear: _Linear, device: Device, each: Product, share: Share, fmt: NumberFormat) -> _Linear:
+def _with_product(
+    linear: _Linear, device: Device, each: Product, share: Share, fmt: NumberFormat, casts: Casts
+) -> _Linear:
     rows = share.micro_batch * each.rows
     out = -(-each.out // (share.tp if each.split == "out" else 1))
     into = -(-each.into // (share.tp if each.split == "into" else 1))
     forward, to_input, to_weights = _products(device, rows, out, into, fmt)
-    bias = Cost(memory_s=stream_s(device, 2.0 * rows * out), num_kernels=1) if each.has_bias else Cost()
+    bias = stream_cost(device, 2.0 * rows * out, 1) if each.has_bias else Cost()
     return _Linear(
-        forward=linear.forward + forward,
-        to_input=linear.to_input + to_input,
+        forward=linear.forward + forward + _cast(device, rows * into, fmt, casts),
+        to_input=linear.to_input + to_input + _cast(device, rows * out, fmt, casts),
         to_weights=linear.to_weights + to_weights,
         to_biases=linear.to_biases + bias,
+        casts=linear.casts + _cast(device, out * into, fmt, casts),
     )

@@ -45,6 +45,10 @@ Getting Started with CUDA Graphs, entered as known). Taken for all devices (assu
 _EVEN_SHARE, _ODD_SHARE = 272.73 / 398.38, 3 * 14.8 / 112.3
 """Rate of products whose rows are not aligned to 16 bytes. See [Note: matrix products]."""
 
+NCCL_BLOCKS = 24
+"""Processors that an all-gather of NCCL takes from the products beside it, on an H100 in a test of FSDP's prefetch
+(forums.developer.nvidia.com 337991). Taken for all devices (assumed)."""
+
 _TRIP_S = 0.5e-6
 """One trip to the device's memory, about 500 ns on A100 and H100 in pointer chases (Jia et al. 2018's method)."""
 
@@ -164,6 +168,12 @@ def matmul_s(
 def stream_s(device: Device, num_bytes: float) -> float:
     """Seconds of a kernel that only moves `num_bytes` through the device's memory."""
     return num_bytes / (device.memory_bytes_per_s * device.memory)
+
+
+def stream_cost(device: Device, num_bytes: float, kernels: float) -> Cost:
+    """So many kernels that together move `num_bytes` through the device's memory. Each begins and ends with a trip
+    there, in which nothing streams."""
+    return Cost(memory_s=stream_s(device, num_bytes) + 2 * _TRIP_S * kernels, num_kernels=kernels)
 
 
 def all_reduce_s(link: Link, num_bytes: float, num_ranks: int) -> float:

@@ -34,16 +34,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.layout import Block, Model
-from emberward.perf._block_time import BlockTime, Numerics, Recompute, Share, first_time, last_time, layer_time
+from emberward.perf._block_time import BlockTime, Casts, Recompute, Share, first_time, last_time, layer_time
 from emberward.perf._flops import hardware_tflops, mfu
 from emberward.perf._hardware import Cluster, Link
-from emberward.perf._kernels import Cost, all_reduce_s, gather_s, stream_s
+from emberward.perf._kernels import NCCL_BLOCKS, Cost, all_reduce_s, gather_s, stream_s
 from emberward.perf._pipeline_time import Part, Slot, Timeline, run_schedule
 from emberward.perf._rings import network_link, ring_link
-
-_NCCL_BLOCKS = 24
-"""Processors that an all-gather of NCCL takes from the products beside it, on an H100 in a test of FSDP's prefetch
-(forums.developer.nvidia.com 337991). Taken for all devices (assumed)."""
+from emberward.perf._step_plan import StepPlan
 
 _DISPATCH_S = 10e-6
 """Dispatch of an operator by a framework of Python, half of what `Device.host_s` takes (assumed)."""
@@ -51,7 +48,7 @@ _DISPATCH_S = 10e-6
 _GRADIENTS = (Part.BACKWARD, Part.WEIGHT)
 """The parts after which the gradients of a stage's parameters are whole."""
 
-_FASTEST, _SLOWEST = 0.86, 1.55
+_FASTEST, _SLOWEST = 0.86, 1.50
 """See [Note: range]."""
 
 _OPTIMIZER_BYTES = {True: 42.0, False: 98.0}
@@ -59,60 +56,6 @@ _OPTIMIZER_BYTES = {True: 42.0, False: 98.0}
 writes parameter, moments and the 16-bit copy (30). Eager: torch/optim/adamw.py's _multi_tensor_adamw, one pass after
 another: decay 8, first moment 12, second 8 + 12, its root 8 + 8 + 8, the update 16; the 16-bit copy 6 (86). Both: the
 gradients' norm and their scaling (4 + 8)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepPlan:
-    """How a step is run. `orders` is the schedule, one tuple a pipeline rank; `stage_layers` the layers of each stage.
-
-    `shards_parameters`: gathered for each micro-batch and pass (ZeRO-3) instead of once a step. `accumulate_bytes`:
-    bytes moved a parameter and micro-batch to add its gradient, 10 where a 16-bit gradient is added to a float32 one, 8
-    where the product itself adds, 6 where both are 16 bits wide. `reduce_bytes` and `gather_bytes`: widths of gradients
-    and parameters on the wire; twice the width stands for an all-reduce. `keeps_gathered`: parameters gathered for a
-    forward stay for its backward (SHARD_GRAD_OP). `scatters_each`: gradients are reduce-scattered after each
-    micro-batch (ZeRO-2). `cast_bytes`: bytes moved a parameter and micro-batch by casts of float32 weights for the
-    products and of their gradients back (12 under torch's autocast). `optimizer_bytes`: bytes moved a parameter by the
-    update; None: those of an AdamW that is fused as the stack is. `shard_ranks`: parameters are sharded over so many
-    ranks and the gradients' shards summed over the others (HSDP; 1: plain data parallelism); None: over all of dp.
-    `gathered_shares`: of each stage's parameters the share that a pass gathers, the others being there still; None:
-    all. `is_blocking`: each kernel is waited for and transfers between stages run alone (CUDA_LAUNCH_BLOCKING=1);
-    without it both overlap.
-    """
-
-    tp: int
-    dp: int
-    micro_batch: int
-    num_mb: int
-    orders: tuple[tuple[Slot, ...], ...]
-    stage_layers: tuple[int, ...]
-    how: Numerics
-    shards_parameters: bool = False
-    dp_overlap: bool = True
-    accumulate_bytes: float = 10.0
-    reduce_bytes: float = 4.0
-    gather_bytes: float = 2.0
-    keeps_gathered: bool = False
-    scatters_each: bool = False
-    cast_bytes: float = 0.0
-    optimizer_bytes: float | None = None
-    shard_ranks: int | None = None
-    gathered_shares: tuple[float, ...] | None = None
-    is_blocking: bool = False
-
-    @property
-    def pp(self) -> int:
-        """Number of pipeline ranks."""
-        return len(self.orders)
-
-    @property
-    def num_ranks(self) -> int:
-        """Number of ranks."""
-        return self.tp * self.dp * self.pp
-
-    @property
-    def global_batch(self) -> int:
-        """Samples of a step."""
-        return self.micro_batch * self.num_mb * self.dp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,18 +137,27 @@ def _stage_costs(model: Model, cluster: Cluster, plan: StepPlan) -> list[tuple[C
         pieces = [time_of(model.blocks[number]) for number in numbers]
         numel = sum(math.prod(tensor.local_shape(plan.tp, 0)) for tensor in model.tensors_of(numbers))
         add = plan.accumulate_bytes * numel / (_sharders(plan) if plan.shards_parameters else 1)
-        add = add if plan.num_mb > 1 else 0.0
+        add = add if plan.num_mb > 1 or plan.keeps_gradients else 0.0
         adding = Cost(memory_s=stream_s(cluster.device, add))
         casting = Cost(memory_s=stream_s(cluster.device, plan.cast_bytes * numel / 2))
-        forward = sum((piece.forward for piece in pieces), casting)
+        once = _weight_casts(plan)
+        forward = sum((piece.forward + piece.casts.times(once) for piece in pieces), casting)
         backward = sum((piece.again + piece.backward for piece in pieces), adding + casting)
         weights = sum((piece.weights for piece in pieces), adding)
         stages.append((forward, backward, weights, numel))
     return stages
 
 
+def _weight_casts(plan: StepPlan) -> float:
+    """How often a micro-batch casts its weights to fp8: not what was gathered in fp8; Transformer Engine casts them
+    with the first of a step alone (``is_first_microbatch``)."""
+    if plan.gather_bytes < 2.0:
+        return 0.0
+    return 1.0 / plan.num_mb if plan.how.casts is Casts.KERNEL else 1.0
+
+
 def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageTime]:
-    taken = replace(cluster, device=replace(cluster.device, taken_sms=_NCCL_BLOCKS))
+    taken = replace(cluster, device=replace(cluster.device, taken_sms=NCCL_BLOCKS))
     alone, beside = _stage_costs(model, cluster, plan), _stage_costs(model, taken, plan)
     return [
         _StageTime(
@@ -224,7 +176,7 @@ def _stage_times(model: Model, cluster: Cluster, plan: StepPlan) -> list[_StageT
 
 def _lost(alone: Cost, beside: Cost, cluster: Cluster) -> float:
     """The share of a collective's time by which work beside it grows, in [0, 1)."""
-    left = 1.0 - _NCCL_BLOCKS / cluster.device.num_sms
+    left = 1.0 - NCCL_BLOCKS / cluster.device.num_sms
     return 1.0 - alone.seconds / (beside.matmul_s + (alone.seconds - alone.matmul_s) / left)
 
 
@@ -431,7 +383,8 @@ def _step(model: Model, cluster: Cluster, plan: StepPlan) -> tuple[_Walked, floa
     timeline, summed_s = _walk(model, cluster, plan, stages, dp)
     held = [sum(stages[at].numel for at in _stages_of(order)) for order in plan.orders]
     moved = _OPTIMIZER_BYTES[plan.how.is_fused] if plan.optimizer_bytes is None else plan.optimizer_bytes
-    optimizer_s = stream_s(cluster.device, moved * max(held) / _sharders(plan))
+    whole = plan.bucket_bytes + (plan.accumulate_bytes / 2 if plan.keeps_gradients else 0.0)
+    optimizer_s = stream_s(cluster.device, (moved / _sharders(plan) + whole) * max(held))
     walked = _Walked(stages=stages, timeline=timeline, summed_s=summed_s, optimizer_s=optimizer_s)
     return walked, summed_s + optimizer_s
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from emberward.layout import Model
-from emberward.perf import CLUSTERS, Attention, NumberFormat, Numerics, Recompute, StepPlan
+from emberward.perf import CLUSTERS, Attention, Casts, NumberFormat, Numerics, Recompute, StepPlan
 from emberward.plan import Schedule, interleaved, one_f_one_b
 from emberward.report._published_later import later_runs
 from emberward.report._published_model import decoder_model
@@ -214,7 +214,7 @@ def _titan_405b(name: str, schedule: Schedule, layers: tuple[int, ...], rate: fl
             num_mb=8,
             orders=slots_of(schedule),
             stage_layers=layers,
-            how=Numerics(fmt=NumberFormat.FP8, recompute=Recompute.LAYER, tp_overlap=True),
+            how=Numerics(fmt=NumberFormat.FP8, casts=Casts.COMPILED, recompute=Recompute.LAYER, tp_overlap=True),
             gather_bytes=1.0,
         ),
         source=_TITAN + ", table 5; splits and 8 micro-batches of 4 from torchtitan/parallelisms/pipelining_utils.py",
@@ -225,8 +225,8 @@ def _titan_405b(name: str, schedule: Schedule, layers: tuple[int, ...], rate: fl
 
 def _torchtitan() -> Iterator[PublishedRun]:
     op = Numerics(recompute=Recompute.EVERY_OTHER)
-    eight = replace(op, fmt=NumberFormat.FP8)
-    whole = Numerics(fmt=NumberFormat.FP8, recompute=Recompute.LAYER)
+    eight = replace(op, fmt=NumberFormat.FP8, casts=Casts.COMPILED)
+    whole = Numerics(fmt=NumberFormat.FP8, casts=Casts.COMPILED, recompute=Recompute.LAYER)
     one: dict[str, Any] = {"model": _LLAMA_8B, "cluster": "h100-500w", "tp": 1, "micro_batch": 2, "source": _TITAN}
     yield _fsdp(name="llama-8b-8", dp=8, how=op, rate=6667, **one)
     yield _fsdp(name="llama-8b-128", dp=128, how=op, rate=6514, **one)

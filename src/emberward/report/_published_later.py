@@ -278,7 +278,9 @@ def _nvidia() -> Iterator[PublishedRun]:
                 num_mb=num_mb,
                 orders=slots_of(schedule),
                 stage_layers=(layers // stages,) * stages,
-                how=Numerics(fmt=NumberFormat.FP8, attention=Attention.CUDNN, tp_overlap=row.tp > 1),
+                how=Numerics(
+                    fmt=NumberFormat.FP8, attention=Attention.CUDNN, tp_overlap=row.tp > 1, reduces_beside=True
+                ),
                 shards_parameters=row.shards,
                 accumulate_bytes=8.0,
             ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from emberward.families import LlamaConfig, ModelConfig, model_of
-from emberward.layout import AttentionScores, Block, Cut, Elementwise, Model, Operation, Product, TensorSpec
+from emberward.layout import AttentionScores, Block, Cut, Elementwise, Model, Operation, Over, Product, TensorSpec
 
 
 def decoder_model(
@@ -22,13 +22,14 @@ def decoder_model(
     has_embed_norm: bool = True,
     is_tied: bool = True,
     is_causal: bool = True,
+    has_head_norms: bool = False,
 ) -> Model:
     """A decoder's declaration: llama's when `is_gated`, else bloom's.
 
     One of bloom's form may lack biases, the embedding's norm or the tie of its head, and may have grouped queries. One
     without that norm is of GPT's form, whose attention adds no table that a kernel must read; one that is not causal
-    (BERT) attends to the whole square. Raises ValueError for a
-    gated one with biases.
+    (BERT) attends to the whole square. `has_head_norms`: queries and keys of a gated one are normed by head. Raises
+    ValueError for a gated one with biases.
     """
     if is_gated and has_bias:
         raise ValueError("no family declares a gated decoder with biases")
@@ -48,7 +49,8 @@ def decoder_model(
         )
     )
     if is_gated:
-        return model
+        model = model if is_causal else _attending_to_all(model)
+        return _with_head_norms(model, num_heads, num_kv_heads or num_heads) if has_head_norms else model
     kv_width = hidden // num_heads * (num_kv_heads or num_heads)
     blocks = [
         _form(
@@ -63,6 +65,37 @@ def decoder_model(
     if not is_tied:
         blocks[-1] = replace(blocks[-1], tensors=tuple(replace(each, tied_to=None) for each in blocks[-1].tensors))
     return replace(model, blocks=tuple(blocks))
+
+
+def _attending_to_all(model: Model) -> Model:
+    """The model without a causal mask."""
+
+    def opened(each: Operation) -> Operation:
+        return replace(each, is_causal=False) if isinstance(each, AttentionScores) else each
+
+    return replace(
+        model, blocks=tuple(replace(block, operations=tuple(map(opened, block.operations))) for block in model.blocks)
+    )
+
+
+def _with_head_norms(model: Model, num_heads: int, num_kv_heads: int) -> Model:
+    """The model with norms of queries and keys (Qwen3): half the passes of a layer's two norms, over their heads."""
+
+    def normed(block: Block) -> Block:
+        size = next(each.head_size for each in block.operations if isinstance(each, AttentionScores))
+        stream = next(each for each in block.operations if isinstance(each, Elementwise) and each.is_norm)
+        norms = replace(
+            stream,
+            name="norms of queries and keys",
+            numel=model.sample.num_units * (num_heads + num_kv_heads) * size,
+            passes=stream.passes / 2,
+            eager_passes=stream.eager_passes / 2,
+            over=Over.TP,
+        )
+        return replace(block, operations=(*block.operations, norms))
+
+    first, *layers, last = model.blocks
+    return replace(model, blocks=(first, *map(normed, layers), last))
 
 
 def _form(block: Block, *, has_bias: bool, has_mask: bool, is_causal: bool, qkv: Mapping[int, int]) -> Block:

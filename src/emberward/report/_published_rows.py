@@ -20,6 +20,10 @@ One rule fills each word that sources use, before any row is predicted:
 - an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
 - a kernel, number of recomputed layers or sharding in other words than the form's is read by the words of `_ATTENTION`,
   `_RECOMPUTE` and `_SHARDINGS`; what is absent or called open, by `_CLOSED`; a micro-batch from the batch and dp;
+- Megatron-LM and what is built on it keeps buffers for gradients and, with sequence parallelism, sends beside the
+  products of the weights' gradients; torch's DDP copies gradients into buckets and back;
+- casts to fp8 are a kernel's in a fused stack (Transformer Engine), a compiler's, or an operator each (eager);
+- Qwen3 norms its queries and keys; adapters, experts, states in the host's memory and Muon are refused;
 - ``hybrid`` sharding is over the ranks that it names, else over a node's;
 - float32 weights under ``AMP``, or a float32 master without sharding in torch (eager or compiled), are autocast.
 """
@@ -30,7 +34,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from emberward.perf import Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
+from emberward.perf import Attention, Casts, NumberFormat, Numerics, Recompute, Stack, StepPlan
 from emberward.plan import interleaved, one_f_one_b
 from emberward.report._published_hardware import cluster_of
 from emberward.report._published_model import decoder_model
@@ -64,15 +68,16 @@ _SHARDINGS = (
     (("ddp", "dp", "replicat", "plain", "zero0", "no"), "none"),
 )
 """Words of sharding that are not the form's own."""
-_OVERLAPS = {
-    "overlapped gradient reduce": True,
-    "overlapped sync": True,
-    "overlap grad/param sync true": True,
-    "neither overlapped": False,
-    "overlap_comm false": False,
-    "no overlap flags": False,
-}
-"""Words of rows on whether gradients are reduced beside the backward."""
+_OVERLAPS = (
+    (r"neither overlapped|no overlap|overlap_comm false|doesn't overlap", False),
+    (r"overlap(ped)? (grad|reduc|sync)|with overlap", True),
+)
+"""Words of rows on whether gradients are reduced beside the backward; the first that is found counts."""
+_UNPRICED = re.compile(r"\b(q?lora|adapters?|(cpu|nvme)[- ]offload|experts|moe|muon|shampoo)\b", re.IGNORECASE)
+"""Words of what a StepPlan cannot say: frozen weights with adapters, states in the host's memory, experts, optimizers
+that multiply matrices."""
+_TP_OVERLAP = re.compile(r"(tp|tensor-parallel)[ _](comm\w*[ _])?overlap", re.IGNORECASE)
+_DENIED = re.compile(r"\b(no|not|without)\b|false|\boff\b", re.IGNORECASE)
 
 
 def rows_in(
@@ -116,11 +121,14 @@ def _numerics(row: dict[str, Any]) -> Numerics:
         fmt=NumberFormat.FP8
         if any(word in said["weights_compute"] for word in ("fp8", "float8"))
         else NumberFormat.BF16,
+        casts=_casts(said["compiled_fused"]),
         attention=attention,
         stack=_stack(row, attention),
         recompute=recompute,
         has_dropout=attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"],
         sequence_parallel=layout["sequence_parallel"],
+        tp_overlap=any(_TP_OVERLAP.search(said) and not _DENIED.search(said) for said in row["assumed"]),
+        reduces_beside=layout["sequence_parallel"] and _is_megatron(row),
         is_autocast=_is_autocast(row),
     )
 
@@ -144,6 +152,20 @@ def _stack(row: dict[str, Any], attention: Attention) -> Stack:
         return Stack.FUSED
     is_gpt = attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"] and "bert" not in row["name"]
     return Stack.WRITTEN_OUT if is_gpt else Stack.EAGER
+
+
+def _is_megatron(row: dict[str, Any]) -> bool:
+    """Whether the framework is Megatron-LM or is built on it, without DeepSpeed's engine."""
+    words = " ".join((row["name"], row.get("source", ""), *row["assumed"])).lower()
+    is_fused = row["numerics"]["compiled_fused"].startswith("fused")
+    return is_fused and ("megatron" in words or "nemo" in words) and "deepspeed" not in words
+
+
+def _casts(stack: str) -> Casts:
+    """Who casts to fp8, by the words for the stack."""
+    if stack.startswith("eager"):
+        return Casts.EAGER
+    return Casts.COMPILED if stack.startswith("compiled") and "TE" not in stack else Casts.KERNEL
 
 
 def _sharding(row: dict[str, Any]) -> str:
@@ -181,7 +203,7 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
         "accumulate_bytes": 10.0 if is_wide else 6.0,
         "reduce_bytes": 4.0 if is_wide_on_wire else 2.0,
         "dp_overlap": next(
-            (overlaps for words, overlaps in _OVERLAPS.items() if any(words in said for said in row["assumed"])),
+            (overlaps for words, overlaps in _OVERLAPS if any(re.search(words, said) for said in row["assumed"])),
             row["layout"]["pp"] == 1 and not is_deepspeed,
         ),
     }
@@ -191,11 +213,14 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
     if states := next((said for said in row["assumed"] if "AdamW states" in said and "bf16" in said), None):
         is_fused = "fused AdamW" in states or not row["numerics"]["compiled_fused"].startswith("eager")
         found["optimizer_bytes"] = 14.0 if is_fused else 40.0
-    if is_wide and "megatron" in row["name"]:
+    if is_wide and _is_megatron(row):
         found["accumulate_bytes"] = 8.0
     kind, _, ranks = sharding.partition("(")
+    found["keeps_gradients"] = kind == "zero1" and _is_megatron(row)
     if kind == "none":
         found["shard_ranks"] = 1
+        has_buckets = stack.startswith(("eager", "compiled")) and "XLA" not in stack and _dp(row["layout"]) > 1
+        found["bucket_bytes"] = 4 * found["reduce_bytes"] if has_buckets else 0.0
     elif ranks:
         found["shard_ranks"] = int(ranks.rstrip(")"))
     if kind in ("zero3", "hsdp"):
@@ -225,6 +250,11 @@ def _stage_layers(row: dict[str, Any]) -> tuple[int, ...]:
     return tuple(layers)
 
 
+def _dp(layout: dict[str, Any]) -> int:
+    """Data-parallel ranks, as stated or what is left of all."""
+    return int(layout.get("dp") or layout["gpus"] // (layout["tp"] * layout["pp"]))
+
+
 def _batch(batch: dict[str, Any], dp: int) -> tuple[int, int]:
     """Samples of a micro-batch and micro-batches of a step; one that is open is worked out from the other and the whole
     batch, and where both are open a rank takes its part at once."""
@@ -237,10 +267,23 @@ def _batch(batch: dict[str, Any], dp: int) -> tuple[int, int]:
     return max(1, each // (num_mb or 1)), num_mb or 1
 
 
+def _hardware(row: dict[str, Any]) -> dict[str, Any]:
+    """The row's hardware; an H100 whose memory the source counts as 95 GiB is the one of 96 GB (HBM2e)."""
+    is_large = row["hardware"]["gpu"].startswith("H100 SXM") and any("has 95 GiB" in said for said in row["assumed"])
+    hardware: dict[str, Any] = row["hardware"]
+    return hardware | {"gpu": "H100 SXM 96GB (HBM2e)"} if is_large else hardware
+
+
 def _head_size(row: dict[str, Any]) -> int | None:
     """Of heads that do not divide the width, as the source states it or its reader deduced it."""
     told = (found for words in row["assumed"] if (found := _HEAD_SIZE.match(words)))
     return next((int(found[1]) for found in told), None)
+
+
+def _has_head_norms(row: dict[str, Any]) -> bool:
+    """Qwen3 has them, unless the source says that they were left out."""
+    is_qwen3 = "qwen3" in f"{row['name']} {row['model'].get('params_stated') or ''}".lower()
+    return is_qwen3 and not any(re.search(r"no [^;]*QK norm", said, re.IGNORECASE) for said in row["assumed"])
 
 
 def _run(row: dict[str, Any]) -> PublishedRun:
@@ -249,14 +292,17 @@ def _run(row: dict[str, Any]) -> PublishedRun:
         raise ValueError(f"{row['name']}: a StepPlan has no context parallelism")
     if any(word in row["numerics"]["weights_compute"] for word in ("fp4", "tf32")):
         raise ValueError(f"{row['name']}: the table has no rates of {row['numerics']['weights_compute']}")
+    for said in (row["name"], row["numerics"]["weights_compute"], *row["assumed"]):
+        if (found := _UNPRICED.search(said)) and not _DENIED.search(said):
+            raise ValueError(f"{row['name']}: a StepPlan has no {found[0]}")
     pp, chunks = layout["pp"], layout["virtual_stages"]
-    dp = layout.get("dp") or layout["gpus"] // (layout["tp"] * pp)
+    dp = _dp(layout)
     micro_batch, num_mb = _batch(batch, dp)
     if chunks > 1 and num_mb % pp:
         raise ValueError(f"{row['name']}: {num_mb} micro-batches do not fill the rounds of {pp} interleaved ranks")
     return PublishedRun(
         name=row["name"],
-        cluster=cluster_of(row["hardware"]),
+        cluster=cluster_of(_hardware(row)),
         model=decoder_model(
             num_layers=model["layers"],
             hidden=model["hidden"],
@@ -270,7 +316,9 @@ def _run(row: dict[str, Any]) -> PublishedRun:
             has_bias=not model["gated_mlp"],
             has_embed_norm=False,
             is_tied=model["tied"],
-            is_causal=model.get("causal", True) is not False,
+            is_causal=model.get("causal", True) is not False
+            and not any("not causal" in said for said in row["assumed"]),
+            has_head_norms=_has_head_norms(row),
         ),
         plan=StepPlan(
             tp=layout["tp"],

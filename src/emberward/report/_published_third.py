@@ -221,7 +221,7 @@ def _megascale() -> Iterator[PublishedRun]:
             cluster="a100",
             model=_gpt(96, 12288, 128, vocab_size=64000),
             tp=8, pp=8, dp=ranks // 64, batch=batch, micro_batch=1, chunks=6,
-            how=Numerics(attention=Attention.FLASH_2, has_dropout=True),
+            how=Numerics(attention=Attention.FLASH_2, has_dropout=True, reduces_beside=True),
             source="Jiang et al. 2024 (arXiv 2402.15627), table 2, Megatron-LM, entered as known",
             step_s=step_s,
             dp_overlap=False,
@@ -300,13 +300,15 @@ def _dgx_cloud() -> Iterator[PublishedRun]:
     ):  # fmt: skip
         yield _row(
             name=f"dgxc-nemotron-15b-{ranks}-{fmt.value}", cluster="h100", model=small, tp=4, pp=1, dp=ranks // 4,
-            batch=4 * ranks, micro_batch=4, how=Numerics(fmt=fmt, attention=Attention.CUDNN, tp_overlap=True),
+            batch=4 * ranks, micro_batch=4, 
+            how=Numerics(fmt=fmt, attention=Attention.CUDNN, tp_overlap=True, reduces_beside=True),
             source=_DGXC, step_s=step_s, accumulate_bytes=8.0, gather_bytes=1.0 if fmt is NumberFormat.FP8 else 2.0,
             assumed="distributed optimizer with overlap; float32 gradients; fused accumulation",
         )  # fmt: skip
     large = decoder_model(num_layers=96, hidden=18432, num_heads=96, ffn_hidden=73728, **sizes)
     how = Numerics(
         fmt=NumberFormat.FP8, attention=Attention.FLASH_2, recompute=Recompute.SCORES, tp_overlap=True,
+        reduces_beside=True,
     )  # fmt: skip
     for ranks, step_s in ((128, 3.16), (2048, 3.49)):
         yield _row(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from emberward.layout import Model
-from emberward.perf import CLUSTERS, Attention, NumberFormat, Numerics, Recompute, Stack, StepPlan
+from emberward.perf import CLUSTERS, Attention, Casts, NumberFormat, Numerics, Recompute, Stack, StepPlan
 from emberward.plan import one_f_one_b
 from emberward.report._published_model import decoder_model
 from emberward.report._published_run import PublishedRun, slots_of
@@ -92,7 +92,7 @@ def _titan_a100() -> Iterator[PublishedRun]:
 
 
 def _titan_405b() -> Iterator[PublishedRun]:
-    plain = Numerics(recompute=Recompute.LAYER)
+    plain = Numerics(recompute=Recompute.LAYER, casts=Casts.COMPILED)
     eight = replace(plain, fmt=NumberFormat.FP8)
     for name, how, rate in (
         ("bf16", plain, 109), ("fp8", eight, 177), ("fp8-async", replace(eight, tp_overlap=True), 185),
@@ -107,7 +107,8 @@ def _titan_405b() -> Iterator[PublishedRun]:
 
 
 def _titan_async() -> Iterator[PublishedRun]:
-    whole, op = Numerics(recompute=Recompute.LAYER), Numerics(recompute=Recompute.EVERY_OTHER)
+    whole = Numerics(recompute=Recompute.LAYER, casts=Casts.COMPILED)
+    op = replace(whole, recompute=Recompute.EVERY_OTHER)
     for size, model, dp, micro_batch, base, rates in (
         ("70b", _LLAMA_3_70B, 32, 16, whole, ((597.3, 652.4), (809.8, 942.4))),
         ("8b", _LLAMA_3_8B, 8, 12, op, ((4378, 4809.4), (5078.1, 5570.1))),
@@ -138,7 +139,7 @@ def _olmo() -> Iterator[PublishedRun]:
         for fmt, rate in zip((NumberFormat.BF16, NumberFormat.FP8), rates, strict=True):
             yield _row(
                 name=f"olmo-{name}-{fmt.value}", cluster="h100", model=model, dp=8, micro_batch=micro_batch,
-                num_mb=batch // (8 * micro_batch), how=Numerics(fmt=fmt), rate=rate,
+                num_mb=batch // (8 * micro_batch), how=Numerics(fmt=fmt, casts=Casts.COMPILED), rate=rate,
                 source="allenai/OLMo-core README.md and src/scripts/train at ecb7b672a (December 2024)",
                 assumed="one node (the launcher's default), compiled, torch's attention; norms of queries and keys "
                 "left out; bf16 parameters on the wire",
@@ -164,7 +165,8 @@ def _jax() -> Iterator[PublishedRun]:
     ):  # fmt: skip
         yield _row(
             name=f"paxml-5b-{ranks}-{fmt.value}", cluster="h100", model=gpt, dp=ranks, micro_batch=4,
-            how=Numerics(fmt=fmt, attention=Attention.SCORES_IN_MEMORY), step_s=step_s, shard_ranks=8,
+            how=Numerics(fmt=fmt, casts=Casts.COMPILED, attention=Attention.SCORES_IN_MEMORY),
+            step_s=step_s, shard_ranks=8,
             source="NVIDIA/dgxc-benchmarking paxml/ at v25.01 (DGX H100)",
             assumed="SAVE_DOT_ONLY keeps every product; cuDNN's attention is switched off (configure.sh); sharded in "
             "a node, copied over nodes",

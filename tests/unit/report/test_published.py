@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from emberward.perf import CLUSTERS, Attention, Recompute, Stack
+from emberward.perf import CLUSTERS, Attention, Casts, Recompute, Stack
 from emberward.report import compare, later_runs, published_runs, ratio_of_schedules, third_runs
 from emberward.report._published_later import _MOSAIC_ROWS, _NEMO_ROWS
 from emberward.report._published_rows import _gradients, _stage_layers, rows_in
@@ -181,10 +181,10 @@ def row_of(tmp_path, **said):
         },
         "model": {
             "layers": 2, "hidden": 64, "heads": 2, "kv_heads": 2, "ffn_hidden": 256, "vocab": 512, "seq_len": 64,
-            "gated_mlp": False, "tied": True, "causal": said.get("causal", True),
+            "gated_mlp": said.get("gated", False), "tied": True, "causal": said.get("causal", True),
         },
         "layout": {
-            "tp": 1, "pp": 1, "virtual_stages": 1, "dp": 1, "sharding": said.get("sharding", "none"),
+            "tp": 1, "pp": 1, "virtual_stages": 1, "dp": said.get("dp", 1), "sharding": said.get("sharding", "none"),
             "sequence_parallel": False, "context_parallel": said.get("context_parallel"),
         },
         "batch": said.get("batch", {"micro_batch": 1, "accumulation": 1}),
@@ -195,7 +195,7 @@ def row_of(tmp_path, **said):
             "attention": said.get("attention", "eager"), "compiled_fused": said.get("stack", "eager"),
         },
         "step_s": 1.0,
-        "assumed": [],
+        "assumed": said.get("assumed", []),
     }  # fmt: skip
     path = tmp_path / "rows.json"
     path.write_text(json.dumps([row]), encoding="utf-8")
@@ -280,11 +280,20 @@ def test_devices_without_a_switch_share_the_links_that_their_node_has(tmp_path):
         ({"context_parallel": 2}, "context"),
         ({"weights": "nvfp4 compute"}, "nvfp4"),
         ({"weights": "fp32 weights, tf32 matmul"}, "tf32"),
+        ({"name": "llama2-7b-lora"}, "lora"),
+        ({"weights": "4-bit weights (QLoRA)"}, "QLoRA"),
+        ({"assumed": ["optimizer states with CPU offload"]}, "CPU offload"),
+        ({"assumed": ["8 experts, 2 a token"]}, "experts"),
     ],
 )
 def test_what_a_plan_cannot_express_is_refused_and_not_guessed(tmp_path, said, why):
     with pytest.raises(ValueError, match=why):
         row_of(tmp_path, **said)
+
+
+@pytest.mark.parametrize("said", ["no LoRA", "CPU offload off", "dense, without experts"])
+def test_what_a_source_denies_is_not_refused(tmp_path, said):
+    assert row_of(tmp_path, assumed=[said]).plan.num_ranks == 1
 
 
 @pytest.mark.parametrize(
@@ -367,7 +376,61 @@ def test_attention_to_both_sides_computes_the_whole_square(tmp_path):
         compare(row_of(tmp_path, attention="flash2", causal=causal)).prediction.parts_s["attention"]
         for causal in (False, True)
     )
-    assert both == pytest.approx(2 * half)
+    # A causal forward is half of it; a backward over 64 positions is one tile either way.
+    assert half < both < 2 * half
+    words = row_of(tmp_path, attention="flash2", assumed=["masked tokens (not causal)"])
+    assert compare(words).prediction.parts_s["attention"] == both
+    gated = [
+        compare(row_of(tmp_path, attention="flash2", gated=True, causal=causal)).prediction.parts_s["attention"]
+        for causal in (False, True)
+    ]
+    assert gated[0] > gated[1]
+
+
+@pytest.mark.parametrize(
+    ("stack", "casts"),
+    [
+        ("fused", Casts.KERNEL),
+        ("compiled + TE fused layers", Casts.KERNEL),
+        ("compiled (torch.compile per block)", Casts.COMPILED),
+        ("eager", Casts.EAGER),
+    ],
+)
+def test_who_casts_to_fp8_is_read_off_the_stack(tmp_path, stack, casts):
+    assert row_of(tmp_path, stack=stack).plan.how.casts is casts
+
+
+@pytest.mark.parametrize(
+    ("said", "overlaps"),
+    [
+        ("sequence parallel and tensor-parallel overlap with TP > 1", True),
+        ("ub_tp_comm_overlap true: user-buffer overlap of the tensor-parallel traffic", True),
+        ("no TP communication overlap (TP_COMM_OVERLAP=False)", False),
+        ("ub_tp_comm_overlap false, overlap_p2p true", False),
+        ("distributed optimizer with overlap", False),
+    ],
+)
+def test_an_overlap_of_tp_is_known_by_the_words_of_it(tmp_path, said, overlaps):
+    assert row_of(tmp_path, assumed=[said]).plan.how.tp_overlap is overlaps
+
+
+def test_megatron_keeps_buffers_for_its_gradients_and_torch_s_ddp_copies_them(tmp_path):
+    megatron = row_of(tmp_path, sharding="zero1", stack="fused", assumed=["Megatron-LM of 2024"]).plan
+    assert megatron.keeps_gradients
+    assert not row_of(tmp_path, sharding="zero1", stack="fused").plan.keeps_gradients
+    assert not row_of(tmp_path, sharding="zero1", stack="fused", assumed=["Megatron-DeepSpeed"]).plan.keeps_gradients
+    assert row_of(tmp_path, dp=2).plan.bucket_bytes == 8
+    assert row_of(tmp_path, dp=1).plan.bucket_bytes == 0
+    assert row_of(tmp_path, dp=2, stack="fused").plan.bucket_bytes == 0
+
+
+def test_qwen3_norms_its_queries_and_keys_unless_the_source_says_not(tmp_path):
+    def memory_s(name, *assumed):
+        run = row_of(tmp_path, name=name, gated=True, assumed=list(assumed))
+        return compare(run).prediction.parts_s["memory"]
+
+    assert memory_s("qwen3-tiny") > memory_s("qwen2-tiny")
+    assert memory_s("qwen3-tiny", "no RoPE and no QK norm") == memory_s("qwen2-tiny")
 
 
 def test_the_rows_that_were_entered_later_stay_predicted():
