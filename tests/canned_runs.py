@@ -65,7 +65,7 @@ DEATH = Finding(
     culprit_ranks=(1,),
     message="rank 1 died first: killed by SIGKILL",
     phase=FindingPhase(step=70),
-    next="run the same command to resume",
+    next="then resume from the last save",
 )
 
 

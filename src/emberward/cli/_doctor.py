@@ -20,6 +20,7 @@ from emberward.cli._examination import (
     examine_ground,
     keep,
     ledger_text,
+    load_in,
     since_it_worked,
     suspects_in,
     tell,
@@ -63,10 +64,11 @@ def doctor(options: DoctorOptions, screen: Screen) -> int:
     """0 when nothing bad was found, 1 when something was. Blocks, at most the budget and the end of a test."""
     own = [parse_probe(text) for text in options.probes]
     _require_probes(own, options)
-    folder, suspects = None, frozenset[str]()
+    folder, suspects, load = None, frozenset[str](), None
     if options.run is not None:
         folder = RunFolder(path=require_run(options.run, options.runs, verb="doctor"))
         of_run, suspects = suspects_in(folder)
+        load = load_in(folder)
         if options.hosts is None and not options.is_slurm:
             options = replace(options, hosts=",".join(of_run) or THIS_HOST)
     if options.is_compared and folder is None:
@@ -89,6 +91,7 @@ def doctor(options: DoctorOptions, screen: Screen) -> int:
         only=() if options.probe_only else None,
         seed=options.seed,
         suspects=suspects,
+        load=load,
     )
     if suspects:
         screen.say(f"{'suspects':<11} {', '.join(sorted(suspects))}, named in the run's last attempt")

@@ -17,6 +17,7 @@ from emberward.doctor import (
     Examination,
     Fleet,
     HostFacts,
+    Load,
     Probe,
     Result,
     Runner,
@@ -34,6 +35,7 @@ from emberward.doctor import (
 from emberward.findings import ConfigError, Finding, Severity
 from emberward.match import explain_finding
 from emberward.processes import ProcessTree
+from emberward.recipe import read_resolved
 from emberward.report import RunFolder, read_json, read_lines, write_json
 from emberward.runs import admit, left_out, read_ledger, read_record, strike, strike_of
 from emberward.supervise import Launcher
@@ -74,6 +76,8 @@ class Asked:
     seed: int = 0
     suspects: frozenset[str] = frozenset()
     is_quick: bool = False
+    load: Load | None = None
+    """What the soak repeats; None: a block of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +134,7 @@ def examine_ground(ground: Ground, asked: Asked, screen: Screen, *, compares: bo
             kind, found = count_devices(tree=tree, environment=ground.environment)
             count = count or found
         there = [name for name in SITE_PROGRAMS if shutil.which(name, path=ground.environment.get("PATH"))]
-        ours = builtin_probes(kind, programs=there)
+        ours = builtin_probes(kind, programs=there, load=asked.load)
         probes = [*asked.own, *(p for p in ours if asked.only is None or p.name in asked.only)]
         examination = None
         if hosts:
@@ -241,6 +245,14 @@ def ledger_text(runs: Path, host: str | None = None) -> str:
             for entry in record.entries[-20:]
         ]
     return "\n".join(lines) or f"no host has an entry in the ledger of {runs}/"
+
+
+def load_in(folder: RunFolder) -> Load | None:
+    """The load of a run's recipe; None where it has none that can be read, as under `emberward run`."""
+    try:
+        return Load.of(read_resolved(folder.config))
+    except ConfigError:
+        return None
 
 
 def suspects_in(folder: RunFolder) -> tuple[tuple[str, ...], frozenset[str]]:

@@ -16,7 +16,7 @@ from emberward.cli._examination import (
     suspects_in,
     tell,
 )
-from emberward.doctor import SCREEN, HostFacts, host_findings
+from emberward.doctor import SCREEN, HostFacts, Load, host_findings
 from emberward.findings import Finding, Severity
 from emberward.match import explain_finding
 from emberward.processes import ProcessTree
@@ -29,7 +29,7 @@ SCREEN_S = 24.0
 
 
 class Screening:
-    """The doctor beside one ``train``. Hosts are always compared; they are tested with `is_asked` (``--screen``)."""
+    """The doctor beside one ``train``. Hosts are always compared; `is_asked` (``--screen``): tested, under `load`."""
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class Screening:
         screen: Screen,
         *,
         is_asked: bool,
+        load: Load | None = None,
         examine: Callable[[Ground, Asked, Screen], Examined] = examine_ground,
     ) -> None:
         self._folder = folder
@@ -45,6 +46,7 @@ class Screening:
         self._screen = screen
         self._is_asked = is_asked
         self._test = examine
+        self._load = load
         self._told: Mapping[str, HostFacts] = {}
 
     def before_start(self, team: Team | None) -> tuple[Team | None, tuple[Finding, ...]]:
@@ -102,6 +104,7 @@ class Screening:
             only=SCREEN,
             suspects=suspects,
             is_quick=True,
+            load=self._load,
         )
         examined = self._test(ground, asked, self._screen)
         self._told = examined.told

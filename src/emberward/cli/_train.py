@@ -24,6 +24,7 @@ from emberward.cli._screening import Screening
 from emberward.cli._shown import WAITS_FOR_LAUNCHER, Shown
 from emberward.cli._start import start_line
 from emberward.data import Manifest, open_tokenizer
+from emberward.doctor import Load
 from emberward.findings import ConfigError, Finding, exit_code_of
 from emberward.layout import DataKind
 from emberward.match import explain_finding
@@ -171,7 +172,9 @@ def train(options: TrainOptions, screen: Screen) -> int:
         return 0
     if options.is_verbose:
         screen.say(preflight_brief(page, width=screen.width))
-    screening = Screening(start.folder, options.environment, screen, is_asked=options.is_screened)
+    screening = Screening(
+        start.folder, options.environment, screen, is_asked=options.is_screened, load=Load.of(resolved)
+    )
     team, bad = screening.before_start(team)
     if exit_code_of(bad):
         screen.document((*page.findings, *findings, *bad), start=start.why, exit_code=1)

@@ -7,6 +7,7 @@ from emberward.doctor._builtin import SCREEN, SITE_PROGRAMS, builtin_probes, cou
 from emberward.doctor._examine import Examination, OnRound, examine
 from emberward.doctor._fleet import Device, Fleet, Links, Result, SetOutcome, Talk
 from emberward.doctor._hosts import FACTS_MODULE, HostFacts, ask_hosts_facts, changed_since, host_findings
+from emberward.doctor._load import Load
 from emberward.doctor._plan import CONFIDENCE, Plan, ProbePlan
 from emberward.doctor._probe import Probe, parse_probe
 from emberward.doctor._runner import Reach, Runner
@@ -24,6 +25,7 @@ __all__ = [
     "Fleet",
     "HostFacts",
     "Links",
+    "Load",
     "OnRound",
     "Plan",
     "Probe",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from emberward.doctor._fleet import Links, Talk
+from emberward.doctor._load import Load
 from emberward.doctor._probe import Probe
 from emberward.processes import ProcessTree
 
@@ -24,14 +25,15 @@ SITE_PROGRAMS = {
 """Programs of NVIDIA's that are used where they are on PATH: the probe that runs each, and on which sets."""
 
 
-def builtin_probes(kind: str, *, programs: Collection[str] = ()) -> tuple[Probe, ...]:
+def builtin_probes(kind: str, *, programs: Collection[str] = (), load: Load | None = None) -> tuple[Probe, ...]:
     """Our probes for devices of `kind` ("cpu" or "cuda"), the quickest first.
 
-    `programs`: of SITE_PROGRAMS, those that are there; on CUDA their probes come along.
+    `programs`: of SITE_PROGRAMS, those that are there; on CUDA their probes come along. `load`: what the soak
+    repeats.
     """
 
-    def probe(name: str, talk: Talk, links: Links) -> Probe:
-        command = (sys.executable, "-m", _MODULE, name, kind)
+    def probe(name: str, talk: Talk, links: Links, *more: str) -> Probe:
+        command = (sys.executable, "-m", _MODULE, name, kind, *more)
         return Probe(name=name, command=command, talk=talk, links=links, is_builtin=True)
 
     return (
@@ -40,7 +42,7 @@ def builtin_probes(kind: str, *, programs: Collection[str] = ()) -> tuple[Probe,
         probe("memory", Talk.ALONE, Links.NONE),
         probe("transfer", Talk.TOGETHER, Links.ALL),
         probe("collective", Talk.TOGETHER, Links.RING),
-        probe("soak", Talk.ANY, Links.RING),
+        probe("soak", Talk.ANY, Links.RING, *(() if load is None else (load.word(),))),
         *(
             probe(name, *how)
             for program, (name, how) in SITE_PROGRAMS.items()

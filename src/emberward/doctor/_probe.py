@@ -99,9 +99,9 @@ def read_member(*, code: int | None, out: bytes, errors: bytes, limit_s: float, 
     if answer is None:
         what = f"exit code {code}" if code else "exit code 0 without a JSON object"
         return Member(end=End.EXIT if code else End.RUBBISH, text=_said(what, last or last_words(out)))
-    if answer.get("busy") is True:
-        return Member(end=End.BUSY, text="busy")
     detail = str(answer.get("detail") or "")[:MAX_WORDS]
+    if answer.get("busy") is True:
+        return Member(end=End.BUSY, text=_said("busy", detail))
     if answer.get("ok") is not True:
         return Member(end=End.WRONG, text=_said("not ok", detail))
     if code:

@@ -76,11 +76,11 @@ def how_it_ended(record: RankRecord) -> str:
 
 
 def death_finding(
-    record: RankRecord, certainty: Certainty, others: Sequence[RankRecord], *, can_resume: bool = True
+    record: RankRecord, certainty: Certainty, others: Sequence[RankRecord], *, can_resume: bool = False
 ) -> Finding:
     """The finding for the first death: the rank's own finding when it left one, else the judge's with its log.
 
-    `can_resume`: the program is a recipe's run, which the same command resumes; of any other nobody knows that.
+    `can_resume`: the program is a recipe's run that has a save; of any other nobody knows how it goes on.
     """
     if record.failure is not None and isinstance(record.failure.get("finding"), Mapping):
         return Finding.from_json(record.failure["finding"])
@@ -89,7 +89,7 @@ def death_finding(
     victims = [each for other in others if (each := other.ending) is not None and each.is_secondary]
     log = [line for line in (record.log, *record.log_tail[-3:]) if line]
     found = judged_death([ending], others=victims[:3], certainty=certainty, evidence=log)
-    return replace(found, next=f"{found.next}; run the same command to resume") if can_resume else found
+    return replace(found, next=f"{found.next}; then resume from the last save") if can_resume else found
 
 
 def folded(records: Sequence[RankRecord], culprit: RankRecord) -> list[str]:

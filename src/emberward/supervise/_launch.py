@@ -180,13 +180,18 @@ class RecipeAttempt(Attempt):
         """The host of a rank that said nothing."""
         return socket.gethostname()
 
+    @property
+    def has_save(self) -> bool:
+        """Whether there is a save to resume from. Reads the run's folder."""
+        return newest_save(self.folder) is not None
+
     def killed_finding(self) -> Finding:
         """L104: the ranks did not stop in time."""
         saved = newest_save(self.folder)
         since = "no save exists" if saved is None else f"the last save is of step {saved[0]}"
         message = f"ranks did not stop in time and were killed; {since}"
         how = "second Ctrl-C" if self.asked.num_interrupts >= 2 else f"{self.grace_s:.0f} s after the stop was asked"
-        next = "the same command resumes; emberward train --grace-s gives ranks more time to save"
+        next = "emberward train --grace-s gives ranks more time to save"
         return seen_here("L104", message, evidence=(how,), next=next)
 
     def why(self, outcome: AttemptOutcome) -> str:
@@ -289,7 +294,7 @@ class LocalAttempt(RecipeAttempt):
             otherwise=lambda: self._agent_failed(code),
             due=self.due,
             standing=self.overseer.standing(now_s=time.monotonic()),
-            can_resume=True,
+            can_resume=self.has_save,
         )
 
     def _agent_failed(self, code: int) -> Finding:
@@ -302,7 +307,7 @@ class LocalAttempt(RecipeAttempt):
             f"its agent was killed by signal {-code}" if code < 0 else "no rank failed and none wrote a summary"
         )
         cause = Cause.KILLED if code < 0 else Cause.MAIN_EXITED
-        return seen_here("L105", message, cause=cause, evidence=evidence, next="the same command resumes")
+        return seen_here("L105", message, cause=cause, evidence=evidence, next=f"read {log}")
 
 
 def clear_attempt(folder: RunFolder) -> dict[int, int]:

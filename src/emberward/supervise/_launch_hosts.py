@@ -306,7 +306,7 @@ class HostsAttempt(RecipeAttempt):
             facts={},
             verdicts=(),
             otherwise=self._supervisors_failed,
-            can_resume=True,
+            can_resume=self.has_save,
         )
 
     def host_of(self, rank: int) -> str:

@@ -38,7 +38,7 @@ DEATH = Finding(
     certainty=Certainty.OBSERVED,
     culprit_ranks=(1,),
     message="rank 1 died first: killed by SIGKILL",
-    next="run the same command to resume",
+    next="then resume from the last save",
 )
 RANKS = [
     {"rank": rank, "pid": 100 + rank, "host": "n1", "coordinates": {"pp": rank // 2, "dp": 0, "tp": rank % 2}}

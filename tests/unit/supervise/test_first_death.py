@@ -178,13 +178,13 @@ def test_the_others_are_folded_to_one_line_for_each_way():
 def test_the_first_deaths_traceback_comes_last_in_a_box_without_control_characters():
     culprit = of(1, failure=raised("ValueError", "bad \x1b[31m token"), exit_code=1, coordinates={"pp": 1, "dp": 0})
     ends = [of(0, failure=raised("RuntimeError", GLOO)), culprit]
-    finding = death_finding(culprit, Certainty.OBSERVED, ends[:1])
+    finding = death_finding(culprit, Certainty.OBSERVED, ends[:1], can_resume=True)
     assert death_text(ends, culprit, finding) == "\n".join(
         [
             f"rank 0: RuntimeError: {GLOO}",
             "╭─ L102 rank 1 died first: ValueError: bad \\x1b[31m token",
             "│ host n1   pid 1001   pp1 dp0   exit code 1",
-            "│ next fix the cause shown in the traceback; run the same command to resume",
+            "│ next fix the cause shown in the traceback; then resume from the last save",
             "│",
             "│ Traceback (most recent call last):",
             '│   File "train.py", line 3',

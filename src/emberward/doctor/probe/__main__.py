@@ -26,12 +26,16 @@ def main() -> int:
 
         answer = examine_host()
     else:
+        from emberward.doctor._load import Load
         from emberward.doctor.probe import _work
         from emberward.doctor.probe._device import Member
 
         place = Member.here(kind, dict(os.environ))
         try:
-            answer = _work.PROBES[name](place)
+            if name == "soak" and len(sys.argv) > 3:
+                answer = _work.soak(place, Load.read(sys.argv[3]))
+            else:
+                answer = _work.PROBES[name](place)
         except RuntimeError as error:
             # What torch raises for a device or a transport that fails: the answer is no, and these are its words.
             answer = {"ok": False, "detail": f"{type(error).__name__}: {str(error).splitlines()[0][:180]}"}

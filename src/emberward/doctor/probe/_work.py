@@ -2,11 +2,18 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
 
 import torch
 import torch.distributed as dist
 
+from emberward.doctor._load import Load
 from emberward.doctor.probe._device import Member
+from emberward.draws import Draws
+from emberward.families import find_family, model_of
+from emberward.findings import ConfigError
+from emberward.layout import Constant
 
 TRIES = 20
 SOAK_S = 4.0
@@ -118,29 +125,35 @@ def collective(place: Member) -> Answer:
     return {**_yes(2 * (n - 1) / n * 4 * count / best / 1e9, "GB/s", tries=TRIES), "exercised": "ring"}
 
 
-def soak(place: Member) -> Answer:
-    """A decoder block, forward and backward, again and again, gradients summed over the set; every step bit for bit.
+def soak(place: Member, load: Load | None = None) -> Answer:
+    """A layer, forward and backward, again and again, gradients summed over the set; every step bit for bit.
 
     The load of a job, where a probe of one operation is too light: BLOOM's slow GPU lost 2.5% in a benchmark and 5% in
-    the job. Steps a second.
+    the job. `load`: whose layer; None: a decoder block of our own. Steps a second. Where the recipe's layer cannot be
+    built, or has no room beside what others hold of the device, it is busy: nothing was tested, and nobody failed.
     """
+    torch.manual_seed(1)
+    layer, lacks = None, "another member of the set is busy"
+    try:
+        layer = _block(place) if load is None else _layer_of(load, place)
+        _step(layer)
+    except (ConfigError, ImportError, torch.OutOfMemoryError) as error:
+        lacks = f"{type(error).__name__}: {' '.join(str(error).split())[:180]}"
+    ready = torch.ones(1, device=place.device) if layer is not None else torch.zeros(1, device=place.device)
     if place.world_size > 1:
         place.join()
-    torch.manual_seed(1)
-    width, length, batch = (2048, 1024, 4) if place.kind == "cuda" else (256, 128, 2)
-    block = torch.nn.TransformerEncoderLayer(
-        width, width // 64, 4 * width, dropout=0.0, batch_first=True, norm_first=True, device=place.device
-    )
-    x = torch.randn(batch, length, width, device=place.device)
+        dist.all_reduce(ready, op=dist.ReduceOp.MIN)
+    if layer is None or not ready.item():
+        return {"busy": True, "detail": lacks}
     first: torch.Tensor | None = None
-    steps, rates, end_s = 0, [], time.perf_counter() + SOAK_S
+    steps = 0
+    rates: list[float] = []
+    end_s = time.perf_counter() + SOAK_S
     # All members make the same number of steps: rank 0 says when it is over.
     go_on = torch.ones(1, device=place.device)
     while True:
         began_s = time.perf_counter()
-        block.zero_grad()
-        block(x).square().mean().backward()
-        gradients = torch.cat([p.grad.flatten() for p in block.parameters() if p.grad is not None])
+        gradients = _step(layer)
         if place.world_size > 1:
             dist.all_reduce(gradients)
         place.synchronise()
@@ -160,7 +173,56 @@ def soak(place: Member) -> Answer:
         if not go_on.item():
             break
     rates.sort()
-    return {**_yes(rates[len(rates) // 2], "steps/s", tries=steps), "exercised": "ring"}
+    return {**_yes(rates[len(rates) // 2], "steps/s", tries=steps, detail=layer.what), "exercised": "ring"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    """What one step of the soak computes: `module` of `x`, whose further arguments are `others`."""
+
+    module: torch.nn.Module
+    x: torch.Tensor
+    others: tuple[object, ...] = ()
+    what: str
+
+
+def _step(layer: _Layer) -> torch.Tensor:
+    """All gradients of a forward and a backward, one after the other."""
+    layer.module.zero_grad()
+    layer.module(layer.x, *layer.others).float().square().mean().backward()
+    return torch.cat([p.grad.flatten() for p in layer.module.parameters() if p.grad is not None])
+
+
+def _block(place: Member) -> _Layer:
+    """A decoder block that is no recipe's."""
+    width, length, batch = (2048, 1024, 4) if place.kind == "cuda" else (256, 128, 2)
+    module = torch.nn.TransformerEncoderLayer(
+        width, width // 64, 4 * width, dropout=0.0, batch_first=True, norm_first=True, device=place.device
+    )
+    x = torch.randn(batch, length, width, device=place.device)
+    return _Layer(module=module, x=x, what=f"a block of width {width}")
+
+
+def _layer_of(load: Load, place: Member) -> _Layer:
+    """The costliest layer of the recipe's model, whole, with first weights, and a micro-batch of what it takes.
+
+    Raises ConfigError or ImportError where the family or its modules are not there.
+    """
+    blocks = model_of(load.model).blocks
+    number = max(range(1, len(blocks) - 1), key=lambda n: blocks[n].cost)
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[load.compute]
+    build = import_module(find_family(load.model.family).modules).build
+    with torch.device(place.device):
+        module: torch.nn.Module = build(load.model, number, None)
+    inits = {spec.name.removeprefix(blocks[number].prefix): spec.init for spec in blocks[number].tensors}
+    with torch.no_grad():
+        for name, param in module.named_parameters():
+            init = inits[name]
+            param.fill_(init.value) if isinstance(init, Constant) else param.normal_(std=init.std)
+    x = torch.randn(load.rows, *blocks[number - 1].output.shape, device=place.device, dtype=dtype)
+    draws = Draws(seed=1, step=0, samples=tuple(range(load.rows)))
+    what = f"{blocks[number].name} of {load.model.family}, {' x '.join(map(str, x.shape))}, {load.compute}"
+    return _Layer(module=module.to(dtype), x=x, others=(draws,), what=what)
 
 
 def _message(rank: int, count: int, place: Member) -> torch.Tensor:
