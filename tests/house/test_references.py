@@ -18,7 +18,7 @@ CODE = re.compile(rf"\"([{LETTERS}]\d{{3}})\"")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img [^>]*src=\"([^\"]+)\"")
 NEXT = ("next", "next_step")
 HOMES = ("work", "opt", "home", "Users")
-PLACEHOLDERS = re.compile("/" + "opt/venv/|/" + "home/(?:user/(?=job|extra)|lena/(?=phrases)|mira/(?=regress|tagger))")
+PLACEHOLDERS = re.compile("/" + "opt/(?:train/)?(?:venv|python)/|/" + "home/(?:user|lena|mira)/")
 MACHINE = re.compile("|".join(rf"(?<![\w.~])/{part}/" for part in HOMES))
 
 
