@@ -183,6 +183,9 @@ class RankFlight:
     before: tuple[Frame, ...] = ()
     """Where the rank was in the call or backward before the open one, as its own recorder tells; empty: untold."""
 
+    is_free: bool = False
+    """Whether its main thread sits in no call, whatever is open, as its own recorder tells."""
+
     @property
     def head(self) -> Call | None:
         """The oldest call that has not completed."""

@@ -61,7 +61,9 @@ class FlightJudge:
             for rank, reading in self.readings.items()
             if reading.kind not in WAITING and reading.kind not in _UNSURE
         )
-        self.graph = WaitGraph(flights, self.groups, busy | self.evidence.free_ranks)
+        kinds = {rank: reading.kind for rank, reading in self.readings.items()}
+        free = frozenset(r for r, flight in flights.items() if flight.is_free and kinds.get(r) not in WAITING)
+        self.graph = WaitGraph(flights, self.groups, busy | free)
         self.age = age_s(flights.values())
         self.limit = limit_s(flights.values())
 

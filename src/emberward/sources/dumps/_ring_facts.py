@@ -1,16 +1,49 @@
 """What the judge of live jobs needs of a ring."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 from emberward.diagnose import DataSeen, Frame, lacked, short_path
-from emberward.diagnose.live import Moment, OpenCall, RingFacts
+from emberward.diagnose.live import Moment, OpenCall, RingFacts, from_plain, to_plain
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
-from emberward.sources.dumps import has_hidden, ring_flight, ring_group_name
-from emberward.sources.live._limits import limits_of
-from emberward.sources.ring import MAIN_THREAD, Mark, MarkKind, RingView
+from emberward.sources.dumps._limits import limits_of
+from emberward.sources.dumps._ring import has_hidden, ring_flight, ring_group_name
+from emberward.sources.ring import MAIN_THREAD, Mark, MarkKind, RingView, read_ring
 
+BUNDLED = "emberward_ring"
+"""The key by which a bundle's file of a ring is known."""
 _OTHERS = (Barrier, Send, Recv, GroupCreate)
 _MOMENTS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED, MarkKind.DATA_END})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRing:
+    """What a ring told, of whose rank and process it is."""
+
+    rank: int
+    pid: int | None
+    facts: RingFacts
+
+
+def read_rank_ring(path: Path) -> RankRing:
+    """The ring at `path`, whose rank went on from what it holds. Raises ValueError when it is of no rank."""
+    view = read_ring(path)
+    if not view.is_readable or view.rank is None:
+        raise ValueError("; ".join(view.problems[:2]) or "its process never had a rank")
+    return RankRing(rank=view.rank, pid=view.pid, facts=ring_facts(view, is_past=True))
+
+
+def bundled(ring: RankRing) -> dict[str, Any]:
+    """The ring as plain data, for a file that is read on another machine."""
+    return {BUNDLED: to_plain(ring)}
+
+
+def read_bundled(value: Mapping[str, Any]) -> RankRing:
+    """The ring that `bundled` gave. Raises ValueError, KeyError or TypeError on other data."""
+    return from_plain(RankRing, value[BUNDLED])
 
 
 def ring_facts(view: RingView, *, is_past: bool = False) -> RingFacts:
