@@ -104,15 +104,12 @@ class SnapshotPair:
 
     def waiting(self) -> tuple[int, ...]:
         """Ranks that are alive and wait in a call for somebody."""
-        inside = {rank for rank, reading in self.readings.items() if reading.kind in WAITING} | self._in_calls
+        inside = {rank for rank, reading in self.readings.items() if reading.kind in WAITING}
+        inside |= {
+            r for r, s in self.snapshot.ranks.items() if s.ring is not None and s.ring.blocked_record is not None
+        }
         alive = (rank for rank, seen in self.snapshot.ranks.items() if seen.process.is_alive)
         return tuple(rank for rank in alive if rank in inside and not self.has_moved(rank))
-
-    @property
-    def _in_calls(self) -> set[int]:
-        """Ranks whose rings tell that their main thread sits in a call."""
-        rings = {rank: seen.ring for rank, seen in self.snapshot.ranks.items()}
-        return {rank for rank, ring in rings.items() if ring is not None and ring.blocked_record is not None}
 
     def lacked(self) -> frozenset[int]:
         """Ranks that did not make a collective in which another one waits, as far as rings and groups tell."""

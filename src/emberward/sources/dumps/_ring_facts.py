@@ -1,12 +1,13 @@
 """What the judge of live jobs needs of a ring."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from emberward.diagnose import DataSeen, Frame, lacked, short_path
+from emberward.diagnose import DataSeen, Departed, Frame, lacked, short_path
 from emberward.diagnose.live import Moment, OpenCall, RingFacts, from_plain, to_plain
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
 from emberward.sources.dumps._limits import limits_of
@@ -90,9 +91,23 @@ def ring_facts(view: RingView, *, is_past: bool = False) -> RingFacts:
         lacks=_lacks(view),
         been_at=_been_at(view),
         data=_data(view),
+        departed=_departed(view),
         data_at=next((_site(mark.site) for mark in reversed(view.marks) if mark.kind is MarkKind.DATA), None),
         problems=view.problems[-8:],
     )
+
+
+def _departed(view: RingView) -> Departed | None:
+    """How the rank left its certificate in the step that it is in: a departure that it outlived is none of a hang."""
+    mark = next((mark for mark in reversed(view.marks) if mark.kind is MarkKind.DEPARTURE), None)
+    if mark is None or mark.step != view.step or mark.name is None:
+        return None
+    try:
+        told = from_plain(Departed, json.loads(mark.name))
+    except (ValueError, KeyError, TypeError):
+        return None
+    file, _, line = (told.site or "").rpartition(":")
+    return replace(told, site=f"{short_path(file)}:{line}" if file else told.site)
 
 
 def _been_at(view: RingView) -> tuple[Frame, ...]:
