@@ -8,8 +8,9 @@ import pytest
 from unit.sources.acted_jobs import FILE, HEAD, ActedJob
 from unit.sources.live_snapshots import entry, rank_snapshot, ring, stack, twice, waiting
 
-from emberward.diagnose import Departed, Frame
+from emberward.diagnose import Departed, Frame, class_of
 from emberward.diagnose.live import RingFacts, to_plain
+from emberward.events import HostState
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Severity
 from emberward.sources.dumps import bundled, explain_paths, ring_facts
 from emberward.sources.dumps._ring_facts import RankRing
@@ -36,10 +37,6 @@ def explained(folder: Path, rings: dict[int, RingFacts]) -> Finding:
     return explain_paths([folder]).explanations[0].verdict
 
 
-def no_text(_: Frame) -> str | None:
-    return None
-
-
 @pytest.mark.parametrize("name", ACTED)
 def test_the_folder_of_a_job_names_whom_the_job_named_while_it_stood_or_nobody(name, tmp_path):
     text = ACTED[name].read_text()
@@ -63,16 +60,27 @@ def open_transfer(facts: RingFacts, name: str, *, is_inside: bool) -> RingFacts:
     return replace(facts, flight=flight, blocked_record=number if is_inside else facts.blocked_record)
 
 
+@pytest.mark.parametrize(("transfer", "together"), [("send 0->1", "M104"), ("recv 0<-1", "H103")])
 @pytest.mark.parametrize("is_inside", [False, True])
-def test_who_left_a_send_open_and_is_in_its_own_code_is_in_no_cycle(is_inside, tmp_path):
+def test_who_left_a_send_open_and_is_in_its_own_code_waits_in_no_transfer(transfer, together, is_inside, tmp_path):
     pair = [ring(num_done=6, is_inside=False, world=2) for _ in range(2)]
     rings = {
-        0: open_transfer(pair[0], "send 0->1", is_inside=True),
+        0: open_transfer(pair[0], transfer, is_inside=True),
         1: open_transfer(pair[1], "send 1->0", is_inside=is_inside),
     }
     said = explained(tmp_path, rings)
-    wanted = ("M104", ()) if is_inside else ("H101", (1,))
-    assert (said.code, said.culprit_ranks) == wanted
+    assert (said.code, said.culprit_ranks) == ((together, ()) if is_inside else ("H101", (1,)))
+
+
+def test_a_wait_below_the_recorder_is_for_peers_whatever_its_line_says():
+    recorder = ("_wrapped_wait.<locals>.wait", "/env/lib/python3.11/site-packages/emberward/sources/_wrap.py", 256)
+    text = ("import threading", "done = threading.Event()", "done.wait()")
+
+    def line_of(frame: Frame) -> str | None:
+        return text[frame.line - 1] if frame.line is not None and frame.line <= len(text) else None
+
+    states = [class_of(stack(1000, 3, *inner), line_of) for inner in ((), (recorder,))]
+    assert states == [HostState.LOCK, HostState.COLLECTIVE]
 
 
 def test_rows_of_torchs_recorder_and_of_the_ring_are_no_mismatch(tmp_path):
