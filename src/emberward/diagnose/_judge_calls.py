@@ -78,8 +78,8 @@ class FlightJudge:
         odd_groups: set[GroupName] = set()
         for name, finding in told_apart(self.evidence.flights, self.groups, len(self.world), self.line_of):
             odd_groups.add(name)
-            ranks = tuple(self.evidence.flights)
-            other = departed_finding(self.proved, ranks, finding.waiting_ranks, finding.evidence)
+            members = {rank for view in self.groups if view.name == name for rank in view.members}
+            other = departed_finding(self.proved, sorted(members), finding.waiting_ranks, finding.evidence)
             other = other or elsewhere_finding(self.graph, finding.culprit_ranks, finding.evidence)
             found.append(finding if other is None else replace(other, code=finding.code))
         roots = self.graph.roots()

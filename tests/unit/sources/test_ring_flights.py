@@ -130,6 +130,17 @@ def test_nobody_is_named_by_a_certificate_that_most_ranks_left_or_one_outside_of
     assert explained(tmp_path, crossed(*left)).site != LEFT.site
 
 
+@pytest.mark.parametrize(("left", "named"), [(None, ()), (0, (0,)), (1, (1,))])
+def test_of_two_calls_that_differ_the_one_that_was_not_proved_is_named(left, named, tmp_path):
+    """In the first round of two ranks nothing else tells."""
+    rings = {rank: ring(num_done=0, is_inside=True, world=2) for rank in range(2)}
+    rows = [entry(1, done=False, dtype="int64")]
+    rings[1] = replace(rings[1], flight={**rings[1].flight, "entries": rows})
+    told = replace(LEFT, cause=Cause.DTYPE)
+    said = explained(tmp_path, {r: replace(facts, departed=told if r == left else None) for r, facts in rings.items()})
+    assert (said.code, said.cause, said.culprit_ranks) == ("M102", Cause.DTYPE, named)
+
+
 @pytest.mark.parametrize("is_outlived", [False, True])
 def test_a_departure_lies_in_the_ring_until_its_step_is_over(is_outlived, tmp_path):
     writer = RingWriter(tmp_path / ring_name(rank=1, pid=1), identity_here(rank=1, world_size=2, local_rank=1))
