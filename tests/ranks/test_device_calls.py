@@ -7,7 +7,7 @@ import pytest
 from ports import reserve_port
 
 from emberward.events import Collective, HostSync, Send, State
-from emberward.sources.live._ring_facts import ring_facts
+from emberward.sources.dumps import ring_facts
 from emberward.sources.ring import find_rings, new_ring_folder, read_ring, remove_ring_folder
 from ranks.hangs.driver import warm_ranks
 

@@ -9,6 +9,7 @@ what only two snapshots of it can tell, and how severe a claim is by what moved 
 from emberward.diagnose._calls import (
     KNOWN_VERSIONS,
     Call,
+    Departed,
     GroupName,
     GroupPart,
     Members,
@@ -63,6 +64,7 @@ __all__ = [
     "SURE_LIMIT_S",
     "Call",
     "DataSeen",
+    "Departed",
     "Ending",
     "Evidence",
     "Explanation",

@@ -9,6 +9,7 @@ from typing import Any
 
 from emberward.diagnose._frames import Frame, of_program, package_frame, place_of, program_of, user_frame
 from emberward.diagnose._order import NO_DATA, DataSeen
+from emberward.findings import Cause
 
 KNOWN_VERSIONS = ((2, 4), (2, 10))
 """Formats that were read in tests, both ends included."""
@@ -97,6 +98,21 @@ class GroupPart:
         return call_of(entry, self.completed, group=self.name)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departed:
+    """The first call of a rank that its certificate does not have there, in the step that it is in: what differs,
+    the proved call and the one made in words, the line, and where in the step.
+    """
+
+    cause: Cause
+    expected: str
+    found: str
+    site: str | None
+    step: int | None
+    micro_batch: int | None
+    stage: str | None
+
+
 MAX_STORE_KEYS = 1 << 16
 
 
@@ -182,6 +198,11 @@ class RankFlight:
     """The line to which it came in each earlier round and not in this one, as its own recorder tells."""
     before: tuple[Frame, ...] = ()
     """Where the rank was in the call or backward before the open one, as its own recorder tells; empty: untold."""
+
+    departed: Departed | None = None
+    """How it left its proved order, as its own certificate tells; None where it did not, or has none."""
+    is_free: bool = False
+    """Whether its main thread sits in no call, whatever is open, as its own recorder tells."""
 
     @property
     def head(self) -> Call | None:

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emberward.diagnose._calls import Call, GroupName, RankFlight
+from emberward.diagnose._calls import Call, Departed, GroupName, RankFlight
 from emberward.diagnose._graph import OpKey, Root, WaitGraph
 from emberward.diagnose._order import MIN_ROUNDS, Newest, newest, rounds
-from emberward.diagnose._say import hang_finding, waits
-from emberward.findings import Cause, Finding, Kind
+from emberward.diagnose._say import hang_finding, ranks_text, waits
+from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind
 
 MAX_HISTORY = 512
 """Calls of a rank that are searched for its usual order."""
@@ -165,6 +165,39 @@ def elsewhere_finding(graph: WaitGraph, ranks: Sequence[int], evidence: Sequence
         ruled_out=("another order of the groups: in no round before did it make this call in that group",),
         next_step=f"read how rank {rank} chooses the group at {call.site}",
     )
+
+
+def departed(flights: Mapping[int, RankFlight]) -> dict[int, Departed]:
+    """The ranks that left their proved order; none where most did: it is not the program's order then."""
+    left = {rank: flight.departed for rank, flight in flights.items() if flight.departed is not None}
+    return left if 2 * len(left) <= len(flights) else {}
+
+
+def departed_finding(
+    proved: Mapping[int, Departed], ranks: Sequence[int], waiting: Sequence[int], evidence: Sequence[str]
+) -> Finding | None:
+    """A finding when one of `ranks` is among those of `departed`: each was compared call by call with its role."""
+    left = {rank: proved[rank] for rank in sorted(ranks) if rank in proved}
+    if not left:
+        return None
+    culprits, first = list(left), next(iter(left.values()))
+    others = sorted({*ranks, *waiting} - left.keys())
+    is_skip = first.cause is Cause.SKIPPED_COLLECTIVE
+    found = hang_finding(
+        "H104",
+        f"{ranks_text(culprits)} left the proved order at {first.site or 'a line that is not known'}: "
+        f"{first.found}, where {first.expected} was proved; {waits(others)}",
+        kind=Kind.MISSING if is_skip else Kind.MISMATCH,
+        cause=first.cause,
+        certainty=Certainty.OBSERVED,
+        ranks=culprits,
+        waiting=others,
+        site=first.site,
+        evidence=evidence,
+        ruled_out=("the other ranks: each made the calls that were proved",),
+        next_step=f"find what {first.site or 'it'} branches on: it must be the same on every rank",
+    )
+    return replace(found, phase=FindingPhase(step=first.step, micro_batch=first.micro_batch, stage=first.stage))
 
 
 def lacking_finding(graph: WaitGraph, root: Root, evidence: Sequence[str]) -> Finding | None:

@@ -15,8 +15,8 @@ from emberward.findings import Cause, Finding, Severity, observed
 class Evidence:
     """One incident's dumps, stacks, logs and reports, joined by rank. `problems` are findings about the files.
 
-    `free_ranks` are known to wait in no call, whatever their dump leaves open. `absent`: ranks of the job whose dump
-    cannot be used. `ends`: of ranks that ended or crashed, as their own files or a log tell.
+    `absent`: ranks of the job whose dump cannot be used. `ends`: of ranks that ended or crashed, as their own files or
+    a log tell.
     """
 
     label: str
@@ -30,7 +30,6 @@ class Evidence:
     problems: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     num_files: int = 0
-    free_ranks: frozenset[int] = frozenset()
     absent: set[int] = field(default_factory=set)
 
     @property

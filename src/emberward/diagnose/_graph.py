@@ -112,7 +112,8 @@ class WaitGraph:
         peer = self._peer(call, view)
         if peer is None:
             return set()
-        head = self.flights[peer].head if peer in self.flights else None
+        is_inside = peer in self.flights and peer not in self.busy
+        head = self.flights[peer].head if is_inside else None
         is_at = head is not None and self.is_to(head, peer, rank, view, is_send=not call.is_send)
         return set() if is_at else {peer}
 

@@ -4,8 +4,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from emberward.diagnose._calls import Call, GroupName
-from emberward.diagnose._departures import Departure, departures, elsewhere_finding, lacking_finding
+from emberward.diagnose._calls import Call, Departed, GroupName
+from emberward.diagnose._departures import (
+    Departure,
+    departed,
+    departed_finding,
+    departures,
+    elsewhere_finding,
+    lacking_finding,
+)
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
@@ -49,6 +56,7 @@ class FlightJudge:
     world: tuple[int, ...] = ()
     groups: Groups = field(init=False)
     graph: WaitGraph = field(init=False)
+    proved: dict[int, Departed] = field(init=False)
     age: float | None = field(init=False)
     limit: float = field(init=False)
 
@@ -56,12 +64,11 @@ class FlightJudge:
         flights = self.evidence.flights
         self.world = world_of(flights, (*self.readings, *self.evidence.absent))
         self.groups = Groups(flights, self.world)
-        busy = frozenset(
-            rank
-            for rank, reading in self.readings.items()
-            if reading.kind not in WAITING and reading.kind not in _UNSURE
-        )
-        self.graph = WaitGraph(flights, self.groups, busy | self.evidence.free_ranks)
+        kinds = {rank: reading.kind for rank, reading in self.readings.items()}
+        busy = {rank for rank, kind in kinds.items() if kind not in WAITING | _UNSURE}
+        busy |= {rank for rank, flight in flights.items() if flight.is_free and kinds.get(rank) not in WAITING}
+        self.graph = WaitGraph(flights, self.groups, frozenset(busy))
+        self.proved = departed(flights)
         self.age = age_s(flights.values())
         self.limit = limit_s(flights.values())
 
@@ -71,7 +78,9 @@ class FlightJudge:
         odd_groups: set[GroupName] = set()
         for name, finding in told_apart(self.evidence.flights, self.groups, len(self.world), self.line_of):
             odd_groups.add(name)
-            other = elsewhere_finding(self.graph, finding.culprit_ranks, finding.evidence)
+            members = {rank for view in self.groups if view.name == name for rank in view.members}
+            other = departed_finding(self.proved, sorted(members), finding.waiting_ranks, finding.evidence)
+            other = other or elsewhere_finding(self.graph, finding.culprit_ranks, finding.evidence)
             found.append(finding if other is None else replace(other, code=finding.code))
         roots = self.graph.roots()
         hosts: list[Root] = []
@@ -195,7 +204,9 @@ class FlightJudge:
         )
 
     def _last_calls(self, rank: int) -> str:
-        flight = self.evidence.flights[rank]
+        flight = self.evidence.flights.get(rank)
+        if flight is None:
+            return f"no dump of rank {rank}"
         busiest = max(
             (part for part in flight.groups.values() if part.enqueued), key=lambda p: p.enqueued, default=None
         )
@@ -218,19 +229,15 @@ class FlightJudge:
         return tuple(lines)
 
     def _unknowns(self, roots: list[Root]) -> list[Finding]:
-        """A finding for each rank without a dump whose stack tells what it does, and one for all the others."""
-        found = []
-        rest = []
-        for root in roots:
-            reading = self.readings.get(root.ranks[0])
-            if reading is not None and reading.kind not in WAITING:
-                found.append(self._unrecorded(root, reading))
-            else:
-                rest.append(root)
+        """Findings on ranks without a dump: what their stacks tell of them, and one for all that wait or have none."""
+        busy = {rank for rank, reading in self.readings.items() if reading.kind not in WAITING}
         together: dict[tuple[int, ...], list[Root]] = defaultdict(list)
-        for root in rest:
-            together[root.victims].append(root)
-        return found + [self._unknown(group) for group in together.values()]
+        for root in roots:
+            if root.ranks[0] not in busy:
+                together[root.victims].append(root)
+        return self._hosts([root for root in roots if root.ranks[0] in busy]) + [
+            self._unknown(group) for group in together.values()
+        ]
 
     def _unknown(self, roots: list[Root]) -> Finding:
         root = roots[0]
@@ -243,25 +250,6 @@ class FlightJudge:
             evidence=(*self._waits(root), age_evidence(self.age, self.limit)),
             ruled_out=("the ranks with a dump: each waits for a rank without one",),
             next_step=f"fetch a dump, log or stack of {ranks_text(missing)}; a rank without a dump is not guilty",
-        )
-
-    def _unrecorded(self, root: Root, reading: Reading) -> Finding:
-        rank = root.ranks[0]
-        return hang_finding(
-            "H101",
-            f"rank {rank} never arrived: {waits(root.victims)} for it; it {reading.text}",
-            kind=Kind.HANG,
-            cause=reading.cause,
-            severity=self._severity(reading),
-            ranks=(rank,),
-            waiting=root.victims,
-            site=reading.site,
-            evidence=(
-                *self._waits(root),
-                *stack_evidence(reading, self.workers.get(rank, ())),
-                f"no dump of rank {rank}",
-            ),
-            next_step=next_of_state(reading.kind, ranks_text([rank])),
         )
 
     def _stall(self, root: Root) -> Finding:
@@ -377,6 +365,8 @@ class FlightJudge:
             f"rank {item.rank} now makes the calls at {item.call.site}, one in each turn, in another order than before"
             for item in turned
         ]
+        if (proved := departed_finding(self.proved, root.ranks, root.victims, evidence)) is not None:
+            return proved
         is_p2p = any(op[2] == -1 for op in root.ops)
         sites = {rank: reading.site for rank, reading in self.readings.items()}
         unmatched = other_tag_finding(self.graph, root, evidence)

@@ -52,6 +52,9 @@ _COLLECTIVE_FILES = (
     "torch/nn/parallel/distributed.py",
 )
 """Parts of torch that make collectives below a user's line, such as DDP's copies of buffers before a forward."""
+_RECORDER = ("emberward/sources/_wrap.py", "emberward/sources/_issue.py")
+_RECORDED_WAITS = frozenset({"wait", "wait_tensor"})
+"""Our recorder's functions around the wait for a call: torch waits below them, whatever the program's line says."""
 _PASSED_OVER = frozenset({"wrapper", "__exit__", "__call__", "inner", "_coalescing_manager"})
 _LOOKS_UP = ("get_", "is_", "_get_", "_is_", "_check_", "_rank_")
 """How torch names what it only looks up in the process: ``get_rank``, ``is_initialized``, ``_get_default_group``."""
@@ -149,7 +152,8 @@ def _c10d_class(frames: list[Frame]) -> HostState | None:
             return HostState.STORE_WAIT
         if any(mark in frame.file for mark in _COLLECTIVE_FILES):
             return HostState.COLLECTIVE
-    return None
+    is_recorded = any(f.file.endswith(_RECORDER) and f.function.rpartition(".")[2] in _RECORDED_WAITS for f in frames)
+    return HostState.COLLECTIVE if is_recorded else None
 
 
 def call_name(frames: tuple[Frame, ...]) -> str | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 
 from emberward import __version__
+from emberward.diagnose import Departed
+from emberward.diagnose.live import to_plain
 from emberward.events import Phase, Stage
 from emberward.files import anew
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
@@ -17,6 +19,7 @@ from emberward.recipe import CertificatePolicy
 from emberward.report import RunFolder, append_line, read_json, write_json
 from emberward.sources import Certificate, Departure, DepartureError, Guard, RoleProgram, SiteFinder
 from emberward.sources.recorder import live_recorder
+from emberward.sources.ring import MarkKind
 from emberward.sources.watch import CallWatch
 
 PACKAGE = Path(__file__).parents[1]
@@ -93,6 +96,7 @@ class CertificateWatch:
     def _departed(self, departure: Departure) -> None:
         """Tells it before the call is issued, and keeps the call from being issued unless the policy is to go on."""
         error = DepartureError(departure, next=REPAIR)
+        self._note(departure)
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
         stops = self._policy is CertificatePolicy.STOP
@@ -101,6 +105,23 @@ class CertificateWatch:
             append_line(self._folder.findings, finding.to_json())
         if stops:
             raise error
+
+    @staticmethod
+    def _note(departure: Departure) -> None:
+        """Writes it into the rank's ring, where the judge of a job that stands finds it."""
+        live = live_recorder()
+        if live is None:
+            return
+        told = Departed(
+            cause=departure.cause,
+            expected=departure.expected_text,
+            found=departure.found_text,
+            site=departure.site,
+            step=departure.step,
+            micro_batch=departure.micro_batch,
+            stage=departure.stage,
+        )
+        live.writer.moment(MarkKind.DEPARTURE, json.dumps(to_plain(told)))
 
 
 def read_program(folder: RunFolder, *, rank: int, recipe: str) -> RoleProgram | None:

@@ -1,5 +1,6 @@
 """Packs a run for a ticket: what tells about an incident, bounded in size, without secrets."""
 
+import contextlib
 import hashlib
 import io
 import json
@@ -14,8 +15,8 @@ from pathlib import Path
 from emberward.report._folder import RunFolder
 from emberward.report._read import read_json, read_lines
 from emberward.report._redact import Redactor
-from emberward.sources.dumps import archive_kind, ring_flight, unpack
-from emberward.sources.ring import find_rings, read_ring
+from emberward.sources.dumps import archive_kind, bundled, read_rank_ring, unpack
+from emberward.sources.ring import find_rings
 
 MAX_FILE_BYTES = 1 << 20
 """Of a longer file its end is packed."""
@@ -150,10 +151,9 @@ def _texts(folder: RunFolder) -> Iterator[tuple[str, str]]:
         yield str(path.relative_to(folder.path)), _end_of(path)
     for attempt in sorted(folder.events.glob("attempt-*"), reverse=True):
         for path in find_rings(attempt):
-            view = read_ring(path)
-            if view.is_readable:
+            with contextlib.suppress(ValueError):
                 packed = path.relative_to(folder.path).with_suffix(".json")
-                yield str(packed), json.dumps(ring_flight(view, is_past=True))
+                yield str(packed), json.dumps(bundled(read_rank_ring(path)))
 
 
 def _end_of(path: Path) -> str:

@@ -18,6 +18,7 @@ from emberward.diagnose.live import ProcessFacts, ProcessState, RankSnapshot, Sn
 from emberward.diagnose.live._wire import from_plain, to_plain
 from emberward.events import CollectiveOp, Group
 from emberward.findings import Cause, Severity
+from emberward.sources.dumps import limits_of, ring_facts
 from emberward.sources.live import (
     FoundJob,
     FoundRank,
@@ -25,9 +26,7 @@ from emberward.sources.live import (
     Watcher,
     explain_pids,
     find_job,
-    limits_of,
     read_process_facts,
-    ring_facts,
 )
 from emberward.sources.live._process import waiting_in
 from emberward.sources.live._take import siblings, snapshot_of_rings

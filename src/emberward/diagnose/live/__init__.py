@@ -8,6 +8,7 @@ from emberward.diagnose.live._judge import judge_with_progress
 from emberward.diagnose.live._pair import FlightsOf, SnapshotPair
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, ThreadFacts, WaitingIn
 from emberward.diagnose.live._snapshot import Moment, OpenCall, RankSnapshot, RingFacts, Snapshot, join_snapshots
+from emberward.diagnose.live._wire import from_plain, to_plain
 
 __all__ = [
     "FlightsOf",
@@ -21,6 +22,8 @@ __all__ = [
     "SnapshotPair",
     "ThreadFacts",
     "WaitingIn",
+    "from_plain",
     "join_snapshots",
     "judge_with_progress",
+    "to_plain",
 ]

@@ -1,8 +1,8 @@
 """Two snapshots at a job, read: who does what, who waits, what moved."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Protocol
 
 from emberward.diagnose import (
     Evidence,
@@ -22,8 +22,13 @@ from emberward.diagnose.live._reading import Reader, peer_thread
 from emberward.diagnose.live._snapshot import Moment, RankSnapshot, RingFacts, Snapshot
 from emberward.events import WAITING, HostState
 
-FlightsOf = Callable[[Mapping[int, RingFacts]], dict[int, RankFlight]]
-"""Reads each rank's calls, as a dump of its own, of what its ring said."""
+
+class FlightsOf(Protocol):
+    """Gives what the judge knows of each rank by its ring, and by `stacks` of those that wait in a call."""
+
+    def __call__(
+        self, rings: Mapping[int, RingFacts], *, stacks: Mapping[int, tuple[Frame, ...]]
+    ) -> dict[int, RankFlight]: ...
 
 
 @dataclass(slots=True)
@@ -48,38 +53,11 @@ class SnapshotPair:
             stacks = seen.own_stacks
             if stacks is not None:
                 self.readings[rank] = self._reader.read(stacks, self.line_of)
-        self.flights = self.flights_of(
-            {r: self._placed(seen, until_error(seen.ring)) for r, seen in self.snapshot.ranks.items() if seen.ring}
-        )
+        rings = {rank: seen.ring for rank, seen in self.snapshot.ranks.items() if seen.ring is not None}
+        waits = {rank: reading.frames for rank, reading in self.readings.items() if reading.kind in WAITING}
+        self.flights = self.flights_of(rings, stacks=waits)
         self.readings = {rank: in_store(reading, self.flights.get(rank)) for rank, reading in self.readings.items()}
         self.waits_for_all = self._waits_for_all()
-
-    def _placed(self, seen: RankSnapshot, ring: RingFacts) -> RingFacts:
-        """The ring with a line for the call in which its rank waits.
-
-        The copy of torch's recorder is taken without stacks first, and with them seconds later: without a line the
-        judge cannot tell which of two calls is one too many. Until then the ring's own record of the call has its line,
-        and the stack has that of a call below Python. Of a
-        process that crashed in a call its last stack has the whole way to it.
-        """
-        entries = ring.flight.get("entries", ())
-        reading, call = self.readings.get(seen.rank), ring.open_call
-        waiting = [e for e in entries if isinstance(e, dict) and not e.get("retired") and not e.get("is_p2p")]
-        rows = [frame for frame in waiting[0].get("frames") or () if isinstance(frame, dict)] if waiting else []
-        told = {(frame.get("filename"), frame.get("line")) for frame in rows}
-        if len(waiting) == 1 and told & {(frame.file, frame.line) for frame in ring.crashed}:
-            frames = list(ring.crashed)
-        elif len(waiting) != 1 or told:
-            return ring
-        elif ring.blocked_record is not None and call is not None:
-            frames = [Frame(function=call.function, file=call.file, line=call.line)]
-        elif reading is not None and reading.kind in WAITING:
-            frames = list(reading.frames)
-        else:
-            return ring
-        rows = [{"name": each.function, "filename": each.file, "line": each.line} for each in frames]
-        filled = [{**entry, "frames": rows} if entry is waiting[0] else entry for entry in entries]
-        return replace(ring, flight={**ring.flight, "entries": filled})
 
     def _waits_for_all(self) -> frozenset[int]:
         """Ranks that wait for the store or in a group's creation while some other rank is free to come."""
@@ -126,15 +104,12 @@ class SnapshotPair:
 
     def waiting(self) -> tuple[int, ...]:
         """Ranks that are alive and wait in a call for somebody."""
-        inside = {rank for rank, reading in self.readings.items() if reading.kind in WAITING} | self._in_calls
+        inside = {rank for rank, reading in self.readings.items() if reading.kind in WAITING}
+        inside |= {
+            r for r, s in self.snapshot.ranks.items() if s.ring is not None and s.ring.blocked_record is not None
+        }
         alive = (rank for rank, seen in self.snapshot.ranks.items() if seen.process.is_alive)
         return tuple(rank for rank in alive if rank in inside and not self.has_moved(rank))
-
-    @property
-    def _in_calls(self) -> set[int]:
-        """Ranks whose rings tell that their main thread sits in a call."""
-        rings = {rank: seen.ring for rank, seen in self.snapshot.ranks.items()}
-        return {rank for rank, ring in rings.items() if ring is not None and ring.blocked_record is not None}
 
     def lacked(self) -> frozenset[int]:
         """Ranks that did not make a collective in which another one waits, as far as rings and groups tell."""
@@ -165,7 +140,7 @@ class SnapshotPair:
         ]
         ended = [(rank, seen.ring.moment("thread_died")) for rank, seen in self.snapshot.ranks.items() if seen.ring]
         facts = [_of_thread(rank, moment) for rank, moment in ended if moment is not None]
-        return Evidence(label="the job", flights=self.flights, stacks=stacks, facts=facts, free_ranks=self.free)
+        return Evidence(label="the job", flights=self.flights, stacks=stacks, facts=facts)
 
     def lines_by_short_name(self) -> LineOf:
         """`line_of` for lines as findings say them, whose files calls and stacks tell in full."""
@@ -173,41 +148,6 @@ class SnapshotPair:
         rings = [seen.ring for seen in self.snapshot.ranks.values() if seen.ring is not None]
         files = [ring.open_call.file for ring in rings if ring.open_call is not None]
         return by_short_name(self.flights, stacks, self.line_of, files=files)
-
-    @property
-    def free(self) -> frozenset[int]:
-        """Ranks whose main thread sits in no call: what they left open is not what they wait in."""
-        kinds = {rank: reading.kind for rank, reading in self.readings.items()}
-        return (
-            frozenset(rank for rank, kind in kinds.items() if kind not in WAITING) - self.waits_for_all - self._in_calls
-        )
-
-
-def until_error(ring: RingFacts) -> RingFacts:
-    """The ring without the calls that its rank made after one that raised: what cleans up then is not the program's
-    order.
-    """
-    error = ring.moment("exception")
-    entries = [entry for entry in ring.flight.get("entries", ()) if isinstance(entry, dict)]
-    still = [entry for entry in entries if not entry.get("retired") and not entry.get("is_p2p")]
-    if error is None or error.site is None or len(still) < 2 or error.site not in _sites(still[0]):
-        return ring
-    gone = [entry for entry in entries[entries.index(still[0]) + 1 :] if not entry.get("is_p2p")]
-    status = dict(ring.flight.get("pg_status", {}))
-    for name in {str(entry["pg_id"]) for entry in gone} & status.keys():
-        last = min(entry["collective_seq_id"] for entry in gone if str(entry["pg_id"]) == name) - 1
-        status[name] = {**status[name], "last_enqueued_collective": last}
-    kept = [entry for entry in entries if entry not in gone]
-    return replace(
-        ring,
-        flight={**ring.flight, "entries": kept, "pg_status": status},
-        blocked_record=still[0].get("ring_number", ring.blocked_record),
-    )
-
-
-def _sites(entry: Mapping[str, Any]) -> list[str]:
-    rows = [row for row in entry.get("frames") or () if isinstance(row, dict)]
-    return [Frame(function="", file=str(row.get("filename")), line=row.get("line")).site for row in rows]
 
 
 def _of_thread(rank: int, died: Moment) -> LogFact:

@@ -80,7 +80,9 @@ def _may_come(rank: int, pair: SnapshotPair) -> bool:
         return False
     has_left = reading.kind is HostState.EXIT or seen.ring.moment("main_exited") is not None
     waits_too = reading.kind is HostState.STORE_WAIT or pair.is_creating(seen)
-    return rank in pair.free and not has_left and not waits_too
+    flight = pair.flights.get(rank)
+    is_free = flight is not None and flight.is_free and reading.kind not in WAITING and rank not in pair.waits_for_all
+    return is_free and not has_left and not waits_too
 
 
 def progress_of(rank: int, pair: SnapshotPair) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emberward.diagnose import NO_DATA, DataSeen, Frame, ProcessStacks
+from emberward.diagnose import NO_DATA, DataSeen, Departed, Frame, ProcessStacks
 from emberward.diagnose.live._process import ProcessFacts
 from emberward.diagnose.live._wire import from_plain, to_plain
 from emberward.events import Stage
@@ -80,6 +80,7 @@ class RingFacts:
     data: DataSeen = NO_DATA
     data_at: str | None = None
     crashed: tuple[Frame, ...] = ()
+    departed: Departed | None = None
     problems: tuple[str, ...] = ()
 
     def moment(self, kind: str) -> Moment | None:

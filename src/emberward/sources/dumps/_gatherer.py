@@ -23,7 +23,6 @@ from emberward.diagnose import (
     rank_of_log,
     rank_of_name,
     rank_of_path,
-    short_path,
 )
 from emberward.events import RankEnd, TraceFormatError, read_trace
 from emberward.findings import Cause, Finding, without_those_over
@@ -38,7 +37,8 @@ from emberward.sources.dumps._forms import FormReader
 from emberward.sources.dumps._logs import looks_like_log, read_log
 from emberward.sources.dumps._prefix import Stream, streams
 from emberward.sources.dumps._ras import looks_like_ras_json, looks_like_ras_text, read_ras_json, read_ras_text
-from emberward.sources.dumps._ring import RING_BACKEND, ring_flight
+from emberward.sources.dumps._ring_facts import BUNDLED, RankRing, read_bundled, read_rank_ring
+from emberward.sources.dumps._ring_flights import RingReader
 from emberward.sources.dumps._runs import choose, newest_stacks, other_run_finding
 from emberward.sources.dumps._stack_text import (
     StackDocument,
@@ -47,7 +47,6 @@ from emberward.sources.dumps._stack_text import (
     read_py_spy_json,
     read_py_spy_text,
 )
-from emberward.sources.ring import MarkKind, read_ring
 
 MAX_PROBLEMS = 64
 """Most findings about single files; a note tells how many more there were."""
@@ -80,6 +79,7 @@ class Gatherer:
         self.evidence = Evidence(label=label)
         self._reader = FlightReader()
         self._forms = FormReader()
+        self._rings = RingReader()
         self._root = Path(label)
         self._num_unnamed = 0
         self._shown: dict[Path, str] = {}
@@ -164,7 +164,7 @@ class Gatherer:
         self._written_ns[self._shown.get(path, str(path))] = mtime_ns
         head = data[:64].lstrip()
         if data.startswith(RING_MAGIC):
-            self._ring(path, mtime_ns)
+            self._ring(path, read_rank_ring(path), mtime_ns)
             return True
         if data[:1] == b"\x80":
             self._plain(path, self._forms.load(data), mtime_ns)
@@ -196,6 +196,8 @@ class Gatherer:
         rank, host = rank_of_path(path), host_of_name(path.name)
         if is_flight_dump(value):
             self._flight(path, value, mtime_ns)
+        elif isinstance(value, dict) and BUNDLED in value:
+            self._ring(path, read_bundled(value), mtime_ns)
         elif looks_like_ras_json(value):
             self.evidence.ras.append(read_ras_json(value, path=name))
         elif isinstance(value, list) and value and _has_frames(value):
@@ -223,8 +225,6 @@ class Gatherer:
             )
             return
         flight = self._reader.read(value, rank=rank, path=str(path), read_ns=mtime_ns)
-        # As a bundle has it: a ring in the form of a dump.
-        flight.is_ring = flight.backend == RING_BACKEND
         world = next((p.ranks for n, p in flight.groups.items() if n[1] == "default_pg" and p.ranks is not None), None)
         if world is not None and rank not in world:
             raise DumpFormatError(f"its name tells rank {rank}, and the job's ranks end at {max(world)}")
@@ -243,26 +243,24 @@ class Gatherer:
                 f"{flight.num_entries} usable entries",
                 "dump this rank again if the verdict names it",
             )
-        if flight.read_ns is not None and flight.last_ns is not None and flight.read_ns < flight.last_ns:
-            flight.read_ns = None
-        self._dumps.setdefault(rank, []).append(flight)
+        self._dumps.setdefault(rank, []).append(_dated(flight))
 
-    def _ring(self, path: Path, mtime_ns: int) -> None:
-        """Takes a rank's ring: its calls as a dump, and the exception that ended it."""
-        view = read_ring(path)
-        if not view.is_readable or view.rank is None:
-            raise ValueError("; ".join(view.problems[:2]) or "its process never had a rank")
-        flight = self._reader.read(ring_flight(view, is_past=True), rank=view.rank, path=str(path), read_ns=mtime_ns)
-        flight.is_ring, flight.step = True, view.step
-        if flight.read_ns is not None and flight.last_ns is not None and flight.read_ns < flight.last_ns:
-            flight.read_ns = None
-        self._dumps.setdefault(view.rank, []).append(flight)
-        if view.pid is not None:
-            self._rank_of_pid[view.pid] = view.rank
-        for mark in view.marks:
-            if mark.kind is MarkKind.EXCEPTION and mark.name is not None:
-                site = None if mark.site is None else f"{short_path(mark.site.file)}:{mark.site.line}"
-                self._end(rank=view.rank, words=mark.name, source=str(path), site=site, pid=view.pid)
+    def _ring(self, path: Path, ring: RankRing, mtime_ns: int) -> None:
+        """Takes a rank's ring: its calls, and the exception that ended it."""
+        self._rings.note(ring.facts)
+        flight = self._rings.read(ring.facts, rank=ring.rank, path=str(path), read_ns=mtime_ns)
+        self._dumps.setdefault(ring.rank, []).append(_dated(flight))
+        if ring.pid is not None:
+            self._rank_of_pid[ring.pid] = ring.rank
+        for moment in ring.facts.moments:
+            if moment.kind == "exception" and moment.text is not None:
+                self._end(rank=ring.rank, words=moment.text, source=str(path), site=moment.site, pid=ring.pid)
+
+    def _read_again(self, flight: RankFlight, reader: RingReader) -> RankFlight:
+        """The flight of a ring, now that all rings are known. See [Note: rows of two writers]."""
+        path = Path(flight.path)
+        ring = read_bundled(json.loads(path.read_bytes())) if path.suffix == ".json" else read_rank_ring(path)
+        return reader.read(ring.facts, rank=ring.rank, path=flight.path, read_ns=flight.read_ns)
 
     def _trace(self, path: Path) -> None:
         try:
@@ -368,6 +366,10 @@ class Gatherer:
         evidence = self.evidence
         if self._num_unnamed:
             evidence.notes.append(f"{self._num_unnamed} more files could not be read")
+        if self._rings.mixed:
+            reader = self._rings.anew()
+            for rank, found in self._dumps.items():
+                self._dumps[rank] = [self._read_again(each, reader) if each.is_ring else each for each in found]
         chosen = choose(self._dumps)
         evidence.flights.update(chosen.flights)
         _believe_times(evidence.flights)
@@ -386,6 +388,13 @@ class Gatherer:
         evidence.stacks, notes = newest_stacks(stacks, self._written_ns)
         evidence.notes += notes
         return evidence
+
+
+def _dated(flight: RankFlight) -> RankFlight:
+    """The flight; without the date of its file where its calls are newer."""
+    if flight.read_ns is not None and flight.last_ns is not None and flight.read_ns < flight.last_ns:
+        flight.read_ns = None
+    return flight
 
 
 def _believe_times(flights: Mapping[int, RankFlight]) -> None:

@@ -6,8 +6,7 @@
 
 from emberward.sources.live._explain import LiveExplanation, explain_pids
 from emberward.sources.live._find import RANK_NAMES, FoundJob, FoundRank, find_job, rank_in
-from emberward.sources.live._flights import judge_snapshots, judge_with_progress
-from emberward.sources.live._limits import Limits, limits_of
+from emberward.sources.live._judge import judge_snapshots, judge_with_progress
 from emberward.sources.live._outside import owner_of_line, record_stacks, stacks_of
 from emberward.sources.live._process import (
     descendants,
@@ -15,7 +14,6 @@ from emberward.sources.live._process import (
     parents,
     read_process_facts,
 )
-from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._skew import skew_findings
 from emberward.sources.live._stragglers import OwnRows
 from emberward.sources.live._take import newest_rings, snapshot_of_job, snapshot_of_rings
@@ -25,7 +23,6 @@ __all__ = [
     "RANK_NAMES",
     "FoundJob",
     "FoundRank",
-    "Limits",
     "LiveExplanation",
     "OwnRows",
     "WatchReport",
@@ -36,7 +33,6 @@ __all__ = [
     "find_job",
     "judge_snapshots",
     "judge_with_progress",
-    "limits_of",
     "newest_rings",
     "owner_of_line",
     "parents",
@@ -44,7 +40,6 @@ __all__ = [
     "read_process_facts",
     "record_stacks",
     "resumed_finding",
-    "ring_facts",
     "skew_findings",
     "snapshot_of_job",
     "snapshot_of_rings",

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from emberward.diagnose import LineOf, Reading, cannot_tell, hang_finding, no_alarm, ranks_text
 from emberward.diagnose.live import Snapshot, SnapshotPair
 from emberward.findings import Cause, Certainty, Finding, Severity
+from emberward.sources.dumps import flights_of
 from emberward.sources.live._find import FoundJob, find_job
-from emberward.sources.live._flights import flights_of, judge_snapshots
+from emberward.sources.live._judge import judge_snapshots
 from emberward.sources.live._take import snapshot_of_job
 
 SNAPSHOTS_APART_S = 4.0

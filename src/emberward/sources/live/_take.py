@@ -8,7 +8,7 @@ from pathlib import Path
 
 from emberward.checkpoint import SAVE_WRITER
 from emberward.diagnose.live import ProcessFacts, ProcessState, RankSnapshot, RingFacts, Snapshot
-from emberward.sources.dumps import crash_frames
+from emberward.sources.dumps import crash_frames, num_moves, ring_facts
 from emberward.sources.live._find import FoundJob, find_job
 from emberward.sources.live._process import (
     descendants,
@@ -17,7 +17,6 @@ from emberward.sources.live._process import (
     read_process_facts,
     settled_switches,
 )
-from emberward.sources.live._ring_facts import num_moves, ring_facts
 from emberward.sources.live._spy import SpyResult, find_spy, spy_all
 from emberward.sources.ring import RingView, crash_file, find_rings, read_ring
 

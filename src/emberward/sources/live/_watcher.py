@@ -17,15 +17,13 @@ from typing import Any
 from emberward.diagnose import Evidence, LineOf, hang_finding, judge, met_apart, ranks_text
 from emberward.diagnose.live import Snapshot
 from emberward.findings import GOES_ON, QUOTED_CHARS, Cause, Certainty, Finding, Kind, Severity
-from emberward.sources.dumps import source_lines
+from emberward.sources.dumps import MIN_NOTICE_S, flights_of, limits_of, ring_facts, source_lines
 from emberward.sources.live._alike import are_alike
-from emberward.sources.live._flights import flights_of, judge_with_progress
+from emberward.sources.live._judge import judge_with_progress
 from emberward.sources.live._lasting import LineDifference, difference_finding, lasting_differences
-from emberward.sources.live._limits import MIN_NOTICE_S, limits_of
 from emberward.sources.live._lines import StartSampler, start_sampler
 from emberward.sources.live._process import read_process_facts
 from emberward.sources.live._quiet import Pulses, ReadPulses, read_pulses
-from emberward.sources.live._ring_facts import ring_facts
 from emberward.sources.live._skew import SkewWatch
 from emberward.sources.live._stragglers import OwnRows, StragglerWatch
 from emberward.sources.live._take import newest_rings, snapshot_of_rings

@@ -150,6 +150,7 @@ class MarkKind(StrEnum):
     CHECK = "check"
     SEARCH = "search"
     BUFFERS = "buffers"
+    DEPARTURE = "departure"
 
 
 class StoreWay(StrEnum):

@@ -1,16 +1,52 @@
 """What the judge of live jobs needs of a ring."""
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
+from typing import Any
 
-from emberward.diagnose import DataSeen, Frame, lacked, short_path
-from emberward.diagnose.live import Moment, OpenCall, RingFacts
+from emberward.diagnose import DataSeen, Departed, Frame, lacked, short_path
+from emberward.diagnose.live import Moment, OpenCall, RingFacts, from_plain, to_plain
 from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
-from emberward.sources.dumps import has_hidden, ring_flight, ring_group_name
-from emberward.sources.live._limits import limits_of
-from emberward.sources.ring import MAIN_THREAD, Mark, MarkKind, RingView
+from emberward.sources.dumps._limits import limits_of
+from emberward.sources.dumps._ring import has_hidden, ring_flight, ring_group_name
+from emberward.sources.ring import MAIN_THREAD, Mark, MarkKind, RingView, read_ring
 
+Place = tuple[int | None, bool, Site | None]
+"""When a call or a backward ended, whether it is a backward, and its line."""
+BUNDLED = "emberward_ring"
+"""The key by which a bundle's file of a ring is known."""
 _OTHERS = (Barrier, Send, Recv, GroupCreate)
 _MOMENTS = frozenset({MarkKind.EXCEPTION, MarkKind.THREAD_DIED, MarkKind.MAIN_EXITED, MarkKind.DATA_END})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRing:
+    """What a ring told, of whose rank and process it is."""
+
+    rank: int
+    pid: int | None
+    facts: RingFacts
+
+
+def read_rank_ring(path: Path) -> RankRing:
+    """The ring at `path`, whose rank went on from what it holds. Raises ValueError when it is of no rank."""
+    view = read_ring(path)
+    if not view.is_readable or view.rank is None:
+        raise ValueError("; ".join(view.problems[:2]) or "its process never had a rank")
+    return RankRing(rank=view.rank, pid=view.pid, facts=ring_facts(view, is_past=True))
+
+
+def bundled(ring: RankRing) -> dict[str, Any]:
+    """The ring as plain data, for a file that is read on another machine."""
+    return {BUNDLED: to_plain(ring)}
+
+
+def read_bundled(value: Mapping[str, Any]) -> RankRing:
+    """The ring that `bundled` gave. Raises ValueError, KeyError or TypeError on other data."""
+    return from_plain(RankRing, value[BUNDLED])
 
 
 def ring_facts(view: RingView, *, is_past: bool = False) -> RingFacts:
@@ -20,6 +56,7 @@ def ring_facts(view: RingView, *, is_past: bool = False) -> RingFacts:
     creates = [e for e in view.events if isinstance(e.body, GroupCreate)]
     last = creating[-1] if creating else None
     num_calls, num_done = num_moves(view)
+    places = _places(view)
     return RingFacts(
         flight=ring_flight(view, is_past=is_past),
         num_calls=num_calls,
@@ -53,18 +90,31 @@ def ring_facts(view: RingView, *, is_past: bool = False) -> RingFacts:
         open_call=_open_call(view, of_main=True),
         open_sequence=_open_sequence(view),
         beside=_open_call(view, of_main=False),
-        before=next((_frame(site) for end, _, site in reversed(_places(view)) if end is not None), None),
-        lacks=_lacks(view),
-        been_at=_been_at(view),
-        data=_data(view),
+        before=next((_frame(site) for end, _, site in reversed(places) if end is not None), None),
+        lacks=_lacks(places),
+        been_at=_been_at(places),
+        data=_data(view, places),
+        departed=_departed(view),
         data_at=next((_site(mark.site) for mark in reversed(view.marks) if mark.kind is MarkKind.DATA), None),
         problems=view.problems[-8:],
     )
 
 
-def _been_at(view: RingView) -> tuple[Frame, ...]:
+def _departed(view: RingView) -> Departed | None:
+    """How the rank left its certificate in the step that it is in: a departure that it outlived is none of a hang."""
+    mark = next((mark for mark in reversed(view.marks) if mark.kind is MarkKind.DEPARTURE), None)
+    if mark is None or mark.step != view.step or mark.name is None:
+        return None
+    try:
+        told = from_plain(Departed, json.loads(mark.name))
+    except (ValueError, KeyError, TypeError):
+        return None
+    file, _, line = (told.site or "").rpartition(":")
+    return replace(told, site=f"{short_path(file)}:{line}" if file else told.site)
+
+
+def _been_at(places: Sequence[Place]) -> tuple[Frame, ...]:
     """The lines to which the main thread came, but for where it is in a call or a backward now."""
-    places = _places(view)
     left = places[:-1] if places and places[-1][0] is None else places
     return tuple(frame for site in dict.fromkeys(site for _, _, site in left) if (frame := _frame(site)) is not None)
 
@@ -76,10 +126,10 @@ def _backward(view: RingView) -> tuple[str, int] | None:
     return None
 
 
-def _places(view: RingView) -> list[tuple[int | None, bool, Site | None]]:
+def _places(view: RingView) -> list[Place]:
     """Where the main thread made calls in Python and began backwards, whose calls torch makes below it, in order.
 
-    (when it ended, whether it is a backward, line) of each: they are places of one order.
+    They are places of one order.
     """
     others = [e for e in view.events if isinstance(e.body, _OTHERS) and _is_main(view, e)]
     found = [(e.issued_ns or 0, e.completed_ns, False, e.site) for e in (*_calls(view, of_main=True), *others)]
@@ -91,24 +141,24 @@ def _frame(site: Site | None) -> Frame | None:
     return None if site is None else Frame(function=site.function or "", file=site.file, line=site.line)
 
 
-def _lacks(view: RingView) -> Frame | None:
+def _lacks(places: Sequence[Place]) -> Frame | None:
     """The line to which the main thread came in each earlier round, and not in this one; None where it did again."""
-    place = lacked([place[1:] for place in _places(view)])
+    place = lacked([place[1:] for place in places])
     return None if place is None else _frame(place[1])
 
 
-def _data(view: RingView) -> DataSeen:
+def _data(view: RingView, places: Sequence[Place]) -> DataSeen:
     """What the main thread asked for and when that ended; how often, as long as all of its marks are there."""
     marks = [mark for mark in view.marks if mark.thread == MAIN_THREAD]
     ends = [mark.began_ns for mark in marks if mark.kind is MarkKind.DATA_END]
-    done = [end for end, _, _ in _places(view) if end is not None]
+    done = [end for end, _, _ in places if end is not None]
     has_end = bool(ends) and ends[-1] > max(done, default=0)
     sites = [m.site for m in marks if m.kind is MarkKind.DATA]
-    places = [f"{site} {None if site is None else site.through}" for site in sites]
-    at = places[-1] if places else None
+    asked = [f"{site} {None if site is None else site.through}" for site in sites]
+    at = asked[-1] if asked else None
     if not view.marks or min(mark.number for mark in view.marks) > 1:
         return DataSeen(has_end=has_end, at=at)
-    runs = tuple((place, len(list(run))) for place, run in groupby(places))
+    runs = tuple((place, len(list(run))) for place, run in groupby(asked))
     return DataSeen(runs=runs, num_ends=len(ends), has_end=has_end, at=at)
 
 
