@@ -32,8 +32,10 @@ def kept_away(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineO
     found: list[Frame] = []
     for name, place in way.items():
         is_common = name in here
-        beside = here[name].steps if is_common else ()
-        lines = deciding(place.turn if is_common else place.steps, beside=beside)
+        beside, around = (here[name].steps, here[name].loops) if is_common else ((), ())
+        # In a loop around both, a turn may lead past theirs on any way of it: theirs may be in an inner loop.
+        turn = place.turn_of(around) if set(around) & set(place.loops) else place.turn
+        lines = deciding(turn if is_common else place.steps, beside=beside)
         found = [Frame(function=name[1], file=name[0], line=line) for line in lines] + found
         if is_common:
             break

@@ -91,7 +91,11 @@ class ProgramLine:
     @property
     def turn(self) -> tuple[Step, ...]:
         """The steps within one turn of the innermost loop; all where there is none."""
-        return self.steps[max((n for n, step in enumerate(self.steps) if step.is_turn), default=0) :]
+        return self.turn_of(self.loops)
+
+    def turn_of(self, loops: Sequence[Loop]) -> tuple[Step, ...]:
+        """The steps within one turn of the innermost of some loops around it; all where it is in none of them."""
+        return self.steps[max((n for n, step in enumerate(self.steps) if step.is_turn and step.owner in loops), default=0) :]
 
 
 @lru_cache(maxsize=1024)
