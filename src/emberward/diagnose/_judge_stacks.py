@@ -288,9 +288,9 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
     """Few wait in another call than the crowd: past it, before it, or in another branch."""
     parted = parting(odd[0].frames, crowd[0].frames)
     cause, kind, what = Cause.SKIPPED_COLLECTIVE, Kind.MISSING, "another call than the one"
-    left = left_the_loop(odd[0].frames, crowd[0].frames, line_of)
-    if left is not None:
-        cause, what = left[2], "a call behind the loop"
+    if left_the_loop(odd[0].frames, crowd[0].frames, line_of) is not None:
+        # Why, the text tells: `refine`.
+        what = "a call behind the loop"
     elif parted is not None and are_branches(*(place_at(frame, line_of) for frame in parted)):
         cause, kind, what = Cause.DIFFERENT_OP, Kind.MISMATCH, "the other branch of the choice"
     elif parted is not None and (parted[0].line or 0) < (parted[1].line or 0):

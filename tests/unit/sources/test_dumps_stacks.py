@@ -42,6 +42,18 @@ def retried(x):
         except OSError:
             time.sleep(60)
         all_reduce(batch)
+
+def one(batch):
+    check(batch)
+    all_reduce(batch)
+
+def epoch(batches):
+    for batch in batches:
+        try:
+            one(batch)
+        except ValueError:
+            log(batch)
+    all_gather_object(batches)
 """
 
 
@@ -69,8 +81,15 @@ def test_a_rank_that_came_back_from_a_loop_in_which_the_others_are_had_fewer_tur
     found = verdict(tmp_path, [*texts, process(4, GATHER, "train (job.py:8)", "<module> (job.py:30)")])
     assert (found.cause.value, found.culprit_pids, found.site) == ("uneven_data", (4,), "job.py:8")
     assert found.message == (
-        "process 4 waits at job.py:8, in a call behind the loop at job.py:4 in which 3 others wait"
+        "process 4 left the loop that the others are still in (job.py:4), and is at job.py:8: it had fewer turns"
     )
+
+
+def test_a_call_that_is_guarded_in_the_loop_that_a_process_left_was_swallowed_there(tmp_path: Path) -> None:
+    """The end of the loop alone would be the end of the data."""
+    texts = [process(pid, CALL, "one (job.py:34)", "epoch (job.py:39)", "<module> (job.py:60)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, GATHER, "epoch (job.py:42)", "<module> (job.py:60)")])
+    assert (found.cause.value, found.culprit_pids, found.site) == ("swallowed_exception", (4,), "job.py:40")
 
 
 def test_of_two_processes_the_text_tells_who_left_the_loop(tmp_path: Path) -> None:
