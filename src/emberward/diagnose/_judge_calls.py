@@ -409,13 +409,17 @@ class FlightJudge:
             )
         if (lone := lacking_finding(self.graph, root, evidence)) is not None:
             return lone
+        odd = [item.rank for item in turned]
+        who = f"{ranks_text(odd)} turned the order of {verb(odd, 'its', 'their')} calls round" if odd else "no one rank is guilty"
         return Finding(
             code="M104",
             severity=Severity.ERROR,
             kind=Kind.DEADLOCK,
             cause=Cause.CYCLE_P2P if is_p2p else Cause.CYCLE_COLLECTIVE,
             certainty=Certainty.OBSERVED,
-            message=f"{ranks_text(root.ranks)} wait for one another in different calls; no one rank is guilty",
+            message=f"{ranks_text(root.ranks)} wait for one another in different calls; {who}",
+            culprit_ranks=tuple(odd),
+            site=turned[0].call.site if odd else None,
             waiting_ranks=root.victims,
             cycle=members,
             evidence=tuple(evidence),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from emberward.diagnose._creation import is_creating
 from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
 from emberward.diagnose._parting import left_the_loop, parting
-from emberward.diagnose._program import are_branches, is_guarded, place_at
+from emberward.diagnose._program import are_branches, called_name, calls_in, covers, is_guarded, is_written, place_at
 from emberward.diagnose._say import cannot_tell, hang_finding, no_alarm, verb
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
@@ -222,11 +222,11 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
         if len({r.place for r in odd}) == 1 and (told := _by_text(odd, most, line_of)) is not None:
             return [told]
         is_two = len(odd) >= MIN_CROWD and len(sites) == 2 and parted is not None
-        return [_crossed(odd, most) if is_two and not _has_root([*odd, *most]) else _unclear(waiting)]
+        return [_crossed(odd, most) if is_two and not _has_root([*odd, *most], line_of) else _unclear(waiting)]
     first = odd if parted is not None and (parted[0].line or 0) < (parted[1].line or 0) else most
     places = [place_at(frame, line_of) for frame in parted or (None, None)]
     is_choice = are_branches(*places) or is_guarded(*places)
-    if parted is not None and _has_root(first) and not is_choice:
+    if parted is not None and _has_root(first, line_of) and not is_choice:
         return [_unclear(waiting)]
     return [_ahead(odd, most, line_of)]
 
@@ -237,7 +237,7 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
     sites = [
         None if f is None or f.line is None else Site(file=f.file, line=f.line, function=f.function) for f in places
     ]
-    if sites[0] is None or sites[1] is None or _has_root([*odd, *most]):
+    if sites[0] is None or sites[1] is None or _has_root([*odd, *most], line_of):
         return None
     if left_the_loop(odd[0].frames, most[0].frames, line_of) is not None:
         return _ahead(odd, most, line_of)
@@ -261,13 +261,24 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
     return replace(finding, kind=Kind.MISMATCH, cause=found.cause, evidence=(*finding.evidence, found.why))
 
 
-def _has_root(readings: Sequence[Reading]) -> bool:
-    """Whether one of them is in a call with a root, which a rank may pass while others stay in it for ever."""
+def _has_root(readings: Sequence[Reading], line_of: LineOf) -> bool:
+    """Whether one of them is in a call with a root, which a rank may pass while others stay in it for ever.
+
+    Not where the text has one root for all.
+    """
     return any(
-        frame.function in _ROOTED and frame.file.endswith("distributed_c10d.py")
+        frame.function in _ROOTED and frame.file.endswith("distributed_c10d.py") and not _has_one_root(reading, line_of)
         for reading in readings
         for frame in reading.frames
     )
+
+
+def _has_one_root(reading: Reading, line_of: LineOf) -> bool:
+    place = place_at(user_frame(reading.frames), line_of)
+    calls = [] if place is None else [call for call in calls_in(place.tree) if covers(call, place.line)]
+    roots = [each.value for call in calls for each in call.keywords if each.arg in ("src", "dst")]
+    roots = roots or [call.args[1] for call in calls if called_name(call) in _ROOTED and len(call.args) > 1]
+    return place is not None and len(roots) == 1 and is_written(roots[0], place)
 
 
 def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:

@@ -15,6 +15,7 @@ from emberward.diagnose._program import (
     cause_of_leaving,
     covers,
     deciding,
+    is_for_some,
     is_of_steps,
     path_of,
     place_at,
@@ -145,7 +146,7 @@ def left_the_loop(
         return None
     now, inside = parted
     here, there = place_at(now, line_of), place_at(inside, line_of)
-    if here is None or there is None or now.is_platform:
+    if here is None or there is None or now.is_platform or is_for_some(there, here):
         return None
     cause = cause_of_leaving(there, here)
     if cause is not None:

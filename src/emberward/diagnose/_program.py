@@ -7,6 +7,7 @@ never makes one.
 """
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,6 +20,8 @@ MAX_LINES = 20_000
 """Longest program text that is parsed."""
 
 _HELD = frozenset({"FileExistsError", "BlockingIOError"})
+
+_RANK = re.compile(r"\b(?:get_(?:\w+_)?rank\(\)|(?:\w+_)?rank|is_\w*main_process|is_global_zero|process_index)$")
 
 Loop = ast.For | ast.While | ast.AsyncFor
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -168,6 +171,23 @@ def led_past(place: ProgramLine) -> list[int]:
     return sorted({each.lineno for each in exits if isinstance(each, ast.Break)} | {each.lineno for each in past})
 
 
+def is_for_some(inside: ProgramLine, now: ProgramLine) -> bool:
+    """Whether the rank decides that a line of the same function, or the outermost loop around it, is come to at all,
+    with nothing else for the other ranks to do, and not whether `now` is.
+    """
+    loops = [loop for loop in inside.loops if loop not in now.loops]
+    outer = inside.steps if not loops else inside.steps[: next(n for n, s in enumerate(inside.steps) if s.owner is loops[-1])]
+    shared = [step.block for step in now.steps]
+    ifs = [s.owner for s in outer if isinstance(s.owner, ast.If) and not s.owner.orelse and s.block not in shared]
+    return any(_is_of_rank(each.test, inside.tree) for each in ifs)
+
+
+def _is_of_rank(test: ast.expr, tree: ast.Module) -> bool:
+    """Whether a test asks which rank this is: by what its names stand for, or as they are called where that is unclear."""
+    parts = [part for part in ast.walk(test) if isinstance(part, ast.Name | ast.Attribute | ast.Call)]
+    return any(_RANK.search(bindings_of(tree).of(part)) or "rank" in getattr(part, "id", "") for part in parts)
+
+
 def cause_of_leaving(inside: ProgramLine, now: ProgramLine) -> Cause | None:
     """Why `now` lies behind, and not in, a loop around `inside` of the same function; None where it does not.
 
@@ -178,8 +198,22 @@ def cause_of_leaving(inside: ProgramLine, now: ProgramLine) -> Cause | None:
         return None
     # Of inner loops only those of whole steps, as in an epoch: one over parameters is a part of the step.
     counted = [loop for loop in inside.loops if loop is inside.loops[-1] or is_of_steps(loop, inside.tree)]
-    causes = {cause_of_end(loop) for loop in counted if now.line > (loop.end_lineno or loop.lineno)}
+    left = [loop for loop in counted if now.line > (loop.end_lineno or loop.lineno)]
+    if len(left) > 1 and _breaks_off(left[-1]):
+        # Data that end sooner lead to the next turn of the loop around them: only its last one leads here.
+        return Cause.SKIPPED_COLLECTIVE
+    causes = {cause_of_end(loop) for loop in left}
     return Cause.UNEVEN_DATA if Cause.UNEVEN_DATA in causes else next(iter(causes), None)
+
+
+def _breaks_off(loop: Loop) -> bool:
+    """Whether each rank decides by itself to break off a loop: not by counts, which are the same on all."""
+    breaks = {id(node) for node in _exits(loop.body) if isinstance(node, ast.Break)}
+    ifs = [node for stmt in loop.body for node in ast.walk(stmt) if isinstance(node, ast.If)]
+    turns = _counted_by(loop) if isinstance(loop, ast.For) else set()
+    return any(
+        any(id(each) in breaks for each in ast.walk(node)) and not _is_counted(node.test, turns) for node in ifs
+    )
 
 
 def cause_of_end(loop: Loop) -> Cause:
@@ -369,6 +403,21 @@ def _is_counted(test: ast.expr, turns: set[str]) -> bool:
         case ast.BinOp() | ast.Compare() | ast.BoolOp() | ast.UnaryOp():
             return all(_is_counted(part, turns) for part in ast.iter_child_nodes(test) if isinstance(part, ast.expr))
     return False
+
+
+def is_written(value: ast.expr, place: ProgramLine) -> bool:
+    """Whether a value in a function is written down, so that it is the same on every rank: a constant, or a parameter
+    that has one and that no call of the file gives.
+    """
+    if not isinstance(value, ast.Name) or place.home is None:
+        return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id.isupper())
+    given = place.home.args
+    named = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(named) - len(given.defaults)) + [*given.defaults]
+    number = next((n for n, arg in enumerate(named) if arg.arg == value.id), None)
+    calls = [call for call in calls_in(place.tree) if called_name(call) == place.home.name]
+    is_given = any(len(call.args) + isinstance(call.func, ast.Attribute) > (number or 0) or value.id in {k.arg for k in call.keywords} for call in calls)
+    return value.id.isupper() or (number is not None and isinstance(defaults[number], ast.Constant) and not is_given)
 
 
 def _counted_by(loop: ast.For) -> set[str]:
