@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.diagnose._calls import Call, GroupName
-from emberward.diagnose._departures import Departure, departures, elsewhere_finding, lacking_finding
+from emberward.diagnose._departures import Departure, departures, elsewhere_finding, history, lacking_finding
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
@@ -13,6 +13,7 @@ from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
 from emberward.diagnose._hidden import hidden_wait
 from emberward.diagnose._mismatch import tells_why
+from emberward.diagnose._order import follower
 from emberward.diagnose._parting import left_the_loop
 from emberward.diagnose._program import is_in_every_turn, place_at
 from emberward.diagnose._say import (
@@ -366,16 +367,17 @@ class FlightJudge:
 
     def _cycle(self, root: Root) -> Finding:
         left = departures(self.graph, root)
-        turned = [item for item in left if self._is_turned_round(item, root)]
+        turned = {item.rank: item.call for item in left if self._is_turned_round(item, root)}
         left = [] if turned else left
+        turned = turned or ({} if left else self._out_of_order(root))
         members = tuple(self._member(rank) for rank in root.ranks[:32])
         evidence = [
             f"rank {m.rank} in {m.op}{f' at {m.site}' if m.site else ''}, waits for {ranks_text(m.waits_for)}"
             for m in members[:8]
         ]
         evidence += [
-            f"rank {item.rank} now makes the calls at {item.call.site}, one in each turn, in another order than before"
-            for item in turned
+            f"rank {rank} is at {call.site} in another order of groups than in each round before, and no other rank is"
+            for rank, call in turned.items()
         ]
         is_p2p = any(op[2] == -1 for op in root.ops)
         sites = {rank: reading.site for rank, reading in self.readings.items()}
@@ -409,7 +411,7 @@ class FlightJudge:
             )
         if (lone := lacking_finding(self.graph, root, evidence)) is not None:
             return lone
-        odd = [item.rank for item in turned]
+        odd = sorted(turned)
         who = f"{ranks_text(odd)} turned the order of {verb(odd, 'its', 'their')} calls round" if odd else "no one rank is guilty"
         return Finding(
             code="M104",
@@ -419,7 +421,7 @@ class FlightJudge:
             certainty=Certainty.OBSERVED,
             message=f"{ranks_text(root.ranks)} wait for one another in different calls; {who}",
             culprit_ranks=tuple(odd),
-            site=turned[0].call.site if odd else None,
+            site=turned[odd[0]].site if odd else None,
             waiting_ranks=root.victims,
             cycle=members,
             evidence=tuple(evidence),
@@ -432,6 +434,22 @@ class FlightJudge:
         lacked = [call for op in root.ops if op[0] == item.group for call in self.graph.calls.get(op, {}).values()]
         is_one_line = bool(lacked) and item.call.place is not None and all(c.place == item.call.place for c in lacked)
         return is_one_line and is_in_every_turn(place_at(user_frame(item.call.frames), self.line_of))
+
+    def _out_of_order(self, root: Root) -> dict[int, Call]:
+        """The open calls of the few ranks of a cycle that come in another group than each time before; those of all
+        others are the ones that followed. Whatever their lines: a choice may have lines of its own.
+        """
+        odd: dict[int, Call] = {}
+        for rank in root.ranks:
+            head = self.evidence.flights[rank].head
+            past = [] if head is None else history(self.evidence.flights[rank])
+            forms = [(call.op, call.group) for call in past if head is not None and call.record < head.record]
+            expected = follower(forms)
+            if head is None or head.is_p2p or expected is None:
+                return {}
+            if expected != (head.op, head.group):
+                odd[rank] = head
+        return odd if 2 * len(odd) < len(root.ranks) else {}
 
     def _left_the_loop(self, root: Root, evidence: Sequence[str]) -> Finding | None:
         """A finding when one rank of a cycle of transfers is in a collective behind the loop that all others are in."""

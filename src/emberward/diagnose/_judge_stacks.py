@@ -61,7 +61,7 @@ def judge_stacks(
         return []
     if len(ranks) == 1:
         return [_alone(ranks[0])]
-    if busy and waiting and len(busy) <= len(waiting):
+    if busy and waiting and (len(busy) <= len(waiting) or _polls_alike(busy)):
         return _busy_findings(busy, waiting, ranks, workers, is_lasting=is_lasting)
     if busy and waiting:
         return [_mostly_busy(busy, waiting, ranks)]
@@ -78,6 +78,11 @@ def _quiet_crowd(ranks: list[Reading]) -> list[Reading]:
     site, size = sites.most_common(1)[0]
     crowd = [r for r in ranks if r.kind is HostState.UNKNOWN and r.place == site]
     return crowd if MIN_CROWD <= size < len(ranks) < 2 * size else []
+
+
+def _polls_alike(busy: list[Reading]) -> bool:
+    """Whether all that wait in no call ask at one line for what does not come: how many they are excuses none."""
+    return busy[0].polls is not None and len({(reading.polls, reading.place) for reading in busy}) == 1
 
 
 def _busy_findings(

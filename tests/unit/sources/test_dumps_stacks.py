@@ -442,3 +442,49 @@ def test_most_of_them_are_not_accused_of_the_call_that_one_left_out(tmp_path: Pa
     (tmp_path / "guard.py").write_text("def main(x):\n    if x.is_due:\n        barrier(x)\n    all_reduce(x)\n")
     texts = [process(pid, BARRIER, "main (guard.py:3)") for pid in (1, 2)]
     assert verdict(tmp_path, [*texts, process(3, CALL, "main (guard.py:4)")]).culprit_pids == ()
+
+
+POOL = (
+    "worker (multiprocessing/pool.py:114)",
+    "run (multiprocessing/process.py:108)",
+    "_bootstrap (multiprocessing/process.py:314)",
+    "Pool.__init__ (multiprocessing/pool.py:215)",
+    "main (job.py:30)",
+)
+RESULT = ("wait (threading.py:327)", "ApplyResult.get (multiprocessing/pool.py:768)", "main (job.py:31)")
+MANAGES = ("Pool._handle_tasks (multiprocessing/pool.py:531)", "run (threading.py:982)")
+
+
+@pytest.mark.parametrize("is_at_work", [True, False])
+def test_who_waits_for_a_result_goes_on_only_while_a_worker_of_its_pool_works(tmp_path: Path, *, is_at_work: bool) -> None:
+    """A worker that was killed takes its task along; the pool starts another one, which waits for work."""
+    idle = ("get (multiprocessing/queues.py:364)", *POOL)
+    texts = [process(pid, CALL, "main (job.py:33)", others=[MANAGES]) for pid in (1, 2)]
+    texts += [process(3, *RESULT, others=[MANAGES])]
+    texts += [process(pid, *idle) for pid in (11, 12, 13)]
+    texts += [process(14, *(("work (job.py:2)", "mapstar (multiprocessing/pool.py:48)", *POOL) if is_at_work else idle))]
+    found = verdict(tmp_path, texts)
+    assert (found.code, found.culprit_pids, found.cause.value) == ("H106", (3,), "subprocess")
+    assert found.severity is (Severity.WARNING if is_at_work else Severity.ERROR)
+
+
+POLLS = """import os, time
+from pathlib import Path
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(1)
+def naps(path):
+    while True:
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("function", "line", "cause"), [("wait_for", 5, "file_wait"), ("naps", 8, "sleep")])
+def test_who_sleeps_and_asks_for_a_file_waits_for_it(tmp_path: Path, function: str, line: int, cause: str) -> None:
+    """Also where most do so: who waits for them in a call is not the odd one."""
+    (tmp_path / "polls.py").write_text(POLLS)
+    asks = [process(pid, f"{function} (polls.py:{line})", "main (job.py:3)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*asks[:1], *(process(pid, CALL, "main (job.py:4)") for pid in (4, 5, 6))])
+    assert (found.cause.value, found.culprit_pids, found.severity) == (cause, (1,), Severity.WARNING)
+    found = verdict(tmp_path, [*asks, process(4, CALL, "main (job.py:4)")])
+    assert found.culprit_pids == ((1, 2, 3) if cause == "file_wait" else ())
