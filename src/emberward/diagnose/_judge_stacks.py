@@ -256,13 +256,15 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
     if found is None and len(inner) == 1:
         lone = odd_side(sites[inner[0]] or sites[0], None)
         found = None if lone is None else replace(lone, is_first=inner[0] == 0)
-    if found is None or found.cause is not Cause.EXTRA_COLLECTIVE:
+    if found is None:
         return None
     guilty, rest = (odd, most) if found.is_first else (most, odd)
     if len(guilty) > len(rest):
         # What most of them do is no departure: the few may have left the call out.
         return None
     finding = _ahead(guilty, rest, line_of)
+    if found.cause is Cause.SKIPPED_COLLECTIVE:
+        return replace(finding, kind=Kind.MISSING, cause=found.cause, evidence=(*finding.evidence, found.why))
     return replace(finding, kind=Kind.MISMATCH, cause=found.cause, evidence=(*finding.evidence, found.why))
 
 

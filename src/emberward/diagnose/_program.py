@@ -366,7 +366,7 @@ def deciding(steps: Sequence[Step], *, beside: Sequence[Step] = ()) -> list[int]
     found: list[int] = []
     shared = [step.block for step in beside]
     for n, step in enumerate(steps):
-        if step.is_choice and step.block not in shared and not _is_same_everywhere(step.owner, steps):
+        if step.is_choice and step.block not in shared and not is_same_everywhere(step.owner, steps):
             found.append(step.owner.lineno if isinstance(step.owner, ast.If) else steps[n - 1].stmt.lineno)
         for stmt in step.block[: step.index]:
             found += _leaving(stmt, steps)
@@ -377,12 +377,12 @@ def _leaving(stmt: ast.stmt, steps: Sequence[Step]) -> Iterator[int]:
     """The lines of the choices within a statement by which a rank may leave its block without an error."""
     exits = {id(node) for node in _exits([stmt]) if not isinstance(node, ast.Raise)}
     for node in ast.walk(stmt) if exits else ():
-        is_choice = isinstance(node, ast.If | ast.ExceptHandler) and not _is_same_everywhere(node, steps)
+        is_choice = isinstance(node, ast.If | ast.ExceptHandler) and not is_same_everywhere(node, steps)
         if is_choice and any(id(each) in exits for each in ast.walk(node)):
             yield node.lineno  # type: ignore[attr-defined]
 
 
-def _is_same_everywhere(choice: ast.AST, steps: Sequence[Step]) -> bool:
+def is_same_everywhere(choice: ast.AST, steps: Sequence[Step]) -> bool:
     """Whether each rank decides an ``if`` alike in the same turn: by counts of turns and by what is written down."""
     if not isinstance(choice, ast.If):
         return False

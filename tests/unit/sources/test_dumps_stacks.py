@@ -438,6 +438,16 @@ def test_a_ring_of_sends_has_the_line_at_which_most_are(tmp_path: Path) -> None:
     assert (found.code, found.culprit_pids, found.site) == ("H111", (), "pipe.py:31")
 
 
+def test_of_two_and_one_the_one_that_a_choice_led_past_the_call_of_the_others_left_it_out(tmp_path: Path) -> None:
+    """No condition is around either call; in the one place that returns, one alone can come past the other's."""
+    text = "def save(x):\n    if x.exists():\n        return\n    barrier()\n\ndef main(x):\n    for y in x:\n"
+    text += "        all_reduce(y)\n        if y % 10 == 0:\n            save(y)\n"
+    (tmp_path / "guard.py").write_text(text)
+    texts = [process(pid, BARRIER, "save (guard.py:4)", "main (guard.py:10)") for pid in (1, 2)]
+    found = verdict(tmp_path, [*texts, process(3, CALL, "main (guard.py:8)")])
+    assert (found.culprit_pids, found.cause.value, found.site) == ((3,), "skipped_collective", "guard.py:2")
+
+
 def test_most_of_them_are_not_accused_of_the_call_that_one_left_out(tmp_path: Path) -> None:
     (tmp_path / "guard.py").write_text("def main(x):\n    if x.is_due:\n        barrier(x)\n    all_reduce(x)\n")
     texts = [process(pid, BARRIER, "main (guard.py:3)") for pid in (1, 2)]
