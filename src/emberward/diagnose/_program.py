@@ -505,11 +505,12 @@ def _is_nearer(was: "Path", here: "Path", there: "Path", *, is_turn: bool) -> bo
     near, far = (_distance(was, path, is_turn=is_turn) for path in (here, there))
     if near is None or far is None or near == far:
         return None
-    if far < near and far[2]:
-        # A loop over parameters or handles may have had all its turns: then ours came before the next turn around it.
-        inner, outer = _loop_at(was, far), _loop_at(was, near)
-        tree = list(was.values())[far[0]].tree
-        if inner is not None and outer is not None and not is_of_steps(inner, tree):
+    first, last = min(near, far), max(near, far)
+    if first[2]:
+        # A loop over parameters or handles may have had all its turns: then the other comes before the next turn around.
+        inner, outer = _loop_at(was, first), _loop_at(was, last)
+        tree = list(was.values())[first[0]].tree
+        if inner is not None and inner is not outer and (outer is not None or last is far) and not is_of_steps(inner, tree):
             return None
     return near < far
 
