@@ -120,7 +120,7 @@ def judge(
         Ground.STOPPED: lambda: [each for each in seen_by_run(evidence.prior) if each.cause is Cause.STOPPED],
         Ground.CREDITS: lambda: [each for each in seen_by_run(evidence.prior) if each.cause is Cause.CYCLE_CREDIT],
         Ground.DEATHS: lambda: [each for each in seen_by_run(evidence.prior) if each.kind is Kind.CRASH],
-        Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS]),
+        Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS], line_of=line_of),
         Ground.HELD: lambda: held_findings([r for r in own if r.kind not in HELPERS], line_of),
         Ground.STACKS: lambda: judge_stacks(own, workers, line_of, is_lasting=evidence.is_lasting),
         Ground.OTHER_STACKS: lambda: _other_sections(readings, sections, main, workers, line_of),

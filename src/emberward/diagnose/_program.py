@@ -182,6 +182,12 @@ def is_for_some(inside: ProgramLine, now: ProgramLine) -> bool:
     return any(_is_of_rank(each.test, inside.tree) for each in ifs)
 
 
+def is_of_some(place: ProgramLine | None) -> bool:
+    """Whether a line stands under a condition that asks for the rank, and that leaves the other ranks nothing to do."""
+    ifs = [] if place is None else [step.owner for step in place.steps if isinstance(step.owner, ast.If)]
+    return place is not None and any(not each.orelse and _is_of_rank(each.test, place.tree) for each in ifs)
+
+
 def _is_of_rank(test: ast.expr, tree: ast.Module) -> bool:
     """Whether a test asks which rank this is: by what its names stand for, or as they are called where that is unclear."""
     parts = [part for part in ast.walk(test) if isinstance(part, ast.Name | ast.Attribute | ast.Call)]

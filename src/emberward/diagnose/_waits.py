@@ -436,5 +436,5 @@ def finding_on(
         pids=pids_of(culprits),
         waiting=ranks_of(waiting),
         hosts=hosts_of(culprits),
-        **{"site": culprits[0].site, **others},
+        **{"site": culprits[0].site if culprits else None, **others},
     )

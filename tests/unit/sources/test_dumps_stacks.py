@@ -498,3 +498,31 @@ def test_who_sleeps_and_asks_for_a_file_waits_for_it(tmp_path: Path, function: s
     assert (found.cause.value, found.culprit_pids, found.severity) == (cause, (1,), Severity.WARNING)
     found = verdict(tmp_path, [*asks, process(4, CALL, "main (job.py:4)")])
     assert found.culprit_pids == ((1, 2, 3) if cause == "file_wait" else ())
+
+
+GROUPS = """import torch.distributed as dist
+class Groups:
+    def __init__(self, rank):
+        if rank in (0, 1):
+            self.own = dist.new_group([0, 1])
+    def all(self):
+        return dist.new_group()
+def main(groups):
+    dist.all_reduce(1, group=groups.all())
+    dist.barrier()
+"""
+
+
+@pytest.mark.parametrize("is_by_some", [True, False])
+def test_who_came_through_the_creation_of_a_group_did_not_leave_it_out(tmp_path: Path, *, is_by_some: bool) -> None:
+    """Its line makes the group before its call. The text tells which earlier group some alone have made."""
+    (tmp_path / "groups.py").write_text(GROUPS if is_by_some else GROUPS.replace("rank in (0, 1)", "True"))
+    new_group = (f"_new_group_with_tag ({C10D}:7)", f"new_group ({C10D}:8)", "all (groups.py:7)")
+    texts = [process(pid, *new_group, "main (groups.py:9)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, CALL, "main (groups.py:9)")])
+    assert (found.code, found.cause.value, found.culprit_pids) == ("H129", "missing_group", ())
+    assert found.site == ("groups.py:5" if is_by_some else "groups.py:7")
+    if not is_by_some:
+        # Who is behind the line, in a job that makes no such group, did not come to the creation.
+        found = verdict(tmp_path, [*texts, process(4, CALL, "main (groups.py:10)")])
+        assert (found.code, found.culprit_pids) == ("H129", (4,))
