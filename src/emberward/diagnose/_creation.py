@@ -7,7 +7,8 @@ from typing import Any
 
 from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._frames import LineOf, ThreadStack, no_source, user_frame
-from emberward.diagnose._program import calls_in, is_of_some, place_at, place_in
+from emberward.diagnose._program import calls_in, place_at, place_in
+from emberward.diagnose._rank_tests import is_of_some
 from emberward.diagnose._say import verb
 from emberward.diagnose._waits import Reading, finding_on, who_text
 from emberward.events import WAITING, HostState

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._graph import OpKey, Root, WaitGraph
-from emberward.diagnose._order import MIN_ROUNDS, Newest, newest, rounds
+from emberward.diagnose._order import MIN_ROUNDS, Newest, follower, newest, rounds
 from emberward.diagnose._say import hang_finding, waits
 from emberward.findings import Cause, Finding, Kind
 
@@ -114,6 +114,22 @@ def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call,
     peers_calls = [call for peer in peers for call in history(flights[peer])[-64:]]
     rounds = [call for call in peers_calls if call.group == head.group and call.op == head.op]
     return not rounds
+
+
+def out_of_order(flights: Mapping[int, RankFlight], ranks: Sequence[int]) -> dict[int, Call]:
+    """The open calls of the few ranks of a cycle that come in another group than each time before; those of all others
+    are the ones that followed. Whatever their lines: a choice may have lines of its own.
+    """
+    odd: dict[int, Call] = {}
+    for rank in ranks:
+        head = flights[rank].head
+        past = [] if head is None else [call for call in history(flights[rank]) if call.record < head.record]
+        expected = follower([(call.op, call.group) for call in past])
+        if head is None or head.is_p2p or expected is None:
+            return {}
+        if expected != (head.op, head.group):
+            odd[rank] = head
+    return odd if 2 * len(odd) < len(ranks) else {}
 
 
 def _elsewhere(flights: Mapping[int, RankFlight], rank: int) -> tuple[Call, GroupName, tuple[int, ...]] | None:

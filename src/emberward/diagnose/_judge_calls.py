@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emberward.diagnose._calls import Call, GroupName
-from emberward.diagnose._departures import Departure, departures, elsewhere_finding, history, lacking_finding
+from emberward.diagnose._departures import (
+    Departure,
+    departures,
+    elsewhere_finding,
+    history,
+    lacking_finding,
+    out_of_order,
+)
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
@@ -13,8 +20,7 @@ from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
 from emberward.diagnose._hidden import hidden_wait
 from emberward.diagnose._mismatch import tells_why
-from emberward.diagnose._order import follower
-from emberward.diagnose._parting import left_the_loop
+from emberward.diagnose._parting import left_the_loop, own_work
 from emberward.diagnose._program import is_in_every_turn, place_at
 from emberward.diagnose._say import (
     age_evidence,
@@ -177,6 +183,11 @@ class FlightJudge:
         if reading is not None:
             evidence += stack_evidence(reading, self.workers.get(ranks[0], ()))
         evidence.append(age_evidence(self.age, self.limit))
+        own = None if reading is not None or self.evidence.is_lasting else self._own_work(ranks, victims)
+        if own is not None:
+            evidence.append(
+                f"on its way {ranks_text(ranks)} alone {verb(ranks, 'has', 'have')} work to do, at {own.site}"
+            )
         worker = stuck_worker(self.workers.get(ranks[0], ()))
         site = None if reading is None else reading.site
         return hang_finding(
@@ -185,7 +196,7 @@ class FlightJudge:
             kind=Kind.HANG,
             cause=Cause.UNKNOWN if reading is None else reading.cause,
             certainty=Certainty.INFERRED if reading is None else Certainty.OBSERVED,
-            severity=self._severity(reading),
+            severity=self._severity(reading) if own is None or self.age is not None else Severity.WARNING,
             ranks=ranks,
             waiting=victims,
             hosts=[] if reading is None or reading.process.host is None else [reading.process.host],
@@ -194,6 +205,15 @@ class FlightJudge:
             ruled_out=self._ruled_out(),
             next_step=next_of_state(None if reading is None else reading.kind, ranks_text(ranks)),
         )
+
+    def _own_work(self, ranks: Sequence[int], victims: Sequence[int]) -> Frame | None:
+        """The line of what the text has these ranks alone do between their last call and that of who waits for them."""
+        flights = self.evidence.flights
+        heads = [head for rank in victims if rank in flights and (head := flights[rank].head) is not None]
+        pasts = [history(flights[rank])[-1:] for rank in ranks if rank in flights]
+        if not heads or not all(pasts) or not pasts:
+            return None
+        return own_work(pasts[0][0].frames, heads[0].frames, self.line_of)
 
     def _last_calls(self, rank: int) -> str:
         flight = self.evidence.flights[rank]
@@ -369,7 +389,7 @@ class FlightJudge:
         left = departures(self.graph, root)
         turned = {item.rank: item.call for item in left if self._is_turned_round(item, root)}
         left = [] if turned else left
-        turned = turned or ({} if left else self._out_of_order(root))
+        turned = turned or ({} if left else out_of_order(self.evidence.flights, root.ranks))
         members = tuple(self._member(rank) for rank in root.ranks[:32])
         evidence = [
             f"rank {m.rank} in {m.op}{f' at {m.site}' if m.site else ''}, waits for {ranks_text(m.waits_for)}"
@@ -412,7 +432,11 @@ class FlightJudge:
         if (lone := lacking_finding(self.graph, root, evidence)) is not None:
             return lone
         odd = sorted(turned)
-        who = f"{ranks_text(odd)} turned the order of {verb(odd, 'its', 'their')} calls round" if odd else "no one rank is guilty"
+        who = (
+            f"{ranks_text(odd)} turned the order of {verb(odd, 'its', 'their')} calls round"
+            if odd
+            else "no one rank is guilty"
+        )
         return Finding(
             code="M104",
             severity=Severity.ERROR,
@@ -434,22 +458,6 @@ class FlightJudge:
         lacked = [call for op in root.ops if op[0] == item.group for call in self.graph.calls.get(op, {}).values()]
         is_one_line = bool(lacked) and item.call.place is not None and all(c.place == item.call.place for c in lacked)
         return is_one_line and is_in_every_turn(place_at(user_frame(item.call.frames), self.line_of))
-
-    def _out_of_order(self, root: Root) -> dict[int, Call]:
-        """The open calls of the few ranks of a cycle that come in another group than each time before; those of all
-        others are the ones that followed. Whatever their lines: a choice may have lines of its own.
-        """
-        odd: dict[int, Call] = {}
-        for rank in root.ranks:
-            head = self.evidence.flights[rank].head
-            past = [] if head is None else history(self.evidence.flights[rank])
-            forms = [(call.op, call.group) for call in past if head is not None and call.record < head.record]
-            expected = follower(forms)
-            if head is None or head.is_p2p or expected is None:
-                return {}
-            if expected != (head.op, head.group):
-                odd[rank] = head
-        return odd if 2 * len(odd) < len(root.ranks) else {}
 
     def _left_the_loop(self, root: Root, evidence: Sequence[str]) -> Finding | None:
         """A finding when one rank of a cycle of transfers is in a collective behind the loop that all others are in."""

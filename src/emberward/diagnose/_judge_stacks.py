@@ -7,7 +7,8 @@ from dataclasses import replace
 from emberward.diagnose._creation import is_creating
 from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
 from emberward.diagnose._parting import left_the_loop, parting
-from emberward.diagnose._program import are_branches, called_name, calls_in, covers, is_guarded, is_written, place_at
+from emberward.diagnose._program import are_branches, called_name, calls_in, covers, is_guarded, place_at
+from emberward.diagnose._rank_tests import is_written
 from emberward.diagnose._say import cannot_tell, hang_finding, no_alarm, verb
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state

@@ -15,13 +15,16 @@ from emberward.diagnose._program import (
     cause_of_leaving,
     covers,
     deciding,
-    is_for_some,
     is_of_steps,
     path_of,
     place_at,
     swallower_around,
 )
+from emberward.diagnose._rank_tests import is_for_some, is_of_rank
 from emberward.findings import Cause
+
+_OUTPUT = frozenset({"print", "info", "debug", "warning", "log", "format", "round", "item", "len"})
+"""What ends at once."""
 
 
 def kept_away(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> list[Frame]:
@@ -54,6 +57,30 @@ def swallowed_at(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: Li
             return Frame(function=name[1], file=name[0], line=line)
         if name in here:
             break
+    return None
+
+
+def own_work(before: tuple[Frame, ...], to: tuple[Frame, ...], line_of: LineOf) -> Frame | None:
+    """The line of what one rank alone does, beside a line or two of output, on the way from one place to another that
+    lies behind it or in the next turn; None where the text shows nothing such.
+    """
+    was, there = path_of(before, line_of), path_of(to, line_of)
+    for name, end in there.items():
+        if name not in was:
+            continue
+        begin = was[name]
+        turn = end.turn_of([loop for loop in end.loops if loop in begin.loops])
+        ahead = [stmt for step in turn for stmt in step.block[: step.index]]
+        if begin.line < end.line:
+            ahead = [stmt for stmt in ahead if stmt.lineno > begin.line]
+        else:
+            ahead += [stmt for step in begin.steps for stmt in step.block[step.index + 1 :]]
+        for stmt in ahead:
+            if isinstance(stmt, ast.If) and is_of_rank(stmt.test, end.tree):
+                calls = [call for each in stmt.body for call in calls_in(each) if called_name(call) not in _OUTPUT]
+                if calls:
+                    return Frame(function=name[1], file=name[0], line=calls[0].lineno)
+        return None
     return None
 
 

@@ -7,7 +7,6 @@ never makes one.
 """
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,8 +19,6 @@ MAX_LINES = 20_000
 """Longest program text that is parsed."""
 
 _HELD = frozenset({"FileExistsError", "BlockingIOError"})
-
-_RANK = re.compile(r"\b(?:get_(?:\w+_)?rank\(\)|(?:\w+_)?rank|is_\w*main_process|is_global_zero|process_index)$")
 
 Loop = ast.For | ast.While | ast.AsyncFor
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -98,7 +95,9 @@ class ProgramLine:
 
     def turn_of(self, loops: Sequence[Loop]) -> tuple[Step, ...]:
         """The steps within one turn of the innermost of some loops around it; all where it is in none of them."""
-        return self.steps[max((n for n, step in enumerate(self.steps) if step.is_turn and step.owner in loops), default=0) :]
+        return self.steps[
+            max((n for n, step in enumerate(self.steps) if step.is_turn and step.owner in loops), default=0) :
+        ]
 
 
 @lru_cache(maxsize=1024)
@@ -171,29 +170,6 @@ def led_past(place: ProgramLine) -> list[int]:
     return sorted({each.lineno for each in exits if isinstance(each, ast.Break)} | {each.lineno for each in past})
 
 
-def is_for_some(inside: ProgramLine, now: ProgramLine) -> bool:
-    """Whether the rank decides that a line of the same function, or the outermost loop around it, is come to at all,
-    with nothing else for the other ranks to do, and not whether `now` is.
-    """
-    loops = [loop for loop in inside.loops if loop not in now.loops]
-    outer = inside.steps if not loops else inside.steps[: next(n for n, s in enumerate(inside.steps) if s.owner is loops[-1])]
-    shared = [step.block for step in now.steps]
-    ifs = [s.owner for s in outer if isinstance(s.owner, ast.If) and not s.owner.orelse and s.block not in shared]
-    return any(_is_of_rank(each.test, inside.tree) for each in ifs)
-
-
-def is_of_some(place: ProgramLine | None) -> bool:
-    """Whether a line stands under a condition that asks for the rank, and that leaves the other ranks nothing to do."""
-    ifs = [] if place is None else [step.owner for step in place.steps if isinstance(step.owner, ast.If)]
-    return place is not None and any(not each.orelse and _is_of_rank(each.test, place.tree) for each in ifs)
-
-
-def _is_of_rank(test: ast.expr, tree: ast.Module) -> bool:
-    """Whether a test asks which rank this is: by what its names stand for, or as they are called where that is unclear."""
-    parts = [part for part in ast.walk(test) if isinstance(part, ast.Name | ast.Attribute | ast.Call)]
-    return any(_RANK.search(bindings_of(tree).of(part)) or "rank" in getattr(part, "id", "") for part in parts)
-
-
 def cause_of_leaving(inside: ProgramLine, now: ProgramLine) -> Cause | None:
     """Why `now` lies behind, and not in, a loop around `inside` of the same function; None where it does not.
 
@@ -217,9 +193,7 @@ def _breaks_off(loop: Loop) -> bool:
     breaks = {id(node) for node in _exits(loop.body) if isinstance(node, ast.Break)}
     ifs = [node for stmt in loop.body for node in ast.walk(stmt) if isinstance(node, ast.If)]
     turns = _counted_by(loop) if isinstance(loop, ast.For) else set()
-    return any(
-        any(id(each) in breaks for each in ast.walk(node)) and not _is_counted(node.test, turns) for node in ifs
-    )
+    return any(any(id(each) in breaks for each in ast.walk(node)) and not _is_counted(node.test, turns) for node in ifs)
 
 
 def cause_of_end(loop: Loop) -> Cause:
@@ -411,21 +385,6 @@ def _is_counted(test: ast.expr, turns: set[str]) -> bool:
     return False
 
 
-def is_written(value: ast.expr, place: ProgramLine) -> bool:
-    """Whether a value in a function is written down, so that it is the same on every rank: a constant, or a parameter
-    that has one and that no call of the file gives.
-    """
-    if not isinstance(value, ast.Name) or place.home is None:
-        return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id.isupper())
-    given = place.home.args
-    named = [*given.posonlyargs, *given.args]
-    defaults = [None] * (len(named) - len(given.defaults)) + [*given.defaults]
-    number = next((n for n, arg in enumerate(named) if arg.arg == value.id), None)
-    calls = [call for call in calls_in(place.tree) if called_name(call) == place.home.name]
-    is_given = any(len(call.args) + isinstance(call.func, ast.Attribute) > (number or 0) or value.id in {k.arg for k in call.keywords} for call in calls)
-    return value.id.isupper() or (number is not None and isinstance(defaults[number], ast.Constant) and not is_given)
-
-
 def _counted_by(loop: ast.For) -> set[str]:
     """The names that count a loop's turns from the same number on each rank."""
     made = called_name(loop.iter) if isinstance(loop.iter, ast.Call) else ""
@@ -516,7 +475,12 @@ def _is_nearer(was: "Path", here: "Path", there: "Path", *, is_turn: bool) -> bo
         # A loop over parameters or handles may have had all its turns: then the other comes before the next turn around.
         inner, outer = _loop_at(was, first), _loop_at(was, last)
         tree = list(was.values())[first[0]].tree
-        if inner is not None and inner is not outer and (outer is not None or last is far) and not is_of_steps(inner, tree):
+        if (
+            inner is not None
+            and inner is not outer
+            and (outer is not None or last is far)
+            and not is_of_steps(inner, tree)
+        ):
             return None
     return near < far
 

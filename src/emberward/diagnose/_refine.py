@@ -10,7 +10,16 @@ from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
 from emberward.diagnose._program import handler_around, led_past, place_at, tries_lock
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._transfers import made_no_transfer
-from emberward.diagnose._usual import Way, decided, is_once_a_round, is_other_size, left_out, meeting_of, one_more, way_of
+from emberward.diagnose._usual import (
+    Way,
+    decided,
+    is_once_a_round,
+    is_other_size,
+    left_out,
+    meeting_of,
+    one_more,
+    way_of,
+)
 from emberward.diagnose._waits import Reading
 from emberward.findings import Cause, Finding, Kind
 

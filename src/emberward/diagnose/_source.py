@@ -10,7 +10,14 @@ from dataclasses import replace
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, ProcessStacks, short_path, user_frame
 from emberward.diagnose._parting import kept_away, left_the_loop
-from emberward.diagnose._program import ProgramLine, are_branches, callers, callers_in_common, is_same_everywhere, place_at
+from emberward.diagnose._program import (
+    ProgramLine,
+    are_branches,
+    callers,
+    callers_in_common,
+    is_same_everywhere,
+    place_at,
+)
 from emberward.events import Site
 from emberward.findings import Cause, Finding
 from emberward.match import OddSide, TieBreak
@@ -107,7 +114,9 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
         only, rest = ([row for row in rows if row not in others] for rows, others in ((own, other), (other, own)))
         if bool(only) != bool(rest):
             return _extra(bool(only), first if only else second, (only or rest)[0])
-        passed = [] if only else [kept_away((here,), (there,), line_of) for here, there in ((left, right), (right, left))]
+        passed = (
+            [] if only else [kept_away((here,), (there,), line_of) for here, there in ((left, right), (right, left))]
+        )
         if not any(passed) or all(passed):
             return None
         is_first, lines = (True, passed[0]) if passed[0] else (False, passed[1])

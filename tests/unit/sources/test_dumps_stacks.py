@@ -466,13 +466,17 @@ MANAGES = ("Pool._handle_tasks (multiprocessing/pool.py:531)", "run (threading.p
 
 
 @pytest.mark.parametrize("is_at_work", [True, False])
-def test_who_waits_for_a_result_goes_on_only_while_a_worker_of_its_pool_works(tmp_path: Path, *, is_at_work: bool) -> None:
+def test_who_waits_for_a_result_goes_on_only_while_a_worker_of_its_pool_works(
+    tmp_path: Path, *, is_at_work: bool
+) -> None:
     """A worker that was killed takes its task along; the pool starts another one, which waits for work."""
     idle = ("get (multiprocessing/queues.py:364)", *POOL)
     texts = [process(pid, CALL, "main (job.py:33)", others=[MANAGES]) for pid in (1, 2)]
     texts += [process(3, *RESULT, others=[MANAGES])]
     texts += [process(pid, *idle) for pid in (11, 12, 13)]
-    texts += [process(14, *(("work (job.py:2)", "mapstar (multiprocessing/pool.py:48)", *POOL) if is_at_work else idle))]
+    texts += [
+        process(14, *(("work (job.py:2)", "mapstar (multiprocessing/pool.py:48)", *POOL) if is_at_work else idle))
+    ]
     found = verdict(tmp_path, texts)
     assert (found.code, found.culprit_pids, found.cause.value) == ("H106", (3,), "subprocess")
     assert found.severity is (Severity.WARNING if is_at_work else Severity.ERROR)
