@@ -81,8 +81,9 @@ def _under_other_names(creators: Sequence[Reading], others: Sequence[Reading], s
     """
     return finding_on(
         "H129",
-        f"{who_text(creators)} {verb(creators, 'does', 'do')} not end the creation of a group at {creators[0].site} that "
-        f"{who_text(others)} came through: one that some made before has given it another name there",
+        f"{who_text(creators)} {verb(creators, 'does', 'do')} not end the creation of a group at "
+        f"{creators[0].site} that {who_text(others)} came through: one that some made before has given it another "
+        "name there",
         (),
         waiting=[*creators, *others],
         site=site or creators[0].site,

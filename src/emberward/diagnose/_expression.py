@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from emberward.diagnose._bindings import Bindings, bindings_of
-from emberward.diagnose._program import ProgramLine, calls_in, covers, place_in, tree_of, tries_lock
+from emberward.diagnose._handlers import tries_lock
+from emberward.diagnose._program import ProgramLine, calls_in, covers, place_in, tree_of
 from emberward.events import HostState
 from emberward.findings import Cause
 
@@ -104,7 +105,7 @@ def does_save(text: str | None, number: int) -> bool:
 
 
 def polled_at(place: ProgramLine | None) -> Cause | None:
-    """What a loop around a place asks for in each turn, as one that sleeps between two tries does; None where unclear."""
+    """What a loop around a place asks for in each turn, as one does that sleeps in between; None where unclear."""
     if place is None or not place.loops:
         return None
     if tries_lock(place):

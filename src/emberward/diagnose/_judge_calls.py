@@ -185,9 +185,7 @@ class FlightJudge:
         evidence.append(age_evidence(self.age, self.limit))
         own = None if reading is not None or self.evidence.is_lasting else self._own_work(ranks, victims)
         if own is not None:
-            evidence.append(
-                f"on its way {ranks_text(ranks)} alone {verb(ranks, 'has', 'have')} work to do, at {own.site}"
-            )
+            evidence.append(f"on the way there {ranks_text(ranks)} alone may have work to do, at {own.site}")
         worker = stuck_worker(self.workers.get(ranks[0], ()))
         site = None if reading is None else reading.site
         return hang_finding(
@@ -208,12 +206,9 @@ class FlightJudge:
 
     def _own_work(self, ranks: Sequence[int], victims: Sequence[int]) -> Frame | None:
         """The line of what the text has these ranks alone do between their last call and that of who waits for them."""
-        flights = self.evidence.flights
-        heads = [head for rank in victims if rank in flights and (head := flights[rank].head) is not None]
-        pasts = [history(flights[rank])[-1:] for rank in ranks if rank in flights]
-        if not heads or not all(pasts) or not pasts:
-            return None
-        return own_work(pasts[0][0].frames, heads[0].frames, self.line_of)
+        heads = [head for rank in victims if (flight := self.evidence.flights.get(rank)) and (head := flight.head)]
+        past = history(self.evidence.flights[ranks[0]])
+        return own_work(past[-1].frames, heads[0].frames, self.line_of) if heads and past else None
 
     def _last_calls(self, rank: int) -> str:
         flight = self.evidence.flights[rank]
@@ -432,11 +427,7 @@ class FlightJudge:
         if (lone := lacking_finding(self.graph, root, evidence)) is not None:
             return lone
         odd = sorted(turned)
-        who = (
-            f"{ranks_text(odd)} turned the order of {verb(odd, 'its', 'their')} calls round"
-            if odd
-            else "no one rank is guilty"
-        )
+        who = f"{ranks_text(odd)} turned the order of calls round" if odd else "no one rank is guilty"
         return Finding(
             code="M104",
             severity=Severity.ERROR,

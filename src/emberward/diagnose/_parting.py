@@ -6,6 +6,7 @@ from itertools import takewhile
 
 from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._frames import Frame, LineOf
+from emberward.diagnose._handlers import swallower_around
 from emberward.diagnose._program import (
     are_branches,
     called_name,
@@ -18,7 +19,6 @@ from emberward.diagnose._program import (
     is_of_steps,
     path_of,
     place_at,
-    swallower_around,
 )
 from emberward.diagnose._rank_tests import is_for_some, is_of_rank
 from emberward.findings import Cause

@@ -1,4 +1,4 @@
-"""What a program's text does for some ranks alone: conditions that ask for the rank, and values that are the same on all."""
+"""What a program's text does for some ranks alone: conditions on the rank, and values that are alike on all."""
 
 import ast
 import re
@@ -14,13 +14,13 @@ def is_for_some(inside: ProgramLine, now: ProgramLine) -> bool:
     with nothing else for the other ranks to do, and not whether `now` is.
     """
     loops = [loop for loop in inside.loops if loop not in now.loops]
-    outer = (
-        inside.steps
-        if not loops
-        else inside.steps[: next(n for n, s in enumerate(inside.steps) if s.owner is loops[-1])]
-    )
+    end = next((n for n, step in enumerate(inside.steps) if loops and step.owner is loops[-1]), len(inside.steps))
     shared = [step.block for step in now.steps]
-    ifs = [s.owner for s in outer if isinstance(s.owner, ast.If) and not s.owner.orelse and s.block not in shared]
+    ifs = [
+        s.owner
+        for s in inside.steps[:end]
+        if isinstance(s.owner, ast.If) and not s.owner.orelse and s.block not in shared
+    ]
     return any(is_of_rank(each.test, inside.tree) for each in ifs)
 
 
@@ -31,7 +31,7 @@ def is_of_some(place: ProgramLine | None) -> bool:
 
 
 def is_of_rank(test: ast.expr, tree: ast.Module) -> bool:
-    """Whether a test asks which rank this is: by what its names stand for, or as they are called where that is unclear."""
+    """Whether a test asks which rank this is: by what its names stand for, or by themselves where that is unclear."""
     parts = [part for part in ast.walk(test) if isinstance(part, ast.Name | ast.Attribute | ast.Call)]
     return any(_RANK.search(bindings_of(tree).of(part)) or "rank" in getattr(part, "id", "") for part in parts)
 
@@ -44,12 +44,11 @@ def is_written(value: ast.expr, place: ProgramLine) -> bool:
         return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id.isupper())
     given = place.home.args
     named = [*given.posonlyargs, *given.args]
-    defaults = [None] * (len(named) - len(given.defaults)) + [*given.defaults]
+    defaults: list[ast.expr | None] = [None] * (len(named) - len(given.defaults))
+    defaults += given.defaults
     number = next((n for n, arg in enumerate(named) if arg.arg == value.id), None)
     calls = [call for call in calls_in(place.tree) if called_name(call) == place.home.name]
-    is_given = any(
-        len(call.args) + isinstance(call.func, ast.Attribute) > (number or 0)
-        or value.id in {k.arg for k in call.keywords}
-        for call in calls
-    )
-    return value.id.isupper() or (number is not None and isinstance(defaults[number], ast.Constant) and not is_given)
+    is_named = any(keyword.arg == value.id for call in calls for keyword in call.keywords)
+    is_given = is_named or any(len(n.args) + isinstance(n.func, ast.Attribute) > (number or 0) for n in calls)
+    is_default = number is not None and isinstance(defaults[number], ast.Constant) and not is_given
+    return value.id.isupper() or is_default

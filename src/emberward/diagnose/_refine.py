@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
+from emberward.diagnose._handlers import handler_around, tries_lock
 from emberward.diagnose._order import is_out_of_data
 from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
-from emberward.diagnose._program import handler_around, led_past, place_at, tries_lock
+from emberward.diagnose._program import led_past, place_at
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._transfers import made_no_transfer
 from emberward.diagnose._usual import (

@@ -29,12 +29,7 @@ from emberward.diagnose._parting import (
     parting,
     passed_at,
 )
-from emberward.diagnose._program import (
-    are_branches,
-    callers_in_common,
-    comes_first,
-    place_at,
-)
+from emberward.diagnose._program import are_branches, callers_in_common, comes_first, place_at
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._source import conditions_around, tie_break_by_text
 from emberward.diagnose._trace import PARTED
@@ -283,7 +278,8 @@ def meeting_of(
     ours, theirs, maker = met
     flight = flights[finding.culprit_ranks[0]]
     first = _first_departure(flight, flights[maker], ours.group)
-    if first is not None and (_is_silent(*first) or place_at(user_frame(ours.frames), line_of) is None):
+    is_before = first is not None and first[0].seq < ours.seq
+    if first is not None and is_before and (_is_silent(*first) or place_at(user_frame(ours.frames), line_of) is None):
         ours, theirs = first
     past = [call for call in history(flight) if call.record < ours.record and call.group == ours.group]
     peers = [flights[rank] for rank in finding.waiting_ranks[:MAX_COMPARED] if rank in flights]

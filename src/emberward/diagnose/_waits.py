@@ -114,7 +114,7 @@ class Reading:
     inner: Frame | None = None
     """The innermost line of an installed package that the user's line called."""
     polls: Cause | None = None
-    """What it asks for between two sleeps: a lock, such as a file that it creates, or a file that somebody is to make."""
+    """What it asks for between two sleeps: a lock, as of a file that it creates, or a file that another is to make."""
     is_stuck: bool = False
     """Whether it idles without a moment at which it must go on by itself; of a data worker, inside its work."""
 
