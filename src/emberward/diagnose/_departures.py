@@ -117,19 +117,22 @@ def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call,
 
 
 def out_of_order(flights: Mapping[int, RankFlight], ranks: Sequence[int]) -> dict[int, Call]:
-    """The open calls of the few ranks of a cycle that come in another group than each time before; those of all others
-    are the ones that followed. Whatever their lines: a choice may have lines of its own.
+    """The open calls of the few ranks of a cycle that come in another group than the one that was next for all.
+
+    Whatever their lines: a choice may have lines of its own. Where each rank has groups of its own, all may have turned
+    their order, and only some of them begin with another group.
     """
     odd: dict[int, Call] = {}
+    expected = set()
     for rank in ranks:
         head = flights[rank].head
-        past = [] if head is None else [call for call in history(flights[rank]) if call.record < head.record]
-        expected = follower([(call.op, call.group) for call in past])
-        if head is None or head.is_p2p or expected is None:
+        if head is None or head.is_p2p:
             return {}
-        if expected != (head.op, head.group):
+        past = [(call.op, call.group) for call in history(flights[rank]) if call.record < head.record]
+        expected.add(follower(past))
+        if (head.op, head.group) not in expected:
             odd[rank] = head
-    return odd if 2 * len(odd) < len(ranks) else {}
+    return odd if len(expected) == 1 and None not in expected and 2 * len(odd) < len(ranks) else {}
 
 
 def _elsewhere(flights: Mapping[int, RankFlight], rank: int) -> tuple[Call, GroupName, tuple[int, ...]] | None:

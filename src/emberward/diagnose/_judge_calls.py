@@ -384,15 +384,15 @@ class FlightJudge:
         left = departures(self.graph, root)
         turned = {item.rank: item.call for item in left if self._is_turned_round(item, root)}
         left = [] if turned else left
-        turned = turned or ({} if left else out_of_order(self.evidence.flights, root.ranks))
+        out = {} if left else out_of_order(self.evidence.flights, root.ranks)
         members = tuple(self._member(rank) for rank in root.ranks[:32])
         evidence = [
             f"rank {m.rank} in {m.op}{f' at {m.site}' if m.site else ''}, waits for {ranks_text(m.waits_for)}"
             for m in members[:8]
         ]
         evidence += [
-            f"rank {rank} is at {call.site} in another order of groups than in each round before, and no other rank is"
-            for rank, call in turned.items()
+            f"rank {rank} now makes the calls at {call.site} in another order than before"
+            for rank, call in {**turned, **out}.items()
         ]
         is_p2p = any(op[2] == -1 for op in root.ops)
         sites = {rank: reading.site for rank, reading in self.readings.items()}
@@ -426,7 +426,7 @@ class FlightJudge:
             )
         if (lone := lacking_finding(self.graph, root, evidence)) is not None:
             return lone
-        odd = sorted(turned)
+        odd = sorted(out)
         who = f"{ranks_text(odd)} turned the order of calls round" if odd else "no one rank is guilty"
         return Finding(
             code="M104",
@@ -436,7 +436,7 @@ class FlightJudge:
             certainty=Certainty.OBSERVED,
             message=f"{ranks_text(root.ranks)} wait for one another in different calls; {who}",
             culprit_ranks=tuple(odd),
-            site=turned[odd[0]].site if odd else None,
+            site=out[odd[0]].site if odd else None,
             waiting_ranks=root.victims,
             cycle=members,
             evidence=tuple(evidence),
