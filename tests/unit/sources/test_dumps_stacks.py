@@ -530,3 +530,48 @@ def test_who_came_through_the_creation_of_a_group_did_not_leave_it_out(tmp_path:
         # Who is behind the line, in a job that makes no such group, did not come to the creation.
         found = verdict(tmp_path, [*texts, process(4, CALL, "main (groups.py:10)")])
         assert (found.code, found.culprit_pids) == ("H129", (4,))
+
+
+EPOCHS = """def main(loader, patience):
+    for epoch in range(60):
+        for x in loader:
+            all_reduce(x)
+            opt.step()
+        if CONDITION:
+            break
+    barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "cause"), [("patience.is_over()", "skipped_collective"), ("epoch == 50", "uneven_data")]
+)
+def test_who_broke_off_its_epochs_by_a_choice_of_its_own_had_no_fewer_data(
+    tmp_path: Path, condition: str, cause: str
+) -> None:
+    """Data that end lead to the next epoch; a count of epochs is the same on all."""
+    (tmp_path / "epochs.py").write_text(EPOCHS.replace("CONDITION", condition))
+    texts = [process(pid, CALL, "main (epochs.py:4)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, BARRIER, "main (epochs.py:8)")])
+    assert (found.cause.value, found.culprit_pids) == (cause, (4,))
+
+
+FINDS = """def find(x):
+    for rate in range(5):
+        all_reduce(x)
+def main(x, rank):
+    if rank == 0:
+        find(x)
+    broadcast(x, src=ROOT)
+"""
+
+
+@pytest.mark.parametrize(("root", "culprits"), [("0", (3,)), ("best(x)", ())])
+def test_a_root_that_is_written_down_is_no_reason_to_pass_a_call(
+    tmp_path: Path, root: str, culprits: tuple[int, ...]
+) -> None:
+    """Where ranks work the root out, some may have passed a call that the others stay in."""
+    (tmp_path / "finds.py").write_text(FINDS.replace("ROOT", root))
+    texts = [process(pid, f"broadcast ({C10D}:9)", "main (finds.py:7)") for pid in (1, 2)]
+    found = verdict(tmp_path, [*texts, process(3, CALL, "find (finds.py:3)", "main (finds.py:6)")])
+    assert found.culprit_pids == culprits
