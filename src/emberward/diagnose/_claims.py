@@ -80,7 +80,7 @@ MEET_AND_DIFFER = frozenset({"M101", "M102", "M103"})
 """Codes of calls that meet and differ."""
 DIFFER = MEET_AND_DIFFER | {"H152"}
 """Verdicts on calls that met and differ, also when the judge knows why: one was left out, or is one too many."""
-_SAYS_WHY = MEET_AND_DIFFER | {"H150"}
+_SAYS_WHY = MEET_AND_DIFFER | {"H129", "H150"}
 """Why all wait, though none of two sides is the odd one: stacks would call it a cycle."""
 _ISSUED_BY_ALL = "H103"
 _RING_OF_STACKS = "H111"

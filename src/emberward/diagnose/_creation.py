@@ -1,9 +1,14 @@
 """A process group that not every rank creates: ``new_group`` waits for its members, and a mesh for all."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
-from emberward.diagnose._frames import ThreadStack
+from emberward.diagnose._bindings import bindings_of
+from emberward.diagnose._frames import LineOf, ThreadStack, no_source, user_frame
+from emberward.diagnose._program import calls_in, place_at, place_in
+from emberward.diagnose._rank_tests import is_of_some
 from emberward.diagnose._say import verb
 from emberward.diagnose._waits import Reading, finding_on, who_text
 from emberward.events import WAITING, HostState
@@ -26,6 +31,7 @@ def creation_findings(
     members: Collection[int] = (),
     made: Collection[int] = (),
     left_out: Mapping[int, str] = MappingProxyType({}),
+    line_of: LineOf = no_source,
 ) -> list[Finding]:
     """A finding when some ranks are in a group's creation and all others wait in something else; else none.
 
@@ -45,6 +51,12 @@ def creation_findings(
         return []
     if any(reading.kind not in _BEHIND for reading in others):
         return []
+    lines = {frame.site for reading in creators for frame in reading.frames if not frame.is_library}
+    made_by_some = _made_by_some(creators[0], line_of)
+    # A line that makes the group before its call was come to through the creation.
+    came_through = all(reading.site in lines for reading in others) or made_by_some not in (None, *lines)
+    if not members and came_through:
+        return [_under_other_names(creators, others, made_by_some)]
     inside = {reading.process.rank for reading in creators}
     num_made = len(creators) + len(set(made) - inside)
     is_lone = inside != set(members) and 2 * num_made < len(ranked)
@@ -62,6 +74,35 @@ def creation_findings(
     return [_finding(what, culprits, rest, told, ruled_out="a busy rank: every rank waits")]
 
 
+def _under_other_names(creators: Sequence[Reading], others: Sequence[Reading], site: str | None) -> Finding:
+    """The finding where all come to the creation of a group that has another name on some: torch counts groups, and
+    some made one before that others did not. Who has come through found the keys of another one, or is no member.
+    `site`: where some made one, as far as the text tells.
+    """
+    return finding_on(
+        "H129",
+        f"{who_text(creators)} {verb(creators, 'does', 'do')} not end the creation of a group at "
+        f"{creators[0].site} that {who_text(others)} came through: one that some made before has given it another "
+        "name there",
+        (),
+        waiting=[*creators, *others],
+        site=site or creators[0].site,
+        **_told([*creators[:3], *others[:3]], "a rank that does not come: each has come to the creation"),
+    )
+
+
+def _made_by_some(reading: Reading, line_of: LineOf) -> str | None:
+    """The only line of the program at which a group is made under a condition that asks for the rank."""
+    frame = user_frame(reading.frames)
+    place = place_at(frame, line_of)
+    if frame is None or place is None:
+        return None
+    names = bindings_of(place.tree)
+    made = {call.lineno for call in calls_in(place.tree) if names.of(call.func).rpartition(".")[2] in _CREATORS}
+    found = [line for line in made if is_of_some(place_in(place.text, line))]
+    return replace(frame, line=found[0]).site if len(found) == 1 else None
+
+
 def _of_former(short: Sequence[Reading], rest: Sequence[Reading], left_out: Mapping[int, str]) -> Finding:
     """The finding for members of a group that all create, some of which did not create one before it."""
     names = sorted({left_out[r.process.rank] for r in short if r.process.rank is not None})
@@ -76,14 +117,14 @@ def _of_former(short: Sequence[Reading], rest: Sequence[Reading], left_out: Mapp
 def _finding(
     what: str, culprits: Sequence[Reading], waiting: Sequence[Reading], told: Sequence[Reading], *, ruled_out: str
 ) -> Finding:
-    return finding_on(
-        "H129",
-        what,
-        culprits,
-        waiting=waiting,
-        cause=Cause.MISSING_GROUP,
-        certainty=Certainty.OBSERVED,
-        evidence=[f"{r.process.who} {r.text}" for r in told],
-        ruled_out=(ruled_out,),
-        next_step="call new_group on every rank of the job, members or not, in the same order",
-    )
+    return finding_on("H129", what, culprits, waiting=waiting, **_told(told, ruled_out))
+
+
+def _told(told: Sequence[Reading], ruled_out: str) -> dict[str, Any]:
+    return {
+        "cause": Cause.MISSING_GROUP,
+        "certainty": Certainty.OBSERVED,
+        "evidence": [f"{r.process.who} {r.text}" for r in told],
+        "ruled_out": (ruled_out,),
+        "next_step": "call new_group on every rank of the job, members or not, in the same order",
+    }

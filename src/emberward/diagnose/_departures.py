@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from emberward.diagnose._calls import Call, Departed, GroupName, RankFlight
 from emberward.diagnose._graph import OpKey, Root, WaitGraph
-from emberward.diagnose._order import MIN_ROUNDS, Newest, newest, rounds
+from emberward.diagnose._order import MIN_ROUNDS, Newest, follower, newest, rounds
 from emberward.diagnose._say import hang_finding, ranks_text, waits
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind
 
@@ -114,6 +114,25 @@ def _is_out_of_pattern(flights: Mapping[int, RankFlight], rank: int, head: Call,
     peers_calls = [call for peer in peers for call in history(flights[peer])[-64:]]
     rounds = [call for call in peers_calls if call.group == head.group and call.op == head.op]
     return not rounds
+
+
+def out_of_order(flights: Mapping[int, RankFlight], ranks: Sequence[int]) -> dict[int, Call]:
+    """The open calls of the few ranks of a cycle that come in another group than the one that was next for all.
+
+    Whatever their lines: a choice may have lines of its own. Where each rank has groups of its own, all may have turned
+    their order, and only some of them begin with another group.
+    """
+    odd: dict[int, Call] = {}
+    expected = set()
+    for rank in ranks:
+        head = flights[rank].head
+        if head is None or head.is_p2p:
+            return {}
+        past = [(call.op, call.group) for call in history(flights[rank]) if call.record < head.record]
+        expected.add(follower(past))
+        if (head.op, head.group) not in expected:
+            odd[rank] = head
+    return odd if len(expected) == 1 and None not in expected and 2 * len(odd) < len(ranks) else {}
 
 
 def _elsewhere(flights: Mapping[int, RankFlight], rank: int) -> tuple[Call, GroupName, tuple[int, ...]] | None:

@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from emberward.diagnose._bindings import Bindings, bindings_of
-from emberward.diagnose._program import calls_in, covers, place_in, tree_of
+from emberward.diagnose._handlers import tries_lock
+from emberward.diagnose._program import ProgramLine, calls_in, covers, place_in, tree_of
 from emberward.events import HostState
+from emberward.findings import Cause
 
 _C10D = r"torch\.distributed\.(?:distributed_c10d\.)?"
 _MADE = r"\(\)(?:\[\])?"
@@ -56,6 +58,21 @@ _STATES = tuple(
 )
 
 
+_ASKED = tuple(
+    (cause, re.compile(pattern))
+    for cause, pattern in (
+        (
+            Cause.FILE_WAIT,
+            r"^(?:os\.path|pathlib\.Path\(\)|\?)\.(?:exists|is_?(?:file|dir))$|^os\.(?:path\.get\w+|stat|access|listdir|scandir)$"
+            r"|^glob\.i?glob$|^pathlib\.Path\(\)\.(?:stat|r?glob|iterdir)$",
+        ),
+        (Cause.STORE_WAIT, rf"^{_C10D}(?:\w*Store|_get_default_store)\(\)\.check$"),
+        (Cause.SUBPROCESS, r"^subprocess\.Popen\(\)\.poll$|^os\.waitpid$"),
+    )
+)
+"""What a program that sleeps in a loop waits for, by what it asks there without waiting."""
+
+
 @lru_cache(maxsize=1024)
 def state_at(text: str | None, line: str | None, number: int) -> HostState | None:
     """What a process is in at line `number` of `text`, or at `line` where no whole text is at hand; None if unclear."""
@@ -85,6 +102,19 @@ def does_save(text: str | None, number: int) -> bool:
     trains = any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
     is_saving = HostState.CHECKPOINT_IO in {_state_of(names.of(call.func)) for call in begun}
     return is_saving and not trains and HostState.COLLECTIVE not in states
+
+
+def polled_at(place: ProgramLine | None) -> Cause | None:
+    """What a loop around a place asks for in each turn, as one does that sleeps in between; None where unclear."""
+    if place is None or not place.loops:
+        return None
+    if tries_lock(place):
+        return Cause.LOCK
+    loop, names = place.loops[0], bindings_of(place.tree)
+    tests = [node.test for stmt in loop.body for node in ast.walk(stmt) if isinstance(node, ast.If)]
+    tests += [loop.test] if isinstance(loop, ast.While) else []
+    asked = [names.of(call).removesuffix("()") for test in tests for call in calls_in(test)]
+    return next((cause for cause, pattern in _ASKED if any(map(pattern.search, asked))), None)
 
 
 def _state(tree: ast.Module, number: int) -> HostState | None:

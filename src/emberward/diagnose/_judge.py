@@ -26,6 +26,8 @@ from emberward.events import HELPERS, HostState, Trace
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import check
 
+_SERVED = frozenset({HostState.DATALOADER, HostState.SUBPROCESS})
+"""What a process does that waits for workers of its own."""
 Read = Callable[[ProcessStacks, LineOf], Reading]
 """Says what a process does."""
 
@@ -53,12 +55,13 @@ class Explanation:
 def _workers(readings: Sequence[Reading]) -> dict[int, tuple[Reading, ...]]:
     """Readings of child processes by their parent's pid.
 
-    Where none is told, a worker belongs to the one process that waits for its data, or else to the one of its file.
+    Where none is told, a worker belongs to the one process that waits for its data or its results, or else to the one
+    of its file.
     """
     out: dict[int, list[Reading]] = defaultdict(list)
     ranks = [r for r in readings if r.kind not in HELPERS and r.process.pid is not None]
     mains = {r.process.path: r.process.pid for r in ranks}
-    loading = [r.process.pid for r in ranks if r.kind is HostState.DATALOADER]
+    loading = [r.process.pid for r in ranks if r.kind in _SERVED]
     for reading in readings:
         if reading.kind in (HostState.WORKER, HostState.WORKER_IDLE):
             only = loading[0] if len(loading) == 1 else mains.get(reading.process.path)
@@ -69,12 +72,17 @@ def _workers(readings: Sequence[Reading]) -> dict[int, tuple[Reading, ...]]:
 
 
 def _with_workers(readings: Sequence[Reading], workers: Mapping[int, Sequence[Reading]]) -> list[Reading]:
-    """The readings; who waits for a data worker that reads, computes or sleeps goes on when that does."""
+    """The readings; who waits for a worker that reads, computes or sleeps goes on when that does, and who waits for
+    the results of workers that all wait for work never does.
+    """
     out = []
     for reading in readings:
-        at_work = [w for w in workers.get(reading.process.pid or -1, ()) if w.kind is HostState.WORKER]
-        if reading.kind is HostState.DATALOADER and at_work:
-            reading = replace(reading, is_stuck=any(worker.is_stuck for worker in at_work))
+        own = workers.get(reading.process.pid or -1, ())
+        at_work = [worker for worker in own if worker.kind is HostState.WORKER]
+        if reading.kind in _SERVED and own:
+            is_lost = reading.kind is HostState.SUBPROCESS and not at_work
+            is_stuck = any(worker.is_stuck for worker in at_work) if at_work else reading.is_stuck or is_lost
+            reading = replace(reading, is_stuck=is_stuck)
         out.append(reading)
     return out
 
@@ -112,7 +120,7 @@ def judge(
         Ground.STOPPED: lambda: [each for each in seen_by_run(evidence.prior) if each.cause is Cause.STOPPED],
         Ground.CREDITS: lambda: [each for each in seen_by_run(evidence.prior) if each.cause is Cause.CYCLE_CREDIT],
         Ground.DEATHS: lambda: [each for each in seen_by_run(evidence.prior) if each.kind is Kind.CRASH],
-        Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS]),
+        Ground.CREATION: lambda: creation_findings([r for r in own if r.kind not in HELPERS], line_of=line_of),
         Ground.HELD: lambda: held_findings([r for r in own if r.kind not in HELPERS], line_of),
         Ground.STACKS: lambda: judge_stacks(own, workers, line_of, is_lasting=evidence.is_lasting),
         Ground.OTHER_STACKS: lambda: _other_sections(readings, sections, main, workers, line_of),

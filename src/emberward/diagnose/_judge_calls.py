@@ -11,7 +11,9 @@ from emberward.diagnose._departures import (
     departed_finding,
     departures,
     elsewhere_finding,
+    history,
     lacking_finding,
+    out_of_order,
 )
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
@@ -20,7 +22,7 @@ from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
 from emberward.diagnose._hidden import hidden_wait
 from emberward.diagnose._mismatch import tells_why
-from emberward.diagnose._parting import left_the_loop
+from emberward.diagnose._parting import left_the_loop, own_work
 from emberward.diagnose._program import is_in_every_turn, place_at
 from emberward.diagnose._say import (
     age_evidence,
@@ -185,6 +187,9 @@ class FlightJudge:
         if reading is not None:
             evidence += stack_evidence(reading, self.workers.get(ranks[0], ()))
         evidence.append(age_evidence(self.age, self.limit))
+        own = None if reading is not None or self.evidence.is_lasting else self._own_work(ranks, victims)
+        if own is not None:
+            evidence.append(f"on the way there {ranks_text(ranks)} alone may have work to do, at {own.site}")
         worker = stuck_worker(self.workers.get(ranks[0], ()))
         site = None if reading is None else reading.site
         return hang_finding(
@@ -193,7 +198,7 @@ class FlightJudge:
             kind=Kind.HANG,
             cause=Cause.UNKNOWN if reading is None else reading.cause,
             certainty=Certainty.INFERRED if reading is None else Certainty.OBSERVED,
-            severity=self._severity(reading),
+            severity=self._severity(reading) if own is None or self.age is not None else Severity.WARNING,
             ranks=ranks,
             waiting=victims,
             hosts=[] if reading is None or reading.process.host is None else [reading.process.host],
@@ -202,6 +207,12 @@ class FlightJudge:
             ruled_out=self._ruled_out(),
             next_step=next_of_state(None if reading is None else reading.kind, ranks_text(ranks)),
         )
+
+    def _own_work(self, ranks: Sequence[int], victims: Sequence[int]) -> Frame | None:
+        """The line of what the text has these ranks alone do between their last call and that of who waits for them."""
+        heads = [head for rank in victims if (flight := self.evidence.flights.get(rank)) and (head := flight.head)]
+        past = history(self.evidence.flights[ranks[0]])
+        return own_work(past[-1].frames, heads[0].frames, self.line_of) if heads and past else None
 
     def _last_calls(self, rank: int) -> str:
         flight = self.evidence.flights.get(rank)
@@ -354,16 +365,17 @@ class FlightJudge:
 
     def _cycle(self, root: Root) -> Finding:
         left = departures(self.graph, root)
-        turned = [item for item in left if self._is_turned_round(item, root)]
+        turned = {item.rank: item.call for item in left if self._is_turned_round(item, root)}
         left = [] if turned else left
+        out = {} if left else out_of_order(self.evidence.flights, root.ranks)
         members = tuple(self._member(rank) for rank in root.ranks[:32])
         evidence = [
             f"rank {m.rank} in {m.op}{f' at {m.site}' if m.site else ''}, waits for {ranks_text(m.waits_for)}"
             for m in members[:8]
         ]
         evidence += [
-            f"rank {item.rank} now makes the calls at {item.call.site}, one in each turn, in another order than before"
-            for item in turned
+            f"rank {rank} now makes the calls at {call.site} in another order than before"
+            for rank, call in {**turned, **out}.items()
         ]
         if (proved := departed_finding(self.proved, root.ranks, root.victims, evidence)) is not None:
             return proved
@@ -399,13 +411,17 @@ class FlightJudge:
             )
         if (lone := lacking_finding(self.graph, root, evidence)) is not None:
             return lone
+        odd = sorted(out)
+        who = f"{ranks_text(odd)} turned the order of calls round" if odd else "no one rank is guilty"
         return Finding(
             code="M104",
             severity=Severity.ERROR,
             kind=Kind.DEADLOCK,
             cause=Cause.CYCLE_P2P if is_p2p else Cause.CYCLE_COLLECTIVE,
             certainty=Certainty.OBSERVED,
-            message=f"{ranks_text(root.ranks)} wait for one another in different calls; no one rank is guilty",
+            message=f"{ranks_text(root.ranks)} wait for one another in different calls; {who}",
+            culprit_ranks=tuple(odd),
+            site=out[odd[0]].site if odd else None,
             waiting_ranks=root.victims,
             cycle=members,
             evidence=tuple(evidence),

@@ -7,7 +7,8 @@ from dataclasses import replace
 from emberward.diagnose._creation import is_creating
 from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
 from emberward.diagnose._parting import left_the_loop, parting
-from emberward.diagnose._program import are_branches, is_guarded, place_at
+from emberward.diagnose._program import are_branches, called_name, calls_in, covers, is_guarded, place_at
+from emberward.diagnose._rank_tests import is_written
 from emberward.diagnose._say import cannot_tell, hang_finding, no_alarm, verb
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
@@ -61,7 +62,7 @@ def judge_stacks(
         return []
     if len(ranks) == 1:
         return [_alone(ranks[0])]
-    if busy and waiting and len(busy) <= len(waiting):
+    if busy and waiting and (len(busy) <= len(waiting) or _polls_alike(busy)):
         return _busy_findings(busy, waiting, ranks, workers, is_lasting=is_lasting)
     if busy and waiting:
         return [_mostly_busy(busy, waiting, ranks)]
@@ -78,6 +79,11 @@ def _quiet_crowd(ranks: list[Reading]) -> list[Reading]:
     site, size = sites.most_common(1)[0]
     crowd = [r for r in ranks if r.kind is HostState.UNKNOWN and r.place == site]
     return crowd if MIN_CROWD <= size < len(ranks) < 2 * size else []
+
+
+def _polls_alike(busy: list[Reading]) -> bool:
+    """Whether all that wait in no call ask at one line for what does not come: how many they are excuses none."""
+    return busy[0].polls is not None and len({(reading.polls, reading.place) for reading in busy}) == 1
 
 
 def _busy_findings(
@@ -222,11 +228,11 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
         if len({r.place for r in odd}) == 1 and (told := _by_text(odd, most, line_of)) is not None:
             return [told]
         is_two = len(odd) >= MIN_CROWD and len(sites) == 2 and parted is not None
-        return [_crossed(odd, most) if is_two and not _has_root([*odd, *most]) else _unclear(waiting)]
+        return [_crossed(odd, most) if is_two and not _has_root([*odd, *most], line_of) else _unclear(waiting)]
     first = odd if parted is not None and (parted[0].line or 0) < (parted[1].line or 0) else most
     places = [place_at(frame, line_of) for frame in parted or (None, None)]
     is_choice = are_branches(*places) or is_guarded(*places)
-    if parted is not None and _has_root(first) and not is_choice:
+    if parted is not None and _has_root(first, line_of) and not is_choice:
         return [_unclear(waiting)]
     return [_ahead(odd, most, line_of)]
 
@@ -237,7 +243,7 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
     sites = [
         None if f is None or f.line is None else Site(file=f.file, line=f.line, function=f.function) for f in places
     ]
-    if sites[0] is None or sites[1] is None or _has_root([*odd, *most]):
+    if sites[0] is None or sites[1] is None or _has_root([*odd, *most], line_of):
         return None
     if left_the_loop(odd[0].frames, most[0].frames, line_of) is not None:
         return _ahead(odd, most, line_of)
@@ -251,23 +257,36 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
     if found is None and len(inner) == 1:
         lone = odd_side(sites[inner[0]] or sites[0], None)
         found = None if lone is None else replace(lone, is_first=inner[0] == 0)
-    if found is None or found.cause is not Cause.EXTRA_COLLECTIVE:
+    if found is None:
         return None
     guilty, rest = (odd, most) if found.is_first else (most, odd)
     if len(guilty) > len(rest):
         # What most of them do is no departure: the few may have left the call out.
         return None
     finding = _ahead(guilty, rest, line_of)
+    if found.cause is Cause.SKIPPED_COLLECTIVE:
+        return replace(finding, kind=Kind.MISSING, cause=found.cause, evidence=(*finding.evidence, found.why))
     return replace(finding, kind=Kind.MISMATCH, cause=found.cause, evidence=(*finding.evidence, found.why))
 
 
-def _has_root(readings: Sequence[Reading]) -> bool:
-    """Whether one of them is in a call with a root, which a rank may pass while others stay in it for ever."""
+def _has_root(readings: Sequence[Reading], line_of: LineOf) -> bool:
+    """Whether one of them is in a call with a root, which a rank may pass while others stay in it for ever.
+
+    Not where the text has one root for all.
+    """
     return any(
-        frame.function in _ROOTED and frame.file.endswith("distributed_c10d.py")
+        frame.function in _ROOTED and frame.file.endswith("distributed_c10d.py") and not _has_one_root(reading, line_of)
         for reading in readings
         for frame in reading.frames
     )
+
+
+def _has_one_root(reading: Reading, line_of: LineOf) -> bool:
+    place = place_at(user_frame(reading.frames), line_of)
+    calls = [] if place is None else [call for call in calls_in(place.tree) if covers(call, place.line)]
+    roots = [each.value for call in calls for each in call.keywords if each.arg in ("src", "dst")]
+    roots = roots or [call.args[1] for call in calls if called_name(call) in _ROOTED and len(call.args) > 1]
+    return place is not None and len(roots) == 1 and is_written(roots[0], place)
 
 
 def _unmatched(p2p: list[Reading], rest: list[Reading]) -> Finding:
@@ -288,9 +307,9 @@ def _ahead(odd: list[Reading], crowd: list[Reading], line_of: LineOf) -> Finding
     """Few wait in another call than the crowd: past it, before it, or in another branch."""
     parted = parting(odd[0].frames, crowd[0].frames)
     cause, kind, what = Cause.SKIPPED_COLLECTIVE, Kind.MISSING, "another call than the one"
-    left = left_the_loop(odd[0].frames, crowd[0].frames, line_of)
-    if left is not None:
-        cause, what = left[2], "a call behind the loop"
+    if left_the_loop(odd[0].frames, crowd[0].frames, line_of) is not None:
+        # Why, the text tells: `refine`.
+        what = "a call behind the loop"
     elif parted is not None and are_branches(*(place_at(frame, line_of) for frame in parted)):
         cause, kind, what = Cause.DIFFERENT_OP, Kind.MISMATCH, "the other branch of the choice"
     elif parted is not None and (parted[0].line or 0) < (parted[1].line or 0):

@@ -6,6 +6,7 @@ from itertools import takewhile
 
 from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._frames import Frame, LineOf
+from emberward.diagnose._handlers import swallower_around
 from emberward.diagnose._program import (
     are_branches,
     called_name,
@@ -18,9 +19,12 @@ from emberward.diagnose._program import (
     is_of_steps,
     path_of,
     place_at,
-    swallower_around,
 )
+from emberward.diagnose._rank_tests import is_for_some, is_of_rank
 from emberward.findings import Cause
+
+_OUTPUT = frozenset({"print", "info", "debug", "warning", "log", "format", "round", "item", "len"})
+"""What ends at once."""
 
 
 def kept_away(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> list[Frame]:
@@ -32,8 +36,10 @@ def kept_away(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineO
     found: list[Frame] = []
     for name, place in way.items():
         is_common = name in here
-        beside = here[name].steps if is_common else ()
-        lines = deciding(place.turn if is_common else place.steps, beside=beside)
+        beside, around = (here[name].steps, here[name].loops) if is_common else ((), ())
+        # In a loop around both, a turn may lead past theirs on any way of it: theirs may be in an inner loop.
+        turn = place.turn_of(around) if set(around) & set(place.loops) else place.turn
+        lines = deciding(turn if is_common else place.steps, beside=beside)
         found = [Frame(function=name[1], file=name[0], line=line) for line in lines] + found
         if is_common:
             break
@@ -51,6 +57,30 @@ def swallowed_at(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: Li
             return Frame(function=name[1], file=name[0], line=line)
         if name in here:
             break
+    return None
+
+
+def own_work(before: tuple[Frame, ...], to: tuple[Frame, ...], line_of: LineOf) -> Frame | None:
+    """The line of what one rank alone does, beside a line or two of output, on the way from one place to another that
+    lies behind it or in the next turn; None where the text shows nothing such.
+    """
+    was, there = path_of(before, line_of), path_of(to, line_of)
+    for name, end in there.items():
+        if name not in was:
+            continue
+        begin = was[name]
+        turn = end.turn_of([loop for loop in end.loops if loop in begin.loops])
+        ahead = [stmt for step in turn for stmt in step.block[: step.index]]
+        if begin.line < end.line:
+            ahead = [stmt for stmt in ahead if stmt.lineno > begin.line]
+        else:
+            ahead += [stmt for step in begin.steps for stmt in step.block[step.index + 1 :]]
+        for stmt in ahead:
+            if isinstance(stmt, ast.If) and is_of_rank(stmt.test, end.tree):
+                calls = [call for each in stmt.body for call in calls_in(each) if called_name(call) not in _OUTPUT]
+                if calls:
+                    return Frame(function=name[1], file=name[0], line=calls[0].lineno)
+        return None
     return None
 
 
@@ -143,7 +173,7 @@ def left_the_loop(
         return None
     now, inside = parted
     here, there = place_at(now, line_of), place_at(inside, line_of)
-    if here is None or there is None or now.is_platform:
+    if here is None or there is None or now.is_platform or is_for_some(there, here):
         return None
     cause = cause_of_leaving(there, here)
     if cause is not None:

@@ -18,8 +18,6 @@ from emberward.findings import Cause
 MAX_LINES = 20_000
 """Longest program text that is parsed."""
 
-_HELD = frozenset({"FileExistsError", "BlockingIOError"})
-
 Loop = ast.For | ast.While | ast.AsyncFor
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -91,17 +89,23 @@ class ProgramLine:
     @property
     def turn(self) -> tuple[Step, ...]:
         """The steps within one turn of the innermost loop; all where there is none."""
-        return self.steps[max((n for n, step in enumerate(self.steps) if step.is_turn), default=0) :]
+        return self.turn_of(self.loops)
+
+    def turn_of(self, loops: Sequence[Loop]) -> tuple[Step, ...]:
+        """The steps within one turn of the innermost of some loops around it; all where it is in none of them."""
+        return self.steps[
+            max((n for n, step in enumerate(self.steps) if step.is_turn and step.owner in loops), default=0) :
+        ]
 
 
 @lru_cache(maxsize=1024)
 def place_in(text: str, line: int) -> ProgramLine | None:
     """The place of a line in a text; None for a text that is no program."""
     tree = tree_of(text)
-    return None if tree is None else _place(tree, text, line)
+    return None if tree is None else line_in(tree, text, line)
 
 
-def _place(tree: ast.Module, text: str, line: int) -> ProgramLine:
+def line_in(tree: ast.Module, text: str, line: int) -> ProgramLine:
     home: Function | None = None
     steps: list[Step] = []
     found = _step(tree, line)
@@ -174,8 +178,20 @@ def cause_of_leaving(inside: ProgramLine, now: ProgramLine) -> Cause | None:
         return None
     # Of inner loops only those of whole steps, as in an epoch: one over parameters is a part of the step.
     counted = [loop for loop in inside.loops if loop is inside.loops[-1] or is_of_steps(loop, inside.tree)]
-    causes = {cause_of_end(loop) for loop in counted if now.line > (loop.end_lineno or loop.lineno)}
+    left = [loop for loop in counted if now.line > (loop.end_lineno or loop.lineno)]
+    if len(left) > 1 and _breaks_off(left[-1]):
+        # Data that end sooner lead to the next turn of the loop around them: only its last one leads here.
+        return Cause.SKIPPED_COLLECTIVE
+    causes = {cause_of_end(loop) for loop in left}
     return Cause.UNEVEN_DATA if Cause.UNEVEN_DATA in causes else next(iter(causes), None)
+
+
+def _breaks_off(loop: Loop) -> bool:
+    """Whether each rank decides by itself to break off a loop: not by counts, which are the same on all."""
+    breaks = {id(node) for node in _exits(loop.body) if isinstance(node, ast.Break)}
+    ifs = [node for stmt in loop.body for node in ast.walk(stmt) if isinstance(node, ast.If)]
+    turns = _counted_by(loop) if isinstance(loop, ast.For) else set()
+    return any(any(id(each) in breaks for each in ast.walk(node)) and not _is_counted(node.test, turns) for node in ifs)
 
 
 def cause_of_end(loop: Loop) -> Cause:
@@ -223,59 +239,6 @@ def _root(node: ast.expr) -> str | None:
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
-
-
-def handler_around(place: ProgramLine) -> int | None:
-    """The line of the ``except`` in whose block the place lies; None outside of every handler."""
-    return next((s.owner.lineno for s in reversed(place.steps) if isinstance(s.owner, ast.ExceptHandler)), None)
-
-
-def tries_lock(place: ProgramLine | None) -> bool:
-    """Whether a place in a loop is in the handler of what the system raises for a lock or lock file that is held."""
-    handlers = [] if place is None or not place.loops else [step.owner for step in place.steps]
-    kinds = [h.type for h in handlers if isinstance(h, ast.ExceptHandler) and h.type is not None]
-    return any(isinstance(n, ast.Name) and n.id in _HELD for kind in kinds for n in ast.walk(kind))
-
-
-def swallower_around(place: ProgramLine) -> int | None:
-    """The line of what goes on after an error at the place: an ``except``, or a ``with`` that suppresses errors.
-
-    The innermost that does not give up; None where nothing guards the place so.
-    """
-    for step in reversed(place.steps):
-        if isinstance(step.owner, ast.Try) and step.part == "body":
-            line = next((h.lineno for h in step.owner.handlers if not _gives_up(h)), None)
-        elif isinstance(step.owner, ast.With | ast.AsyncWith):
-            line = next((i.context_expr.lineno for i in step.owner.items if _suppresses(i, place.tree)), None)
-        else:
-            line = None
-        if line is not None:
-            return line
-    return None
-
-
-def _suppresses(item: ast.withitem, tree: ast.Module) -> bool:
-    """Whether a ``with`` goes on after an error: `contextlib.suppress`, or a function or class of the file like it."""
-    name = bindings_of(tree).of(item.context_expr)
-    if name.startswith("contextlib.suppress"):
-        return True
-    called = called_name(item.context_expr) if isinstance(item.context_expr, ast.Call) else name.removesuffix("()")
-    for node in ast.walk(tree):
-        if isinstance(node, Function) and node.name == called:
-            yields = [n.lineno for n in ast.walk(node) if isinstance(n, ast.Yield)]
-            places = [_place(tree, "", line) for line in yields]
-            return any(swallower_around(each) is not None for each in places)
-        if isinstance(node, ast.ClassDef) and node.name == called:
-            exits = [n for n in node.body if isinstance(n, Function) and n.name in ("__exit__", "__aexit__")]
-            given = [r.value for n in exits for r in ast.walk(n) if isinstance(r, ast.Return) and r.value is not None]
-            return any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
-    return False
-
-
-def _gives_up(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends the block by raising or leaving the program."""
-    ends = any(called_name(call) in ("exit", "_exit", "abort", "kill") for call in calls_in(handler))
-    return ends or any(isinstance(node, ast.Raise) for node in ast.walk(handler))
 
 
 def is_entered(entry: ProgramLine, inside: ProgramLine) -> bool:
@@ -328,7 +291,7 @@ def deciding(steps: Sequence[Step], *, beside: Sequence[Step] = ()) -> list[int]
     found: list[int] = []
     shared = [step.block for step in beside]
     for n, step in enumerate(steps):
-        if step.is_choice and step.block not in shared and not _is_same_everywhere(step.owner, steps):
+        if step.is_choice and step.block not in shared and not is_same_everywhere(step.owner, steps):
             found.append(step.owner.lineno if isinstance(step.owner, ast.If) else steps[n - 1].stmt.lineno)
         for stmt in step.block[: step.index]:
             found += _leaving(stmt, steps)
@@ -339,12 +302,12 @@ def _leaving(stmt: ast.stmt, steps: Sequence[Step]) -> Iterator[int]:
     """The lines of the choices within a statement by which a rank may leave its block without an error."""
     exits = {id(node) for node in _exits([stmt]) if not isinstance(node, ast.Raise)}
     for node in ast.walk(stmt) if exits else ():
-        is_choice = isinstance(node, ast.If | ast.ExceptHandler) and not _is_same_everywhere(node, steps)
+        is_choice = isinstance(node, ast.If | ast.ExceptHandler) and not is_same_everywhere(node, steps)
         if is_choice and any(id(each) in exits for each in ast.walk(node)):
             yield node.lineno  # type: ignore[attr-defined]
 
 
-def _is_same_everywhere(choice: ast.AST, steps: Sequence[Step]) -> bool:
+def is_same_everywhere(choice: ast.AST, steps: Sequence[Step]) -> bool:
     """Whether each rank decides an ``if`` alike in the same turn: by counts of turns and by what is written down."""
     if not isinstance(choice, ast.If):
         return False
@@ -452,11 +415,17 @@ def _is_nearer(was: "Path", here: "Path", there: "Path", *, is_turn: bool) -> bo
     near, far = (_distance(was, path, is_turn=is_turn) for path in (here, there))
     if near is None or far is None or near == far:
         return None
-    if far < near and far[2]:
-        # A loop over parameters or handles may have had all its turns: then ours came before the next turn around it.
-        inner, outer = _loop_at(was, far), _loop_at(was, near)
-        tree = list(was.values())[far[0]].tree
-        if inner is not None and outer is not None and not is_of_steps(inner, tree):
+    first, last = min(near, far), max(near, far)
+    if first[2]:
+        # A loop over parameters or handles may have had all its turns: the other may come before the next turn around.
+        inner, outer = _loop_at(was, first), _loop_at(was, last)
+        tree = list(was.values())[first[0]].tree
+        if (
+            inner is not None
+            and inner is not outer
+            and (outer is not None or last is far)
+            and not is_of_steps(inner, tree)
+        ):
             return None
     return near < far
 

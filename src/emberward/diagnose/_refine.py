@@ -5,12 +5,22 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, user_frame
+from emberward.diagnose._handlers import handler_around, tries_lock
 from emberward.diagnose._order import is_out_of_data
 from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
-from emberward.diagnose._program import handler_around, led_past, place_at, tries_lock
+from emberward.diagnose._program import led_past, place_at
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._transfers import made_no_transfer
-from emberward.diagnose._usual import Way, decided, is_once_a_round, left_out, meeting_of, one_more, way_of
+from emberward.diagnose._usual import (
+    Way,
+    decided,
+    is_once_a_round,
+    is_other_size,
+    left_out,
+    meeting_of,
+    one_more,
+    way_of,
+)
 from emberward.diagnose._waits import Reading
 from emberward.findings import Cause, Finding, Kind
 
@@ -57,6 +67,9 @@ def refine(
     out = []
     for finding in findings:
         met = meeting_of(finding, flights, frames, line_of)
+        if met is not None and is_other_size(met):
+            out.append(replace(finding, site=met.ours.site))
+            continue
         way = None if met is None else way_of(met, line_of)
         flight = flights.get(finding.culprit_ranks[0]) if finding.culprit_ranks else None
         is_entered = flight is None or flight.data.has_end or not made_no_transfer(flight)

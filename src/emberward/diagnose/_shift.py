@@ -10,8 +10,9 @@ from typing import Any
 from emberward.diagnose._calls import Call, GroupPart, RankFlight
 from emberward.diagnose._frames import LineOf, user_frame
 from emberward.diagnose._groups import Groups, GroupView
+from emberward.diagnose._handlers import swallower_around
 from emberward.diagnose._order import MAX_SHIFT, follower, shift
-from emberward.diagnose._program import place_at, swallower_around
+from emberward.diagnose._program import place_at
 from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.diagnose._usual import decided
 from emberward.findings import Cause, Certainty, Finding, Kind

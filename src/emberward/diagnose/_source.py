@@ -9,8 +9,15 @@ from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import Frame, LineOf, ProcessStacks, short_path, user_frame
-from emberward.diagnose._parting import left_the_loop
-from emberward.diagnose._program import ProgramLine, callers, callers_in_common, place_at
+from emberward.diagnose._parting import kept_away, left_the_loop
+from emberward.diagnose._program import (
+    ProgramLine,
+    are_branches,
+    callers,
+    callers_in_common,
+    is_same_everywhere,
+    place_at,
+)
 from emberward.events import Site
 from emberward.findings import Cause, Finding
 from emberward.match import OddSide, TieBreak
@@ -22,13 +29,17 @@ MAX_SEARCHED = 64
 """Most ranks, and most calls of a group, that are searched for the whole paths of files."""
 
 
-def conditions_around(place: ProgramLine) -> tuple[tuple[int, str], ...]:
+def conditions_around(place: ProgramLine, *, is_own: bool = False) -> tuple[tuple[int, str], ...]:
     """(line, header) of each condition around a place within its function, the innermost first: ``if``, ``elif``,
     ``else``, ``case``, ``except``. Loops are none, nor is the test of ``__main__``.
+
+    `is_own`: only those that each rank decides by itself, as it does not decide one on the count of turns.
     """
     lines = place.text.splitlines()
     found: list[tuple[int, str]] = []
     for step in place.steps:
+        if is_own and is_same_everywhere(step.owner, place.steps):
+            continue
         match step.owner:
             case ast.If(lineno=line) as node if not _is_main_test(node):
                 is_elif = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
@@ -97,11 +108,20 @@ def tie_break_by_text(line_of: LineOf) -> TieBreak:
             gone = left_the_loop((now,), (inside,), line_of)
             if gone is not None:
                 return OddSide(is_first, gone[2], f"{now.site} lies behind the loop in which the other side still is")
+        if are_branches(*pair):
+            return None
         own, other = (_guards(frame, line_of, to=at) for frame, at in zip((left, right), pair, strict=True))
         only, rest = ([row for row in rows if row not in others] for rows, others in ((own, other), (other, own)))
-        if bool(only) == bool(rest):
+        if bool(only) != bool(rest):
+            return _extra(bool(only), first if only else second, (only or rest)[0])
+        passed = (
+            [] if only else [kept_away((here,), (there,), line_of) for here, there in ((left, right), (right, left))]
+        )
+        if not any(passed) or all(passed):
             return None
-        return _extra(bool(only), first if only else second, (only or rest)[0])
+        is_first, lines = (True, passed[0]) if passed[0] else (False, passed[1])
+        why = f"a choice at {lines[-1].site} leads past the other side's call, and none past this one"
+        return OddSide(is_first, Cause.SKIPPED_COLLECTIVE, why)
 
     return odd
 
@@ -117,7 +137,7 @@ def _guards(frame: Frame, line_of: LineOf, *, to: ProgramLine | None = None) -> 
     """The conditions around a line and its calls, outwards to place `to` of the function that both sides share."""
     rows: list[tuple[int, str]] = []
     for at in callers(place_at(frame, line_of)).values():
-        rows += conditions_around(at)
+        rows += conditions_around(at, is_own=True)
         if at == to:
             break
     return rows

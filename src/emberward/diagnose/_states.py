@@ -40,8 +40,8 @@ _WORDS: Mapping[HostState, str] = {
     HostState.INTERPRETER: "is in a native call that keeps the interpreter's lock",
     HostState.UNKNOWN: "is idle in a call below Python",
     HostState.LAUNCHER: "is the launcher",
-    HostState.WORKER: "is a data worker at work",
-    HostState.WORKER_IDLE: "is an idle data worker",
+    HostState.WORKER: "is a worker at work",
+    HostState.WORKER_IDLE: "is an idle worker",
 }
 _NEXT: Mapping[HostState, str] = {
     HostState.DATALOADER: "look at the data workers of {who}: what do they read; num_workers=0 avoids a forked lock",

@@ -29,12 +29,7 @@ from emberward.diagnose._parting import (
     parting,
     passed_at,
 )
-from emberward.diagnose._program import (
-    are_branches,
-    callers_in_common,
-    comes_first,
-    place_at,
-)
+from emberward.diagnose._program import are_branches, callers_in_common, comes_first, place_at
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._source import conditions_around, tie_break_by_text
 from emberward.diagnose._trace import PARTED
@@ -45,31 +40,26 @@ MAX_COMPARED = 16
 
 
 def _met(finding: Finding, flights: Mapping[int, RankFlight]) -> tuple[Call, Call, int] | None:
-    """The last call of the culprit, the one that it meets, and whose that is; None when they do not meet.
+    """The call of the culprit that met another one, that one, and whose it is; None when none did.
 
-    An open call as a rule; one whose rank raised in it has ended too.
+    The first ones that have ended, as gloo lets them; else the culprit's last: an open one as a rule, and one whose
+    rank raised in it has ended too.
     """
-    ours = None if finding.culprit_ranks[0] not in flights else _last(flights[finding.culprit_ranks[0]])
-    if ours is None:
+    flight = flights.get(finding.culprit_ranks[0])
+    ours = None if flight is None else _last(flight)
+    if flight is None or ours is None:
         return None
-    for rank in finding.waiting_ranks:
-        part = None if rank not in flights else flights[rank].groups.get(ours.group)
-        theirs = None if part is None else part.call(ours.seq)
-        if theirs is not None and must_agree(theirs) != must_agree(ours):
-            return ours, theirs, rank
-    return _met_before(flights[finding.culprit_ranks[0]], finding, flights)
-
-
-def _met_before(
-    flight: RankFlight, finding: Finding, flights: Mapping[int, RankFlight]
-) -> tuple[Call, Call, int] | None:
-    """The first calls that met, differ and have ended, as gloo lets them."""
     made = {(call.group, call.seq): call for call in history(flight)}
     for rank in finding.waiting_ranks[:1]:
         for theirs in history(flights[rank]) if rank in flights else ():
-            ours = made.get((theirs.group, theirs.seq))
-            if ours is not None and must_agree(theirs) != must_agree(ours):
-                return ours, theirs, rank
+            met = made.get((theirs.group, theirs.seq))
+            if met is not None and must_agree(theirs) != must_agree(met):
+                return met, theirs, rank
+    for rank in finding.waiting_ranks:
+        part = None if rank not in flights else flights[rank].groups.get(ours.group)
+        other = None if part is None else part.call(ours.seq)
+        if other is not None and must_agree(other) != must_agree(ours):
+            return ours, other, rank
     return None
 
 
@@ -288,7 +278,8 @@ def meeting_of(
     ours, theirs, maker = met
     flight = flights[finding.culprit_ranks[0]]
     first = _first_departure(flight, flights[maker], ours.group)
-    if first is not None and (_is_silent(*first) or place_at(user_frame(ours.frames), line_of) is None):
+    is_before = first is not None and first[0].seq < ours.seq
+    if first is not None and is_before and (_is_silent(*first) or place_at(user_frame(ours.frames), line_of) is None):
         ours, theirs = first
     past = [call for call in history(flight) if call.record < ours.record and call.group == ours.group]
     peers = [flights[rank] for rank in finding.waiting_ranks[:MAX_COMPARED] if rank in flights]
@@ -326,6 +317,16 @@ def _first_departure(odd: RankFlight, peer: RankFlight, group: GroupName) -> tup
     pairs = [(calls[0][seq], calls[1][seq]) for seq in common]
     place = next((n for n, (a, b) in enumerate(pairs) if (a.op, a.frames) != (b.op, b.frames)), None)
     return None if place is None or place < MIN_ROUNDS else pairs[place]
+
+
+def is_other_size(met: Meeting) -> bool:
+    """Whether the culprit came to the peers' call on their way, all lines alike, with a size that is new there: its
+    tensor is another one, and it left no order.
+    """
+    ours, theirs = met.ours, met.theirs
+    known = {call.numel for call in met.past if call.frames == ours.frames}
+    is_way = bool(ours.frames) and (ours.op, ours.frames) == (theirs.op, theirs.frames)
+    return is_way and theirs.numel in known and ours.numel not in known
 
 
 def is_once_a_round(met: Meeting) -> bool:

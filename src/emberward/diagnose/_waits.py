@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from emberward.diagnose._expression import does_save, state_at
+from emberward.diagnose._expression import does_save, polled_at, state_at
 from emberward.diagnose._frames import (
     Frame,
     LineOf,
@@ -18,7 +18,7 @@ from emberward.diagnose._frames import (
     place_of,
     user_frame,
 )
-from emberward.diagnose._program import place_at, text_of, tries_lock
+from emberward.diagnose._program import place_at, text_of
 from emberward.diagnose._say import hang_finding, ranks_text, verb
 from emberward.diagnose._states import cause_of_state, words_of_state
 from emberward.events import STUCK, HostState, Owner
@@ -83,9 +83,24 @@ _NETWORK_FILES = frozenset({"socket.py", "ssl.py", "smtplib.py", "ftplib.py"})
 _NETWORK_PARTS = ("http/client.py", "urllib/request.py", "xmlrpc/client.py")
 _POOL_RESULTS = ("multiprocessing/pool.py", "concurrent/futures/_base.py")
 _POOL_MANAGERS = ("multiprocessing/pool.py", "concurrent/futures/process.py")
+_WORKER_LOOPS = frozenset({("_worker_loop", "worker.py"), ("worker", "pool.py"), ("_process_worker", "process.py")})
+# fmt: off
+_ASKS = frozenset(
+    {"poll", "select", "_poll", "wait", "get", "_recv", "recv_bytes", "_recv_bytes", "__enter__", "acquire"}
+)
+# fmt: on
+"""In which function a worker waits for work."""
 _LOCK_FILES = ("/filelock/", "/portalocker/", "torch/utils/file_baton.py")
 """Libraries that sleep until a lock file can be had."""
 _READ_FILES = frozenset({"codecs.py", "gzip.py", "pathlib.py", "_pyio.py", "tarfile.py", "zipfile.py", "lzma.py"})
+
+
+_TRIES = {
+    Cause.LOCK: " between tries to get a lock",
+    Cause.FILE_WAIT: " until a file is there",
+    Cause.STORE_WAIT: " until a key of the store is set",
+    Cause.SUBPROCESS: " until another process has ended",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +116,8 @@ class Reading:
     frames: tuple[Frame, ...] = ()
     inner: Frame | None = None
     """The innermost line of an installed package that the user's line called."""
-    polls_lock: bool = False
-    """Whether it sleeps between two tries to get a lock: a file that it creates, or locks without waiting."""
+    polls: Cause | None = None
+    """What it asks for between two sleeps: a lock, as of a file that it creates, or a file that another is to make."""
     is_stuck: bool = False
     """Whether it idles without a moment at which it must go on by itself; of a data worker, inside its work."""
 
@@ -114,7 +129,7 @@ class Reading:
     @property
     def cause(self) -> Cause:
         """The word for it as a cause; UNKNOWN for classes that only wait."""
-        return Cause.LOCK if self.polls_lock else cause_of_state(self.kind)
+        return self.polls or cause_of_state(self.kind)
 
     @property
     def text(self) -> str:
@@ -123,7 +138,7 @@ class Reading:
         inside = f" in {self.function}()" if self.function and self.function != "<module>" else ""
         waits = " and waits for a thread" if self.kind is HostState.EXIT and self.site else ""
         by = "" if self.inner is None else f", by {self.inner.function}() of {self.inner.site}"
-        tries = " between tries to get a lock" if self.polls_lock else ""
+        tries = "" if self.polls is None else _TRIES[self.polls]
         return f"{words_of_state(self.kind)}{tries}{waits}{inside}{where}{by}"
 
 
@@ -214,26 +229,28 @@ def _is_saving(frames: tuple[Frame, ...], line_of: LineOf) -> bool:
     return any(does_save(text_of(frame.file, line_of), frame.line or 0) for frame in users)
 
 
+def _worker_at(frames: Sequence[Frame]) -> int | None:
+    """The place of the loop in which a process takes work from its parent: a data worker's, or one of a pool's.
+
+    A pool's threads have that loop too, but no start of a process around it.
+    """
+    names = [(frame.function.rpartition(".")[2], frame.file.rpartition("/")[2]) for frame in frames]
+    loops = [n for n, name in enumerate(names) if name in _WORKER_LOOPS]
+    if any(names[n][0] == "_worker_loop" for n in loops) or ("_bootstrap", "process.py") in names:
+        return next(iter(loops), None)
+    return None
+
+
 def class_of(thread: ThreadStack, line_of: LineOf) -> HostState:
     """What the thread does. Native frames and the source line, where there are any, decide what Python cannot show."""
     frames = thread.frames
     if any("torch/distributed/elastic/agent/" in frame.file for frame in frames):
         return HostState.LAUNCHER
-    if any(frame.function == "_worker_loop" for frame in frames):
-        inner = frames[0].function.rpartition(".")[2]
+    cut = _worker_at(frames)
+    if cut is not None:
         # A forked worker still carries the frames that its parent had when it forked.
-        cut = next(i for i, frame in enumerate(frames) if frame.function == "_worker_loop")
-        idle = code_frame(frames[:cut]) is None and inner in (
-            "poll",
-            "select",
-            "_poll",
-            "wait",
-            "get",
-            "_recv",
-            "recv_bytes",
-            "_recv_bytes",
-        )
-        return HostState.WORKER_IDLE if idle else HostState.WORKER
+        inner = frames[0].function.rpartition(".")[2]
+        return HostState.WORKER_IDLE if code_frame(frames[:cut]) is None and inner in _ASKS else HostState.WORKER
     code = code_frame(frames)
     if _compiler_at(frames) is not None:
         # A compiler runs code of others (backends, symbolic algebra): what that does is compiling too.
@@ -284,8 +301,7 @@ def _idles_at(thread: ThreadStack) -> str | None:
 
 def _inside_worker(thread: ThreadStack) -> ThreadStack:
     """The thread without the frames of the worker's loop: a forked one still carries those of its parent."""
-    cut = next((i for i, frame in enumerate(thread.frames) if frame.function == "_worker_loop"), len(thread.frames))
-    return replace(thread, frames=thread.frames[:cut])
+    return replace(thread, frames=thread.frames[: _worker_at(thread.frames)])
 
 
 def _caller_of_compiler(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -338,17 +354,17 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
         path=tuple(f"{f.function} {f.site}" for f in reversed(main.frames) if not f.is_native),
         frames=main.frames,
         inner=package_frame(frames),
-        polls_lock=kind is HostState.SLEEP and _polls_lock(main.frames, line_of),
+        polls=_polls(main.frames, line_of) if kind is HostState.SLEEP else None,
         is_stuck=kind in STUCK or (kind is HostState.WORKER and class_of(_inside_worker(main), line_of) in STUCK),
     )
 
 
-def _polls_lock(frames: tuple[Frame, ...], line_of: LineOf) -> bool:
-    """Whether a thread that sleeps is in a library of file locks, or in the handler of a lock that is held."""
+def _polls(frames: tuple[Frame, ...], line_of: LineOf) -> Cause | None:
+    """What a thread that sleeps waits for: in a library of file locks, or by what the loop around its line asks."""
     before = list(takewhile(lambda frame: frame.owner is not Owner.USER, frames))
-    return any(mark in frame.file for frame in before for mark in _LOCK_FILES) or tries_lock(
-        place_at(user_frame(frames), line_of)
-    )
+    if any(mark in frame.file for frame in before for mark in _LOCK_FILES):
+        return Cause.LOCK
+    return polled_at(place_at(user_frame(frames), line_of))
 
 
 def severity_of(readings: Sequence[Reading], *, is_lasting: bool) -> Severity:
@@ -377,7 +393,12 @@ def stack_evidence(reading: Reading, workers: tuple[Reading, ...]) -> list[str]:
         lines.append(f"{reading.site} reads: {reading.source_line}")
     worker = stuck_worker(workers)
     if worker is not None:
-        lines.append(f"its data worker (process {worker.process.pid}) is in {worker.function}() at {worker.site}")
+        what = "data worker" if reading.kind is HostState.DATALOADER else "worker"
+        lines.append(f"its {what} (process {worker.process.pid}) is in {worker.function}() at {worker.site}")
+    elif workers and reading.kind is HostState.SUBPROCESS:
+        lines.append("every worker that left a stack waits for work: the result that it waits for was lost")
+        anew = [w for w in workers if any(frame.function.endswith("_maintain_pool") for frame in w.frames)]
+        lines += [f"{who_text(anew)} {verb(anew, 'was', 'were')} started in place of one that ended"] if anew else []
     return lines
 
 
@@ -419,5 +440,5 @@ def finding_on(
         pids=pids_of(culprits),
         waiting=ranks_of(waiting),
         hosts=hosts_of(culprits),
-        **{"site": culprits[0].site, **others},
+        **{"site": culprits[0].site if culprits else None, **others},
     )

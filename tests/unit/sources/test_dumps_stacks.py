@@ -42,6 +42,18 @@ def retried(x):
         except OSError:
             time.sleep(60)
         all_reduce(batch)
+
+def one(batch):
+    check(batch)
+    all_reduce(batch)
+
+def epoch(batches):
+    for batch in batches:
+        try:
+            one(batch)
+        except ValueError:
+            log(batch)
+    all_gather_object(batches)
 """
 
 
@@ -69,8 +81,15 @@ def test_a_rank_that_came_back_from_a_loop_in_which_the_others_are_had_fewer_tur
     found = verdict(tmp_path, [*texts, process(4, GATHER, "train (job.py:8)", "<module> (job.py:30)")])
     assert (found.cause.value, found.culprit_pids, found.site) == ("uneven_data", (4,), "job.py:8")
     assert found.message == (
-        "process 4 waits at job.py:8, in a call behind the loop at job.py:4 in which 3 others wait"
+        "process 4 left the loop that the others are still in (job.py:4), and is at job.py:8: it had fewer turns"
     )
+
+
+def test_a_call_that_is_guarded_in_the_loop_that_a_process_left_was_swallowed_there(tmp_path: Path) -> None:
+    """The end of the loop alone would be the end of the data."""
+    texts = [process(pid, CALL, "one (job.py:34)", "epoch (job.py:39)", "<module> (job.py:60)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, GATHER, "epoch (job.py:42)", "<module> (job.py:60)")])
+    assert (found.cause.value, found.culprit_pids, found.site) == ("swallowed_exception", (4,), "job.py:40")
 
 
 def test_of_two_processes_the_text_tells_who_left_the_loop(tmp_path: Path) -> None:
@@ -419,7 +438,140 @@ def test_a_ring_of_sends_has_the_line_at_which_most_are(tmp_path: Path) -> None:
     assert (found.code, found.culprit_pids, found.site) == ("H111", (), "pipe.py:31")
 
 
+def test_of_two_and_one_the_one_that_a_choice_led_past_the_call_of_the_others_left_it_out(tmp_path: Path) -> None:
+    """No condition is around either call; in the one place that returns, one alone can come past the other's."""
+    text = "def save(x):\n    if x.exists():\n        return\n    barrier()\n\ndef main(x):\n    for y in x:\n"
+    text += "        all_reduce(y)\n        if y % 10 == 0:\n            save(y)\n"
+    (tmp_path / "guard.py").write_text(text)
+    texts = [process(pid, BARRIER, "save (guard.py:4)", "main (guard.py:10)") for pid in (1, 2)]
+    found = verdict(tmp_path, [*texts, process(3, CALL, "main (guard.py:8)")])
+    assert (found.culprit_pids, found.cause.value, found.site) == ((3,), "skipped_collective", "guard.py:2")
+
+
 def test_most_of_them_are_not_accused_of_the_call_that_one_left_out(tmp_path: Path) -> None:
     (tmp_path / "guard.py").write_text("def main(x):\n    if x.is_due:\n        barrier(x)\n    all_reduce(x)\n")
     texts = [process(pid, BARRIER, "main (guard.py:3)") for pid in (1, 2)]
     assert verdict(tmp_path, [*texts, process(3, CALL, "main (guard.py:4)")]).culprit_pids == ()
+
+
+POOL = (
+    "worker (multiprocessing/pool.py:114)",
+    "run (multiprocessing/process.py:108)",
+    "_bootstrap (multiprocessing/process.py:314)",
+    "Pool.__init__ (multiprocessing/pool.py:215)",
+    "main (job.py:30)",
+)
+RESULT = ("wait (threading.py:327)", "ApplyResult.get (multiprocessing/pool.py:768)", "main (job.py:31)")
+MANAGES = ("Pool._handle_tasks (multiprocessing/pool.py:531)", "run (threading.py:982)")
+
+
+@pytest.mark.parametrize("is_at_work", [True, False])
+def test_who_waits_for_a_result_goes_on_only_while_a_worker_of_its_pool_works(
+    tmp_path: Path, *, is_at_work: bool
+) -> None:
+    """A worker that was killed takes its task along; the pool starts another one, which waits for work."""
+    idle = ("get (multiprocessing/queues.py:364)", *POOL)
+    texts = [process(pid, CALL, "main (job.py:33)", others=[MANAGES]) for pid in (1, 2)]
+    texts += [process(3, *RESULT, others=[MANAGES])]
+    texts += [process(pid, *idle) for pid in (11, 12, 13)]
+    texts += [
+        process(14, *(("work (job.py:2)", "mapstar (multiprocessing/pool.py:48)", *POOL) if is_at_work else idle))
+    ]
+    found = verdict(tmp_path, texts)
+    assert (found.code, found.culprit_pids, found.cause.value) == ("H106", (3,), "subprocess")
+    assert found.severity is (Severity.WARNING if is_at_work else Severity.ERROR)
+
+
+POLLS = """import os, time
+from pathlib import Path
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(1)
+def naps(path):
+    while True:
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("function", "line", "cause"), [("wait_for", 5, "file_wait"), ("naps", 8, "sleep")])
+def test_who_sleeps_and_asks_for_a_file_waits_for_it(tmp_path: Path, function: str, line: int, cause: str) -> None:
+    """Also where most do so: who waits for them in a call is not the odd one."""
+    (tmp_path / "polls.py").write_text(POLLS)
+    asks = [process(pid, f"{function} (polls.py:{line})", "main (job.py:3)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*asks[:1], *(process(pid, CALL, "main (job.py:4)") for pid in (4, 5, 6))])
+    assert (found.cause.value, found.culprit_pids, found.severity) == (cause, (1,), Severity.WARNING)
+    found = verdict(tmp_path, [*asks, process(4, CALL, "main (job.py:4)")])
+    assert found.culprit_pids == ((1, 2, 3) if cause == "file_wait" else ())
+
+
+GROUPS = """import torch.distributed as dist
+class Groups:
+    def __init__(self, rank):
+        if rank in (0, 1):
+            self.own = dist.new_group([0, 1])
+    def all(self):
+        return dist.new_group()
+def main(groups):
+    dist.all_reduce(1, group=groups.all())
+    dist.barrier()
+"""
+
+
+@pytest.mark.parametrize("is_by_some", [True, False])
+def test_who_came_through_the_creation_of_a_group_did_not_leave_it_out(tmp_path: Path, *, is_by_some: bool) -> None:
+    """Its line makes the group before its call. The text tells which earlier group some alone have made."""
+    (tmp_path / "groups.py").write_text(GROUPS if is_by_some else GROUPS.replace("rank in (0, 1)", "True"))
+    new_group = (f"_new_group_with_tag ({C10D}:7)", f"new_group ({C10D}:8)", "all (groups.py:7)")
+    texts = [process(pid, *new_group, "main (groups.py:9)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, CALL, "main (groups.py:9)")])
+    assert (found.code, found.cause.value, found.culprit_pids) == ("H129", "missing_group", ())
+    assert found.site == ("groups.py:5" if is_by_some else "groups.py:7")
+    if not is_by_some:
+        # Who is behind the line, in a job that makes no such group, did not come to the creation.
+        found = verdict(tmp_path, [*texts, process(4, CALL, "main (groups.py:10)")])
+        assert (found.code, found.culprit_pids) == ("H129", (4,))
+
+
+EPOCHS = """def main(loader, patience):
+    for epoch in range(60):
+        for x in loader:
+            all_reduce(x)
+            opt.step()
+        if CONDITION:
+            break
+    barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "cause"), [("patience.is_over()", "skipped_collective"), ("epoch == 50", "uneven_data")]
+)
+def test_who_broke_off_its_epochs_by_a_choice_of_its_own_had_no_fewer_data(
+    tmp_path: Path, condition: str, cause: str
+) -> None:
+    """Data that end lead to the next epoch; a count of epochs is the same on all."""
+    (tmp_path / "epochs.py").write_text(EPOCHS.replace("CONDITION", condition))
+    texts = [process(pid, CALL, "main (epochs.py:4)") for pid in (1, 2, 3)]
+    found = verdict(tmp_path, [*texts, process(4, BARRIER, "main (epochs.py:8)")])
+    assert (found.cause.value, found.culprit_pids) == (cause, (4,))
+
+
+FINDS = """def find(x):
+    for rate in range(5):
+        all_reduce(x)
+def main(x, rank):
+    if rank == 0:
+        find(x)
+    broadcast(x, src=ROOT)
+"""
+
+
+@pytest.mark.parametrize(("root", "culprits"), [("0", (3,)), ("best(x)", ())])
+def test_a_root_that_is_written_down_is_no_reason_to_pass_a_call(
+    tmp_path: Path, root: str, culprits: tuple[int, ...]
+) -> None:
+    """Where ranks work the root out, some may have passed a call that the others stay in."""
+    (tmp_path / "finds.py").write_text(FINDS.replace("ROOT", root))
+    texts = [process(pid, f"broadcast ({C10D}:9)", "main (finds.py:7)") for pid in (1, 2)]
+    found = verdict(tmp_path, [*texts, process(3, CALL, "find (finds.py:3)", "main (finds.py:6)")])
+    assert found.culprit_pids == culprits

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from unit.sources.dump_samples import dump, entry, write
-from unit.sources.test_dumps_rules import WORLD, verdict
+from unit.sources.test_dumps_rules import TP, WORLD, verdict
 
 from emberward.findings import Cause, Severity
 from emberward.sources.dumps import explain_paths
@@ -149,3 +149,54 @@ def test_a_call_in_another_group_that_met_in_silence_is_named(tmp_path: Path) ->
     }
     finding = verdict(write(tmp_path / "d", dumps))
     assert (finding.culprit_ranks, finding.cause, finding.site) == ((3,), Cause.DIFFERENT_GROUP, "train.py:20")
+
+
+def test_a_size_that_is_new_on_the_way_of_all_is_a_shape_and_no_loop_that_was_left(tmp_path: Path) -> None:
+    """Pieces of tensors that are not as large everywhere: the last one is smaller, and on some there is one more."""
+    pieces = [(BATCH, "broadcast", 64)] * 4
+    dumps = {}
+    for rank in range(4):
+        last = (BATCH, "broadcast", 64) if rank > 1 else (REDUCE, "all_reduce", 2)
+        made = [*pieces, (BATCH, "broadcast", 64 if rank > 1 else 20), last]
+        dumps[rank] = dump([call(n, *row, done=n < 6) for n, row in enumerate(made, start=1)], WORLD)
+    finding = verdict(write(tmp_path / "d", dumps))
+    assert (finding.code, finding.cause, finding.site) == ("M102", Cause.SHAPE, "train.py:20")
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_the_one_that_comes_in_another_order_of_groups_turned_it_round(tmp_path: Path, *, is_alone: bool) -> None:
+    """At lines of its own, as in a branch. Of two against two neither is the odd side."""
+    groups = {**WORLD, TP[1:]: [0, 1, 2, 3]}
+    dumps = {}
+    for rank in range(4):
+        rows = [entry(2 * k - 1, k, line=5) for k in range(1, 6)]
+        rows += [entry(2 * k, k, pg=TP, line=6) for k in range(1, 6)]
+        is_odd = rank == 2 or (rank == 3 and not is_alone)
+        last = entry(11, 6, pg=TP, line=8, done=False) if is_odd else entry(11, 6, line=5, done=False)
+        dumps[rank] = dump([*sorted(rows, key=lambda row: row["record_id"]), last], groups)
+    finding = verdict(write(tmp_path / "d", dumps))
+    assert (finding.code, finding.culprit_ranks) == ("M104", (2,) if is_alone else ())
+    assert finding.site == ("train.py:8" if is_alone else None)
+
+
+SAVES = """def train(model, rank):
+    for step in range(90):
+        all_reduce(model)
+        if step % 10 == 0:
+            if rank == 0:
+                WORK(model)
+            barrier()
+"""
+
+
+@pytest.mark.parametrize(("work", "severity"), [("save", Severity.WARNING), ("print", Severity.ERROR)])
+def test_who_alone_has_work_on_the_way_to_a_call_may_be_at_it(tmp_path: Path, work: str, severity: Severity) -> None:
+    dumps = {}
+    for rank in range(4):
+        rows = [call(n, ("train:3",), "all_reduce", 8) for n in range(1, 5)]
+        rows += [call(5, ("train:7",), "barrier", 1, done=False)] if rank else []
+        dumps[rank] = dump(rows, WORLD)
+    write(tmp_path / "d", dumps)
+    (tmp_path / "d" / "train.py").write_text(SAVES.replace("WORK", work))
+    finding = verdict(tmp_path / "d")
+    assert (finding.code, finding.culprit_ranks, finding.severity) == ("H101", (0,), severity)
