@@ -140,6 +140,7 @@ def short_method(
         except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
             live.problem(f"{method} not recorded", error)
             return original(handle, given, options)
+        begin = None if ends or live.ends is None else live.ends.mark()
         try:
             work = original(handle, given, options)
         except BaseException:
@@ -152,7 +153,7 @@ def short_method(
                 sync[work] = number, place
             else:
                 if not ends and live.ends is not None:
-                    live.ends.issued(number, group, handle, is_transfer=False)
+                    live.ends.issued(number, group, handle, begin, is_transfer=False)
                 live.await_work(work, (ref(work), number, place, False, is_sync, ends, True, False))
         except Exception as error:  # noqa: BLE001 (a work of a kind that cannot be referred to: its end is not recorded)
             live.problem(f"the end of {method} not recorded", error)

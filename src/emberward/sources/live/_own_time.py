@@ -7,6 +7,11 @@ waits. DDP makes its calls below Python, inside of backward and where it broadca
 calls of which the ring knows nothing, the whole of both counts as waiting. So a rank whose backward alone is slow is
 not told from its peers there.
 
+Where the device has told its times ([Note: ends on a device] of `sources._ends`), a step is the device's: from the end
+of the last call of the step before, in the job's largest group, to that of its own, and own time is that less what
+the device's stream stood in calls, or in waits for calls made before. What its host did meanwhile is nobody's lateness
+unless the device had to wait for it; then it comes late to the next call.
+
 Ranks are compared that make the same calls: the stages of a pipeline do different work by plan.
 """
 
@@ -16,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from emberward.events import Barrier, Collective, Event, Group, HostSync, LaneKind, Recv, Send
+from emberward.events import Barrier, Collective, Event, Group, HostSync, LaneKind, Recv, Send, Wait
 from emberward.sources.ring import Mark, MarkKind, RingView
 
 NS = 1e9
@@ -50,15 +55,19 @@ class OwnTimes:
 def own_times(view: RingView, *, after: int | None = None) -> OwnTimes:
     """The rank's own part of each step that the view holds whole, of those after step `after`. See [Note: own time]."""
     events = [e for e in view.events if e.lane.kind is LaneKind.HOST and e.lane.index == 0]
-    spans = _merged([*_calls(events), *_hidden(view)])
     moments = [m for m in view.marks if m.kind is MarkKind.STEP and m.step is not None and m.ended_ns is not None]
-    if len(moments) >= 2:
+    is_by_step, timed = len(moments) >= 2, [e for e in view.events if e.started_ns is not None]
+    if timed:
+        spans = _merged(list(_stalls(timed)))
+        bounds = list(_device_rounds(view, timed, is_by_step=is_by_step))
+    elif is_by_step:
         # A step's number is that of its mark; the first has no begin.
         bounds = [(m.step, m.began_ns, m.ended_ns) for m in moments if m.step is not None and m.ended_ns is not None]
+        spans = _merged([*_calls(events), *_hidden(view)])
     else:
-        bounds = list(_rounds(view, events))
+        bounds, spans = list(_rounds(view, events)), _merged([*_calls(events), *_hidden(view)])
     # Steps that began before the first call of the view made calls of which it tells nothing.
-    first = min((e.issued_ns for e in events if e.issued_ns is not None), default=0)
+    first = min((e.started_ns or e.issued_ns or 0 for e in timed or events if e.issued_ns is not None), default=0)
     ends = [end for _, end in spans]
     steps = []
     for number, low, high in bounds:
@@ -79,13 +88,40 @@ def own_times(view: RingView, *, after: int | None = None) -> OwnTimes:
             )
         )
     last = [(step.began_ns, step.ended_ns) for step in steps[-NUM_SIGNED:]]
-    return OwnTimes(is_by_step=len(moments) >= 2, steps=tuple(steps), program=_program(view.events, last))
+    return OwnTimes(is_by_step=is_by_step, steps=tuple(steps), program=_program(view.events, last))
 
 
 def _calls(events: Sequence[Event]) -> Iterator[Span]:
     for event in events:
         if event.issued_ns is not None and event.completed_ns is not None:
             yield event.issued_ns, event.completed_ns
+
+
+def _stalls(timed: Sequence[Event]) -> Iterator[Span]:
+    """When the device's stream stood: in a call that it was made to wait for at once, or in a wait of its own."""
+    waits = {event.body.on: event for event in timed if isinstance(event.body, Wait)}
+    for event in timed:
+        is_stall = isinstance(event.body, Wait) or event.ref not in waits
+        if is_stall and event.started_ns is not None and event.completed_ns is not None:
+            yield event.started_ns, event.completed_ns
+
+
+def _device_rounds(view: RingView, timed: Sequence[Event], *, is_by_step: bool) -> Iterator[tuple[int, int, int]]:
+    """From the end of the last call of a step on the device to the end of the next's; without steps, of each call."""
+    found: dict[Group, dict[int, int]] = {}
+    for event in timed:
+        number = event.phase.step if is_by_step else view.sequences.get(event.ref)
+        if isinstance(event.body, Collective | Barrier) and number is not None and event.completed_ns is not None:
+            ends = found.setdefault(event.body.group, {})
+            ends[number] = max(event.completed_ns, ends.get(number, 0))
+    if not found:
+        return
+    ends = found[max(found, key=lambda group: (len(group.ranks), len(found[group]), group.index))]
+    # The last step of the view may not have made all of its calls.
+    numbers = sorted(ends)[:-1] if is_by_step else sorted(ends)
+    for early, late in pairwise(numbers):
+        if late == early + 1:
+            yield late, ends[early], ends[late]
 
 
 def _hidden(view: RingView) -> Iterator[Span]:
