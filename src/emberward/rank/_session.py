@@ -26,6 +26,7 @@ from emberward.rank._place import RankInfo
 from emberward.rank._samples import open_samples
 from emberward.rank._signals import StopRequest
 from emberward.rank._skew import START_TIMEOUT_S, fingerprint, require_equal_fingerprints
+from emberward.rank._staged import CudaDevice, StagedTransfers
 from emberward.rank._start_phase import (
     CONNECTS,
     DATA,
@@ -83,7 +84,12 @@ class Session:
             stop.guard(joined.folder.launch, joined.world)
         recipe = joined.resolved.recipe
         report_start(joined.folder, CONNECTS, rank=place.rank)
-        chosen = choose_device(recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)
+        chosen = choose_device(
+            recipe.device, recipe.backend, local_rank=place.local_rank, local_world_size=place.local_world_size
+        )
+        staged = StagedTransfers(CudaDevice(), say=sys.stderr.write) if chosen.is_staged else None
+        if staged is not None:
+            staged.install()
         if chosen.is_nccl:
             sys.stderr.write(f"NCCL on {chosen.device}: {set_for_nccl(os.environ)}\n")
         dist.init_process_group(
@@ -132,6 +138,8 @@ class Session:
         if trainer.is_heard and place.rank == 0:
             sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
         dist.destroy_process_group()
+        if staged is not None:
+            staged.remove()
         self._is_among_others = True
         # A supervisor reads how the run ended; an agent that restarts ranks would take 75 for a failure.
         is_read = place.is_supervised or self._wanted.joined is not None
