@@ -7,7 +7,7 @@ import torch
 
 from emberward.checkpoint import PinnedMemory
 from emberward.findings import ConfigError
-from emberward.rank._device import choose_device
+from emberward.rank._device import choose_device, device_peak_bytes
 from emberward.rank._staged import METHODS
 from emberward.recipe import Backend, Device, load_recipe, resolve
 from emberward.sources._calls import METHODS as RECORDED
@@ -88,11 +88,21 @@ class FakeCuda:
     def get_device_name(self, device=None):
         return f"GPU {device}"
 
+    def max_memory_allocated(self, device=None):
+        return 12345 if device == torch.device("cuda", 1) else 0
 
-@pytest.mark.parametrize("name", ["is_available", "device_count", "set_device", "get_device_name"])
+
+@pytest.mark.parametrize(
+    "name", ["is_available", "device_count", "set_device", "get_device_name", "max_memory_allocated"]
+)
 def test_the_stand_in_has_the_parameters_of_torch(name):
     own, theirs = (inspect.signature(getattr(owner, name)).parameters for owner in (FakeCuda(1), torch.cuda))
     assert [*own] == [*theirs]
+
+
+def test_the_peak_of_a_rank_is_its_devices():
+    assert device_peak_bytes(torch.device("cuda", 1), FakeCuda(2)) == 12345
+    assert device_peak_bytes(torch.device("cpu"), FakeCuda(0)) is None
 
 
 @pytest.mark.parametrize(

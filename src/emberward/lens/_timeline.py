@@ -95,7 +95,7 @@ def _rank_events(rank: RankTimeline, base: int) -> Iterator[dict[str, Any]]:
     for index, event in enumerate(rank.calls.events):
         if event.issued_ns is None or event.completed_ns is None:
             continue
-        args = {
+        args: dict[str, Any] = {
             "line": None if event.site is None else str(event.site),
             "step": event.phase.step,
             "number": rank.calls.sequences.get(event.ref),

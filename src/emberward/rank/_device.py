@@ -1,6 +1,7 @@
 """Where a rank computes. Everything that is particular to CUDA and NCCL in this room is here."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -52,3 +53,8 @@ def choose_device(wanted: Device, backend: Backend, *, local_rank: int, local_wo
         backend="gloo" if backend is Backend.GLOO else "nccl",
         name=torch.cuda.get_device_name(index),
     )
+
+
+def device_peak_bytes(device: torch.device, cuda: Any = torch.cuda) -> int | None:
+    """The most bytes of tensors that this process has had on its device; None on the CPU. `cuda` is torch.cuda."""
+    return int(cuda.max_memory_allocated(device)) if device.type == "cuda" else None

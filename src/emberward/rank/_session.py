@@ -17,7 +17,7 @@ from emberward.layout import Axis
 from emberward.perf import peak_of
 from emberward.rank._agreements import saves_beside
 from emberward.rank._certificate import CertificateWatch, read_program
-from emberward.rank._device import ChosenDevice, choose_device
+from emberward.rank._device import ChosenDevice, choose_device, device_peak_bytes
 from emberward.rank._events import Enter, told
 from emberward.rank._inspections import Inspections
 from emberward.rank._join import Joined, Wanted, join_run
@@ -39,7 +39,7 @@ from emberward.rank._start_phase import (
 )
 from emberward.rank._trainer import RankOutcome, Trainer
 from emberward.recipe import ComputeType, ends_of, has_backward_lane, mesh_of
-from emberward.report import RunFolder, Sinks, open_sinks, read_run, run_text, write_json
+from emberward.report import RunFolder, Sinks, open_sinks, read_json, read_run, run_text, write_json
 from emberward.runs import read_detours, recipe_digest
 
 LEAVE_LIMIT_S = 10.0
@@ -135,6 +135,7 @@ class Session:
             report_start(joined.folder, FIRST_STEP, rank=place.rank)
             inspections.watch()
             outcome = trainer.run()
+            _tell_peak(joined.folder, place.rank, device_peak_bytes(chosen.device))
         if trainer.is_heard and place.rank == 0:
             sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
         dist.destroy_process_group()
@@ -289,3 +290,10 @@ def _write_rank_file(
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     )
+
+
+def _tell_peak(folder: RunFolder, rank: int, peak_bytes: int | None) -> None:
+    """Adds the most memory of the device that the rank had to what it said of itself; nothing on the CPU."""
+    said = read_json(folder.rank_file(rank))
+    if peak_bytes is not None and said is not None:
+        write_json(folder.rank_file(rank), {**said, "device_peak_bytes": peak_bytes})

@@ -1,8 +1,9 @@
 """The recorder of a live rank: writes into its ring what torch is asked to do. Standard library only; see `_wrap`.
 
 [Note: what the live recorder does not do]
-It keeps no work, tensor or group alive, asks no device, adds no synchronisation, and puts no callback onto a future:
-gloo's own threads would have to wait for the interpreter. What it cannot do is a problem in the ring, once.
+It keeps no work, tensor or group alive, adds no synchronisation, and puts no callback onto a future: gloo's own threads
+would have to wait for the interpreter. A device is asked for nothing but the times of marks (`_device_clock`), by the
+thread that makes the calls. What it cannot do is a problem in the ring, once.
 """
 
 import os
