@@ -157,7 +157,7 @@ class Machine:
 def difference(rows: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> float:
     """The largest relative difference of two curves of equal length."""
     pairs = zip(rows, others, strict=True)
-    return max(abs(row["loss"] - other["loss"]) / abs(other["loss"]) for row, other in pairs)
+    return max((abs(row["loss"] / other["loss"] - 1.0) for row, other in pairs), default=float("inf"))
 
 
 def recorded(machine: Machine, name: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ where the host has waited for the device, when the same stream had waited for th
 
 The host waits where a value is read (`Tensor.item`, `tolist`, `cpu`), where it synchronises a device, a stream or an
 event, at a barrier, and at a wait with a time-out (WorkNCCL::wait). Each is an event of its own in the ring; a wait
-that only orders is none. So a rank that goes on in its own code sits in no call.
+that only orders is none of the host's. So a rank that goes on in its own code sits in no call.
 """
 
 import functools

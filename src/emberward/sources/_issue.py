@@ -110,18 +110,19 @@ def short_method(
                 for number in found:
                     asks.issue(number)
         try:
-            site, inner = sites.enclosing, 0
+            inner = 0
             frame: FrameType | None = frame_at(1)
             while frame is not None:
-                line = lines.get(id(frame.f_code) + frame.f_lasti)
-                if line is None:
-                    line = sites.learn(frame)
-                if line != PASSED_OVER:
-                    if line >= 0:
-                        site = line
-                        break
-                    inner = inner or line
+                site = lines.get(id(frame.f_code) + frame.f_lasti)
+                if site is None:
+                    site = sites.learn(frame)
+                if site >= 0:
+                    break
+                if site != PASSED_OVER:
+                    inner = inner or site
                 frame = frame.f_back
+            else:
+                site = sites.enclosing
             if inner:
                 site = sites.by_way_of(site, inner)
             number = writer.last_number = next(numbers)
