@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from emberward.checkpoint._kept import Keep, name_save, names_of, unname_save
     from emberward.checkpoint._names import SAVE_WRITER, step_name
     from emberward.checkpoint._part import Part
+    from emberward.checkpoint._pinned import PinnedMemory
     from emberward.checkpoint._probe import Probe, read_probe, relative_difference, write_probe
     from emberward.checkpoint._reader import read_manifest
     from emberward.checkpoint._repair import Repaired, repair_replicas, repair_save
@@ -59,6 +60,7 @@ _FILES = {
     "_kept": "Keep name_save names_of unname_save",
     "_names": "SAVE_WRITER step_name",
     "_part": "Part",
+    "_pinned": "PinnedMemory",
     "_probe": "Probe read_probe relative_difference write_probe",
     "_reader": "read_manifest",
     "_repair": "Repaired repair_replicas repair_save",
@@ -106,6 +108,7 @@ __all__ = [
     "Manifest",
     "Part",
     "Piece",
+    "PinnedMemory",
     "Probe",
     "Repaired",
     "Saved",

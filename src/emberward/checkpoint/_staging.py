@@ -17,6 +17,7 @@ from emberward.checkpoint._beside import NotStarted, WriterProcess, writer_comma
 from emberward.checkpoint._kept import Keep
 from emberward.checkpoint._memory import ALIGN_BYTES, SharedMemory, own_memory, shared_memory
 from emberward.checkpoint._part import Part
+from emberward.checkpoint._pinned import PinnedMemory
 from emberward.checkpoint._save import Agree, Saved, save_parts
 from emberward.checkpoint._save_job import Placed, SaveJob
 from emberward.checkpoint._storage import DISK, Storage
@@ -43,6 +44,7 @@ class Staging:
         self._copies: list[Tensor] = []
         self._offsets: list[int] = []
         self._area: mmap.mmap | None = None
+        self._pinned: PinnedMemory | None = None
         self.num_bytes = 0
 
     @torch.no_grad()
@@ -75,22 +77,19 @@ class Staging:
         for shard in shards:
             self._offsets.append(end)
             end += -(-shard.tensor.nbytes // ALIGN_BYTES) * ALIGN_BYTES
-        self._copies, self._area = [], None  # the old memory goes before the new comes
+        if self._pinned is not None:
+            self._pinned.release()
+        self._copies, self._area, self._pinned = [], None, None  # the old memory goes before the new comes
         self.num_bytes = 0
         self._area = own_memory(end) if self._shared is None else self._shared.take(end)
         memory = torch.frombuffer(self._area, dtype=torch.uint8)
         if any(shard.tensor.device.type == "cuda" for shard in shards):
-            _pin(memory)
+            self._pinned = PinnedMemory(memory)
         self._copies = [
             memory[offset : offset + shard.tensor.nbytes].view(shard.tensor.dtype).view(shard.tensor.shape)
             for offset, shard in zip(self._offsets, shards, strict=True)
         ]
         self.num_bytes = end
-
-
-def _pin(memory: Tensor) -> None:
-    """Has the device copy straight into the memory. Where it may not, copies take a detour and the save is the same."""
-    torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)  # type: ignore[no-untyped-call]
 
 
 class BackgroundSaves:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emberward.cli._console import Screen
 from emberward.findings import Cause, Certainty, ConfigError, Finding, Severity, require_code
-from emberward.recipe import DebugVerb, Device, Recipe, Resolved, no_terminal, parse_debug
+from emberward.recipe import DebugVerb, Device, Recipe, Resolved, devices_needed, no_terminal, parse_debug
 from emberward.report import Preflight
 
 PROCESS_BYTES = 267_000_000
@@ -66,7 +66,7 @@ def require_writable(folder: Path) -> None:
 
 
 def require_devices(resolved: Resolved, *, environment: Mapping[str, str], on_cpu: str) -> None:
-    """Raises ConfigError C104 when the recipe asks for CUDA and torch sees fewer devices than ranks, as a rank would.
+    """Raises ConfigError C104 when the recipe asks for CUDA and torch sees fewer devices than its ranks need.
 
     Asks torch in a child process, only when CUDA was asked for. `on_cpu` is the command that would start on the CPU.
     """
@@ -82,14 +82,15 @@ def require_devices(resolved: Resolved, *, environment: Mapping[str, str], on_cp
     )
     words = child.stdout.split()
     num_devices = int(words[-1]) if words and words[-1].isdigit() else 0
-    if num_devices < resolved.num_ranks:
+    num_needed = devices_needed(resolved.recipe.backend, resolved.num_ranks)
+    if num_devices < num_needed:
         raise ConfigError(
             "too few CUDA devices for the ranks of this host",
             code="C104",
             where=f"device=cuda ({resolved.origins['device']})",
-            expected=f"{resolved.num_ranks} devices, one for each rank",
+            expected=f"{num_needed} device{'s, one for each rank' if num_needed > 1 else ''}",
             found=str(num_devices),
-            next=on_cpu,
+            next=on_cpu + ("      (or backend=gloo: ranks share devices)" if num_devices else ""),
         )
 
 

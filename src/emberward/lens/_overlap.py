@@ -132,8 +132,15 @@ class Overlap:
 
 
 def calls_of(rank: RankCalls) -> tuple[Call, ...]:
-    """The rank's finished collectives and transfers, in order. One whose end nobody asked for ends by the next's."""
-    waits = {event.body.on: event for event in rank.events if isinstance(event.body, Wait)}
+    """The rank's finished collectives and transfers, in order. One whose end nobody asked for ends by the next's.
+
+    A wait of a device's stream holds no thread: that of the host counts alone.
+    """
+    waits = {
+        event.body.on: event
+        for event in rank.events
+        if isinstance(event.body, Wait) and event.lane.kind is LaneKind.HOST
+    }
     found = [
         call
         for event in rank.events

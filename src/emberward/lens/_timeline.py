@@ -5,14 +5,15 @@ Chrome's trace event format (the document "Trace Event Format"), which Perfetto 
 A process is a rank; a track is one lane of it, and its number is unique in the file, since one reader names threads by
 that alone. Times are microseconds since the first event. An arrow leaves the rank that came last to a collective and
 ends at each other one; it needs a slice around both ends. Slices of one track must nest: calls that overlap on one
-communicator are written as begin and end of an asynchronous event instead.
+communicator are written as begin and end of an asynchronous event instead. A call that has the device's times is drawn
+at them, on its communicator's track; its launch is an argument of the slice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emberward.events import Barrier, Collective, Event, Lane, LaneKind, describe
+from emberward.events import Barrier, Collective, Event, Lane, LaneKind, Recv, Send, describe
 from emberward.findings import Finding
 from emberward.lens._overlap import RankCalls
 
@@ -94,18 +95,32 @@ def _rank_events(rank: RankTimeline, base: int) -> Iterator[dict[str, Any]]:
     for index, event in enumerate(rank.calls.events):
         if event.issued_ns is None or event.completed_ns is None:
             continue
-        args = {
+        args: dict[str, Any] = {
             "line": None if event.site is None else str(event.site),
             "step": event.phase.step,
             "number": rank.calls.sequences.get(event.ref),
         }
+        began_ns = _began_ns(event)
+        if event.started_ns is not None:
+            args["launched_us"] = _us(event.issued_ns, base)
         name, track = describe(event.body), first + lanes[event.lane]
-        if event.lane.kind is LaneKind.HOST:
-            yield {**_slice(number, track, name, event.issued_ns, event.completed_ns, base), "args": args}
+        if _is_slice(event):
+            yield {**_slice(number, track, name, began_ns, event.completed_ns, base), "args": args}
         else:
             both = {"cat": "call", "name": name, "pid": number, "tid": track, "id": f"{number}.{index}"}
-            yield {**both, "ph": "b", "ts": _us(event.issued_ns, base), "args": args}
+            yield {**both, "ph": "b", "ts": _us(began_ns, base), "args": args}
             yield {**both, "ph": "e", "ts": _us(event.completed_ns, base)}
+
+
+def _began_ns(event: Event) -> int:
+    """When the call began: on the device, where that told its times; else when the host made it."""
+    return event.started_ns or event.issued_ns or 0
+
+
+def _is_slice(event: Event) -> bool:
+    """Whether the calls of its track do not overlap: the host's, and on a device what a communicator does in order."""
+    is_timed = event.started_ns is not None and not isinstance(event.body, Send | Recv)
+    return event.lane.kind is LaneKind.HOST or is_timed
 
 
 def _slice(rank: int, track: int, name: str, began: int, ended: int, base: int) -> dict[str, Any]:
@@ -114,27 +129,27 @@ def _slice(rank: int, track: int, name: str, began: int, ended: int, base: int) 
 
 
 def _arrows(ranks: Sequence[RankTimeline], base: int) -> Iterator[dict[str, Any]]:
-    """From the rank that came last to each collective on the host's lanes to the others."""
+    """From the rank that came last to each collective that is a slice to the others."""
     met: dict[tuple[Any, int], list[tuple[int, int, Event]]] = {}
     for rank in ranks:
         lanes = _lanes(rank)
         for event in rank.calls.events:
             number = rank.calls.sequences.get(event.ref)
-            is_host = event.lane.kind is LaneKind.HOST and isinstance(event.body, Collective | Barrier)
-            if number is None or not is_host or event.issued_ns is None or event.completed_ns is None:
+            is_drawn = _is_slice(event) and isinstance(event.body, Collective | Barrier)
+            if number is None or not is_drawn or event.issued_ns is None or event.completed_ns is None:
                 continue
             assert isinstance(event.body, Collective | Barrier), "as was asked above"
             track = TRACKS_OF_A_RANK * rank.calls.rank + lanes[event.lane]
             met.setdefault((event.body.group, number), []).append((rank.calls.rank, track, event))
     count = 0
     for ends in met.values():
-        last = max(ends, key=lambda end: end[2].issued_ns or 0)
+        last = max(ends, key=lambda end: _began_ns(end[2]))
         for end in ends:
             if end is last or count >= MAX_ARROWS:
                 continue
             count += 1
             same = {"cat": "collective", "name": "waited for", "id": count}
-            start, stop = last[2].issued_ns or 0, end[2].completed_ns or 0
+            start, stop = _began_ns(last[2]), end[2].completed_ns or 0
             yield {**same, "ph": "s", "pid": last[0], "tid": last[1], "ts": _us(start, base)}
             yield {**same, "ph": "f", "bp": "e", "pid": end[0], "tid": end[1], "ts": _us(max(stop - 1, start), base)}
 

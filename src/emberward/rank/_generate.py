@@ -17,7 +17,7 @@ from emberward.families import model_of
 from emberward.findings import EmberwardError
 from emberward.layout import DataKind
 from emberward.rank._device import choose_device
-from emberward.recipe import LayoutConfig, Recipe, ZeroStage, mesh_of
+from emberward.recipe import Backend, LayoutConfig, Recipe, ZeroStage, mesh_of
 
 _TIMEOUT_S = 60.0
 
@@ -67,7 +67,7 @@ def alone(recipe: Recipe) -> Recipe:
 
 
 def _open_engine(recipe: Recipe, save: Path) -> Engine:
-    chosen = choose_device(recipe.device, local_rank=0, local_world_size=1)
+    chosen = choose_device(recipe.device, Backend.AUTO, local_rank=0, local_world_size=1)
     world = build_world(mesh_of(recipe.layout), device=chosen.device, timeout_s=_TIMEOUT_S)
     engine = Engine(recipe, world)
     checkpoint.load(save, [shard for shard in engine.shards(owned_only=False) if shard.name.startswith("model/")])

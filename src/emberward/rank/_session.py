@@ -17,7 +17,7 @@ from emberward.layout import Axis
 from emberward.perf import peak_of
 from emberward.rank._agreements import saves_beside
 from emberward.rank._certificate import CertificateWatch, read_program
-from emberward.rank._device import ChosenDevice, choose_device
+from emberward.rank._device import ChosenDevice, choose_device, device_peak_bytes
 from emberward.rank._events import Enter, told
 from emberward.rank._inspections import Inspections
 from emberward.rank._join import Joined, Wanted, join_run
@@ -26,6 +26,7 @@ from emberward.rank._place import RankInfo
 from emberward.rank._samples import open_samples
 from emberward.rank._signals import StopRequest
 from emberward.rank._skew import START_TIMEOUT_S, fingerprint, require_equal_fingerprints
+from emberward.rank._staged import CudaDevice, StagedTransfers
 from emberward.rank._start_phase import (
     CONNECTS,
     DATA,
@@ -38,7 +39,7 @@ from emberward.rank._start_phase import (
 )
 from emberward.rank._trainer import RankOutcome, Trainer
 from emberward.recipe import ComputeType, ends_of, has_backward_lane, mesh_of
-from emberward.report import RunFolder, Sinks, open_sinks, read_run, run_text, write_json
+from emberward.report import RunFolder, Sinks, open_sinks, read_json, read_run, run_text, write_json
 from emberward.runs import read_detours, recipe_digest
 
 LEAVE_LIMIT_S = 10.0
@@ -83,7 +84,12 @@ class Session:
             stop.guard(joined.folder.launch, joined.world)
         recipe = joined.resolved.recipe
         report_start(joined.folder, CONNECTS, rank=place.rank)
-        chosen = choose_device(recipe.device, local_rank=place.local_rank, local_world_size=place.local_world_size)
+        chosen = choose_device(
+            recipe.device, recipe.backend, local_rank=place.local_rank, local_world_size=place.local_world_size
+        )
+        staged = StagedTransfers(CudaDevice(), say=sys.stderr.write) if chosen.is_staged else None
+        if staged is not None:
+            staged.install()
         if chosen.is_nccl:
             sys.stderr.write(f"NCCL on {chosen.device}: {set_for_nccl(os.environ)}\n")
         dist.init_process_group(
@@ -129,9 +135,12 @@ class Session:
             report_start(joined.folder, FIRST_STEP, rank=place.rank)
             inspections.watch()
             outcome = trainer.run()
+            _tell_peak(joined.folder, place.rank, device_peak_bytes(chosen.device))
         if trainer.is_heard and place.rank == 0:
             sys.stdout.write("\n" + run_text(read_run(joined.folder)) + "\n")
         dist.destroy_process_group()
+        if staged is not None:
+            staged.remove()
         self._is_among_others = True
         # A supervisor reads how the run ended; an agent that restarts ranks would take 75 for a failure.
         is_read = place.is_supervised or self._wanted.joined is not None
@@ -281,3 +290,10 @@ def _write_rank_file(
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     )
+
+
+def _tell_peak(folder: RunFolder, rank: int, peak_bytes: int | None) -> None:
+    """Adds the most memory of the device that the rank had to what it said of itself; nothing on the CPU."""
+    said = read_json(folder.rank_file(rank))
+    if peak_bytes is not None and said is not None:
+        write_json(folder.rank_file(rank), {**said, "device_peak_bytes": peak_bytes})

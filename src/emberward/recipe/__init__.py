@@ -3,6 +3,7 @@
 from emberward.families import ModelConfig
 from emberward.recipe._debug import DebugOperation, DebugTarget, DebugVerb, no_terminal, parse_debug
 from emberward.recipe._derive import (
+    devices_needed,
     ends_of,
     gathered_bytes_of,
     has_backward_lane,
@@ -19,6 +20,7 @@ from emberward.recipe._layouts import layouts_for
 from emberward.recipe._load import Loaded, load_recipe
 from emberward.recipe._origins import value_text
 from emberward.recipe._recipe import (
+    Backend,
     BatchConfig,
     CertificatePolicy,
     ComputeType,
@@ -52,6 +54,7 @@ from emberward.recipe.presets import PRESETS
 
 __all__ = [
     "PRESETS",
+    "Backend",
     "BatchConfig",
     "CertificatePolicy",
     "ComputeType",
@@ -86,6 +89,7 @@ __all__ = [
     "StepLine",
     "ZeroStage",
     "configuration_reference",
+    "devices_needed",
     "differences",
     "ends_of",
     "fit_ranks",

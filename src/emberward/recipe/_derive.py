@@ -6,7 +6,7 @@ from emberward.families import model_of
 from emberward.findings import ConfigError
 from emberward.layout import Axis, Mesh
 from emberward.plan import SCHEDULES, BackwardLane, Launches, Schedule, TwoLanes, balance, schedule_from_csv
-from emberward.recipe._recipe import Device, LayoutConfig, Recipe, ZeroStage
+from emberward.recipe._recipe import Backend, Device, LayoutConfig, Recipe, ZeroStage
 
 
 def mesh_of(layout: LayoutConfig) -> Mesh:
@@ -24,11 +24,17 @@ def mesh_of(layout: LayoutConfig) -> Mesh:
 
 
 def launches_of(recipe: Recipe) -> Launches:
-    """How the ranks of a recipe launch transfers: in one order wherever they may run on devices, early on CPUs.
+    """How the ranks of a recipe launch transfers: in one order wherever NCCL may carry them, early over gloo.
 
     A device that is found only at the start (AUTO) counts as one, so that what is proved is what runs.
     """
-    return Launches.EARLY if recipe.device is Device.CPU else Launches.ONE_ORDER
+    is_gloo = recipe.device is Device.CPU or recipe.backend is Backend.GLOO
+    return Launches.EARLY if is_gloo else Launches.ONE_ORDER
+
+
+def devices_needed(backend: Backend, num_ranks: int) -> int:
+    """How many CUDA devices so many ranks of a host need: over gloo they may share them."""
+    return 1 if backend is Backend.GLOO else num_ranks
 
 
 def gathered_bytes_of(recipe: Recipe) -> int:

@@ -10,7 +10,7 @@ from emberward.findings import ConfigError
 from emberward.plan import STAGES_PER_RANK, BatchPlan, solve_batch
 from emberward.recipe._derive import has_backward_lane
 from emberward.recipe._origins import blame, cited, value_text
-from emberward.recipe._recipe import ComputeType, Device, LayoutConfig, Recipe, ZeroStage
+from emberward.recipe._recipe import Backend, ComputeType, Device, LayoutConfig, Recipe, ZeroStage
 from emberward.recipe._schema import leaves
 
 _MAX_TP = 512
@@ -36,6 +36,7 @@ def misfits(recipe: Recipe) -> Iterator[Misfit]:
     yield from _stage_misfits(recipe)
     yield from _schedule_misfits(recipe)
     yield from _lane_misfits(recipe)
+    yield from _backend_misfits(recipe)
     if layout.dp_replicate > 1 and layout.zero is ZeroStage.NONE:
         yield Misfit(
             what="HSDP has nothing to shard",
@@ -149,6 +150,17 @@ def _lane_misfits(recipe: Recipe) -> Iterator[Misfit]:
                 names=("layout.backward_lane", name),
                 next="layout.backward_lane=shared",
             )
+
+
+def _backend_misfits(recipe: Recipe) -> Iterator[Misfit]:
+    """NCCL carries tensors of CUDA devices alone; with ``device=auto`` a machine without them would be the CPU's."""
+    if recipe.backend is Backend.NCCL and recipe.device is not Device.CUDA:
+        yield Misfit(
+            what="NCCL carries calls between CUDA devices alone",
+            expected="device cuda with backend nccl",
+            names=("backend", "device"),
+            next="backend=auto, which takes NCCL on CUDA and gloo on the CPU, or device=cuda",
+        )
 
 
 def require_fit(recipe: Recipe, origins: Mapping[str, str]) -> None:

@@ -37,6 +37,14 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+class Backend(StrEnum):
+    """What carries the calls between ranks. AUTO takes NCCL on CUDA and gloo on the CPU."""
+
+    AUTO = "auto"
+    GLOO = "gloo"
+    NCCL = "nccl"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutConfig:
     """Who does what: number of ranks = dp x tp x pp."""
@@ -328,6 +336,9 @@ class Recipe:
     the path of a CSV in torch's format. See docs/schedules.md."""
     device: Device = Device.AUTO
     """Where ranks compute; ``auto`` takes CUDA when each local rank has a device of its own, else the CPU."""
+    backend: Backend = Backend.AUTO
+    """What carries calls between ranks; ``auto`` takes NCCL on CUDA and gloo on the CPU. ``gloo`` with ``device=cuda``
+    goes through host memory and lets several ranks share a GPU: docs/training.md."""
     timeout_s: float = 300.0
     """Seconds after which a collective that does not end is given up."""
     debug: tuple[str, ...] = ()

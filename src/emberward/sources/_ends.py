@@ -6,7 +6,10 @@ would keep its tensors alive and query the device, which breaks a graph that is 
 asks already, ten times a second, and writes into its flight recorder how far each group has come: the number of the
 last call that was enqueued and of the last that completed (``pg_status`` of FlightRecorder.hpp and ProcessGroupNCCL.cpp
 in torch/csrc/distributed/c10d, torch 2.11 to 2.13). Without its entries such a dump takes 4 us (torch 2.13, gloo). The
-heart reads it at each beat while calls are open: an end is known up to 0.2 s late, and dated then.
+heart reads it at each beat while calls are open: an end is known up to 0.2 s late, and dated then. Where the device has
+a clock (`_device_clock`), begin and end are dated anew by its marks, read at later calls and behind waits of the host:
+they are the times of the device, and the ring has a begin only of them. So are the waits of a stream for a call that
+was made apart from its wait: such a wait is an event on the device's lane.
 
 gloo does not count transfers there, and NCCL writes their own numbers in the place of the collectives' (initWork gives
 a work ``seqP2P_`` or ``seqCollective_``). So transfers, and on NCCL the collectives of a group with transfers, end
@@ -14,25 +17,33 @@ where the host has waited for the device, when the same stream had waited for th
 
 The host waits where a value is read (`Tensor.item`, `tolist`, `cpu`), where it synchronises a device, a stream or an
 event, at a barrier, and at a wait with a time-out (WorkNCCL::wait). Each is an event of its own in the ring; a wait
-that only orders is none. So a rank that goes on in its own code sits in no call.
+that only orders is none of the host's. So a rank that goes on in its own code sits in no call.
 """
 
 import functools
+import threading
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._C import _distributed_c10d
 
 from emberward.events import SyncKind
+from emberward.sources._device_clock import DeviceClock
 from emberward.sources._live import CURRENT, MAX_PENDING, KnownGroup, LiveRecorder
 from emberward.sources.dumps._unpickle import load_plain
-from emberward.sources.ring._format import OP_SYNC, SYNC_KINDS, CallFlag
+from emberward.sources.ring._format import OP_SYNC, OP_WAIT, SYNC_KINDS, CallFlag
 
 DEVICE_BACKENDS = ("nccl", "xccl", "ucc")
 """Parts of the names of backends whose waits do not block the host; of those torch keeps a status for NCCL's."""
 MAX_LEARNT_BEATS = 64
 """Most beats between two attempts to find out torch's number of a group; they double from one."""
+MAX_MARKED = 1024
+"""Calls whose marks are kept until the device has passed them; of more all are forgotten."""
+MAX_READ = 8
+"""Calls whose marks are read when another is made."""
 
 _READS = {"item": SyncKind.ITEM, "tolist": SyncKind.COPY_TO_HOST, "cpu": SyncKind.COPY_TO_HOST}
 _SYNCHRONIZES = {
@@ -60,14 +71,39 @@ _Open = tuple[KnownGroup, int | None, bool]
 """The group, torch's number of the call in it where torch's count tells its end, and whether it is a transfer."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """Marks of a call: before it, before the stream's wait for it where that came apart, and behind that wait.
+
+    `wait`: the ring's number of a wait that came apart.
+    """
+
+    number: int
+    group: KnownGroup
+    is_transfer: bool
+    begin: Any
+    end: Any
+    wait: int | None = None
+    wait_begin: Any = None
+
+
 class DeviceEnds:
     """The open calls of the device's groups, in the order in which they were made. See [Note: ends on a device].
 
-    The main thread adds and the heart takes out, each by one operation on a dict.
+    Threads that make calls add and the heart takes out, each by one operation on a dict. It leaves `clock` alone.
     """
 
-    def __init__(self, live: LiveRecorder) -> None:
+    def __init__(self, live: LiveRecorder, clock: DeviceClock | None) -> None:
         self._live = live
+        self._clock = clock
+        self._begins: dict[int, tuple[KnownGroup, bool, Any]] = {}
+        """By the ring's number, of calls that no stream waits for yet: group, whether a transfer, the mark before."""
+        self._marked: deque[_Marked] = deque()
+        self._reading = threading.Lock()
+        self._waits: dict[int, tuple[int, Any]] = {}
+        """Of calls for which a stream waits now, apart from their making: the wait's number, and the mark before it."""
+        self._ended_ns: dict[int, int] = {}
+        """By group: when the device ended its last collective. One communicator does one after the other."""
         self._open: dict[int, _Open] = {}
         """By the ring's number."""
         self._ordered: dict[int, int] = {}
@@ -78,8 +114,26 @@ class DeviceEnds:
         self._num_beats = 0
         self._num_skipped = 1
 
-    def issued(self, number: int, known: KnownGroup, handle: Any, *, is_transfer: bool) -> None:
-        """A call was given to the device."""
+    def mark(self) -> Any:
+        """A mark in the current stream for the call that comes, for `issued`; None where none can be made."""
+        clock = self._clock
+        if clock is None:
+            return None
+        if self._marked:
+            self._read(MAX_READ)
+        try:
+            return clock.mark()
+        except Exception as error:  # noqa: BLE001 (a clock that fails is left: the program goes on without times)
+            self._clock = None
+            self._live.problem("times of the device not taken", error)
+            return None
+
+    def issued(self, number: int, known: KnownGroup, handle: Any, begin: Any, *, is_transfer: bool) -> None:
+        """A call was given to the device behind the mark `begin`."""
+        if begin is not None:
+            if len(self._begins) >= MAX_MARKED:
+                self._begins.pop(next(iter(self._begins)))
+            self._begins[number] = known, is_transfer, begin
         if len(self._open) >= MAX_PENDING:
             self._open.clear()
             self._ordered.clear()
@@ -88,11 +142,63 @@ class DeviceEnds:
         is_counted = not is_transfer and known.name not in self._with_transfers
         self._open[number] = known, handle._get_sequence_number_for_group() if is_counted else None, is_transfer
 
+    def joining(self, number: int) -> None:
+        """The current stream is about to wait for a call that was made apart from its wait."""
+        before = None if number not in self._begins else self.mark()
+        if before is not None:
+            live = self._live
+            wait = live.writer.call(OP_WAIT, 0, site=live.sites.here(), flags=CallFlag.STREAM, target=number)
+            self._waits[number] = wait, before
+
     def ordered(self, number: int) -> None:
         """The current stream waits for the call."""
         found = self._open.get(number)
         if found is not None and found[1] is None:
             self._ordered[number] = _stream()
+        made = self._begins.pop(number, None)
+        wait, before = self._waits.pop(number, (None, None))
+        end = None if made is None else self.mark()
+        if made is not None and end is not None:
+            if len(self._marked) >= MAX_MARKED:
+                self._marked.clear()
+            self._marked.append(_Marked(number, *made, end, wait, before))
+
+    def _read(self, limit: int) -> None:
+        """Dates the calls whose marks the device has passed, at most `limit` of them."""
+        if self._clock is None or not self._reading.acquire(blocking=False):
+            return
+        try:
+            for _ in range(min(limit, len(self._marked))):
+                ended = self._clock.at_ns(self._marked[0].end)
+                if ended is None:
+                    break
+                self._date(self._clock, self._marked.popleft(), ended)
+        except Exception as error:  # noqa: BLE001 (as in `mark`)
+            self._clock = None
+            self._live.problem("times of the device not read", error)
+        finally:
+            self._reading.release()
+
+    def _date(self, clock: DeviceClock, call: _Marked, ended: int) -> None:
+        writer, place = self._live.writer, call.group.number
+        began = clock.at_ns(call.begin) or ended
+        if not call.is_transfer:
+            began = max(began, self._ended_ns.get(place, 0))
+            self._ended_ns[place] = ended
+        is_open = self.gone(call.number)
+        writer.done(
+            call.number,
+            place if is_open else 0,
+            is_transfer=call.is_transfer,
+            started_ns=min(began, ended),
+            completed_ns=ended,
+        )
+        if call.wait is not None:
+            waited = ended if call.wait_begin is None else clock.at_ns(call.wait_begin) or ended
+            writer.done(call.wait, started_ns=waited, completed_ns=ended)
+        for mark in (call.begin, call.end, call.wait_begin):
+            if mark is not None:
+                clock.free(mark)
 
     def gone(self, number: int) -> bool:
         """Forgets a call; whether it was open."""
@@ -156,6 +262,7 @@ class DeviceEnds:
         """The wait has returned: what its stream waited for has ended."""
         writer = self._live.writer
         writer.done(wait)
+        self._read(len(self._marked))
         stream = None if is_whole_device else _stream()
         for number, waiting in list(self._ordered.items()):
             found = self._open.get(number)

@@ -110,18 +110,19 @@ def short_method(
                 for number in found:
                     asks.issue(number)
         try:
-            site, inner = sites.enclosing, 0
+            inner = 0
             frame: FrameType | None = frame_at(1)
             while frame is not None:
-                line = lines.get(id(frame.f_code) + frame.f_lasti)
-                if line is None:
-                    line = sites.learn(frame)
-                if line != PASSED_OVER:
-                    if line >= 0:
-                        site = line
-                        break
-                    inner = inner or line
+                site = lines.get(id(frame.f_code) + frame.f_lasti)
+                if site is None:
+                    site = sites.learn(frame)
+                if site >= 0:
+                    break
+                if site != PASSED_OVER:
+                    inner = inner or site
                 frame = frame.f_back
+            else:
+                site = sites.enclosing
             if inner:
                 site = sites.by_way_of(site, inner)
             number = writer.last_number = next(numbers)
@@ -140,6 +141,7 @@ def short_method(
         except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
             live.problem(f"{method} not recorded", error)
             return original(handle, given, options)
+        begin = None if ends or live.ends is None else live.ends.mark()
         try:
             work = original(handle, given, options)
         except BaseException:
@@ -152,7 +154,7 @@ def short_method(
                 sync[work] = number, place
             else:
                 if not ends and live.ends is not None:
-                    live.ends.issued(number, group, handle, is_transfer=False)
+                    live.ends.issued(number, group, handle, begin, is_transfer=False)
                 live.await_work(work, (ref(work), number, place, False, is_sync, ends, True, False))
         except Exception as error:  # noqa: BLE001 (a work of a kind that cannot be referred to: its end is not recorded)
             live.problem(f"the end of {method} not recorded", error)

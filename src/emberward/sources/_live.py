@@ -1,8 +1,9 @@
 """The recorder of a live rank: writes into its ring what torch is asked to do. Standard library only; see `_wrap`.
 
 [Note: what the live recorder does not do]
-It keeps no work, tensor or group alive, asks no device, adds no synchronisation, and puts no callback onto a future:
-gloo's own threads would have to wait for the interpreter. What it cannot do is a problem in the ring, once.
+It keeps no work, tensor or group alive, adds no synchronisation, and puts no callback onto a future: gloo's own threads
+would have to wait for the interpreter. A device is asked for nothing but the times of marks (`_device_clock`), by the
+thread that makes the calls. What it cannot do is a problem in the ring, once.
 """
 
 import os
@@ -278,6 +279,8 @@ class LiveRecorder:
             return None
         if not pending[5]:
             if not has_limit and not pending[7]:
+                if self.ends is not None and not pending[4]:
+                    self.ends.joining(pending[1])
                 return pending, 0
         elif pending[4]:
             return pending, 0
@@ -376,8 +379,14 @@ class LiveRecorder:
 class DeviceEnds(Protocol):
     """Who finds out when the calls of a device's groups end; see `_ends`."""
 
-    def issued(self, number: int, known: KnownGroup, handle: Any, *, is_transfer: bool) -> None:
-        """A call was given to the device."""
+    def mark(self) -> Any:
+        """A mark in the current stream, for what comes; None where none can be made."""
+
+    def issued(self, number: int, known: KnownGroup, handle: Any, begin: Any, *, is_transfer: bool) -> None:
+        """A call was given to the device behind the mark `begin`."""
+
+    def joining(self, number: int) -> None:
+        """The current stream is about to wait for a call that was made apart from its wait."""
 
     def ordered(self, number: int) -> None:
         """The current stream waits for the call."""

@@ -61,7 +61,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One act of a thread. `waited`: the number of the call that it waits for, None when it is a call itself.
+    """One act of a thread. `waited`: the number of the call that it waits for, None when it is a call itself; when such
+    a wait does not block, the device's stream waits.
     `follows`: it is neither; what the thread does next comes after that note of another thread.
 
     Times are nanoseconds of the monotonic clock, None where nobody measured.
@@ -292,10 +293,14 @@ class _Writer:
         if note.waited is not None:
             if note.waited in self._folded:
                 return None
+            if not note.is_blocking:
+                return self._put(DEVICE, Wait(on=self._refs[note.waited]), note, after=())
             return self._put(self._host(note.thread), Wait(on=self._refs[note.waited]), note, after=())
         body = note.body
         assert body is not None, "a note that waits for nothing is a call"
-        is_next = following is not None and following.waited == number and _batch_of(body) is None
+        is_next = (
+            following is not None and following.waited == number and following.is_blocking and _batch_of(body) is None
+        )
         if note.is_blocking or is_next:
             self._folded.add(number)
             event = self._put(self._host(note.thread), body, note, after=())

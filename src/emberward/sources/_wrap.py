@@ -23,6 +23,7 @@ from torch.distributed import distributed_c10d
 
 from emberward.events import CollectiveOp, GroupCreate
 from emberward.sources._calls import METHODS
+from emberward.sources._device_clock import clock_of
 from emberward.sources._ends import DeviceEnds, is_device_backend, wrap_host_waits
 from emberward.sources._issue import SHORT, short_method, short_wait
 from emberward.sources._live import CURRENT, KnownGroup, LiveRecorder
@@ -197,6 +198,7 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
         except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
             live.problem(f"{method} not recorded", error)
             return original(handle, *args, **named)
+        begin = None if ends_at_wait or live.ends is None else live.ends.mark()
         try:
             work = original(handle, *args, **named)
         except BaseException:
@@ -209,7 +211,7 @@ def _wrapped_method(method: str, original: Callable[..., Any]) -> Callable[..., 
                 live.sync[work] = number, known.number
             else:
                 if not ends_at_wait and live.ends is not None:
-                    live.ends.issued(number, known, handle, is_transfer=is_transfer)
+                    live.ends.issued(number, known, handle, begin, is_transfer=is_transfer)
                 live.await_work(
                     work, (ref(work), number, known.number, is_transfer, is_sync, ends_at_wait, True, is_barrier)
                 )
@@ -314,9 +316,10 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
             return original(*args, **named)
         live.local.is_functional = True
         try:
-            pending = None
+            pending = begin = None
             try:
                 pending = note(live, args, named)
+                begin = None if pending[2] or live.ends is None else live.ends.mark()
             except Exception as error:  # noqa: BLE001 (an unknown way to call: the call is made, and is not recorded)
                 live.problem(f"functional {name} not recorded", error)
             result = original(*args, **named)
@@ -331,7 +334,7 @@ def _wrapped_functional(name: str, original: Callable[..., Any]) -> Callable[...
                 if not ends_at_wait and live.ends is not None:
                     resolve: Any = _distributed_c10d._resolve_process_group
                     handle = resolve(known.name)
-                    live.ends.issued(number, known, handle, is_transfer=False)
+                    live.ends.issued(number, known, handle, begin, is_transfer=False)
                 live.await_work(elem, (ref(elem), number, known.number, False, False, ends_at_wait, False, False))
         return result
 
@@ -384,7 +387,7 @@ def _learn_backends(live: LiveRecorder, handle: Any, known: KnownGroup) -> None:
     if not known.ends_at_wait:
         wrap_host_waits(is_on_cpu=not known.ends_on_cpu)
         if live.ends is None:
-            live.ends = DeviceEnds(live)
+            live.ends = DeviceEnds(live, clock_of(tuple(each.rpartition(":")[2] for each in backends)))
 
 
 def _wrapped_helper(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -92,8 +92,13 @@ def test_cuda_that_is_not_there_is_refused_and_enough_is_not(blind):
             "  expected  8 devices, one for each rank\n"
             f"  found     {num_devices}\n"
             "  next      emberward train bloom_tiny device=cpu"
+            + ("      (or backend=gloo: ranks share devices)" if num_devices else "")
         )
     require_devices(wanted, environment=blind(8), on_cpu="")
+    shared = resolved("device=cuda", "backend=gloo")
+    require_devices(shared, environment=blind(1), on_cpu="")
+    with pytest.raises(ConfigError, match="expected  1 device\n  found     0"):
+        require_devices(shared, environment=blind(0), on_cpu="")
     for device in ("auto", "cpu"):
         require_devices(resolved(f"device={device}"), environment=blind(0), on_cpu="")
 

@@ -1,6 +1,7 @@
 """Exposed collectives by cause: calls and lines that are written down here, each beside a twin that hides the call."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -29,6 +30,7 @@ from emberward.lens import (
     Sources,
     Span,
     audit,
+    calls_of,
     operations_of,
     profile_of,
     samples_of,
@@ -323,3 +325,32 @@ def test_the_timeline_has_a_track_for_each_lane_and_an_arrow_from_the_last_rank(
         own = sorted((s["ts"], s["ts"] + s["dur"]) for s in slices if (s["pid"], s["tid"]) == track)
         assert all(first[1] <= second[0] for first, second in pairwise(own))
     assert trace["otherData"]["clock"] == "one host's monotonic clock; no offset between ranks"
+
+
+def on_a_device(rank, began_ms):
+    """Calls of a device that comes to them at `began_ms` of a step and waits for them in its stream, up to 41 ms."""
+    events = []
+    whole = calls(rank, [(10, 11, 41)], wait_line=3, line=2)
+    for event in whole.events:
+        at = (event.issued_ns // (STEP_MS * MS) * STEP_MS + began_ms) * MS
+        lane = Lane(kind=LaneKind.STREAM, label="device") if isinstance(event.body, Wait) else event.lane
+        events.append(replace(event, lane=lane, started_ns=at))
+    return RankCalls(rank=rank, events=tuple(events), sequences=whole.sequences)
+
+
+def test_a_wait_of_a_devices_stream_holds_no_thread():
+    held = [call.free_s - call.blocked_s for call in calls_of(calls(0, [(10, 11, 41)], wait_line=3, line=2))]
+    assert held == pytest.approx([0.030] * NUM)
+    assert [call.free_s - call.blocked_s for call in calls_of(on_a_device(0, 20))] == [0] * NUM
+
+
+def test_the_timeline_draws_a_call_at_the_times_of_its_device():
+    ranks = [RankTimeline(calls=on_a_device(rank, began), spans=(), tracks={}) for rank, began in ((0, 20), (1, 35))]
+    events = timeline(ranks)["traceEvents"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    slices = [e for e in events if e["ph"] == "X" and e["pid"] == 1]
+    assert [names[1, e["tid"]] for e in slices] == ["comm0", "device"] * NUM
+    assert {(e["dur"], e["args"]["launched_us"] % (1000 * STEP_MS)) for e in slices} == {(6000.0, 0), (6000.0, 1000)}
+    arrows = [e for e in events if e["ph"] == "s"]
+    assert [e["pid"] for e in arrows] == [1] * NUM, "both hosts launch at once, the device of rank 1 comes last"
+    assert arrows[0]["ts"] == 25_000.0, "of the first launch"

@@ -1,12 +1,13 @@
 """From rings to a word about who is waited for, and about ranks that run something else; no process is started."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from emberward.diagnose import Frame
-from emberward.events import Collective, CollectiveOp, Event, Group, Lane, LaneKind, Site, State
+from emberward.events import Collective, CollectiveOp, Event, Group, HostSync, Lane, LaneKind, Site, State, SyncKind
 from emberward.findings import Cause, Finding, Kind, Severity
 from emberward.sources.live._lasting import difference_finding, lasting_differences
 from emberward.sources.live._lines import LineShares, line_shares, odd_line
@@ -17,6 +18,7 @@ from emberward.sources.ring import GroupCount, Mark, MarkKind, RingView
 
 MS = 1_000_000
 MAIN = Lane(kind=LaneKind.HOST)
+COMM = Lane(kind=LaneKind.COMM)
 WORLD = Group(ranks=(0, 1, 2, 3), label="world")
 
 
@@ -53,6 +55,41 @@ def calls(rank: int, own_ms: Sequence[float], *, first: int = 1, group: Group = 
         )
         for i, own in enumerate(own_ms)
     ]
+
+
+def launched(rank: int, steps: Sequence[tuple[float, float, float, float]]) -> list[Event]:
+    """All-reduces of a device, in ms: until when the host reads, when it calls, when the device comes, and the end."""
+    events = []
+    for i, (read, issued, began, ended) in enumerate(steps):
+        at = {"rank": rank, "position": i, "state": State.COMPLETED}
+        reading = {"issued_ns": int((issued if i == 0 else steps[i - 1][1]) * MS), "completed_ns": int(read * MS)}
+        events.append(Event(**at, lane=MAIN, body=HostSync(kind=SyncKind.ITEM), **reading))
+        call = {"issued_ns": int(issued * MS), "started_ns": int(began * MS), "completed_ns": int(ended * MS)}
+        body = Collective(op=CollectiveOp.ALL_REDUCE, group=WORLD, dtype="float32", numel=8)
+        events.append(Event(**at, lane=COMM, body=body, **call))
+    return events
+
+
+def device_job(*, of_device: float, of_odd: float, host: float, late_step: int | None = None) -> dict[int, RingView]:
+    """Rings of 40 steps in which each host reads the last result, works `host` ms, gives its device `of_device` ms
+    (rank 3 `of_odd`) to do and calls; at `late_step` rank 3's host comes a second later, once."""
+    ready, calls, end = dict.fromkeys(range(4), 0.0), {rank: [] for rank in range(4)}, 0.0
+    for step in range(40):
+        read = {rank: max(ready[rank], end if step else 0.0) for rank in range(4)}
+        pause = {rank: 1000.0 if (rank, step) == (3, late_step) else 0.0 for rank in range(4)}
+        issued = {rank: max(ready[rank], read[rank]) + host + pause[rank] for rank in range(4)}
+        began = {rank: max(issued[rank], end) + (of_odd if rank == 3 else of_device) for rank in range(4)}
+        end = max(began.values()) + 1
+        for rank in range(4):
+            calls[rank].append((read[rank], issued[rank], began[rank], end))
+            ready[rank] = issued[rank]
+    return {rank: device_view(rank, launched(rank, calls[rank])) for rank in range(4)}
+
+
+def device_view(rank: int, events: list[Event]) -> RingView:
+    """The ring of a rank on a device, each collective with its number."""
+    made = [event for event in events if isinstance(event.body, Collective)]
+    return replace(view(rank, events), sequences={event.ref: i + 1 for i, event in enumerate(made)})
 
 
 def broadcasts(rank: int, sizes: Sequence[int], *, dtype: str = "int64", root: int = 0) -> list[Event]:
@@ -157,6 +194,22 @@ def test_a_rank_that_is_waited_for_is_a_warning_in_these_words():
     assert found.site == "train.py:31"
     assert found.message == "rank 2 is waited for in every step: 10 ms of 0.200 s (5.0%), at train.py:31"
     assert found.ruled_out == ("ranks 0, 1, 3 wait for it: their own parts are shorter",)
+
+
+@pytest.mark.parametrize(("of_odd", "late_step", "culprits"), [(150, None, (3,)), (100, None, ()), (100, 20, ())])
+def test_a_slow_device_is_a_straggler_and_one_long_pause_of_a_host_makes_none(of_odd, late_step, culprits):
+    views = device_job(of_device=100, of_odd=of_odd, host=60, late_step=late_step)
+    watch = StragglerWatch(line_of=no_text, sample=lambda pids, seconds: FakeSampler({}))
+    found = watch.conclude(views)
+    assert [each.culprit_ranks for each in found] == ([culprits] if culprits else [])
+    own = {rank: own_times(each).steps[-1].own_s for rank, each in views.items()}
+    assert own == pytest.approx({0: 0.160, 1: 0.160, 2: 0.160, 3: (60 + of_odd) / 1000})
+
+
+def test_a_step_is_judged_when_the_device_has_told_of_a_later_call():
+    events = device_job(of_device=100, of_odd=100, host=60)[0].events
+    last = [replace(e, started_ns=None, completed_ns=None) if e.position >= 38 else e for e in events]
+    assert own_times(device_view(0, last)).steps[-1].number == 38, "the call of position 37"
 
 
 def test_the_end_of_a_job_tells_who_was_waited_for_after_one_check_or_none():

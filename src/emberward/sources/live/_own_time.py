@@ -7,6 +7,12 @@ waits. DDP makes its calls below Python, inside of backward and where it broadca
 calls of which the ring knows nothing, the whole of both counts as waiting. So a rank whose backward alone is slow is
 not told from its peers there.
 
+Where the device has told its times ([Note: ends on a device] of `sources._ends`), a rank's own part is the longer of
+its host's and its device's. The device's is what its stream did between two stalls, in calls or in waits for them, if
+it was still busy when the host had made the later one; else it waited for its host, whose part counts. Who comes last
+to a call is not asked: after one long pause the other hosts are ahead, and that rank comes last for ever at equal
+speed. A step is judged when the device has told of a later call.
+
 Ranks are compared that make the same calls: the stages of a pipeline do different work by plan.
 """
 
@@ -16,10 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from emberward.events import Barrier, Collective, Event, Group, HostSync, LaneKind, Recv, Send
+from emberward.events import Barrier, Collective, Event, Group, HostSync, LaneKind, Recv, Send, Wait
 from emberward.sources.ring import Mark, MarkKind, RingView
 
 NS = 1e9
+MIN_BUSY_S = 0.001
+"""What the device has still to do when the host has made a call, for it to be busy."""
 NUM_SIGNED = 8
 """Newest steps whose calls say which program a rank runs."""
 
@@ -52,7 +60,8 @@ def own_times(view: RingView, *, after: int | None = None) -> OwnTimes:
     events = [e for e in view.events if e.lane.kind is LaneKind.HOST and e.lane.index == 0]
     spans = _merged([*_calls(events), *_hidden(view)])
     moments = [m for m in view.marks if m.kind is MarkKind.STEP and m.step is not None and m.ended_ns is not None]
-    if len(moments) >= 2:
+    is_by_step = len(moments) >= 2
+    if is_by_step:
         # A step's number is that of its mark; the first has no begin.
         bounds = [(m.step, m.began_ns, m.ended_ns) for m in moments if m.step is not None and m.ended_ns is not None]
     else:
@@ -60,32 +69,57 @@ def own_times(view: RingView, *, after: int | None = None) -> OwnTimes:
     # Steps that began before the first call of the view made calls of which it tells nothing.
     first = min((e.issued_ns for e in events if e.issued_ns is not None), default=0)
     ends = [end for _, end in spans]
+    device = _device_work(view.events)
+    given = [at for at, _ in device]
+    dated = max((e.issued_ns or 0 for e in view.events if e.started_ns is not None), default=None)
     steps = []
     for number, low, high in bounds:
         if high <= low or low < first or (after is not None and number <= after):
             continue
+        if dated is not None and high > dated:
+            break
         inside = 0
         for begin, end in spans[bisect_right(ends, low) :]:
             if begin >= high:
                 break
             inside += min(end, high) - max(begin, low)
+        of_device = sum(work for _, work in device[bisect_right(given, low) : bisect_right(given, high)])
         steps.append(
             OwnStep(
                 number=number,
                 length_s=(high - low) / NS,
-                own_s=(high - low - inside) / NS,
+                own_s=max(high - low - inside, of_device) / NS,
                 began_ns=low,
                 ended_ns=high,
             )
         )
     last = [(step.began_ns, step.ended_ns) for step in steps[-NUM_SIGNED:]]
-    return OwnTimes(is_by_step=len(moments) >= 2, steps=tuple(steps), program=_program(view.events, last))
+    return OwnTimes(is_by_step=is_by_step, steps=tuple(steps), program=_program(view.events, last))
 
 
 def _calls(events: Sequence[Event]) -> Iterator[Span]:
     for event in events:
         if event.issued_ns is not None and event.completed_ns is not None:
             yield event.issued_ns, event.completed_ns
+
+
+def _device_work(events: Sequence[Event]) -> list[tuple[int, int]]:
+    """When the host made a call or a wait for which the device's stream stood, and what the stream had done before.
+
+    That is counted from the stall before, and only if the device was still busy when the host had come so far.
+    """
+    timed = [e for e in events if e.started_ns is not None and e.completed_ns is not None]
+    waits = {event.body.on for event in timed if isinstance(event.body, Wait)}
+    stalls = sorted(
+        (event.started_ns or 0, event.completed_ns or 0, event.issued_ns or 0)
+        for event in timed
+        if isinstance(event.body, Wait) or event.ref not in waits
+    )
+    found = []
+    for (_, ended, _), (began, _, issued) in pairwise(stalls):
+        if began - max(issued, ended) >= MIN_BUSY_S * NS:
+            found.append((issued, began - ended))
+    return sorted(found)
 
 
 def _hidden(view: RingView) -> Iterator[Span]:

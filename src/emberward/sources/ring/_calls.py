@@ -169,7 +169,7 @@ def _note(
             name=stage.name,
         ),
         body=body,
-        is_blocking=bool(flags & CallFlag.BLOCKING) or waited is not None,
+        is_blocking=bool(flags & CallFlag.BLOCKING) or (waited is not None and not flags & CallFlag.STREAM),
         waited=waited,
         issued_ns=issued,
         started_ns=started if is_done and started and not has_raised else None,

@@ -59,7 +59,7 @@ CHECKED_SLOT = struct.Struct("<80sI")
 """A packed slot and the check over it."""
 DONE = struct.Struct("<QQQ")
 SLOT_DONE_AT = 88
-"""Started ns (0: not known), completed ns, check over both and the number."""
+"""Started ns (0: not known; else both are the device's), completed ns, check over both and the number."""
 SLOT_BYTES = 112
 
 RECORD = struct.Struct("<IBxH")
@@ -209,6 +209,8 @@ class CallFlag:
 
     BLOCKING = 1
     LOCAL = 2
+    STREAM = 4
+    """A wait of the device's stream, not of the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,9 +255,17 @@ class RingWriter:
         _put_slot(self.area, self.slots_at + (number - 1) % self.num_slots * SLOT_BYTES, slot, _check(slot))
         return number
 
-    def done(self, number: int, group: int = 0, *, is_transfer: bool = False, started_ns: int = 0) -> None:
-        """Writes that call `number` has completed now; counts it for `group` unless that is 0."""
-        now = _now_ns()
+    def done(
+        self,
+        number: int,
+        group: int = 0,
+        *,
+        is_transfer: bool = False,
+        started_ns: int = 0,
+        completed_ns: int | None = None,
+    ) -> None:
+        """Writes that call `number` has completed now, or then; counts it for `group` unless that is 0."""
+        now = _now_ns() if completed_ns is None else completed_ns
         if group:
             self.words[(_P2P_COMPLETED if is_transfer else COMPLETED) + group * GROUP_WORDS] += 1
         if self.last_number - number < self.num_slots:
