@@ -4,8 +4,10 @@
 
 The programs are those of an unseen set that the profiler has met, each with and without its cause. One profiled
 run predicts: the gain of the finding with the planted cause and line. Then pairs of plain runs, one with the cause and
-one without straight after it, give the real gain: the median of the differences of the ``ms/step`` that each program
-prints. A program whose cause is not found has no prediction and counts as missing.
+one without straight after it, in turns of order, give the real gain: the median of the differences of the mean
+``ms/step`` that each program prints last, for a gain is a mean too and what happens every N steps moves no median. Half
+the range of the differences, over the real gain, is the pairs' own noise: where that is 1 or more the pairs prove
+nothing, and the program counts as such. One whose cause is not found has no prediction and counts as missing.
 """
 
 import argparse
@@ -35,15 +37,15 @@ def launch_of(truth: dict[str, Any]) -> list[str]:
 
 
 def step_ms(folder: Path, truth: dict[str, Any]) -> float | None:
-    """What a plain run of the program in `folder` prints; None when it printed nothing in LIMIT_S."""
+    """The mean that a plain run of the program in `folder` prints; None when it printed nothing in LIMIT_S."""
     with copied(folder) as here:
         command = [*launch_of(truth), "train.py", *truth["args"]]
         try:
             done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         except subprocess.TimeoutExpired:
             return None
-    found = _PRINTED.search(done.stdout)
-    return float(found[1]) if found else None
+    found = _PRINTED.findall(done.stdout)
+    return float(found[-1]) if found else None
 
 
 def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str, Any]:
@@ -57,16 +59,23 @@ def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str,
         "step_ms": (document.get("profile") or {}).get("step_ms"),
         "predicted_ms": None if best is None else best["gain_ms_per_step"],
     }
-    measured = [
-        (step_ms(folder / "programs" / name, truth), step_ms(folder / "without" / name, truth)) for _ in range(pairs)
-    ]
+    sides = [folder / "programs" / name, folder / "without" / name]
+    measured = []
+    for index in range(pairs):
+        order = sides if index % 2 == 0 else sides[::-1]
+        printed = {side: step_ms(side, truth) for side in order}
+        measured.append([printed[side] for side in sides])
     differences = [a - b for a, b in measured if a is not None and b is not None]
     real = statistics.median(differences) if differences else None
-    error = abs(row["predicted_ms"] - real) / real if best is not None and real is not None and real > 0 else None
+    noise = error = None
+    if real is not None and real > 0:
+        noise = (max(differences) - min(differences)) / 2 / real
+        error = abs(row["predicted_ms"] - real) / real if best is not None else None
     return {
         **row,
         "pairs_ms": measured,
         "real_ms": None if real is None else round(real, 3),
+        "noise": None if noise is None else round(noise, 4),
         "error": None if error is None else round(error, 4),
         "load": [round(before, 1), round(os.getloadavg()[0], 1)],
     }
@@ -108,11 +117,14 @@ def main() -> int:
         results.add(name, row)
         sys.stderr.write(f"{name} {row['cause']} predicted {row['predicted_ms']} real {row['real_ms']} ms\n")
     rows = list(results.latest().values())
-    errors = [row["error"] for row in rows if row["error"] is not None]
+    proving = [row for row in rows if row["noise"] is not None and row["noise"] < 1]
+    errors = [row["error"] for row in proving if row["error"] is not None]
     results.summarise(
         {
             "programs": len(rows),
+            "pairs_prove_nothing": len(rows) - len(proving),
             "predicted": len(errors),
+            "median_noise": round(statistics.median(row["noise"] for row in proving), 4) if proving else None,
             "median_error": round(statistics.median(errors), 4) if errors else None,
             "within_15_percent": sum(error <= 0.15 for error in errors),
         }

@@ -14,7 +14,8 @@ left,
   not, a wait for another thread neither. A sleep in a function that does nothing besides but write, read or talk to a
   service is that;
 * a wait whose value goes into the loss ([Note: what feeds the training]) is `data_wait`: for the next turn of a loop
-  over batches, for another thread, a file, the network. Not below a module, whose waits stand for its own work.
+  over batches, for another thread, a file, the network. Not below a module, whose waits stand for its own work; those
+  of an `autograd.Function` of the program's are that operation's time and no stall.
   Another thread that is waited for, and no lock of which, may write a save or a log: then it is that.
 
 Of what these rules do not know, a statement that only reads and whose value nobody reads is `unused_result`, a mask of
@@ -128,6 +129,7 @@ _BESIDE = frozenset({Cause.SAVE_IN_STEP, Cause.LOGGING, Cause.HOST_COPY})
 """What another thread does that is named where the training thread waits for it."""
 _OF_MODULES = re.compile(r"torch/(nn/modules/module|_tensor|autograd/\w+)\.py$")
 _FORWARD = re.compile(r"torch/nn/modules/module\.py$")
+_OPERATIONS = re.compile(r"torch/autograd/function\.py$")
 _SAMPLER = "/sources/_sampler.py"
 """What the lens itself takes is no stall of the program."""
 DEVICE_WAITS = frozenset(
@@ -186,7 +188,14 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
         return _by_text(frames[0], users, rank, sources)
     if told.cause is Cause.LOCK and not is_waiting:
         return None
-    return _awaited(told, frames, sampled, sources) if told.cause in _WAITS and is_waiting else told
+    if told.cause in _WAITS and is_waiting:
+        return None if _is_in_operation(frames) else _awaited(told, frames, sampled, sources)
+    return told
+
+
+def _is_in_operation(frames: list[Instruction]) -> bool:
+    """Whether an `autograd.Function` of the program's waits: it is an operation, whose wait is its work."""
+    return any(inner.owner == USER and _OPERATIONS.search(outer.file) for inner, outer in pairwise(frames))
 
 
 def _calling_back(frames: list[Instruction], sources: Sources) -> Told | None:

@@ -329,6 +329,17 @@ def test_a_file_of_operations_that_is_cut_is_refused():
         operations_of([{"form": 99}])
 
 
+def seen(*frames):
+    """A rank that stands 1 ms a step in a stack of (file, function, owner, line), innermost first."""
+    places = [{"place": [file, name, 1, owner, line, line, 0, 1, "CALL"]} for file, name, owner, line in frames]
+    head = {
+        **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1, "bounds_ns": [0, 10],
+        "first_step": 0, "queue_ns": 0, "has_cpu_time": True, "loop": [], "outputs": [],
+    }  # fmt: skip
+    stack = {"stack": [*range(len(frames))], "flag": "", "steps": {"0": [1_000_000, 1_000_000]}}
+    return samples_of([head, *places, stack, {"end": True}])
+
+
 def test_recomputed_products_are_a_waste_in_these_words():
     rows = [
         ("aten::mm", MM, 0.0, 2.0, 3, False),
@@ -348,6 +359,13 @@ def test_recomputed_products_are_a_waste_in_these_words():
     assert math.isclose(profile.work.recomputed * 3, sum(profile.work.flops.values()))
     without = [rank_of(0, [rows[0], *rows[1:3], rows[4]])]
     assert wastes_of(work_of(without), without) == ()
+
+    engine = ("/x/torch/autograd/graph.py", "_engine_run_backward", "torch", 1)
+    again = ("model.py", "forward", "user", 7), ("/x/torch/utils/checkpoint.py", "recompute_fn", "torch", 2)
+    loop = ("train.py", "main", "user", 9)
+    for frames, cost_s in (((*again, engine, loop), 0.001), ((*again, loop), 0.002), ((engine, *again, loop), 0.002)):
+        (waste,) = wastes_of(work_of(ranks), ranks, samples=[seen(*frames)])
+        assert waste.cost_s == pytest.approx(cost_s)  # All that runs again where samples show it, else its operations.
 
 
 def backwards(number, *, stall_ms, wait_ms, seen=range(10)):
@@ -404,16 +422,6 @@ def test_a_backward_too_short_to_be_seen_each_time_is_met_by_the_others_all_the_
 
 
 def test_a_forward_that_runs_again_is_told_at_the_line_that_asks_for_it_and_not_at_the_backward():
-    def seen(*frames):
-        """A rank that stands 1 ms a step in a stack of (file, function, owner, line), innermost first."""
-        places = [{"place": [file, name, 1, owner, line, line, 0, 1, "CALL"]} for file, name, owner, line in frames]
-        head = {
-            **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1, "bounds_ns": [0, 10],
-            "first_step": 0, "queue_ns": 0, "has_cpu_time": True, "loop": [], "outputs": [],
-        }  # fmt: skip
-        stack = {"stack": [*range(len(frames))], "flag": "", "steps": {"0": [1_000_000, 1_000_000]}}
-        return samples_of([head, *places, stack, {"end": True}])
-
     file = "/x/torch/utils/checkpoint.py"
     layer, loop = ("model.py", "forward", "user", 7), ("train.py", "main", "user", 9)
     forward = seen(layer, (file, "checkpoint", "torch", 5), ("model.py", "blocks", "user", 3), loop)
