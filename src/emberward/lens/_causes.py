@@ -133,8 +133,11 @@ _OPERATIONS = re.compile(r"torch/autograd/function\.py$")
 _SAMPLER = "/sources/_sampler.py"
 """What the lens itself takes is no stall of the program."""
 DEVICE_WAITS = frozenset(
-    {Cause.ITEM, Cause.TOLIST, Cause.CPU, Cause.NONZERO, Cause.BOOL, Cause.PRINT, Cause.SYNCHRONIZE, Cause.HOST_COPY}
-)
+    {
+        Cause.ITEM, Cause.TOLIST, Cause.CPU, Cause.NONZERO, Cause.BOOL, Cause.PRINT, Cause.SYNCHRONIZE, Cause.HOST_COPY,
+        Cause.PAGEABLE_COPY,
+    }
+)  # fmt: skip
 """Causes where the host waits for its device."""
 
 
@@ -177,7 +180,10 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
     judged = _judged(frames)
-    told = _by_call(frames, sources, is_waiting=is_waiting) if judged is None else _by_function(frames, *judged)
+    if judged is not None:
+        told = _by_function(frames, *judged)
+    else:
+        told = _pageable(frames, rank, sources) or _by_call(frames, sources, is_waiting=is_waiting)
     if told is None or told.cause in _WAITS:
         stand_in = _stand_in(frames, sources, is_waiting=is_waiting)
         if stand_in is not None and not (told is None and judged is not None):
@@ -298,6 +304,14 @@ def _by_function(frames: list[Instruction], index: int, cause: Cause | None) -> 
     site = next((place.site for place in frames[index + 1 :] if place.owner == USER), None)
     inner = next((place.site for place in frames[:index] if place.owner == USER), None)
     return None if cause is None or site is None else Told(cause=cause, site=site, inner=inner)
+
+
+def _pageable(frames: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:
+    """A copy to a device at a line that was seen to copy from memory which is not pinned; the host does that itself."""
+    site = next((place.site for place in frames if place.owner == USER), None)
+    if site not in rank.pageable or _OF_TENSORS.get(sources.called(frames[0])) is not Cause.HOST_COPY:
+        return None
+    return Told(cause=Cause.PAGEABLE_COPY, site=site)
 
 
 def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -> Told | None:

@@ -73,8 +73,11 @@ class Sampler:
         flag: Callable[[], str],
         at_end: Callable[[], None] = lambda: None,
         after: Callable[[], None] = lambda: None,
+        retries: Callable[[], int] = lambda: 0,
     ) -> None:
         """`head` gives what else belongs into the file's first line, `flag` a word for what the program is in.
+
+        `retries` is asked by the training thread at the end of each step: how often an allocator has tried again.
 
         Beside the program `at_end` is called when the last step was sampled, `after` when the file was written.
         """
@@ -85,6 +88,8 @@ class Sampler:
         self._flag = flag
         self._at_end = at_end
         self._after = after
+        self._retries = retries
+        self._retried: list[int] = []
         self._ident = 0
         self._native = 0
         self._clock: int | None = None
@@ -116,10 +121,12 @@ class Sampler:
         if self._thread is None:
             if ended + 1 >= self._warmup:
                 self._begin()
+                self._retried.append(self._retries())
                 self._bounds.append(time.monotonic_ns())
             return
         if threading.get_ident() != self._ident:
             return
+        self._retried.append(self._retries())
         self._bounds.append(now)
         self._note_loop()
         if len(self._bounds) > self._num_steps:
@@ -327,6 +334,7 @@ class Sampler:
             "is_last": is_last,
             "period_ns": int(PERIOD_S * 1e9),
             "bounds_ns": bounds,
+            "retries": self._retried[: len(bounds)],
             "first_step": self._step - len(bounds) + 1,
             "queue_ns": self._waited_ns(is_last=is_last),
             "has_cpu_time": self._clock is not None,

@@ -12,7 +12,7 @@ from emberward.events import Group, Lane, LaneKind
 from emberward.lens import Call, read_operations, repeats_of, samples_of, slack_of, unread_of
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
-HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu", "allocator_retries": 0}
+HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
 WORK_S = 0.004
 
 

@@ -83,7 +83,6 @@ def samples(rank, *, lines, queue_ms=0):
         "form": 1, "pid": rank, "warmup": 0, "is_last": True, "period_ns": 2 * MS, "first_step": 0,
         "bounds_ns": [k * STEP_MS * MS for k in range(NUM + 1)], "queue_ns": queue_ms * MS * NUM, "has_cpu_time": True,
         "loop": [[FILE, "<module>", 1]], "outputs": [], "rank": rank, "world_size": 2, "device": "cpu",
-        "allocator_retries": 0,
     }  # fmt: skip
     return samples_of([head, *places, *stacks, {"end": True}])
 

@@ -452,7 +452,7 @@ def line_of(function) -> int:
 
 def measure(folder, plant, *, rank: int = 0) -> RankSamples:
     path = folder / f"rank{rank:05d}-1.lens"
-    head = {"rank": rank, "world_size": None, "device": "cpu", "allocator_retries": 0}
+    head = {"rank": rank, "world_size": None, "device": "cpu"}
     sampler = Sampler(path, warmup=1, num_steps=STEPS, head=lambda: head, flag=lambda: "")
     SAMPLERS.append(sampler)
     for step in range(STEPS + 2):

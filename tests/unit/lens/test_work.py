@@ -25,7 +25,7 @@ from emberward.lens import (
 )
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
-HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu", "allocator_retries": 0}
+HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
 
 
 class Attends(torch.nn.Module):
