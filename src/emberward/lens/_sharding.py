@@ -243,7 +243,9 @@ def _gathered_twice(
             if _unit(each) in seen and _unit(each) in units:
                 again.append(each)
             seen.add(_unit(each))
-    unique = sum(num_bytes for _, num_bytes in {_unit(each) for each in asked or again})
+    units_bytes = sum(num_bytes for _, num_bytes in {_unit(each) for each in asked})
+    # Nobody names the units of other gathers: of a step each that is made again counts.
+    unique = units_bytes or sum(each.num_bytes for each in again) // rank.num_steps
     if not again or not _fits(unique, ranks):
         return None
     times = _times(again)

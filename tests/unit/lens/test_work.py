@@ -9,9 +9,11 @@ import torch
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
+from emberward.events import Group, Lane, LaneKind
 from emberward.findings import Cause
 from emberward.lens import (
     PARTS,
+    Call,
     Rate,
     Sources,
     checkpointed_at,
@@ -231,6 +233,36 @@ def test_a_gather_that_is_done_again_is_named_where_memory_is_there():
     assert waste.cost_s == pytest.approx(6 * 0.0004, rel=0.05)
     for innocent in ([sharded(n, again=False) for n in (0, 1)], [sharded(n, again=True, free=10_000) for n in (0, 1)]):
         assert wastes_of(work_of(innocent), innocent) == ()
+
+
+def test_of_gathers_that_nobody_names_each_that_is_made_again_is_kept_whole():
+    def unnamed(number, free):
+        named = sharded(number, again=True, free=free)
+        kept = [op for op in named.operations if not op.name.startswith("FSDP::")]
+        return dataclasses.replace(named, operations=tuple(kept))
+
+    def asked(number):
+        steps = [(step * STEP_MS + 0.5 * k) / 1000 for step in range(NUM_STEPS) for k in range(6, 12)]
+        return [
+            Call(
+                rank=number, lane=Lane(kind=LaneKind.HOST), group=Group(ranks=(0, 1), index=0), number=index,
+                op="all_gather", num_bytes=1_000_000, issued_s=at_s, ended_s=at_s + 0.0004, blocked_s=at_s,
+                free_s=at_s + 0.0004, file="train.py", line=8, wait_line=8,
+            )
+            for index, at_s in enumerate(steps)
+        ]  # fmt: skip
+
+    again = {number: asked(number) for number in (0, 1)}
+    blocked = {number: [(call.blocked_s, call.free_s) for call in calls] for number, calls in again.items()}
+
+    def wastes(free):
+        ranks = [unnamed(number, free) for number in (0, 1)]
+        return wastes_of(work_of(ranks, blocked=blocked), ranks, again, (), again)
+
+    (waste,) = wastes(12_000_000)
+    assert (waste.cause, waste.site) == (Cause.GATHERED_TWICE, "train.py:8")
+    assert waste.evidence[1].startswith("kept whole they take 6,000,000 bytes a rank")
+    assert wastes(11_999_999) == ()
 
 
 def whole_weight(shape, *, steps=NUM_STEPS):
