@@ -61,8 +61,10 @@ class HostClock:
 
     def aligned(self, event: Event) -> Event:
         """The event at its time on the first host's clock."""
-        times = (None if at is None else self.aligned_ns(at) for at in (event.issued_ns, event.completed_ns))
-        return replace(event, **dict(zip(("issued_ns", "completed_ns"), times, strict=True)))
+        issued, completed = (
+            None if at is None else self.aligned_ns(at) for at in (event.issued_ns, event.completed_ns)
+        )
+        return replace(event, issued_ns=issued, completed_ns=completed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,8 @@ def _bounds(meetings: Sequence[Meeting], hosts: Sequence[str]) -> Bounds:
             pair = one.host, other.host
             most[pair] = min(most[pair], one.ended_ns - other.began_ns)
     most |= {(host, host): 0.0 for host in hosts}
-    for between, one, other in itertools.product(hosts, repeat=3):
-        most[one, other] = min(most[one, other], most[one, between] + most[between, other])
+    for middle, begin, end in itertools.product(hosts, repeat=3):
+        most[begin, end] = min(most[begin, end], most[begin, middle] + most[middle, end])
     return {host: (-most[host, hosts[0]], most[hosts[0], host]) for host in hosts}
 
 
