@@ -268,7 +268,7 @@ def plant_sleep_of_a_function_that_also_writes(step):
     write_and_compute(step)
 
 
-MODEL, HELD_OUT = torch.nn.Linear(512, 512), torch.ones(600, 512)
+MODEL, HELD_OUT = torch.nn.Linear(512, 512), torch.ones(1400, 512)
 
 
 def score(model):
