@@ -26,7 +26,7 @@ from measured import Results, add_options
 
 STEPS = 60
 MEASURES = ("src/emberward/sources/_sampler.py", "benchmarks/profile_overhead.py")
-HEAD = {"rank": 0, "world_size": None, "device": "cpu", "allocator_retries": 0}
+HEAD = {"rank": 0, "world_size": None, "device": "cpu"}
 
 
 def block(model: torch.nn.Module, optimizer: torch.optim.Optimizer, folder: Path | None) -> tuple[float, float, float]:

@@ -3,22 +3,27 @@
     python tools/campaign_lens_gains.py [--set SET] [--pairs P] [--alone] [PROGRAM ...]
 
 The programs are those of an unseen set that the profiler has met, each with and without its cause. One profiled
-run predicts: the gain of the finding with the planted cause and line. Then pairs of plain runs, one with the cause and
-one without straight after it, give the real gain: the median of the differences of the ``ms/step`` that each program
-prints. A program whose cause is not found has no prediction and counts as missing.
+run predicts: the gains of the findings with the planted cause and an accepted line, for what is removed may stand at
+several. Then pairs of plain runs, one with the cause and
+one without straight after it, in turns of order, give the real gain: the median of the differences of the mean
+``ms/step`` that each program prints last, for a gain is a mean too and what happens every N steps moves no median. Of a
+program of one process whose gain is work, its processor time a step stands for the clock's, which other jobs lengthen.
+Half the range of the differences, over the real gain, is the pairs' own noise: where that is 1 or more the pairs prove
+nothing, and the program counts as such. One whose cause is not found has no prediction and counts as missing.
 """
 
 import argparse
 import json
 import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from campaign_lens import LIMIT_S, MEASURES, copied, named_by, profile, torchrun
+from campaign_lens import LIMIT_S, MEASURES, copied, has_line, named_by, profile, torchrun
 from measured import Results, add_options
 from unseen import SETS, met
 
@@ -34,16 +39,31 @@ def launch_of(truth: dict[str, Any]) -> list[str]:
     return torchrun(truth["nproc"]) if truth["nproc"] > 1 else [sys.executable]
 
 
-def step_ms(folder: Path, truth: dict[str, Any]) -> float | None:
-    """What a plain run of the program in `folder` prints; None when it printed nothing in LIMIT_S."""
+def step_ms(folder: Path, truth: dict[str, Any]) -> tuple[float, float] | None:
+    """The mean that a plain run of the program in `folder` prints, and the processor time of all its processes, ms a
+    step; None when it printed nothing in LIMIT_S."""
+    before_s = processor_s()
     with copied(folder) as here:
         command = [*launch_of(truth), "train.py", *truth["args"]]
         try:
             done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         except subprocess.TimeoutExpired:
             return None
-    found = _PRINTED.search(done.stdout)
-    return float(found[1]) if found else None
+    found = _PRINTED.findall(done.stdout)
+    return (float(found[-1]), 1000 * (processor_s() - before_s) / truth["steps"]) if found else None
+
+
+def processor_s() -> float:
+    """Of all ended processes that this one started."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def difference(pairs: list[list[tuple[float, float] | None]], which: int) -> tuple[float | None, float | None]:
+    """The median difference of the pairs, and half the range over it; None where it is none that is known."""
+    differences = [a[which] - b[which] for a, b in pairs if a is not None and b is not None]
+    real = statistics.median(differences) if differences else 0.0
+    return (real, (max(differences) - min(differences)) / 2 / real) if real > 0 else (None, None)
 
 
 def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str, Any]:
@@ -51,23 +71,29 @@ def run(folder: Path, name: str, truth: dict[str, Any], pairs: int) -> dict[str,
     before = os.getloadavg()[0]
     _, document = profile(folder / "programs" / name, launch_of(truth), truth["args"])
     best = named_by(truth, document)
-    row: dict[str, Any] = {
+    alike = [] if best is None else [each for each in document["findings"] if each["cause"] == best["cause"]]
+    named = [each for each in alike if each is best or has_line(truth, each)]
+    predicted = sum(each["gain_ms_per_step"] for each in named)
+    sides = [folder / "programs" / name, folder / "without" / name]
+    measured = []
+    for index in range(pairs):
+        printed = {side: step_ms(side, truth) for side in (sides if index % 2 == 0 else sides[::-1])}
+        measured.append([printed[side] for side in sides])
+    real, noise = difference(measured, 0)
+    work, work_noise = difference(measured, 1) if truth["nproc"] == 1 else (None, None)
+    is_work = work is not None and (real is None or work > real / 2)
+    if is_work:
+        real, noise = work, work_noise
+    return {
         "truth": truth["cause"],
         "cause": None if best is None else best["cause"],
         "step_ms": (document.get("profile") or {}).get("step_ms"),
-        "predicted_ms": None if best is None else best["gain_ms_per_step"],
-    }
-    measured = [
-        (step_ms(folder / "programs" / name, truth), step_ms(folder / "without" / name, truth)) for _ in range(pairs)
-    ]
-    differences = [a - b for a, b in measured if a is not None and b is not None]
-    real = statistics.median(differences) if differences else None
-    error = abs(row["predicted_ms"] - real) / real if best is not None and real is not None and real > 0 else None
-    return {
-        **row,
-        "pairs_ms": measured,
+        "predicted_ms": None if best is None else round(predicted, 3),
+        "pairs_ms": [[None if each is None else [round(ms, 2) for ms in each] for each in pair] for pair in measured],
+        "by": "processor" if is_work else "clock",
         "real_ms": None if real is None else round(real, 3),
-        "error": None if error is None else round(error, 4),
+        "noise": None if noise is None else round(noise, 4),
+        "error": None if best is None or real is None else round(abs(predicted - real) / real, 4),
         "load": [round(before, 1), round(os.getloadavg()[0], 1)],
     }
 
@@ -108,11 +134,14 @@ def main() -> int:
         results.add(name, row)
         sys.stderr.write(f"{name} {row['cause']} predicted {row['predicted_ms']} real {row['real_ms']} ms\n")
     rows = list(results.latest().values())
-    errors = [row["error"] for row in rows if row["error"] is not None]
+    proving = [row for row in rows if row["noise"] is not None and row["noise"] < 1]
+    errors = [row["error"] for row in proving if row["error"] is not None]
     results.summarise(
         {
             "programs": len(rows),
+            "pairs_prove_nothing": len(rows) - len(proving),
             "predicted": len(errors),
+            "median_noise": round(statistics.median(row["noise"] for row in proving), 4) if proving else None,
             "median_error": round(statistics.median(errors), 4) if errors else None,
             "within_15_percent": sum(error <= 0.15 for error in errors),
         }

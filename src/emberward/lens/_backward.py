@@ -21,10 +21,8 @@ from emberward.events import Group, Lane, LaneKind
 from emberward.lens._operations import BACKWARD, RankOperations
 from emberward.lens._overlap import OF_BACKWARD, Call
 from emberward.lens._samples import RankSamples
+from emberward.lens._slowdown import ENGINE
 from emberward.lens._work import Work
-
-ENGINE = "_engine_run_backward"
-"""The function of torch (torch/autograd/graph.py, 2.13) in which a thread stands while C++ runs the backward."""
 
 
 def has_hidden_calls(work: Work, ranks: Sequence[RankOperations], known: Mapping[int, Sequence[float]]) -> bool:

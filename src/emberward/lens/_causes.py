@@ -14,7 +14,8 @@ left,
   not, a wait for another thread neither. A sleep in a function that does nothing besides but write, read or talk to a
   service is that;
 * a wait whose value goes into the loss ([Note: what feeds the training]) is `data_wait`: for the next turn of a loop
-  over batches, for another thread, a file, the network. Not below a module, whose waits stand for its own work.
+  over batches, for another thread, a file, the network. Not below a module, whose waits stand for its own work; those
+  of an `autograd.Function` of the program's are that operation's time and no stall.
   Another thread that is waited for, and no lock of which, may write a save or a log: then it is that.
 
 Of what these rules do not know, a statement that only reads and whose value nobody reads is `unused_result`, a mask of
@@ -128,11 +129,15 @@ _BESIDE = frozenset({Cause.SAVE_IN_STEP, Cause.LOGGING, Cause.HOST_COPY})
 """What another thread does that is named where the training thread waits for it."""
 _OF_MODULES = re.compile(r"torch/(nn/modules/module|_tensor|autograd/\w+)\.py$")
 _FORWARD = re.compile(r"torch/nn/modules/module\.py$")
+_OPERATIONS = re.compile(r"torch/autograd/function\.py$")
 _SAMPLER = "/sources/_sampler.py"
 """What the lens itself takes is no stall of the program."""
 DEVICE_WAITS = frozenset(
-    {Cause.ITEM, Cause.TOLIST, Cause.CPU, Cause.NONZERO, Cause.BOOL, Cause.PRINT, Cause.SYNCHRONIZE, Cause.HOST_COPY}
-)
+    {
+        Cause.ITEM, Cause.TOLIST, Cause.CPU, Cause.NONZERO, Cause.BOOL, Cause.PRINT, Cause.SYNCHRONIZE, Cause.HOST_COPY,
+        Cause.PAGEABLE_COPY,
+    }
+)  # fmt: skip
 """Causes where the host waits for its device."""
 
 
@@ -175,7 +180,10 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     cpu = sum(cpu for _, cpu in sampled.steps.values())
     is_waiting = not rank.has_cpu_time or cpu <= MAX_BUSY * wall
     judged = _judged(frames)
-    told = _by_call(frames, sources, is_waiting=is_waiting) if judged is None else _by_function(frames, *judged)
+    if judged is not None:
+        told = _by_function(frames, *judged)
+    else:
+        told = _pageable(frames, rank, sources) or _by_call(frames, sources, is_waiting=is_waiting)
     if told is None or told.cause in _WAITS:
         stand_in = _stand_in(frames, sources, is_waiting=is_waiting)
         if stand_in is not None and not (told is None and judged is not None):
@@ -186,7 +194,14 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
         return _by_text(frames[0], users, rank, sources)
     if told.cause is Cause.LOCK and not is_waiting:
         return None
-    return _awaited(told, frames, sampled, sources) if told.cause in _WAITS and is_waiting else told
+    if told.cause in _WAITS and is_waiting:
+        return None if _is_in_operation(frames) else _awaited(told, frames, sampled, sources)
+    return told
+
+
+def _is_in_operation(frames: list[Instruction]) -> bool:
+    """Whether an `autograd.Function` of the program's waits: it is an operation, whose wait is its work."""
+    return any(inner.owner == USER and _OPERATIONS.search(outer.file) for inner, outer in pairwise(frames))
 
 
 def _calling_back(frames: list[Instruction], sources: Sources) -> Told | None:
@@ -289,6 +304,14 @@ def _by_function(frames: list[Instruction], index: int, cause: Cause | None) -> 
     site = next((place.site for place in frames[index + 1 :] if place.owner == USER), None)
     inner = next((place.site for place in frames[:index] if place.owner == USER), None)
     return None if cause is None or site is None else Told(cause=cause, site=site, inner=inner)
+
+
+def _pageable(frames: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:
+    """A copy to a device at a line that was seen to copy from memory which is not pinned; the host does that itself."""
+    site = next((place.site for place in frames if place.owner == USER), None)
+    if site not in rank.pageable or _OF_TENSORS.get(sources.called(frames[0])) is not Cause.HOST_COPY:
+        return None
+    return Told(cause=Cause.PAGEABLE_COPY, site=site)
 
 
 def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -> Told | None:

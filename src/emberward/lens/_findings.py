@@ -4,7 +4,7 @@ from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.lens._overlap import Exposed
 from emberward.lens._samples import RankSamples
 from emberward.lens._sharding import Waste
-from emberward.lens._stalls import Stall
+from emberward.lens._stalls import MIN_STEPS, Stall
 
 MEANS: dict[Cause, tuple[str, str]] = {
     Cause.ITEM: ("reads a value from the device", "read it every N steps, or a step later when it is there anyway"),
@@ -17,6 +17,14 @@ MEANS: dict[Cause, tuple[str, str]] = {
     Cause.HOST_COPY: (
         "copies into a tensor, or between host and device, and waits",
         "keep the data in tensors; pin their memory and copy with non_blocking=True",
+    ),
+    Cause.PAGEABLE_COPY: (
+        "copies to a device from memory that is not pinned, and waits",
+        "pin it (pin_memory=True of the DataLoader) and copy with non_blocking=True",
+    ),
+    Cause.ALLOCATOR_RETRY: (
+        "waits for the device's allocator, which frees its cache and tries again",
+        "leave the device some memory free: fewer sizes, smaller batches, expandable_segments:True",
     ),
     Cause.COPY_IN_THE_WAY: (
         "copies state while training stands",
@@ -213,4 +221,13 @@ def missing_findings(ranks: tuple[RankSamples, ...]) -> tuple[Finding, ...]:
     if short:
         words = ranks_words(short, max(size, 1))
         found.append(missing_part(f"{words} ended before the last sample was written", ranks=short))
+    found += [
+        missing_part(
+            f"what the allocator's {sum(rank.retried.values())} retries of rank {rank.rank} cost, as no steps are "
+            "without",
+            ranks=(rank.rank,),
+        )
+        for rank in ranks
+        if rank.retried and rank.num_steps - len(rank.retried) < MIN_STEPS
+    ]
     return tuple(found)

@@ -131,6 +131,7 @@ class _Memory:
         for access in rank.accesses:
             for number in access.reads | access.writes:
                 self._of[number].append(access)
+        self._packs = sorted({(each.began_s, each.ended_s) for each in rank.accesses if each.is_pack})
         self._issues = rank.issues
         self._gotten: dict[int, list[float]] = defaultdict(list)
         for issue in rank.issues:
@@ -184,7 +185,10 @@ class _Memory:
     def _own_s(self, begin_s: float, end_s: float, packed_s: float) -> float:
         """Seconds between in which the thread is blocked in no call and packs nothing."""
         blocked_s = sum(max(min(b, end_s) - max(a, begin_s), 0.0) for a, b in self._blocked)
-        return max(end_s - begin_s - blocked_s - packed_s, 0.0)
+        # Its own packs, and those of what else was packed into the call.
+        within = self._packs[bisect.bisect_left(self._packs, (begin_s,)) : bisect.bisect_left(self._packs, (end_s,))]
+        packs_s = sum(min(b, end_s) - a for a, b in within)
+        return max(end_s - begin_s - blocked_s - max(packs_s, packed_s), 0.0)
 
     def _ready(self, number: int, before_s: float, issue: Issue, *, is_read: bool, depth: int) -> _At:
         """When the last write to it before a moment has ended; `is_read`: or the last use. Packs are followed back."""

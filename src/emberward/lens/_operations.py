@@ -79,7 +79,8 @@ class RankOperations:
 
     `free_bytes`: memory that the host could still give; None where that is not known. `why_short`: why fewer steps
     were observed than asked for. `accesses`, in order, and `issues`: see [Note: accesses].
-    `units`: of each unit of FSDP's the line that made it, and its bytes whole.
+    `units`: of each unit of FSDP's the line that made it, and its bytes whole. `pageable`: lines that copy from memory
+    which is not pinned to a device.
     """
 
     rank: int
@@ -96,6 +97,7 @@ class RankOperations:
     issues: tuple[Issue, ...] = ()
     accesses: tuple[Access, ...] = ()
     units: tuple[tuple[str, int], ...] = ()
+    pageable: frozenset[str] = frozenset()
 
     @property
     def num_steps(self) -> int:
@@ -166,6 +168,7 @@ def operations_of(lines: Iterable[Mapping[str, Any]]) -> RankOperations:
         operations=tuple(operations),
         parameters=tuple(parameters),
         free_bytes=head["free_bytes"],
+        pageable=frozenset(head.get("pageable", ())),
         why_short=head["why_short"],
         is_cut=head["is_cut"],
         issues=tuple(issues),

@@ -114,7 +114,8 @@ def profile_of(
     others: Sequence[Finding] = (),
 ) -> Profile:
     """The profile of the ranks' samples. `others`: what reading them found. Pure but for the program's sources."""
-    measured = tuple(rank for rank in ranks if rank.num_steps)
+    pageable = frozenset().union(*(rank.pageable for rank in operations))
+    measured = tuple(dataclasses.replace(rank, pageable=pageable) for rank in ranks if rank.num_steps)
     found: list[Finding] = [*others, *_nothing(ranks, measured, asked_warmup), *missing_findings(tuple(ranks))]
     found += [
         missing_part(f"no operations of rank {rank.rank}: {rank.why_short}", ranks=(rank.rank,))

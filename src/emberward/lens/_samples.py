@@ -4,6 +4,7 @@ import bisect
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ class RankSamples:
     Step k lies between bounds k and k + 1; `first_step` is the number of the first. `loop`: file, function and first
     line of the functions that every step ends in, outermost first. `outputs`: lines that printed or logged something.
     `by_turns`: no step was told, and turns of the program's loop are taken for steps. `is_spread`: what was seen is
-    spread evenly over the steps, for nobody knows in which of them it was.
+    spread evenly over the steps, for nobody knows in which of them it was. `retried`: how often the device's allocator
+    tried again, by step, where it did. `pageable`: lines that copy to a device from memory that is not pinned.
     """
 
     rank: int
@@ -89,7 +91,8 @@ class RankSamples:
     is_whole: bool
     is_spread: bool = False
     by_turns: bool = False
-    retries: int = 0
+    retried: Mapping[int, int] = field(default_factory=dict)
+    pageable: frozenset[str] = frozenset()
     problems: tuple[str, ...] = field(default=())
 
     @property
@@ -167,6 +170,12 @@ def _spent(cells: Mapping[str, Sequence[int]]) -> dict[int, tuple[float, float]]
     return found
 
 
+def _retried(first_step: int, counts: Sequence[int]) -> dict[int, int]:
+    """By step what a counter grew by; `counts` are those at the steps' bounds."""
+    grown = ((first_step + i, now - before) for i, (before, now) in enumerate(pairwise(counts)))
+    return {step: more for step, more in grown if more > 0}
+
+
 def samples_of(lines: Iterable[Mapping[str, Any]]) -> RankSamples:
     """The rank that the lines of a file describe. Raises ValueError when they are cut or of another form."""
     rest = iter(lines)
@@ -207,5 +216,5 @@ def samples_of(lines: Iterable[Mapping[str, Any]]) -> RankSamples:
         stacks=tuple(stacks),
         is_whole=head["is_last"],
         by_turns=head.get("by_turns", False),
-        retries=head["allocator_retries"],
+        retried=_retried(head["first_step"], head.get("retries", ())),
     )

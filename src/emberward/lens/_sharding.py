@@ -16,19 +16,21 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from emberward.findings import Cause
 from emberward.lens._operations import BACKWARD, KERNEL, RankOperations
 from emberward.lens._overlap import MIN_TINY, SMALL_BYTES, Call
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, USER, Instruction, RankSamples
+from emberward.lens._slowdown import ENGINE
 from emberward.lens._work import NODE, RankWork, Spans, Transfer, Work, both, length_of
 
 Unit = tuple[str, int]
 MIN_TWICE = 1.5
 """Gathers of a unit in a step, from which it is gathered again in most steps."""
 COPY_OUT = "FSDP::all_gather_copy_out ("
+CHECKPOINT = "torch/utils/checkpoint.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,12 +183,13 @@ def wastes_of(
     by_rank = {rank.rank: rank for rank in ranks}
     found: list[Waste] = []
     twice = partial(_gathered_twice, repeats)
-    for one in (twice, _small_parameters, _recompute):
+    again = partial(_recompute, {each.rank: each for each in samples})
+    for one in (twice, _small_parameters, again):
         each = [(rank.rank, waste) for rank in work.ranks if (waste := one(rank, by_rank[rank.rank], ranks))]
         if not each:
             continue
         _, worst = max(each, key=lambda pair: pair[1].cost_s)
-        if worst.cost_s >= max(MIN_GAIN * work.step_s, MIN_COST_S):
+        if worst.share >= MIN_GAIN and worst.cost_s >= MIN_COST_S:
             alike = tuple(rank for rank, waste in each if waste.cost_s >= worst.cost_s / 2)
             made = _made_at(ranks) if worst.cause is Cause.SMALL_PARAMETERS and _are_units(work) else None
             if worst.cause is Cause.RECOMPUTE:
@@ -240,7 +243,9 @@ def _gathered_twice(
             if _unit(each) in seen and _unit(each) in units:
                 again.append(each)
             seen.add(_unit(each))
-    unique = sum(num_bytes for _, num_bytes in {_unit(each) for each in asked or again})
+    units_bytes = sum(num_bytes for _, num_bytes in {_unit(each) for each in asked})
+    # Nobody names the units of other gathers: of a step each that is made again counts.
+    unique = units_bytes or sum(each.num_bytes for each in again) // rank.num_steps
     if not again or not _fits(unique, ranks):
         return None
     times = _times(again)
@@ -305,8 +310,13 @@ def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[Rank
     )
 
 
-def _recompute(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
-    """Products that are computed twice. Elementwise work alone is what selective recomputation is for (2205.05198)."""
+def _recompute(
+    samples: Mapping[int, RankSamples], work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]
+) -> Waste | None:
+    """Products that are computed twice. Elementwise work alone is what selective recomputation is for (2205.05198).
+
+    It costs all that the second forward does, as the sampled steps show it; without them, its operations.
+    """
     if work.recomputed < MIN_SHARE * sum(work.flops.values()):
         return None
     nodes = [op for op in rank.operations if op.thread == rank.main and op.name.startswith(NODE)]
@@ -316,19 +326,33 @@ def _recompute(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperati
     if not inside or not _fits(kept, ranks):
         return None
     sites = Counter(op.name for op in rank.operations if op.name.startswith(BACKWARD))
-    cost_s = work.parts["recompute"]
+    cost_s, step_s = work.parts["recompute"], work.step_s
+    seen = samples.get(work.rank)
+    if seen is not None and (sampled_s := _recomputing_s(seen)) > 0:
+        cost_s, step_s = sampled_s, seen.measured_s / seen.num_steps
     total = sum(work.flops.values())
     return Waste(
         cause=Cause.RECOMPUTE,
         site=(sites.most_common(1)[0][0].removeprefix(BACKWARD) or None) if sites else None,
         cost_s=cost_s,
-        share=cost_s / work.step_s,
+        share=cost_s / step_s,
         ranks=(work.rank,),
         evidence=(
             f"{100 * work.recomputed / total:.0f}% of the operations are of a forward that runs in the backward again",
             f"what it would keep takes {kept:,} bytes a rank at most; {rank.free_bytes:,} were free",
         ),
     )
+
+
+def _recomputing_s(rank: RankSamples) -> float:
+    """Seconds a step in which the thread stands in the forward that a backward has computed again."""
+    total_s = 0.0
+    for sampled in rank.stacks:
+        inside = takewhile(lambda place: place.function != ENGINE, sampled.stack)
+        is_backward = any(place.function == ENGINE for place in sampled.stack)
+        if is_backward and any(place.file.endswith(CHECKPOINT) for place in inside):
+            total_s += sum(seconds for seconds, _ in sampled.steps.values())
+    return total_s / max(rank.num_steps, 1)
 
 
 def checkpointed_at(ranks: Sequence[RankSamples]) -> str | None:
@@ -345,7 +369,7 @@ def checkpointed_at(ranks: Sequence[RankSamples]) -> str | None:
 
 
 def _is_checkpoint(place: Instruction) -> bool:
-    return place.function == "checkpoint" and place.file.endswith("torch/utils/checkpoint.py")
+    return place.function == "checkpoint" and place.file.endswith(CHECKPOINT)
 
 
 def _tensor_bytes(shapes: Sequence[Sequence[int]]) -> list[int]:

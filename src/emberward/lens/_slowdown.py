@@ -9,6 +9,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from emberward.findings import Cause, Certainty, Finding, FindingPhase, Kind, Severity
 from emberward.health import Slowdown, SlowdownWatch
@@ -135,27 +136,45 @@ def loop_line(sampled: Sampled, rank: RankSamples) -> str | None:
 def excess_line(ranks: Sequence[RankSamples], culprit: int) -> tuple[str, float] | None:
     """The line of the loop at which a rank spends most more than the median of the others; seconds a step more.
 
-    What a thread waits for in torch's collectives and in the backward is left out: that is where the others wait.
+    What a thread waits for in torch's collectives and in the backward is left out, for that is where the others wait;
+    what the program itself does inside the backward, in an operation of its own or a hook, is not. A backward is longer
+    where its forward is: what it takes more is the forward's, whose line can be changed.
     """
-    own: dict[int, dict[str, float]] = {rank.rank: {} for rank in ranks if rank.num_steps}
+    own: dict[int, dict[tuple[bool, str], float]] = {rank.rank: defaultdict(float) for rank in ranks if rank.num_steps}
+    """By whether it is the backward, and the line."""
     for rank in ranks:
         for sampled in rank.stacks if rank.num_steps else ():
             site = loop_line(sampled, rank)
             if site is not None:
-                waits = any(_WAITING.search(place.file) for place in sampled.stack)
+                inside = takewhile(lambda place: place.owner != USER, sampled.stack)
+                waits = any(_WAITING.search(place.file) for place in inside)
                 seconds = sum(cpu if waits else wall for wall, cpu in sampled.steps.values()) / rank.num_steps
-                own[rank.rank][site] = own[rank.rank].get(site, 0.0) + seconds
+                own[rank.rank][_is_backward(sampled), site] += seconds
     others = [lines for rank, lines in own.items() if rank != culprit]
     if not others or not own.get(culprit):
         return None
     more = {
-        site: seconds - statistics.median(lines.get(site, 0.0) for lines in others)
-        for site, seconds in own[culprit].items()
+        key: seconds - statistics.median(lines.get(key, 0.0) for lines in others)
+        for key, seconds in own[culprit].items()
     }
-    site = max(more, key=lambda each: more[each])
-    return (site, more[site]) if more[site] > 0 else None
+    key = max(more, key=lambda each: more[each])
+    forwards = [each for each in more if not each[0]]
+    forward = max(forwards, key=lambda each: more[each], default=key)
+    if key[0] and more[forward] >= more[key] / MAX_BACKWARD:
+        return forward[1], more[forward] + more[key]
+    return (key[1], more[key]) if more[key] > 0 else None
 
 
+MAX_BACKWARD = 4
+"""Times its forward that a backward takes: twice its products, once more where they are computed again, and a sum."""
+
+
+def _is_backward(sampled: Sampled) -> bool:
+    return any(place.function == ENGINE for place in sampled.stack)
+
+
+ENGINE = "_engine_run_backward"
+"""The function of torch (torch/autograd/graph.py, 2.13) in which a thread stands while C++ runs the backward."""
 _WAITING = re.compile(r"torch/(distributed|autograd)/")
 
 

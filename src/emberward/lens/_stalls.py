@@ -22,6 +22,7 @@ from emberward.findings import Cause
 from emberward.lens._causes import DEVICE_WAITS, Told, tell
 from emberward.lens._replay import Cut, Edit, Replay
 from emberward.lens._samples import MIN_COST_S, MIN_GAIN, MIN_SHARE, RankSamples
+from emberward.lens._slowdown import loop_line
 from emberward.lens._source import Sources
 
 MIN_STEPS = 2
@@ -104,6 +105,39 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
     return tuple(sorted(found_all, key=lambda each: -each.cost_s))
 
 
+def retries_of_rank(rank: RankSamples) -> tuple[RankStall, ...]:
+    """What steps in which the device's allocator tried again are longer by than the middle one of the others.
+
+    No frame of Python's stands for a retry: its line is the one at which such steps take most more. Where there is no
+    step without, nobody can say what they cost.
+    """
+    lengths = {rank.first_step + index: length for index, length in enumerate(rank.step_s)}
+    without = [length for step, length in lengths.items() if step not in rank.retried]
+    again = {step: lengths[step] for step in rank.retried if step in lengths}
+    if len(without) < MIN_STEPS or len(again) < MIN_STEPS:
+        return ()
+    usual_s = statistics.median(without)
+    seen = {step: (length - usual_s, None) for step, length in again.items()}
+    site = _longer_at(rank, frozenset(again))
+    cost_s = sum(more for more, _ in seen.values()) / rank.num_steps
+    if site is None or cost_s <= 0:
+        return ()
+    told = Told(cause=Cause.ALLOCATOR_RETRY, site=site)
+    return (RankStall(told=told, rank=rank.rank, cost_s=cost_s, num_steps=len(seen), busy_share=0.0, seen=seen),)
+
+
+def _longer_at(rank: RankSamples, steps: frozenset[int]) -> str | None:
+    """The line of the loop that takes most more in some steps than in the others; None where none does."""
+    more: dict[str, float] = defaultdict(float)
+    for sampled in rank.stacks:
+        site = loop_line(sampled, rank)
+        for step, (seconds, _) in sampled.steps.items():
+            if site is not None and rank.first_step <= step < rank.first_step + rank.num_steps:
+                more[site] += seconds / (len(steps) if step in steps else len(steps) - rank.num_steps)
+    longest = max(more, key=lambda each: more[each], default=None)
+    return longest if longest is not None and more[longest] > 0 else None
+
+
 def _behind_another(told: Told, beside: Mapping[int, Sequence[tuple[float, float, str]]], total_s: float) -> Told:
     """The same, or `same_lane` where most of the wait is for what the other thread does before that which is awaited.
 
@@ -120,7 +154,7 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
     """The stalls worth a finding, the most costly first; `replay` of the same ranks says what each would gain."""
     measured = [rank for rank in ranks if rank.num_steps]
     by_key: dict[tuple[Cause, str], list[RankStall]] = defaultdict(list)
-    by_rank = {rank.rank: stalls_of_rank(rank, sources) for rank in measured}
+    by_rank = {rank.rank: (*stalls_of_rank(rank, sources), *retries_of_rank(rank)) for rank in measured}
     steps = {rank.rank: rank.measured_s / rank.num_steps for rank in measured}
     served = {rank.rank: max(rank.measured_s - rank.queue_s, 0.0) / rank.num_steps for rank in measured}
     """A step without what its thread lacked a processor for, as its work on one is."""

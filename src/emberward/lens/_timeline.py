@@ -10,18 +10,20 @@ at them, on its communicator's track; its launch is an argument of the slice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from emberward.events import Barrier, Collective, Event, Lane, LaneKind, Recv, Send, describe
 from emberward.findings import Finding
+from emberward.lens._clocks import HostClock, clocks_of
 from emberward.lens._overlap import RankCalls
 
 TRACKS_OF_A_RANK = 64
 STEPS, PHASES, FIRST_LANE = 0, 1, 8
 MAX_ARROWS = 20_000
 ONE_HOST = "one host's monotonic clock; no offset between ranks"
-HOSTS = "each host's own clock: ranks of different hosts are not aligned"
+HOSTS = "each host's own clock: ranks of different hosts are not aligned, for no collective ties them"
+ALIGNED = "{host}'s clock, the others' aligned by the collectives that they meet in, right to {error:.3f} ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,10 @@ class RankTimeline:
 
 def timeline(ranks: Sequence[RankTimeline], findings: Sequence[Finding] = ()) -> dict[str, Any]:
     """The trace of the ranks as one JSON object. See [Note: the trace]. Empty of events where nothing has a time."""
+    hosts = list(dict.fromkeys(rank.host for rank in ranks))
+    clocks = clocks_of(ranks) if len(hosts) > 1 else None
+    if clocks is not None:
+        ranks = [_aligned(rank, clocks[rank.host or ""]) for rank in ranks]
     times = [t for rank in ranks for t in _times(rank)]
     base = min(times, default=0)
     events: list[dict[str, Any]] = []
@@ -54,12 +60,23 @@ def timeline(ranks: Sequence[RankTimeline], findings: Sequence[Finding] = ()) ->
         events += _rank_events(rank, base)
     events += _arrows(ranks, base)
     events += _marks(ranks, findings, base)
-    is_one = len({rank.host for rank in ranks}) <= 1
+    error_ms = max((clock.error_ns for clock in (clocks or {}).values()), default=0) / 1e6
+    clock = ONE_HOST if len(hosts) <= 1 else HOSTS if clocks is None else ALIGNED.format(host=hosts[0], error=error_ms)
     return {
         "traceEvents": events,
         "displayTimeUnit": "ms",
-        "otherData": {"clock": ONE_HOST if is_one else HOSTS, "ranks": len(ranks)},
+        "otherData": {"clock": clock, "ranks": len(ranks)},
     }
+
+
+def _aligned(rank: RankTimeline, clock: HostClock) -> RankTimeline:
+    """The rank at its times on the first host's clock."""
+    spans = tuple(
+        replace(span, began_ns=clock.aligned_ns(span.began_ns), ended_ns=clock.aligned_ns(span.ended_ns))
+        for span in rank.spans
+    )
+    calls = replace(rank.calls, events=tuple(clock.aligned(event) for event in rank.calls.events))
+    return replace(rank, calls=calls, spans=spans)
 
 
 def _times(rank: RankTimeline) -> Iterator[int]:

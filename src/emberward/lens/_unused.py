@@ -263,5 +263,8 @@ _RANKS = re.compile(r"rank|main|master|chief|leader|primary|root", re.IGNORECASE
 
 
 def _asks_for_rank(test: ast.expr) -> bool:
+    """Whether a test holds on one of the ranks in each step: it asks for the rank, and for nothing else besides."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return all(_asks_for_rank(each) for each in test.values)
     names = names_in(test) | {each.attr for each in ast.walk(test) if isinstance(each, ast.Attribute)}
     return any(_RANKS.search(name) for name in names)

@@ -4,14 +4,16 @@
 Between the warm-up and the sampled steps, `NUM_STEPS` steps run with torch's profiler on, operations of the host alone.
 It sees what no Python call shows: collectives that C++ issues (DDP's, FSDP's) with their begin and end on gloo, and the
 shapes of each matrix product. Spans of our own say in which module an operation runs, and which line of the program
-called the outermost module or the backward. No tensor operation is replaced. The results are read by the sampling
-thread after the last sampled step, so that this disturbs none.
+called the outermost module or the backward. Of tensor operations only the copies to a device are wrapped, to ask
+whether what they copy is pinned. The results are read by the sampling thread after the last sampled step, so that this
+disturbs none.
 
 A program that starts a profiler of its own ends ours first; one that has one running is not observed. Where a graph was
 compiled modules are not told apart: a hook of ours would have it compiled again.
 """
 
 import contextlib
+import functools
 import json
 import re
 import sys
@@ -66,6 +68,8 @@ class OperationProbe:
         self._parameters: list[list[Any]] = []
         self._why: str | None = None
         self._free_bytes: int | None = None
+        self._pageable: set[str] = set()
+        """Lines that copy from memory which is not pinned to a device."""
         self.is_on = False
 
     # -- the training thread -----------------------------------------------------------------------------------------
@@ -145,6 +149,25 @@ class OperationProbe:
         before = modules.register_module_forward_pre_hook(self._enter)
         after = modules.register_module_forward_hook(lambda module, args, result: self._leave(), always_call=True)
         self._undo += [before.remove, after.remove]
+        for name in ("to", "cuda", "copy_"):
+            self._watch_copies(name)
+
+    def _watch_copies(self, name: str) -> None:
+        """A copy to a device waits where its source is not pinned, which nobody can ask for afterwards."""
+        original, is_own = getattr(torch.Tensor, name), name in vars(torch.Tensor)
+
+        @functools.wraps(original)
+        def copied(tensor: Any, *args: Any, **named: Any) -> Any:
+            result = original(tensor, *args, **named)
+            with contextlib.suppress(Exception):  # What a tensor class answers is its own; the copy is made.
+                source = (args[0] if args else named["src"]) if name == "copy_" else tensor
+                is_to_device = source.device.type == "cpu" and result.device.type not in ("cpu", "meta")
+                if is_to_device and not source.is_pinned():
+                    self._pageable.add(_site(sys._getframe(1)))
+            return result
+
+        setattr(torch.Tensor, name, copied)
+        self._undo.append(lambda: setattr(torch.Tensor, name, original) if is_own else delattr(torch.Tensor, name))
 
     def _enter(self, module: torch.nn.Module, given: tuple[Any, ...]) -> None:
         if torch.compiler.is_compiling():
@@ -196,6 +219,7 @@ class OperationProbe:
             "offset_ns": self._offset_ns,
             "threads": torch.get_num_threads(),
             "free_bytes": self._free_bytes,
+            "pageable": sorted(self._pageable),
             "why_short": self._why,
             "is_cut": is_cut,
             "units": UNITS,

@@ -6,9 +6,13 @@ adds the time since the last snapshot to the stack that it sees: half of it, at 
 each stack and step it keeps that time, the part of it on a processor and the part for want of one, and the mean of when
 it was. No call of the program is replaced for it, no tensor is kept, no device is asked. While the training thread
 waits without the interpreter the snapshots cost it nothing. While it computes in Python, a snapshot waits for the
-interpreter's
-switch interval; that is lowered to `SWITCH_S` meanwhile, for a snapshot that comes late sees what followed. A call of C
-code that keeps the interpreter is seen when it returns, at its own line.
+interpreter's switch interval; that is lowered to `SWITCH_S` meanwhile, for a snapshot that comes late sees what
+followed. A call of C code that keeps the interpreter is seen when it returns, at its own line.
+
+A snapshot that waited for the interpreter, and got it before it could ask for it, sees the first call that gave it
+away: one that has only begun, while the time belongs to what computed before. Such a snapshot is made again `SETTLE_S`
+later. Where the thread has gone on by then, its time is kept at the line of the loop, and at no call. What the
+sampling thread itself lacked a processor for is no wait for the interpreter.
 
 Processor time of the thread, and the time in which it was ready and no processor was free, tell work from waiting.
 While it waits, the stacks of the other threads that stand in the program's own functions are kept with its own: one of
@@ -34,6 +38,8 @@ from emberward.events import Owner, main_package, owner_of
 
 PERIOD_S = 0.005
 SWITCH_S = 0.0005
+MIN_GIVEN_S, SETTLE_S = 0.0001, 0.0003
+"""Waits for the interpreter that are longer than a timer is late, and after which time a call is no short one."""
 MAX_FRAMES = 200
 MAX_STACKS = 20_000
 """Different stacks that are told apart; the time of others goes to the last one."""
@@ -67,8 +73,11 @@ class Sampler:
         flag: Callable[[], str],
         at_end: Callable[[], None] = lambda: None,
         after: Callable[[], None] = lambda: None,
+        retries: Callable[[], int] = lambda: 0,
     ) -> None:
         """`head` gives what else belongs into the file's first line, `flag` a word for what the program is in.
+
+        `retries` is asked by the training thread at the end of each step: how often an allocator has tried again.
 
         Beside the program `at_end` is called when the last step was sampled, `after` when the file was written.
         """
@@ -79,6 +88,8 @@ class Sampler:
         self._flag = flag
         self._at_end = at_end
         self._after = after
+        self._retries = retries
+        self._retried: list[int] = []
         self._ident = 0
         self._native = 0
         self._clock: int | None = None
@@ -89,6 +100,7 @@ class Sampler:
         self._loop: tuple[CodeType, ...] | None = None
         self._queued: list[int] = []
         self._schedule: int | None = None
+        self._own_schedule: int | None = None
         self._outputs: set[tuple[str, int]] = set()
         self._gc_began_ns = 0
         self._gc_ns = 0
@@ -109,10 +121,12 @@ class Sampler:
         if self._thread is None:
             if ended + 1 >= self._warmup:
                 self._begin()
+                self._retried.append(self._retries())
                 self._bounds.append(time.monotonic_ns())
             return
         if threading.get_ident() != self._ident:
             return
+        self._retried.append(self._retries())
         self._bounds.append(now)
         self._note_loop()
         if len(self._bounds) > self._num_steps:
@@ -183,7 +197,9 @@ class Sampler:
         step = self._step
         write_ns = int(FIRST_WRITE_S * 1e9)
         draw = 0x2545F491
-        while not self._is_over.wait(PERIOD_S * (0.75 + 0.5 * draw / 0xFFFFFFFF)):
+        with contextlib.suppress(OSError):
+            self._own_schedule = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        while (given_s := self._pause(PERIOD_S * (0.75 + 0.5 * draw / 0xFFFFFFFF))) is not None:
             draw = (draw * 1664525 + 1013904223) & 0xFFFFFFFF
             stack = self._snapshot()
             if stack is None:
@@ -193,6 +209,8 @@ class Sampler:
             collected, self._gc_ns = self._gc_ns, 0
             spent = max(now_ns - last_ns - collected, 0)
             used = min(max(busy - last_busy - collected, 0), spent)
+            if MIN_GIVEN_S < given_s < SWITCH_S and 10 * used > spent:
+                stack = self._settled(stack)
             queued = max(queue - last_queue, 0)
             key = (stack, self._flag(), self._beside() if 2 * used <= spent else ())
             if before is not None and before != key:
@@ -212,9 +230,28 @@ class Sampler:
         self._queued.append(self._queue_ns())
         self._at_end()
         self._write(is_last=True)
-        if self._schedule is not None:
-            os.close(self._schedule)
+        for each in (self._schedule, self._own_schedule):
+            if each is not None:
+                os.close(each)
         self._after()
+
+    def _pause(self, seconds: float) -> float | None:
+        """How long the interpreter was waited for after a pause of so many seconds; None when the sampling is over."""
+        queue = _queue_ns(self._own_schedule)
+        due_ns = time.monotonic_ns() + int(seconds * 1e9)
+        if self._is_over.wait(seconds):
+            return None
+        return (time.monotonic_ns() - due_ns - (_queue_ns(self._own_schedule) - queue)) / 1e9
+
+    def _settled(self, stack: Stack) -> Stack:
+        """The same where the thread still stands there, else the line of the loop without what it calls."""
+        self._is_over.wait(SETTLE_S)
+        size = len(self._loop or ())
+        if not size or self._snapshot() == stack:
+            return stack
+        at = stack[-size:][0]
+        self._codes.setdefault(-at, self._codes[at])
+        return -at, *stack[-size:][1:]
 
     def _snapshot(self) -> Stack | None:
         """The training thread's stack now; None when it went on each time while it was read, or is gone."""
@@ -268,11 +305,8 @@ class Sampler:
         return time.monotonic_ns() if self._clock is None else time.clock_gettime_ns(self._clock)
 
     def _queue_ns(self) -> int:
-        """How long the training thread was ready and no processor was free; 0 where the kernel does not say."""
-        try:
-            return 0 if self._schedule is None else int(os.pread(self._schedule, 100, 0).split()[1])
-        except (OSError, ValueError, IndexError):
-            return 0
+        """How long the training thread was ready and no processor was free."""
+        return _queue_ns(self._schedule)
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
@@ -300,6 +334,7 @@ class Sampler:
             "is_last": is_last,
             "period_ns": int(PERIOD_S * 1e9),
             "bounds_ns": bounds,
+            "retries": self._retried[: len(bounds)],
             "first_step": self._step - len(bounds) + 1,
             "queue_ns": self._waited_ns(is_last=is_last),
             "has_cpu_time": self._clock is not None,
@@ -311,7 +346,7 @@ class Sampler:
         names: dict[int, int] = {}
         for at, (code, lasti) in list(self._codes.items()):
             names[at] = len(names)
-            yield {"place": _place_of(code, lasti, owner_of(code.co_filename, program).value)}
+            yield {"place": _place_of(code, lasti, owner_of(code.co_filename, program).value, is_call=at >= 0)}
         for key in list(self._stacks):
             with self._lock:
                 cells = {step: list(cell) for step, cell in self._stacks[key].items()}
@@ -333,12 +368,25 @@ def _is_at_work(frame: FrameType | None, program: str | None) -> bool:
     return False
 
 
-def _place_of(code: CodeType, lasti: int, owner: str) -> list[Any]:
-    """file, function, its first line, owner, line, last line, column, last column, operation of an instruction."""
+def _queue_ns(schedule: int | None) -> int:
+    """How long a thread was ready and no processor was free; 0 where the kernel does not say."""
+    try:
+        return 0 if schedule is None else int(os.pread(schedule, 100, 0).split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _place_of(code: CodeType, lasti: int, owner: str, *, is_call: bool) -> list[Any]:
+    """file, function, its first line, owner, line, last line, column, last column, operation of an instruction.
+
+    Without `is_call` its line alone.
+    """
     index = max(lasti, 0) // 2
     position = next(islice(code.co_positions(), index, None), (None, None, None, None))
     line, last_line, column, last_column = position
     operation = opcode.opname[code.co_code[lasti]] if 0 <= lasti < len(code.co_code) else ""
     first = code.co_firstlineno
     head = [code.co_filename, code.co_name, first, owner, line or first]
+    if not is_call:
+        return [*head, line or first, None, None, ""]
     return [*head, last_line or line or first, column, last_column, operation]

@@ -120,6 +120,7 @@ class _Lens:
             flag=_flag,
             at_end=at_end,
             after=probe.write,
+            retries=_retries,
         )
         _watch_output(self.sampler)
         atexit.register(self.sampler.end)
@@ -172,15 +173,23 @@ def _flag() -> str:
 def _head() -> dict[str, Any]:
     live = CURRENT.live
     identity = None if live is None else live.writer.identity
-    is_initialized: Any = torch.cuda.is_initialized
-    has_device = torch.cuda.is_available() and bool(is_initialized())
+    has_device = _has_device()
     return {
         "rank": 0 if identity is None or identity.rank is None else identity.rank,
         "world_size": None if identity is None else identity.world_size,
         "device": "cuda" if has_device else "cpu",
         "device_name": torch.cuda.get_device_name() if has_device else "cpu",
-        "allocator_retries": torch.cuda.memory_stats().get("num_alloc_retries", 0) if has_device else 0,
     }
+
+
+def _has_device() -> bool:
+    is_initialized: Any = torch.cuda.is_initialized
+    return torch.cuda.is_available() and bool(is_initialized())
+
+
+def _retries() -> int:
+    """How often the device's allocator had to free its cache and try again (torch/cuda/memory.py, `memory_stats`)."""
+    return int(torch.cuda.memory_stats().get("num_alloc_retries", 0)) if _has_device() else 0
 
 
 def _keep_ring(to: Path) -> None:

@@ -12,7 +12,7 @@ from emberward.events import Group, Lane, LaneKind
 from emberward.lens import Call, read_operations, repeats_of, samples_of, slack_of, unread_of
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
-HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu", "allocator_retries": 0}
+HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
 WORK_S = 0.004
 
 
@@ -154,6 +154,24 @@ class Given(Program):
         self.behind(self.part).item()
 
 
+class Spread(Program):
+    """What is summed is copied to two places, the first of which is used next."""
+
+    def __init__(self):
+        super().__init__()
+        self.part, self.places = torch.zeros(1 << 22), [torch.zeros(1 << 21) for _ in range(2)]
+        self.copies_s = []
+
+    def step(self):
+        self.part.fill_(1.0)
+        self.sum(self.part)
+        for place, piece in zip(self.places, self.part.chunk(2), strict=True):
+            began = time.monotonic()
+            place.copy_(piece)
+            self.copies_s.append(time.monotonic() - began)
+        self.places[0].sum().item()
+
+
 class Unread(Program):
     """A part is gathered and copied, and one of its numbers is read or not."""
 
@@ -207,6 +225,11 @@ def observed(program, folder):
         probe.stepped()
     probe.write()
     return read_operations(folder / "rank.ops")
+
+
+def test_copies_to_other_places_move_with_the_call_too(tmp_path):
+    program = Spread()
+    assert slack(program, tmp_path)[1] < min(program.copies_s[1::2]) / 2
 
 
 @pytest.mark.parametrize("kind", [Packed, Gathered, Listed, Headed])

@@ -65,17 +65,26 @@ UNKNOWN = """for step in range(9):
 
 
 def samples(rank, *, lines, queue_ms=0):
-    """A rank that spends `lines` (line -> ms a step) in each of NUM steps."""
-    places = [{"place": [FILE, "<module>", 1, "user", line, line, 0, 1, "CALL"]} for line in lines]
+    """A rank that spends `lines` (line -> ms a step) in each of NUM steps.
+
+    At the line -N it waits in an operation of the program's inside the backward that line N asks for.
+    """
+    places = [{"place": [FILE, "<module>", 1, "user", abs(line), abs(line), 0, 1, "CALL"]} for line in lines]
+    engine, operation = len(places), len(places) + 1
+    places.append({"place": ["/torch/autograd/graph.py", "_engine_run_backward", 1, "platform", 9, 9, 0, 1, "CALL"]})
+    places.append({"place": ["kernels.py", "backward", 1, "user", 7, 7, 0, 1, "CALL"]})
     stacks = [
-        {"stack": [i], "flag": "", "steps": {step: [ms * MS, ms * MS] for step in range(NUM)}}
-        for i, ms in enumerate(lines.values())
+        {
+            "stack": [i] if line > 0 else [operation, engine, i],
+            "flag": "",
+            "steps": {step: [ms * MS, ms * MS if line > 0 else 0] for step in range(NUM)},
+        }
+        for i, (line, ms) in enumerate(lines.items())
     ]
     head = {
         "form": 1, "pid": rank, "warmup": 0, "is_last": True, "period_ns": 2 * MS, "first_step": 0,
         "bounds_ns": [k * STEP_MS * MS for k in range(NUM + 1)], "queue_ns": queue_ms * MS * NUM, "has_cpu_time": True,
         "loop": [[FILE, "<module>", 1]], "outputs": [], "rank": rank, "world_size": 2, "device": "cpu",
-        "allocator_retries": 0,
     }  # fmt: skip
     return samples_of([head, *places, *stacks, {"end": True}])
 
@@ -272,6 +281,13 @@ def test_a_rank_that_comes_last_every_time_is_named_and_a_busy_host_is_not():
     assert seen[0].waits_s == pytest.approx({0: 0.03, 1: 0.0})
     assert causes(found(UNKNOWN, plans, wait_line=3, line=3, lines=lines, queues=(0, 30))) == []
     assert causes(found(UNKNOWN, plans, wait_line=3, line=3, lines={3: 30})) == []
+
+
+def test_a_rank_that_computes_more_is_told_at_its_forward_and_one_that_waits_in_its_backward_alone_there():
+    plans = [[(10, 10, 41)], [(40, 40, 41)]]
+    for more, line in (({2: 15, -4: 25}, 2), ({2: 6, -4: 34}, 4)):
+        seen = found(UNKNOWN, plans, wait_line=3, line=3, lines=[{3: 30, 2: 5, -4: 5}, more])
+        assert causes(seen) == [(Cause.LATE_PEER, f"train.py:{line}", 30, 30)]
 
 
 def untouched(rank, *, until_ms):

@@ -48,7 +48,6 @@ def lines(*, rank=0, size=None, item_ns=20_000_000, num_steps=10, is_last=True, 
             "rank": rank,
             "world_size": size,
             "device": "cpu",
-            "allocator_retries": 0,
         },
         {"place": stack},
         {"place": WORK},
@@ -265,7 +264,9 @@ def test_objects_that_only_one_rank_uses_are_used_and_those_of_a_report_that_is_
         show(everyone)
 """
     gather = Instruction(*at(3, 39, function="step"))
-    for test, is_kept in (("report", True), ("step % 50 == 0", True), ("rank == 0", False), ("self.is_main", False)):
+    every, some = ("rank == 0", "self.is_main", "rank == 0 and self.is_main"), ("report", "step % 50 == 0")
+    tests = [*((test, False) for test in every), *((test, True) for test in (*some, "rank == 0 and step % 50 == 0"))]
+    for test, is_kept in tests:
         sources = Sources(lambda file, test=test: text.format(test=test) if file == FILE else "")
         assert is_result_kept_from_all([gather], sources) is is_kept
 

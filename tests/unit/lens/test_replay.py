@@ -115,7 +115,6 @@ def samples_head(rank):
         "form": 1, "pid": rank, "warmup": 0, "is_last": True, "period_ns": 2 * MS, "first_step": 0,
         "bounds_ns": [k * STEP_MS * MS for k in range(NUM + 1)], "queue_ns": 0, "has_cpu_time": True,
         "loop": [[FILE, "<module>", 1]], "outputs": [], "rank": rank, "world_size": 2, "device": "cpu",
-        "allocator_retries": 0,
     }  # fmt: skip
     cells = {step: [30 * MS, 30 * MS, (step * STEP_MS + 20) * MS] for step in range(NUM)}
     place = {"place": [FILE, "<module>", 1, "user", 2, 2, 0, 1, "CALL"]}

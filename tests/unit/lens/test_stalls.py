@@ -103,6 +103,19 @@ exec(  # A function of torch's that calls the program, as DDP's forward does.
 )
 
 
+class Kernel(torch.autograd.Function):
+    """An operation that a device of its own computes."""
+
+    @staticmethod
+    def forward(ctx, x):
+        wait()
+        return x * 2
+
+
+def twin_operation_that_waits(step):
+    Kernel.apply(PIXELS)
+
+
 def release(file):
     wait()
     fcntl.flock(file, fcntl.LOCK_UN)
@@ -255,7 +268,7 @@ def plant_sleep_of_a_function_that_also_writes(step):
     write_and_compute(step)
 
 
-MODEL, HELD_OUT = torch.nn.Linear(512, 512), torch.ones(600, 512)
+MODEL, HELD_OUT = torch.nn.Linear(512, 512), torch.ones(1400, 512)
 
 
 def score(model):
@@ -439,7 +452,7 @@ def line_of(function) -> int:
 
 def measure(folder, plant, *, rank: int = 0) -> RankSamples:
     path = folder / f"rank{rank:05d}-1.lens"
-    head = {"rank": rank, "world_size": None, "device": "cpu", "allocator_retries": 0}
+    head = {"rank": rank, "world_size": None, "device": "cpu"}
     sampler = Sampler(path, warmup=1, num_steps=STEPS, head=lambda: head, flag=lambda: "")
     SAMPLERS.append(sampler)
     for step in range(STEPS + 2):
@@ -479,3 +492,15 @@ def test_a_planted_stall_is_named_with_its_line_and_its_cost(name, tmp_path, mon
 @pytest.mark.parametrize("name", [name for name in list(globals()) if name.startswith("twin_")])
 def test_a_look_alike_is_not_accused(name, tmp_path):
     assert stalls(measure(tmp_path, globals()[name])) == []
+
+
+def test_time_before_a_call_that_has_only_begun_is_the_loop_s_and_that_in_a_call_which_goes_on_is_the_call_s(tmp_path):
+    sampler = Sampler(tmp_path / "rank.lens", warmup=1, num_steps=2, head=dict, flag=str)
+    loop = sys._getframe()
+    sampler._loop, sampler._queued = (loop.f_code,), [0]
+    stack = (1, sampler._stack_of(loop)[0])  # A call, and the loop that makes it.
+    for now, settled in ((stack, stack), ((2, stack[1]), (-stack[1],))):
+        sampler._snapshot = lambda now=now: now
+        assert sampler._settled(stack) == settled
+    places = [line["place"] for line in sampler._lines(is_last=True) if "place" in line]
+    assert [place[-3:] for place in places if place[-1] == ""] == [[None, None, ""]]

@@ -15,7 +15,7 @@ from emberward.sources._turns import TurnWatch
 
 TURNS = 24
 STALL_S, WORK_S = 0.02, 0.002
-HEAD = {"rank": 0, "world_size": None, "device": "cpu", "allocator_retries": 0}
+HEAD = {"rank": 0, "world_size": None, "device": "cpu"}
 
 
 def stall():

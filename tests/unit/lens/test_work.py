@@ -9,9 +9,11 @@ import torch
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
+from emberward.events import Group, Lane, LaneKind
 from emberward.findings import Cause
 from emberward.lens import (
     PARTS,
+    Call,
     Rate,
     Sources,
     checkpointed_at,
@@ -25,7 +27,7 @@ from emberward.lens import (
 )
 from emberward.sources._operations import NUM_STEPS, OperationProbe
 
-HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu", "allocator_retries": 0}
+HEAD = {"rank": 0, "world_size": 1, "device": "cpu", "device_name": "cpu"}
 
 
 class Attends(torch.nn.Module):
@@ -233,6 +235,36 @@ def test_a_gather_that_is_done_again_is_named_where_memory_is_there():
         assert wastes_of(work_of(innocent), innocent) == ()
 
 
+def test_of_gathers_that_nobody_names_each_that_is_made_again_is_kept_whole():
+    def unnamed(number, free):
+        named = sharded(number, again=True, free=free)
+        kept = [op for op in named.operations if not op.name.startswith("FSDP::")]
+        return dataclasses.replace(named, operations=tuple(kept))
+
+    def asked(number):
+        steps = [(step * STEP_MS + 0.5 * k) / 1000 for step in range(NUM_STEPS) for k in range(6, 12)]
+        return [
+            Call(
+                rank=number, lane=Lane(kind=LaneKind.HOST), group=Group(ranks=(0, 1), index=0), number=index,
+                op="all_gather", num_bytes=1_000_000, issued_s=at_s, ended_s=at_s + 0.0004, blocked_s=at_s,
+                free_s=at_s + 0.0004, file="train.py", line=8, wait_line=8,
+            )
+            for index, at_s in enumerate(steps)
+        ]  # fmt: skip
+
+    again = {number: asked(number) for number in (0, 1)}
+    blocked = {number: [(call.blocked_s, call.free_s) for call in calls] for number, calls in again.items()}
+
+    def wastes(free):
+        ranks = [unnamed(number, free) for number in (0, 1)]
+        return wastes_of(work_of(ranks, blocked=blocked), ranks, again, (), again)
+
+    (waste,) = wastes(12_000_000)
+    assert (waste.cause, waste.site) == (Cause.GATHERED_TWICE, "train.py:8")
+    assert waste.evidence[1].startswith("kept whole they take 6,000,000 bytes a rank")
+    assert wastes(11_999_999) == ()
+
+
 def whole_weight(shape, *, steps=NUM_STEPS):
     """FSDP gathers a unit in each step, and the program gathers the weight in it after the optimizer in so many."""
     own = json.dumps([[], []])
@@ -329,6 +361,17 @@ def test_a_file_of_operations_that_is_cut_is_refused():
         operations_of([{"form": 99}])
 
 
+def seen(*frames):
+    """A rank that stands 1 ms a step in a stack of (file, function, owner, line), innermost first."""
+    places = [{"place": [file, name, 1, owner, line, line, 0, 1, "CALL"]} for file, name, owner, line in frames]
+    head = {
+        **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1, "bounds_ns": [0, 10],
+        "first_step": 0, "queue_ns": 0, "has_cpu_time": True, "loop": [], "outputs": [],
+    }  # fmt: skip
+    stack = {"stack": [*range(len(frames))], "flag": "", "steps": {"0": [1_000_000, 1_000_000]}}
+    return samples_of([head, *places, stack, {"end": True}])
+
+
 def test_recomputed_products_are_a_waste_in_these_words():
     rows = [
         ("aten::mm", MM, 0.0, 2.0, 3, False),
@@ -348,6 +391,13 @@ def test_recomputed_products_are_a_waste_in_these_words():
     assert math.isclose(profile.work.recomputed * 3, sum(profile.work.flops.values()))
     without = [rank_of(0, [rows[0], *rows[1:3], rows[4]])]
     assert wastes_of(work_of(without), without) == ()
+
+    engine = ("/x/torch/autograd/graph.py", "_engine_run_backward", "torch", 1)
+    again = ("model.py", "forward", "user", 7), ("/x/torch/utils/checkpoint.py", "recompute_fn", "torch", 2)
+    loop = ("train.py", "main", "user", 9)
+    for frames, cost_s in (((*again, engine, loop), 0.001), ((*again, loop), 0.002), ((engine, *again, loop), 0.002)):
+        (waste,) = wastes_of(work_of(ranks), ranks, samples=[seen(*frames)])
+        assert waste.cost_s == pytest.approx(cost_s)  # All that runs again where samples show it, else its operations.
 
 
 def backwards(number, *, stall_ms, wait_ms, seen=range(10)):
@@ -404,16 +454,6 @@ def test_a_backward_too_short_to_be_seen_each_time_is_met_by_the_others_all_the_
 
 
 def test_a_forward_that_runs_again_is_told_at_the_line_that_asks_for_it_and_not_at_the_backward():
-    def seen(*frames):
-        """A rank that stands 1 ms a step in a stack of (file, function, owner, line), innermost first."""
-        places = [{"place": [file, name, 1, owner, line, line, 0, 1, "CALL"]} for file, name, owner, line in frames]
-        head = {
-            **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1, "bounds_ns": [0, 10],
-            "first_step": 0, "queue_ns": 0, "has_cpu_time": True, "loop": [], "outputs": [],
-        }  # fmt: skip
-        stack = {"stack": [*range(len(frames))], "flag": "", "steps": {"0": [1_000_000, 1_000_000]}}
-        return samples_of([head, *places, stack, {"end": True}])
-
     file = "/x/torch/utils/checkpoint.py"
     layer, loop = ("model.py", "forward", "user", 7), ("train.py", "main", "user", 9)
     forward = seen(layer, (file, "checkpoint", "torch", 5), ("model.py", "blocks", "user", 3), loop)
