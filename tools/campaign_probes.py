@@ -106,9 +106,10 @@ def run_by_its_own(folder: Path, name: str) -> dict[str, Any]:
         out = Path(here) / "results.json"
         words = [sys.executable, str(folder / "score.py"), f"{sys.executable} -m emberward", "--worlds", name]
         subprocess.run([*words, "--out", str(out)], check=False, stdout=subprocess.DEVNULL)
-        (row,) = json.loads(out.read_text())["worlds"]
-    # The words of probes_2, and those of probes_3, whose sound machines are told by their names.
-    wrong = row["wrong"] if "wrong" in row else row["not_accepted"]
+        rows = json.loads(out.read_text())["worlds"]
+    (row,) = rows.values() if isinstance(rows, dict) else rows
+    # The words of probes_2, of probes_3 and of probes_4; sound machines of the later two are told by their names.
+    wrong = next(row[word] for word in ("wrong", "not_accepted", "wrongly_named") if word in row)
     return {
         "machine": name,
         "is_healthy": row.get("sound", name.startswith("s")),
