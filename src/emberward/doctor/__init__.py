@@ -5,6 +5,7 @@ The tests run in child processes (probes); this room decides which, and what fol
 
 from emberward.doctor._builtin import SCREEN, SITE_PROGRAMS, builtin_probes, count_devices
 from emberward.doctor._examine import Examination, OnRound, examine
+from emberward.doctor._findings import findings_of
 from emberward.doctor._fleet import Device, Fleet, Links, Result, SetOutcome, Talk
 from emberward.doctor._hosts import FACTS_MODULE, HostFacts, ask_hosts_facts, changed_since, host_findings
 from emberward.doctor._load import Load
@@ -13,7 +14,7 @@ from emberward.doctor._probe import Probe, parse_probe
 from emberward.doctor._runner import Reach, Runner
 from emberward.doctor._table import table_of
 from emberward.doctor._topology import expand_hosts, read_topology
-from emberward.doctor._verdict import Verdict, document_of, findings_of, sound_hosts, verdicts_of
+from emberward.doctor._verdict import Verdict, document_of, sound_hosts, verdicts_of
 
 __all__ = [
     "CONFIDENCE",

@@ -23,6 +23,7 @@ from itertools import combinations
 
 import numpy as np
 
+from emberward.doctor._chance import Tally
 from emberward.doctor._faults import CONSTANT, Cluster, Fault, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Fleet, Links, Set
 from emberward.doctor._parting import Parting
@@ -74,6 +75,7 @@ class Belief:
         self._failed: dict[tuple[Set, Links | None], list[int]] = {}
         self._totals = ([0, 0], [0, 0])
         """Passed tries and failures, of single devices and of larger sets."""
+        self.tally = Tally()
         self._explained: dict[tuple[object, ...], Cluster] = {}
         self._partners: dict[int, set[int]] = defaultdict(set)
         self._sides: dict[str, set[str]] = {}
@@ -106,6 +108,7 @@ class Belief:
                 self.parting.failed(places, cause=self._cause(devices))
         totals = self._totals[len(devices) > 1]
         totals[not passed] += tries if passed else 1
+        self.tally.learn(len(devices), passed=passed, tries=tries)
         if passed:
             counts[0] += tries
             self._count_pass(devices, hosts, links, tries)
@@ -257,10 +260,11 @@ class Belief:
         weights = [self._common_weight(alone[0] + together[0], alone[1] + together[1], 0)]
         if any(together):
             weights.append(self._common_weight(together[0], together[1], alone[1]))
-        faults = sum(cluster.evidence for cluster in clusters)
-        top = max([*weights, faults])
-        total = sum(math.exp(weight - top) for weight in weights)
-        return total / (total + math.exp(faults - top))
+        return _posterior(weights, clusters)
+
+    def flaky(self, clusters: Sequence["Cluster"]) -> float:
+        """The posterior that all failures are the probe's own, in a share of the tries of everybody."""
+        return _posterior(self.tally.weights(self._common_prior), clusters)
 
     def _common_weight(self, passes: int, fails: int, other_fails: int) -> float:
         if not fails:
@@ -476,3 +480,13 @@ def _used(devices: Set, links: Links | None) -> Iterable[tuple[int, int]]:
 
 def _ring(devices: Set) -> list[tuple[int, int]]:
     return [(a, devices[(i + 1) % len(devices)]) for i, a in enumerate(devices)]
+
+
+def _posterior(weights: Sequence[float], clusters: Sequence[Cluster]) -> float:
+    """What explanations with these logarithms weigh beside that of the clusters by parts."""
+    if not weights or not clusters:
+        return 0.0
+    faults = sum(cluster.evidence for cluster in clusters)
+    top = max([*weights, faults])
+    total = sum(math.exp(weight - top) for weight in weights)
+    return total / (total + math.exp(faults - top))

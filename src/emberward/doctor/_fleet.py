@@ -68,7 +68,8 @@ class Result:
     """What one test of a set gave.
 
     `values`: by device number, what each member measured. `reports`: by device number, how each member ended, in words.
-    `failed`: the members whose own end was a failure. `seconds`: of the whole test, start included.
+    `failed`: the members whose own end was a failure. `details`: by device number, what each that was well said beside
+    its answer. `seconds`: of the whole test, start included.
     """
 
     devices: Set
@@ -80,6 +81,7 @@ class Result:
     busy: frozenset[int] = frozenset()
     failed: frozenset[int] = frozenset()
     reports: Mapping[int, str] = field(default_factory=dict)
+    details: Mapping[int, str] = field(default_factory=dict)
     links: Links | None = None
     tries: int = 1
 

@@ -1,7 +1,8 @@
 """What the measured values say: noise first, then devices that are slow, and links. Pure.
 
 [Note: slow]
-A value counts relative to the median of its round, so that what all have in common cancels. A device's figure is the
+A value counts relative to the median of its round, among members of one kind (see [Note: like with like]), so that what
+all have in common cancels. A device's figure is the
 median of its rounds, its first left out where there are more (a slow start is no fault). It is slow when its gap to the
 median device is at least LEAST_GAP and at least the quantile of Student's t for one error in ALPHA among all
 devices (Abramowitz & Stegun 26.7.5), in units of what the noise of its own rounds and the spread of the others
@@ -19,6 +20,7 @@ from statistics import NormalDist
 from typing import TypeVar
 
 from emberward.doctor._fleet import Fleet, Result, Set
+from emberward.doctor._kinds import LEAST_ALIKE, Kinds
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -84,9 +86,14 @@ class Numbers:
     raw: dict[Set, list[float]] = field(default_factory=lambda: defaultdict(list))
     levels: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     """By device, the values that it gave in sets of any size."""
+    kinds: Kinds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kinds = Kinds(self.fleet)
 
     def learn(self, round_: int, result: Result) -> None:
         """Takes in the values of a test that passed."""
+        self.kinds.learn(result.details)
         value = result.value
         if value is None or value <= 0:
             return
@@ -103,9 +110,10 @@ class Numbers:
 
     @property
     def is_uneven(self) -> bool:
-        """Whether the values given so far differ by more than a tenth: then they are worth rounds of their own."""
-        means = [statistics.median(values) for values in self.levels.values()]
-        return len(means) > 1 and min(means) > 0 and max(means) / min(means) > 1.1
+        """Whether values of one kind differ by more than a tenth so far: then they are worth rounds of their own."""
+        groups = self.kinds.groups(self.levels).values()
+        means = [[statistics.median(self.levels[number]) for number in group] for group in groups]
+        return any(min(each) > 0 and max(each) / min(each) > 1.1 for each in means)
 
     def misses_pairs(self, devices: Sequence[int]) -> bool:
         """Whether some pair of these devices, three or more, has no value."""
@@ -115,18 +123,21 @@ class Numbers:
     # -- devices alone -----------------------------------------------------------------------------------------------
 
     def devices(self) -> dict[int, Figure]:
-        """Each device's figure; empty for fewer than three devices, which nothing can compare."""
-        rows = _relative(_without_first(self.alone))
+        """Each device's figure; empty for fewer than three devices of a kind, which nothing can compare."""
+        rows = _relative(_without_first(self.alone), self.kinds.of)
         return _figures(rows)
 
     def noise(self) -> float | None:
         """One sigma of a single value, as a share: the noise floor. None before there are repeats."""
-        rows = _relative(_without_first(self.alone)) or _relative_pairs(_without_first(self.paired), self._kind)
+        rows = _relative(_without_first(self.alone), self.kinds.of) or _relative_pairs(
+            _without_first(self.paired), self._kind
+        )
         spreads = [_sigma(values) for values in rows.values() if len(values) >= 3]
         return max(statistics.median(spreads), FLOOR) if spreads else None
 
-    def _kind(self, pair: Set) -> bool:
-        return self.fleet.devices[pair[0]].host == self.fleet.devices[pair[1]].host
+    def _kind(self, pair: Set) -> tuple[bool, frozenset[str]]:
+        is_within = self.fleet.devices[pair[0]].host == self.fleet.devices[pair[1]].host
+        return is_within, frozenset(map(self.kinds.of, pair))
 
     def cut(self) -> tuple[frozenset[str], Figure] | None:
         """One side of two groups of hosts between which every pair is slower than any within; None without such.
@@ -224,22 +235,25 @@ def _without_first(rows: Mapping[Key, list[tuple[int, float]]]) -> dict[Key, lis
     return {key: values[1:] if len(values) > 1 else values for key, values in rows.items()}
 
 
-def _relative(rows: Mapping[int, Sequence[tuple[int, float]]]) -> dict[int, list[float]]:
-    """Values relative to the median of their round; rounds of fewer than three devices say nothing."""
-    by_round: dict[int, list[float]] = defaultdict(list)
-    for values in rows.values():
+def _relative(rows: Mapping[int, Sequence[tuple[int, float]]], kind: Callable[[int], str]) -> dict[int, list[float]]:
+    """Values relative to the median of their round and kind; rounds of fewer than three such say nothing."""
+    by_round: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for key, values in rows.items():
         for round_, value in values:
-            by_round[round_].append(value)
-    middle = {round_: statistics.median(values) for round_, values in by_round.items() if len(values) >= 3}
-    found = {key: [v - middle[r] for r, v in values if r in middle] for key, values in rows.items()}
+            by_round[kind(key), round_].append(value)
+    middle = {each: statistics.median(values) for each, values in by_round.items() if len(values) >= LEAST_ALIKE}
+    found = {
+        key: [value - middle[kind(key), round_] for round_, value in values if (kind(key), round_) in middle]
+        for key, values in rows.items()
+    }
     return {key: values for key, values in found.items() if values}
 
 
 def _relative_pairs(
-    rows: Mapping[Set, Sequence[tuple[int, float]]], kind: Callable[[Set], bool]
+    rows: Mapping[Set, Sequence[tuple[int, float]]], kind: Callable[[Set], Hashable]
 ) -> dict[Set, list[float]]:
-    """Values of pairs relative to the median of all pairs of their kind: within a host, or between two."""
-    by_kind: dict[bool, list[float]] = defaultdict(list)
+    """Values of pairs relative to the median of all pairs of their kind: of one host or of two, of like ends."""
+    by_kind: dict[Hashable, list[float]] = defaultdict(list)
     for pair, values in rows.items():
         by_kind[kind(pair)].append(statistics.median(value for _, value in values))
     middle = {each: statistics.median(values) for each, values in by_kind.items()}

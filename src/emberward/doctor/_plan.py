@@ -145,10 +145,11 @@ class Plan:
             found[cut] = self._apart * share
             self._cut, self._judged, self._apart = cut, None, 0.0
         self._asks_across = self._apart > MAX_COMMON
-        if self.common() > MAX_COMMON:
+        clusters = self.clusters(with_settled=False)
+        if max(self.common(), self.belief.flaky(clusters)) > MAX_COMMON:
             self.settled = {}
             return
-        for cluster in self.clusters(with_settled=False):
+        for cluster in clusters:
             for part, p in cluster.marginals().items():
                 needed = SURE if cluster.is_like_links(part) else self._confidence
                 certain = p * (1 - self._apart)
@@ -178,7 +179,7 @@ class Plan:
         return [each for each in clusters if not self._is_resolved(each)]
 
     def common(self) -> float:
-        """The posterior that the probe fails by itself, not for a part that it tests."""
+        """The posterior that the probe always fails by itself, not for a part that it tests."""
         return self.belief.common(self.clusters(with_settled=False))
 
     def _is_resolved(self, cluster: Cluster) -> bool:

@@ -73,7 +73,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """What one member of a test gave. `text`: how it ended, in a line."""
+    """What one member of a test gave. `text`: how it ended, in a line. `detail`: what it said when it was well."""
 
     end: End
     text: str
@@ -82,6 +82,7 @@ class Member:
     higher_is_better: bool = True
     links: Links | None = None
     tries: int = 1
+    detail: str = ""
 
 
 def read_member(*, code: int | None, out: bytes, errors: bytes, limit_s: float, is_remote: bool) -> Member:
@@ -118,6 +119,7 @@ def read_member(*, code: int | None, out: bytes, errors: bytes, limit_s: float, 
         higher_is_better=answer.get("higher_is_better") is not False,
         links=Links(used) if used in ("all", "ring") else None,
         tries=min(tries, MAX_TRIES) if isinstance(tries, int) and tries > 0 else 1,
+        detail=detail,
     )
 
 

@@ -234,6 +234,7 @@ def _result(devices: Set, members: Sequence[Member], *, seconds: float) -> Resul
         busy=busy,
         failed=frozenset(n for n, m in zip(devices, members, strict=True) if m.end not in innocent),
         reports={n: member.text for n, member in zip(devices, members, strict=True)},
+        details={n: member.detail for n, member in zip(devices, members, strict=True) if member.end is End.OK},
         links=next((member.links for member in members if member.links is not None), None),
         tries=min((member.tries for member in good), default=1),
     )

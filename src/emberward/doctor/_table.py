@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from emberward.doctor._examine import Examination
+from emberward.doctor._findings import part_text
 from emberward.doctor._fleet import Fleet, SetOutcome
 from emberward.doctor._plan import Plan
-from emberward.doctor._verdict import numbers_of, part_text, percent, set_text
+from emberward.doctor._verdict import numbers_of, percent, set_text
 
 MAX_TESTS = 20
 

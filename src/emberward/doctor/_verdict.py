@@ -1,4 +1,4 @@
-"""What an examination says: verdicts, findings, and the evidence for whoever repairs the machine. Pure."""
+"""What an examination says of each part: verdicts, and the evidence for whoever repairs the machine. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,8 +11,7 @@ from emberward.doctor._fleet import Fleet, Result, SetOutcome
 from emberward.doctor._numbers import Figure
 from emberward.doctor._plan import CONFIDENCE, Plan
 from emberward.doctor._slow import Suspect
-from emberward.findings import Cause, Certainty, Finding, Severity
-from emberward.findings import Kind as FindingKind
+from emberward.findings import Cause, Certainty
 
 MAX_EVIDENCE = 12
 
@@ -127,6 +126,16 @@ def named(
                 if len(trial.devices) == 2 and {fleet.devices[number].host for number in trial.devices} == set(part.key)
             }
             return "link", (), tuple(map(str, part.key)), tuple(sorted(pairs))
+
+
+def _behind(fleet: Fleet, part: Part) -> tuple[str, ...]:
+    """The hosts of a cut's smaller side, as of those below a switch: without them the others work on. Of equal sides
+    nothing tells one from the other, and both are named."""
+    hosts = sorted({device.host for device in fleet.devices})
+    side = sorted(map(str, part.key))
+    other = [host for host in hosts if host not in side]
+    smaller = min(side, other, key=len)
+    return tuple(hosts if len(side) == len(other) else smaller)
 
 
 def _fault(plan: Plan, part: Part) -> tuple[Scope, float] | None:
@@ -263,159 +272,6 @@ def sound_hosts(examination: Examination) -> dict[str, str]:
             if host not in accused and is_met and tries >= NEEDED_TRIES:
                 found[host] = f"{tries} tries passed, alone and with other hosts, in {len(examination.plans)} probes"
     return found
-
-
-CODES = {"device": "E101", "link": "E102", "host": "E103", "switch": "E104"}
-
-
-def findings_of(examination: Examination) -> tuple[Finding, ...]:
-    """The findings: an error for each verdict, a warning for what is left open, a notice when nothing was found."""
-    found = [_finding(each, examination) for each in verdicts_of(examination)]
-    for plan in examination.plans:
-        has_passed = any(result.outcome is SetOutcome.PASS for _, result in plan.results)
-        if plan.common() > 0.5 and not plan.suspects() and not has_passed:
-            found.append(_common(plan))
-        elif (open_ := plan.open_parts()) and open_[0].certainty >= OPEN_FROM:
-            found.append(_open(plan, open_))
-    return tuple(found) or (_nothing(examination),)
-
-
-OPEN_FROM = 0.2
-"""Below, what may be bad is listed and no finding is made of it."""
-
-
-def _where(verdict: Verdict) -> str:
-    if verdict.devices:
-        return f"device {verdict.devices[0]}"
-    if verdict.kind == "link":
-        ends = [" and ".join(link) for link in verdict.links]
-        return f"the link between {'; '.join(ends[:3])}" if ends else f"the link between {' and '.join(verdict.hosts)}"
-    if verdict.part.kind is Kind.CUT:
-        side = [str(host) for host in verdict.part.key]
-        others = [host for host in verdict.hosts if host not in side]
-        if not others or set(others) == set(verdict.hosts):
-            return f"what connects {_few(verdict.hosts)} with the others"
-        return f"what connects {_few(side)} with {_few(others)}"
-    return f"host {verdict.hosts[0]}" if verdict.kind == "host" else f"switch {verdict.part.key[0]}"
-
-
-def _behind(fleet: Fleet, part: Part) -> tuple[str, ...]:
-    """The hosts of a cut's smaller side, as of those below a switch: without them the others work on. Of equal sides
-    nothing tells one from the other, and both are named."""
-    hosts = sorted({device.host for device in fleet.devices})
-    side = sorted(map(str, part.key))
-    other = [host for host in hosts if host not in side]
-    smaller = min(side, other, key=len)
-    return tuple(hosts if len(side) == len(other) else smaller)
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-
-
-def _finding(verdict: Verdict, examination: Examination) -> Finding:
-    is_link = verdict.kind in ("link", "switch")
-    if verdict.slow_by is not None:
-        what = f"{_where(verdict)} is {percent(verdict.slow_by)} slower than its peers"
-    else:
-        when = "" if verdict.scope in (None, Scope.ALWAYS) or is_link else " when it works with others"
-        often = "" if verdict.rate is None or verdict.rate > 0.9 else ", now and then"
-        what = f"{_where(verdict)} fails{when}{often}"
-    of = f" (probe {', '.join(verdict.probes)})"
-    rest = [line for plan in examination.plans if plan.probe.name in verdict.probes for line in ruled_out(plan)]
-    target = "both ends" if verdict.kind == "link" else _few(verdict.hosts or verdict.devices)
-    if verdict.part.kind is Kind.CUT and len(verdict.hosts) == 2 * len(verdict.part.key):
-        target = f"{_few([str(host) for host in verdict.part.key])}, or the others,"
-    return Finding(
-        code=CODES[verdict.kind],
-        severity=Severity.ERROR,
-        kind=FindingKind.LINK if is_link else FindingKind.DEVICE,
-        cause=verdict.cause,
-        certainty=verdict.certainty,
-        message=what + of,
-        hosts=verdict.hosts or tuple(sorted({device.rpartition(":")[0] for device in verdict.devices})),
-        devices=verdict.devices,
-        links=verdict.links,
-        evidence=verdict.evidence,
-        ruled_out=tuple(rest),
-        next=f"leave {target} out, and give this table to whoever repairs it",
-    )
-
-
-def _common(plan: Plan) -> Finding:
-    said = next(
-        (
-            f"{plan.fleet.devices[number]}: {result.reports[number]}"
-            for _, result in plan.results
-            for number in sorted(result.failed)
-            if number in result.reports
-        ),
-        "",
-    )
-    alone = "" if len(plan.fleet) > 1 else "; with one device nothing can be compared"
-    return Finding(
-        code="E106",
-        severity=Severity.ERROR,
-        kind=FindingKind.CONFIG,
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.INFERRED,
-        message=f"probe {plan.probe.name} fails everywhere, so that it accuses no device{alone}",
-        evidence=(said,) if said else (),
-        next="start the probe by hand on one device, and read what it says",
-    )
-
-
-def _open(plan: Plan, open_: Sequence[Suspect]) -> Finding:
-    names = [part_text(plan.fleet, each.part) for each in open_[:6]]
-    devices = [str(plan.fleet.devices[int(e.part.key[0])]) for e in open_[:6] if e.part.kind is Kind.DEVICE]
-    return Finding(
-        code="E105",
-        severity=Severity.WARNING,
-        kind=FindingKind.DEVICE,
-        cause=Cause.UNKNOWN,
-        certainty=Certainty.UNKNOWN,
-        message=f"probe {plan.probe.name} failed, and which is bad was not told: {', '.join(names)}",
-        hosts=tuple(sorted({name.rpartition(":")[0] for name in devices})),
-        devices=tuple(devices),
-        evidence=(f"ended because {plan.why_ended}",),
-        next="give more --budget, or free the devices that were busy",
-    )
-
-
-def part_text(fleet: Fleet, part: Part) -> str:
-    """A part in words."""
-    match part.kind:
-        case Kind.DEVICE:
-            return f"device {fleet.devices[int(part.key[0])]}"
-        case Kind.LINK:
-            return "link " + " - ".join(str(fleet.devices[int(number)]) for number in part.key)
-        case Kind.CABLE:
-            return f"cable {part.key[0]} - {part.key[1]}"
-        case Kind.CUT:
-            return f"what connects {_few([str(host) for host in part.key])} with the others"
-        case _:
-            return f"{part.kind.value} {part.key[0]}"
-
-
-def _nothing(examination: Examination) -> Finding:
-    tried = [
-        f"{plan.probe.name}: {len(plan.results)} tests in {plan.round} rounds, {plan.why_ended}"
-        for plan in examination.plans
-    ]
-    busy = sorted({str(examination.fleet.devices[n]) for plan in examination.plans for n in plan.busy})
-    idle = [plan.probe.name for plan in examination.plans if not plan.results]
-    return Finding(
-        code="E108",
-        severity=Severity.NOTICE,
-        kind=FindingKind.NONE,
-        cause=Cause.NONE,
-        certainty=Certainty.OBSERVED,
-        message=f"nothing bad was found in {examination.seconds:.0f} s"
-        + (f"; no time for the probe {', '.join(idle)}" if idle else "")
-        + (f"; busy and not examined: {', '.join(busy)}" if busy else ""),
-        evidence=tuple(tried),
-        next="",
-    )
 
 
 def document_of(examination: Examination) -> dict[str, Any]:

@@ -204,9 +204,10 @@ CATALOGUE: dict[str, CodeEntry] = {
     **_rows(
         Kind.CONFIG,
         {
-            "E106": "a probe fails everywhere",
+            "E106": "a probe fails by itself",
             "E109": "hosts are not alike",
             "E110": "what has changed since a run worked",
+            "E111": "members are of different kinds",
         },
     ),
     **_rows(Kind.NONE, {"E108": "nothing bad was found"}),
