@@ -6,7 +6,9 @@ import re
 from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._program import ProgramLine, called_name, calls_in
 
-_RANK = re.compile(r"\b(?:get_(?:\w+_)?rank\(\)|(?:\w+_)?rank|is_\w*main_process|is_global_zero|process_index)$")
+_RANK = re.compile(
+    r"\b(?:get_(?:\w+_)?rank\(\)|(?:\w+_)?rank|is_\w*main_process|is_\w*(?:global|process|rank)_zero|process_index)$"
+)
 
 
 def is_for_some(inside: ProgramLine, now: ProgramLine) -> bool:
@@ -34,6 +36,13 @@ def is_of_rank(test: ast.expr, tree: ast.Module) -> bool:
     """Whether a test asks which rank this is: by what its names stand for, or by themselves where that is unclear."""
     parts = [part for part in ast.walk(test) if isinstance(part, ast.Name | ast.Attribute | ast.Call)]
     return any(_RANK.search(bindings_of(tree).of(part)) or "rank" in getattr(part, "id", "") for part in parts)
+
+
+def asks_for_rank(place: ProgramLine, line: int) -> bool:
+    """Whether the choice at a line of the place's function asks for the rank, and leaves the other ranks nothing to do
+    in its ``else``."""
+    ifs = (node for node in ast.walk(place.home or place.tree) if isinstance(node, ast.If) and node.lineno == line)
+    return any(not node.orelse and is_of_rank(node.test, place.tree) for node in ifs)
 
 
 def is_written(value: ast.expr, place: ProgramLine) -> bool:
