@@ -21,9 +21,10 @@ from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
 from emberward.diagnose._hidden import hidden_wait
-from emberward.diagnose._mismatch import tells_why
+from emberward.diagnose._mismatch import other_roots_finding, tells_why
 from emberward.diagnose._parting import left_the_loop, own_work
 from emberward.diagnose._program import is_in_every_turn, place_at
+from emberward.diagnose._rank_tests import root_of_its_own
 from emberward.diagnose._say import (
     age_evidence,
     call_text,
@@ -293,6 +294,9 @@ class FlightJudge:
             )
         if not view.is_told and op[2] == 1 and root.victims and len(inside) * 2 < len(self.world):
             return self._lone_call(root, call, view, inside, evidence)
+        own_root = None if call.root is not None else root_of_its_own(place_at(user_frame(call.frames), self.line_of))
+        if call.op in _ROOTED and own_root is not None:
+            return other_roots_finding(own_root, call.site, inside, evidence, severity=severity)
         if done and inside and call.op in _ROOTED and call.root is None:
             return self._rooted(root, call, view, inside, done, evidence)
         if done and inside and len(inside) < len(view.members):

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from emberward.diagnose._creation import is_creating
-from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
+from emberward.diagnose._frames import Frame, LineOf, code_frame, no_source, user_frame
+from emberward.diagnose._mismatch import other_roots_finding
 from emberward.diagnose._parting import kept_by_rank, left_the_loop, parting
 from emberward.diagnose._program import are_branches, called_name, calls_in, covers, is_guarded, place_at
-from emberward.diagnose._rank_tests import is_written
+from emberward.diagnose._rank_tests import is_written, root_of_its_own
 from emberward.diagnose._say import cannot_tell, hang_finding, no_alarm, verb
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
@@ -223,7 +224,7 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
     crowd = sites.most_common(1)[0][0]
     odd = [reading for reading in waiting if reading.place != crowd]
     if not odd:
-        return [_alike(waiting)]
+        return [_alike(waiting, line_of)]
     most = [r for r in waiting if r.place == crowd]
     if len({r.place for r in odd}) == 1 and (told := _by_rank(odd, most, line_of)) is not None:
         return [told]
@@ -394,7 +395,11 @@ def _crossed(odd: list[Reading], crowd: list[Reading]) -> Finding:
     )
 
 
-def _alike(waiting: list[Reading]) -> Finding:
+def _alike(waiting: list[Reading], line_of: LineOf = no_source) -> Finding:
+    own_root = root_of_its_own(place_at(user_frame(waiting[0].frames), line_of))
+    if own_root is not None and any(frame.function in _ROOTED for frame in waiting[0].frames):
+        crowds, ranks = _crowds(waiting), ranks_of(waiting)
+        return other_roots_finding(own_root, waiting[0].site, ranks, crowds, severity=Severity.WARNING)
     return cannot_tell(
         f"all {len(waiting)} processes wait alike ({waiting[0].text})",
         site=_common_site(waiting),
