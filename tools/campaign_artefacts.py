@@ -91,7 +91,9 @@ def score(truth: dict[str, Any], document: dict[str, Any], by_pid: dict[int, int
     errors = [each for each in document.get("findings", ()) if each["severity"] == "error"]
     accepted = [sorted(ranks) for ranks in truth["ranks"]]
     guilty = {rank for ranks in accepted for rank in ranks}
-    innocents = sorted({rank for each in errors for rank in named(each, by_pid)} - guilty)
+    innocents = sorted(
+        {rank for each in errors if not _is_accepted(each, truth) for rank in named(each, by_pid)} - guilty
+    )
     if not truth["is_fault"]:
         return {"points": {"quiet": not errors and bool(document)}, "innocents": innocents, "others": 0}
     # A fair "cannot tell" is a warning: it may have the cause and the line, and names nobody.
@@ -106,7 +108,7 @@ def score(truth: dict[str, Any], document: dict[str, Any], by_pid: dict[int, int
         points = {
             "ranks": names in (accepted or [[]])
             or (bool(members) and members in accepted)
-            or (bool(first["culprit_pids"]) and sorted(first["culprit_pids"]) in _accepted_pids(truth["accept"])),
+            or _is_accepted(first, truth),
             "cause": first["cause"] in truth["accept"]["causes"],
             "line": bool(
                 lines_of(first) & (lines | set(() if names else truth["accept"].get("lines_if_no_culprit", ())))
@@ -117,6 +119,12 @@ def score(truth: dict[str, Any], document: dict[str, Any], by_pid: dict[int, int
         "innocents": innocents,
         "others": max(0, len(errors) - 1),
     }
+
+
+def _is_accepted(finding: dict[str, Any], truth: dict[str, Any]) -> bool:
+    """Whether a finding names processes, and those that an answer may name, whatever rank the order of pids gives."""
+    pids = sorted(finding["culprit_pids"])
+    return bool(pids) and pids in _accepted_pids(truth["accept"])
 
 
 def _accepted_pids(accept: dict[str, Any]) -> list[list[int]]:

@@ -165,6 +165,8 @@ class RankFlight:
 
     `p2p_counts`: how many sends and receives it holds, by group, whether it is a send, peer and line; `p2p_tags` and
     `p2p_records`: their tags and numbers in the order of issue, by group, whether it is a send, and peer.
+    `written_ns`: the date of its file, which a copy moves on: it was dumped then at the latest. `still_s`: how long it
+    had stood still, where the file itself tells.
     """
 
     rank: int
@@ -182,7 +184,8 @@ class RankFlight:
     first_ns: int | None = None
     last_ns: int | None = None
     longest_gap_ns: int = 0
-    read_ns: int | None = None
+    written_ns: int | None = None
+    still_s: float | None = None
     num_dropped: int = 0
     is_ring: bool = False
     notes: list[str] = field(default_factory=list)

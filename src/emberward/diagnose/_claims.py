@@ -184,6 +184,9 @@ def _explains(claim: Claim, other: Claim) -> bool:
             return theirs.code not in DIFFER and other.ground is not Ground.LINES
         case Ground.STOPPED, _:
             return other.ground not in (Ground.STOPPED, Ground.DEATHS, Ground.LINES) and theirs.code not in DIFFER
+        case Ground.CREATION, Ground.CALLS:
+            # Who is in the creation waits in the store, and in no recorded call.
+            return theirs.cause is Cause.STORE_WAIT and set(theirs.culprit_ranks) <= set(ours.waiting_ranks)
         case Ground.LINES, Ground.CALLS:
             # What a shift of calls brings about later on.
             return bool(theirs.culprit_ranks) and set(theirs.culprit_ranks) <= set(ours.culprit_ranks)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._judge import Explanation
-from emberward.diagnose._say import NS, SURE_LIMIT_S, hang_finding, limit_s, no_alarm, ranks_text
+from emberward.diagnose._say import hang_finding, no_alarm, ranks_text
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 
@@ -79,26 +79,18 @@ def compare_snapshots(early: Evidence, late: Evidence, verdict: Explanation) -> 
                 next_step="look again later; a rank that moves is slow, not stuck",
             )
             return replace(verdict, findings=(finding, *(_softened(f) for f in verdict.findings)))
-    return replace(verdict, findings=tuple(_hardened(f, early, late) for f in verdict.findings))
+    return replace(verdict, findings=tuple(_unmoved(f) for f in verdict.findings))
 
 
 def _softened(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.NOTICE) if finding.kind is Kind.HANG else finding
 
 
-def _hardened(finding: Finding, early: Evidence, late: Evidence) -> Finding:
-    reads = [
-        late.flights[r].read_ns - early.flights[r].read_ns  # type: ignore[operator]
-        for r in early.flights.keys() & late.flights.keys()
-        if late.flights[r].read_ns is not None and early.flights[r].read_ns is not None
-    ]
-    if finding.kind is not Kind.HANG or not reads:
+def _unmoved(finding: Finding) -> Finding:
+    """The finding; the files do not tell how far apart they were taken, so that a rank that may come still may."""
+    if finding.kind is not Kind.HANG:
         return finding
-    apart = min(reads) / NS
-    limit = max(SURE_LIMIT_S, limit_s(late.flights.values()))
-    line = f"nothing moved between two snapshots {apart:.0f} s apart"
-    severity = Severity.ERROR if apart >= limit and finding.severity is Severity.WARNING else finding.severity
-    return replace(finding, severity=severity, evidence=(*finding.evidence, line))
+    return replace(finding, evidence=(*finding.evidence, "nothing moved between two snapshots"))
 
 
 def compare_incidents(left: Explanation, right: Explanation) -> Finding:

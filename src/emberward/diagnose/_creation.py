@@ -7,6 +7,7 @@ from typing import Any
 
 from emberward.diagnose._bindings import bindings_of
 from emberward.diagnose._frames import LineOf, ThreadStack, no_source, user_frame
+from emberward.diagnose._parting import parting, passed_at
 from emberward.diagnose._program import calls_in, place_at, place_in
 from emberward.diagnose._rank_tests import is_of_some
 from emberward.diagnose._say import verb
@@ -54,7 +55,8 @@ def creation_findings(
     lines = {frame.site for reading in creators for frame in reading.frames if not frame.is_library}
     made_by_some = _made_by_some(creators[0], line_of)
     # A line that makes the group before its call was come to through the creation.
-    came_through = all(reading.site in lines for reading in others) or made_by_some not in (None, *lines)
+    came_through = all(r.site in lines or _has_passed(r, creators[0], line_of) for r in others)
+    came_through |= made_by_some not in (None, *lines)
     if not members and came_through:
         return [_under_other_names(creators, others, made_by_some)]
     inside = {reading.process.rank for reading in creators}
@@ -72,6 +74,17 @@ def creation_findings(
     )
     told = [*creators[:3], *others[:3]]
     return [_finding(what, culprits, rest, told, ruled_out="a busy rank: every rank waits")]
+
+
+def _has_passed(reading: Reading, creator: Reading, line_of: LineOf) -> bool:
+    """Whether a process is behind a loop that creates groups, and no choice of the text leads there without it."""
+    parted = parting(creator.frames, reading.frames)
+    if parted is None or (parted[0].line or 0) >= (parted[1].line or 0):
+        return False
+    inner = [frame for frame in creator.frames[: creator.frames.index(parted[0]) + 1] if not frame.is_library]
+    here, *places = (place_at(frame, line_of) for frame in (parted[1], *inner))
+    is_in_turns = here is not None and any(set(at.loops) - set(here.loops) for at in places if at is not None)
+    return is_in_turns and passed_at(reading.frames, creator.frames, line_of) == []
 
 
 def _under_other_names(creators: Sequence[Reading], others: Sequence[Reading], site: str | None) -> Finding:

@@ -6,7 +6,7 @@ from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._frames import ProcessStacks
 from emberward.diagnose._log_facts import LogFact, LogFactKind
 from emberward.diagnose._ras_facts import RasReport
-from emberward.diagnose._say import age_s, limit_s
+from emberward.diagnose._say import at_most_s, limit_s, still_s
 from emberward.events import RankEnd, Trace
 from emberward.findings import Cause, Finding, Severity, observed
 
@@ -34,10 +34,18 @@ class Evidence:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the job stood still for longer than a pause: by its calls and the dumps' date, or by a log."""
-        age, flights = age_s(self.flights.values()), self.flights.values()
+        """Whether the job stood still for longer than a pause: as a log or a recorder tells. The date
+        of a file tells nothing of it."""
+        flights = self.flights.values()
+        still = still_s(flights)
         has_ended = any(fact.kind in (LogFactKind.TIMEOUT, LogFactKind.HEARTBEAT_LOST) for fact in self.facts)
-        return has_ended or (age is not None and age >= limit_s(flights))
+        return has_ended or (still is not None and still >= limit_s(flights))
+
+    @property
+    def is_young(self) -> bool:
+        """Whether the job cannot have stood still for longer than a pause: its files are no older."""
+        most = at_most_s(self.flights.values())
+        return not self.is_lasting and most is not None and most < limit_s(self.flights.values())
 
     @property
     def is_empty(self) -> bool:

@@ -62,7 +62,7 @@ _ASKED = tuple(
     (cause, re.compile(pattern))
     for cause, pattern in (
         (
-            Cause.FILE_WAIT,
+            Cause.FILE_READ,
             r"^(?:os\.path|pathlib\.Path\(\)|\?)\.(?:exists|is_?(?:file|dir))$|^os\.(?:path\.get\w+|stat|access|listdir|scandir)$"
             r"|^glob\.i?glob$|^pathlib\.Path\(\)\.(?:stat|r?glob|iterdir)$",
         ),

@@ -88,6 +88,8 @@ class ProcessStacks:
     parent_pid: int | None = None
     command: str | None = None
     section: int = 0
+    stopped: str | None = None
+    """What the tool said when it could take no stack because a signal had stopped the process."""
 
     def __post_init__(self) -> None:
         main = self.main

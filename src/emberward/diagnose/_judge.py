@@ -1,5 +1,6 @@
 """Joins what was read about an incident into one verdict."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ from emberward.match import check
 
 _SERVED = frozenset({HostState.DATALOADER, HostState.SUBPROCESS})
 """What a process does that waits for workers of its own."""
+_PROGRAM = re.compile(r".*?(?:\.py|-m \S+)(?=\s|$)")
+"""A command up to the program that the interpreter runs, without its arguments."""
 Read = Callable[[ProcessStacks, LineOf], Reading]
 """Says what a process does."""
 
@@ -87,6 +90,19 @@ def _with_workers(readings: Sequence[Reading], workers: Mapping[int, Sequence[Re
     return out
 
 
+def _without_launchers(readings: Sequence[Reading]) -> list[Reading]:
+    """The readings; a stopped process, whose stack nobody has, that runs another program than all others is a
+    launcher."""
+    ranks = [r for r in readings if r.kind not in HELPERS and r.process.stopped is None]
+    programs = {found[0] for r in ranks if (found := _PROGRAM.match(r.process.command or ""))}
+    out = []
+    for reading in readings:
+        own = None if reading.process.stopped is None else _PROGRAM.match(reading.process.command or "")
+        is_launcher = own is not None and bool(programs) and own[0] not in programs
+        out.append(replace(reading, kind=HostState.LAUNCHER) if is_launcher else reading)
+    return out
+
+
 def judge(
     evidence: Evidence,
     *,
@@ -102,7 +118,7 @@ def judge(
     The rules claim; `diagnose` says which claims stand: see its [Note: precedence].
     """
     line_of = by_short_name(evidence.flights, evidence.stacks, line_of)
-    readings = with_threads([read(process, line_of) for process in evidence.stacks])
+    readings = _without_launchers(with_threads([read(process, line_of) for process in evidence.stacks]))
     numbered = [r.process.rank for r in readings if r.process.rank is not None]
     world = world_of(evidence.flights, (*numbered, *evidence.absent))
     readings, notes = with_ranks(readings, evidence.flights, world)

@@ -21,16 +21,15 @@ from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._graph import OpKey, Root, RootKind, WaitGraph
 from emberward.diagnose._groups import Groups, GroupView, world_of
 from emberward.diagnose._hidden import hidden_wait
-from emberward.diagnose._mismatch import tells_why
+from emberward.diagnose._mismatch import other_roots_finding, tells_why
 from emberward.diagnose._parting import left_the_loop, own_work
 from emberward.diagnose._program import is_in_every_turn, place_at
+from emberward.diagnose._rank_tests import root_of_its_own
 from emberward.diagnose._say import (
     age_evidence,
-    age_s,
     call_text,
     cannot_tell,
     hang_finding,
-    limit_s,
     ranks_text,
     verb,
     waits,
@@ -59,8 +58,7 @@ class FlightJudge:
     groups: Groups = field(init=False)
     graph: WaitGraph = field(init=False)
     proved: dict[int, Departed] = field(init=False)
-    age: float | None = field(init=False)
-    limit: float = field(init=False)
+    age: str = field(init=False)
 
     def __post_init__(self) -> None:
         flights = self.evidence.flights
@@ -71,8 +69,7 @@ class FlightJudge:
         busy |= {rank for rank, flight in flights.items() if flight.is_free and kinds.get(rank) not in WAITING}
         self.graph = WaitGraph(flights, self.groups, frozenset(busy))
         self.proved = departed(flights)
-        self.age = age_s(flights.values())
-        self.limit = limit_s(flights.values())
+        self.age = age_evidence(flights.values())
 
     def judge(self) -> list[Finding]:
         """The findings, the surest first; empty when no call is open and none differs."""
@@ -125,7 +122,7 @@ class FlightJudge:
     def _severity(self, reading: Reading | None) -> Severity:
         """As of the stack alone; where there is none, or it waits, and no file tells of time, who asks is believed."""
         is_unseen = reading is None or reading.kind in WAITING
-        is_lasting = self.evidence.is_lasting or (is_unseen and self.age is None)
+        is_lasting = self.evidence.is_lasting or (is_unseen and not self.evidence.is_young)
         return severity_of([] if reading is None else [reading], is_lasting=is_lasting)
 
     def _hosts(self, roots: list[Root]) -> list[Finding]:
@@ -164,7 +161,7 @@ class FlightJudge:
             evidence=(
                 *[line for root in roots for line in self._waits(root)][:6],
                 *[self._last_calls(rank) for rank in ranks[:4]],
-                age_evidence(self.age, self.limit),
+                self.age,
             ),
             ruled_out=self._ruled_out(),
             next_step=f"py-spy dump --subprocesses --pid PID on {ranks_text(ranks)}, then explain both together",
@@ -179,14 +176,18 @@ class FlightJudge:
         if dead := [deaths[rank] for rank in ranks if rank in deaths]:
             return death_finding(dead, waiting=victims, evidence=evidence)
         if reading is not None and reading.kind in WAITING:
-            is_late = self.evidence.is_lasting or self.age is None
+            is_late = not self.evidence.is_young
             waiting = {rank: self.readings[rank] for rank in ranks}
             return hidden_wait(self.graph, waiting, victims, evidence, ruled_out=self._ruled_out(), is_late=is_late)
         subject = verb(ranks, "it does", "they do")
-        what = f"what {subject} instead is not in the dumps" if reading is None else f"it {reading.text}"
+        what = (
+            f"what {subject} instead is not in the dumps"
+            if reading is None
+            else f"{verb(ranks, 'it', 'each')} {reading.text}"
+        )
         if reading is not None:
             evidence += stack_evidence(reading, self.workers.get(ranks[0], ()))
-        evidence.append(age_evidence(self.age, self.limit))
+        evidence.append(self.age)
         own = None if reading is not None or self.evidence.is_lasting else self._own_work(ranks, victims)
         if own is not None:
             evidence.append(f"on the way there {ranks_text(ranks)} alone may have work to do, at {own.site}")
@@ -198,7 +199,7 @@ class FlightJudge:
             kind=Kind.HANG,
             cause=Cause.UNKNOWN if reading is None else reading.cause,
             certainty=Certainty.INFERRED if reading is None else Certainty.OBSERVED,
-            severity=self._severity(reading) if own is None or self.age is not None else Severity.WARNING,
+            severity=self._severity(reading) if own is None else Severity.WARNING,
             ranks=ranks,
             waiting=victims,
             hosts=[] if reading is None or reading.process.host is None else [reading.process.host],
@@ -258,7 +259,7 @@ class FlightJudge:
             f"{waits(root.victims)} for {ranks_text(absent)}, and the "
             f"{verb(missing, 'dump', 'dumps')} of {ranks_text(missing)} {verb(missing, 'is', 'are')} missing",
             waiting=root.victims,
-            evidence=(*self._waits(root), age_evidence(self.age, self.limit)),
+            evidence=(*self._waits(root), self.age),
             ruled_out=("the ranks with a dump: each waits for a rank without one",),
             next_step=f"fetch a dump, log or stack of {ranks_text(missing)}; a rank without a dump is not guilty",
         )
@@ -273,9 +274,9 @@ class FlightJudge:
         if (parted := other_tag_finding(self.graph, root, self._waits(root))) is not None:
             return parted
         absent = self._may_be_members(view)
-        evidence = [*self._waits(root), age_evidence(self.age, self.limit)]
+        evidence = [*self._waits(root), self.age]
         # A call that all have issued usually just runs: below the limit that is worth a word and no more.
-        severity = Severity.ERROR if self.evidence.is_lasting or self.age is None else Severity.NOTICE
+        severity = Severity.ERROR if not self.evidence.is_young else Severity.NOTICE
         if not view.is_told and absent:
             reading = self.readings.get(absent[0])
             return hang_finding(
@@ -293,6 +294,9 @@ class FlightJudge:
             )
         if not view.is_told and op[2] == 1 and root.victims and len(inside) * 2 < len(self.world):
             return self._lone_call(root, call, view, inside, evidence)
+        own_root = None if call.root is not None else root_of_its_own(place_at(user_frame(call.frames), self.line_of))
+        if call.op in _ROOTED and own_root is not None:
+            return other_roots_finding(own_root, call.site, inside, evidence, severity=severity)
         if done and inside and call.op in _ROOTED and call.root is None:
             return self._rooted(root, call, view, inside, done, evidence)
         if done and inside and len(inside) < len(view.members):
@@ -326,7 +330,7 @@ class FlightJudge:
         return cannot_tell(
             f"{ranks_text(inside)} {verb(inside, 'does', 'do')} not end {call_text(call, view)}, "
             f"{ranks_text(done)} {verb(done, 'has', 'have')}; the dumps do not tell whether all named the same root",
-            severity=Severity.ERROR if self.evidence.is_lasting or self.age is None else Severity.WARNING,
+            severity=Severity.ERROR if not self.evidence.is_young else Severity.WARNING,
             waiting=sorted({*inside, *root.victims}),
             evidence=evidence,
             ruled_out=("a missing call: every member has issued it",),

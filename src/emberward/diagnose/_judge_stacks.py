@@ -1,14 +1,16 @@
 """The judge of stacks: the process that does something else than its peers, compared within its role."""
 
+import ast
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from emberward.diagnose._creation import is_creating
-from emberward.diagnose._frames import Frame, LineOf, code_frame, user_frame
-from emberward.diagnose._parting import left_the_loop, parting
+from emberward.diagnose._frames import Frame, LineOf, code_frame, no_source, user_frame
+from emberward.diagnose._mismatch import other_roots_finding
+from emberward.diagnose._parting import kept_by_rank, left_the_loop, parting
 from emberward.diagnose._program import are_branches, called_name, calls_in, covers, is_guarded, place_at
-from emberward.diagnose._rank_tests import is_written
+from emberward.diagnose._rank_tests import is_written, root_of_its_own
 from emberward.diagnose._say import cannot_tell, hang_finding, no_alarm, verb
 from emberward.diagnose._source import tie_break_by_text
 from emberward.diagnose._states import next_of_state
@@ -105,7 +107,8 @@ def _busy_findings(
         found.append(
             finding_on(
                 "H106",
-                f"{who_text(group)} {first.text}, while {len(waiting)} of {len(ranks)} processes wait for their peers",
+                f"{verb(group, '', 'each of ')}{who_text(group)} {first.text}, "
+                f"while {len(waiting)} of {len(ranks)} processes wait for their peers",
                 group,
                 waiting=waiting,
                 kind=Kind.HANG,
@@ -221,8 +224,10 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
     crowd = sites.most_common(1)[0][0]
     odd = [reading for reading in waiting if reading.place != crowd]
     if not odd:
-        return [_alike(waiting)]
+        return [_alike(waiting, line_of)]
     most = [r for r in waiting if r.place == crowd]
+    if len({r.place for r in odd}) == 1 and (told := _by_rank(odd, most, line_of)) is not None:
+        return [told]
     parted = parting(odd[0].frames, most[0].frames)
     if len(odd) > len(waiting) * MAX_ODD_SHARE or len({r.place for r in odd}) > 1:
         if len({r.place for r in odd}) == 1 and (told := _by_text(odd, most, line_of)) is not None:
@@ -235,6 +240,35 @@ def _all_waiting(waiting: list[Reading], line_of: LineOf) -> list[Finding]:
     if parted is not None and _has_root(first, line_of) and not is_choice:
         return [_unclear(waiting)]
     return [_ahead(odd, most, line_of)]
+
+
+def _by_rank(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Finding | None:
+    """The finding where the rank alone decides that one side comes to its call, and not whether the other does.
+
+    Not of a send or receive, nor where that call has a group of its own: others may have to come there too.
+    """
+    for guilty, rest in ((odd, most), (most, odd)):
+        test = kept_by_rank(rest[0].frames, guilty[0].frames, line_of)
+        if test is None or kept_by_rank(guilty[0].frames, rest[0].frames, line_of) is not None:
+            continue
+        is_p2p = any(reading.kind is HostState.P2P for reading in (*odd, *most))
+        if is_p2p or len(guilty) > len(rest) or _has_group(guilty[0], line_of) or _has_root([*odd, *most], line_of):
+            return None
+        why = f"only a condition on the rank leads there ({test.site}): {(line_of(test) or '').strip()}"
+        finding = _ahead(guilty, rest, line_of)
+        return replace(finding, kind=Kind.MISMATCH, cause=Cause.EXTRA_COLLECTIVE, evidence=(*finding.evidence, why))
+    return None
+
+
+def _calls_at(reading: Reading, line_of: LineOf) -> list[ast.Call]:
+    """The calls of the line that the user wrote."""
+    place = place_at(user_frame(reading.frames), line_of)
+    return [] if place is None else [call for call in calls_in(place.tree) if covers(call, place.line)]
+
+
+def _has_group(reading: Reading, line_of: LineOf) -> bool:
+    """Whether the user's line gives a call a group."""
+    return any("group" in (word.arg or "") for call in _calls_at(reading, line_of) for word in call.keywords)
 
 
 def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Finding | None:
@@ -272,7 +306,7 @@ def _by_text(odd: list[Reading], most: list[Reading], line_of: LineOf) -> Findin
 def _has_root(readings: Sequence[Reading], line_of: LineOf) -> bool:
     """Whether one of them is in a call with a root, which a rank may pass while others stay in it for ever.
 
-    Not where the text has one root for all.
+    Not where the text has one root for all, as a package's own calls have.
     """
     return any(
         frame.function in _ROOTED and frame.file.endswith("distributed_c10d.py") and not _has_one_root(reading, line_of)
@@ -282,8 +316,9 @@ def _has_root(readings: Sequence[Reading], line_of: LineOf) -> bool:
 
 
 def _has_one_root(reading: Reading, line_of: LineOf) -> bool:
-    place = place_at(user_frame(reading.frames), line_of)
-    calls = [] if place is None else [call for call in calls_in(place.tree) if covers(call, place.line)]
+    if reading.inner is not None:
+        return True
+    place, calls = place_at(user_frame(reading.frames), line_of), _calls_at(reading, line_of)
     roots = [each.value for call in calls for each in call.keywords if each.arg in ("src", "dst")]
     roots = roots or [call.args[1] for call in calls if called_name(call) in _ROOTED and len(call.args) > 1]
     return place is not None and len(roots) == 1 and is_written(roots[0], place)
@@ -360,7 +395,11 @@ def _crossed(odd: list[Reading], crowd: list[Reading]) -> Finding:
     )
 
 
-def _alike(waiting: list[Reading]) -> Finding:
+def _alike(waiting: list[Reading], line_of: LineOf = no_source) -> Finding:
+    own_root = root_of_its_own(place_at(user_frame(waiting[0].frames), line_of))
+    if own_root is not None and any(frame.function in _ROOTED for frame in waiting[0].frames):
+        crowds, ranks = _crowds(waiting), ranks_of(waiting)
+        return other_roots_finding(own_root, waiting[0].site, ranks, crowds, severity=Severity.WARNING)
     return cannot_tell(
         f"all {len(waiting)} processes wait alike ({waiting[0].text})",
         site=_common_site(waiting),

@@ -1,14 +1,15 @@
 """Calls that meet and differ, found in the dumps' own rows and judged by `match`."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from emberward.diagnose._calls import GroupName, GroupPart, RankFlight
 from emberward.diagnose._claims import MEET_AND_DIFFER
 from emberward.diagnose._groups import Groups, GroupView
+from emberward.diagnose._say import hang_finding, ranks_text
 from emberward.diagnose._trace import body_of, group_window
-from emberward.findings import Certainty, Finding
+from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.match import TieBreak, check
 
 WINDOW = 64
@@ -73,3 +74,23 @@ def tells_why(finding: Finding) -> bool:
     """Whether a finding tells by what was seen why some stand, not because nothing is known of them."""
     is_seen = finding.certainty in (Certainty.OBSERVED, Certainty.PROVED) and finding.code != "H109"
     return is_seen and (bool(finding.culprit_ranks or finding.cycle) or finding.code in MEET_AND_DIFFER)
+
+
+def other_roots_finding(
+    root: str, site: str | None, waiting: Sequence[int], evidence: Sequence[str], *, severity: Severity
+) -> Finding:
+    """All wait in one call, whose root each works out for itself: nobody knows whose differs. See `root_of_its_own`."""
+    return hang_finding(
+        "M102",
+        f"{ranks_text(waiting) if waiting else 'all processes'} wait in one call at {site}, "
+        f"whose root each finds out by itself ({root}): it may differ",
+        kind=Kind.MISMATCH,
+        cause=Cause.DIFFERENT_ROOT,
+        certainty=Certainty.INFERRED,
+        severity=severity,
+        waiting=waiting,
+        site=site,
+        evidence=evidence,
+        ruled_out=("a missing call: all have come to it",),
+        next_step=f"print {root} at {site} on every rank; let one rank decide, and broadcast its choice from rank 0",
+    )

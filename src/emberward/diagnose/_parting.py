@@ -20,7 +20,7 @@ from emberward.diagnose._program import (
     path_of,
     place_at,
 )
-from emberward.diagnose._rank_tests import is_for_some, is_of_rank
+from emberward.diagnose._rank_tests import asks_for_rank, is_for_some, is_of_rank
 from emberward.findings import Cause
 
 _OUTPUT = frozenset({"print", "info", "debug", "warning", "log", "format", "round", "item", "len"})
@@ -44,6 +44,15 @@ def kept_away(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineO
         if is_common:
             break
     return found
+
+
+def kept_by_rank(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> Frame | None:
+    """The line at which the rank decides that one that is at `ours` does not come to `theirs`; None without one."""
+    for frame in reversed(kept_away(ours, theirs, line_of)):
+        place = place_at(frame, line_of)
+        if place is not None and asks_for_rank(place, frame.line or 0):
+            return frame
+    return None
 
 
 def swallowed_at(ours: tuple[Frame, ...], theirs: tuple[Frame, ...], line_of: LineOf) -> Frame | None:

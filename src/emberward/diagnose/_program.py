@@ -201,7 +201,9 @@ def cause_of_end(loop: Loop) -> Cause:
     that of layers, which the loop calls. A loop without an end of its own may ask an iterator for its turns.
     """
     if isinstance(loop, ast.While):
-        has_end = not isinstance(loop.test, ast.Constant) or "next" in map(called_name, calls_in(loop))
+        if "next" in map(called_name, calls_in(loop)):
+            return Cause.UNEVEN_DATA
+        has_end = not isinstance(loop.test, ast.Constant) and not _breaks_off(loop)
         return Cause.UNEVEN_DATA if has_end else Cause.SKIPPED_COLLECTIVE
     count = next((call for call in calls_in(loop.iter) if called_name(call) == "range"), None)
     is_written = count is not None and all(isinstance(arg, ast.Constant) for arg in count.args)
@@ -339,6 +341,12 @@ def _counted_by(loop: ast.For) -> set[str]:
         case ast.Tuple(elts=[ast.Name(id=name), *_]) if made == "enumerate":
             return {name}
     return set()
+
+
+def is_by_choice(place: ProgramLine | None) -> bool:
+    """Whether each rank decides by itself, by a condition around a place, whether a turn of its loop comes there."""
+    steps = () if place is None or not place.loops else place.turn
+    return any(step.is_choice and not is_same_everywhere(step.owner, steps) for step in steps)
 
 
 def is_in_every_turn(place: ProgramLine | None) -> bool:

@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from emberward.diagnose._calls import RankFlight
+from emberward.diagnose._departures import are_alike
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._handlers import handler_around, tries_lock
 from emberward.diagnose._order import is_out_of_data
 from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
-from emberward.diagnose._program import led_past, place_at
+from emberward.diagnose._program import is_by_choice, led_past, place_at
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._transfers import made_no_transfer
 from emberward.diagnose._usual import (
+    Meeting,
     Way,
     decided,
     is_once_a_round,
@@ -80,7 +82,8 @@ def refine(
         if met is not None and found is finding:
             found = left_out(finding, met, line_of) if way is Way.LEFT_OUT else found
             is_known = finding.cause is Cause.EXTRA_COLLECTIVE
-            found = one_more(finding, met) if way in (Way.EARLY, Way.ONE_MORE) and not is_known else found
+            if way in (Way.EARLY, Way.ONE_MORE) and not is_known:
+                found = _stayed(finding, met, line_of) or one_more(finding, met)
         out.append(found)
     return out
 
@@ -166,6 +169,9 @@ def _refined(
                 # Of as many turns, one went past the call by a choice in the turn.
                 break
             place = place_at(inside, line_of)
+            if cause is Cause.UNEVEN_DATA and is_by_choice(place):
+                # A choice in each turn that the rank makes by itself: a turn may lack the call, with as many turns.
+                cause = Cause.SKIPPED_COLLECTIVE
             return _left(finding, ours, now, inside, cause, exits=() if place is None else led_past(place))
     if finding.cause is not Cause.SKIPPED_COLLECTIVE:
         return finding
@@ -230,6 +236,29 @@ def _left(
         next=advice
         if is_data
         else f"read the conditions in the loop around {inside.site}: one holds on {_who(finding)} alone",
+    )
+
+
+def _stayed(finding: Finding, met: Meeting, line_of: LineOf) -> Finding | None:
+    """The finding, where the others have left the loop of which the culprit makes one more turn; else None."""
+    gone = left_the_loop(met.there, met.here, line_of)
+    if gone is None or not met.past or not are_alike(met.past[-1], met.ours):
+        return None
+    now, inside, cause = gone
+    ranks, rest = finding.culprit_ranks, finding.waiting_ranks
+    is_data = cause is Cause.UNEVEN_DATA
+    what = "it has more turns" if is_data else "each decides by itself when to leave it"
+    return replace(
+        finding,
+        kind=Kind.MISSING,
+        cause=cause,
+        site=inside.site,
+        message=f"{ranks_text(ranks)} {verb(ranks, 'is', 'are')} still in the loop ({inside.site}) that "
+        f"{ranks_text(rest)} {verb(rest, 'has', 'have')} left for {now.site}: {what}",
+        evidence=(finding.message, *finding.evidence),
+        next="give every rank the same number of batches: drop_last=True, a sampler that pads, or a Join context"
+        if is_data
+        else f"let all ranks agree before one leaves the loop around {inside.site}, as by an all_reduce of the choice",
     )
 
 

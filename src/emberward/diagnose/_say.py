@@ -45,14 +45,21 @@ def call_text(call: Call, view: GroupView) -> str:
     return f"call {call.seq} of {view.label}: {call.text}{where}"
 
 
-def age_s(flights: Iterable[RankFlight]) -> float | None:
-    """Seconds from the last call that any rank issued to its dump, each by that rank's own clock; None when files tell
-    no time."""
+def still_s(flights: Iterable[RankFlight]) -> float | None:
+    """Seconds from the last move of any rank to the writing of its file, each by that rank's own clock; None where the
+    files themselves do not tell."""
+    told = [flight.still_s for flight in flights]
+    known = [each for each in told if each is not None]
+    return min(known) if known and len(known) == len(told) else None
+
+
+def at_most_s(flights: Iterable[RankFlight]) -> float | None:
+    """Seconds that the job had stood still at most: by the files' dates, which a copy moves on, and never by more."""
     found = list(flights)
-    ages = [(f.read_ns - f.last_ns) / NS for f in found if f.read_ns is not None and f.last_ns is not None]
-    if not ages or any(flight.read_ns is None for flight in found):
-        return None
-    return max(0.0, min(ages))
+    told = still_s(found)
+    ages = [(f.written_ns - f.last_ns) / NS for f in found if f.written_ns is not None and f.last_ns is not None]
+    dated = [age for age in ages if age >= 0]
+    return min(dated, default=None) if told is None else told
 
 
 def limit_s(flights: Iterable[RankFlight]) -> float:
@@ -61,11 +68,13 @@ def limit_s(flights: Iterable[RankFlight]) -> float:
     return max(SURE_LIMIT_S, GAP_FACTOR * longest / NS)
 
 
-def age_evidence(age: float | None, limit: float) -> str:
+def age_evidence(flights: Collection[RankFlight]) -> str:
     """The line that says how long the job stood still."""
-    if age is None:
+    told, most, limit = still_s(flights), at_most_s(flights), limit_s(flights)
+    if most is None or (told is None and most >= limit):
         return "the files do not tell how long the job stood still before they were written"
-    return f"the job had stood still for {age:.0f} s; below {limit:.0f} s it could be slow and alive"
+    how = "" if told is not None else " at most"
+    return f"the job had stood still for {most:.0f} s{how}; below {limit:.0f} s it could be slow and alive"
 
 
 def hang_finding(

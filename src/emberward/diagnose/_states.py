@@ -19,6 +19,7 @@ _CAUSES: Mapping[HostState, Cause] = {
     HostState.CPU_LOOP: Cause.CPU_LOOP,
     HostState.EXIT: Cause.MAIN_EXITED,
     HostState.INTERPRETER: Cause.LOCK,
+    HostState.STOPPED: Cause.STOPPED,
 }
 _WORDS: Mapping[HostState, str] = {
     HostState.COLLECTIVE: "waits in a collective",
@@ -38,6 +39,7 @@ _WORDS: Mapping[HostState, str] = {
     HostState.CPU_LOOP: "runs code of its own",
     HostState.EXIT: "has left its program and shuts down",
     HostState.INTERPRETER: "is in a native call that keeps the interpreter's lock",
+    HostState.STOPPED: "is stopped by a signal",
     HostState.UNKNOWN: "is idle in a call below Python",
     HostState.LAUNCHER: "is the launcher",
     HostState.WORKER: "is a worker at work",
@@ -50,6 +52,7 @@ _NEXT: Mapping[HostState, str] = {
     HostState.FILE_READ: "look at the file system under {who}",
     HostState.NETWORK: "look at the other end of the connection of {who}, and give the call a time-out",
     HostState.CHECKPOINT_IO: "look at the disk under {who}; is a save called on every rank that must take part",
+    HostState.STOPPED: "continue {who} (kill -CONT), or end the job and start it again",
     HostState.STORE_WAIT: "see which key {who} waits for and who should set it",
     HostState.COMPILE: "wait for the compiler on {who}, or find why it compiles on these ranks alone",
 }

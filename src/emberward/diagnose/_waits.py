@@ -97,7 +97,7 @@ _READ_FILES = frozenset({"codecs.py", "gzip.py", "pathlib.py", "_pyio.py", "tarf
 
 _TRIES = {
     Cause.LOCK: " between tries to get a lock",
-    Cause.FILE_WAIT: " until a file is there",
+    Cause.FILE_READ: " until a file is there",
     Cause.STORE_WAIT: " until a key of the store is set",
     Cause.SUBPROCESS: " until another process has ended",
 }
@@ -334,7 +334,10 @@ def read_process(process: ProcessStacks, line_of: LineOf) -> Reading:
     """What the process does."""
     main = process.main
     if main is None:
-        return Reading(process=process, kind=HostState.UNKNOWN, site=None, function=None, source_line=None, path=())
+        kind = HostState.UNKNOWN if process.stopped is None else HostState.STOPPED
+        return Reading(
+            process=process, kind=kind, site=None, function=None, source_line=None, path=(), is_stuck=kind in STUCK
+        )
     kind = class_of(main, line_of)
     if kind is HostState.LOCK and _waits_for_workers(process, main):
         kind = HostState.SUBPROCESS
@@ -388,6 +391,8 @@ def _inner_calls(reading: Reading) -> list[str]:
 
 def stack_evidence(reading: Reading, workers: tuple[Reading, ...]) -> list[str]:
     """What the stack shows, inner calls first, and what a stuck data worker does."""
+    if reading.process.stopped is not None:
+        return [f"py-spy says of process {reading.process.pid}: {reading.process.stopped}"]
     lines = [f"its stack: {' <- '.join(_inner_calls(reading))}"]
     if reading.source_line is not None:
         lines.append(f"{reading.site} reads: {reading.source_line}")

@@ -28,6 +28,8 @@ class HostState(StrEnum):
     EXIT = "exit"
     INTERPRETER = "interpreter"
     """A native call keeps the interpreter's lock: no thread of the process runs Python."""
+    STOPPED = "stopped"
+    """A signal stopped the process, so that no thread of it runs."""
     UNKNOWN = "unknown"
     LAUNCHER = "launcher"
     WORKER = "worker"
@@ -38,7 +40,7 @@ WAITING = frozenset({HostState.COLLECTIVE, HostState.P2P, HostState.BACKWARD, Ho
 """States of a rank that waits for its peers or its device: never guilty by its stack alone."""
 HELPERS = frozenset({HostState.LAUNCHER, HostState.WORKER, HostState.WORKER_IDLE})
 """States of processes that are no rank."""
-STUCK = frozenset({HostState.LOCK, HostState.DATALOADER, HostState.STORE_WAIT, HostState.EXIT})
+STUCK = frozenset({HostState.LOCK, HostState.DATALOADER, HostState.STORE_WAIT, HostState.EXIT, HostState.STOPPED})
 """States in which a rank idles without a moment at which it must go on by itself."""
 
 

@@ -33,13 +33,20 @@ _STANDARD = re.compile(r"(?:python|pypy)3(?:\.\d+)?t?$")
 _STANDARD_ZIP = re.compile(r"python3\d+\.zip$")
 _TORCH = "torch"
 # py-spy shortens paths against sys.path: of ``torch/nn/modules/module.py`` or ``queue.py`` the folder is not told.
+# The second list are modules that torch 2.13 imports: a program with a file of such a name beside it would not start.
 _SHORT_FILES = frozenset(
     """
-    threading.py queue.py selectors.py socket.py subprocess.py contextlib.py functools.py runpy.py
-    socketserver.py ssl.py codecs.py tempfile.py shutil.py gzip.py weakref.py _weakrefset.py copy.py
-    pickle.py connection.py popen_fork.py popen_spawn_posix.py synchronize.py managers.py pathlib.py
-    _bootstrap.py process.py resource_tracker.py pool.py thread.py base_events.py
-    """.split()  # noqa: SIM905 (a list of thirty words is read as words)
+    socketserver.py connection.py popen_fork.py popen_spawn_posix.py synchronize.py managers.py _bootstrap.py
+    process.py resource_tracker.py pool.py thread.py base_events.py
+    abc.py argparse.py ast.py base64.py bisect.py bz2.py calendar.py codecs.py contextlib.py contextvars.py
+    copy.py copyreg.py csv.py dataclasses.py datetime.py difflib.py dis.py enum.py fnmatch.py functools.py
+    genericpath.py gettext.py glob.py gzip.py hashlib.py heapq.py inspect.py io.py ipaddress.py keyword.py
+    linecache.py locale.py lzma.py numbers.py opcode.py operator.py os.py pathlib.py pickle.py pickletools.py
+    pkgutil.py platform.py posixpath.py pprint.py queue.py quopri.py random.py reprlib.py runpy.py selectors.py
+    shutil.py signal.py socket.py ssl.py stat.py string.py struct.py subprocess.py tarfile.py tempfile.py
+    textwrap.py threading.py timeit.py token.py tokenize.py traceback.py types.py typing.py uuid.py warnings.py
+    weakref.py _weakrefset.py zipfile.py zipimport.py
+    """.split()  # noqa: SIM905 (a list of words is read as words)
 )
 _SHORT_PACKAGES = frozenset(
     """

@@ -73,7 +73,6 @@ class Cause(StrEnum):
     CPU_LOOP = "cpu_loop"
     GC = "gc"
     FILE_READ = "file_read"
-    FILE_WAIT = "file_wait"
     NETWORK_IO = "network_io"
     SUBPROCESS = "subprocess"
     STORE_WAIT = "store_wait"

@@ -493,7 +493,7 @@ def naps(path):
 """
 
 
-@pytest.mark.parametrize(("function", "line", "cause"), [("wait_for", 5, "file_wait"), ("naps", 8, "sleep")])
+@pytest.mark.parametrize(("function", "line", "cause"), [("wait_for", 5, "file_read"), ("naps", 8, "sleep")])
 def test_who_sleeps_and_asks_for_a_file_waits_for_it(tmp_path: Path, function: str, line: int, cause: str) -> None:
     """Also where most do so: who waits for them in a call is not the odd one."""
     (tmp_path / "polls.py").write_text(POLLS)
@@ -501,7 +501,9 @@ def test_who_sleeps_and_asks_for_a_file_waits_for_it(tmp_path: Path, function: s
     found = verdict(tmp_path, [*asks[:1], *(process(pid, CALL, "main (job.py:4)") for pid in (4, 5, 6))])
     assert (found.cause.value, found.culprit_pids, found.severity) == (cause, (1,), Severity.WARNING)
     found = verdict(tmp_path, [*asks, process(4, CALL, "main (job.py:4)")])
-    assert found.culprit_pids == ((1, 2, 3) if cause == "file_wait" else ())
+    assert found.culprit_pids == ((1, 2, 3) if cause == "file_read" else ())
+    if cause == "file_read":
+        assert found.message.startswith("each of processes 1, 2, 3 sleeps until a file is there in wait_for() at ")
 
 
 GROUPS = """import torch.distributed as dist

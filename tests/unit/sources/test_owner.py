@@ -41,6 +41,8 @@ PATHS = [
     ("/u/me/torch/train.py", USER),
     ("train.py", USER),
     ("models/queue.py", USER),
+    ("models/random.py", USER),
+    ("sampler.py", USER),
     ("<stdin>", USER),
     ("<ipython-input-3-0c1d>", USER),
     # Installed packages, wherever they were installed to.
@@ -58,6 +60,8 @@ PATHS = [
     (f"{SITE}/torch/nn/modules/module.py", PLATFORM),
     ("torch/distributed/distributed_c10d.py", PLATFORM),
     ("/usr/lib/python3.11/threading.py", PLATFORM),
+    ("/u/me/python/lib/python3.11/random.py", PLATFORM),
+    ("random.py", PLATFORM),
     ("/usr/lib64/python3.13t/json/decoder.py", PLATFORM),
     ("/env/python311.zip/queue.py", PLATFORM),
     (f"{sysconfig.get_path('stdlib')}/queue.py", PLATFORM),

@@ -107,5 +107,5 @@ def explain_paths(
 
 def _progress_key(evidence: Evidence) -> tuple[int, int]:
     calls = sum(part.enqueued + part.completed for f in evidence.flights.values() for part in f.groups.values())
-    reads = [flight.read_ns for flight in evidence.flights.values() if flight.read_ns is not None]
+    reads = [flight.written_ns for flight in evidence.flights.values() if flight.written_ns is not None]
     return calls, min(reads, default=0)

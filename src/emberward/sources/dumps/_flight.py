@@ -247,8 +247,8 @@ class FlightReader:
         self._likeness: dict[tuple[GroupName, tuple[int, ...] | None], tuple[GroupPart, _Runs]] = {}
         self._by_lines: dict[tuple[GroupName, tuple[int, ...] | None], list[dict[int, Any]]] = defaultdict(list)
 
-    def read(self, data: dict[str, Any], *, rank: int, path: str, read_ns: int | None = None) -> RankFlight:
-        """One rank's reduced dump. Raises DumpFormatError on what cannot be believed. `read_ns`: when it was dumped."""
+    def read(self, data: dict[str, Any], *, rank: int, path: str, written_ns: int | None = None) -> RankFlight:
+        """One rank's reduced dump. Raises DumpFormatError on what cannot be believed. `written_ns`: its date."""
         version = version_of(data)
         read, raw = _Read(), data.get("entries")
         if isinstance(raw, FormedEntries):
@@ -271,7 +271,7 @@ class FlightReader:
             p2p_pending=[],
             num_entries=len(read.created),
             thread_ids=frozenset(read.threads),
-            read_ns=read_ns,
+            written_ns=written_ns,
             num_dropped=read.num_dropped,
             store=store_calls(data.get("store")),
         )

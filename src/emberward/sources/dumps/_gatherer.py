@@ -2,7 +2,7 @@
 
 import gc
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,6 @@ from typing import Any
 from emberward.diagnose import (
     FATAL,
     KNOWN_VERSIONS,
-    NS,
-    SURE_LIMIT_S,
     Evidence,
     LogFactKind,
     ProcessStacks,
@@ -46,6 +44,7 @@ from emberward.sources.dumps._stack_text import (
     read_faulthandler,
     read_py_spy_json,
     read_py_spy_text,
+    without_refusals,
 )
 
 MAX_PROBLEMS = 64
@@ -53,10 +52,6 @@ MAX_PROBLEMS = 64
 
 RING_MAGIC = b"EMBRING"
 """How a ring begins. See `emberward.sources.ring`."""
-DEFAULT_TIMEOUT_MS = 1_800_000
-"""Torch's time-out of a call on gloo, the longest of its defaults (torch/csrc/distributed/c10d/Types.hpp 2.13)."""
-HEARTBEAT_MS = 480_000
-"""How much later a process ends whose watchdog stands still itself (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC's default)."""
 _DUMP_WORDS = ("dump", "nccl_trace", "flight", "fr_trace")
 
 
@@ -224,7 +219,7 @@ class Gatherer:
                 "name it for its rank, such as rank_3, and give it together with those of the other ranks",
             )
             return
-        flight = self._reader.read(value, rank=rank, path=str(path), read_ns=mtime_ns)
+        flight = self._reader.read(value, rank=rank, path=str(path), written_ns=mtime_ns)
         world = next((p.ranks for n, p in flight.groups.items() if n[1] == "default_pg" and p.ranks is not None), None)
         if world is not None and rank not in world:
             raise DumpFormatError(f"its name tells rank {rank}, and the job's ranks end at {max(world)}")
@@ -243,13 +238,13 @@ class Gatherer:
                 f"{flight.num_entries} usable entries",
                 "dump this rank again if the verdict names it",
             )
-        self._dumps.setdefault(rank, []).append(_dated(flight))
+        self._dumps.setdefault(rank, []).append(flight)
 
     def _ring(self, path: Path, ring: RankRing, mtime_ns: int) -> None:
         """Takes a rank's ring: its calls, and the exception that ended it."""
         self._rings.note(ring.facts)
-        flight = self._rings.read(ring.facts, rank=ring.rank, path=str(path), read_ns=mtime_ns)
-        self._dumps.setdefault(ring.rank, []).append(_dated(flight))
+        flight = _read_ring(self._rings, ring, str(path), mtime_ns)
+        self._dumps.setdefault(ring.rank, []).append(flight)
         if ring.pid is not None:
             self._rank_of_pid[ring.pid] = ring.rank
         for moment in ring.facts.moments:
@@ -260,7 +255,7 @@ class Gatherer:
         """The flight of a ring, now that all rings are known. See [Note: rows of two writers]."""
         path = Path(flight.path)
         ring = read_bundled(json.loads(path.read_bytes())) if path.suffix == ".json" else read_rank_ring(path)
-        return reader.read(ring.facts, rank=ring.rank, path=flight.path, read_ns=flight.read_ns)
+        return _read_ring(reader, ring, flight.path, flight.written_ns)
 
     def _trace(self, path: Path) -> None:
         try:
@@ -339,10 +334,11 @@ class Gatherer:
             if "(most recent call first):" in text:
                 for document in read_faulthandler(text, path=name, rank=told, host=host):
                     self._stacks(document, told)
-            if "Thread" in text:
+            if "Thread" in text or "Process" in text:
                 self._stacks(read_py_spy_text(text, path=name, rank=told, host=host), told)
             is_known = True
-        if looks_like_log(text):
+            stream = Stream(rank=stream.rank, text=without_refusals(text), numbers=stream.numbers)
+        if looks_like_log(stream.text):
             self._log(name, stream, rank_of_log(path) if stream.rank is None else stream.rank)
             is_known = True
         return is_known
@@ -372,7 +368,6 @@ class Gatherer:
                 self._dumps[rank] = [self._read_again(each, reader) if each.is_ring else each for each in found]
         chosen = choose(self._dumps)
         evidence.flights.update(chosen.flights)
-        _believe_times(evidence.flights)
         evidence.notes += chosen.notes
         for flight in chosen.set_aside:
             shown = self._name(Path(flight.path))
@@ -390,38 +385,12 @@ class Gatherer:
         return evidence
 
 
-def _dated(flight: RankFlight) -> RankFlight:
-    """The flight; without the date of its file where its calls are newer."""
-    if flight.read_ns is not None and flight.last_ns is not None and flight.read_ns < flight.last_ns:
-        flight.read_ns = None
+def _read_ring(reader: RingReader, ring: RankRing, path: str, written_ns: int | None) -> RankFlight:
+    """A ring's calls, with the time from its rank's last move to its last heartbeat."""
+    flight = reader.read(ring.facts, rank=ring.rank, path=path, written_ns=written_ns)
+    moved, beat = ring.facts.moved_age_s, ring.facts.heartbeat_age_s
+    flight.still_s = None if moved is None or beat is None else max(0.0, moved - beat)
     return flight
-
-
-def _believe_times(flights: Mapping[int, RankFlight]) -> None:
-    """Forgets when dumps were written where the files' dates may be those of copies.
-
-    A copy has the date at which it was made, or keeps that of the dump. So a date proves that a job stood still for
-    long where it was kept: then the file system changed the file later than that. Or where it came with the time-out:
-    no call is open for longer, and a copy made just then would be chance. A ring is not copied while its job runs.
-    """
-    limits_ms = [call.timeout_ms for flight in flights.values() for call in flight.pending if call.timeout_ms]
-    timeout_s = max(limits_ms, default=DEFAULT_TIMEOUT_MS) / 1000
-    for flight in flights.values():
-        if flight.read_ns is None or flight.last_ns is None:
-            continue
-        age_s = (flight.read_ns - flight.last_ns) / NS
-        is_kept = flight.is_ring or _changed_ns(flight.path) > flight.read_ns + NS
-        limit_s = timeout_s + HEARTBEAT_MS / 1000
-        if age_s > limit_s or (SURE_LIMIT_S <= age_s < timeout_s and not is_kept):
-            flight.read_ns = None
-
-
-def _changed_ns(path: str) -> int:
-    """When the file system last changed what it keeps of a file; 0 where it is not there any more."""
-    try:
-        return Path(path).stat().st_ctime_ns
-    except OSError:
-        return 0
 
 
 def _is_worker(process: ProcessStacks) -> bool:
@@ -449,7 +418,9 @@ def _once(processes: list[ProcessStacks]) -> list[ProcessStacks]:
         if other is None:
             kept[key] = process
             continue
-        best = max(other, process, key=lambda p: (p.rank is not None, p.threads[0].thread_ident is not None))
+        best = max(
+            other, process, key=lambda p: (p.rank is not None, any(t.thread_ident is not None for t in p.threads[:1]))
+        )
         kept[key] = replace(best, parent_pid=other.parent_pid or process.parent_pid)
     return list(kept.values())
 

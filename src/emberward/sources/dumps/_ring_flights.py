@@ -64,7 +64,7 @@ class RingReader:
         return RingReader(_writers=self._writers)
 
     def read(
-        self, facts: RingFacts, *, rank: int, path: str, read_ns: int | None = None, stack: tuple[Frame, ...] = ()
+        self, facts: RingFacts, *, rank: int, path: str, written_ns: int | None = None, stack: tuple[Frame, ...] = ()
     ) -> RankFlight:
         """What the judge knows of the rank. Raises DumpFormatError, KeyError, TypeError or ValueError on damage."""
         facts = _with_line(_until_error(facts), stack)
@@ -73,7 +73,7 @@ class RingReader:
             _blank(entry) if str(entry.get("process_group")) in mixed and not entry.get("is_p2p") else entry
             for entry in _entries(facts)
         ]
-        flight = self._reader.read({**facts.flight, "entries": rows}, rank=rank, path=path, read_ns=read_ns)
+        flight = self._reader.read({**facts.flight, "entries": rows}, rank=rank, path=path, written_ns=written_ns)
         flight.is_ring, flight.step = True, facts.step
         flight.before = () if facts.before is None else (facts.before,)
         flight.data, flight.been_at, flight.lacks = facts.data, facts.been_at, facts.lacks

@@ -29,6 +29,9 @@ _FH_THREAD = re.compile(
 )
 _FH_FRAME = re.compile(r'^ +File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _FH_TIMEOUT = re.compile(r"^Timeout \(\d+:\d\d:\d\d")
+# What py-spy writes in place of the stacks that it cannot take (anyhow's report of an error, with its causes).
+_REFUSED = re.compile(r"^Error: .*(?:\n(?:[ \t]+\S.*|Caused by:|Stack backtrace:|[ \t]*$))*", re.MULTILINE)
+_STOP_SIGNAL = re.compile(r"\bSIG(?:STOP|TSTP|TTIN|TTOU)\b")
 # What `py-spy dump --locals` writes below a frame, with the variables further in.
 _LOCALS = re.compile(r"^(\s+)(?:Arguments|Locals):\s*$")
 _FH_FATAL = re.compile(r"^Fatal Python error: (?P<what>.*)$")
@@ -57,9 +60,15 @@ def looks_like_stacks(text: str) -> bool:
     """Whether the text holds at least one stack of py-spy or faulthandler."""
     head = text
     return bool(
-        re.search(r"^\s*Thread(?: (?:0x[0-9A-Fa-f]+|\d+))? \((?:idle|active)[a-z+]*\)", head, re.MULTILINE)
+        re.search(r"^Process \d+: .*\nPython v\d", head, re.MULTILINE)
+        or re.search(r"^\s*Thread(?: (?:0x[0-9A-Fa-f]+|\d+))? \((?:idle|active)[a-z+]*\)", head, re.MULTILINE)
         or re.search(r"^(?:Current thread|Thread) 0x[0-9a-fA-F]+.*\(most recent call first\):", head, re.MULTILINE)
     )
+
+
+def without_refusals(text: str) -> str:
+    """The text with empty lines for py-spy's own errors, which are no log of the job."""
+    return _REFUSED.sub(lambda found: "\n" * found[0].count("\n"), text)
 
 
 class _TextReader:
@@ -78,13 +87,14 @@ class _TextReader:
         self.has_stacks = False
         self.num_threads = 0
         self.locals_indent: int | None = None
+        self.stopped: str | None = None
 
     def flush_process(self) -> None:
         """Ends a process that its own header opened."""
         self.flush_threads()
-        if self.threads:
+        if self.threads or self.stopped is not None:
             self.document.processes.append(self._process(self.pid, tuple(self.threads)))
-        self.threads = []
+        self.threads, self.stopped = [], None
         self.pid = self.parent = self.command = None
 
     def _process(self, pid: int | None, threads: tuple[ThreadStack, ...]) -> ProcessStacks:
@@ -98,6 +108,7 @@ class _TextReader:
             parent_pid=self.parent,
             command=self.command,
             section=self.section,
+            stopped=self.stopped,
         )
 
     def flush_threads(self) -> None:
@@ -195,6 +206,8 @@ class _TextReader:
             if self.open and self.open[-1].frames:
                 self.flush_threads()
                 self.is_shared = False
+            if self.pid is not None and not (self.open or self.threads) and _STOP_SIGNAL.search(text):
+                self.stopped = re.sub(r"^\s*\d+: ", "", text).strip()
             return
         if pattern is _PARENT:
             self.parent = int(found.group(1))
