@@ -4,7 +4,8 @@
 A call can be issued once the last operation that writes what it reads, or uses what it writes, has ended, and has to be
 waited for before the first one that uses what it wrote or writes what it read: wherever in the program these stand, in
 a hook, a helper or another step. What lies between, the calls in which the thread is blocked left out, is the time that
-could hide it. Operations that only pack or unpack move with the call, and their own time hides nothing.
+could hide it. Operations that only pack or unpack move with the call: neither their own time hides anything nor what
+the host takes from one to the next of the same memory.
 
 What a backward writes for a call after it is a gradient, and a hook of that gradient can issue the call. What a
 backward uses of a call before it is needed at the backward's begin, for no line of the program stands inside. A call
@@ -17,6 +18,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from emberward.events import Group
 from emberward.lens._operations import Access, Issue, RankOperations
@@ -131,7 +133,8 @@ class _Memory:
         for access in rank.accesses:
             for number in access.reads | access.writes:
                 self._of[number].append(access)
-        self._packs = sorted({(each.began_s, each.ended_s) for each in rank.accesses if each.is_pack})
+        self._packs = sorted((each for each in rank.accesses if each.is_pack), key=lambda each: each.began_s)
+        self._work_s = sorted(each.began_s for each in rank.accesses if not each.is_pack)
         self._issues = rank.issues
         self._gotten: dict[int, list[float]] = defaultdict(list)
         for issue in rank.issues:
@@ -185,10 +188,21 @@ class _Memory:
     def _own_s(self, begin_s: float, end_s: float, packed_s: float) -> float:
         """Seconds between in which the thread is blocked in no call and packs nothing."""
         blocked_s = sum(max(min(b, end_s) - max(a, begin_s), 0.0) for a, b in self._blocked)
-        # Its own packs, and those of what else was packed into the call.
-        within = self._packs[bisect.bisect_left(self._packs, (begin_s,)) : bisect.bisect_left(self._packs, (end_s,))]
-        packs_s = sum(min(b, end_s) - a for a, b in within)
+        # Its own packs, and those of what else was packed into the call, with the host's turns from one to the next.
+        packs_s, done_s, before = 0.0, begin_s, None
+        first = bisect.bisect_left(self._packs, begin_s, key=lambda each: each.began_s)
+        for pack in islice(self._packs, first, None):
+            if pack.began_s >= end_s:
+                break
+            is_next = before is not None and self._is_next(before, pack)
+            packs_s += max(min(pack.ended_s, end_s) - (done_s if is_next else max(pack.began_s, done_s)), 0.0)
+            done_s, before = max(done_s, pack.ended_s), pack
         return max(end_s - begin_s - blocked_s - max(packs_s, packed_s), 0.0)
+
+    def _is_next(self, before: Access, pack: Access) -> bool:
+        """Whether both pack into the same memory, or out of it, and no other operation stands between."""
+        work = bisect.bisect_left(self._work_s, before.began_s), bisect.bisect_left(self._work_s, pack.began_s)
+        return work[0] == work[1] and bool(before.reads & pack.reads or before.writes & pack.writes)
 
     def _ready(self, number: int, before_s: float, issue: Issue, *, is_read: bool, depth: int) -> _At:
         """When the last write to it before a moment has ended; `is_read`: or the last use. Packs are followed back."""
