@@ -73,8 +73,6 @@ class Belief:
         self._common_prior = common_prior
         self._trials: dict[tuple[Set, Links | None], list[int]] = {}
         self._failed: dict[tuple[Set, Links | None], list[int]] = {}
-        self._totals = ([0, 0], [0, 0])
-        """Passed tries and failures, of single devices and of larger sets."""
         self.tally = Tally()
         self._explained: dict[tuple[object, ...], Cluster] = {}
         self._partners: dict[int, set[int]] = defaultdict(set)
@@ -106,8 +104,6 @@ class Belief:
                 self.parting.passed(places)
             elif not counts[1]:
                 self.parting.failed(places, cause=self._cause(devices))
-        totals = self._totals[len(devices) > 1]
-        totals[not passed] += tries if passed else 1
         self.tally.learn(len(devices), passed=passed, tries=tries)
         if passed:
             counts[0] += tries
@@ -256,7 +252,7 @@ class Belief:
         """
         if not clusters:
             return 0.0
-        alone, together = self._totals
+        alone, together = self.tally.totals()
         weights = [self._common_weight(alone[0] + together[0], alone[1] + together[1], 0)]
         if any(together):
             weights.append(self._common_weight(together[0], together[1], alone[1]))

@@ -33,6 +33,11 @@ class Tally:
         else:
             self._fails[size] += 1
 
+    def totals(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Passed tries and failures: of single devices, and of larger sets."""
+        alone = self._passes[1], self._fails[1]
+        return alone, (self._passes.total() - alone[0], self._fails.total() - alone[1])
+
     def likelihood(self, rate: float, *, by_sets: bool) -> float:
         """The logarithm of P(these tests, if all failures are the probe's): each member's, or each set of two's."""
         total = 0.0
