@@ -303,15 +303,15 @@ def _late_peers(
     waits = lateness[culprit]
     worst = max(waits, key=lambda each: each[1])[0]
     line = excess_line([*samples.values()], culprit)
-    if line is None or line[1] < cost_s / 2:
+    if line is None or line.more_s < cost_s / 2:
         # It comes last, and yet spends its time as the others do: that is the host's doing, or chance.
         return
     yield Exposed(
         cause=Cause.LATE_PEER,
-        site=line[0],
+        site=line.site,
         issued_at=(worst.file, worst.line),
         cost_s=cost_s,
-        part=cost_s / seen_s,
+        part=line.part * cost_s / seen_s,
         share=share,
         ranks=(culprit,),
         waiting=tuple(sorted({call.rank for call, _ in waits})),

@@ -133,21 +133,37 @@ def loop_line(sampled: Sampled, rank: RankSamples) -> str | None:
     return site
 
 
-def excess_line(ranks: Sequence[RankSamples], culprit: int) -> tuple[str, float] | None:
-    """The line of the loop at which a rank spends most more than the median of the others; seconds a step more.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """A line of the loop at which a rank spends more than the others. `more_s`: seconds a step.
+
+    `part`: of what it comes later than the last of the others, what goes once the work is dealt evenly; 1 where it is
+    no work that all ranks do.
+    """
+
+    site: str
+    more_s: float
+    part: float
+
+
+def excess_line(ranks: Sequence[RankSamples], culprit: int) -> Excess | None:
+    """The line of the loop at which a rank spends most more than the median of the others.
 
     What a thread waits for in torch's collectives and in the backward is left out, for that is where the others wait;
-    what the program itself does inside the backward, in an operation of its own or a hook, is not. A backward is longer
-    where its forward is: what it takes more is the forward's, whose line can be changed.
+    what the program itself does inside the backward, in an operation of its own or a hook, is not. Torch's modules have
+    nothing to wait for on a processor: what they take longer there at equal work is another thread's or program's
+    doing. A backward is longer where its forward is: what it takes more is the forward's, whose line can be changed.
+    Ranks of which one does more of the same gain its distance to their mean, for the others then do more.
     """
     own: dict[int, dict[tuple[bool, str], float]] = {rank.rank: defaultdict(float) for rank in ranks if rank.num_steps}
     """By whether it is the backward, and the line."""
     for rank in ranks:
+        waiting = _WAITING_OR_MODULES if rank.device == "cpu" else _WAITING
         for sampled in rank.stacks if rank.num_steps else ():
             site = loop_line(sampled, rank)
             if site is not None:
                 inside = takewhile(lambda place: place.owner != USER, sampled.stack)
-                waits = any(_WAITING.search(place.file) for place in inside)
+                waits = any(waiting.search(place.file) for place in inside)
                 seconds = sum(cpu if waits else wall for wall, cpu in sampled.steps.values()) / rank.num_steps
                 own[rank.rank][_is_backward(sampled), site] += seconds
     others = [lines for rank, lines in own.items() if rank != culprit]
@@ -161,8 +177,12 @@ def excess_line(ranks: Sequence[RankSamples], culprit: int) -> tuple[str, float]
     forwards = [each for each in more if not each[0]]
     forward = max(forwards, key=lambda each: more[each], default=key)
     if key[0] and more[forward] >= more[key] / MAX_BACKWARD:
-        return forward[1], more[forward] + more[key]
-    return (key[1], more[key]) if more[key] > 0 else None
+        both = {rank: lines.get(forward, 0.0) + lines.get(key, 0.0) for rank, lines in own.items()}
+        to_mean_s = both[culprit] - statistics.fmean(both.values())
+        to_next_s = both[culprit] - max(seconds for rank, seconds in both.items() if rank != culprit)
+        part = to_mean_s / to_next_s if to_next_s > to_mean_s else 1.0
+        return Excess(site=forward[1], more_s=more[forward] + more[key], part=part)
+    return Excess(site=key[1], more_s=more[key], part=1.0) if more[key] > 0 else None
 
 
 MAX_BACKWARD = 4
@@ -176,6 +196,7 @@ def _is_backward(sampled: Sampled) -> bool:
 ENGINE = "_engine_run_backward"
 """The function of torch (torch/autograd/graph.py, 2.13) in which a thread stands while C++ runs the backward."""
 _WAITING = re.compile(r"torch/(distributed|autograd)/")
+_WAITING_OR_MODULES = re.compile(r"torch/(distributed|autograd|nn)/")
 
 
 def budget_of(parts: Mapping[str, Mapping[int, float]]) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 [Note: how a step is sampled]
 A thread looks at the training thread's frames every `PERIOD_S`, at times that never fall into step with a loop, and
-adds the time since the last snapshot to the stack that it sees: half of it, at most one period, to the stack before. Of
+adds the time since the last snapshot to the stack that it sees: of what had passed when it was due half, at most one
+period, to the stack before; what the snapshot then waited for the interpreter is the seen stack's, which kept it. Of
 each stack and step it keeps that time, the part of it on a processor and the part for want of one, and the mean of when
 it was. No call of the program is replaced for it, no tensor is kept, no device is asked. While the training thread
 waits without the interpreter the snapshots cost it nothing. While it computes in Python, a snapshot waits for the
@@ -11,8 +12,9 @@ followed. A call of C code that keeps the interpreter is seen when it returns, a
 
 A snapshot that waited for the interpreter, and got it before it could ask for it, sees the first call that gave it
 away: one that has only begun, while the time belongs to what computed before. Such a snapshot is made again `SETTLE_S`
-later. Where the thread has gone on by then, its time is kept at the line of the loop, and at no call. What the
-sampling thread itself lacked a processor for is no wait for the interpreter.
+later, and the time is kept at what both have in common: all of the first where its statement still goes on or goes
+round, else the innermost function in which both stand, at its line and at no call. What the sampling thread itself
+lacked a processor for is no wait for the interpreter.
 
 Processor time of the thread, and the time in which it was ready and no processor was free, tell work from waiting.
 While it waits, the stacks of the other threads that stand in the program's own functions are kept with its own: one of
@@ -38,8 +40,9 @@ from emberward.events import Owner, main_package, owner_of
 
 PERIOD_S = 0.005
 SWITCH_S = 0.0005
-MIN_GIVEN_S, SETTLE_S = 0.0001, 0.0003
-"""Waits for the interpreter that are longer than a timer is late, and after which time a call is no short one."""
+MIN_GIVEN_S, SETTLE_S = 0.00015, 0.0003
+"""Waits for the interpreter that are longer than a timer is late (0.08 to 0.13 ms on a virtual machine of two cores),
+and after which time a call is no short one."""
 MAX_FRAMES = 200
 MAX_STACKS = 20_000
 """Different stacks that are told apart; the time of others goes to the last one."""
@@ -214,7 +217,8 @@ class Sampler:
             queued = max(queue - last_queue, 0)
             key = (stack, self._flag(), self._beside() if 2 * used <= spent else ())
             if before is not None and before != key:
-                share = min(spent // 2, int(PERIOD_S * 1e9))
+                late = max(int(given_s * 1e9) - collected, 0)
+                share = min(max(spent - late, 0) // 2, int(PERIOD_S * 1e9))
                 part = used * share // max(spent, 1), queued * share // max(spent, 1)
                 self._add(before, step, (share, *part), last_ns + share // 2)
                 used, queued = used - part[0], queued - part[1]
@@ -244,14 +248,22 @@ class Sampler:
         return (time.monotonic_ns() - due_ns - (_queue_ns(self._own_schedule) - queue)) / 1e9
 
     def _settled(self, stack: Stack) -> Stack:
-        """The same where the thread still stands there, else the line of the loop without what it calls."""
+        """What the stack has in common with that some time later; all of it where its innermost statement goes on."""
         self._is_over.wait(SETTLE_S)
-        size = len(self._loop or ())
-        if not size or self._snapshot() == stack:
+        later = self._snapshot()
+        if later is None:
             return stack
-        at = stack[-size:][0]
-        self._codes.setdefault(-at, self._codes[at])
-        return -at, *stack[-size:][1:]
+        for depth, (at, then) in enumerate(zip(reversed(stack), reversed(later), strict=False)):
+            (code, lasti), (code_then, lasti_then) = self._codes[at], self._codes[then]
+            outside = stack[len(stack) - depth :]
+            if code is not code_then:
+                return outside or stack
+            if at != then and _line_of(code, lasti) != _line_of(code, lasti_then):
+                self._codes.setdefault(-at, self._codes[at])
+                return -at, *outside
+            if at != then:
+                return stack
+        return stack[-len(later) :]
 
     def _snapshot(self) -> Stack | None:
         """The training thread's stack now; None when it went on each time while it was read, or is gone."""
@@ -374,6 +386,11 @@ def _queue_ns(schedule: int | None) -> int:
         return 0 if schedule is None else int(os.pread(schedule, 100, 0).split()[1])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _line_of(code: CodeType, lasti: int) -> int | None:
+    """The line of an instruction."""
+    return next(islice(code.co_positions(), max(lasti, 0) // 2, None), (None,))[0]
 
 
 def _place_of(code: CodeType, lasti: int, owner: str, *, is_call: bool) -> list[Any]:

@@ -36,6 +36,7 @@ from emberward.lens import (
     samples_of,
     timeline,
 )
+from emberward.lens._samples import Instruction, Sampled
 
 MS = 1_000_000
 STEP_MS = 100
@@ -285,9 +286,32 @@ def test_a_rank_that_comes_last_every_time_is_named_and_a_busy_host_is_not():
 
 def test_a_rank_that_computes_more_is_told_at_its_forward_and_one_that_waits_in_its_backward_alone_there():
     plans = [[(10, 10, 41)], [(40, 40, 41)]]
-    for more, line in (({2: 15, -4: 25}, 2), ({2: 6, -4: 34}, 4)):
+    # Work that both do ends in the middle once it is dealt evenly; a wait of one's own goes.
+    for more, line, gain_ms in (({2: 15, -4: 25}, 2, 15), ({2: 6, -4: 34}, 4, 30)):
         seen = found(UNKNOWN, plans, wait_line=3, line=3, lines=[{3: 30, 2: 5, -4: 5}, more])
-        assert causes(seen) == [(Cause.LATE_PEER, f"train.py:{line}", 30, 30)]
+        assert causes(seen) == [(Cause.LATE_PEER, f"train.py:{line}", 30, gain_ms)]
+
+
+def test_modules_that_take_longer_at_equal_processor_time_are_no_cause_and_on_a_device_they_are():
+    plans = [[(10, 10, 41)], [(40, 40, 41)]]
+    for busy_ms, device, wanted in ((5, "cpu", []), (35, "cpu", ["train.py:2"]), (5, "gpu", ["train.py:2"])):
+        seen = found(UNKNOWN, plans, wait_line=3, line=3, lines={3: 1})
+        both = [
+            in_a_module(each, 2, wall_ms=wall_ms, busy_ms=min(wall_ms, busy_ms), device=device)
+            for each, wall_ms in zip(seen[1], (5, 35), strict=True)
+        ]
+        ranks = [calls(rank, plan, wait_line=3, line=3) for rank, plan in enumerate(plans)]
+        overlap = audit(ranks, both, Sources(lambda file: UNKNOWN if file == FILE else ""))
+        assert [each.site for each in overlap.found if each.cause is Cause.LATE_PEER] == wanted
+
+
+def in_a_module(rank, line, *, wall_ms, busy_ms, device):
+    """The same rank and what a line spends in a module of torch's, by the clock and on a processor."""
+    leaf = Instruction("/torch/nn/modules/conv.py", "forward", 1, "platform", 9, 9, 0, 1, "CALL")
+    at = Instruction(FILE, "<module>", 1, "user", line, line, 0, 1, "CALL")
+    steps = {step: (wall_ms / 1000, busy_ms / 1000) for step in range(NUM)}
+    more = Sampled(stack=(leaf, at), flag="", steps=steps)
+    return replace(rank, stacks=(*rank.stacks, more), device=device)
 
 
 def untouched(rank, *, until_ms):
