@@ -202,9 +202,9 @@ class Sampler:
         draw = 0x2545F491
         with contextlib.suppress(OSError):
             self._own_schedule = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
-        while (given_s := self._pause(PERIOD_S * (0.75 + 0.5 * draw / 0xFFFFFFFF))) is not None:
+        while (look := self._look(PERIOD_S * (0.75 + 0.5 * draw / 0xFFFFFFFF))) is not None:
             draw = (draw * 1664525 + 1013904223) & 0xFFFFFFFF
-            stack = self._snapshot()
+            stack, given_s = look
             if stack is None:
                 continue
             now_ns = time.monotonic_ns()
@@ -212,7 +212,7 @@ class Sampler:
             collected, self._gc_ns = self._gc_ns, 0
             spent = max(now_ns - last_ns - collected, 0)
             used = min(max(busy - last_busy - collected, 0), spent)
-            if MIN_GIVEN_S < given_s < SWITCH_S and 10 * used > spent:
+            if MIN_GIVEN_S < given_s < SWITCH_S + MIN_GIVEN_S and 10 * used > spent:
                 stack = self._settled(stack)
             queued = max(queue - last_queue, 0)
             key = (stack, self._flag(), self._beside() if 2 * used <= spent else ())
@@ -239,13 +239,19 @@ class Sampler:
                 os.close(each)
         self._after()
 
-    def _pause(self, seconds: float) -> float | None:
-        """How long the interpreter was waited for after a pause of so many seconds; None when the sampling is over."""
+    def _look(self, pause_s: float) -> tuple[Stack | None, float] | None:
+        """The stack after a pause, and how long the interpreter was waited for; None when the sampling is over.
+
+        Nothing between the pause and the frames gives the interpreter away, as reading a file would: the training
+        thread would go on to its next call that gives it back, and be seen there.
+        """
         queue = _queue_ns(self._own_schedule)
-        due_ns = time.monotonic_ns() + int(seconds * 1e9)
-        if self._is_over.wait(seconds):
+        due_ns = time.monotonic_ns() + int(pause_s * 1e9)
+        if self._is_over.wait(pause_s):
             return None
-        return (time.monotonic_ns() - due_ns - (_queue_ns(self._own_schedule) - queue)) / 1e9
+        given_ns = time.monotonic_ns() - due_ns
+        stack = self._snapshot()
+        return stack, (given_ns - (_queue_ns(self._own_schedule) - queue)) / 1e9
 
     def _settled(self, stack: Stack) -> Stack:
         """What the stack has in common with that some time later; all of it where its innermost statement goes on."""
