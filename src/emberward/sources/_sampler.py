@@ -1,14 +1,16 @@
 """Where the training thread of this process spends its steps, by looking at it from beside. Standard library only.
 
 [Note: how a step is sampled]
-A thread looks at the training thread's frames every `PERIOD_S`, at times that never fall into step with a loop, and
-adds the time since the last snapshot to the stack that it sees: of what had passed when it was due half, at most one
-period, to the stack before; what the snapshot then waited for the interpreter is the seen stack's, which kept it. Of
-each stack and step it keeps that time, the part of it on a processor and the part for want of one, and the mean of when
-it was. No call of the program is replaced for it, no tensor is kept, no device is asked. While the training thread
-waits without the interpreter the snapshots cost it nothing. While it computes in Python, a snapshot waits for the
-interpreter's switch interval; that is lowered to `SWITCH_S` meanwhile, for a snapshot that comes late sees what
-followed. A call of C code that keeps the interpreter is seen when it returns, at its own line.
+A thread looks at the training thread's frames at one moment of each period of `PERIOD_S`, anywhere in it, whatever the
+program does: so each instant is as likely to be seen as any other, what is always short behind something long too. A
+look stands for a period at the stack that it sees, however long it waited to see it. What the thread spent on a
+processor and for want of one is known between looks: half of a look's period has the shares of the time before it, half
+those of the time after. Of each stack and step it keeps that time, the part of it on a processor and the part for want
+of one, and the mean of when it was. No call of the program is replaced for it, no tensor is kept, no device is asked.
+While the training thread waits without the interpreter the snapshots cost it nothing. While it computes in Python, a
+snapshot waits for the interpreter's switch interval; that is lowered to `SWITCH_S` meanwhile, for a snapshot that comes
+late sees what followed. A call of C code that keeps the interpreter is seen when it returns, at its own line, and all
+moments that passed meanwhile are its.
 
 A snapshot that waited for the interpreter, and got it before it could ask for it, sees the first call that gave it
 away: one that has only begun, while the time belongs to what computed before. Such a snapshot is made again `SETTLE_S`
@@ -19,7 +21,7 @@ lacked a processor for is no wait for the interpreter.
 Processor time of the thread, and the time in which it was ready and no processor was free, tell work from waiting.
 While it waits, the stacks of the other threads that stand in the program's own functions are kept with its own: one of
 them does what it waits for.
-Garbage collections are timed by Python's own callback and taken out of the stack in which they happened.
+Garbage collections are timed by Python's own callback; moments inside them are theirs and no stack's.
 """
 
 import contextlib
@@ -31,7 +33,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -61,6 +63,8 @@ FORM = 1
 Stack = tuple[int, ...]
 Seen = tuple[Stack, str, tuple[Stack, ...]]
 """The training thread's stack, what the program was in, and the stacks of the threads beside it while it waits."""
+_Look = tuple[Seen, int, int, int]
+"""What was seen in which step, the nanoseconds that it stands for, and when it was."""
 
 
 class Sampler:
@@ -106,7 +110,7 @@ class Sampler:
         self._own_schedule: int | None = None
         self._outputs: set[tuple[str, int]] = set()
         self._gc_began_ns = 0
-        self._gc_ns = 0
+        self._collections: list[tuple[int, int]] = []
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
@@ -186,9 +190,10 @@ class Sampler:
             self._gc_began_ns = now
         elif self._gc_began_ns:
             spent, self._gc_began_ns = now - self._gc_began_ns, 0
-            if spent >= MIN_GC_NS:
-                self._gc_ns += spent
-                key = self._stack_of(sys._getframe(1)), "gc", ()
+            frame = sys._getframe().f_back
+            if spent >= MIN_GC_NS and frame is not None:
+                self._collections.append((now - spent, now))
+                key = self._stack_of(frame), "gc", ()
                 self._add(key, self._step, (spent, spent, 0), now - spent // 2)
 
     # -- the sampling thread -----------------------------------------------------------------------------------------
@@ -196,39 +201,39 @@ class Sampler:
     def _run(self) -> None:
         began_ns = last_ns = time.monotonic_ns()
         last_busy, last_queue = self._busy_ns(), self._queue_ns()
-        before: Seen | None = None
-        step = self._step
+        before: _Look | None = None
+        used = queued = 0.0
         write_ns = int(FIRST_WRITE_S * 1e9)
-        draw = 0x2545F491
         with contextlib.suppress(OSError):
             self._own_schedule = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
-        while (look := self._look(PERIOD_S * (0.75 + 0.5 * draw / 0xFFFFFFFF))) is not None:
-            draw = (draw * 1664525 + 1013904223) & 0xFFFFFFFF
-            stack, given_s = look
+        moments = _moments(began_ns, int(PERIOD_S * 1e9))
+        due_ns = next(moments)
+        while (look := self._look(due_ns)) is not None:
+            stack, now_ns, given_s = look
+            step, num, (collections, self._collections) = self._step, 0, (self._collections, [])
+            while due_ns <= now_ns:
+                num += not any(began <= due_ns <= ended for began, ended in collections)
+                due_ns = next(moments)
             if stack is None:
                 continue
-            now_ns = time.monotonic_ns()
             busy, queue = self._busy_ns(), self._queue_ns()
-            collected, self._gc_ns = self._gc_ns, 0
-            spent = max(now_ns - last_ns - collected, 0)
-            used = min(max(busy - last_busy - collected, 0), spent)
-            if MIN_GIVEN_S < given_s < SWITCH_S + MIN_GIVEN_S and 10 * used > spent:
+            collected = sum(ended - began for began, ended in collections)
+            spent = max(now_ns - last_ns - collected, 1)
+            used = min(max(busy - last_busy - collected, 0) / spent, 1.0)
+            queued = min(max(queue - last_queue, 0) / spent, 1.0)
+            if MIN_GIVEN_S < given_s < SWITCH_S + MIN_GIVEN_S and 10 * used > 1:
                 stack = self._settled(stack)
-            queued = max(queue - last_queue, 0)
-            key = (stack, self._flag(), self._beside() if 2 * used <= spent else ())
-            if before is not None and before != key:
-                late = max(int(given_s * 1e9) - collected, 0)
-                share = min(max(spent - late, 0) // 2, int(PERIOD_S * 1e9))
-                part = used * share // max(spent, 1), queued * share // max(spent, 1)
-                self._add(before, step, (share, *part), last_ns + share // 2)
-                used, queued = used - part[0], queued - part[1]
-                spent -= share
-            step = self._step
-            self._add(key, step, (spent, used, queued), now_ns - spent // 2)
-            before, last_ns, last_busy, last_queue = key, now_ns, busy, queue
+            key = (stack, self._flag(), self._beside() if used <= 1 / 2 else ())
+            if before is not None:
+                self._add(*_half(before, used, queued))
+            before = key, step, num * int(PERIOD_S * 1e9), now_ns
+            self._add(*_half(before, used, queued))
+            last_ns, last_busy, last_queue = now_ns, busy, queue
             if now_ns - began_ns > write_ns:
                 self._write(is_last=False)
                 write_ns *= 2
+        if before is not None:
+            self._add(*_half(before, used, queued))
         gc.callbacks.remove(self._collects)
         sys.setswitchinterval(self._switch_s)
         self._queued.append(self._queue_ns())
@@ -239,19 +244,21 @@ class Sampler:
                 os.close(each)
         self._after()
 
-    def _look(self, pause_s: float) -> tuple[Stack | None, float] | None:
-        """The stack after a pause, and how long the interpreter was waited for; None when the sampling is over.
+    def _look(self, due_ns: int) -> tuple[Stack | None, int, float] | None:
+        """The stack at a moment or right after, when that was, and how long the interpreter was waited for.
 
-        Nothing between the pause and the frames gives the interpreter away, as reading a file would: the training
-        thread would go on to its next call that gives it back, and be seen there.
+        None when the sampling is over. Nothing between the moment and the frames gives the interpreter away, as reading
+        a file would: the training thread would go on to its next call that gives it back, and be seen there.
         """
+        if due_ns <= time.monotonic_ns():
+            stack = self._snapshot()
+            return None if self._is_over.is_set() else (stack, time.monotonic_ns(), 0.0)
         queue = _queue_ns(self._own_schedule)
-        due_ns = time.monotonic_ns() + int(pause_s * 1e9)
-        if self._is_over.wait(pause_s):
+        if self._is_over.wait(max(due_ns - time.monotonic_ns(), 0) / 1e9):
             return None
-        given_ns = time.monotonic_ns() - due_ns
+        now_ns = time.monotonic_ns()
         stack = self._snapshot()
-        return stack, (given_ns - (_queue_ns(self._own_schedule) - queue)) / 1e9
+        return stack, now_ns, (now_ns - due_ns - (_queue_ns(self._own_schedule) - queue)) / 1e9
 
     def _settled(self, stack: Stack) -> Stack:
         """What the stack has in common with that some time later; all of it where its innermost statement goes on."""
@@ -291,17 +298,19 @@ class Sampler:
                 found.append(self._stack_of(frame))
         return tuple(found[:MAX_BESIDE])
 
-    def _add(self, key: Seen, step: int, spent: tuple[int, int, int], middle_ns: int) -> None:
+    def _add(self, key: Seen, step: int, spent: tuple[int, int, int], at_ns: int) -> None:
         """Adds what was spent by the clock, on a processor, and for want of one."""
+        wall_ns, cpu_ns, queue_ns = spent
+        if not wall_ns:
+            return
         with self._lock:
             cells = self._stacks.get(key)
             if cells is None:
                 if len(self._stacks) >= MAX_STACKS:
                     return
                 cells = self._stacks[key] = {}
-            cell = cells.setdefault(step, [0, 0, middle_ns, 0])
-            wall_ns, cpu_ns, queue_ns = spent
-            cell[2] += (middle_ns - cell[2]) * wall_ns // max(cell[0] + wall_ns, 1)
+            cell = cells.setdefault(step, [0, 0, at_ns, 0])
+            cell[2] += (at_ns - cell[2]) * wall_ns // (cell[0] + wall_ns)
             cell[0] += wall_ns
             cell[1] += cpu_ns
             cell[3] += queue_ns
@@ -384,6 +393,21 @@ def _is_at_work(frame: FrameType | None, program: str | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _moments(began_ns: int, period_ns: int) -> Iterator[int]:
+    """A moment in each period, anywhere in it; drawn without the program's generators."""
+    draw = 0x2545F491
+    for period in count():
+        draw = (draw * 1664525 + 1013904223) & 0xFFFFFFFF
+        yield began_ns + period * period_ns + draw * period_ns // 0x100000000
+
+
+def _half(look: _Look, used: float, queued: float) -> tuple[Seen, int, tuple[int, int, int], int]:
+    """Half of what a look stands for, of which shares were on a processor and for want of one."""
+    key, step, spent_ns, at_ns = look
+    half_ns = spent_ns // 2
+    return key, step, (half_ns, int(used * half_ns), int(queued * half_ns)), at_ns
 
 
 def _queue_ns(schedule: int | None) -> int:

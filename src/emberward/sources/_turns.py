@@ -51,9 +51,9 @@ class TurnWatch(Sampler):
     def _note_loop(self) -> None:
         """Which loop it is, all snapshots tell."""
 
-    def _add(self, key: Seen, step: int, spent: tuple[int, int, int], middle_ns: int) -> None:
+    def _add(self, key: Seen, step: int, spent: tuple[int, int, int], at_ns: int) -> None:
         if len(self._seen) < MAX_SEEN:
-            self._seen.append((middle_ns, key, spent))
+            self._seen.append((at_ns, key, spent))
 
     def _waited_ns(self, *, is_last: bool) -> int:
         return self._waited
@@ -76,11 +76,11 @@ class TurnWatch(Sampler):
         self._step = self._warmup + len(self._bounds) - 1
         self._waited = 0
         self._stacks.clear()
-        for middle_ns, key, spent in seen:
-            at = bisect.bisect_right(self._bounds, middle_ns)
+        for at_ns, key, spent in seen:
+            at = bisect.bisect_right(self._bounds, at_ns)
             if 0 < at < len(self._bounds):
                 self._waited += spent[2]
-                super()._add(key, self._warmup + at - 1, spent, middle_ns)
+                super()._add(key, self._warmup + at - 1, spent, at_ns)
         return len(self._bounds) > 1
 
     def _turns(self, seen: list[tuple[int, Seen, tuple[int, int, int]]]) -> dict[Loop, list[int]]:
@@ -89,12 +89,12 @@ class TurnWatch(Sampler):
         program = main_package()
         before: list[tuple[CodeType, int]] = []
         last_ns = 0
-        for middle_ns, key, _ in seen:
+        for at_ns, key, _ in seen:
             now = [self._codes[at] for at in reversed(key[0]) if at in self._codes]
             loop = _turned(before, now)
             if loop is not None and owner_of(loop[0][-1].co_filename, program) is Owner.USER:
-                found[loop].append((last_ns + middle_ns) // 2)
-            before, last_ns = now, middle_ns
+                found[loop].append((last_ns + at_ns) // 2)
+            before, last_ns = now, at_ns
         return found
 
 
