@@ -7,7 +7,8 @@ left,
 * work inside the arguments of a debug call that never printed anything is `debug_string`;
 * an evaluation, by the recorder's mark or as a forward without gradients that the loss has no part in, is `eval`,
   whatever it does;
-* the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read;
+* the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read, and
+  so is what its function does to files besides;
 * so does Python's own ``print`` where it calls the program back, a terminal of its own;
 * else the call in which the thread sits decides by its name. Where a program has a function of its own by such a name
   (a tensor class, a stand-in for a device), the line that calls the outermost one counts, and what it does inside does
@@ -25,13 +26,13 @@ name with harmless ones count only while the thread waits: of their time at most
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from emberward.findings import Cause
 from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
 from emberward.lens._searches import decides, searches_again
-from emberward.lens._services import OF_SERVICES, service_of
+from emberward.lens._services import OF_SERVICES, save_beside, service_of
 from emberward.lens._source import Sources
 from emberward.lens._unused import unused_at
 
@@ -168,7 +169,8 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     """Innermost first; the last is where the loop stands."""
     users = [place for place in frames if place.owner == USER]
     if sampled.flag == "gc":
-        return Told(cause=Cause.GC, site=users[0].site) if users else None
+        within = tell(replace(sampled, flag=""), rank, sources)
+        return Told(cause=Cause.GC, site=users[0].site if within is None else within.site) if users else None
     for place in users:
         if sources.dropped_call(place, rank.outputs) is not None:
             return Told(cause=Cause.DEBUG_STRING, site=place.site)
@@ -182,6 +184,8 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     judged = _judged(frames)
     if judged is not None:
         told = _by_function(frames, *judged)
+    elif (saved := save_beside(frames[0], sources)) is not None:
+        return Told(cause=Cause.SAVE_IN_STEP, site=saved, inner=frames[0].site)
     else:
         told = _pageable(frames, rank, sources) or _by_call(frames, sources, is_waiting=is_waiting)
     if told is None or told.cause in _WAITS:

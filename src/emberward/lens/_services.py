@@ -1,10 +1,12 @@
 """Which functions of a program only write, read or talk to a service, so that a sleep in them is that. Pure.
 
 A retry, a limit of a rate, a service that a test plays: the thread sleeps, and what it sleeps for is the function's.
+What a function does to files beside a save, it does for the save.
 """
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from emberward.findings import Cause
 from emberward.lens._samples import Instruction
@@ -32,6 +34,8 @@ OF_SERVICES = {
     "urlopen": Cause.NETWORK_IO,
 }
 """Calls that write a log, read a file or talk to the network, by name."""
+_MOVES = frozenset({"replace", "rename", "fsync", "unlink", "remove", "link", "move", "copyfile", "rmtree"})
+_SAVES = frozenset({"save", "save_file", "save_model", "savez", "savez_compressed", "dump", "save_pretrained"})
 _BESIDE_THEM = frozenset(
     {
         "append", "clear", "close", "decode", "dumps", "encode", "extend", "fileno", "float", "format", "get", "int",
@@ -40,6 +44,19 @@ _BESIDE_THEM = frozenset(
     }
 )  # fmt: skip
 """Calls that such functions make besides."""
+
+
+def save_beside(place: Instruction, sources: Sources) -> str | None:
+    """The line of the save for which the instruction's function writes, moves or removes a file; None for no save."""
+    if sources.called(place) not in _MOVES:
+        return None
+    source = sources.of(place.file)
+    node = source.node_at(place)
+    above = source.above(node) if node is not None else ()
+    function = next((each for _, each in above if isinstance(each, ast.FunctionDef)), source.tree)
+    calls = (each for each in ast.walk(function) if isinstance(each, ast.Call) and call_name(each) in _SAVES)
+    line = min((each.lineno for each in calls), default=None)
+    return None if line is None else replace(place, line=line).site
 
 
 def service_of(users: Sequence[Instruction], sources: Sources) -> tuple[Cause, Instruction] | None:

@@ -88,6 +88,15 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
                 moment[key][step] += seconds * sampled.at_s.get(step, math.nan)
                 if found.beside is not None and step in sampled.at_s:
                     beside[key][step].append((sampled.at_s[step], seconds, found.beside))
+    for cause, site in [key for key in wall if key[0] is Cause.GC]:
+        collecting = sum(wall[cause, site].values())
+        # Of a call that makes objects the collections are a part, unless they are most of it.
+        made = max((key for key in wall if key[1] == site), key=lambda key: sum(wall[key].values()))
+        if sum(wall[made].values()) > collecting:
+            for into in (wall, moment):
+                for step, seconds in into.pop((cause, site)).items():
+                    into[made][step] += seconds
+            busy[made] += busy.pop((cause, site))
     found_all = [
         RankStall(
             told=_behind_another(told[key], beside[key], sum(by_step.values())),
@@ -192,8 +201,8 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
         sure = 1 - _uncertainty(worst, numbers[worst.rank])
         if cause in _FOR_OTHERS:
             sure *= 1 - queued[worst.rank]
-        is_little_work = worst.busy_share * most_s * sure < MIN_GAIN * served[worst.rank]
-        if most_s * sure < MIN_GAIN * step_s and is_little_work:
+        sure_s = most_s * sure - MIN_COST_S
+        if sure_s < MIN_GAIN * step_s and worst.busy_share * sure_s < MIN_GAIN * served[worst.rank]:
             continue
         found.append(
             Stall(

@@ -211,13 +211,15 @@ class Sampler:
         while (look := self._look(due_ns)) is not None:
             stack, now_ns, given_s = look
             step, num, (collections, self._collections) = self._step, 0, (self._collections, [])
+            if self._gc_began_ns:
+                collections.append((self._gc_began_ns, now_ns))
             while due_ns <= now_ns:
                 num += not any(began <= due_ns <= ended for began, ended in collections)
                 due_ns = next(moments)
             if stack is None:
                 continue
             busy, queue = self._busy_ns(), self._queue_ns()
-            collected = sum(ended - began for began, ended in collections)
+            collected = sum(min(ended, now_ns) - began for began, ended in collections)
             spent = max(now_ns - last_ns - collected, 1)
             used = min(max(busy - last_busy - collected, 0) / spent, 1.0)
             queued = min(max(queue - last_queue, 0) / spent, 1.0)
@@ -252,7 +254,8 @@ class Sampler:
         """
         if due_ns <= time.monotonic_ns():
             stack = self._snapshot()
-            return None if self._is_over.is_set() else (stack, time.monotonic_ns(), 0.0)
+            # The moment passed while this thread was at something else: who held the interpreter is not known.
+            return None if self._is_over.is_set() else (stack, time.monotonic_ns(), SWITCH_S)
         queue = _queue_ns(self._own_schedule)
         if self._is_over.wait(max(due_ns - time.monotonic_ns(), 0) / 1e9):
             return None
@@ -285,7 +288,8 @@ class Sampler:
             if frame is None:
                 return None
             at = frame.f_lasti
-            found = self._stack_of(frame)
+            # What waits for the interpreter through a call of C may get it in the callback of a collection.
+            found = self._stack_of(frame.f_back if frame.f_code is Sampler._collects.__code__ else frame)
             if sys._current_frames().get(self._ident) is frame and frame.f_lasti == at:
                 return found
         return None

@@ -1,32 +1,30 @@
 """Stalls planted into loops that run for real under the sampler, each beside a twin that does the work and no stall."""
 
-import dis
 import fcntl
 import functools
 import gc
 import inspect
 import io
 import logging
-import math
 import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from unit.lens.stand_ins import POOL, STALL_S, Device, Scalar, wait
 
 from emberward.findings import Cause
 from emberward.lens import RankSamples, Sources, profile_of, read_samples
-from emberward.sources._sampler import PERIOD_S, SWITCH_S, Sampler
+from emberward.sources._sampler import Sampler
 
 STEPS = 24
-STALL_S = 0.008
 LOG = logging.getLogger("lens-plants")
 LOCK = threading.Lock()
-POOL = ThreadPoolExecutor(1)
 IS_VERBOSE = False
 SAMPLERS = []
 TEXTS = io.StringIO()
@@ -36,55 +34,6 @@ SCORES = []
 def work():
     """What a step does besides: some milliseconds of Python on the processor."""
     return sum(range(300_000))
-
-
-def wait():
-    time.sleep(STALL_S)
-
-
-class Scalar:
-    """A value on a device that is ready some time after it was asked for."""
-
-    def item(self):
-        wait()
-        return 1.0
-
-    def tolist(self):
-        wait()
-        return [1.0]
-
-    def cpu(self):
-        wait()
-        return self
-
-    def nonzero(self):
-        wait()
-        return self
-
-    def __bool__(self):
-        wait()
-        return True
-
-    def __repr__(self):
-        wait()
-        return "1.0"
-
-    def synchronize(self):
-        wait()
-
-
-class Device:
-    """A stand-in for a device: another thread does the work, and a tensor's own door waits for it."""
-
-    def __init__(self):
-        self.item = functools.partial(self.__torch_function__, "item")
-
-    def synchronize(self):
-        POOL.submit(wait).result()
-
-    def __torch_function__(self, name):
-        self.synchronize()
-        return 1.0
 
 
 class Held(torch.Tensor):
@@ -235,6 +184,25 @@ def plant_lock_of_a_file(step):
         fcntl.flock(file, fcntl.LOCK_EX)  # here
 
 
+DISK = SimpleNamespace(replace=functools.partial(time.sleep, STALL_S))
+
+
+def keep():
+    torch.save(step_of_a_save, io.BytesIO())  # here
+    DISK.replace()
+
+
+step_of_a_save = {"step": 1}
+
+
+def plant_save_whose_file_is_moved(step):
+    keep()
+
+
+def twin_move_of_no_save(step):
+    DISK.replace()
+
+
 def plant_gc(step):
     gc.collect()  # here
 
@@ -358,6 +326,7 @@ def twin_result_that_each_step_uses(step):
 
 
 CAUSES = {
+    "plant_save_whose_file_is_moved": Cause.SAVE_IN_STEP,
     "plant_nonzero_of_the_same_for_each_class": Cause.NONZERO,
     "plant_host_copy_of_python_s_numbers": Cause.HOST_COPY,
     "plant_bool_of_all_numbers": Cause.BOOL,
@@ -442,7 +411,10 @@ def twin_own_item(step):
     return {"item": 1}.items()
 
 
-MARKED = {"plant_sleep_of_a_function_that_also_writes": write_and_compute}
+MARKED = {
+    "plant_save_whose_file_is_moved": keep,
+    "plant_sleep_of_a_function_that_also_writes": write_and_compute,
+}
 """The function with the line, where it is another one."""
 
 
@@ -496,92 +468,14 @@ def test_a_look_alike_is_not_accused(name, tmp_path):
     assert stalls(measure(tmp_path, globals()[name])) == []
 
 
-def test_time_before_a_call_that_has_only_begun_is_kept_at_what_goes_on_after_it(tmp_path):
-    sampler = Sampler(tmp_path / "rank.lens", warmup=1, num_steps=2, head=dict, flag=str)
-    sampler._queued = [0]
-    first, same, other = (code_at(reads_twice, name) for name in ("first", "second", "third"))
-    loop, next_line, leaf = code_at(loops, "reads_twice"), code_at(loops, "work"), code_at(work, "sum")
-    sampler._codes.update({id(code) + at: (code, at) for code, at in (first, same, other, loop, next_line, leaf)})
-    first, same, other, loop, next_line, leaf = (
-        id(code) + at for code, at in (first, same, other, loop, next_line, leaf)
-    )
-    stack = (first, loop)
-    for later, kept in (
-        (stack, stack),
-        ((same, loop), stack),  # The statement goes on.
-        ((other, loop), (-first, loop)),  # Its function does: no call of it had that time.
-        ((leaf, loop), (loop,)),  # What calls it does.
-        ((loop,), (loop,)),
-        ((leaf, next_line), (-loop,)),  # The loop alone does.
-    ):
-        sampler._snapshot = lambda later=later: later
-        assert sampler._settled(stack) == kept
-    places = [line["place"] for line in sampler._lines(is_last=True) if "place" in line]
-    assert [place[-3:] for place in places if place[-1] == ""] == [[None, None, ""]] * 2
-
-
-def reads_twice(value):
-    value.first(value.second())
-    value.third()
-
-
-def loops(value):
-    reads_twice(value)
-    work()
-
-
-def code_at(function, name):
-    """The code and the instruction that loads a name in it."""
-    found = dis.get_instructions(function)
-    return function.__code__, next(each.offset for each in found if each.argval == name)
-
-
-def computes():
-    return sum(i * i for i in range(120_000))
-
-
-def keeps_the_interpreter():
-    return sorted(NUMBERS)
-
-
-def gives_it_away_often():
-    return [MATRIX[0, 0].item() for _ in range(3000)]
-
-
-def gives_it_away_for_long():
-    return [MATRIX @ MATRIX for _ in range(4)]
-
-
-NUMBERS = [(each * 7919) % 100_003 for each in range(60_000)]
-MATRIX = torch.ones(400, 400)
-
-
-def test_each_line_gets_the_time_that_it_took(tmp_path):
-    """Against the clock around each, in the same steps: the way in which a line works does not matter.
-
-    A look lies at one place of its period of 5 ms, so n looks tell a time to 1 / sqrt(n) of itself, less as neighbours
-    share them: three such deviations, and up to `SWITCH_S` a turn for what the interpreter was waited for.
-    """
-    parts = (computes, keeps_the_interpreter, gives_it_away_often, gives_it_away_for_long)
-    took, steps = dict.fromkeys((part.__name__ for part in parts), 0.0), 120
-    sampler = Sampler(
-        tmp_path / "rank00000-1.lens",
-        warmup=1,
-        num_steps=steps,
-        head=lambda: {"rank": 0, "world_size": None, "device": "cpu"},
-        flag=str,
-    )
-    for step in range(steps + 1):
-        for part in parts:
-            began = time.thread_time()
-            part()
-            took[part.__name__] += time.thread_time() - began if step else 0.0
-        sampler.stepped()
-    sampler.end()
-    seen = dict.fromkeys(took, 0.0)
-    for sampled in read_samples(tmp_path / "rank00000-1.lens").stacks:
-        name = next((place.function for place in sampled.stack if place.function in seen), None)
-        if name is not None:
-            seen[name] += sum(cpu for _, cpu in sampled.steps.values())
-    for name, seconds in took.items():
-        assert abs(seen[name] - seconds) <= 3 * math.sqrt(seconds * PERIOD_S) + steps * SWITCH_S, (name, seen, took)
+@pytest.mark.parametrize(("share", "wanted"), [(0.3, {Cause.TOLIST: 1.0}), (0.6, {Cause.GC: 0.6, Cause.TOLIST: 0.4})])
+def test_collections_in_a_call_are_its_own_cost_unless_they_are_most_of_it(share, wanted, tmp_path):
+    rank = measure(tmp_path, plant_tolist)
+    (cost_ms,) = (each.cost_ms_per_step for each in stalls(rank))
+    stacks = [each for each in rank.stacks if all(place.function != "tolist" for place in each.stack)]
+    for each in (each for each in rank.stacks if each not in stacks):
+        for flag, part in (("", 1 - share), ("gc", share)):
+            steps = {step: (wall * part, cpu * part) for step, (wall, cpu) in each.steps.items()}
+            stacks.append(replace(each, flag=flag, steps=steps))
+    found = stalls(replace(rank, stacks=tuple(stacks)))
+    assert {each.cause: each.cost_ms_per_step / cost_ms for each in found} == pytest.approx(wanted, rel=0.01)
