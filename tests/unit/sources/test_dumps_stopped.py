@@ -39,13 +39,15 @@ def findings(folder: Path, *parts: str) -> tuple[Finding, ...]:
     return explain_paths([folder]).findings
 
 
-def test_a_stopped_process_is_the_one_that_all_others_wait_for(tmp_path: Path) -> None:
-    (found,) = findings(tmp_path, RANK.format(pid=103), STOPPED)
+@pytest.mark.parametrize("error", [STOPPED, ""])
+def test_a_stopped_process_is_the_one_that_all_others_wait_for(error: str, tmp_path: Path) -> None:
+    """Also where py-spy's error went elsewhere, and its first lines of the process alone are left."""
+    (found,) = findings(tmp_path, RANK.format(pid=103), error)
     assert (found.cause, found.culprit_pids, found.severity) == (Cause.STOPPED, (103,), Severity.ERROR)
     assert found.message == "process 103 is stopped by a signal, while 2 of 3 processes wait for their peers"
 
 
-@pytest.mark.parametrize("parts", [(RANK.format(pid=103), REFUSED), (LAUNCHER, STOPPED)])
+@pytest.mark.parametrize("parts", [(RANK.format(pid=103), REFUSED), (LAUNCHER, STOPPED), (LAUNCHER,)])
 def test_who_may_not_be_read_and_a_stopped_launcher_are_not_accused(tmp_path: Path, parts: tuple[str, ...]) -> None:
     """Nor are py-spy's own words the death of a job."""
     (found,) = findings(tmp_path, *parts)

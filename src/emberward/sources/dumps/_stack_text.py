@@ -32,6 +32,10 @@ _FH_TIMEOUT = re.compile(r"^Timeout \(\d+:\d\d:\d\d")
 # What py-spy writes in place of the stacks that it cannot take (anyhow's report of an error, with its causes).
 _REFUSED = re.compile(r"^Error: .*(?:\n(?:[ \t]+\S.*|Caused by:|Stack backtrace:|[ \t]*$))*", re.MULTILINE)
 _STOP_SIGNAL = re.compile(r"\bSIG(?:STOP|TSTP|TTIN|TTOU)\b")
+# It writes this line of a process before it stops the process for its stacks. Errors go to stderr, which `>` leaves out:
+# of one that a signal has stopped already, the line is the last in the file.
+_VERSION = re.compile(r"^Python v\d")
+NO_STACK = "its version and then no stack, which it cannot take of a process that is stopped"
 # What `py-spy dump --locals` writes below a frame, with the variables further in.
 _LOCALS = re.compile(r"^(\s+)(?:Arguments|Locals):\s*$")
 _FH_FATAL = re.compile(r"^Fatal Python error: (?P<what>.*)$")
@@ -88,13 +92,16 @@ class _TextReader:
         self.num_threads = 0
         self.locals_indent: int | None = None
         self.stopped: str | None = None
+        self.is_unread = False
 
     def flush_process(self) -> None:
         """Ends a process that its own header opened."""
         self.flush_threads()
+        if self.is_unread and not self.threads and self.stopped is None:
+            self.stopped = NO_STACK
         if self.threads or self.stopped is not None:
             self.document.processes.append(self._process(self.pid, tuple(self.threads)))
-        self.threads, self.stopped = [], None
+        self.threads, self.stopped, self.is_unread = [], None, False
         self.pid = self.parent = self.command = None
 
     def _process(self, pid: int | None, threads: tuple[ThreadStack, ...]) -> ProcessStacks:
@@ -206,8 +213,10 @@ class _TextReader:
             if self.open and self.open[-1].frames:
                 self.flush_threads()
                 self.is_shared = False
-            if self.pid is not None and not (self.open or self.threads) and _STOP_SIGNAL.search(text):
-                self.stopped = re.sub(r"^\s*\d+: ", "", text).strip()
+            if self.pid is not None and not (self.open or self.threads):
+                if _STOP_SIGNAL.search(text):
+                    self.stopped = re.sub(r"^\s*\d+: ", "", text).strip()
+                self.is_unread = _VERSION.match(text) is not None
             return
         if pattern is _PARENT:
             self.parent = int(found.group(1))
