@@ -32,7 +32,7 @@ _FH_TIMEOUT = re.compile(r"^Timeout \(\d+:\d\d:\d\d")
 # What py-spy writes in place of the stacks that it cannot take (anyhow's report of an error, with its causes).
 _REFUSED = re.compile(r"^Error: .*(?:\n(?:[ \t]+\S.*|Caused by:|Stack backtrace:|[ \t]*$))*", re.MULTILINE)
 _STOP_SIGNAL = re.compile(r"\bSIG(?:STOP|TSTP|TTIN|TTOU)\b")
-# It writes this line of a process before it stops the process for its stacks. Errors go to stderr, which `>` leaves out:
+# It writes this line of a process before it stops it for its stacks. Errors go to stderr, which `>` leaves out:
 # of one that a signal has stopped already, the line is the last in the file.
 _VERSION = re.compile(r"^Python v\d")
 NO_STACK = "its version and then no stack, which it cannot take of a process that is stopped"
