@@ -9,6 +9,7 @@ left,
   whatever it does;
 * the outermost function of a known kind decides next: a save that writes a file is `save_in_step`, no file read, and
   so is what its function does to files besides;
+* what a loop does that reads a tensor number by number is that read ([Note: number by number]);
 * so does Python's own ``print`` where it calls the program back, a terminal of its own;
 * else the call in which the thread sits decides by its name. Where a program has a function of its own by such a name
   (a tensor class, a stand-in for a device), the line that calls the outermost one counts, and what it does inside does
@@ -30,6 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from emberward.findings import Cause
+from emberward.lens._elements import read_one_by_one
 from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sampled
 from emberward.lens._searches import decides, searches_again
 from emberward.lens._services import OF_SERVICES, save_beside, service_of
@@ -186,6 +188,8 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
         told = _by_function(frames, *judged)
     elif (saved := save_beside(frames[0], sources)) is not None:
         return Told(cause=Cause.SAVE_IN_STEP, site=saved, inner=frames[0].site)
+    elif (read := read_one_by_one(users, rank, sources)) is not None:
+        return Told(cause=read[0], site=read[1], is_host=rank.device == "cpu")
     else:
         told = _pageable(frames, rank, sources) or _by_call(frames, sources, is_waiting=is_waiting)
     if told is None or told.cause in _WAITS:

@@ -14,6 +14,7 @@ MODULE, AT, BACKWARD = "emberward::module ", "emberward::at ", "emberward::backw
 START = f"{AT}start"
 KERNEL = re.compile(r"^(?!torch::autograd|autograd::|FSDP|c10d::|_c10d_functional|emberward::)\w+::\w")
 """Names of operations that compute; others are spans around them, collectives, or nodes of the backward."""
+_READS = frozenset({"aten::item", "aten::is_nonzero", "aten::_local_scalar_dense"})
 ATTENTION = re.compile(r"^aten::_scaled_dot_product_\w*attention\w*$")
 
 
@@ -103,6 +104,12 @@ class RankOperations:
     def num_steps(self) -> int:
         """Steps that were observed whole."""
         return max(len(self.bounds_s) - 1, 0)
+
+    @property
+    def num_reads(self) -> float:
+        """Numbers that the training thread takes out of tensors, a step."""
+        reads = sum(each.name in _READS and each.thread == self.main for each in self.operations)
+        return reads / max(self.num_steps, 1)
 
     @property
     def step_s(self) -> float:

@@ -115,7 +115,12 @@ def profile_of(
 ) -> Profile:
     """The profile of the ranks' samples. `others`: what reading them found. Pure but for the program's sources."""
     pageable = frozenset().union(*(rank.pageable for rank in operations))
-    measured = tuple(dataclasses.replace(rank, pageable=pageable) for rank in ranks if rank.num_steps)
+    reads = {rank.rank: rank.num_reads for rank in operations}
+    measured = tuple(
+        dataclasses.replace(rank, pageable=pageable, num_reads=reads.get(rank.rank, rank.num_reads))
+        for rank in ranks
+        if rank.num_steps
+    )
     found: list[Finding] = [*others, *_nothing(ranks, measured, asked_warmup), *missing_findings(tuple(ranks))]
     found += [
         missing_part(f"no operations of rank {rank.rank}: {rank.why_short}", ranks=(rank.rank,))

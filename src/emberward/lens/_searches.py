@@ -32,7 +32,7 @@ def searches_again(place: Instruction, sources: Sources) -> bool:
     if statement is None or not loops:
         return False
     loop = loops[0]
-    turning = _bound_in(loop)
+    turning = bound_in(loop)
     masks = [each for each in ast.walk(loop) if isinstance(each, ast.Compare) and _is_of_same(each, loop, turning)]
     named = {
         target.id
@@ -54,7 +54,8 @@ def _searches(own: Sequence[ast.AST], masks: Sequence[ast.AST], named: set[str],
     return is_made or is_asked
 
 
-def _bound_in(loop: ast.AST) -> set[str]:
+def bound_in(loop: ast.AST) -> set[str]:
+    """The variables that a loop binds at each turn."""
     targets = [loop.target] if isinstance(loop, ast.For) else [each.target for each in getattr(loop, "generators", ())]
     return {name for target in targets for name in names_in(target)}
 
