@@ -189,13 +189,22 @@ def _explains(claim: Claim, other: Claim) -> bool:
             return theirs.cause is Cause.STORE_WAIT and set(theirs.culprit_ranks) <= set(ours.waiting_ranks)
         case Ground.LINES, Ground.CALLS:
             # What a shift of calls brings about later on.
-            return bool(theirs.culprit_ranks) and set(theirs.culprit_ranks) <= set(ours.culprit_ranks)
+            return ours.severity is Severity.ERROR and _names_same(theirs, ours)
+        case Ground.CALLS, Ground.LINES:
+            # Of calls whose steps alone tell that they met apart, what came of it tells more.
+            return (
+                ours.severity is Severity.ERROR and theirs.severity is not Severity.ERROR and _names_same(theirs, ours)
+            )
         case Ground.CALLS, Ground.STACKS:
             # A call that all its members have made may just run: stacks in sends and receives are no ring then.
             return ours.code == _ISSUED_BY_ALL and theirs.code == _RING_OF_STACKS
         case _, Ground.ENDS:
             return claim.ground is not Ground.ENDS and ours.kind is Kind.CRASH and bool(ours.culprit_ranks)
     return False
+
+
+def _names_same(finding: Finding, other: Finding) -> bool:
+    return bool(finding.culprit_ranks) and set(finding.culprit_ranks) <= set(other.culprit_ranks)
 
 
 def roots(verdicts: Sequence[Finding], *, death: Cause, certainty: Certainty) -> list[Finding]:

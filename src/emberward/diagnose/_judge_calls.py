@@ -15,6 +15,7 @@ from emberward.diagnose._departures import (
     lacking_finding,
     out_of_order,
 )
+from emberward.diagnose._ended import has_ended
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
@@ -81,7 +82,8 @@ class FlightJudge:
             other = departed_finding(self.proved, sorted(members), finding.waiting_ranks, finding.evidence)
             other = other or elsewhere_finding(self.graph, finding.culprit_ranks, finding.evidence)
             found.append(finding if other is None else replace(other, code=finding.code))
-        roots = self.graph.roots()
+        # Of programs that have ended nobody waits: calls that nobody answered were given up.
+        roots = () if has_ended(self.evidence.flights) else self.graph.roots()
         hosts: list[Root] = []
         unknown: list[Root] = []
         for root in roots:
