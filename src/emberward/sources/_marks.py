@@ -389,13 +389,13 @@ def _main_ends() -> None:
     # Set by Python before it calls sys.excepthook: there even when a program put a hook of its own over ours.
     error = getattr(sys, "last_value", None)
     name = _kept_by() or (None if error is None else type(error).__name__)
-    _moment(live, MarkKind.MAIN_EXITED, name, site=_LEFT_AT[0] if _LEFT_AT else 0)
-    if live.quiet.acquire(timeout=MAX_COUNT_S):
+    if error is None and live.quiet.acquire(timeout=MAX_COUNT_S):
         try:
             if live.count_last():
                 _moment(live, MarkKind.COUNTED)
         finally:
             live.quiet.release()
+    _moment(live, MarkKind.MAIN_EXITED, name, site=_LEFT_AT[0] if _LEFT_AT else 0)
 
 
 MAX_KEPT_BY = 8
