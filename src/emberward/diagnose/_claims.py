@@ -234,7 +234,8 @@ def conclude(findings: Sequence[Finding], *, is_over: bool) -> list[Finding]:
     Two findings conclude the same when they name the same processes, cause and line, or say of the same processes that
     they left the order of calls at one line, or that they died, whatever found them: the most severe is kept, of these
     the surest, of these the first. `is_over`: the incident was judged when it ended: what was merely suspected on the
-    way, or seen before the culprit was known, is left out when there is an error.
+    way, or seen before the culprit was known, is left out when there is an error; so is who never arrived, where nobody
+    saw why, beside a verdict that says why.
     """
     deaths = [f for f in findings if f.kind is Kind.CRASH and f.severity is Severity.ERROR]
     calls = [f for f in findings if f not in deaths]
@@ -249,10 +250,16 @@ def conclude(findings: Sequence[Finding], *, is_over: bool) -> list[Finding]:
     kept = list(once.values())
     if is_over and any(f.severity is Severity.ERROR for f in kept):
         kept = [f for f in kept if f.severity is Severity.ERROR or f.kind not in _SUSPECTED]
+        if any(f.severity is Severity.ERROR and names_someone(f) and not _says_no_why(f) for f in kept):
+            kept = [f for f in kept if not _says_no_why(f)]
     # What names nobody among the ranks of a verdict that does is what that looks like to those who wait.
     known = [_concerned(f) for f in kept if f.kind in ROOTED and f.severity is Severity.ERROR and names_someone(f)]
     kept = [f for f in kept if f.kind not in ROOTED or names_someone(f) or not any(_concerned(f) <= k for k in known)]
     return sorted(_together(kept), key=lambda f: (_SEVERITY[f.severity], not names_someone(f)))
+
+
+def _says_no_why(finding: Finding) -> bool:
+    return finding.kind in _SUSPECTED and finding.cause is Cause.UNKNOWN
 
 
 def _together(findings: Sequence[Finding]) -> list[Finding]:
