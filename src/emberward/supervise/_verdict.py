@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from emberward.diagnose import after_roots, by_short_name, classify, conclude, roots, short_path, with_source
+from emberward.diagnose import (
+    after_roots,
+    arrival_as,
+    by_short_name,
+    classify,
+    conclude,
+    roots,
+    short_path,
+    with_source,
+)
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import crash_site, source_lines
@@ -199,7 +208,7 @@ def _behind_a_time_out(standing: Sequence[Finding], dead: set[int]) -> list[Find
     """The notices on ranks that others waited for, and that still live, when the job's own time-out ended these."""
     line = "the job's own time-out, not ours, ended the ranks that waited"
     waits = [f for f in standing if f.kind is Kind.HANG and f.culprit_ranks and not dead & set(f.culprit_ranks)]
-    return [replace(f, severity=Severity.ERROR, evidence=(*f.evidence, line)) for f in waits]
+    return [arrival_as(replace(f, evidence=(*f.evidence, line)), Severity.ERROR) for f in waits]
 
 
 def command_failed(code: int, command: Sequence[str]) -> Finding:
