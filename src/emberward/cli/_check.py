@@ -17,6 +17,8 @@ from emberward.plan import Launches, boxing_csv
 from emberward.recipe import PRESETS, fit_ranks, launches_of, resolve_fitted
 from emberward.report import (
     NOT_PROVED,
+    RunFolder,
+    State,
     boxing_finding,
     boxing_json,
     boxing_of,
@@ -27,6 +29,7 @@ from emberward.report import (
     order_of,
     preflight_json,
     preflight_text,
+    read_outcome,
     traffic_finding,
     traffic_line,
 )
@@ -34,6 +37,8 @@ from emberward.sources.dumps import explain_paths
 
 MAX_TRACE_FILES = 100_000
 RING_SUFFIX = ".ring"
+RECORDED = """a run that was recorded is explained, as by `emberward explain`; nothing of it is proved
+  next      emberward check RECIPE, or check --nproc N -- script.py: the program; emberward report RUN: the run"""
 LIVE_ONLY = "what the rings no longer hold: each keeps a rank's newest calls"
 
 
@@ -63,9 +68,9 @@ def check_verb(options: CheckOptions, screen: Screen) -> int:
             expected="a recipe, or trace files, or --nproc N -- script.py",
             next="emberward check bloom_tiny",
         )
-    rings = _ring_folders(options.words, options.runs)
-    if rings:
-        return _check_rings(rings, screen)
+    recorded = _recorded(options.words, options.runs)
+    if recorded:
+        return _check_recorded(recorded, screen)
     files = _trace_files(options.words, options.runs)
     if files is not None:
         return _check_traces(files, screen)
@@ -154,34 +159,44 @@ def _trace_files(words: Sequence[str], runs: Path) -> list[Path] | None:
         files += sorted(_events(path).glob("*.jsonl")) if path.is_dir() else [path]
     if not files:
         raise ConfigError(
-            "no trace here", code="C106", where=str(words[0]), expected="*.jsonl, or a run's events/", found="none"
+            "no trace here",
+            code="C106",
+            where=str(words[0]),
+            expected="*.jsonl, or a run's events/",
+            found="none",
+            next=f"emberward report {words[0]}" if any(map(is_run, paths)) else "emberward check RECIPE",
         )
     return files[:MAX_TRACE_FILES]
 
 
-def _ring_folders(words: Sequence[str], runs: Path) -> list[Path]:
-    """The folders of rings, where the words name folders with rings and no trace: of each run the last attempt's."""
+def _recorded(words: Sequence[str], runs: Path) -> list[Path]:
+    """The folders that the words name, where each holds a failed run, or rings and no trace; else none."""
     paths = [_place(word, runs) for word in words]
-    if not all(path.is_dir() for path in paths) or any(
-        next(path.rglob("*.jsonl"), None) for path in map(_events, paths)
-    ):
-        return []
-    found = []
-    for path in map(_events, paths):
-        attempts = sorted({ring.parent for ring in path.rglob(f"*{RING_SUFFIX}")})
-        found += attempts[-1:]
-    return found if len(found) == len(paths) else []
+    return paths if all(path.is_dir() and (_has_failed(path) or _has_rings_alone(path)) for path in paths) else []
+
+
+def _has_failed(path: Path) -> bool:
+    return is_run(path) and read_outcome(RunFolder(path=path)) in (State.FAILED, State.KILLED)
+
+
+def _has_rings_alone(path: Path) -> bool:
+    events = _events(path)
+    return next(events.rglob("*.jsonl"), None) is None and next(events.rglob(f"*{RING_SUFFIX}"), None) is not None
 
 
 def _events(path: Path) -> Path:
     return path / "events" if is_run(path) or (path / "events").is_dir() else path
 
 
-def _check_rings(folders: Sequence[Path], screen: Screen) -> int:
-    """Judges what ranks recorded live: the newest calls of each, which have no beginning, so that nothing is proved."""
-    result = explain_paths(folders)
+def _check_recorded(folders: Sequence[Path], screen: Screen) -> int:
+    """Says what `emberward explain` says of what ranks recorded live, and what a failed run found: nothing is proved.
+
+    Rings hold the newest calls of each rank, which have no beginning.
+    """
+    result = explain_paths(folders, source_folders=[Path.cwd()])
     for explanation in result.explanations:
         screen.say(explanation_text(explanation))
+    screen.say(RECORDED)
     screen.document(result.findings, proved=False, outcome=None, not_examined=[LIVE_ONLY], **explain_json(result))
     return exit_code_of(result.findings)
 

@@ -48,7 +48,17 @@ from emberward.diagnose._order import NO_DATA, DataSeen, is_out_of_data, lacked,
 from emberward.diagnose._parting import passed_at, swallowed_at
 from emberward.diagnose._program import comes_first
 from emberward.diagnose._ras_facts import RasComm, RasMember, RasReport
-from emberward.diagnose._say import NS, SURE_LIMIT_S, cannot_tell, hang_finding, no_alarm, ranks_text, verb, waits
+from emberward.diagnose._say import (
+    NS,
+    SURE_LIMIT_S,
+    arrival_as,
+    cannot_tell,
+    hang_finding,
+    no_alarm,
+    ranks_text,
+    verb,
+    waits,
+)
 from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
 from emberward.diagnose._store import in_store
 from emberward.diagnose._trace import PARTED, SIZED, to_trace
@@ -86,6 +96,7 @@ __all__ = [
     "StackSource",
     "ThreadStack",
     "after_roots",
+    "arrival_as",
     "by_short_name",
     "call_of",
     "cannot_tell",

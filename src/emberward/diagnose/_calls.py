@@ -206,6 +206,8 @@ class RankFlight:
     """How it left its proved order, as its own certificate tells; None where it did not, or has none."""
     is_free: bool = False
     """Whether its main thread sits in no call, whatever is open, as its own recorder tells."""
+    has_ended: bool = False
+    """Whether its program came to its end by itself, after which its recorder counted its calls."""
 
     @property
     def head(self) -> Call | None:

@@ -189,13 +189,22 @@ def _explains(claim: Claim, other: Claim) -> bool:
             return theirs.cause is Cause.STORE_WAIT and set(theirs.culprit_ranks) <= set(ours.waiting_ranks)
         case Ground.LINES, Ground.CALLS:
             # What a shift of calls brings about later on.
-            return bool(theirs.culprit_ranks) and set(theirs.culprit_ranks) <= set(ours.culprit_ranks)
+            return ours.severity is Severity.ERROR and _names_same(theirs, ours)
+        case Ground.CALLS, Ground.LINES:
+            # Of calls whose steps alone tell that they met apart, what came of it tells more.
+            return (
+                ours.severity is Severity.ERROR and theirs.severity is not Severity.ERROR and _names_same(theirs, ours)
+            )
         case Ground.CALLS, Ground.STACKS:
             # A call that all its members have made may just run: stacks in sends and receives are no ring then.
             return ours.code == _ISSUED_BY_ALL and theirs.code == _RING_OF_STACKS
         case _, Ground.ENDS:
             return claim.ground is not Ground.ENDS and ours.kind is Kind.CRASH and bool(ours.culprit_ranks)
     return False
+
+
+def _names_same(finding: Finding, other: Finding) -> bool:
+    return bool(finding.culprit_ranks) and set(finding.culprit_ranks) <= set(other.culprit_ranks)
 
 
 def roots(verdicts: Sequence[Finding], *, death: Cause, certainty: Certainty) -> list[Finding]:
@@ -225,7 +234,8 @@ def conclude(findings: Sequence[Finding], *, is_over: bool) -> list[Finding]:
     Two findings conclude the same when they name the same processes, cause and line, or say of the same processes that
     they left the order of calls at one line, or that they died, whatever found them: the most severe is kept, of these
     the surest, of these the first. `is_over`: the incident was judged when it ended: what was merely suspected on the
-    way, or seen before the culprit was known, is left out when there is an error.
+    way, or seen before the culprit was known, is left out when there is an error; so is who never arrived, where nobody
+    saw why, beside a verdict that says why.
     """
     deaths = [f for f in findings if f.kind is Kind.CRASH and f.severity is Severity.ERROR]
     calls = [f for f in findings if f not in deaths]
@@ -240,10 +250,16 @@ def conclude(findings: Sequence[Finding], *, is_over: bool) -> list[Finding]:
     kept = list(once.values())
     if is_over and any(f.severity is Severity.ERROR for f in kept):
         kept = [f for f in kept if f.severity is Severity.ERROR or f.kind not in _SUSPECTED]
+        if any(f.severity is Severity.ERROR and names_someone(f) and not _says_no_why(f) for f in kept):
+            kept = [f for f in kept if not _says_no_why(f)]
     # What names nobody among the ranks of a verdict that does is what that looks like to those who wait.
     known = [_concerned(f) for f in kept if f.kind in ROOTED and f.severity is Severity.ERROR and names_someone(f)]
     kept = [f for f in kept if f.kind not in ROOTED or names_someone(f) or not any(_concerned(f) <= k for k in known)]
     return sorted(_together(kept), key=lambda f: (_SEVERITY[f.severity], not names_someone(f)))
+
+
+def _says_no_why(finding: Finding) -> bool:
+    return finding.kind in _SUSPECTED and finding.cause is Cause.UNKNOWN
 
 
 def _together(findings: Sequence[Finding]) -> list[Finding]:

@@ -175,13 +175,29 @@ def _is_before(left: Ending, failure: Ending | None) -> bool:
 
 
 def _outlived(ending: Ending, endings: Sequence[Ending]) -> Ending:
-    """The same; secondary when it left no word and was alive after another one had failed: it was ended then."""
-    alive_s = ending.end.alive_s
-    if ending.certainty is Certainty.OBSERVED or alive_s is None:
+    """The same; secondary when it left no word and was alive after another one had failed: it was ended then.
+
+    Where a rank had left before, so is a kill that came long after another failure, and an abort in a call that needs
+    that rank.
+    """
+    alive_s, code, others = ending.end.alive_s, ending.end.exit_code, [each for each in endings if each is not ending]
+    if ending.end.words is not None:
+        return ending
+    left = [each for each in others if each.cause in LEFT and not each.has_failed]
+    if code == -signal.SIGABRT and ending.end.needs:
+        is_lost = any(each.end.rank in ending.end.needs and _is_before(each, ending) for each in left)
+        return replace(ending, is_secondary=is_lost)
+    if alive_s is None:
+        return ending
+    if code == -signal.SIGKILL:
+        failed = [each for each in others if each.has_failed and each.certainty is Certainty.OBSERVED]
+        before = [e for e in failed if e.end.at_s is not None and e.end.at_s + SEEN_LATE_S < alive_s]
+        return replace(ending, is_secondary=any(_is_before(each, one) for each in left for one in before))
+    if ending.certainty is Certainty.OBSERVED:
         return ending
     times = [
         each.end.at_s
-        for each in endings
+        for each in others
         if each.certainty is Certainty.OBSERVED and not each.is_secondary and each.has_failed
     ]
     return replace(ending, is_secondary=any(at_s is not None and at_s < alive_s for at_s in times))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from emberward.diagnose._calls import KNOWN_VERSIONS
 from emberward.diagnose._claims import MEET_AND_DIFFER, Ground, Rule, conclude, hear, seen_by_run
 from emberward.diagnose._creation import creation_findings
+from emberward.diagnose._ended import silent_findings
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import LineOf, ProcessStacks, no_source
 from emberward.diagnose._groups import world_of
@@ -148,7 +149,10 @@ def judge(
     if flight_judge is not None:
         groups = flight_judge.groups
         heard[Ground.STORE] = lambda: store_findings(evidence.flights, by_rank, flight_judge.world, line_of)
-        heard[Ground.LINES] = lambda: shift_findings(evidence.flights, groups, line_of)
+        heard[Ground.LINES] = lambda: (
+            *shift_findings(evidence.flights, groups, line_of),
+            *silent_findings(evidence.flights, groups, line_of),
+        )
         heard[Ground.CALLS] = flight_judge.judge
     findings = [claim.finding for claim in hear({**heard, **(rules or {})})]
     world = flight_judge.world if flight_judge is not None else tuple(sorted(by_rank))

@@ -15,6 +15,7 @@ from emberward.diagnose._departures import (
     lacking_finding,
     out_of_order,
 )
+from emberward.diagnose._ended import has_ended
 from emberward.diagnose._ends import Ending, death_finding, failures_of_ranks
 from emberward.diagnose._evidence import Evidence
 from emberward.diagnose._frames import Frame, LineOf, user_frame
@@ -27,6 +28,7 @@ from emberward.diagnose._program import is_in_every_turn, place_at
 from emberward.diagnose._rank_tests import root_of_its_own
 from emberward.diagnose._say import (
     age_evidence,
+    arrival,
     call_text,
     cannot_tell,
     hang_finding,
@@ -81,7 +83,8 @@ class FlightJudge:
             other = departed_finding(self.proved, sorted(members), finding.waiting_ranks, finding.evidence)
             other = other or elsewhere_finding(self.graph, finding.culprit_ranks, finding.evidence)
             found.append(finding if other is None else replace(other, code=finding.code))
-        roots = self.graph.roots()
+        # Of programs that have ended nobody waits: calls that nobody answered were given up.
+        roots = () if has_ended(self.evidence.flights) else self.graph.roots()
         hosts: list[Root] = []
         unknown: list[Root] = []
         for root in roots:
@@ -191,15 +194,16 @@ class FlightJudge:
         own = None if reading is not None or self.evidence.is_lasting else self._own_work(ranks, victims)
         if own is not None:
             evidence.append(f"on the way there {ranks_text(ranks)} alone may have work to do, at {own.site}")
+        severity = self._severity(reading) if own is None else Severity.WARNING
         worker = stuck_worker(self.workers.get(ranks[0], ()))
         site = None if reading is None else reading.site
         return hang_finding(
             "H101",
-            f"{ranks_text(ranks)} never arrived: {waits(victims)} for {verb(ranks, 'it', 'them')}; {what}",
+            f"{ranks_text(ranks)} {arrival(ranks, severity)}: {waits(victims)} for {verb(ranks, 'it', 'them')}; {what}",
             kind=Kind.HANG,
             cause=Cause.UNKNOWN if reading is None else reading.cause,
             certainty=Certainty.INFERRED if reading is None else Certainty.OBSERVED,
-            severity=self._severity(reading) if own is None else Severity.WARNING,
+            severity=severity,
             ranks=ranks,
             waiting=victims,
             hosts=[] if reading is None or reading.process.host is None else [reading.process.host],

@@ -1,6 +1,7 @@
 """Phrases that the judges share."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from emberward.diagnose._calls import Call, RankFlight
@@ -26,6 +27,17 @@ def shortened(text: str, number: int) -> str:
         return text
     cut = text[: number - 1]
     return (cut.rpartition(" ")[0] if " " in cut[number // 2 :] else cut).rstrip(" .,;:") + "…"
+
+
+def arrival(ranks: Collection[object], severity: Severity) -> str:
+    """How it is said that ranks did not come to a call: as an error for good, else they may still come."""
+    return "never arrived" if severity is Severity.ERROR else f"{verb(ranks, 'has', 'have')} not arrived yet"
+
+
+def arrival_as(finding: Finding, severity: Severity) -> Finding:
+    """The finding with another severity, which says so of ranks that did not come to a call."""
+    was, now = (arrival(finding.culprit_ranks, each) for each in (finding.severity, severity))
+    return replace(finding, severity=severity, message=finding.message.replace(f" {was}:", f" {now}:", 1))
 
 
 def waits(ranks: Collection[int]) -> str:

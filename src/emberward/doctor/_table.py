@@ -1,5 +1,6 @@
 """The evidence as text for people: what was tested with whom, what failed, what is left open. Pure."""
 
+import math
 from collections.abc import Iterator
 
 from emberward.doctor._examine import Examination
@@ -12,8 +13,19 @@ MAX_TESTS = 20
 
 
 def table_of(examination: Examination) -> str:
-    """The table, probe by probe."""
-    return "\n".join(line for plan in examination.plans for line in _of_plan(examination.fleet, plan))
+    """The table, probe by probe, and what the budget left untried."""
+    lines = [line for plan in examination.plans for line in _of_plan(examination.fleet, plan)]
+    return "\n".join([*lines, *_untried(examination)])
+
+
+def _untried(examination: Examination) -> Iterator[str]:
+    if not examination.untried:
+        return
+    yield f"not tried, for want of time: {', '.join(examination.untried)}"
+    least_s = examination.least_budget_s
+    how_long = "more: no round ended" if least_s is None else f"{math.ceil(least_s / 10) * 10}"
+    took = "" if examination.round_s is None else f": a round took {examination.round_s:.0f} s here"
+    yield f"  next      --budget {how_long}{took}"
 
 
 def _of_plan(fleet: Fleet, plan: Plan) -> Iterator[str]:

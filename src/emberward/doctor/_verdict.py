@@ -304,6 +304,8 @@ def document_of(examination: Examination) -> dict[str, Any]:
             {"name": plan.probe.name, "rounds": plan.round, "tests": len(plan.results), "ended": plan.why_ended}
             for plan in examination.plans
         ],
+        "not_tried": list(examination.untried),
+        "least_budget_s": examination.least_budget_s,
         "devices": [str(device) for device in fleet.devices],
         "confidence": CONFIDENCE,
         "seconds": round(examination.seconds, 2),

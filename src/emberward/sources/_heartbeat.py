@@ -123,14 +123,18 @@ class Heart(threading.Thread):
         if not live.quiet.acquire(blocking=False):
             return has_moved
         try:
-            handle: Any
-            for handle in list(distributed_c10d._world.pg_map):
-                known = live.by_handle.get(id(handle))
-                if known is not None and known.number:
-                    sequence = handle._get_sequence_number_for_group()
-                    has_moved = live.writer.sequence(known.number, sequence) or has_moved
+            return self.count() or has_moved
         finally:
             live.quiet.release()
+
+    def count(self) -> bool:
+        """Reads torch's count of each group's calls; whether one has moved. For whoever holds `LiveRecorder.quiet`."""
+        live, has_moved = self._live, False
+        handle: Any
+        for handle in list(distributed_c10d._world.pg_map):
+            known = live.by_handle.get(id(handle))
+            if known is not None and known.number:
+                has_moved |= live.writer.sequence(known.number, handle._get_sequence_number_for_group())
         return has_moved
 
     def _copy(self, *, has_stacks: bool) -> None:

@@ -255,6 +255,16 @@ class LiveRecorder:
         if not kept:
             self._table = GroupTable()
 
+    def count_last(self) -> bool:
+        """Reads torch's counts once more before groups are gone, for whoever holds `quiet`; whether all were read."""
+        try:
+            if self.heart is not None:
+                self.heart.count()
+        except Exception as error:  # noqa: BLE001 (a count is not worth the program)
+            self.problem("counters not read at the end", error)
+            return False
+        return True
+
     def creating(self, known: KnownGroup, *, is_local: bool) -> int:
         """Notes that the group is being created; the call's number."""
         flags = CallFlag.BLOCKING | (CallFlag.LOCAL if is_local else 0)
@@ -409,6 +419,9 @@ class DeviceEnds(Protocol):
 
 class Heart(Protocol):
     """What beats beside the main thread; see `_heart`."""
+
+    def count(self) -> bool:
+        """Reads torch's count of each group's calls; whether one has moved."""
 
     def stop(self) -> None:
         """Ends the beats."""

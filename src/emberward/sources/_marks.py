@@ -9,8 +9,8 @@
 * save, load: ``torch.save``, ``torch.load``, ``torch.distributed.checkpoint``'s;
 * compile: torch._dynamo's own callbacks;
 * units of sharding: no marks; their lines are kept for the lens (`_units`);
-* the end: exceptions that leave the main thread or another one, the main thread's end while others linger; see also
-  [Note: children of multiprocessing].
+* the end: exceptions that leave the main thread or another one, the main thread's end while others linger, and that
+  the calls below Python were counted then; see also [Note: children of multiprocessing].
 
 Whatever a program does otherwise has no phase. Each is a mark in the ring; none changes what is called.
 """
@@ -389,10 +389,18 @@ def _main_ends() -> None:
     # Set by Python before it calls sys.excepthook: there even when a program put a hook of its own over ours.
     error = getattr(sys, "last_value", None)
     name = _kept_by() or (None if error is None else type(error).__name__)
+    if error is None and live.quiet.acquire(timeout=MAX_COUNT_S):
+        try:
+            if live.count_last():
+                _moment(live, MarkKind.COUNTED)
+        finally:
+            live.quiet.release()
     _moment(live, MarkKind.MAIN_EXITED, name, site=_LEFT_AT[0] if _LEFT_AT else 0)
 
 
 MAX_KEPT_BY = 8
+MAX_COUNT_S = 1.0
+"""How long an end waits for the heart, before it leaves the last calls below Python uncounted."""
 
 
 def _kept_by() -> str | None:

@@ -482,6 +482,7 @@ def _wrapped_destroy(original: Callable[..., Any]) -> Callable[..., Any]:
             note_exit()
         is_quiet = live.quiet.acquire(timeout=MAX_QUIET_S)
         try:
+            live.count_last()
             return original(*args, **named)
         finally:
             world = distributed_c10d._world

@@ -90,7 +90,7 @@ class Attempt(ABC):
 
     @abstractmethod
     def conclude(self, code: int, outcome: AttemptOutcome) -> Conclusion:
-        """What was found about an attempt that did not end well, before the judge has heard what its folder holds."""
+        """What was found about an attempt at its end, before the judge hears what the folder of a failed one holds."""
 
     @abstractmethod
     def costs(self, outcome: AttemptOutcome, seconds: float) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class Attempt(ABC):
         return [pid for pid, end in gone.items() if end.exit_code != 0]
 
     def _write_end(self, ended: LaunchResult) -> None:
-        first = ended.findings[0] if ended.findings else None
+        first = ended.findings[0] if ended.findings and ended.outcome is not AttemptOutcome.DONE else None
         self.overseer.lines.append(
             self.folder.attempts,
             {

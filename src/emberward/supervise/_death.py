@@ -21,7 +21,8 @@ class RankRecord:
 
     `exit_code` is the one that the agent saw before it ended the other ranks (``multiprocessing/api.py``, torch 2.13),
     negative for a signal; `gone_unix` when the launcher saw the process gone; `failure` the rank's own failure file.
-    `is_recorded`: a failure file, or a recorder, would have kept an exception.
+    `is_recorded`: a failure file, or a recorder, would have kept an exception. What the recorder tells of its end:
+    `left_unix`, when its program returned, `alive_unix`, when it was last seen alive, and as in `RankEnd`.
     """
 
     rank: int
@@ -34,12 +35,17 @@ class RankRecord:
     log: str | None = None
     log_tail: tuple[str, ...] = ()
     is_recorded: bool = True
+    left_unix: float | None = None
+    alive_unix: float | None = None
+    has_data_end: bool = False
+    needs: tuple[int, ...] = ()
 
     @property
     def ending(self) -> Ending | None:
         """What its end was; None while nobody saw that it ended."""
         failure = self.failure
         raised_unix = None if failure is None else failure.get("time_unix")
+        known = (raised_unix, self.left_unix, self.gone_unix)
         words = None if failure is None else f"{failure.get('type', 'exception')}: {failure.get('message', '')}"
         return classify(
             RankEnd(
@@ -50,7 +56,10 @@ class RankRecord:
                 words=words,
                 is_gone=self.exit_code is not None or failure is not None,
                 is_recorded=self.is_recorded,
-                at_s=raised_unix if isinstance(raised_unix, int | float) else self.gone_unix,
+                has_data_end=self.has_data_end,
+                needs=self.needs,
+                at_s=next((each for each in known if isinstance(each, int | float)), None),
+                alive_s=self.alive_unix,
             )
         )
 

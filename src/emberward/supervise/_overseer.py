@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, assert_never
 
+from emberward.diagnose import arrival_as
 from emberward.findings import Finding, Severity
 from emberward.processes import ProcessTree
 from emberward.report import LineTail, RunFolder
@@ -461,7 +462,7 @@ def ending_finding(finding: Finding, *, quiet_s: float | None) -> Finding:
     if quiet_s is None:
         return finding
     line = f"nothing of it went on for {quiet_s:.0f} s, longer than --max-silence allows; it may have come by itself"
-    return replace(finding, severity=Severity.ERROR, evidence=(*finding.evidence, line))
+    return arrival_as(replace(finding, evidence=(*finding.evidence, line)), Severity.ERROR)
 
 
 def _now() -> str:

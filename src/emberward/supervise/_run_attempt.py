@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emberward.findings import ConfigError
+from emberward.findings import ConfigError, Severity
 from emberward.processes import Child, ProcessId, end, send
 from emberward.report import RunFolder
 from emberward.sources.attach import CAPTURE_VARIABLE
@@ -263,10 +263,12 @@ class CommandAttempt(Attempt):
                 self._facts[member.process.pid] = facts
 
     def conclude(self, code: int, outcome: AttemptOutcome) -> Conclusion:
-        """The findings on a failed attempt; none of another."""
-        if outcome is not AttemptOutcome.FAILED:
+        """The findings on an attempt that failed; on one that ended well, what its rings tell of calls and times."""
+        if outcome not in (AttemptOutcome.FAILED, AttemptOutcome.DONE):
             return Conclusion()
         concluded = self.overseer.conclude()
+        if outcome is AttemptOutcome.DONE:
+            return Conclusion(findings=tuple(each for each in concluded if each.severity is not Severity.NOTICE))
         return judge_end(
             code=code,
             records=[rank_record(each, self._facts.get(each.process.pid)) for each in self.members.latest()],

@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from emberward.diagnose import after_roots, by_short_name, classify, conclude, roots, short_path, with_source
+from emberward.diagnose import (
+    after_roots,
+    arrival_as,
+    by_short_name,
+    classify,
+    conclude,
+    roots,
+    short_path,
+    with_source,
+)
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 from emberward.sources.dumps import crash_site, source_lines
@@ -21,7 +30,7 @@ from emberward.supervise._members import Member
 class RingFacts:
     """What a supervisor needs of a ring. `failure` is the exception that escaped the rank's program.
 
-    `last_site`: where it left its program, or else made its last call.
+    `last_site`: where it left its program, or else made its last call. The last four are those of a `RankRecord`.
     """
 
     num_calls: int
@@ -31,6 +40,10 @@ class RingFacts:
     failure: Mapping[str, Any] | None
     crash_site: str | None = None
     last_site: str | None = None
+    left_unix: float | None = None
+    alive_unix: float | None = None
+    has_data_end: bool = False
+    needs: tuple[int, ...] = ()
 
 
 def read_facts(ring: Path) -> RingFacts | None:
@@ -56,7 +69,21 @@ def facts_of(view: RingView) -> RingFacts:
         saved_unix=_unix(view, max(saves)) if saves else None,
         failure=_failure(view, escaped[-1]) if escaped else None,
         last_site=_last_site(view),
+        left_unix=next((_unix(view, m.began_ns) for m in view.marks if m.kind is MarkKind.MAIN_EXITED), None),
+        alive_unix=None if view.heartbeat_age_s is None else view.read_unix - view.heartbeat_age_s,
+        has_data_end=any(mark.kind is MarkKind.DATA_END for mark in view.marks),
+        needs=_needs(view),
     )
+
+
+def _needs(view: RingView) -> tuple[int, ...]:
+    """The ranks of the group of the newest call while that is open; all ranks in a backward."""
+    last = view.events[-1] if view.events else None
+    if last is not None and last.completed_ns is None and last.ref not in view.failures:
+        group = getattr(last.body, "group", None)
+        return () if group is None else group.ranks
+    is_backward = any(mark.kind is MarkKind.BACKWARD for mark in view.open_marks)
+    return tuple(range(view.world_size or 0)) if is_backward else ()
 
 
 def _last_site(view: RingView) -> str | None:
@@ -87,6 +114,10 @@ def rank_record(member: Member, facts: RingFacts | None) -> RankRecord:
         gone_unix=None if ended is None else ended.seen_unix,
         failure=facts.failure if facts is not None and ended is not None and ended.exit_code != 0 else None,
         is_recorded=facts is not None,
+        left_unix=None if facts is None or ended is None or ended.exit_code != 0 else facts.left_unix,
+        alive_unix=None if facts is None else facts.alive_unix,
+        has_data_end=facts is not None and facts.has_data_end,
+        needs=() if facts is None else facts.needs,
     )
 
 
@@ -177,7 +208,7 @@ def _behind_a_time_out(standing: Sequence[Finding], dead: set[int]) -> list[Find
     """The notices on ranks that others waited for, and that still live, when the job's own time-out ended these."""
     line = "the job's own time-out, not ours, ended the ranks that waited"
     waits = [f for f in standing if f.kind is Kind.HANG and f.culprit_ranks and not dead & set(f.culprit_ranks)]
-    return [replace(f, severity=Severity.ERROR, evidence=(*f.evidence, line)) for f in waits]
+    return [arrival_as(replace(f, evidence=(*f.evidence, line)), Severity.ERROR) for f in waits]
 
 
 def command_failed(code: int, command: Sequence[str]) -> Finding:

@@ -175,7 +175,7 @@ class DaysSimulation:
         while plan.round < MAX_ROUNDS and (sets := plan.next_round()):
             plan.learn([self._test(fleet, devices, tries) for devices in sets])
         self._num_tests += len(plan.results)
-        return Examination(fleet=fleet, plans=(plan,), seconds=1.0, is_out_of_time=False)
+        return Examination(fleet=fleet, plans=(plan,), seconds=1.0)
 
     def _test(self, fleet: Fleet, devices: tuple[int, ...], tries: int) -> Result:
         members = [fleet.devices[number] for number in devices]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from canned_runs import HANG
 from typer.testing import CliRunner
 from unit.checkpoint.checkpoint_ranks import cut, random_bits, require_saved, save_all
 
@@ -15,6 +16,7 @@ from emberward.cli._main import app
 from emberward.cli._named_run import find_run
 from emberward.recipe import load_recipe, resolve, write_resolved
 from emberward.report import RunFolder, append_line, write_json
+from emberward.sources.ring import RingWriter, identity_here, ring_name
 
 OLD, NEW = "20260101-000000-aaaa", "20260102-000000-bbbb"
 
@@ -123,6 +125,32 @@ def test_explain_and_check_take_a_run(inside, word):
     said = called("check", word)  # its events are asked for, which this run has none of
     assert said.exit_code == 2
     assert json.loads(said.stdout)["findings"][0]["message"] == "no trace here"
+
+
+@pytest.mark.parametrize("outcome", ["failed", "killed", "done"])
+def test_check_of_a_run_that_failed_says_what_explain_says_and_is_an_error(tmp_path, outcome):
+    folder = make_run(tmp_path / "runs" / "late" / NEW, at_unix=1_000.0, steps=())
+    append_line(folder.findings, {**HANG.to_json(), "attempt": 1, "seen": "2026-01-02T00:00:00+00:00"})
+    append_line(folder.attempts, {"event": "start", "attempt": 2})
+    append_line(folder.attempts, {"event": "end", "attempt": 2, "outcome": outcome, "hours": 0.1})
+    append_line(folder.findings, {**HANG.to_json(), "attempt": 2, "seen": "2026-01-02T00:00:00+00:00"})
+    (folder.path / "events").mkdir()
+    write_rings(folder.path / "events" / "attempt-0002")
+    word = str(folder.path)
+    said, explained = called("check", word), called("explain", word)
+    first = json.loads(explained.stdout)["findings"][0]
+    assert (first["code"], first["culprit_ranks"], explained.exit_code) == ("H101", [5], 1)
+    assert (json.loads(said.stdout)["findings"][0], said.exit_code) == (first, 1)
+    assert json.loads(said.stdout)["proved"] is False
+    assert "emberward report RUN" in said.stderr
+
+
+def write_rings(folder: Path) -> None:
+    """Rings of two ranks in which no call is open."""
+    folder.mkdir()
+    for rank in range(2):
+        path = folder / ring_name(rank=rank, pid=os.getpid() + rank)
+        RingWriter(path, identity_here(rank=rank, world_size=2, local_rank=rank)).close()
 
 
 def test_a_preset_comes_before_a_run_of_its_name(inside):

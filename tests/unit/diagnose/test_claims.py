@@ -100,6 +100,27 @@ def test_who_is_named_is_read_first_among_findings_of_one_severity():
     assert conclude([NOBODY, NAMED], is_over=False) == [NAMED, NOBODY]
 
 
+WORKER = replace(NAMED, cause=Cause.DATALOADER_WORKER, site="train.py:30")
+ABSENT = replace(NAMED, cause=Cause.UNKNOWN, certainty=Certainty.INFERRED, site=None)
+
+
+@pytest.mark.parametrize("verdict", [WORKER, replace(WORKER, certainty=Certainty.INFERRED), DIFFER, DEATH])
+def test_of_a_job_that_was_ended_for_a_verdict_who_never_arrived_without_why_is_not_said_behind_it(verdict):
+    verdict = replace(verdict, culprit_ranks=(2,), waiting_ranks=(0, 1))
+    told = [each for each in conclude([verdict, ABSENT], is_over=True) if each.severity is Severity.ERROR]
+    assert told == [verdict]
+    assert conclude([ABSENT, verdict], is_over=True)[0] == verdict
+
+
+@pytest.mark.parametrize("verdict", [NOBODY, replace(WORKER, severity=Severity.WARNING)])
+def test_what_names_nobody_or_is_no_error_leaves_who_never_arrived(verdict):
+    assert ABSENT in conclude([verdict, ABSENT], is_over=True)
+
+
+def test_a_second_rank_that_is_seen_to_do_something_else_is_said_too():
+    assert len(conclude([WORKER, replace(NAMED, culprit_ranks=(2,))], is_over=True)) == 2
+
+
 def test_ranks_of_groups_apart_that_depart_alike_are_one_finding_and_ranks_that_meet_are_two():
     one = replace(NAMED, code="M103", kind=Kind.MISSING, culprit_ranks=(0,), waiting_ranks=(1,))
     apart, meets = (replace(one, culprit_ranks=(2,), waiting_ranks=(rank,)) for rank in (3, 1))

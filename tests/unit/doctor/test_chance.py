@@ -24,7 +24,7 @@ def examined(seed: int, *, own=lambda devices, rng: False, sick=lambda devices, 
 
 
 def said(plan: Plan) -> list[tuple[str, str]]:
-    examination = Examination(fleet=plan.fleet, plans=(plan,), seconds=1.0, is_out_of_time=False)
+    examination = Examination(fleet=plan.fleet, plans=(plan,), seconds=1.0)
     return [(each.code, each.message) for each in findings_of(examination)]
 
 

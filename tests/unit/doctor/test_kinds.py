@@ -53,7 +53,7 @@ def test_a_host_that_says_that_it_is_of_another_class_is_compared_with_its_like_
 
 def test_the_difference_is_told():
     plan = examined(by_class, slow_h3)
-    found = findings_of(Examination(fleet=plan.fleet, plans=(plan,), seconds=1.0, is_out_of_time=False))
+    found = findings_of(Examination(fleet=plan.fleet, plans=(plan,), seconds=1.0))
     assert [(each.code, each.hosts) for each in found] == [("E108", ()), ("E111", ("h3",))]
     assert found[1].message == (
         "h3:0,1 say that they are of another kind than the others: each was compared with those alone that say the "

@@ -229,7 +229,7 @@ def test_a_line_without_a_switch_is_refused():
 
 
 def words(plan: Plan) -> list[str]:
-    examination = Examination(fleet=plan.fleet, plans=(plan,), seconds=1.0, is_out_of_time=False)
+    examination = Examination(fleet=plan.fleet, plans=(plan,), seconds=1.0)
     return [
         f"{each.code} {each.severity.value} {each.certainty.value} {each.message}" for each in findings_of(examination)
     ]
@@ -251,7 +251,7 @@ def words(plan: Plan) -> list[str]:
 def test_of_a_parted_network_the_smaller_side_is_named_and_of_equal_ones_both(side, named, message, advice):
     fleet = Fleet.of("abcdefgh", 1)
     plan = planned(fleet, lambda devices: len({fleet.devices[n].host in side for n in devices}) > 1)
-    (finding,) = findings_of(Examination(fleet=fleet, plans=(plan,), seconds=1.0, is_out_of_time=False))
+    (finding,) = findings_of(Examination(fleet=fleet, plans=(plan,), seconds=1.0))
     assert (finding.code, finding.hosts) == ("E104", named)
     assert finding.message.startswith(message)
     assert finding.next.startswith(advice)

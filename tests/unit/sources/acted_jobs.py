@@ -2,7 +2,8 @@
 what is left standing are judged. A tenth of a second a job, no torch, no processes.
 
 A call of a group ends when each member has made one that is alike; a transfer when its peer has made the other half
-with the same tag. A backward makes its calls below Python: of these only the line is known.
+with the same tag. A backward makes its calls below Python: of these only the line is known. Where connections `break`,
+a call for which a rank whose program has ended is missing raises, as on gloo.
 """
 
 import builtins
@@ -64,6 +65,7 @@ class Call:
     tag: int | None = None
     peer: int | None = None
     is_hidden: bool = False
+    step: int = 0
     is_done: bool = False
 
 
@@ -94,8 +96,8 @@ class _Rank:
 class ActedJob:
     """Runs the text on `world` ranks until all have ended or stand still."""
 
-    def __init__(self, text: str, world: int) -> None:
-        self.text, self.world = text, world
+    def __init__(self, text: str, world: int, *, breaks: bool = False) -> None:
+        self.text, self.world, self._breaks = text, world, breaks
         self.lines = text.splitlines()
         self._lock = threading.Condition()
         self._ranks = [_Rank(rank) for rank in range(world)]
@@ -138,9 +140,12 @@ class ActedJob:
 
     def _is_still(self) -> bool:
         return all(
-            each.is_over or each.is_asleep or (each.waits is not None and not each.waits.is_done)
+            each.is_over or each.is_asleep or (each.waits is not None and not self._returns(each.waits))
             for each in self._ranks
         )
+
+    def _returns(self, call: Call) -> bool:
+        return call.is_done or (self._breaks and any(self._ranks[rank].is_over for rank in call.group.ranks))
 
     # -- what a program calls ----------------------------------------------------------------------------------------
 
@@ -228,7 +233,7 @@ class ActedJob:
     def _issue(self, own: _Rank, *, needed: int, **facts: Any) -> Work:
         with self._lock:
             frames = [frame for frame in _frames(sys._getframe()) if frame.file == FILE]
-            call = Call(record=len(own.calls) + 1, frames=frames, **facts)
+            call = Call(record=len(own.calls) + 1, frames=frames, step=own.num_steps, **facts)
             if self._stops:
                 # What cleans up in a thread that is ended meets nobody.
                 call.is_done = True
@@ -248,11 +253,13 @@ class ActedJob:
                 return
             own.waits = call
             self._lock.notify_all()
-            while not call.is_done:
+            while not self._returns(call):
                 if self._stops:
                     raise _Stop
                 self._lock.wait()
             own.waits = None
+            if not call.is_done:
+                raise RuntimeError("Connection closed by peer")
 
     # -- what is left standing ---------------------------------------------------------------------------------------
 
@@ -305,7 +312,9 @@ class ActedJob:
         )
         if own.is_over:
             left = (moment("main_exited", ""),)
-            return rank_snapshot(own.rank, None, replace(facts, moments=left), state=ProcessState.GONE)
+            return rank_snapshot(
+                own.rank, None, replace(facts, moments=left, has_ended=self._breaks), state=ProcessState.GONE
+            )
         inner, *outer = own.where
         if own.is_asleep:
             thread = ThreadStack(name="MainThread", os_thread_id=1000 + own.rank, is_active=False, frames=tuple(outer))
@@ -338,6 +347,7 @@ def _entry(call: Call, number: int) -> dict[str, Any]:
         "state": "completed" if call.is_done else "scheduled",
         "is_p2p": call.peer is not None,
         "tag": call.tag,
+        "step": None if call.is_hidden else call.step,
         "frames": [] if call.is_hidden else rows,
     }
 

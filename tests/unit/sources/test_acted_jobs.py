@@ -65,13 +65,62 @@ for step in range(20):
     ),
 }
 
+ENDED = {
+    "one rank has fewer micro-batches, and makes its step's calls all the same": """\
+for step in range(9):
+    for micro in range(4 - (rank == 1)):
+        loss = micro
+    dist.all_reduce(8)
+    torch.optimizer.step()
+""",
+    "a rank out of data answers the calls of its peers": """\
+for step in range(9):
+    if rank != 1 or step < 6:
+        loss = step
+    dist.all_reduce(8)
+    torch.optimizer.step()
+""",
+    "each rank makes steps of its own between averages": """\
+for turn in range(9):
+    for step in range(4 - (rank == 1 and turn == 5)):
+        torch.optimizer.step()
+    dist.all_reduce(8)
+""",
+    "a rank drops a batch that it cannot read before any call": """\
+done = step = 0
+while done < 9:
+    step += 1
+    try:
+        if rank == 1 and step == 4:
+            raise ValueError
+    except ValueError:
+        continue
+    dist.all_reduce(8)
+    torch.optimizer.step()
+    done += 1
+""",
+    "an error of all ranks alike is skipped by all": """\
+for step in range(9):
+    try:
+        if step == 4:
+            raise ValueError
+        dist.all_reduce(8)
+    except ValueError:
+        continue
+    torch.optimizer.step()
+""",
+}
+"""Jobs whose ranks all come to their end, and do not all do the same."""
+
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_departure_from_the_order_is_told_by_what_happened(name):
     text = FAULTS[name].read_text()
     truth = dict(word.split("=") for word in text.partition("\n")[0].removeprefix("#: ").split())
-    job = ActedJob(HEAD + text, int(truth["ranks"]))
-    finding = next(each for each in job.findings() if each.severity is Severity.ERROR)
+    job = ActedJob(HEAD + text, int(truth["ranks"]), breaks="ends" in truth)
+    assert job.has_ended or "ends" not in truth
+    severity = Severity.WARNING if job.has_ended else Severity.ERROR
+    finding = next(each for each in job.findings() if each.severity is severity)
     marked = [n for n, line in enumerate(job.lines, 1) if line.endswith("# HERE")]
     assert (finding.culprit_ranks, finding.cause.value, finding.site) == (
         () if truth["culprit"] == "nobody" else (int(truth["culprit"]),),
@@ -86,6 +135,13 @@ def test_who_is_late_leaves_no_order(name):
     job = ActedJob(HEAD + text, world)
     assert not job.has_ended
     assert [each.message for each in job.findings() if each.severity is Severity.ERROR] == []
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_of_a_job_that_ended_nothing_is_said_while_its_calls_pair(name):
+    job = ActedJob(HEAD + ENDED[name], 3, breaks=True)
+    assert job.has_ended
+    assert [each.message for each in job.findings()] == []
 
 
 def test_ranks_that_keep_the_order_end():

@@ -78,6 +78,7 @@ def test_a_rank_that_sleeps_is_a_notice_until_its_limit():
     )
     late = only(judged(*OTHERS, away(2, 30, waiting_in=WaitingIn.NANOSLEEP, still_s=80.0)))
     assert late.severity is Severity.WARNING, "time alone makes no error"
+    assert late.message.startswith("rank 2 has not arrived yet: ranks 0, 1, 3 wait for it; it sleeps")
 
 
 def asleep(wakes_in_s):
@@ -101,6 +102,7 @@ def test_a_lock_without_time_out_is_proved_by_two_looks_and_not_by_one():
     stuck = away(2, 31, waiting_in=WaitingIn.FUTEX)
     finding = only(judged(*OTHERS, stuck))
     assert (finding.cause, finding.severity, finding.site) == (Cause.LOCK, Severity.ERROR, "train.py:31")
+    assert finding.message.startswith("rank 2 never arrived: "), "it cannot come any more"
     assert (
         "rank 2 waits without a time-out, and no thread or child of it moves: nobody is left to wake it"
         in finding.evidence
@@ -451,7 +453,7 @@ def test_what_goes_on_again_is_said_in_these_words():
     said = only(judged(*OTHERS, away(2, 30, waiting_in=WaitingIn.NANOSLEEP)))
     finding = resumed_finding(said)
     assert (finding.code, finding.severity) == ("H128", Severity.NOTICE)
-    assert finding.message.startswith("the job goes on: rank 2 moved again; it was: rank 2 never arrived")
+    assert finding.message.startswith("the job goes on: rank 2 moved again; it was: rank 2 has not arrived yet")
 
 
 @pytest.mark.parametrize(("function", "cause"), [("<module>", Cause.UNKNOWN), ("__call__", Cause.COMPILE)])

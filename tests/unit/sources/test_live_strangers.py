@@ -238,6 +238,32 @@ def test_an_abort_against_a_rank_that_was_ended_in_its_backward_is_the_same_erro
     assert "which met a call below Python that rank 0 made at uneven.py:4" in finding.message
 
 
+def test_an_abort_in_a_backward_that_met_another_call_is_that_rank_s_fault_who_has_left_the_loop(program):
+    """Of two calls that differ gloo aborts the smaller one: so the rank that keeps the order may be the one."""
+    seen, _ = aborted(program, line=5, other=4)
+    in_call, in_backward = seen.ranks[1].ring, seen.ranks[0].ring
+    assert in_call is not None
+    assert in_backward is not None
+    kept = replace(seen.ranks[0], ring=replace(in_backward, moments=(), backward=(str(program), 4)))
+    both = snapshot(kept, seen.ranks[1])
+    finding = judge_snapshots(both, both, line_of=source_lines([]), exits={0: -signal.SIGABRT, 1: -15})[0]
+    assert (finding.code, finding.cause, finding.culprit_ranks) == ("H152", Cause.UNEVEN_DATA, (1,))
+    assert finding.site == "uneven.py:5"
+
+
+def test_an_abort_in_a_backward_in_which_the_others_are_too_tells_of_the_abort_alone(program):
+    seen, _ = aborted(program, line=5, other=4)
+    facts = seen.ranks[0].ring
+    assert facts is not None
+    ranks = [
+        replace(each, ring=replace(facts, moments=(), open_call=None, backward=(str(program), 4)))
+        for each in seen.ranks.values()
+    ]
+    both = snapshot(*ranks)
+    found = judge_snapshots(both, both, line_of=source_lines([]), exits={0: -signal.SIGABRT, 1: -15})
+    assert [(each.code, each.culprit_ranks) for each in found] == [("L102", (0,))]
+
+
 def test_an_abort_in_a_call_that_nobody_made_before_is_one_too_many(program):
     seen, exits = aborted(program, line=10, other=4)
     finding = judge_snapshots(seen, seen, line_of=source_lines([]), exits=exits)[0]

@@ -132,6 +132,31 @@ def test_what_a_program_logs_of_its_loss_is_its_curve_though_it_ends_at_once(pla
     ]
 
 
+@pytest.mark.parametrize("num_fewer", [0, 1])
+def test_a_rank_short_of_a_call_is_told_when_the_command_ends_well(place, num_fewer):
+    (place / "short.py").write_text(
+        "import os\nfrom pathlib import Path\n"
+        "from emberward.events import CollectiveOp, Group\n"
+        "from emberward.sources.ring import MarkKind, RingWriter, identity_here, ring_name\n"
+        "from emberward.sources.ring._format import OP_OF_COLLECTIVE, CallFlag\n"
+        "children = [1, 2]\n"
+        "rank = next((n for n in children if os.fork() == 0), 0)\n"
+        "path = Path(os.environ['EMBERWARD_RING']) / ring_name(rank=rank, pid=os.getpid())\n"
+        "writer = RingWriter(path, identity_here(rank=rank, world_size=3, local_rank=rank))\n"
+        "group, site = writer.group(Group(ranks=(0, 1, 2), label='world')), writer.site('train.py', 9, 'main')\n"
+        f"for step in range(9 - {num_fewer} * (rank == 1)):\n"
+        "    call = writer.call(OP_OF_COLLECTIVE[CollectiveOp.ALL_REDUCE], group, 8, 1, site, CallFlag.BLOCKING)\n"
+        "    writer.done(call, group)\n"
+        "writer.moment(MarkKind.MAIN_EXITED)\n"
+        "for _ in children if rank == 0 else ():\n    os.wait()\n"
+    )
+    run = Run(place, sys.executable, "short.py", is_recorded=True)
+    code, _, err = run.end()
+    assert (code, run.codes()) == (0, ["H104"] * num_fewer)
+    assert ("rank 1 ended after 8 calls of world[0,1,2], 1 call fewer than ranks 0, 2" in err) is bool(num_fewer)
+    assert run.lines("attempts.jsonl")[-1]["why"] == "done"
+
+
 def test_a_failure_without_ranks_is_told_in_four_facts(place):
     err = Run(place, "sh", "-c", "exit 3").end()[2].splitlines()
     assert err[0].split("  ")[0] == "L106 the command failed: exit code 3"

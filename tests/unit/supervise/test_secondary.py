@@ -63,6 +63,49 @@ def test_a_rank_that_left_long_after_the_failure_is_not_blamed():
     assert finding.culprit_ranks == (0,)
 
 
+LEFT = replace(raised(LOST), failure=None, left_unix=99.9, has_data_end=True)
+"""A rank whose program returned, out of data, before its peers lost it."""
+INSIDE = replace(raised(LOST), failure=None, needs=(0, 1, 2), alive_unix=100.0)
+"""A rank that was in a call of all to its end."""
+
+
+def test_a_rank_whose_process_went_long_after_its_program_had_returned_is_named_by_that_return():
+    """On a busy machine an interpreter takes seconds to go."""
+    (finding,) = judged([member(0, 1), member(1, 0, 107.0)], {1000: raised(LOST), 1001: LEFT})
+    assert (finding.culprit_ranks, finding.cause) == ((1,), Cause.UNEVEN_DATA)
+
+
+@pytest.mark.parametrize("code", [-6, -9])
+def test_an_abort_or_a_kill_in_a_call_for_which_a_rank_had_left_follows_from_that(code):
+    """What gloo throws in a thread of its own aborts the process; a launcher that waits in vain kills it."""
+    killed = replace(INSIDE, alive_unix=130.0)
+    others = [member(0, code, 130.1), member(1, 0, 107.0), member(2, 1)]
+    (finding,) = judged(others, {1000: killed if code == -9 else INSIDE, 1001: LEFT, 1002: raised(LOST)})
+    assert (finding.culprit_ranks, finding.cause) == ((1,), Cause.UNEVEN_DATA)
+
+
+def test_a_kill_long_after_another_came_to_its_end_is_the_cause():
+    (finding,) = judged([member(0, -9, 130.1), member(1, 0)], {1000: replace(INSIDE, alive_unix=130.0), 1001: LEFT})
+    assert finding.culprit_ranks == (0,)
+
+
+@pytest.mark.parametrize(
+    ("code", "facts"),
+    [
+        (-6, replace(INSIDE, needs=(0, 2))),
+        (-9, INSIDE),
+    ],
+)
+def test_an_abort_of_its_own_or_a_kill_before_the_others_failed_is_the_cause(code, facts):
+    (finding,) = judged([member(0, code, 100.1), member(1, 0), member(2, 1)], {1000: facts, 1002: raised(LOST)})
+    assert finding.culprit_ranks == (0,)
+
+
+def test_an_abort_in_a_call_that_nobody_had_left_is_the_cause():
+    (finding,) = judged([member(0, -6), member(1, 1)], {1000: INSIDE, 1001: raised(LOST)})
+    assert finding.culprit_ranks == (0,)
+
+
 def test_a_rank_that_left_is_not_blamed_for_a_failure_of_another_s_own():
     (finding,) = judged([member(0, 1), member(1, 0, 99.0)], {1000: raised("shapes cannot be multiplied")})
     assert (finding.culprit_ranks, finding.cause) == ((0,), Cause.EXCEPTION)

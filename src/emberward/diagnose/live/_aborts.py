@@ -81,14 +81,25 @@ def _way_to(call: OpenCall, crashed: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return crashed[places.index(at) :] if at in places else ()
 
 
-def _places(pair: SnapshotPair, aborted: RankSnapshot, call: OpenCall) -> list[_LastCall]:
+def _own(rank: int, ring: RingFacts) -> _LastCall | None:
+    """Where a rank was when it aborted; None where that was in no call and no backward."""
+    call, number = ring.open_call, ring.open_sequence
+    if call is not None:
+        site, way = Site(file=call.file, line=call.line), _way_to(call, ring.crashed)
+        return _LastCall(rank=rank, site=site, call=call, number=number, stack=way)
+    if ring.backward is None:
+        return None
+    return _LastCall(rank=rank, site=Site(file=ring.backward[0], line=ring.backward[1]), call=None)
+
+
+def _places(pair: SnapshotPair, aborted: RankSnapshot, own: _LastCall) -> list[_LastCall]:
     """Where the other ranks were: in an open call, where a lost connection raised, or in backward when they ended."""
     found = []
     for rank, seen in pair.snapshot.ranks.items():
         if rank == aborted.rank or seen.ring is None:
             continue
         other = seen.ring.open_call
-        if other is not None and other.group == call.group:
+        if other is not None and (own.call is None or other.group == own.call.group):
             found.append(
                 _LastCall(
                     rank=rank, site=Site(file=other.file, line=other.line), call=other, number=seen.ring.open_sequence
@@ -97,8 +108,8 @@ def _places(pair: SnapshotPair, aborted: RankSnapshot, call: OpenCall) -> list[_
             continue
         error = seen.ring.moment("exception")
         name, _, line = ("" if error is None or error.site is None else error.site).rpartition(":")
-        if other is None and line.isdigit() and Frame(function="", file=call.file).site == name:
-            found.append(_LastCall(rank=rank, site=Site(file=call.file, line=int(line)), call=None))
+        if other is None and line.isdigit() and Frame(function="", file=own.site.file).site == name:
+            found.append(_LastCall(rank=rank, site=Site(file=own.site.file, line=int(line)), call=None))
         elif other is None and seen.ring.backward is not None:
             file, number = seen.ring.backward
             found.append(_LastCall(rank=rank, site=Site(file=file, line=number), call=None))
@@ -114,14 +125,12 @@ def abort_findings(pair: SnapshotPair, exits: Mapping[int, int]) -> list[Finding
         call, beside = seen.ring.open_call, seen.ring.beside
         if beside is not None and (seen.ring.backward is not None or (call is not None and call.group == beside.group)):
             return [_of_two_threads(pair, rank, beside)]
-        if call is None:
+        own = _own(rank, seen.ring)
+        if own is None:
             continue
-        way = _way_to(call, seen.ring.crashed)
-        number = seen.ring.open_sequence
-        own = _LastCall(rank=rank, site=Site(file=call.file, line=call.line), call=call, number=number, stack=way)
         # Who is in a later call of the group has ended this one.
         places = [
-            each for each in _places(pair, seen, call) if None in (n := each.number, own.number) or n == own.number
+            each for each in _places(pair, seen, own) if None in (n := each.number, own.number) or n == own.number
         ]
         others = [place for place in places if (place.site, place.form) != (own.site, own.form)]
         if not others and own.has_parts:

@@ -15,7 +15,7 @@ from emberward.diagnose import (
     waits,
 )
 from emberward.diagnose.live._process import ProcessState
-from emberward.diagnose.live._snapshot import RankSnapshot, Snapshot
+from emberward.diagnose.live._snapshot import RankSnapshot, RingFacts, Snapshot
 from emberward.events import RankEnd
 from emberward.findings import Cause, Certainty, Finding
 
@@ -48,9 +48,18 @@ def rank_end(seen: RankSnapshot, exit_code: int | None) -> RankEnd:
         site=site,
         has_left=left is not None,
         has_data_end=ring.moment("data_end") is not None,
+        needs=_needs(ring),
         at_s=0.0 if moment is None else -moment.age_s,
         alive_s=None if ring.heartbeat_age_s is None else -ring.heartbeat_age_s,
     )
+
+
+def _needs(ring: RingFacts) -> tuple[int, ...]:
+    """The ranks of the group of the open call; of a backward, those of the largest one."""
+    groups = {name: tuple(each["ranks"]) for name, each in ring.flight.get("pg_config", {}).items()}
+    if ring.open_call is not None:
+        return groups.get(ring.open_call.group, ())
+    return max(groups.values(), key=len, default=()) if ring.backward is not None else ()
 
 
 def death_findings(

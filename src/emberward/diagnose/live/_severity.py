@@ -9,7 +9,7 @@ library code makes in slices (a queue's, a data loader's), which returns and beg
 
 from dataclasses import replace
 
-from emberward.diagnose import ThreadStack, met_apart, read_process, stuck_worker, waits
+from emberward.diagnose import ThreadStack, arrival_as, met_apart, read_process, stuck_worker, waits
 from emberward.diagnose.live._motion import sits_in, waits_for_ever
 from emberward.diagnose.live._pair import SnapshotPair
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
@@ -55,7 +55,8 @@ def with_severity(finding: Finding, pair: SnapshotPair, *, is_asked: bool) -> Fi
     why = _proof(finding, pair) if has_two else None
     if why is not None:
         evidence = (*finding.evidence, why)
-        return replace(finding, severity=Severity.ERROR, certainty=Certainty.OBSERVED, evidence=evidence)
+        proved = replace(finding, certainty=Certainty.OBSERVED, evidence=evidence)
+        return arrival_as(proved, Severity.ERROR)
     return _lasting(finding, pair, may_come)
 
 
@@ -119,7 +120,7 @@ def _lasting(finding: Finding, pair: SnapshotPair, may_come: Severity) -> Findin
     lines = [] if left_s is None else [f"the sleep that it is in ends in {left_s:.0f} s: the kernel has the time"]
     if not known:
         lines.append("how long it has stood still is not known: no recorder ran in the job")
-        return replace(finding, severity=may_come, evidence=(*finding.evidence, *lines))
+        return arrival_as(replace(finding, evidence=(*finding.evidence, *lines)), may_come)
     age, ring = max(known, key=lambda item: item[0])
     how = "by this job's own history" if ring.has_history else "a phase without a history"
     lines.append(f"it has stood still for {age:.0f} s; up to {ring.limit_s:.0f} s it could be slow and alive ({how})")
@@ -127,7 +128,7 @@ def _lasting(finding: Finding, pair: SnapshotPair, may_come: Severity) -> Findin
     is_past = age > ring.limit_s and not is_at_work
     will_pass = left_s is not None and age + left_s > ring.limit_s
     severity = Severity.WARNING if is_past or will_pass else may_come
-    return replace(finding, severity=severity, evidence=(*finding.evidence, *lines))
+    return arrival_as(replace(finding, evidence=(*finding.evidence, *lines)), severity)
 
 
 def _sleep_left_s(finding: Finding, pair: SnapshotPair) -> float | None:

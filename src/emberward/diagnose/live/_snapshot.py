@@ -48,8 +48,9 @@ class RingFacts:
     read of a value or a synchronisation, for calls that a device has not ended. `open_call` is the main thread's,
     `beside` another thread's. `before`: where the main thread made the call, or began the backward, before the one
     that it is in; `lacks`: the line to which it came from there in each earlier round, where it is at another one now.
-    `been_at`: the lines of all but the one that it is in, each once. `has_data_end`: its data have ended since
-    `before`; `data_at`: where it last asked for some. `crashed`: the main thread's stack when its process crashed.
+    `been_at`: the lines of all but the one that it is in, each once. `data_at`: where it last asked for data.
+    `has_ended`: its program came to its end by itself, after which all calls were counted. `crashed`: the main
+    thread's stack when its process crashed.
     """
 
     flight: Mapping[str, Any]
@@ -81,6 +82,7 @@ class RingFacts:
     data_at: str | None = None
     crashed: tuple[Frame, ...] = ()
     departed: Departed | None = None
+    has_ended: bool = False
     problems: tuple[str, ...] = ()
 
     def moment(self, kind: str) -> Moment | None:

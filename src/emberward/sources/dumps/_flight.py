@@ -258,7 +258,7 @@ class FlightReader:
         else:
             read.add(raw)
         config, status = self._config(data), self._status(data)
-        names = self._names(read.samples, config, status)
+        names = self._names(read.samples, config, status, data.get("pg_ids"))
         if set(config) == {""} and len(names) == 1:
             config = {next(iter(names.values()))[0]: config[""]}
         flight = RankFlight(
@@ -330,12 +330,19 @@ class FlightReader:
         samples: dict[int, dict[str, Any]],
         config: dict[str, tuple[str, tuple[int, ...] | None]],
         status: dict[int, tuple[int, int]],
+        told: Any,
     ) -> dict[int, GroupName]:
-        """Which group each pg_id is: from its entries, else by the common order. See [Note: flight recorder]."""
+        """Which group each pg_id is: from its entries, as a ring tells, or by the common order.
+
+        See [Note: flight recorder].
+        """
         names = {pg_id: group_name(sample) for pg_id, sample in samples.items()}
         numbered = sorted((int(name), name) for name in config if name.isdigit())
         if len(numbered) == len(config) == len(status) and status:
             for pg_id, (_, name) in zip(sorted(status), numbered, strict=True):
+                names.setdefault(pg_id, (name, config[name][0]))
+        for name, pg_id in told.items() if isinstance(told, dict) else ():
+            if isinstance(pg_id, int) and name in config:
                 names.setdefault(pg_id, (name, config[name][0]))
         return names
 
@@ -402,13 +409,13 @@ class FlightReader:
         return part
 
     def _has_new_lines(self, part: GroupPart) -> bool:
-        """Whether the newest calls stand at other lines than those of each rank before that was alike in calls.
+        """Whether the newest calls stand at other lines or steps than those of each rank before, alike in calls.
 
         Then where they parted is told by older ones. More than `MAX_BY_LINES` ways of lines are not told apart.
         """
         ways = self._by_lines[part.name, part.ranks]
-        newest = {_seq_of(entry): entry.get("frames") for entry in part.entries[-KEPT_TAIL:]}
-        is_known = any(all(way.get(seq, frames) == frames for seq, frames in newest.items()) for way in ways)
+        newest = {_seq_of(entry): (entry.get("frames"), entry.get("step")) for entry in part.entries[-KEPT_TAIL:]}
+        is_known = any(all(way.get(seq, place) == place for seq, place in newest.items()) for way in ways)
         if is_known or len(ways) == MAX_BY_LINES:
             return False
         ways.append(newest)

@@ -95,6 +95,7 @@ def _flight(view: RingView, calls: list[Event]) -> dict[str, Any]:
             for group in groups
             if group.ranks
         },
+        "pg_ids": {ring_group_name(group): number for group, number in ids.items() if group.ranks},
         "pg_status": status,
         "entries": entries,
         "store": None if view.store is None else [_after(row, entries) for row in view.store],
@@ -191,6 +192,7 @@ def _entry(view: RingView, event: Event, group: Group, pg_id: int) -> dict[str, 
         "state": "completed" if is_done else "scheduled",
         "is_p2p": isinstance(body, Send | Recv),
         "tag": body.tag if isinstance(body, Send | Recv) else None,
+        "step": event.phase.step,
         "frames": [] if site is None else _frames(site),
     }
 

@@ -9,7 +9,19 @@ from typing import Any
 
 from emberward.diagnose import DataSeen, Departed, Frame, lacked, short_path
 from emberward.diagnose.live import Moment, OpenCall, RingFacts, from_plain, to_plain
-from emberward.events import Barrier, Collective, Event, GroupCreate, HostSync, LaneKind, Recv, Send, Site, Wait
+from emberward.events import (
+    KEPT_BY,
+    Barrier,
+    Collective,
+    Event,
+    GroupCreate,
+    HostSync,
+    LaneKind,
+    Recv,
+    Send,
+    Site,
+    Wait,
+)
 from emberward.sources.dumps._limits import limits_of
 from emberward.sources.dumps._ring import has_hidden, ring_flight, ring_group_name
 from emberward.sources.ring import MAIN_THREAD, Mark, MarkKind, RingView, read_ring
@@ -95,6 +107,7 @@ def ring_facts(view: RingView, *, is_past: bool = False) -> RingFacts:
         been_at=_been_at(places),
         data=_data(view, places),
         departed=_departed(view),
+        has_ended=_has_ended(view),
         data_at=next((_site(mark.site) for mark in reversed(view.marks) if mark.kind is MarkKind.DATA), None),
         problems=view.problems[-8:],
     )
@@ -111,6 +124,16 @@ def _departed(view: RingView) -> Departed | None:
         return None
     file, _, line = (told.site or "").rpartition(":")
     return replace(told, site=f"{short_path(file)}:{line}" if file else told.site)
+
+
+def _has_ended(view: RingView) -> bool:
+    """Whether the program came to its end by itself, and all its calls are counted, also those below Python."""
+    kinds = {mark.kind for mark in view.marks}
+    left = next((mark for mark in reversed(view.marks) if mark.kind is MarkKind.MAIN_EXITED), None)
+    if left is None or MarkKind.EXCEPTION in kinds or not (left.name or KEPT_BY).startswith(KEPT_BY):
+        return False
+    hidden = [count for count in view.groups.values() if has_hidden(count)]
+    return not hidden or (MarkKind.COUNTED in kinds and not any(count.p2p_issued for count in hidden))
 
 
 def _been_at(places: Sequence[Place]) -> tuple[Frame, ...]:

@@ -1,7 +1,7 @@
 """Whether the calls that ranks made can hold anything for the judge of calls that met: mostly they are equal. Pure.
 
-Equal calls of equal lines, k by k of each group, are no mismatch and no shift; sends and receives that agree in type
-and size are none either. To see that costs a tenth of what it costs to judge the calls.
+Equal calls of equal lines and steps, k by k of each group, are no mismatch and no shift; sends and receives that agree
+in type and size are none either. To see that costs a tenth of what it costs to judge the calls.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,18 @@ def are_alike(views: Mapping[int, RingView]) -> bool:
             body, ref = event.body, event.ref
             if isinstance(body, Collective):
                 key: Any = (body.group.ranks, body.group.index, sequences[ref])
-                made: Any = (body.op, body.dtype, body.numel, body.root, body.reduce_op, body.out_numel, event.site)
+                made: Any = (
+                    body.op,
+                    body.dtype,
+                    body.numel,
+                    body.root,
+                    body.reduce_op,
+                    body.out_numel,
+                    event.site,
+                    event.phase.step,
+                )
             elif isinstance(body, Barrier):
-                key, made = (body.group.ranks, body.group.index, sequences[ref]), event.site
+                key, made = (body.group.ranks, body.group.index, sequences[ref]), (event.site, event.phase.step)
             elif isinstance(body, Send | Recv):
                 ends = (rank, body.peer) if isinstance(body, Send) else (body.peer, rank)
                 group = None if body.group is None else (body.group.ranks, body.group.index)

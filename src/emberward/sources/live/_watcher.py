@@ -310,7 +310,7 @@ class Watcher:
         silent = [
             replace(f, certainty=Certainty.OBSERVED)
             for f in judge(evidence, line_of=self._line_of).findings
-            if f.severity is Severity.ERROR and _is_silent_fault(f)
+            if f.severity is not Severity.NOTICE and _is_silent_fault(f)
         ]
         # Other operations that meet stop a job as a rule: then its snapshots tell more. Silent is what it outlives.
         seen_keys, self._unlike = self._unlike, {self._key(f) for f in silent}

@@ -151,6 +151,7 @@ class MarkKind(StrEnum):
     SEARCH = "search"
     BUFFERS = "buffers"
     DEPARTURE = "departure"
+    COUNTED = "counted"
 
 
 class StoreWay(StrEnum):
