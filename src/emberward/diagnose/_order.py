@@ -160,10 +160,21 @@ class DataSeen:
 NO_DATA = DataSeen()
 
 
+def has_begun_more(here: DataSeen, there: DataSeen) -> bool:
+    """Whether a rank asked for data once more than another at the place where that one is in its turn: none is missing
+    to it, and what it lacks it left out of a turn. Who is short of a turn asks for it as often, and is told the end.
+    """
+    *before, ours = here.runs or ((None, 0),)
+    *earlier, theirs = there.runs or ((None, 0),)
+    return before == earlier and ours[0] == theirs[0] and ours[1] > theirs[1]
+
+
 def is_out_of_data(here: DataSeen, there: DataSeen) -> bool:
     """Whether the data of one rank ended before another's: it was told the end of what the other still has, or went on
     to a place that the other knows after fewer of the same, by more than the one that a rank in step may be ahead.
     """
+    if has_begun_more(here, there):
+        return False
     for n, (ours, theirs) in enumerate(zip(here.runs, there.runs, strict=False)):
         if ours != theirs:
             then = here.runs[n + 1][0] if n + 1 < len(here.runs) else None

@@ -7,7 +7,7 @@ from emberward.diagnose._calls import RankFlight
 from emberward.diagnose._departures import are_alike
 from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.diagnose._handlers import handler_around, tries_lock
-from emberward.diagnose._order import is_out_of_data
+from emberward.diagnose._order import has_begun_more, is_out_of_data
 from emberward.diagnose._parting import left_the_loop, passed_at, swallowed_at
 from emberward.diagnose._program import is_by_choice, led_past, place_at
 from emberward.diagnose._say import ranks_text, verb
@@ -77,8 +77,9 @@ def refine(
         is_entered = flight is None or flight.data.has_end or not made_no_transfer(flight)
         is_entered = is_entered and (met is None or not is_once_a_round(met))
         is_entered = is_entered and not _made_as_many_steps(finding, flights)
+        is_past = _begun_more(finding, flights)
         found = _out_of_data(finding, frames, flights, way)
-        found = found or _refined(finding, frames, unnumbered, line_of, way, is_entered=is_entered)
+        found = found or _refined(finding, frames, unnumbered, line_of, way, is_entered=is_entered, is_past=is_past)
         if met is not None and found is finding:
             found = left_out(finding, met, line_of) if way is Way.LEFT_OUT else found
             is_known = finding.cause is Cause.EXTRA_COLLECTIVE
@@ -96,6 +97,13 @@ def _made_as_many_steps(finding: Finding, flights: Mapping[int, RankFlight]) -> 
     ]
     ours, theirs = ([step for step in some if step is not None] for some in steps)
     return bool(ours and theirs) and min(ours) > max(theirs)
+
+
+def _begun_more(finding: Finding, flights: Mapping[int, RankFlight]) -> bool:
+    """Whether the culprit has begun more turns than who waits, as both recorders tell by the data they asked for."""
+    ranks = [next(iter(some), None) for some in (finding.culprit_ranks, finding.waiting_ranks)]
+    ours, theirs = (None if rank is None else flights.get(rank) for rank in ranks)
+    return ours is not None and theirs is not None and has_begun_more(ours.data, theirs.data)
 
 
 def _out_of_data(
@@ -121,10 +129,12 @@ def _refined(
     way: Way | None,
     *,
     is_entered: bool,
+    is_past: bool,
 ) -> Finding:
     """See `refine`. `way`: who makes a call alone lacks none, and if that is early has not left a loop either.
 
-    `is_entered`: the culprit may have come to the loop that the others are in, and left it for want of data.
+    `is_entered`: the culprit may have come to the loop that the others are in, and left it for want of data. `is_past`:
+    it had as many turns of that loop, and went past the call in one.
     """
     ranks = finding.culprit_ranks
     if finding.cause is Cause.MISSING_GROUP and ranks and finding.waiting_ranks:
@@ -164,6 +174,9 @@ def _refined(
             if finding.code in ("H101", "H106") and _share_a_loop(now, inside, line_of):
                 # Who is in no call and behind an inner loop may be in the turn before that of the others.
                 continue
+            if is_past:
+                left = _left(finding, ours, now, inside, Cause.SKIPPED_COLLECTIVE)
+                return decided(left, ours, stack, line_of, what=f"{_who(finding)} went another way in a turn")
             cause = cause if is_entered else Cause.SKIPPED_COLLECTIVE
             if way is Way.LEFT_OUT and cause is Cause.SKIPPED_COLLECTIVE and passed_at(ours, theirs, line_of):
                 # Of as many turns, one went past the call by a choice in the turn.

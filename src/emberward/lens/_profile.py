@@ -25,11 +25,12 @@ from emberward.lens._samples import MIN_GAIN, USER, RankSamples
 from emberward.lens._sharding import Sharding, Waste, sharding_of, wastes_of
 from emberward.lens._slowdown import changes_of, parts_around, parts_by_step, slowdown_finding
 from emberward.lens._source import Sources
-from emberward.lens._stalls import Stall, find_stalls, middle_step_s
+from emberward.lens._stalls import BUSY_SHARE, Stall, find_stalls, middle_step_s
 from emberward.lens._unused import is_result_kept_from_all
 from emberward.lens._work import PARTS, SHOWN_MODULES, Rate, Work, work_of
 
 SHOWN_PARTS = 3
+MAX_UNCERTAIN = 6
 SHORT_STEPS = 5
 """Fewer steps give no mean that is worth comparing."""
 
@@ -44,6 +45,8 @@ class Profile:
     first_step: int | None
     step_s: float | None
     queue_share: float
+    uncertain: tuple[Stall, ...] = ()
+    """What was seen, and may or may not cost enough of a step: the host was busy."""
     overlap: Overlap | None = None
     replay: Replay | None = None
     work: Work | None = None
@@ -57,6 +60,10 @@ class Profile:
             "first_step": self.first_step,
             "step_ms": None if self.step_s is None else round(1000 * self.step_s, 4),
             "waited_for_a_processor": round(self.queue_share, 4),
+            "not_certain": [
+                {"cause": each.cause.value, "site": each.site, "cost_ms_per_step": round(1000 * each.cost_s, 4)}
+                for each in self.uncertain
+            ],
             "collectives": None if self.overlap is None else _collectives(self.overlap),
             "replay": None if self.replay is None else _replayed(self.replay),
             "work": None if self.work is None else _worked(self.work),
@@ -140,7 +147,8 @@ def profile_of(
     unread = _unread(seen, of_rank, measured, sources)
     overlap = audit(calls, measured, sources, hidden, slack, unread) if (calls or hidden) and measured else None
     replay = Replay(hidden if overlap is None else overlap.met, measured)
-    stalls = find_stalls(measured, sources, replay)
+    seen_stalls = find_stalls(measured, sources, replay)
+    stalls = tuple(stall for stall in seen_stalls if stall.is_certain)
     work = work_of(operations, blocked=blocked, stalls_s=_stalls_s(stalls), peak=peak)
     by_rank = {rank.rank: rank for rank in measured}
     repeats = {rank.rank: repeats_of(rank, of_rank.get(rank.rank, ()), by_rank.get(rank.rank)) for rank in seen}
@@ -162,6 +170,7 @@ def profile_of(
         first_step=min((rank.first_step for rank in measured), default=None),
         step_s=middle_step_s(measured),
         queue_share=queue,
+        uncertain=tuple(stall for stall in seen_stalls if not stall.is_certain),
         overlap=overlap,
         replay=replay if measured else None,
         work=work,
@@ -311,6 +320,17 @@ def finding_page(finding: Finding) -> str:
     return "\n".join([head, *seen, f"  next    {finding.next}"])
 
 
+def _uncertain_text(stalls: Sequence[Stall]) -> list[str]:
+    """What a busy host leaves open, in lines for people."""
+    if not stalls:
+        return []
+    shown = [
+        f"  {each.cause.value} at {each.site}: {1000 * each.cost_s:.2f} ms a step" for each in stalls[:MAX_UNCERTAIN]
+    ]
+    more = [f"  and {len(stalls) - MAX_UNCERTAIN} more"] if len(stalls) > MAX_UNCERTAIN else []
+    return ["seen, and not certain on so busy a host; profile again on a quiet one:", *shown, *more]
+
+
 def page_text(profile: Profile) -> str:
     """The page of a profile, for people."""
     lines = []
@@ -322,8 +342,9 @@ def page_text(profile: Profile) -> str:
         )
         if profile.num_steps < SHORT_STEPS:
             lines.append(f"only {profile.num_steps} steps: the figures are rough")
-        if profile.queue_share > 0.05:
+        if profile.queue_share >= BUSY_SHARE:
             lines.append(f"ranks waited for a processor {100 * profile.queue_share:.0f}% of the time: the host is busy")
+        lines += _uncertain_text(profile.uncertain)
     if profile.overlap is not None and profile.overlap.calls_per_step:
         lines.append(_collectives_text(profile.overlap))
     if profile.work is not None:

@@ -30,6 +30,8 @@ MIN_STEPS = 2
 _FOR_OTHERS = frozenset({Cause.LOCK, Cause.DATA_WAIT, Cause.SAME_LANE})
 """Waits for other threads and processes of the host: where it lacks processors, as far as this rank lacked one, so did
 they, and that much of the wait is the host's doing."""
+BUSY_SHARE = 0.05
+"""Of the time that ranks wait for a processor: from there on the host is busy, and says so."""
 MIN_OFTEN = 0.5
 """Of the steps in which a wait in every step would have been seen: in fewer, it is one every second step or less."""
 
@@ -51,7 +53,11 @@ class RankStall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """One cause at one line over all ranks. `cost_s` and `share` are of the rank where they are most."""
+    """One cause at one line over all ranks. `cost_s` and `share` are of the rank where they are most.
+
+    `is_certain`: it gains enough of a step as that was. Else it would of one without waits for a processor, where the
+    host was busy: what that would be, such a host does not tell.
+    """
 
     cause: Cause
     site: str
@@ -63,6 +69,7 @@ class Stall:
     num_steps: int
     of_steps: int
     by_rank: Mapping[int, float] = field(default_factory=dict)
+    is_certain: bool = True
 
 
 def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]:
@@ -160,7 +167,10 @@ def _behind_another(told: Told, beside: Mapping[int, Sequence[tuple[float, float
 
 
 def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) -> tuple[Stall, ...]:
-    """The stalls worth a finding, the most costly first; `replay` of the same ranks says what each would gain."""
+    """The stalls worth a finding, or a word where the host was busy, the most costly first.
+
+    `replay` of the same ranks says what each would gain.
+    """
     measured = [rank for rank in ranks if rank.num_steps]
     by_key: dict[tuple[Cause, str], list[RankStall]] = defaultdict(list)
     by_rank = {rank.rank: (*stalls_of_rank(rank, sources), *retries_of_rank(rank)) for rank in measured}
@@ -182,7 +192,8 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
     for (cause, site), each in by_key.items():
         worst = max(each, key=lambda stall: stall.cost_s)
         step_s = steps[worst.rank]
-        if worst.num_steps < MIN_STEPS or worst.cost_s < max(MIN_SHARE * step_s, MIN_COST_S):
+        served_s = served[worst.rank] if queued[worst.rank] >= BUSY_SHARE else step_s
+        if worst.num_steps < MIN_STEPS or worst.cost_s < max(MIN_SHARE * served_s, MIN_COST_S):
             continue
         if _is_rare(worst, numbers[worst.rank], periods[worst.rank]):
             continue
@@ -202,7 +213,9 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
         if cause in _FOR_OTHERS:
             sure *= 1 - queued[worst.rank]
         sure_s = most_s * sure - MIN_COST_S
-        if sure_s < MIN_GAIN * step_s and worst.busy_share * sure_s < MIN_GAIN * served[worst.rank]:
+        is_enough = sure_s >= MIN_GAIN * step_s or worst.busy_share * sure_s >= MIN_GAIN * served[worst.rank]
+        is_certain = worst.cost_s >= MIN_SHARE * step_s and is_enough
+        if not is_certain and (served_s == step_s or most_s - MIN_COST_S < MIN_GAIN * served_s):
             continue
         found.append(
             Stall(
@@ -216,6 +229,7 @@ def find_stalls(ranks: Sequence[RankSamples], sources: Sources, replay: Replay) 
                 num_steps=worst.num_steps,
                 of_steps=numbers[worst.rank],
                 by_rank={stall.rank: stall.cost_s for stall in each},
+                is_certain=is_certain,
             )
         )
     return tuple(sorted(found, key=lambda stall: -stall.cost_s))

@@ -11,12 +11,13 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 from unit.sources.live_snapshots import C10D, moment, rank_snapshot, ring, twice
 
-from emberward.diagnose import Frame, ThreadStack, lacked
+from emberward.diagnose import NO_DATA, DataSeen, Frame, ThreadStack, lacked
 from emberward.diagnose.live import OpenCall, ProcessState, RankSnapshot, WaitingIn
 from emberward.findings import Finding
 from emberward.sources.live import judge_snapshots
@@ -86,6 +87,10 @@ class _Rank:
     waits: Call | None = None
     num_steps: int = 0
     """Steps of an optimizer that it has ended."""
+    asked: list[str] = field(default_factory=list)
+    """The lines at which it asked a loader for data."""
+    ends: list[int] = field(default_factory=list)
+    """How many calls it had made whenever its data ended."""
     is_asleep: bool = False
     is_over: bool = False
     error: BaseException | None = None
@@ -188,10 +193,22 @@ class ActedJob:
             **{op: collective(op) for op in ("all_reduce", "all_gather", "broadcast", "barrier", "all_to_all_single")},
             **{op: transfer(op) for op in ("send", "recv", "isend", "irecv")},
         )
+
+        def loader(items: Any) -> Any:
+            given = iter(items)
+            while True:
+                frame = next(each for each in _frames(sys._getframe()) if each.file == FILE)
+                own.asked.append(f"{frame.file}:{frame.line}")
+                try:
+                    yield next(given)
+                except StopIteration:
+                    own.ends.append(len(own.calls))
+                    return
+
         model = SimpleNamespace(backward=backward)
         own = self._ranks[rank]
         optimizer = SimpleNamespace(step=lambda: setattr(own, "num_steps", own.num_steps + 1))
-        torch = SimpleNamespace(distributed=dist, loss=lambda *_: model, optimizer=optimizer)
+        torch = SimpleNamespace(distributed=dist, loss=lambda *_: model, optimizer=optimizer, loader=loader)
         time = SimpleNamespace(sleep=lambda seconds: self._sleep(rank) if seconds >= LONG_S else None)
         return {"torch": torch, "torch.distributed": dist, "time": time}
 
@@ -308,6 +325,14 @@ class ActedJob:
             before=places[-2] if len(places) > 1 else None,
             lacks=lacked(places),
             been_at=tuple(dict.fromkeys(places[:-1])),
+            data=DataSeen(
+                runs=tuple((place, len(list(run))) for place, run in groupby(own.asked)),
+                num_ends=len(own.ends),
+                has_end=bool(own.ends) and len(own.calls) - own.ends[-1] <= 1,
+                at=own.asked[-1],
+            )
+            if own.asked
+            else NO_DATA,
             open_call=None if waits is None or waits.is_hidden or waits.peer is not None else _open(waits, own),
         )
         if own.is_over:
