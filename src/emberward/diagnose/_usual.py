@@ -16,7 +16,7 @@ from itertools import pairwise, permutations
 from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._claims import MEET_AND_DIFFER
 from emberward.diagnose._departures import are_alike, history
-from emberward.diagnose._frames import Frame, LineOf, no_source, user_frame
+from emberward.diagnose._frames import Frame, LineOf, at_one_place, no_source, user_frame
 from emberward.diagnose._groups import Groups
 from emberward.diagnose._mismatch import mismatches
 from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, only_in, rounds, standing
@@ -324,8 +324,8 @@ def is_other_size(met: Meeting) -> bool:
     tensor is another one, and it left no order.
     """
     ours, theirs = met.ours, met.theirs
-    known = {call.numel for call in met.past if call.frames == ours.frames}
-    is_way = bool(ours.frames) and (ours.op, ours.frames) == (theirs.op, theirs.frames)
+    known = {call.numel for call in met.past if at_one_place(call.frames, ours.frames)}
+    is_way = ours.op == theirs.op and at_one_place(ours.frames, theirs.frames)
     return is_way and theirs.numel in known and ours.numel not in known
 
 

@@ -1,7 +1,10 @@
 """What is expected next, by earlier rounds and by peers: every rule about an order asks here."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from emberward.diagnose._frames import Frame
 from emberward.diagnose._order import (
     MIN_ROUNDS,
     DataSeen,
@@ -18,6 +21,7 @@ from emberward.diagnose._order import (
     shift,
     standing,
 )
+from emberward.diagnose._usual import is_other_size
 
 
 def counts(text: str, *, is_open: bool) -> list[int]:
@@ -156,3 +160,20 @@ def test_an_end_of_data_counts_where_it_is_known():
     assert not is_out_of_data(DataSeen(num_ends=1, has_end=True), DataSeen(num_ends=1))
     assert is_out_of_data(DataSeen(has_end=True), DataSeen(num_ends=4))
     assert not is_out_of_data(DataSeen(has_end=True), DataSeen(has_end=True))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "earlier", "is_size"),
+    [("train.py:9", (4, 4), True), ("train.py:9", (4, 5), False), ("train.py:8", (4, 4), False)],
+    ids=["new at its line", "made with that size before", "the peers are at another line"],
+)
+def test_a_call_of_another_size_is_one_at_the_peers_place_whose_size_is_new_there(theirs, earlier, is_size):
+    """Of an open call the whole stack is known, of earlier ones and of the peers' the line that the recorder kept."""
+
+    def call(size, *lines):
+        frames = [Frame(function="f", file=each.partition(":")[0], line=int(each.partition(":")[2])) for each in lines]
+        return SimpleNamespace(op="all_reduce", numel=size, frames=tuple(frames))
+
+    ours = call(5, "/site-packages/torch/distributed/distributed_c10d.py:3252", "train.py:9", "job.py:46")
+    past = [call(size, "train.py:9") for size in earlier]
+    assert is_other_size(SimpleNamespace(ours=ours, theirs=call(4, theirs), past=past)) is is_size
