@@ -143,14 +143,6 @@ def of_program(frames: tuple[Frame, ...], program: str | None) -> tuple[Frame, .
     return frames if program is None else tuple(replace(frame, program=program) for frame in frames)
 
 
-def at_one_place(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
-    """Whether two calls were made at the same lines of the program, as far as both tell theirs: of one that is open the
-    whole stack may be known, of others the lines that the recorder kept.
-    """
-    own, others = (frames[frames.index(at) :] if (at := user_frame(frames)) else () for frames in (one, other))
-    return bool(own and others) and all(a == b for a, b in zip(own, others, strict=False))
-
-
 def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
     """The innermost frame of the user's; None when there is none."""
     return next((frame for frame in frames if not frame.is_library), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from emberward.diagnose._bindings import bindings_of
-from emberward.diagnose._frames import Frame, LineOf
+from emberward.diagnose._frames import Frame, LineOf, user_frame
 from emberward.findings import Cause
 
 MAX_LINES = 20_000
@@ -352,6 +352,18 @@ def is_by_choice(place: ProgramLine | None) -> bool:
 def is_in_every_turn(place: ProgramLine | None) -> bool:
     """Whether each turn of the loop around a place comes to it: what differs is what the loop is over."""
     return place is not None and bool(place.loops) and not deciding(place.turn)
+
+
+def are_at_one_place(one: tuple[Frame, ...], other: tuple[Frame, ...], line_of: LineOf) -> bool:
+    """Whether two calls were come to in one way: by all their lines, or at one line of a loop of its own function.
+
+    Of a call that is open the whole stack may be known, of others the line that the recorder kept.
+    """
+    own, others = user_frame(one), user_frame(other)
+    if own is None or own != others:
+        return False
+    place = place_at(own, line_of)
+    return one == other or (place is not None and bool(place.loops))
 
 
 def callers(place: ProgramLine | None) -> dict[str, ProgramLine]:

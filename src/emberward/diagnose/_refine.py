@@ -69,7 +69,7 @@ def refine(
     out = []
     for finding in findings:
         met = meeting_of(finding, flights, frames, line_of)
-        if met is not None and is_other_size(met):
+        if met is not None and is_other_size(met, line_of):
             out.append(replace(finding, site=met.ours.site))
             continue
         way = None if met is None else way_of(met, line_of)

@@ -16,7 +16,7 @@ from itertools import pairwise, permutations
 from emberward.diagnose._calls import Call, GroupName, RankFlight
 from emberward.diagnose._claims import MEET_AND_DIFFER
 from emberward.diagnose._departures import are_alike, history
-from emberward.diagnose._frames import Frame, LineOf, at_one_place, no_source, user_frame
+from emberward.diagnose._frames import Frame, LineOf, no_source, user_frame
 from emberward.diagnose._groups import Groups
 from emberward.diagnose._mismatch import mismatches
 from emberward.diagnose._order import MIN_ROUNDS, Standing, came_early, has_followed, only_in, rounds, standing
@@ -29,7 +29,7 @@ from emberward.diagnose._parting import (
     parting,
     passed_at,
 )
-from emberward.diagnose._program import are_branches, callers_in_common, comes_first, place_at
+from emberward.diagnose._program import are_at_one_place, are_branches, callers_in_common, comes_first, place_at
 from emberward.diagnose._say import ranks_text, verb
 from emberward.diagnose._source import conditions_around, tie_break_by_text
 from emberward.diagnose._trace import PARTED
@@ -319,13 +319,13 @@ def _first_departure(odd: RankFlight, peer: RankFlight, group: GroupName) -> tup
     return None if place is None or place < MIN_ROUNDS else pairs[place]
 
 
-def is_other_size(met: Meeting) -> bool:
+def is_other_size(met: Meeting, line_of: LineOf) -> bool:
     """Whether the culprit came to the peers' call on their way, all lines alike, with a size that is new there: its
     tensor is another one, and it left no order.
     """
     ours, theirs = met.ours, met.theirs
-    known = {call.numel for call in met.past if at_one_place(call.frames, ours.frames)}
-    is_way = ours.op == theirs.op and at_one_place(ours.frames, theirs.frames)
+    known = {call.numel for call in met.past if are_at_one_place(call.frames, ours.frames, line_of)}
+    is_way = ours.op == theirs.op and are_at_one_place(ours.frames, theirs.frames, line_of)
     return is_way and theirs.numel in known and ours.numel not in known
 
 

@@ -162,18 +162,40 @@ def test_an_end_of_data_counts_where_it_is_known():
     assert not is_out_of_data(DataSeen(has_end=True), DataSeen(has_end=True))
 
 
+IN_A_LOOP = """\
+def f():
+    for x in batches:
+        dist.all_reduce(x)
+"""
+IN_A_HELPER = """\
+def f():
+    dist.all_reduce(x)
+    return (
+        x)
+"""
+
+
 @pytest.mark.parametrize(
-    ("theirs", "earlier", "is_size"),
-    [("train.py:9", (4, 4), True), ("train.py:9", (4, 5), False), ("train.py:8", (4, 4), False)],
-    ids=["new at its line", "made with that size before", "the peers are at another line"],
+    ("text", "line", "theirs", "earlier", "is_size"),
+    [
+        (IN_A_LOOP, 3, "train.py:3", (4, 4), True),
+        (IN_A_LOOP, 3, "train.py:3", (4, 5), False),
+        (IN_A_LOOP, 3, "train.py:2", (4, 4), False),
+        (IN_A_HELPER, 2, "train.py:2", (4, 4), False),
+    ],
+    ids=["new at its line", "made with that size before", "the peers are at another line", "a helper of many callers"],
 )
-def test_a_call_of_another_size_is_one_at_the_peers_place_whose_size_is_new_there(theirs, earlier, is_size):
+def test_a_call_of_another_size_is_one_at_the_peers_place_whose_size_is_new_there(text, line, theirs, earlier, is_size):
     """Of an open call the whole stack is known, of earlier ones and of the peers' the line that the recorder kept."""
 
     def call(size, *lines):
         frames = [Frame(function="f", file=each.partition(":")[0], line=int(each.partition(":")[2])) for each in lines]
         return SimpleNamespace(op="all_reduce", numel=size, frames=tuple(frames))
 
-    ours = call(5, "/site-packages/torch/distributed/distributed_c10d.py:3252", "train.py:9", "job.py:46")
-    past = [call(size, "train.py:9") for size in earlier]
-    assert is_other_size(SimpleNamespace(ours=ours, theirs=call(4, theirs), past=past)) is is_size
+    def line_of(frame):
+        lines = text.splitlines()
+        return lines[frame.line - 1] if frame.file == "train.py" and 1 <= frame.line <= len(lines) else None
+
+    ours = call(5, "/site-packages/torch/distributed/distributed_c10d.py:3252", f"train.py:{line}", "job.py:46")
+    past = [call(size, f"train.py:{line}") for size in earlier]
+    assert is_other_size(SimpleNamespace(ours=ours, theirs=call(4, theirs), past=past), line_of) is is_size
