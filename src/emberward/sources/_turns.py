@@ -22,8 +22,8 @@ from emberward.events import Owner, main_package, owner_of
 from emberward.sources._sampler import Sampler, Seen
 
 MIN_TURNS = 10
-MAX_SEEN = 100_000
-"""Snapshots that are kept: of some eight minutes."""
+MAX_SEEN = 200_000
+"""Halves of looks that are kept: of some eight minutes."""
 
 Range = tuple[int, int]
 Loop = tuple[tuple[CodeType, ...], Range]
@@ -84,34 +84,42 @@ class TurnWatch(Sampler):
         return len(self._bounds) > 1
 
     def _turns(self, seen: list[tuple[int, Seen, tuple[int, int, int]]]) -> dict[Loop, list[int]]:
-        """When each loop of the program made a turn."""
-        found: dict[Loop, list[int]] = defaultdict(list)
+        """When each loop of the program made a turn.
+
+        A function that begins anew tells a turn of the loop that calls it, or that one turn calls it twice: where most
+        turns show in the loop's own function, those alone count.
+        """
+        found: dict[Loop, list[tuple[int, bool]]] = defaultdict(list)
         program = main_package()
         before: list[tuple[CodeType, int]] = []
         last_ns = 0
         for at_ns, key, _ in seen:
             now = [self._codes[at] for at in reversed(key[0]) if at in self._codes]
-            loop = _turned(before, now)
+            loop, is_own = _turned(before, now)
             if loop is not None and owner_of(loop[0][-1].co_filename, program) is Owner.USER:
-                found[loop].append((last_ns + at_ns) // 2)
+                found[loop].append(((last_ns + at_ns) // 2, is_own))
             before, last_ns = now, at_ns
-        return found
+        turns = {}
+        for loop, seen_at in found.items():
+            own = [ns for ns, is_own in seen_at if is_own]
+            turns[loop] = own if 2 * len(own) >= len(seen_at) else [ns for ns, _ in seen_at]
+        return turns
 
 
-def _turned(before: list[tuple[CodeType, int]], now: list[tuple[CodeType, int]]) -> Loop | None:
-    """The loop that has made a turn between two stacks, outermost first."""
+def _turned(before: list[tuple[CodeType, int]], now: list[tuple[CodeType, int]]) -> tuple[Loop | None, bool]:
+    """The loop that has made a turn between two stacks, outermost first, and whether its own function shows it."""
     for depth, ((code, was), (other, at)) in enumerate(zip(before, now, strict=False)):
         if code is not other or at > was:
-            return None
+            return None, False
         if at < was:
             around = [(code, (at, was)), *((now[i][0], (now[i][1],) * 2) for i in range(depth - 1, -1, -1))]
             for up, (each, (first, last)) in enumerate(around):
                 inside = [(a, b) for a, b in loops_of(each) if a <= first and last <= b]
                 if inside:
                     codes = tuple(code for code, _ in now[: depth + 1 - up])
-                    return codes, min(inside, key=lambda loop: loop[1] - loop[0])
-            return None
-    return None
+                    return (codes, min(inside, key=lambda loop: loop[1] - loop[0])), up == 0
+            return None, False
+    return None, False
 
 
 @cache
