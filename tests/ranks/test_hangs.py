@@ -17,7 +17,8 @@ from ranks.hangs.truth import ALIVE, TRUTHS
 
 NAMES = (
     "uneven_data", "skipped_collective", "dtype", "cycle_p2p", "dataloader_worker", "stopped", "killed", "lock",
-    "thread_died", "sleep", "slow_loader", "slow_periodic", "version_skew", "device_stall", "segfault",
+    "thread_died", "sleep", "slow_loader", "slow_periodic", "version_skew", "device_stall", "segfault", "no_end",
+    "forgotten_thread",
 )  # fmt: skip
 """Of slow ones those that the noise of other tests does not hide: 5% of a step is left to tools/campaign_hangs.py."""
 ON_DEVICE = (
@@ -33,7 +34,7 @@ ASKED = "lock"
 """The program whose processes are explained too, as if no recorder ran in them."""
 LOOK_ALIKES = (
     "slow_first_step", "long_evaluation", "long_save", "slow_but_alive", "slow_lock", "slow_worker", "late_transfer",
-    "wandering",
+    "wandering", "last_upload", "last_native",
 )  # fmt: skip
 """Longer ones, of 10 to 60 seconds, run in tools/campaign_hangs.py."""
 TWO_CHECKS_S = 14.0

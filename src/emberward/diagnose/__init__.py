@@ -60,6 +60,7 @@ from emberward.diagnose._say import (
     waits,
 )
 from emberward.diagnose._source import by_short_name, tie_break_by_text, with_source
+from emberward.diagnose._states import next_of_state
 from emberward.diagnose._store import in_store
 from emberward.diagnose._trace import PARTED, SIZED, to_trace
 from emberward.diagnose._waits import Reading, class_of, makes_call, read_process, stuck_worker
@@ -130,6 +131,7 @@ __all__ = [
     "makes_call",
     "may_act",
     "met_apart",
+    "next_of_state",
     "no_alarm",
     "no_source",
     "only_in",

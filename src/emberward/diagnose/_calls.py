@@ -196,7 +196,9 @@ class RankFlight:
     data: DataSeen = NO_DATA
     """The data that it asked for, as its own recorder tells."""
     been_at: tuple[Frame, ...] = ()
-    """The lines of all calls and backwards that it made before the newest one, as its own recorder tells."""
+    """The lines of the calls and backwards that are left of those before the newest one, as its own recorder tells."""
+    ever_at: frozenset[Frame] = frozenset()
+    """All lines that its own recorder ever wrote down: whether it was never at one is known, however long it runs."""
     lacks: Frame | None = None
     """The line to which it came in each earlier round and not in this one, as its own recorder tells."""
     before: tuple[Frame, ...] = ()

@@ -134,12 +134,23 @@ def follower(past: Sequence[Call], later: Sequence[Call] = ()) -> Call | None:
     return None
 
 
-def only_in(here: Sequence[Call], there: Sequence[Call], *, without: Container[Call]) -> Call | None:
+def only_in(
+    here: Sequence[Call],
+    there: Sequence[Call],
+    *,
+    ever: tuple[Container[Call], Container[Call]],
+    without: Container[Call],
+) -> Call | None:
     """The newest place to which one rank has come and the other never; None where the other has places of its own too.
 
-    Then they run different programs. `without`: places that do not count, such as those of the calls that meet.
+    Then they run different programs. `here`, `there`: where each has been lately; `ever`: all places where each is
+    known to have been, as the other's may reach back further. `without`: places that do not count, such as those of
+    the calls that meet.
     """
-    ours, theirs = ([p for p in a if p not in b and p not in without] for a, b in ((here, there), (there, here)))
+    ours, theirs = (
+        [p for p in a if p not in b and p not in known and p not in without]
+        for a, b, known in ((here, there, ever[1]), (there, here, ever[0]))
+    )
     return ours[-1] if ours and not theirs else None
 
 

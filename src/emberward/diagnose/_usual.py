@@ -172,7 +172,8 @@ def _alone(finding: Finding, flights: Mapping[int, RankFlight], calls: Mapping[i
         sides[must_agree(call)].append(rank)
     at = [frame for call in calls.values() if (frame := user_frame(call.frames)) is not None]
     for ranks, others in permutations(sides.values()) if len(sides) == 2 else ():
-        found = only_in(flights[ranks[0]].been_at, flights[others[0]].been_at, without=at)
+        here, there = flights[ranks[0]], flights[others[0]]
+        found = only_in(here.been_at, there.been_at, ever=(here.ever_at, there.ever_at), without=at)
         if found is not None:
             line = f"{ranks_text(ranks)} made calls at {found.site}, to which {ranks_text(others)} never came"
             return replace(

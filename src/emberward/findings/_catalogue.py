@@ -86,6 +86,7 @@ CATALOGUE: dict[str, CodeEntry] = {
             "H131": "a thread that a rank waits for has died",
             "H132": "a rank waits for a lane that is in a task",
             "H151": "every rank stands still alike",
+            "H153": "a rank does not end when the others have",
         },
     ),
     **_rows(

@@ -1,5 +1,6 @@
 """Programs that look hung and are not. ``python alive.py NAME FOLDER SECONDS``."""
 
+import ctypes
 import importlib
 import os
 import queue
@@ -218,6 +219,33 @@ def last_save(rank, world):
     if rank == 0:
         say("fault")
         save()
+
+
+def last_upload(rank, world):
+    """At the end a thread of rank 2, whose main thread has left, sends what it has; the others have left."""
+    train(rank, lambda rank, i: None)
+    if rank == 2:
+        threading.Thread(target=upload).start()
+        say("fault")
+        sys.exit(0)
+
+
+def upload():
+    lines = queue.Queue()
+    threading.Thread(target=lambda: (time.sleep(SECONDS), lines.put("sent")), daemon=True).start()
+    lines.get()
+    say("left")
+
+
+def last_native(rank, world):
+    """At the end rank 0 joins a thread that waits below Python, and keeps the interpreter meanwhile."""
+    train(rank, lambda rank, i: None)
+    if rank == 0:
+        libc, thread = ctypes.PyDLL(None), ctypes.c_ulong()
+        wait = ctypes.cast(libc.usleep, ctypes.c_void_p)
+        libc.pthread_create(ctypes.byref(thread), None, wait, ctypes.c_void_p(int(SECONDS * 1e6)))
+        say("fault")
+        libc.pthread_join(thread, None)
 
 
 def rank_logs(rank, world):

@@ -11,7 +11,7 @@ import time
 
 import torch
 import torch.distributed as dist
-from job import BAD_STEP, main, say, work
+from job import BAD_STEP, FOLDER, main, say, work
 
 
 def stopped(rank, world):
@@ -88,6 +88,43 @@ def main_exited(rank, world):
         if rank == 2 and i == BAD_STEP:
             say("fault")
             sys.exit(0)
+        dist.all_reduce(x)
+
+
+def no_end(rank, world):
+    """At the end rank 0 joins a thread that needs the interpreter, and keeps it.
+
+    So does torch 2.13 where a DDP model is freed after its group: ~ProcessGroupGloo joins its thread under the GIL,
+    while that frees a work with a Python context.
+    """
+    few_steps()
+    if rank == 0:
+        libc, thread = ctypes.PyDLL(None), ctypes.c_ulong()
+        needs = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: None)
+        say("fault")
+        sys.setswitchinterval(600)  # so that the thread does not get the interpreter between the two calls
+        libc.pthread_create(ctypes.byref(thread), None, needs, None)
+        libc.pthread_join(thread, None)
+
+
+def forgotten_thread(rank, world):
+    """A thread that is no daemon waits for a batch, and nobody is left to give one."""
+    few_steps()
+    if rank == 3:
+        threading.Thread(target=write_metrics, args=(queue.Queue(),)).start()
+        say("fault")
+        sys.exit(0)
+
+
+def write_metrics(lines):
+    while (line := lines.get()) is not None:
+        (FOLDER / "metrics").write_text(line)
+
+
+def few_steps():
+    x = torch.ones(64, 64)
+    for _ in range(BAD_STEP):
+        work(x)
         dist.all_reduce(x)
 
 

@@ -69,6 +69,8 @@ TRUTHS = {
         Truth("disk_full", "ends", "crash", (0,), "disk_full", "file", ends=True),
         Truth("thread_died", "ends", "hang", (1,), "thread_died", "raise RuntimeError("),
         Truth("main_exited", "ends", "hang", (2,), "main_exited", "time.sleep(1)"),
+        Truth("no_end", "ends", "hang", (0,), "lock", "pthread_join("),
+        Truth("forgotten_thread", "ends", "hang", (3,), "main_exited", "lines.get()"),
         Truth("ddp_lock", "parallel", "hang", (1,), "lock", "threading.Event().wait()"),
         Truth("ddp_sleep", "parallel", "hang", (3,), "sleep", "time.sleep(3600)", is_sure=False),
         Truth("fsdp_lock", "parallel", "hang", (2,), "lock", "threading.Event().wait()"),
@@ -87,4 +89,5 @@ ALIVE = (
     "slow_first_step", "long_evaluation", "long_save", "slow_but_alive", "slow_reader", "slow_lock", "slow_producer",
     "slow_worker", "slow_child", "late_key", "late_group", "slow_stage", "slow_compile", "last_save", "rank_logs",
     "wandering", "all_slow", "rare_pauses", "own_import", "late_transfer",
+    "last_upload", "last_native",
 )  # fmt: skip

@@ -129,10 +129,19 @@ def test_the_place_to_which_a_rank_came_each_time_and_not_now(places, place):
 
 @pytest.mark.parametrize(
     ("here", "there", "place"),
-    [("abx", "ab", "x"), ("ab", "abx", None), ("abx", "aby", None), ("ab", "ab", None), ("abm", "ab", None)],
+    [
+        ("abx", "ab", "x"),
+        ("ab", "abx", None),
+        ("abx", "aby", None),
+        ("ab", "ab", None),
+        ("abm", "ab", None),
+        ("abx", "ab, and x before", None),
+        ("abx", "ab, and y before", "x"),
+    ],
 )
 def test_a_place_to_which_one_rank_alone_has_come_is_its_own_unless_the_other_has_some_too(here, there, place):
-    assert only_in(here, there, without="m") == place
+    lately, _, before = there.partition(",")
+    assert only_in(here, lately, ever=(here, before.removesuffix("before")), without="m") == place
 
 
 TRAIN, VALID = "train.py:9", "train.py:20"

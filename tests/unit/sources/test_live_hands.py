@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -70,6 +71,29 @@ def test_the_kernel_tells_when_a_sleep_ends(sleeper: subprocess.Popen[bytes]) ->
     assert 400 < main.wakes_in_s <= 600
 
 
+@pytest.mark.parametrize(
+    ("wait", "call"),
+    [
+        ("threading.Event().wait(600)", WaitingIn.FUTEX_TIMED),
+        ("select.select([sys.stdin], [], [], 600)", WaitingIn.POLL),
+    ],
+)
+def test_a_wait_that_a_look_interrupted_is_still_known(wait: str, call: WaitingIn) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", f"import select, sys, threading; {wait}"], stdin=subprocess.PIPE
+    ) as child:
+        for signals in ((), (signal.SIGSTOP, signal.SIGCONT)):
+            for number in signals:
+                child.send_signal(number)
+                os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WCONTINUED)
+            end_s, found = time.monotonic() + 20.0, None
+            while found is not call and time.monotonic() < end_s:
+                main = read_process_facts(child.pid).main
+                found = None if main is None else main.waiting_in
+            assert found is call
+        child.kill()
+
+
 LOOPS = {
     "itself": ("asyncio.Event().wait()", WaitingIn.EVENT),
     "for a time": ("asyncio.sleep(600)", WaitingIn.POLL),
@@ -108,6 +132,9 @@ def test_no_process_is_gone() -> None:
     [
         ("202 0x7f 0x189 0x0 0x0 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX),
         ("202 0x7f 0x109 0x0 0x0 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX_SHARED),
+        ("202 0x7f 0x109 0x3433 0x0 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.JOIN),
+        ("202 0x7f 0x109 0x3434 0x0 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX_SHARED),
+        ("202 0x7f 0x109 0x3433 0x7f 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX_TIMED),
         ("202 0x7f 0x189 0x0 0x7ffd5 0x0 0xffffffff 0x7ffe 0x7f", WaitingIn.FUTEX_TIMED),
         ("230 0x1 0x1 0x7f 0x0 0x0 0x0 0x7f 0x7f", WaitingIn.NANOSLEEP),
         ("61 0xffffffff 0x7f 0x0 0x0 0x0 0x0 0x7f 0x7f", WaitingIn.CHILD),
@@ -117,7 +144,7 @@ def test_no_process_is_gone() -> None:
     ],
 )
 def test_the_call_that_a_thread_sits_in(text: str | None, call: WaitingIn | None) -> None:
-    assert waiting_in(text, machine="x86_64") is call
+    assert waiting_in(text, machine="x86_64", tids=(0x3433,)) is call
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------

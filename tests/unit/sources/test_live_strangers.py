@@ -141,6 +141,38 @@ def test_ranks_that_all_sleep_at_one_line_are_a_notice_in_these_words():
     assert (finding.cause, finding.culprit_ranks, finding.severity) == (Cause.SLEEP, (0, 1), Severity.NOTICE)
 
 
+def at_its_end(waiting_in: WaitingIn, *, has_ended: bool = True, beat_s: float = 1.0) -> tuple[Finding, ...]:
+    """What is said of two ranks of which one is gone and the other one stands after its calls."""
+    over = replace(ring(num_done=6, is_inside=False, world=2), has_ended=has_ended, heartbeat_age_s=7.0)
+    facts = replace(ring(num_done=6, is_inside=False, world=2), heartbeat_age_s=beat_s)
+    last = rank_snapshot(1, stack(1001, 31), facts, waiting_in=waiting_in)
+    return judged(rank_snapshot(0, None, over, state=GONE), last)
+
+
+def test_a_rank_that_cannot_end_when_the_others_have_is_an_error_in_these_words():
+    (finding,) = at_its_end(WaitingIn.JOIN)
+    assert (finding.code, finding.severity, finding.culprit_ranks) == ("H153", Severity.ERROR, (1,))
+    assert finding.message == (
+        "rank 1 does not end, and the others have: it waits for a lock, an event or a thread in step() at train.py:31"
+    )
+    (held,) = at_its_end(WaitingIn.JOIN, beat_s=9.0)
+    assert held.message.endswith("it is in a native call that keeps the interpreter's lock in step() at train.py:31")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        at_its_end(WaitingIn.NANOSLEEP),
+        at_its_end(WaitingIn.READ),
+        at_its_end(WaitingIn.FUTEX_TIMED),
+        at_its_end(WaitingIn.FUTEX_SHARED, beat_s=9.0),
+    ],
+    ids=["sleeps", "reads", "has a time-out", "may be woken from outside"],
+)
+def test_a_rank_that_may_still_end_is_no_alarm(found):
+    assert [finding for finding in found if finding.severity is not Severity.NOTICE] == []
+
+
 def test_ranks_that_all_sleep_past_their_limit_are_a_warning():
     (finding,) = judged(sleeping(0, still_s=90.0), sleeping(1, still_s=90.0))
     assert (finding.code, finding.severity) == ("H151", Severity.WARNING)

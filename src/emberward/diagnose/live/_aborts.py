@@ -315,9 +315,12 @@ def _odd_side(pair: SnapshotPair, sides: tuple[list[_LastCall], list[_LastCall]]
     gone = _is_gone(own, there, pair), _is_gone(there, own, pair)
     if gone[0] is not gone[1]:
         return gone[0], *_without(*((own, there) if gone[0] else (there, own)), pair)
-    here, beyond = (_ring(place, pair).been_at for place in (own, there))
+    here, beyond = (_ring(place, pair) for place in (own, there))
     at = [place.frames[0] for place in (own, there)]
-    alone = only_in(here, beyond, without=at), only_in(beyond, here, without=at)
+    alone = [
+        only_in(a.been_at, b.been_at, ever=(a.ever_at, b.ever_at), without=at)
+        for a, b in ((here, beyond), (beyond, here))
+    ]
     if found := alone[0] or alone[1]:
         why = f"at {found.site} it made calls that the other side never makes"
         return alone[0] is not None, Cause.EXTRA_COLLECTIVE, why, found.site

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from emberward.diagnose import Ground, LineOf, conclude, judge, no_source, ranks_text, with_source
 from emberward.diagnose.live._aborts import abort_findings
-from emberward.diagnose.live._all_still import alike_findings
+from emberward.diagnose.live._all_still import alike_findings, last_findings
 from emberward.diagnose.live._creation import creation_findings
 from emberward.diagnose.live._credits import credit_findings
 from emberward.diagnose.live._deaths import death_findings, stopped_findings
@@ -68,6 +68,7 @@ def judge_with_progress(
         found = found[:1] if pair.waiting() else []
     found = found or alike_findings(pair)
     settled = [s for finding in found if (s := with_severity(finding, pair, is_asked=is_asked)) is not None]
+    settled = settled or last_findings(pair)
     lines = pair.lines_by_short_name()
     named = [with_source(_placed(finding, pair), lines) for finding in settled]
     return tuple(conclude(named, is_over=False)), all_progress(pair)

@@ -14,6 +14,8 @@ MIN_CPU_SHARE = 0.05
 MIN_CPU_TICKS = 4
 MIN_BYTES = 64 << 10
 """Fewer bytes between two snapshots are no work: a recorder's and a rendezvous store's small talk."""
+FOR_EVER = (WaitingIn.FUTEX, WaitingIn.EVENT, WaitingIn.JOIN)
+"""Waits without a time-out that only a thread of the process can end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,8 @@ class Motion:
     is_main_busy: bool = False
     is_other_busy: bool = False
     is_child_busy: bool = False
+    is_process_busy: bool = False
+    """Whether its threads, the recorder's and libraries' own included, together compute."""
     has_io: bool = False
     has_returned: frozenset[int] = frozenset()
     """Its threads whose system calls returned: that slept, and ran again, between the snapshots."""
@@ -107,6 +111,7 @@ def motion_of(early: RankSnapshot | None, late: RankSnapshot, *, apart_s: float)
         is_other_busy=any(_burnt(ticks, apart_s) for tid, ticks in burnt.items() if tid in own),
         is_child_busy=any(_burnt(new.cpu_ticks - old.cpu_ticks, apart_s) for old, new in children)
         or {c.pid for c in late.children} != set(past),
+        is_process_busy=_burnt(main + sum(burnt.values()), apart_s),
         has_io=moved >= MIN_BYTES,
         has_returned=frozenset(
             t.tid
@@ -133,7 +138,4 @@ def sits_in(process: ProcessFacts) -> WaitingIn | None:
 
 def waits_for_ever(snapshots: Sequence[RankSnapshot | None]) -> bool:
     """Whether the main thread sat in a wait without a time-out in every snapshot that was had."""
-    return all(
-        snapshot is not None and sits_in(snapshot.process) in (WaitingIn.FUTEX, WaitingIn.EVENT)
-        for snapshot in snapshots
-    )
+    return all(snapshot is not None and sits_in(snapshot.process) in FOR_EVER for snapshot in snapshots)

@@ -24,6 +24,8 @@ class WaitingIn(StrEnum):
     FUTEX = "futex"
     FUTEX_TIMED = "futex_timed"
     FUTEX_SHARED = "futex_shared"
+    JOIN = "join"
+    """A wait without a time-out for the end of another thread of the process."""
     READ = "read"
     WRITE = "write"
     OPEN = "open"

@@ -30,6 +30,7 @@ _BY_CALL = {
     WaitingIn.FUTEX: HostState.LOCK,
     WaitingIn.FUTEX_SHARED: HostState.LOCK,
     WaitingIn.FUTEX_TIMED: HostState.LOCK,
+    WaitingIn.JOIN: HostState.LOCK,
     WaitingIn.FILE_LOCK: HostState.LOCK,
     WaitingIn.EVENT: HostState.LOCK,
 }

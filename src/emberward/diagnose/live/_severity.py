@@ -10,18 +10,20 @@ library code makes in slices (a queue's, a data loader's), which returns and beg
 from dataclasses import replace
 
 from emberward.diagnose import ThreadStack, arrival_as, met_apart, read_process, stuck_worker, waits
-from emberward.diagnose.live._motion import sits_in, waits_for_ever
+from emberward.diagnose.live._motion import FOR_EVER, sits_in, waits_for_ever
 from emberward.diagnose.live._pair import SnapshotPair
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
 from emberward.diagnose.live._reading import other_threads
 from emberward.diagnose.live._snapshot import RankSnapshot
-from emberward.events import WAITING, HostState
+from emberward.events import KEPT_BY, WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 _DIFFER = frozenset({"M101", "M102", "H152"})
 _CERTAIN = frozenset({Kind.MISMATCH, Kind.MISSING, Kind.DEADLOCK, Kind.CRASH})
 _SLICES = frozenset({HostState.LOCK, HostState.DATALOADER, HostState.STORE_WAIT, *WAITING})
 """Waits that library code makes in slices of time: that a slice ended is no progress."""
+_NATIVE_WAITS = (*FOR_EVER, WaitingIn.FUTEX_TIMED, WaitingIn.FUTEX_SHARED, WaitingIn.POLL)
+"""Where a thread is that waits for the interpreter, for work of a pool, or for a message of a peer."""
 _FILE_AGES = ("the files do not tell how long", "the job had stood still for")
 """What the judge of files says about their age; a snapshot knows better."""
 
@@ -119,7 +121,8 @@ def _lasting(finding: Finding, pair: SnapshotPair, may_come: Severity) -> Findin
     left_s = _sleep_left_s(finding, pair)
     lines = [] if left_s is None else [f"the sleep that it is in ends in {left_s:.0f} s: the kernel has the time"]
     if not known:
-        lines.append("how long it has stood still is not known: no recorder ran in the job")
+        if ranks:
+            lines.append("how long it has stood still is not known: no recorder ran in the job")
         return arrival_as(replace(finding, evidence=(*finding.evidence, *lines)), may_come)
     age, ring = max(known, key=lambda item: item[0])
     how = "by this job's own history" if ring.has_history else "a phase without a history"
@@ -168,6 +171,8 @@ def _rank_proof(rank: int, pair: SnapshotPair) -> str | None:
             return f"the main thread of rank {rank} has left its program: it will make no call any more"
         case HostState.LOCK | HostState.SUBPROCESS:
             return _lock_proof(reading.kind, rank, seen, early, pair)
+        case HostState.INTERPRETER:
+            return _interpreter_proof(rank, seen, early, pair)
         case HostState.DATALOADER:
             return _worker_proof(rank, seen, pair)
         case HostState.STORE_WAIT:
@@ -187,11 +192,49 @@ def _lock_proof(
     call = sits_in(seen.process)
     if (call is not None or kind is HostState.SUBPROCESS) and not waits_for_ever((early, seen)):
         return None
+    if call is WaitingIn.JOIN and not _all_wait(rank, seen, pair):
+        return None
     if not all(_is_idle(thread, kind, seen) for thread, kind in other_threads(seen.own_stacks, pair.line_of)):
         return None
     if any(_may_end(child) for child in seen.children):
         return None
     return f"rank {rank} waits without a time-out, and no thread or child of it moves: nobody is left to wake it"
+
+
+def _interpreter_proof(rank: int, seen: RankSnapshot, early: RankSnapshot | None, pair: SnapshotPair) -> str | None:
+    """A main thread that keeps the interpreter and waits for the end of a thread, when all that are left wait too.
+
+    The thread then waits for the interpreter. One that computes, reads or sleeps below Python may end by itself.
+    """
+    if progress_of(rank, pair) is not None or early is None or not _all_wait(rank, seen, pair):
+        return None
+    if any(sits_in(each.process) is not WaitingIn.JOIN for each in (early, seen)):
+        return None
+    return f"rank {rank} waits for a thread that needs the interpreter, and keeps it: neither can go on"
+
+
+def _all_wait(rank: int, seen: RankSnapshot, pair: SnapshotPair) -> bool:
+    """Whether no thread of a rank, native ones included, computes, reads or sleeps."""
+    waits_all = all(thread.waiting_in in _NATIVE_WAITS for thread in seen.process.threads)
+    return waits_all and not pair.motions[rank].is_process_busy
+
+
+def end_proof(rank: int, pair: SnapshotPair) -> str | None:
+    """Why a rank will not end by itself, which nobody waits for in a call; None when it may."""
+    seen = pair.snapshot.ranks[rank]
+    left = None if seen.ring is None else seen.ring.moment("main_exited")
+    if left is None:
+        return _rank_proof(rank, pair)
+    early, stacks = None if pair.early is None else pair.early.ranks.get(rank), seen.own_stacks
+    if early is None or stacks is None or not (left.text or "").startswith(KEPT_BY):
+        return None
+    others = other_threads(stacks, pair.line_of)
+    is_idle = all(_is_idle(thread, kind, seen) for thread, kind in others)
+    kept = {int(tid) for tid in (left.text or "").removeprefix(KEPT_BY).split(", ")}
+    waits_on = [t.waiting_in in FOR_EVER for each in (early, seen) for t in each.process.threads if t.tid in kept]
+    if not (is_idle and waits_on and all(waits_on)) or seen.children or progress_of(rank, pair) is not None:
+        return None
+    return f"the main thread of rank {rank} has left, and the threads that keep the process wait without a time-out"
 
 
 def _is_idle(thread: ThreadStack, kind: HostState, seen: RankSnapshot) -> bool:

@@ -48,8 +48,9 @@ class RingFacts:
     read of a value or a synchronisation, for calls that a device has not ended. `open_call` is the main thread's,
     `beside` another thread's. `before`: where the main thread made the call, or began the backward, before the one
     that it is in; `lacks`: the line to which it came from there in each earlier round, where it is at another one now.
-    `been_at`: the lines of all but the one that it is in, each once. `data_at`: where it last asked for data.
-    `has_ended`: its program came to its end by itself, after which all calls were counted. `crashed`: the main
+    `been_at`: the lines of all calls that are left but the one that it is in, each once; `ever_at`: all lines at which
+    it ever was. `data_at`: where it last asked for data. `has_ended`: its program came to its end by itself, after
+    which all calls were counted. `crashed`: the main
     thread's stack when its process crashed.
     """
 
@@ -78,6 +79,7 @@ class RingFacts:
     before: Frame | None = None
     lacks: Frame | None = None
     been_at: tuple[Frame, ...] = ()
+    ever_at: tuple[Frame, ...] = ()
     data: DataSeen = NO_DATA
     data_at: str | None = None
     crashed: tuple[Frame, ...] = ()

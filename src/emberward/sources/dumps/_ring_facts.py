@@ -105,6 +105,7 @@ def ring_facts(view: RingView, *, is_past: bool = False) -> RingFacts:
         before=next((_frame(site) for end, _, site in reversed(places) if end is not None), None),
         lacks=_lacks(places),
         been_at=_been_at(places),
+        ever_at=tuple(frame for site in view.sites if (frame := _frame(site)) is not None),
         data=_data(view, places),
         departed=_departed(view),
         has_ended=_has_ended(view),

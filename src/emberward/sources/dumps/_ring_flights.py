@@ -77,6 +77,7 @@ class RingReader:
         flight.is_ring, flight.step = True, facts.step
         flight.before = () if facts.before is None else (facts.before,)
         flight.data, flight.been_at, flight.lacks = facts.data, facts.been_at, facts.lacks
+        flight.ever_at = frozenset(facts.ever_at)
         flight.departed, flight.has_ended = facts.departed, facts.has_ended
         numbers = {e["record_id"]: e.get("ring_number") for e in rows if isinstance(e.get("record_id"), int)}
         blocked = facts.blocked_record

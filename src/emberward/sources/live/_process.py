@@ -10,7 +10,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from emberward.diagnose.live import ProcessFacts, ProcessState, ThreadFacts, WaitingIn
@@ -55,6 +55,9 @@ _FOR_EVER = 0xFFFFFFFF
 """A time-out of -1 as an int."""
 _FUTEX_PRIVATE = 128
 """FUTEX_PRIVATE_FLAG of linux/futex.h."""
+_RESTARTS = {"x86_64": 219, "aarch64": 128}
+_TIMED_CHANNELS = {"futex": WaitingIn.FUTEX_TIMED, "nanosleep": WaitingIn.NANOSLEEP, "poll": WaitingIn.POLL}
+"""By a part of the name of the kernel's function; source: kernel/futex/waitwake.c, time/hrtimer.c, fs/select.c."""
 _CLOCK_NANOSLEEP = {"x86_64": 230, "aarch64": 115}
 _TIMER_ABSTIME = 1
 _CLOCKS = (0, 1)
@@ -76,20 +79,37 @@ def _stat(text: str | None) -> list[str] | None:
     return fields if len(fields) >= 20 else None
 
 
-def waiting_in(text: str | None, *, machine: str) -> WaitingIn | None:
-    """The kind of system call that a line of ``/proc/PID/syscall`` names; None while running or when unreadable."""
+def waiting_in(text: str | None, *, machine: str, tids: Sequence[int] = ()) -> WaitingIn | None:
+    """The kind of system call that a line of ``/proc/PID/syscall`` names; None while running or when unreadable.
+
+    `tids`: the threads of the process.
+    """
     words = (text or "").split()
     if not words or not words[0].lstrip("-").isdigit():
         return None
     number = int(words[0])
     found = (_CALLS_ARM if machine == "aarch64" else _CALLS_X86).get(number, WaitingIn.OTHER)
     # futex(address, operation, value, timeout, ...): a null time-out waits for ever, and without FUTEX_PRIVATE_FLAG
-    # another process may wake it. Source: futex(2).
+    # another process may wake it. Source: futex(2). pthread_join waits so for the word that holds the thread's number
+    # until the kernel clears it at the thread's end. Source: set_tid_address(2), glibc nptl/pthread_join_common.c.
     if found is WaitingIn.FUTEX and len(words) > 4:
         if words[4] != "0x0":
             return WaitingIn.FUTEX_TIMED
-        return found if int(words[2], 16) & _FUTEX_PRIVATE else WaitingIn.FUTEX_SHARED
+        if int(words[2], 16) & _FUTEX_PRIVATE:
+            return found
+        return WaitingIn.JOIN if int(words[3], 16) in tids else WaitingIn.FUTEX_SHARED
     return found
+
+
+def _begun_again(text: str | None, channel: str, *, machine: str) -> WaitingIn | None:
+    """What a thread waits in whose wait with a time-out was interrupted and goes on; None in any other call.
+
+    The kernel then calls it restart_syscall, whoever looked at the stack stopped it. Source: restart_syscall(2).
+    """
+    words = (text or "").split()
+    if not words or not words[0].isdigit() or int(words[0]) != _RESTARTS.get(machine):
+        return None
+    return next((call for name, call in _TIMED_CHANNELS.items() if name in channel), None)
 
 
 def _waits_for_itself(folder: Path, text: str | None, *, machine: str) -> bool:
@@ -152,7 +172,9 @@ def _threads(folder: Path, machine: str) -> tuple[ThreadFacts, ...]:
                 tid=tid,
                 state=_STATES.get(fields[0], ProcessState.UNKNOWN),
                 cpu_ticks=int(fields[11]) + int(fields[12]),
-                waiting_in=WaitingIn.EVENT if is_event else waiting_in(call, machine=machine),
+                waiting_in=WaitingIn.EVENT
+                if is_event
+                else _begun_again(call, channel, machine=machine) or waiting_in(call, machine=machine, tids=tids),
                 channel=channel if channel not in ("", "0") else None,
                 read_bytes=_io(own).get("rchar"),
                 switches=_switches(own),

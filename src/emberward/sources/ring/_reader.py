@@ -153,6 +153,7 @@ def view_of(
         failures=calls.failures,
         num_calls=calls.num_calls,
         threads=records.threads,
+        sites=tuple(records.sites.values()),
         facts=records.facts,
         certificate=_certificate_of(words),
         flight=flight,

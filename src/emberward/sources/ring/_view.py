@@ -83,6 +83,7 @@ class RingView:
     call or mark that began or ended, or torch's count of a group's calls that rose. `problems` are what the recorder
     could not do, and what was wrong with the file. `facts`: what should be alike on all ranks, by name: versions, and
     digests of the program's own files. `store`: the process's last calls of stores (`FlightCopy`), None when unknown.
+    `sites`: all lines that it ever wrote down, whichever calls are left.
     """
 
     path: Path
@@ -111,6 +112,7 @@ class RingView:
     failures: frozenset[Ref] = frozenset()
     num_calls: int = 0
     threads: tuple[ThreadName, ...] = ()
+    sites: tuple[Site, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     certificate: Certified | None = None
     flight: FlightCopy | None = None

@@ -69,6 +69,7 @@ def main():
         if rank == 0 and step % 5 == 0:
             print(f"step {step} loss {loss:.3f}", flush=True)
     dist.barrier()
+    del model  # torch 2.13 may wait for ever where DDP is freed after its group
     dist.destroy_process_group()
 
 

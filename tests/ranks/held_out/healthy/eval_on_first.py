@@ -79,6 +79,7 @@ def main():
             print(f"step {step} loss {loss.item():.3f} best {best:.3f}", flush=True)
 
     dist.barrier()
+    del ddp  # torch 2.13 may wait for ever where DDP is freed after its group
     dist.destroy_process_group()
 
 

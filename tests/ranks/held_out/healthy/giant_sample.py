@@ -78,6 +78,7 @@ def main():
     if rank == 0:
         print(f"longest wait for data on any rank: {longest.item():.1f}s", flush=True)
     dist.barrier()
+    del model  # torch 2.13 may wait for ever where DDP is freed after its group
     dist.destroy_process_group()
 
 

@@ -59,6 +59,7 @@ def main():
         if rank == 0 and step % 10 == 0:
             print("step", step, loss.item(), flush=True)
     dist.barrier()
+    del model  # torch 2.13 may wait for ever where DDP is freed after its group
     dist.destroy_process_group()
 
 

@@ -72,6 +72,7 @@ def main():
                 print("wer", word_error_rate(model.module, length), flush=True)
             dist.barrier()
     dist.barrier()
+    del model  # torch 2.13 may wait for ever where DDP is freed after its group
     dist.destroy_process_group()
 
 

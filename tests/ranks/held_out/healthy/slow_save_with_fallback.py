@@ -77,6 +77,7 @@ def main():
     finally:
         for f in folders:
             shutil.rmtree(f, ignore_errors=True)
+    del model  # torch 2.13 may wait for ever where DDP is freed after its group
     dist.destroy_process_group()
 
 
