@@ -104,18 +104,13 @@ def met_apart(finding: Finding) -> bool:
 
 
 def seen_by_run(prior: Sequence[Finding]) -> list[Finding]:
-    """Of what a run concluded before: what its files do not show, and deaths that no other fault brings about.
+    """Of what a run concluded before: what its files do not show.
 
-    That are stopped processes, and ranks that wait for a buffer of their own.
+    That are deaths, stopped processes, and ranks that wait for a buffer of their own.
     """
     sure = (Certainty.PROVED, Certainty.OBSERVED)
     return [
-        each
-        for each in prior
-        if each.severity is Severity.ERROR
-        and each.certainty in sure
-        and names_someone(each)
-        and (each.cause is Cause.STOPPED or each.cause not in MAY_FOLLOW)
+        each for each in prior if each.severity is Severity.ERROR and each.certainty in sure and names_someone(each)
     ]
 
 
@@ -198,6 +193,10 @@ def _explains(claim: Claim, other: Claim) -> bool:
         case Ground.CALLS, Ground.STACKS:
             # A call that all its members have made may just run: stacks in sends and receives are no ring then.
             return ours.code == _ISSUED_BY_ALL and theirs.code == _RING_OF_STACKS
+        case Ground.ENDS, Ground.CALLS:
+            # A rank that died of itself waits for nobody any more, whatever call it had open.
+            is_own = ours.kind is Kind.CRASH and ours.certainty is Certainty.OBSERVED and ours.cause is not Cause.KILLED
+            return is_own and not {m.rank for m in theirs.cycle or ()}.isdisjoint(ours.culprit_ranks)
         case _, Ground.ENDS:
             return claim.ground is not Ground.ENDS and ours.kind is Kind.CRASH and bool(ours.culprit_ranks)
     return False

@@ -23,6 +23,14 @@ NOBODY = replace(NAMED, code="H107", culprit_ranks=(), certainty=Certainty.UNKNO
 DIFFER = replace(NOBODY, code="M102", kind=Kind.MISMATCH, cause=Cause.SHAPE)
 DEATH = replace(NAMED, code="L102", kind=Kind.CRASH, cause=Cause.KILLED, site=None)
 
+CYCLE = replace(
+    NOBODY,
+    code="M104",
+    kind=Kind.DEADLOCK,
+    cause=Cause.CYCLE_P2P,
+    cycle=tuple(CycleMember(rank=rank, op="recv", site=None, waits_for=(1 - rank,)) for rank in (0, 1)),
+)
+
 
 def heard(**rules: Finding) -> list[str]:
     """The grounds whose claims stand, each rule giving one finding."""
@@ -166,14 +174,27 @@ def test_a_rank_dies_once_whoever_tells_how():
         (replace(NAMED, code="H125", cause=Cause.STOPPED), ["H125"]),
         (replace(NAMED, code="H125", cause=Cause.STOPPED, severity=Severity.NOTICE), ["M104"]),
         (replace(DEATH, code="L102"), ["L102"]),
+        (replace(DEATH, code="L102", cause=Cause.SEGFAULT), ["L102"]),
         (replace(DEATH, code="L102", certainty=Certainty.INFERRED), ["M104", "L102"]),
     ],
-    ids=["stopped", "stopped for a while", "killed", "who died first is not sure"],
+    ids=["stopped", "stopped for a while", "killed", "crashed", "who died first is not sure"],
 )
 def test_what_a_run_saw_is_heard_beside_what_its_files_look_like_afterwards(prior, stand):
     """Rings that end where a process was stopped or killed look like a deadlock."""
-    members = tuple(CycleMember(rank=rank, op="recv", site=None, waits_for=(1 - rank,)) for rank in (0, 1))
-    cycle = replace(NOBODY, code="M104", kind=Kind.DEADLOCK, cause=Cause.CYCLE_P2P, cycle=members)
-    rules = {Ground.CALLS: lambda: [cycle]}
+    rules = {Ground.CALLS: lambda: [CYCLE]}
     found = judge(Evidence(label="a run", prior=[prior]), rules=rules).findings
     assert [finding.code for finding in found] == stand
+
+
+@pytest.mark.parametrize(
+    ("death", "stand"),
+    [
+        (replace(DEATH, cause=Cause.SEGFAULT), ["ends"]),
+        (replace(DEATH, cause=Cause.SEGFAULT, culprit_ranks=(2,)), ["calls", "ends"]),
+        (DEATH, ["calls", "ends"]),
+        (replace(DEATH, cause=Cause.EXCEPTION, certainty=Certainty.INFERRED), ["calls", "ends"]),
+    ],
+    ids=["a member crashed", "another crashed", "somebody killed a member, as a user does who waits", "a time-out"],
+)
+def test_of_files_alone_a_rank_that_died_of_itself_is_in_no_deadlock(death, stand):
+    assert heard(calls=CYCLE, ends=death) == stand
