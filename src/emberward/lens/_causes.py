@@ -26,6 +26,7 @@ numbers that are made a tensor `host_copy`. The rest is the step's own work and 
 name with harmless ones count only while the thread waits: of their time at most half was spent on a processor.
 """
 
+import ast
 import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -36,21 +37,30 @@ from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sample
 from emberward.lens._searches import decides, searches_again
 from emberward.lens._services import OF_SERVICES, save_beside, service_of
 from emberward.lens._source import Sources
-from emberward.lens._unused import unused_at
+from emberward.lens._unused import kept_in, unused_at
 
 MAX_BUSY = 0.5
 """Share of processor time up to which a thread counts as waiting."""
 
+_OF_LOADERS = frozenset({"__next__", "__iter__", "_shutdown_workers"})
+"""Of a DataLoader: the next batch, and the workers that an epoch starts and ends."""
+_LIBRARY_SAVES = frozenset({"save_checkpoint", "_save_checkpoint", "save_pretrained", "save_model", "save_state"})
+"""Functions by which libraries of training save: what they gather, move and remove besides is the save's."""
 _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...] = (
-    (r"torch/utils/data/dataloader\.py$", frozenset({"__next__", "__iter__"}), Cause.DATA_WAIT),
+    (r"torch/utils/data/dataloader\.py$", _OF_LOADERS, Cause.DATA_WAIT),
     (r"torch/serialization\.py$", frozenset({"save"}), Cause.SAVE_IN_STEP),
     (r"torch/distributed/checkpoint/state_dict_saver\.py$", None, Cause.SAVE_IN_STEP),
     (r"/copy\.py$", frozenset({"deepcopy"}), Cause.COPY_IN_THE_WAY),
     (r"/numpy/lib/\w+\.py$", frozenset({"save", "savez", "savez_compressed", "savetxt"}), Cause.SAVE_IN_STEP),
     (r"safetensors/", frozenset({"save_file", "save_model"}), Cause.SAVE_IN_STEP),
+    (r"-packages/(?!torch/)", _LIBRARY_SAVES, Cause.SAVE_IN_STEP),
     (r"torch/_dynamo/(convert_frame|output_graph)\.py$", None, Cause.RECOMPILE),
     (r"torch/(distributed/(?!checkpoint)|nn/parallel/distributed)", None, None),
-    (r"/logging/(__init__|handlers)\.py$|torch/utils/tensorboard/|/wandb/|/tqdm/", None, Cause.LOGGING),
+    (
+        r"/logging/(__init__|handlers)\.py$|torch/utils/tensorboard/|/wandb/|/tqdm/|lightning\w*/.*/loggers/",
+        None,
+        Cause.LOGGING,
+    ),
     (r"torch/_tensor_str\.py$", None, Cause.PRINT),
     (r"torch/_tensor\.py$", frozenset({"__repr__"}), Cause.PRINT),
     (r"torch/_tensor\.py$", frozenset({"__format__"}), Cause.ITEM),
@@ -328,7 +338,7 @@ def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -
     site = next((place.site for place in frames if place.owner == USER), None)
     if site is None:
         return None
-    called = sources.called(leaf)
+    called = _kept_at(leaf, sources) or sources.called(leaf)
     if called in _OF_TENSORS and (called in ALWAYS or is_waiting):
         return Told(cause=_OF_TENSORS[called], site=site)
     if is_waiting and leaf.operation.startswith(_JUMPS):
@@ -342,6 +352,15 @@ def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -
     if called in _OF_HOSTS and (is_waiting or called in _WHATEVER_THE_PROCESSOR_DOES):
         return Told(cause=_OF_HOSTS[called], site=site)
     return None
+
+
+def _kept_at(leaf: Instruction, sources: Sources) -> str:
+    """The read whose value the instruction adds to a list, and frees an older one for: that is the read's as well."""
+    source = sources.of(leaf.file)
+    node = source.node_at(leaf)
+    kept = kept_in(node) if isinstance(node, ast.expr) else None
+    read = source.named(kept[1]) if kept is not None and isinstance(kept[1], ast.Call) else ""
+    return read if read in ALWAYS else ""
 
 
 def _by_text(leaf: Instruction, users: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:
