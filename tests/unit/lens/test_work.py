@@ -211,7 +211,7 @@ def test_exposed_time_is_that_of_an_independent_computation_on_the_same_trace():
         assert 1000 * (own.parts["exposed"] + own.parts["imbalance"]) == pytest.approx(by_brute_force(rank), rel=0.01)
 
 
-def sharded(number, *, again, shape=GATHER, units=6, free=1 << 40):
+def sharded(number, *, again, shape=GATHER, units=6, free=1 << 40, more=()):
     """`units` gathered in the forward, and `again` in the backward; each is waited for 0.4 ms."""
     rows = []
     for k in range(units * (2 if again else 1)):
@@ -223,7 +223,7 @@ def sharded(number, *, again, shape=GATHER, units=6, free=1 << 40):
             (f"FSDP::all_gather_copy_out ({unit})", NONE, begin + 0.45, 0.01, -1, False),
         ]
     line = ("emberward::at train.py:5", NONE, 0.0, 9.0, -1, False)
-    return rank_of(number, [line, *rows], free=free)
+    return rank_of(number, [line, *rows, *more], free=free)
 
 
 def test_a_gather_that_is_done_again_is_named_where_memory_is_there():
@@ -309,6 +309,21 @@ def test_parameters_too_small_to_be_sharded_are_named_and_large_ones_are_not():
     ranks = [sharded(number, again=False, shape=TINY) for number in (0, 1)]
     (waste,) = wastes_of(work_of(ranks), ranks)
     assert (waste.cause, waste.site) == (Cause.SMALL_PARAMETERS, "train.py:5")
+
+
+def test_a_small_unit_costs_all_that_fsdp_does_for_it_and_nothing_of_what_it_does_for_a_large_one_then():
+    hooks = [
+        ("FSDP::pre_backward (blocks.0)", NONE, 6.0, 1.0, -1, False),
+        ("FSDP::all_gather (large)", NONE, 6.2, 0.4, -1, False),
+        ("FSDP::post_backward_reduce (blocks.0)", NONE, 7.5, 0.5, -1, False),
+        ("FSDP::post_backward_reduce (large)", NONE, 8.5, 0.5, -1, False),
+    ]
+    bare, whole = ([sharded(n, again=False, shape=TINY, more=more) for n in (0, 1)] for more in ((), hooks))
+    twice = [sharded(n, again=True, shape=TINY) for n in (0, 1)]
+    assert [each.cause for each in wastes_of(work_of(twice), twice)] == [Cause.SMALL_PARAMETERS]
+    (less,), (waste,) = wastes_of(work_of(bare), bare), wastes_of(work_of(whole), whole)
+    assert (waste.cause, waste.site) == (Cause.SMALL_PARAMETERS, "train.py:5")
+    assert 1000 * (waste.cost_s - less.cost_s) == pytest.approx(0.6 + 0.5, rel=0.02)
 
 
 def test_the_sharding_says_who_asked_how_long_before_use_and_how_often():
