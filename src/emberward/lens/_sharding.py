@@ -181,6 +181,8 @@ def wastes_of(
     """
     work = replace(work, ranks=tuple(_at_calls(rank, calls.get(rank.rank, ())) for rank in work.ranks))
     by_rank = {rank.rank: rank for rank in ranks}
+    lengths = {each.rank: each.measured_s / each.num_steps for each in samples if each.num_steps}
+    """Of the sampled steps: the observed ones are longer by what torch's profiler takes, for all that they do."""
     found: list[Waste] = []
     twice = partial(_gathered_twice, repeats)
     again = partial(_recompute, {each.rank: each for each in samples})
@@ -194,7 +196,8 @@ def wastes_of(
             made = _made_at(ranks) if worst.cause is Cause.SMALL_PARAMETERS and _are_units(work) else None
             if worst.cause is Cause.RECOMPUTE:
                 made = checkpointed_at(samples)
-            found.append(replace(worst, ranks=alike, site=made or worst.site))
+            cost_s = worst.share * lengths[worst.ranks[0]] if worst.ranks[0] in lengths else worst.cost_s
+            found.append(replace(worst, ranks=alike, site=made or worst.site, cost_s=cost_s))
     return tuple(found)
 
 

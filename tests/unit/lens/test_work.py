@@ -324,6 +324,8 @@ def test_a_small_unit_costs_all_that_fsdp_does_for_it_and_nothing_of_what_it_doe
     (less,), (waste,) = wastes_of(work_of(bare), bare), wastes_of(work_of(whole), whole)
     assert (waste.cause, waste.site) == (Cause.SMALL_PARAMETERS, "train.py:5")
     assert 1000 * (waste.cost_s - less.cost_s) == pytest.approx(0.6 + 0.5, rel=0.02)
+    (sampled,) = wastes_of(work_of(whole), whole, samples=[seen(("train.py", "main", "user", 9), step_ms=STEP_MS / 2)])
+    assert sampled.cost_s == pytest.approx(waste.cost_s / 2)  # The same share of a step without torch's profiler.
 
 
 def test_the_sharding_says_who_asked_how_long_before_use_and_how_often():
@@ -376,12 +378,13 @@ def test_a_file_of_operations_that_is_cut_is_refused():
         operations_of([{"form": 99}])
 
 
-def seen(*frames):
-    """A rank that stands 1 ms a step in a stack of (file, function, owner, line), innermost first."""
+def seen(*frames, step_ms=STEP_MS):
+    """A rank that stands 1 ms of a step in a stack of (file, function, owner, line), innermost first."""
     places = [{"place": [file, name, 1, owner, line, line, 0, 1, "CALL"]} for file, name, owner, line in frames]
     head = {
-        **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1, "bounds_ns": [0, 10],
-        "first_step": 0, "queue_ns": 0, "has_cpu_time": True, "loop": [], "outputs": [],
+        **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1,
+        "bounds_ns": [0, int(step_ms * 1e6)], "first_step": 0, "queue_ns": 0, "has_cpu_time": True,
+        "loop": [], "outputs": [],
     }  # fmt: skip
     stack = {"stack": [*range(len(frames))], "flag": "", "steps": {"0": [1_000_000, 1_000_000]}}
     return samples_of([head, *places, stack, {"end": True}])
