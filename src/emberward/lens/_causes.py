@@ -22,10 +22,12 @@ left,
 
 Of what these rules do not know, a statement that only reads and whose value nobody reads is `unused_result`, a mask of
 the same tensor for each value of a loop `nonzero`, a test of a tensor's numbers `bool` ([Note: searches]), and Python's
-numbers that are made a tensor `host_copy`. The rest is the step's own work and is never blamed. Calls that share their
-name with harmless ones count only while the thread waits: of their time at most half was spent on a processor.
+numbers that are made a tensor `host_copy`. What else is done for the next turn of a loop over batches is `data_wait`,
+as what a DataLoader does is. The rest is the step's own work and is never blamed. Calls that share their name with
+harmless ones count only while the thread waits: of their time at most half was spent on a processor.
 """
 
+import ast
 import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -36,21 +38,33 @@ from emberward.lens._samples import OURS, USER, Instruction, RankSamples, Sample
 from emberward.lens._searches import decides, searches_again
 from emberward.lens._services import OF_SERVICES, save_beside, service_of
 from emberward.lens._source import Sources
-from emberward.lens._unused import unused_at
+from emberward.lens._unused import kept_in, unused_at
 
 MAX_BUSY = 0.5
 """Share of processor time up to which a thread counts as waiting."""
 
+_OF_LOADERS = frozenset({"__next__", "__iter__", "_shutdown_workers"})
+"""Of a DataLoader: the next batch, and the workers that an epoch starts and ends."""
+_OF_BARS = frozenset({"update", "refresh", "display", "set_postfix", "set_description", "write", "close"})
+"""Of a progress bar: what it shows. What it goes over is no part of it."""
+_LIBRARY_SAVES = frozenset({"save_checkpoint", "_save_checkpoint", "save_pretrained", "save_model", "save_state"})
+"""Functions by which libraries of training save: what they gather, move and remove besides is the save's."""
 _PLATFORM_FUNCTIONS: tuple[tuple[str, frozenset[str] | None, Cause | None], ...] = (
-    (r"torch/utils/data/dataloader\.py$", frozenset({"__next__", "__iter__"}), Cause.DATA_WAIT),
+    (r"torch/utils/data/dataloader\.py$", _OF_LOADERS, Cause.DATA_WAIT),
     (r"torch/serialization\.py$", frozenset({"save"}), Cause.SAVE_IN_STEP),
     (r"torch/distributed/checkpoint/state_dict_saver\.py$", None, Cause.SAVE_IN_STEP),
     (r"/copy\.py$", frozenset({"deepcopy"}), Cause.COPY_IN_THE_WAY),
     (r"/numpy/lib/\w+\.py$", frozenset({"save", "savez", "savez_compressed", "savetxt"}), Cause.SAVE_IN_STEP),
     (r"safetensors/", frozenset({"save_file", "save_model"}), Cause.SAVE_IN_STEP),
+    (r"-packages/(?!torch/)", _LIBRARY_SAVES, Cause.SAVE_IN_STEP),
     (r"torch/_dynamo/(convert_frame|output_graph)\.py$", None, Cause.RECOMPILE),
     (r"torch/(distributed/(?!checkpoint)|nn/parallel/distributed)", None, None),
-    (r"/logging/(__init__|handlers)\.py$|torch/utils/tensorboard/|/wandb/|/tqdm/", None, Cause.LOGGING),
+    (
+        r"/logging/(__init__|handlers)\.py$|torch/utils/tensorboard/|/wandb/|lightning\w*/.*/loggers/",
+        None,
+        Cause.LOGGING,
+    ),
+    (r"/tqdm/", _OF_BARS, Cause.LOGGING),
     (r"torch/_tensor_str\.py$", None, Cause.PRINT),
     (r"torch/_tensor\.py$", frozenset({"__repr__"}), Cause.PRINT),
     (r"torch/_tensor\.py$", frozenset({"__format__"}), Cause.ITEM),
@@ -199,7 +213,7 @@ def tell(sampled: Sampled, rank: RankSamples, sources: Sources) -> Told | None:
     if told is not None and told.cause is Cause.SLEEP:
         told = _for_a_service(told, users, sources)
     if told is None:
-        return _by_text(frames[0], users, rank, sources)
+        return _by_text(frames, users, rank, sources)
     if told.cause is Cause.LOCK and not is_waiting:
         return None
     if told.cause in _WAITS and is_waiting:
@@ -328,7 +342,7 @@ def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -
     site = next((place.site for place in frames if place.owner == USER), None)
     if site is None:
         return None
-    called = sources.called(leaf)
+    called = _kept_at(leaf, sources) or sources.called(leaf)
     if called in _OF_TENSORS and (called in ALWAYS or is_waiting):
         return Told(cause=_OF_TENSORS[called], site=site)
     if is_waiting and leaf.operation.startswith(_JUMPS):
@@ -344,7 +358,16 @@ def _by_call(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -
     return None
 
 
-def _by_text(leaf: Instruction, users: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:
+def _kept_at(leaf: Instruction, sources: Sources) -> str:
+    """The read whose value the instruction adds to a list, and frees an older one for: that is the read's as well."""
+    source = sources.of(leaf.file)
+    node = source.node_at(leaf)
+    kept = kept_in(node) if isinstance(node, ast.expr) else None
+    read = source.named(kept[1]) if kept is not None and isinstance(kept[1], ast.Call) else ""
+    return read if read in ALWAYS else ""
+
+
+def _by_text(frames: list[Instruction], users: list[Instruction], rank: RankSamples, sources: Sources) -> Told | None:
     """Work that the text shows to be dropped, or done again for each of many values, or number by number."""
     if not users:
         return None
@@ -352,6 +375,7 @@ def _by_text(leaf: Instruction, users: list[Instruction], rank: RankSamples, sou
     if unused is not None:
         inner = None if users[0] == unused else users[0].site
         return Told(cause=Cause.UNUSED_RESULT, site=unused.site, inner=inner)
+    leaf = frames[0]
     if searches_again(leaf, sources):
         cause = Cause.NONZERO
     elif decides(users, sources):
@@ -359,8 +383,21 @@ def _by_text(leaf: Instruction, users: list[Instruction], rank: RankSamples, sou
     elif sources.called(leaf) in _MAKES_TENSORS:
         cause = Cause.HOST_COPY
     else:
-        return None
+        return _next_turn(frames, users, sources)
     return Told(cause=cause, site=users[0].site, is_host=rank.device == "cpu")
+
+
+def _next_turn(frames: list[Instruction], users: list[Instruction], sources: Sources) -> Told | None:
+    """Work for the next turn of a loop over what the loss is computed from, a generator's: as in a DataLoader."""
+    if any(_OF_MODULES.search(place.file) for place in frames):
+        return None
+    for index in range(len(users) - 1, -1, -1):
+        place = users[index]
+        is_next = place.operation == "FOR_ITER" or sources.called(place) == "next"
+        if is_next and place != frames[0] and (fed := sources.fed_at(users[index:])) is not None:
+            inner = users[0].site if users[0].site != fed.site else None
+            return Told(cause=Cause.DATA_WAIT, site=fed.site, inner=inner)
+    return None
 
 
 def _stand_in(frames: list[Instruction], sources: Sources, *, is_waiting: bool) -> Told | None:

@@ -42,6 +42,8 @@ OF_BACKWARD = 1_000_000
 MIN_LATE_STEPS = 0.8
 """Share of the steps in which one and the same rank is the last to come, for it to be late rather than noise."""
 MIN_RANKED_STEPS = 5
+STEPS_TOGETHER = 5
+"""Whose meetings in the backward are judged as one: looks are some milliseconds apart and tell little of one step's."""
 MIN_BARRIERS = 0.5
 """A step: a barrier every second step or less is for something that is done then, a save or a file."""
 
@@ -282,14 +284,17 @@ def _late_peers(
     samples: Mapping[int, RankSamples],
     step_s: Mapping[int, float],
 ) -> Iterable[Exposed]:
-    """The rank for which the others wait in nearly every step. See `MIN_LATE_STEPS`."""
+    """The rank for which the others wait in nearly every step (`MIN_LATE_STEPS`), in the backward: net of its waits."""
     totals: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    """Step -> last rank -> seconds that the rank which waits most waits."""
+    """Step, or some together -> last rank -> seconds that the others wait on average."""
+    hidden = [(call, seconds) for waits in lateness.values() for call, seconds in waits if _is_of_backward(call)]
+    width = STEPS_TOGETHER if hidden else 1
     for culprit, waits in lateness.items():
         for call, seconds in waits:
-            totals[_step_of(samples[call.rank], call.blocked_s)][culprit] += seconds / max(len(call.group.ranks) - 1, 1)
+            step = _step_of(samples[call.rank], call.blocked_s) // width
+            totals[step][culprit] += seconds / max(len(call.group.ranks) - 1, 1)
     latest = [max(by_culprit, key=lambda rank: by_culprit[rank]) for by_culprit in totals.values()]
-    if len(latest) < MIN_RANKED_STEPS:
+    if len(latest) * width < MIN_RANKED_STEPS:
         return
     culprit = statistics.mode(latest)
     cost_s = sum(by_culprit.get(culprit, 0.0) for by_culprit in totals.values()) / samples[culprit].num_steps
@@ -297,6 +302,7 @@ def _late_peers(
     # What a rank lacks a processor for, more than the others do, is the host's doing and no line's of the program.
     seen_s, queued_s = cost_s, min(max(queues[culprit] - min(queues.values()), 0.0), cost_s)
     cost_s -= queued_s
+    cost_s -= sum(seconds for call, seconds in hidden if call.rank == culprit) / samples[culprit].num_steps
     share = cost_s / step_s[culprit]
     if latest.count(culprit) < MIN_LATE_STEPS * len(latest) or cost_s < max(MIN_SHARE * step_s[culprit], MIN_COST_S):
         return
@@ -316,8 +322,12 @@ def _late_peers(
         ranks=(culprit,),
         waiting=tuple(sorted({call.rank for call, _ in waits})),
         calls=len(waits) / samples[culprit].num_steps,
-        what=worst.op if worst.group.index == OF_BACKWARD else f"{worst.op} {worst.group}",
+        what=worst.op if _is_of_backward(worst) else f"{worst.op} {worst.group}",
     )
+
+
+def _is_of_backward(call: Call) -> bool:
+    return call.group.index == OF_BACKWARD
 
 
 def _step_of(samples: RankSamples, at_s: float) -> int:

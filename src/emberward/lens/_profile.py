@@ -215,9 +215,10 @@ def _nothing(ranks: Sequence[RankSamples], measured: Sequence[RankSamples], aske
 
 
 def _stalls_s(stalls: Sequence[Stall]) -> dict[int, float]:
-    """What each rank loses to stalls, seconds a step."""
+    """What each rank loses to stalls, seconds a step: collections that are told beside their stall count there."""
+    made = {stall.site for stall in stalls if stall.cause is not Cause.GC}
     total: dict[int, float] = {}
-    for stall in stalls:
+    for stall in (stall for stall in stalls if stall.cause is not Cause.GC or stall.site not in made):
         for rank, cost_s in stall.by_rank.items():
             total[rank] = total.get(rank, 0.0) + cost_s
     return total

@@ -13,7 +13,7 @@ Which unit a gather is of, its asker says: FSDP names it, else the module in whi
 import bisect
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, takewhile
@@ -181,6 +181,8 @@ def wastes_of(
     """
     work = replace(work, ranks=tuple(_at_calls(rank, calls.get(rank.rank, ())) for rank in work.ranks))
     by_rank = {rank.rank: rank for rank in ranks}
+    lengths = {each.rank: each.measured_s / each.num_steps for each in samples if each.num_steps}
+    """Of the sampled steps: the observed ones are longer by what torch's profiler takes, for all that they do."""
     found: list[Waste] = []
     twice = partial(_gathered_twice, repeats)
     again = partial(_recompute, {each.rank: each for each in samples})
@@ -194,7 +196,8 @@ def wastes_of(
             made = _made_at(ranks) if worst.cause is Cause.SMALL_PARAMETERS and _are_units(work) else None
             if worst.cause is Cause.RECOMPUTE:
                 made = checkpointed_at(samples)
-            found.append(replace(worst, ranks=alike, site=made or worst.site))
+            cost_s = worst.share * lengths[worst.ranks[0]] if worst.ranks[0] in lengths else worst.cost_s
+            found.append(replace(worst, ranks=alike, site=made or worst.site, cost_s=cost_s))
     return tuple(found)
 
 
@@ -232,7 +235,8 @@ def _fits(num_bytes: int, ranks: Sequence[RankOperations]) -> bool:
 def _gathered_twice(
     repeats: Mapping[int, Sequence[Call]], work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]
 ) -> Waste | None:
-    asked = [each for each in _gathers(work) if each.label]
+    small = frozenset(_small_gathers(work, rank, ranks))  # Kept whole, they are gathered no second time.
+    asked = [each for each in _gathers(work) if each.label and each not in small]
     counts = Counter(_unit(each) for each in asked)
     units = {unit for unit, count in counts.items() if count >= MIN_TWICE * rank.num_steps and unit[0]}
     again = [*_whole_again(work, rank, len(ranks))] if asked else []
@@ -290,13 +294,25 @@ def _dearest(transfers: Sequence[Transfer], work: RankWork) -> str | None:
     return max(by_site, key=lambda site: by_site[site]) or None
 
 
-def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+def _small_gathers(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> list[Transfer]:
+    """The gathers of units that are too small, where those are many and every rank can keep them whole; else none."""
     small = [each for each in _of_parameters(work, rank, len(ranks)) if each.num_bytes <= SMALL_BYTES]
+    size = sum(num_bytes for _, num_bytes in {_unit(each) for each in small})
+    return small if len(small) >= MIN_TINY * rank.num_steps and _fits(size, ranks) else []
+
+
+def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[RankOperations]) -> Waste | None:
+    small = _small_gathers(work, rank, ranks)
+    if not small:
+        return None
     units = {_unit(each) for each in small}
     size = sum(num_bytes for _, num_bytes in units)
-    if len(small) < MIN_TINY * rank.num_steps or not _fits(size, ranks):
-        return None
-    cost_s = length_of(both(work.exposed, _times(small))) / rank.num_steps
+    names = {each.asked for each in small if each.label}
+    scattered = [each for each in work.transfers if each.op.startswith("reduce_scatter") and each.asked in names]
+    own = _spans_of(rank, lambda unit: unit in names)
+    others = both(own, _spans_of(rank, lambda unit: unit not in names, "all_gather ("))
+    waits = both(work.exposed, _times([*small, *scattered]))
+    cost_s = (length_of([*waits, *own]) - length_of(others)) / rank.num_steps
     return Waste(
         cause=Cause.SMALL_PARAMETERS,
         site=_dearest(small, work),
@@ -308,6 +324,19 @@ def _small_parameters(work: RankWork, rank: RankOperations, ranks: Sequence[Rank
             f"kept whole these {len(units)} units take {size:,} bytes a rank",
         ),
     )
+
+
+def _spans_of(rank: RankOperations, is_of: Callable[[str], bool], kind: str = "") -> Spans:
+    """When the training thread does FSDP's work of some units: their gathers, copies, scatters and hooks."""
+    return [
+        (op.began_s, op.ended_s)
+        for op in rank.operations
+        if op.thread == rank.main
+        and not op.is_async
+        and op.name.startswith(f"FSDP::{kind}")
+        and "(" in op.name
+        and is_of(op.name.rpartition("(")[2].rstrip(")"))
+    ]
 
 
 def _recompute(

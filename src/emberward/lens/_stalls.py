@@ -95,15 +95,19 @@ def stalls_of_rank(rank: RankSamples, sources: Sources) -> tuple[RankStall, ...]
                 moment[key][step] += seconds * sampled.at_s.get(step, math.nan)
                 if found.beside is not None and step in sampled.at_s:
                     beside[key][step].append((sampled.at_s[step], seconds, found.beside))
-    for cause, site in [key for key in wall if key[0] is Cause.GC]:
-        collecting = sum(wall[cause, site].values())
-        # Of a call that makes objects the collections are a part, unless they are most of it.
-        made = max((key for key in wall if key[1] == site), key=lambda key: sum(wall[key].values()))
-        if sum(wall[made].values()) > collecting:
-            for into in (wall, moment):
-                for step, seconds in into.pop((cause, site)).items():
-                    into[made][step] += seconds
-            busy[made] += busy.pop((cause, site))
+    for key in [key for key in wall if key[0] is Cause.GC]:
+        # Who makes the objects makes the collections: they go with the stall. Where they are most of it, both are told.
+        others = [other for other in wall if other[1] == key[1] and other[0] is not Cause.GC]
+        if not others:
+            continue
+        made = max(others, key=lambda other: sum(wall[other].values()))
+        is_most = sum(wall[key].values()) >= sum(wall[made].values())
+        for into in (wall, moment):
+            for step, seconds in into[key].items():
+                into[made][step] += seconds
+        busy[made] += busy[key]
+        if not is_most:
+            del wall[key]
     found_all = [
         RankStall(
             told=_behind_another(told[key], beside[key], sum(by_step.values())),

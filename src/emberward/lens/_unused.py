@@ -53,7 +53,7 @@ def _dropped_at(index: int, users: Sequence[Instruction], sources: Sources, outp
     statement = next((each for each in above if isinstance(each, ast.stmt)), None)
     if not isinstance(statement, ast.Assign | ast.Expr | ast.Return) or statement.value is None:
         return None
-    kept = _kept_in(statement.value) if isinstance(statement, ast.Expr) else None
+    kept = kept_in(statement.value) if isinstance(statement, ast.Expr) else None
     if isinstance(statement, ast.Expr) and kept is None:
         return None
     if not _only_reads(statement.value if kept is None else kept[1], source, 0):
@@ -111,10 +111,12 @@ def _by_caller(index: int, users: Sequence[Instruction], sources: Sources, outpu
     return _by_targets(statement, index, users, sources, outputs) if isinstance(statement, ast.Assign) else None
 
 
-def _kept_in(value: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+def kept_in(value: ast.expr) -> tuple[ast.expr, ast.expr] | None:
     """The list to which a value is appended, and the value."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and len(value.args) == 1:
-        return (value.func.value, value.args[0]) if value.func.attr in ("append", "appendleft", "add") else None
+        return (
+            (value.func.value, value.args[0]) if value.func.attr in ("append", "appendleft", "add", "extend") else None
+        )
     return None
 
 
@@ -139,7 +141,7 @@ def _is_ever_read(kept: ast.expr, source: Source, program: Sequence[Source]) -> 
         not isinstance(getattr(node, "ctx", None), ast.Store)
         and not (
             isinstance(parent := each.parents.get(node), ast.Attribute)
-            and parent.attr in ("append", "appendleft", "add", "clear")
+            and parent.attr in ("append", "appendleft", "add", "extend", "clear")
         )
         for each, node in loads
     )

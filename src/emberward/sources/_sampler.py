@@ -109,8 +109,9 @@ class Sampler:
         self._schedule: int | None = None
         self._own_schedule: int | None = None
         self._outputs: set[tuple[str, int]] = set()
-        self._gc_began_ns = 0
-        self._collections: list[tuple[int, int]] = []
+        self._gc_began_ns = self._gc_busy_ns = 0
+        self._collections: list[tuple[int, int, int]] = []
+        """When each began and ended, and what of it was on a processor."""
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
@@ -187,14 +188,16 @@ class Sampler:
             return
         now = time.monotonic_ns()
         if phase == "start":
-            self._gc_began_ns = now
+            self._gc_began_ns, self._gc_busy_ns = now, self._busy_ns()
         elif self._gc_began_ns:
             spent, self._gc_began_ns = now - self._gc_began_ns, 0
             frame = sys._getframe().f_back
             if spent >= MIN_GC_NS and frame is not None:
-                self._collections.append((now - spent, now))
                 key = self._stack_of(frame), "gc", ()
-                self._add(key, self._step, (spent, spent, 0), now - spent // 2)
+                used = min(self._busy_ns() - self._gc_busy_ns, spent)
+                self._collections.append((now - spent, now, used))
+                # A collection waits for nothing: what it did not spend on a processor it lacked one for.
+                self._add(key, self._step, (spent, used, spent - used), now - spent // 2)
 
     # -- the sampling thread -----------------------------------------------------------------------------------------
 
@@ -212,17 +215,18 @@ class Sampler:
             stack, now_ns, given_s = look
             step, num, (collections, self._collections) = self._step, 0, (self._collections, [])
             if self._gc_began_ns:
-                collections.append((self._gc_began_ns, now_ns))
+                collections.append((self._gc_began_ns, now_ns, now_ns - self._gc_began_ns))
             while due_ns <= now_ns:
-                num += not any(began <= due_ns <= ended for began, ended in collections)
+                num += not any(began <= due_ns <= ended for began, ended, _ in collections)
                 due_ns = next(moments)
             if stack is None:
                 continue
             busy, queue = self._busy_ns(), self._queue_ns()
-            collected = sum(min(ended, now_ns) - began for began, ended in collections)
+            collected = sum(min(ended, now_ns) - began for began, ended, _ in collections)
+            collecting = sum(used_ns for _, _, used_ns in collections)
             spent = max(now_ns - last_ns - collected, 1)
-            used = min(max(busy - last_busy - collected, 0) / spent, 1.0)
-            queued = min(max(queue - last_queue, 0) / spent, 1.0)
+            used = min(max(busy - last_busy - collecting, 0) / spent, 1.0)
+            queued = min(max(queue - last_queue - (collected - collecting), 0) / spent, 1.0)
             if MIN_GIVEN_S < given_s < SWITCH_S + MIN_GIVEN_S and 10 * used > 1:
                 stack = self._settled(stack)
             key = (stack, self._flag(), self._beside() if used <= 1 / 2 else ())

@@ -24,6 +24,7 @@ from emberward.findings import Cause
 from emberward.lens import (
     FIRST_LANE,
     STEPS,
+    Call,
     RankCalls,
     RankTimeline,
     Replay,
@@ -36,6 +37,7 @@ from emberward.lens import (
     samples_of,
     timeline,
 )
+from emberward.lens._overlap import OF_BACKWARD
 from emberward.lens._samples import Instruction, Sampled
 
 MS = 1_000_000
@@ -303,6 +305,27 @@ def test_modules_that_take_longer_at_equal_processor_time_are_no_cause_and_on_a_
         ranks = [calls(rank, plan, wait_line=3, line=3) for rank, plan in enumerate(plans)]
         overlap = audit(ranks, both, Sources(lambda file: UNKNOWN if file == FILE else ""))
         assert [each.site for each in overlap.found if each.cause is Cause.LATE_PEER] == wanted
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "wanted"), [((16, -4, 12, -2, 8), [(Cause.LATE_PEER, 6)]), ((9, -8, 7, -6, -2), [])]
+)
+def test_in_the_backward_where_looks_are_rough_a_rank_is_late_by_what_it_is_on_average(later_ms, wanted):
+    both = [samples(0, lines={3: 30}), samples(1, lines={2: 6, 3: 30})]
+    group = Group(ranks=(0, 1), index=OF_BACKWARD)
+
+    def met(rank, step, at_ms):
+        issued_s, ended_s = (STEP_MS * step + at_ms) / 1000, (STEP_MS * step + 80) / 1000
+        return Call(
+            rank=rank, lane=HOST, group=group, number=step, op="backward", num_bytes=0, issued_s=issued_s,
+            ended_s=ended_s, blocked_s=issued_s, free_s=ended_s, file="", line=0, wait_line=0,
+        )  # fmt: skip
+
+    hidden = [(met(0, step, 40), met(1, step, 40 + later_ms[step % 5])) for step in range(NUM)]
+    overlap = audit([], both, Sources(lambda file: UNKNOWN), hidden)
+    assert [(each.cause, round(1000 * each.cost_s, 3)) for each in overlap.found] == wanted
+    gains = [round(1000 * Replay(overlap.met, both).without(each)) for each in overlap.found]
+    assert gains == [cost_ms for _, cost_ms in wanted]
 
 
 def in_a_module(rank, line, *, wall_ms, busy_ms, device):

@@ -211,7 +211,7 @@ def test_exposed_time_is_that_of_an_independent_computation_on_the_same_trace():
         assert 1000 * (own.parts["exposed"] + own.parts["imbalance"]) == pytest.approx(by_brute_force(rank), rel=0.01)
 
 
-def sharded(number, *, again, shape=GATHER, units=6, free=1 << 40):
+def sharded(number, *, again, shape=GATHER, units=6, free=1 << 40, more=()):
     """`units` gathered in the forward, and `again` in the backward; each is waited for 0.4 ms."""
     rows = []
     for k in range(units * (2 if again else 1)):
@@ -223,7 +223,7 @@ def sharded(number, *, again, shape=GATHER, units=6, free=1 << 40):
             (f"FSDP::all_gather_copy_out ({unit})", NONE, begin + 0.45, 0.01, -1, False),
         ]
     line = ("emberward::at train.py:5", NONE, 0.0, 9.0, -1, False)
-    return rank_of(number, [line, *rows], free=free)
+    return rank_of(number, [line, *rows, *more], free=free)
 
 
 def test_a_gather_that_is_done_again_is_named_where_memory_is_there():
@@ -311,6 +311,23 @@ def test_parameters_too_small_to_be_sharded_are_named_and_large_ones_are_not():
     assert (waste.cause, waste.site) == (Cause.SMALL_PARAMETERS, "train.py:5")
 
 
+def test_a_small_unit_costs_all_that_fsdp_does_for_it_and_nothing_of_what_it_does_for_a_large_one_then():
+    hooks = [
+        ("FSDP::pre_backward (blocks.0)", NONE, 6.0, 1.0, -1, False),
+        ("FSDP::all_gather (large)", NONE, 6.2, 0.4, -1, False),
+        ("FSDP::post_backward_reduce (blocks.0)", NONE, 7.5, 0.5, -1, False),
+        ("FSDP::post_backward_reduce (large)", NONE, 8.5, 0.5, -1, False),
+    ]
+    bare, whole = ([sharded(n, again=False, shape=TINY, more=more) for n in (0, 1)] for more in ((), hooks))
+    twice = [sharded(n, again=True, shape=TINY) for n in (0, 1)]
+    assert [each.cause for each in wastes_of(work_of(twice), twice)] == [Cause.SMALL_PARAMETERS]
+    (less,), (waste,) = wastes_of(work_of(bare), bare), wastes_of(work_of(whole), whole)
+    assert (waste.cause, waste.site) == (Cause.SMALL_PARAMETERS, "train.py:5")
+    assert 1000 * (waste.cost_s - less.cost_s) == pytest.approx(0.6 + 0.5, rel=0.02)
+    (sampled,) = wastes_of(work_of(whole), whole, samples=[seen(("train.py", "main", "user", 9), step_ms=STEP_MS / 2)])
+    assert sampled.cost_s == pytest.approx(waste.cost_s / 2)  # The same share of a step without torch's profiler.
+
+
 def test_the_sharding_says_who_asked_how_long_before_use_and_how_often():
     ranks = [sharded(number, again=True) for number in (0, 1)]
     document = profile_of([], Sources(), asked_warmup=5, operations=ranks).sharding.to_json()
@@ -361,12 +378,13 @@ def test_a_file_of_operations_that_is_cut_is_refused():
         operations_of([{"form": 99}])
 
 
-def seen(*frames):
-    """A rank that stands 1 ms a step in a stack of (file, function, owner, line), innermost first."""
+def seen(*frames, step_ms=STEP_MS):
+    """A rank that stands 1 ms of a step in a stack of (file, function, owner, line), innermost first."""
     places = [{"place": [file, name, 1, owner, line, line, 0, 1, "CALL"]} for file, name, owner, line in frames]
     head = {
-        **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1, "bounds_ns": [0, 10],
-        "first_step": 0, "queue_ns": 0, "has_cpu_time": True, "loop": [], "outputs": [],
+        **HEAD, "form": 1, "pid": 1, "warmup": 0, "is_last": True, "period_ns": 1,
+        "bounds_ns": [0, int(step_ms * 1e6)], "first_step": 0, "queue_ns": 0, "has_cpu_time": True,
+        "loop": [], "outputs": [],
     }  # fmt: skip
     stack = {"stack": [*range(len(frames))], "flag": "", "steps": {"0": [1_000_000, 1_000_000]}}
     return samples_of([head, *places, stack, {"end": True}])
