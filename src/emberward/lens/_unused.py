@@ -26,6 +26,8 @@ READERS = frozenset(
     }
 )  # fmt: skip
 """Methods and built-in functions that only read what they are given."""
+_KEEPS = ("append", "appendleft", "add", "extend")
+"""Methods by which a value is kept in a list, a queue or a set."""
 _LIBRARIES = frozenset({"torch", "F", "functional", "math", "np", "numpy", "linalg"})
 
 
@@ -114,9 +116,7 @@ def _by_caller(index: int, users: Sequence[Instruction], sources: Sources, outpu
 def kept_in(value: ast.expr) -> tuple[ast.expr, ast.expr] | None:
     """The list to which a value is appended, and the value."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and len(value.args) == 1:
-        return (
-            (value.func.value, value.args[0]) if value.func.attr in ("append", "appendleft", "add", "extend") else None
-        )
+        return (value.func.value, value.args[0]) if value.func.attr in _KEEPS else None
     return None
 
 
@@ -139,10 +139,7 @@ def _is_ever_read(kept: ast.expr, source: Source, program: Sequence[Source]) -> 
     ]
     return not name or any(
         not isinstance(getattr(node, "ctx", None), ast.Store)
-        and not (
-            isinstance(parent := each.parents.get(node), ast.Attribute)
-            and parent.attr in ("append", "appendleft", "add", "extend", "clear")
-        )
+        and not (isinstance(parent := each.parents.get(node), ast.Attribute) and parent.attr in (*_KEEPS, "clear"))
         for each, node in loads
     )
 

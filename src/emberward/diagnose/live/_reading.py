@@ -81,11 +81,8 @@ class Reader:
     def _that_keep(self, process: ProcessStacks) -> ProcessStacks:
         """The process with its main thread and the first thread that keeps it, where its ring says which those are."""
         ring = self._rings.get(process.pid or -1)
-        left = None if ring is None else ring.moment("main_exited")
-        if left is None or left.text is None or not left.text.startswith(KEPT_BY):
-            return process
-        kept = left.text.removeprefix(KEPT_BY).split(", ")
-        found = [t for t in process.threads if str(t.os_thread_id) in kept and code_frame(t.frames) is not None]
+        kept = frozenset() if ring is None else kept_by(ring)
+        found = [t for t in process.threads if t.os_thread_id in kept and code_frame(t.frames) is not None]
         main = () if process.main is None else (process.main,)
         return replace(process, threads=(*main, *found[:1])) if found else process
 
@@ -98,6 +95,14 @@ class Reader:
         if reading.kind is not HostState.COLLECTIVE or ring is None or _has_open(ring) or makes_call(reading.frames):
             return False
         return facts.main is not None and facts.main.state is ProcessState.RUNNING
+
+
+def kept_by(ring: RingFacts) -> frozenset[int]:
+    """The threads that keep the process of a rank whose main thread has left, by the system's numbers."""
+    left = ring.moment("main_exited")
+    if left is None or left.text is None or not left.text.startswith(KEPT_BY):
+        return frozenset()
+    return frozenset(map(int, left.text.removeprefix(KEPT_BY).split(", ")))
 
 
 def _keeps_interpreter(facts: ProcessFacts, ring: RingFacts) -> bool:

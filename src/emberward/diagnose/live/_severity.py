@@ -13,9 +13,9 @@ from emberward.diagnose import ThreadStack, arrival_as, met_apart, read_process,
 from emberward.diagnose.live._motion import FOR_EVER, sits_in, waits_for_ever
 from emberward.diagnose.live._pair import SnapshotPair
 from emberward.diagnose.live._process import ProcessFacts, ProcessState, WaitingIn
-from emberward.diagnose.live._reading import other_threads
+from emberward.diagnose.live._reading import kept_by, other_threads
 from emberward.diagnose.live._snapshot import RankSnapshot
-from emberward.events import KEPT_BY, WAITING, HostState
+from emberward.events import WAITING, HostState
 from emberward.findings import Cause, Certainty, Finding, Kind, Severity
 
 _DIFFER = frozenset({"M101", "M102", "H152"})
@@ -222,15 +222,14 @@ def _all_wait(rank: int, seen: RankSnapshot, pair: SnapshotPair) -> bool:
 def end_proof(rank: int, pair: SnapshotPair) -> str | None:
     """Why a rank will not end by itself, which nobody waits for in a call; None when it may."""
     seen = pair.snapshot.ranks[rank]
-    left = None if seen.ring is None else seen.ring.moment("main_exited")
-    if left is None:
+    if seen.ring is None or seen.ring.moment("main_exited") is None:
         return _rank_proof(rank, pair)
     early, stacks = None if pair.early is None else pair.early.ranks.get(rank), seen.own_stacks
-    if early is None or stacks is None or not (left.text or "").startswith(KEPT_BY):
+    if early is None or stacks is None:
         return None
     others = other_threads(stacks, pair.line_of)
     is_idle = all(_is_idle(thread, kind, seen) for thread, kind in others)
-    kept = {int(tid) for tid in (left.text or "").removeprefix(KEPT_BY).split(", ")}
+    kept = kept_by(seen.ring)
     waits_on = [t.waiting_in in FOR_EVER for each in (early, seen) for t in each.process.threads if t.tid in kept]
     if not (is_idle and waits_on and all(waits_on)) or seen.children or progress_of(rank, pair) is not None:
         return None
