@@ -236,7 +236,7 @@ BAD = "</script><img src=x onerror=\"document.title='owned'\"><script>document.t
 
 
 def _hostile(folder: RunFolder) -> None:
-    """Markup and scripts in every text that a stranger can decide."""
+    """Markup and scripts in every text that others can decide."""
     finding = HANG.to_json() | {"message": BAD, "hosts": [BAD], "site": BAD, "evidence": [BAD], "ruled_out": [BAD]}
     append_line(folder.findings, {**finding, "next": BAD})
     append_line(folder.evals, {"step": 120, "sets": {BAD: {"loss": 2.4, "tokens": 1}}, "seconds": 1.0})

@@ -1,4 +1,4 @@
-"""One rank that adds numbers with the others for ever; torch alone, as a stranger writes it.
+"""One rank that adds numbers with the others for ever; torch alone, as a user writes it.
 
 Its second attempt has a rank less, as an elastic launcher starts one, and ends after a few steps.
 """

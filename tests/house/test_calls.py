@@ -60,7 +60,7 @@ def test_rooms_that_decide_read_no_clock():
 def test_only_cli_and_rank_read_the_environment():
     found = uses(ENVIRONMENT, outside={"cli", "rank"})
     # A child process that runs a user's script gives it torchrun's variables: it writes the environment, reads none.
-    # What Python imports at its start in a stranger's process has nobody above it who could read it.
+    # What Python imports at its start in a user's process has nobody above it who could read it.
     # A probe of the doctor is a program of its own behind a contract of variables.
     allowed = ("sources/script/child.py:", "sources/attach/site/sitecustomize.py:", "doctor/probe/__main__.py:")
     assert [use for use in found if not use.startswith(allowed)] == []

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "emberward"
 INCIDENT_PROGRAMS = PACKAGE / "testing" / "incident_programs"
-"""Programs that incidents run, written as strangers write."""
+"""Programs that incidents run, written as users write."""
 
 
 @functools.cache
@@ -21,7 +21,7 @@ def rooms() -> tuple[str, ...]:
 
 @functools.cache
 def sources() -> dict[str, str]:
-    """Text of each source file of the package, by its path from the package; not the strangers' programs."""
+    """Text of each source file of the package, by its path from the package; not the users' programs."""
     files = [path for path in sorted(PACKAGE.rglob("*.py")) if INCIDENT_PROGRAMS not in path.parents]
     return {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in files}
 

@@ -1,7 +1,7 @@
-"""Mends checkpoints: replicas of a DeepSpeed checkpoint that parted, and tensors of a save of ours that are damaged.
+"""Repairs checkpoints: replicas of a DeepSpeed checkpoint that parted, and tensors of a save of ours that are damaged.
 
 What BLOOM-176B's people had to write while it stood still: layer norms had parted over tensor-parallel ranks, in the
-bf16 weights, the fp32 masters and both moments (chronicles of the run, 2022-03). All four are mended here, in a copy.
+bf16 weights, the fp32 masters and both moments (chronicles of the run, 2022-03). All four are repaired here, in a copy.
 """
 
 import shutil
@@ -47,7 +47,7 @@ class Repaired:
 def repair_replicas(folder: Path, result: Path, *, reading: Reading) -> Repaired:
     """A copy of a DeepSpeed checkpoint in which replicas over tensor-parallel ranks are equal, as `reading` says.
 
-    The weights that the model computes with become the mended fp32 weight in their own type. Everything else is copied
+    The weights that the model computes with become the repaired fp32 weight in their own type. All else is copied
     byte for byte. Blocks; needs no torch. Raises K102 when `result` exists, K110, K112, K114.
     """
     if not is_deepspeed(folder):
@@ -106,10 +106,10 @@ def _replicated(slices: Sequence[Slices], reading: Reading) -> dict[str, dict[st
 
 def _apply(changes: Sequence[tuple[Stored, Stored]], folder: Path, temporary: Path, reader: Reader) -> None:
     touched: set[Path] = set()
-    for stored, mended in changes:
-        bits = reader.array(mended)
-        if stored.dtype is not mended.dtype and {stored.dtype, mended.dtype} <= FLOATS:
-            bits = convert_bits(bits, mended.dtype, stored.dtype)
+    for stored, repaired in changes:
+        bits = reader.array(repaired)
+        if stored.dtype is not repaired.dtype and {stored.dtype, repaired.dtype} <= FLOATS:
+            bits = convert_bits(bits, repaired.dtype, stored.dtype)
         moved = {
             region.where: temporary / region.where.relative_to(folder)
             for region in stored.regions
@@ -153,14 +153,14 @@ def repair_save(
             code="K102",
         )
     tensors = {**source.tensors, **{name: _fitting(healthy, source.tensors[name]) for name in chosen}}
-    mended = {name: str(healthy.path) for name in chosen}
+    repaired = {name: str(healthy.path) for name in chosen}
     merged = Source(
         form=source.form,
         path=source.path,
         step=source.step,
         num_ranks=source.num_ranks,
         tensors=tensors,
-        meta={**source.meta, "repaired": mended},
+        meta={**source.meta, "repaired": repaired},
         files=(*source.files[:1], *(path for path in source.files[1:] if path.exists()), *healthy.files),
     )
     assert source.step is not None

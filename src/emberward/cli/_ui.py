@@ -70,7 +70,7 @@ def write_html(folder: RunFolder, to: Path, screen: Screen) -> int:
         )
     to.write_bytes(data)
     screen.say(f"wrote {to}: {len(data) / 1e6:.2f} MB; it opens in a browser, without a server")
-    screen.say("host names, paths and log lines are in it; for strangers' eyes use --bundle, which takes them out")
+    screen.say("host names, paths and log lines are in it; for others' eyes use --bundle, which takes them out")
     card = None if glance.card is None else glance.card.to_json()
     screen.document(glance.findings, written=str(to), bytes=len(data), state=glance.state.value, card=card)
     return exit_code_of(glance.findings)

@@ -54,7 +54,7 @@ class Inspection:
             self.found = replace(self.found, micro_batch=event.phase.micro_batch, stage=event.phase.stage)
 
     def note(self, module: str, operation: str | None) -> None:
-        """Notes the first find; later ones are its echoes."""
+        """Notes the first find; later ones follow from it."""
         if self.found is None:
             self.found = NotFinite(module=module, operation=operation)
             self._is_placed = operation is None

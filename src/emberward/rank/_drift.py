@@ -243,15 +243,15 @@ class ReplicaWatch:
         by_key = {_title(each)[:2]: each.shard.tensor for each in self._replicas}
         states = generator_states(self._engine.world.device)
         roles = {GENERATORS.format(role): role for role in states}
-        mended = [*tensors, *(each for each in others if each.name in roles)]
-        for difference in mended:
+        repaired = [*tensors, *(each for each in others if each.name in roles)]
+        for difference in repaired:
             role = roles.get(difference.name)
             if role is None:
                 self._send(difference, by_key.get((difference.name, difference.place)))
             else:
                 self._send(difference, states[role])
                 _set_generator(role, states[role], self._engine.world.device)
-        return [repaired_finding(mended, step=step)] if mended else []
+        return [repaired_finding(repaired, step=step)] if repaired else []
 
     def _send(self, difference: Difference, tensor: Tensor | None) -> None:
         """Overwrites the odd ranks' copies by the source's. On the source and each odd rank it blocks."""

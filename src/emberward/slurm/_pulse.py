@@ -22,7 +22,7 @@ from emberward.slurm._queue import Job, State
 
 LIMIT_S = 300.0
 LIMIT_FACTOR = 5.0
-"""See [Note: limbo]; the same figures as in `sources/live/_limits.py`, a stranger of this room."""
+"""See [Note: limbo]; the same figures as in `sources/live/_limits.py`, which this room may not import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ def facts_here() -> Iterator[tuple[str, str]]:
     if cuda is not None:
         yield "cuda", str(cuda)
     with contextlib.suppress(Exception):
-        # What a stranger's module answers when it is asked for its version may be anything.
+        # What a module of the user's answers when it is asked for its version may be anything.
         yield from _packages()
     with contextlib.suppress(Exception):
         yield from _files()

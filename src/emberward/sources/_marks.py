@@ -1,4 +1,4 @@
-"""Finds the phases of a stranger's program: which step, and what it is doing in it. Needs torch.
+"""Finds the phases of any program: which step, and what it is doing in it. Needs torch.
 
 [Note: how phases are found]
 * step: the calls of the first optimizer that steps (its hooks are torch's public ones), counted from 0;
@@ -299,7 +299,7 @@ def _note_exception(
         return
     try:
         live.writer.moment(kind, _text_of(type_, value), site=live.sites.raised_at(trace))
-    except Exception as error:  # noqa: BLE001 (str() of a stranger's exception may raise)
+    except Exception as error:  # noqa: BLE001 (str() of a user's exception may raise)
         live.problem("an exception not marked", error)
 
 

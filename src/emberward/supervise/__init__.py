@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         outcome_of,
     )
     from emberward.supervise._post_office import PostOffice
-    from emberward.supervise._probe import Place
+    from emberward.supervise._probe import PeerAddress
     from emberward.supervise._restart import AttemptEnd, Restart, RunEnd, decide_rerun, decide_restart
     from emberward.supervise._run import RunResult, supervise_command
     from emberward.supervise._run_attempt import RunPlan
@@ -58,7 +58,7 @@ _FILES = {
     "_overseer": "Oversight key_of",
     "_policy": "Move AttemptOutcome Seen StopBy exit_code_of_launch next_move outcome_of",
     "_post_office": "PostOffice",
-    "_probe": "Place",
+    "_probe": "PeerAddress",
     "_restart": "AttemptEnd Restart RunEnd decide_rerun decide_restart",
     "_run": "RunResult supervise_command",
     "_run_attempt": "RunPlan",
@@ -91,7 +91,7 @@ __all__ = [
     "Notifier",
     "Oversight",
     "Patience",
-    "Place",
+    "PeerAddress",
     "PostOffice",
     "Restart",
     "RunEnd",

@@ -7,7 +7,7 @@ from pathlib import Path
 from emberward.report import RunFolder
 
 KILL_SWITCH = "EMBERWARD_KILL_SWITCH"
-"""As `rank.__main__` reads it: the two rooms are strangers."""
+"""As `rank.__main__` reads it: neither room may import the other."""
 AGENT_SHUTDOWN_S = 5
 MONITOR_INTERVAL_S = 0.2
 

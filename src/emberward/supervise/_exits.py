@@ -1,6 +1,6 @@
 """How processes ended that are not our children: their exit codes, asked of the kernel.
 
-[Note: exit codes of strangers]
+[Note: exit codes of processes that are not our children]
 The ranks of a job are children of torchrun or srun, which alone may wait for them. A pidfd that was opened while the
 process lived says when it ends, and on Linux 6.15 or newer its exit status even after its parent has reaped it
 (``PIDFD_GET_INFO`` with ``PIDFD_INFO_EXIT``, include/uapi/linux/pidfd.h). On an older kernel the status is read from
@@ -55,7 +55,7 @@ class ExitWatch:
 
 
 def _status(descriptor: int, pid: int) -> int | None:
-    """The exit code of the process behind the pidfd. See [Note: exit codes of strangers]."""
+    """The exit code of the process behind the pidfd. See [Note: exit codes of processes that are not our children]."""
     answer = bytearray(_INFO_BYTES)
     struct.pack_into("=Q", answer, 0, _WANT_EXIT)
     try:

@@ -39,7 +39,7 @@ from emberward.supervise._signals import StopAsked, stop_signals
 from emberward.supervise._verdict import Conclusion, RingFacts, judge_end
 
 FIRST_PORT, NUM_PORTS = 20000, 12768
-"""As in `rank/_place.py`, a stranger of this room."""
+"""As in `rank/_place.py`, which this room may not import."""
 MAX_HEARD = 8
 """Hosts whose heartbeats are read at one snapshot."""
 END_MARGIN_S = 15.0

@@ -13,7 +13,7 @@ from emberward.supervise._agreement import Agreed, Seat, short
 from emberward.supervise._mailbox import Heard, Mailbox, Posts, open_mailbox
 from emberward.supervise._nodes import SILENT_S, Node, NodePost, is_connected, judge_nodes, peers_of, speaker
 from emberward.supervise._post_office import PLACE
-from emberward.supervise._probe import Links, Place, ProbedLinks
+from emberward.supervise._probe import Links, PeerAddress, ProbedLinks
 from emberward.supervise._slow_hosts import HostsAlike
 from emberward.supervise._slow_links import LinkWatch, links_beside
 
@@ -200,11 +200,11 @@ class NodeAgent:
             "verdicts": self._verdicts,
         }
 
-    def _place(self, host: str, post: Mapping[str, Any]) -> Place | None:
+    def _place(self, host: str, post: Mapping[str, Any]) -> PeerAddress | None:
         address, port, listener = (post.get(name) for name in PLACE)
         if host == self._node.host or not isinstance(address, str) or not isinstance(port, int):
             return None
-        return Place(address, port, str(listener))
+        return PeerAddress(address, port, str(listener))
 
     def _read(self, heard: Heard) -> list[NodePost]:
         """The posts of those that renew them. One that has not changed is not read again."""

@@ -59,7 +59,7 @@ class Notifier:
         while (message := self._waiting.get()) is not None:
             try:
                 failure = self._hand_over(json.dumps(message).encode())
-            except Exception as error:  # noqa: BLE001 (whatever a stranger's server or program does must end here)
+            except Exception as error:  # noqa: BLE001 (whatever another's server or program does must end here)
                 failure = f"{type(error).__name__}: {error}"
             if failure is None:
                 self.num_sent += 1

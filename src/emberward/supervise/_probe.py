@@ -178,7 +178,7 @@ def _kept(loads: tuple[Load, ...]) -> tuple[Load, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PeerAddress:
     """Where a host answers tries, and who does: see `Links.listener`."""
 
     address: str
@@ -194,7 +194,7 @@ class Links(Protocol):
     listener: str
     """Names who answers there: a port goes from one process to the next, and in between nobody answers."""
 
-    def know(self, peers: Mapping[str, Place]) -> None:
+    def know(self, peers: Mapping[str, PeerAddress]) -> None:
         """Takes up hosts, by name."""
         ...
 
@@ -233,7 +233,7 @@ class ProbedLinks:
         if self._listener is not None:
             self._listener.close()
 
-    def know(self, peers: Mapping[str, Place]) -> None:
+    def know(self, peers: Mapping[str, PeerAddress]) -> None:
         """See `Links`."""
         if self._tries:
             self._prober.know(peers)
@@ -262,12 +262,12 @@ class Prober:
 
     def __init__(self, from_address: str) -> None:
         self._from = from_address
-        self._peers: dict[str, Place] = {}
-        self._bad: dict[str, tuple[Place, int]] = {}
+        self._peers: dict[str, PeerAddress] = {}
+        self._bad: dict[str, tuple[PeerAddress, int]] = {}
         """host -> the listener that was tried last, and the failures in a row."""
         self._loads: dict[str, tuple[Load, ...]] = {}
 
-    def know(self, peers: Mapping[str, Place]) -> None:
+    def know(self, peers: Mapping[str, PeerAddress]) -> None:
         """Takes up these hosts, by name, and no others any more."""
         new = peers.keys() - self._peers.keys()
         self._peers = dict(peers)

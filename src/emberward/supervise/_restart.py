@@ -41,7 +41,7 @@ def decide_restart(ends: Sequence[AttemptEnd], *, max_restarts: int) -> Restart:
     """Whether to start again after `ends`, the attempts of this launch in order; at least one.
 
     Restarts are bounded by `max_restarts` and end when the last two attempts saved nothing new: a fault that comes
-    again at the same place is not mended by starting again. An attempt that lost a host is another matter: the next one
+    again at the same place is not fixed by starting again. An attempt that lost a host is another matter: the next one
     is made without it, and one that was stopped for a slow host uses up no restart.
     """
     last = ends[-1]

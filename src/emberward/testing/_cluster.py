@@ -39,7 +39,7 @@ from emberward.supervise import (
     Node,
     NodeAgent,
     Patience,
-    Place,
+    PeerAddress,
     PostOffice,
     Restart,
     RunEnd,
@@ -127,10 +127,10 @@ class _Links:
         self._world = world
         self._host = host
         self.listener = f"{host} {world.now_s}"
-        self._peers: dict[str, Place] = {}
+        self._peers: dict[str, PeerAddress] = {}
         self._since_s: dict[str, float] = {}
 
-    def know(self, peers: Mapping[str, Place]) -> None:
+    def know(self, peers: Mapping[str, PeerAddress]) -> None:
         if peers != self._peers:
             same = {peer for peer, place in peers.items() if self._peers.get(peer) == place}
             self._since_s = {peer: self._since_s[peer] if peer in same else self._world.now_s for peer in sorted(peers)}

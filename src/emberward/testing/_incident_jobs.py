@@ -1,4 +1,4 @@
-"""Incidents of jobs: real gloo ranks, of a stranger's program under ``emberward run`` or of a recipe."""
+"""Incidents of jobs: real gloo ranks, of a user's program under ``emberward run`` or of a recipe."""
 
 import json
 import os
@@ -99,11 +99,11 @@ def facts(*each: tuple[bool, str]) -> tuple[str, ...]:
     return tuple(text for holds, text in each if not holds)
 
 
-# -- strangers' programs ---------------------------------------------------------------------------------------------
+# -- users' programs -------------------------------------------------------------------------------------------------
 
 
 def _run_program(theatre: IncidentRunner, command: Sequence[str], *, is_ended: bool) -> Replayed:
-    """A stranger's command under ``emberward run``, which ends it once it is sure, when `is_ended`."""
+    """A user's command under ``emberward run``, which ends it once it is sure, when `is_ended`."""
     ended = emberward(theatre, "run", "--act-after", "1", "--grace-s", "1", "--", *command)
     is_right = (ended.code != 0) is is_ended and "run" in ended.document
     if not is_right:

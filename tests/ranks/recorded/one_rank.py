@@ -1,4 +1,4 @@
-"""A stranger's program for one rank, which forks, loses a thread, compiles, and ends with code 3.
+"""A user's program for one rank, which forks, loses a thread, compiles, and ends with code 3.
 
     python one_rank.py FOLDER [LIMIT]
 

@@ -1,4 +1,4 @@
-"""A stranger's program for two ranks: it uses torch in many ways, knows nothing of us, and ends when it is ended.
+"""A user's program for two ranks: it uses torch in many ways, knows nothing of us, and ends when it is ended.
 
     RANK=.. WORLD_SIZE=2 MASTER_ADDR=.. MASTER_PORT=.. python two_ranks.py FOLDER
 

@@ -47,7 +47,7 @@ def require_named(saved: Path, name: str) -> None:
         assert "step-00000010" in finding.next, "the older save is offered"
 
 
-def test_a_save_that_is_well_has_no_findings_nor_has_one_with_strangers_beside_it(saved):
+def test_a_save_that_is_well_has_no_findings_nor_has_one_with_other_files_beside_it(saved):
     (saved / "README.txt").write_text("a person's note")
     assert verify(saved) == ()
 

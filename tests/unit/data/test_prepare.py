@@ -250,7 +250,7 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_one_flipped_bit_is_found_and_mended(cache, text):
+def test_one_flipped_bit_is_found_and_repaired(cache, text):
     manifest = prepare_(cache, text)
     path = manifest.resolve(manifest.train[0].prefix + ".bin")
     good = path.read_bytes()
@@ -271,7 +271,7 @@ def test_one_flipped_bit_is_found_and_mended(cache, text):
     verify_manifest(manifest)
 
 
-def test_missing_or_short_file_is_found_and_mended(cache, text):
+def test_missing_or_short_file_is_found_and_repaired(cache, text):
     manifest = prepare_(cache, text)
     path = manifest.resolve(manifest.train[0].prefix + ".bin")
     size = path.stat().st_size

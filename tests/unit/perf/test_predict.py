@@ -31,7 +31,7 @@ MODEL = decoder_model(**SIZES)
 
 
 def one_f_one_b(pp: int, num_mb: int) -> tuple[tuple[Slot, ...], ...]:
-    """1F1B written out: perf and plan are strangers."""
+    """1F1B written out: perf and plan import nothing of each other."""
     orders = []
     for rank in range(pp):
         warm = min(pp - rank - 1, num_mb)

@@ -63,7 +63,7 @@ def test_two_deaths_in_a_row_leave_no_host_out():
     assert decide_rerun([failed(DEATH), failed(DEATH)], max_restarts=2).is_wanted
 
 
-def test_a_start_on_a_host_that_was_named_is_refused_until_it_is_mended(tmp_path):
+def test_a_start_on_a_host_that_was_named_is_refused_until_it_is_fixed(tmp_path):
     node = Node(host="n1", address="10.0.0.1", mailbox=str(tmp_path / "posts"))
     require_part("n3", excluded=(), mailbox=node.mailbox)
     assert keep_out(node, CUT) == keep_out(node, CUT), "one strike for one fault, whoever tells it"

@@ -19,7 +19,7 @@ from emberward.supervise._probe import (
     LOAD_S,
     MAX_LOAD_BYTES,
     Listener,
-    Place,
+    PeerAddress,
     Prober,
     fetch_s,
     info_of,
@@ -247,7 +247,7 @@ def test_a_load_is_fetched_and_what_is_not_there_is_none(wait_until):
     assert seconds is not None
     assert seconds > 0
     prober = Prober("127.0.0.1")
-    prober.know({"b": Place("127.0.0.1", listener.port, "first")})
+    prober.know({"b": PeerAddress("127.0.0.1", listener.port, "first")})
     wait_until(lambda: prober.tried() == {"b": ("first", True)}, "a first try")
     assert prober.fetched() == {}, "a few tries tell nothing yet"
     listener.close()

@@ -1,4 +1,4 @@
-"""What a supervisor holds on to: exit codes of strangers, rings, a watcher of its own, lines that wait for room."""
+"""What a supervisor holds: exit codes of processes that are not its children, rings, a watcher, lines that wait."""
 
 import json
 import os

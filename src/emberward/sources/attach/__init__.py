@@ -1,4 +1,4 @@
-"""Load the recorder into a stranger's program, unchanged: by the environment that its processes inherit.
+"""Load the recorder into any PyTorch program, unchanged: by the environment that its processes inherit.
 
 [Note: how a program is attached]
 `attach_environment` puts a folder with a ``sitecustomize.py`` first on PYTHONPATH. Python imports that at its start, in

@@ -1,7 +1,7 @@
 """The live ring: what one rank's process does now, in a file that can be read while the rank is stopped, stuck or dead.
 
 The process writes with `RingWriter`, anyone reads with `read_ring`. Standard library only: the writer is loaded into
-strangers' programs, the reader works where torch is not installed.
+any PyTorch program, the reader works where torch is not installed.
 """
 
 from emberward.sources.ring._bytes import Pulse, pulse_of

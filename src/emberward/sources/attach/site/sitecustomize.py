@@ -1,7 +1,7 @@
 """Imported by Python at its start when this folder is on PYTHONPATH. See `emberward.sources.attach`.
 
 Standard library only, and as little of it as can be: this runs in every Python process of a job. Written for any
-Python 3, since it is a stranger's; what it loads later needs 3.11 and says so.
+Python 3, since it is the user's; what it loads later needs 3.11 and says so.
 """
 
 # mypy: ignore-errors
