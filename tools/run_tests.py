@@ -129,11 +129,19 @@ def run_lanes(lanes: dict[str, tuple[str, ...]], choice: tuple[str, ...], report
     with folder_in_memory() as memory, ProcessTree() as tree:
         codes = wait_for_lanes(tree, lanes, choice, reports, memory)
         if left := tree.processes():
-            pids = ", ".join(str(process.pid) for process in left)
-            sys.stdout.write(f"{len(left)} processes of the tests still run and are ended now: {pids}\n")
+            sys.stdout.write(f"{len(left)} processes of the tests still run and are ended now:\n")
+            for process in left:
+                sys.stdout.write(f"  {process.pid}: {command_of(process.pid)}\n")
     if FAILED in codes.values():
         codes = run_again(codes)
     return max(0 if code == NO_TESTS else abs(code) for code in codes.values())
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process; empty when it has gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return ""
 
 
 def run_again(codes: dict[str, int]) -> dict[str, int]:
