@@ -30,6 +30,7 @@ Ranks lie tp fastest, then dp, then pp. Not predicted: congestion, saves, evalua
 import itertools
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -291,6 +292,25 @@ def _gathered_s(plan: StepPlan, dp: Sequence[_DpTime], first: set[Slot]) -> dict
     return gathered
 
 
+def _beside_s(plan: StepPlan, dp: Sequence[_DpTime]) -> dict[Slot, float]:
+    """Seconds of the step's own gathers and reductions that run beside each slot: those of a stage beside its first and
+    last micro-batch. Where a rank has several stages they run beside one micro-batch of each rank, the group that
+    interleaving runs through a stage at once."""
+    beside: dict[Slot, float] = defaultdict(float)
+    if plan.shards_parameters or not plan.dp_overlap:
+        return beside
+    for order in plan.orders:
+        group = min(plan.pp, plan.num_mb) if len(_stages_of(order)) > 1 else 1
+        for stage in _stages_of(order):
+            forwards = [slot for slot in order if slot.stage == stage and slot.part is Part.FORWARD]
+            whole = [slot for slot in order if slot.stage == stage and slot.part in _GRADIENTS]
+            for slot in forwards[:group]:
+                beside[slot] += dp[stage].gather_s / group
+            for slot in whole[-group:]:
+                beside[slot] += dp[stage].scatter_s / group
+    return beside
+
+
 def _reduced_s(
     plan: StepPlan, stages: Sequence[_StageTime], dp: Sequence[_DpTime], order: Sequence[Slot], timeline: Timeline
 ) -> float:
@@ -321,17 +341,10 @@ def _walk(
         for stage in _stages_of(order)
     }
 
-    last = {
-        slot
-        for order in plan.orders
-        for slot in {each.stage: each for each in order if each.part in _GRADIENTS}.values()
-    }
+    beside_s = _beside_s(plan, dp)
 
     def cost_s(slot: Slot) -> float:
-        at, beside_s = slot.stage, 0.0
-        if plan.dp_overlap and not plan.shards_parameters:
-            beside_s = dp[at].gather_s * (slot in first) + dp[at].scatter_s * (slot in last)
-        return _slot_s(slot, plan, stages[at], dp[at], beside_s)
+        return _slot_s(slot, plan, stages[slot.stage], dp[slot.stage], beside_s.get(slot, 0.0))
 
     behind_s = _transfers_s(model, cluster, plan)
 

@@ -2,7 +2,8 @@
 
 [Note: hardware of rows]
 The device is known by how its name begins, without the makers' words. Without further words its cluster is the one that
-the hardware table has for it, with as many devices a node as the row states. ``PCIe`` between SXM devices or a mesh of
+the hardware table has for it, with as many devices a node as the row states, or the 72 of a rack that one NVLink joins
+(``NVL72``), whatever its trays hold. ``PCIe`` between SXM devices or a mesh of
 NVLink (DGX-1 and every V100 SXM2 in a node of eight) replaces the links inside a node. A stated rate replaces the
 network's: of EFA the share of the wire and the rise with size that was measured on two p4de and on four p5en nodes, of
 GPUDirect-TCPX those of A3 High, of all else 0.9 (assumed). A rate ``per card`` counts for each device.
@@ -88,7 +89,8 @@ def cluster_of(hardware: dict[str, Any]) -> Cluster:
     devices = hardware.get("gpus_per_node") or base.devices_per_node
     inside = _inside(base, devices, hardware.get("intra_node_link") or "")
     between = _between(base, devices, hardware.get("network_per_node") or "")
-    return replace(base, devices_per_node=devices, inside=inside, between=between)
+    is_rack = "NVL72" in f"{hardware['gpu']} {hardware.get('intra_node_link')}"
+    return replace(base, devices_per_node=72 if is_rack else devices, inside=inside, between=between)
 
 
 def _inside(base: Cluster, devices: int, words: str) -> Link:

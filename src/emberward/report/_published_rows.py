@@ -14,7 +14,9 @@ One rule fills each word that sources use, before any row is predicted:
   torch's DDP, all-reduces float32 gradients and gathers float32 parameters;
 - AdamW's states are float32 where a row does not say that they are bf16: then 14 bytes a parameter fused, 40 eager;
 - reductions overlap the backward unless there is a pipeline, or as the row says; not in DeepSpeed's ZeRO 1 and 2, where
-  ``overlap_comm`` is false by default (its page of configuration);
+  ``overlap_comm`` is false by default (its page of configuration); in NeMo and Megatron Bridge with a pipeline too, as
+  each distributed optimizer does there (nemo/lightning/pytorch/callbacks/megatron_comm_overlap.py), and Apex's by
+  default (``overlap_grad_sync``);
 - layers a stage where the source lists them; "one layer fewer" on the ends, or layers that fill the stages only so: the
   embedding and the head in its place; else the first stages have one more where the stages do not divide the layers;
 - an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
@@ -161,6 +163,13 @@ def _is_megatron(row: dict[str, Any]) -> bool:
     return is_fused and ("megatron" in words or "nemo" in words) and "deepspeed" not in words
 
 
+def _is_nemo(row: dict[str, Any]) -> bool:
+    """Whether the optimizer is set up by NeMo or Megatron Bridge, or is Apex's distributed one."""
+    words = " ".join((row["name"], row.get("source", ""), *row["assumed"])).lower()
+    is_fused = row["numerics"]["compiled_fused"].startswith("fused")
+    return is_fused and re.search(r"nemo|megatron-bridge|distributed[_ ]fused[_ ]adam", words) is not None
+
+
 def _casts(stack: str) -> Casts:
     """Who casts to fp8, by the words for the stack."""
     if stack.startswith("eager"):
@@ -204,7 +213,7 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
         "reduce_bytes": 4.0 if is_wide_on_wire else 2.0,
         "dp_overlap": next(
             (overlaps for words, overlaps in _OVERLAPS if any(re.search(words, said) for said in row["assumed"])),
-            row["layout"]["pp"] == 1 and not is_deepspeed,
+            (row["layout"]["pp"] == 1 and not is_deepspeed) or (sharding.startswith("zero1") and _is_nemo(row)),
         ),
     }
     stack = row["numerics"]["compiled_fused"]
