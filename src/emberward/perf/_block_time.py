@@ -11,9 +11,11 @@ Elementwise work moves bytes, in passes over a tensor that its declaration count
 one (fused) or one by one (eager). Dropout writes a mask of one byte beside each addition, which is three passes: two
 reads and a write. Backward moves 1.5 times forward's bytes: each kernel reads its input and the gradient and writes
 one, where its declaration says nothing else. The gradient of a bias reads that of its layer's result. The loss works in
-float32: fused 20 bytes a number that the last block gives, backward 12; eager 24 and 27, the casts to and from 16 bits
-(6 each) and cross entropy as measured on A100 (FlagPerf, operation/benchmarks/cross_entropy_loss, bf16: 845 us forward,
-1831 us both, of 1024 x 128,000 numbers at 1,555 GB/s; twice that in float32).
+float32: of Megatron's kernels 20 bytes a number that the last block gives, backward 12; eager 24 and 27, the casts to
+and from 16 bits (6 each) and cross entropy as measured on A100 (FlagPerf, operation/benchmarks/cross_entropy_loss,
+bf16: 845 us forward, 1831 us both, of 1024 x 128,000 numbers at 1,555 GB/s; twice that in float32). A compiler casts
+within its kernels: 4 bytes for the greatest number and the sum of a row, 2 to read and 2 to write backward, as
+TorchInductor's kernels of ``cross_entropy`` do.
 tp: the collectives of the block's changes of layout; with split positions a gather or a reduce-scatter each way, else
 an all-reduce one way (Korthikanti et al. 2022, section 4.2).
 """
@@ -58,11 +60,13 @@ class Recompute(StrEnum):
 
 class Stack(StrEnum):
     """How elementwise work runs: an operator a kernel, of code that writes functions out as arithmetic (written out) or
-    calls the framework's own (eager); or chains of them as one kernel (a compiler, fused kernels)."""
+    calls the framework's own (eager); or chains of them as one kernel, a library's (fused) or TorchInductor's
+    (compiled)."""
 
     WRITTEN_OUT = "written_out"
     EAGER = "eager"
     FUSED = "fused"
+    COMPILED = "compiled"
 
 
 class Casts(StrEnum):
@@ -73,6 +77,9 @@ class Casts(StrEnum):
     COMPILED = "compiled"
     EAGER = "eager"
 
+
+_LOSS_BYTES = {Stack.FUSED: (20, 12), Stack.COMPILED: (4, 4)}
+"""Bytes that the loss moves a number that the last block gives, forward and backward. Eager and written out: 24, 27."""
 
 _CASTS = {Casts.KERNEL: (4, 1), Casts.COMPILED: (7, 3), Casts.EAGER: (35, 7)}
 """Bytes that a number of an operand moves, and kernels. Inputs, weights and results' gradients each take part in two
@@ -105,7 +112,7 @@ class Numerics:
     @property
     def is_fused(self) -> bool:
         """Whether chains of operators run as one kernel."""
-        return self.stack is Stack.FUSED
+        return self.stack in (Stack.FUSED, Stack.COMPILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +304,7 @@ def last_time(device: Device, inside: Link, block: Block, share: Share, how: Num
     # A loss that sums over tp reads this rank's part of what the block gives.
     is_split = block.loss_sums[0] > 0
     given = share.micro_batch * math.prod(block.output.shape) / (share.tp if is_split else 1)
-    num_bytes, backward_bytes = (20, 12) if how.is_fused else (24, 27)
+    num_bytes, backward_bytes = _LOSS_BYTES.get(how.stack, (24, 27))
     loss, loss_backward = stream_cost(device, num_bytes * given, 10), stream_cost(device, backward_bytes * given, 5)
     backward = linear.to_input + linear.to_weights + linear.to_biases + streaming_backward
     return BlockTime(

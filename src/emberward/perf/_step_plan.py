@@ -24,7 +24,10 @@ class StepPlan:
     copies of gradients into the buckets of plain data parallelism and back (torch's DDP without
     ``gradient_as_bucket_view``: four widths). `gathered_shares`: of each stage's parameters the share that a pass
     gathers, the others being there still; None: all. `is_blocking`: each kernel is waited for and transfers between
-    stages run alone (CUDA_LAUNCH_BLOCKING=1); without it both overlap.
+    stages run alone (CUDA_LAUNCH_BLOCKING=1); without it both overlap. `starts_together`: the ranks of an interleaved
+    pipeline start the gathers and reductions of a stage at the same time, so that what these take from computing is
+    not added up along a micro-batch's way through the stages (megatron/core/pipeline_parallel/schedules.py, "launch
+    grad synchronization").
     """
 
     tp: int
@@ -46,6 +49,7 @@ class StepPlan:
     shard_ranks: int | None = None
     keeps_gradients: bool = False
     bucket_bytes: float = 0.0
+    starts_together: bool = False
     gathered_shares: tuple[float, ...] | None = None
     is_blocking: bool = False
 

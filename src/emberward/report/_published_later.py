@@ -283,6 +283,7 @@ def _nvidia() -> Iterator[PublishedRun]:
                 ),
                 shards_parameters=row.shards,
                 accumulate_bytes=8.0,
+                starts_together=row.chunks > 1,
             ),
             source=_BRIDGE if row.name.startswith("llama3") else _NEMO,
             tokens_per_s_per_rank=row.rate,

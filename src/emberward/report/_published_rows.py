@@ -19,6 +19,7 @@ One rule fills each word that sources use, before any row is predicted:
   default (``overlap_grad_sync``);
 - layers a stage where the source lists them; "one layer fewer" on the ends, or layers that fill the stages only so: the
   embedding and the head in its place; else the first stages have one more where the stages do not divide the layers;
+- a stack is a compiler's where it says so and is no XLA, whose loss is not known to be in its kernels;
 - an eager model of GPT's form with its scores in memory writes GELU and its attention out; one of BERT's does not;
 - a kernel, number of recomputed layers or sharding in other words than the form's is read by the words of `_ATTENTION`,
   `_RECOMPUTE` and `_SHARDINGS`; what is absent or called open, by `_CLOSED`; a micro-batch from the batch and dp;
@@ -150,8 +151,10 @@ def _usual_attention(row: dict[str, Any]) -> str:
 
 
 def _stack(row: dict[str, Any], attention: Attention) -> Stack:
-    if not row["numerics"]["compiled_fused"].startswith("eager"):
-        return Stack.FUSED
+    said = row["numerics"]["compiled_fused"]
+    if not said.startswith("eager"):
+        is_inductor = said.startswith("compiled") and "XLA" not in " ".join((said, *row["assumed"]))
+        return Stack.COMPILED if is_inductor else Stack.FUSED
     is_gpt = attention is Attention.SCORES_IN_MEMORY and not row["model"]["gated_mlp"] and "bert" not in row["name"]
     return Stack.WRITTEN_OUT if is_gpt else Stack.EAGER
 
@@ -215,6 +218,7 @@ def _gradients(row: dict[str, Any]) -> dict[str, Any]:
             (overlaps for words, overlaps in _OVERLAPS if any(re.search(words, said) for said in row["assumed"])),
             (row["layout"]["pp"] == 1 and not is_deepspeed) or (sharding.startswith("zero1") and _is_nemo(row)),
         ),
+        "starts_together": row["layout"]["virtual_stages"] > 1 and (_is_megatron(row) or _is_nemo(row)),
     }
     stack = row["numerics"]["compiled_fused"]
     if stack.startswith("eager") and any(word in stack for word in _FUSED_UPDATE):

@@ -314,6 +314,6 @@ def _dgx_cloud() -> Iterator[PublishedRun]:
         yield _row(
             name=f"dgxc-nemotron-340b-{ranks}-fp8", cluster="h100", model=large, tp=8, pp=8, dp=ranks // 64,
             batch=ranks // 4, micro_batch=1, chunks=12, how=how, source=_DGXC, step_s=step_s, accumulate_bytes=8.0,
-            reduce_bytes=2.0, gather_bytes=1.0,
+            reduce_bytes=2.0, gather_bytes=1.0, starts_together=True,
             assumed="NVTE_FUSED_ATTN=0 is FlashAttention-2; its bf16 rows run context parallelism",
         )  # fmt: skip

@@ -276,6 +276,35 @@ def test_without_overlap_communication_costs_more():
     assert hidden < exposed
 
 
+def test_reductions_that_ranks_start_together_are_not_added_up_along_the_stages():
+    """Four micro-batches through 8 stages on 4 ranks; communication takes a part of each stage's micro-batch."""
+    orders = tuple(
+        tuple(
+            Slot(chunk * 4 + rank, part, mb)
+            for part, chunks in ((Part.FORWARD, (0, 1)), (Part.BACKWARD, (1, 0)))
+            for chunk in chunks
+            for mb in range(4)
+        )
+        for rank in range(4)
+    )
+    plan = step(dp=64, num_mb=4, orders=orders, stage_layers=(1,) * 8)
+    waits, together, apart = (
+        predict(MODEL, CLUSTERS["a100"], dataclasses.replace(plan, **changes)).step_s
+        for changes in ({"dp_overlap": False}, {"starts_together": True}, {})
+    )
+    assert together < apart
+    assert together < waits
+
+
+def test_a_compiler_casts_within_the_kernels_of_the_loss():
+    fused, compiled = (
+        predict(MODEL, CLUSTERS["a100"], step(how=Numerics(stack=stack))).parts_s["memory"]
+        for stack in (Stack.FUSED, Stack.COMPILED)
+    )
+    given = 8 * math.prod(MODEL.last.output.shape)
+    assert fused - compiled == pytest.approx((32 - 8) * given / (2.039e12 * 0.87), rel=0.01)
+
+
 def test_tp_over_nodes_is_priced_by_the_network():
     inside, over = (predict(MODEL, CLUSTERS["a100-efa"], step(tp=tp)).parts_s["tp"] for tp in (8, 16))
     assert over > 2 * inside

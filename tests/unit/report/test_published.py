@@ -143,6 +143,10 @@ def test_the_layers_of_a_stage_are_read_as_the_source_words_them(num_layers, pp,
         ({}, {"dp_overlap": True}),
         ({"pp": 4}, {"dp_overlap": False}),
         ({"pp": 4, "assumed": ["distributed optimizer, overlapped gradient reduce"]}, {"dp_overlap": True}),
+        ({"pp": 4, "assumed": ["NeMo 25.02"]}, {"dp_overlap": True, "starts_together": False}),
+        ({"pp": 4, "virtual": 2, "assumed": ["NeMo 25.02"]}, {"dp_overlap": True, "starts_together": True}),
+        ({"pp": 4, "virtual": 2, "assumed": ["Megatron-LM"]}, {"dp_overlap": False, "starts_together": True}),
+        ({"pp": 4, "virtual": 2, "assumed": ["torchtitan"]}, {"dp_overlap": False, "starts_together": False}),
         ({"assumed": ["one reduce-scatter and one all-gather, neither overlapped"]}, {"dp_overlap": False}),
         ({"assumed": ["weights, gradients and AdamW states bf16"]}, {"optimizer_bytes": 14.0}),
         ({"stack": "eager", "assumed": ["bf16 weights and AdamW states"]}, {"optimizer_bytes": 40.0}),
@@ -156,7 +160,7 @@ def test_the_layers_of_a_stage_are_read_as_the_source_words_them(num_layers, pp,
 def test_gradients_and_the_update_are_read_as_the_source_words_them(changes, found):
     row = {
         "name": "one",
-        "layout": {"pp": changes.get("pp", 1), "sharding": "zero1"},
+        "layout": {"pp": changes.get("pp", 1), "virtual_stages": changes.get("virtual", 1), "sharding": "zero1"},
         "numerics": {
             "grads_format": "fp32",
             "weights_compute": changes.get("weights", "bf16"),
@@ -208,7 +212,8 @@ def row_of(tmp_path, **said):
         ({}, Stack.WRITTEN_OUT, False),
         ({"name": "bert-large"}, Stack.EAGER, False),
         ({"attention": "flash2", "stack": "eager with flash attention"}, Stack.EAGER, False),
-        ({"stack": "compiled", "weights": "fp32 master, bf16 compute"}, Stack.FUSED, True),
+        ({"stack": "compiled", "weights": "fp32 master, bf16 compute"}, Stack.COMPILED, True),
+        ({"stack": "compiled", "assumed": ["JAX/XLA"]}, Stack.FUSED, False),
         ({"weights": "fp32 master, bf16 compute", "sharding": "zero3"}, Stack.WRITTEN_OUT, False),
         ({"weights": "fp32 weights, fp16 AMP compute", "sharding": "zero1"}, Stack.WRITTEN_OUT, True),
         ({"stack": "fused", "weights": "fp32 master, bf16 compute"}, Stack.FUSED, False),
@@ -261,6 +266,13 @@ def test_a_stated_network_is_priced_at_its_rate(tmp_path, said, gbit_per_s):
     run = row_of(tmp_path, **said)
     assert run.cluster.between.bytes_per_s * 8 / 1e9 == pytest.approx(gbit_per_s)
     assert run.cluster.devices_per_node == said.get("devices", 8)
+
+
+def test_a_rack_that_one_nvlink_joins_is_one_node_and_shares_its_network_by_trays(tmp_path):
+    rack = {"gpu": "GB200 186GB", "devices": 4, "network": "4 x 400 Gb/s InfiniBand a tray"}
+    tray, joined = (row_of(tmp_path, **rack, inside=words).cluster for words in ("NVLink", "NVLink (NVL72)"))
+    assert (tray.devices_per_node, joined.devices_per_node) == (4, 72)
+    assert tray.between == joined.between
 
 
 def test_devices_without_a_switch_share_the_links_that_their_node_has(tmp_path):
