@@ -6,8 +6,7 @@ While failures are open, the tests that tell most about them come next (`_choose
 not passed yet are screened, then rounds of single devices and of pairs by the circle method alternate: they give the
 numbers and reach every link. Then each device gets a try a round, in sets as large as may be: what fails now and then
 shows as soon there, in fewer tests, of which fewer fail by chance. A faint failure is followed in the same rounds. The
-examination ends when a fault is settled and nothing else is open, or when each device has passed so many tries that a
-fault in RAREST of them would have shown.
+examination ends when a fault is settled and nothing else is open, or when each device is cleared (`_tries`).
 """
 
 import random
@@ -28,10 +27,11 @@ from emberward.doctor._choose import (
     untried,
     wholes_of,
 )
-from emberward.doctor._faults import LINKS, NEEDED_TRIES, Cluster, Kind, Part, tries_beside
+from emberward.doctor._faults import LINKS, Cluster, Kind, Part
 from emberward.doctor._fleet import Fleet, Links, Result, Set, SetOutcome, Talk
 from emberward.doctor._numbers import Numbers
 from emberward.doctor._slow import Suspect, open_pairs, slow_parts
+from emberward.doctor._tries import NEEDED_TRIES, tries_left
 
 CONFIDENCE = 0.99
 SURE = 0.999
@@ -419,17 +419,16 @@ class Plan:
             return pairs
         # What fails now and then may have company of its kind that has not shown yet.
         tried = {n: self._tries(n, is_alone=is_alone, is_together=is_together) for n in free}
-        least = min(tried.values(), default=NEEDED_TRIES)
-        needed = tries_beside(self.settled, self.clusters(with_settled=False))
-        is_explained = bool(self.settled) and not is_open and least >= needed
+        left = tries_left(self.belief, self.settled, self.clusters(with_settled=False), self.clusters(), tried)
+        is_explained = bool(self.settled) and not is_open and not any(left.values())
         if is_explained and (not has_numbers or (is_few and not self.numbers.is_uneven)):
             return self._end("every failure is explained, and the others have passed")
         matrix = is_together and has_numbers and (is_few or not slow) and self.numbers.misses_pairs(free)
         is_measured = not (needs_numbers or is_undecided or matrix)
         if is_measured and (slow or is_explained) and not is_open:
             return self._end("what was found is certain, and the others are within the noise")
-        if is_measured and least >= NEEDED_TRIES:
-            return self._end(f"each device has passed {least} tries")
+        if is_measured and not any(left.values()):
+            return self._end(f"each device has passed {min(tried.values(), default=0)} tries")
         if is_undecided and rounds_alone > 80:
             return self._end("the noise does not let the numbers be decided")
         self._turn += 1
@@ -438,10 +437,12 @@ class Plan:
         # The groups that slow links part are seen only when every pair has been measured.
         if numbers_open and not tests and self._turn % 2 and not (matrix and is_few):
             return numbers_open
-        behind = [n for n in rest if tried[n] < needed] if is_measured else [*rest]
+        behind = [n for n in rest if left[n]] if is_measured else [*rest]
         if is_measured and is_together and self._may_group(free):
             self.rng.shuffle(behind)
             apart = suspects_of(self.belief, self.clusters())
+            # Few devices fit into one set, whose failure would not tell which of those in doubt it was.
+            apart |= {n for n in free if is_few and left[n] > NEEDED_TRIES}
             return [*tests, *groups_of(behind, rest, apart=apart, is_alone=is_alone and self._turn % 2 == 0)]
         if is_together and (self._turn % 2 or not is_alone):
             behind += [n for n in rest if n not in behind][: len(behind) == 1]

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from emberward.doctor._examine import Examination
-from emberward.doctor._faults import NEEDED_TRIES, Kind, Part, Scope
+from emberward.doctor._faults import Kind, Part, Scope
 from emberward.doctor._fleet import Fleet, Result, SetOutcome
 from emberward.doctor._numbers import Figure
 from emberward.doctor._plan import CONFIDENCE, Plan
 from emberward.doctor._slow import Suspect
+from emberward.doctor._tries import NEEDED_TRIES
 from emberward.findings import Cause, Certainty
 
 MAX_EVIDENCE = 12
