@@ -32,7 +32,21 @@ MAX_ROUNDS = 400
 """At least so many; more where a fault is so rare that `told_rounds` needs them."""
 CERTAINTY, RARE_PRIOR = 0.999, 1e-3
 """From where on one of many devices is accused, and the planner's prior that a device fails in that share of tries."""
-ROOM = ("belief", "chance", "choose", "faults", "fleet", "numbers", "parting", "plan", "search", "slow", "tries")
+ROOM = (
+    "belief",
+    "busy",
+    "chance",
+    "choose",
+    "exposure",
+    "faults",
+    "fleet",
+    "numbers",
+    "parting",
+    "plan",
+    "search",
+    "slow",
+    "tries",
+)
 """The planner's files."""
 SPURIOUS = 1e-3
 NOISE = 0.01
@@ -64,6 +78,8 @@ SORTS = {
     "one in 2": Sort(rate=0.5),
     "one in 10": Sort(rate=0.1),
     "one in 50": Sort(rate=0.02),
+    "one in 8 of everybody": Sort(part="probe", rate=1 / 8),
+    "one in 20 of everybody": Sort(part="probe", rate=0.05),
     "one in 50 of everybody": Sort(part="probe", rate=0.02),
     "slow by 5%": Sort(slow_by=0.05, talk=Talk.ALONE),
     "slow by 20%": Sort(slow_by=0.2, talk=Talk.ALONE),

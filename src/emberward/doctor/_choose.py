@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from emberward.doctor._belief import LINK_ODDS, MAX_LINK_SET, Belief, Exposures
+from emberward.doctor._belief import LINK_ODDS, Belief
+from emberward.doctor._exposure import MAX_LINK_SET, Exposures
 from emberward.doctor._faults import Cluster, Kind, Part, Scope, Trial
 from emberward.doctor._fleet import Links, Set, Talk
 from emberward.doctor._search import LINK_BUNCH, NEAR, SPURIOUS
@@ -98,7 +99,7 @@ def _of(belief: Belief, part: Part) -> list[int]:
 
 def _offers(belief: Belief, cluster: Cluster, sets: Sequence[Set], links: Links | None) -> list[_Offer]:
     """The sets, each with P(fail) of its test under each explanation. `links`: which links such a test uses."""
-    table = Exposures(belief, [Trial(devices, links, 0, 0) for devices in sets])
+    table = Exposures(belief.parts, [Trial(devices, links, 0, 0) for devices in sets])
     shown = np.array([fault.rate * table.of(fault.part, fault.scope) for fault in cluster.faults])
     unshown = np.exp(cluster.names @ np.log1p(-shown)) if len(shown) else np.ones((len(cluster.names), len(sets)))
     further = _further(belief, cluster, sets, table)

@@ -131,6 +131,10 @@ class Cluster:
         """Whether it always fails, in sets of two already, where it is named; true where it is not."""
         return self._share(part, lambda fault: fault.rate > CONSTANT and fault.scope.least <= 2)
 
+    def is_faint_part(self, part: Part) -> bool:
+        """Whether it likelier fails now and then than always, where it fails."""
+        return not self._share(part, lambda fault: fault.rate > CONSTANT)
+
     def _share(self, part: Part, holds: Callable[[Fault], bool]) -> bool:
         named = [(each.weight, fault) for each in self.explanations for fault in each.faults if fault.part == part]
         return 2 * sum(weight for weight, fault in named if holds(fault)) >= sum(weight for weight, _ in named)

@@ -70,6 +70,6 @@ def _unexplained(belief: Belief, settled: Collection[Part]) -> Counter[int]:
     found: Counter[int] = Counter()
     scopes = {part: next(iter(PRIORS[part.kind])) for part in settled}
     for trial in belief.failed_trials():
-        if not any(belief.exposure(part, scope, trial.devices, trial.links) for part, scope in scopes.items()):
+        if not any(belief.parts.exposure(part, scope, trial.devices, trial.links) for part, scope in scopes.items()):
             found.update(dict.fromkeys(trial.devices, trial.fails))
     return found

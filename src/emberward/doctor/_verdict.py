@@ -154,7 +154,7 @@ def _involved(plan: Plan, part: Part) -> list[Result]:
         result
         for _, result in plan.results
         if result.outcome is not SetOutcome.BUSY
-        and any(plan.belief.exposure(part, scope, result.devices, result.links) > 0 for scope in Scope)
+        and any(plan.belief.parts.exposure(part, scope, result.devices, result.links) > 0 for scope in Scope)
     ]
 
 
