@@ -90,7 +90,7 @@ class Plan:
     _own: float = 0.0
     """The posterior that the probe itself fails now and then."""
     _may_be_own: bool = False
-    """Whether that is weighed against a part that fails now and then."""
+    """Whether that is what keeps a device that fails now and then from being accused."""
     _asks_across: bool = False
     """Whether a parted network is what keeps a part from being accused, or may be it."""
     _unproven: list[Part] = field(default_factory=list)
@@ -134,20 +134,22 @@ class Plan:
             found[cut] = self._apart * share * (1 - own[False])
             self._cut, self._judged, self._apart = cut, None, 0.0
         self._asks_across = self._apart > MAX_COMMON
-        self._own, self._may_be_own = own[False], own[True] > 1 - CONFIDENCE
+        self._own = own[False]
+        named = [(part, p, each) for each in self.clusters(with_settled=False) for part, p in each.marginals().items()]
+        likely = [each.is_faint_part(part) for part, p, each in named if p > 0.5 and part.kind is Kind.DEVICE]
+        self._may_be_own = own[True] > 1 - CONFIDENCE and any(likely)
         if self.common() > MAX_COMMON:
             self.settled = {}
             return
-        for cluster in self.clusters(with_settled=False):
-            for part, p in cluster.marginals().items():
-                if p < CONFIDENCE:
-                    continue
-                needed = SURE if cluster.is_like_links(part) else self._confidence
-                certain = p * (1 - self._apart) * (1 - own[cluster.is_faint_part(part)])
-                if p >= needed and certain >= CONFIDENCE:
-                    found[part] = certain
-                rival = RIVAL if part.kind in LINKS else p - CONFIDENCE
-                self._asks_across |= p >= needed and self._apart > rival
+        for part, p, cluster in named:
+            if p < CONFIDENCE:
+                continue
+            needed = SURE if cluster.is_like_links(part) else self._confidence
+            certain = p * (1 - self._apart) * (1 - own[cluster.is_faint_part(part)])
+            if p >= needed and certain >= CONFIDENCE:
+                found[part] = certain
+            rival = RIVAL if part.kind in LINKS else p - CONFIDENCE
+            self._asks_across |= p >= needed and self._apart > rival
         # Of larger sets that failed a link in common may be chance: others of each set may be bad.
         links = [part for part in found if part.kind in (Kind.LINK, Kind.CABLE)]
         self._unproven = [part for part in links if not self.belief.has_failed_alone(part)]
