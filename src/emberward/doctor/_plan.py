@@ -32,7 +32,7 @@ from emberward.doctor._faults import LINKS, Cluster, Kind, Part
 from emberward.doctor._fleet import Fleet, Links, Result, Set, SetOutcome, Talk
 from emberward.doctor._numbers import Numbers
 from emberward.doctor._slow import Suspect, open_pairs, slow_parts
-from emberward.doctor._tries import NEEDED_TRIES, tries_left
+from emberward.doctor._tries import NEEDED_TRIES, RAREST, needed_tries, tries_left
 
 CONFIDENCE = 0.99
 SURE = 0.999
@@ -205,7 +205,7 @@ class Plan:
         if not self._is_screened:
             self._is_screened = True
             return self._first(free) or self._end("no device is free")
-        if self._own >= SURE and all(self._tries(n) >= NEEDED_TRIES for n in free):
+        if self._own >= SURE and all(self._tries(n) >= self._tries_beside_own() for n in free):
             return self._end("the probe itself fails now and then, whoever is tested")
         if self._asks_across and (found := self._across(free)):
             return found
@@ -447,6 +447,11 @@ class Plan:
         """The passed tries of a device that count: those in company alone where the probe needs it."""
         is_together = self.probe.talk is Talk.TOGETHER and len(self.fleet) > 1
         return self.belief.tries[number, True] + (0 if is_together else self.belief.tries[number, False])
+
+    def _tries_beside_own(self) -> int:
+        """The tries that clear a device of a fault as frequent as the probe's own; a rarer one cannot be told there."""
+        number, _ = self.belief.tally.one_in()
+        return needed_tries({max(1 / number, RAREST): 1.0})
 
     def _never_alone(self) -> list[int]:
         """Bad devices of which it is not known whether they fail alone too."""
