@@ -205,7 +205,7 @@ class Plan:
         if not self._is_screened:
             self._is_screened = True
             return self._first(free) or self._end("no device is free")
-        if self._own >= SURE and all(self._tries(n) >= self._tries_beside_own() for n in free):
+        if self._own >= SURE and all(self._tries(n) >= self._tries_beside_own(is_few=is_few) for n in free):
             return self._end("the probe itself fails now and then, whoever is tested")
         if self._asks_across and (found := self._across(free)):
             return found
@@ -448,10 +448,13 @@ class Plan:
         is_together = self.probe.talk is Talk.TOGETHER and len(self.fleet) > 1
         return self.belief.tries[number, True] + (0 if is_together else self.belief.tries[number, False])
 
-    def _tries_beside_own(self) -> int:
-        """The tries that clear a device of a fault as frequent as the probe's own; a rarer one cannot be told there."""
+    def _tries_beside_own(self, *, is_few: bool) -> int:
+        """The tries that clear a device of a fault as frequent as the probe's own: a rarer one cannot be told there.
+
+        Of few devices most may be bad, which looks like a probe that fails on everybody until the others have passed.
+        """
         number, _ = self.belief.tally.one_in()
-        return needed_tries({max(1 / number, RAREST): 1.0})
+        return NEEDED_TRIES if is_few else needed_tries({max(1 / number, RAREST): 1.0})
 
     def _never_alone(self) -> list[int]:
         """Bad devices of which it is not known whether they fail alone too."""

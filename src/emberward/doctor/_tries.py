@@ -59,9 +59,10 @@ def tries_left(
     in_doubt = {number for cluster in still_open for trial in cluster.failed for number in trial.devices}
     found = [cluster.rates(part) for cluster in clusters for part in settled]
     faint = [each for each in found if each and max(each, key=lambda rate: each[rate]) <= CONSTANT]
-    beside = max((needed_tries(rates) for rates in faint), default=1)
-    rarest = {times: needed_tries({RAREST: 1.0}, times) for times in {0, *fails.values()}}
-    needed = {n: beside if settled and n not in in_doubt else rarest[fails[n]] for n in tried}
+    counts = {0, *fails.values()}
+    beside = {times: max((needed_tries(rates, times) for rates in faint), default=1) for times in counts}
+    rarest = {times: needed_tries({RAREST: 1.0}, times) for times in counts}
+    needed = {n: (beside if settled and n not in in_doubt else rarest)[fails[n]] for n in tried}
     return {n: max(needed[n] - passed, 0) for n, passed in tried.items()}
 
 
